@@ -1,0 +1,246 @@
+//! The traits that an engine implements, and the small types that pass through the timed loops.
+//!
+//! A [`Domain`] is one device of one engine, shared by a rank's workers; an [`Engine`] is what one worker owns. A
+//! [`Lane`] is everything that stays the same from one operation to the next, resolved once. The loops in
+//! [`crate::drive`] know only these; docs/ADDING-AN-ENGINE.md walks through writing one.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Result;
+use crate::memory::Memory;
+
+/// What one operation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verb {
+    /// Copy local bytes into the peer's memory; the peer is not told.
+    Write,
+    /// The same, and the peer sees a completion that carries a 32-bit immediate.
+    WriteImm,
+    /// Copy bytes of the peer's memory here.
+    Read,
+    /// Copy local bytes into the next receive that the peer posted.
+    Send,
+}
+
+impl Verb {
+    /// All verbs, in the order in which tables show them.
+    pub const ALL: [Self; 4] = [Self::Write, Self::WriteImm, Self::Read, Self::Send];
+
+    /// The name on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::WriteImm => "write-imm",
+            Self::Read => "read",
+            Self::Send => "send",
+        }
+    }
+
+    /// Whether the target sees a completion of its own for every operation.
+    pub fn notifies_target(self) -> bool {
+        matches!(self, Self::WriteImm | Self::Send)
+    }
+}
+
+/// What a lane is for: one of the verbs, or the receives that sends of a peer land in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaneKind {
+    /// Operations of this verb towards the peer.
+    Initiate(Verb),
+    /// Receives for what the peer sends; `post` hands over buffers.
+    Receive,
+}
+
+/// Handle of a lane, unique within its engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Lane(pub u32);
+
+/// What a lane connects.
+#[derive(Debug, Clone, Copy)]
+pub struct LaneSpec {
+    /// Verb or receive.
+    pub kind: LaneKind,
+    /// The rank at the other end, one that `connect` was given.
+    pub peer: u32,
+    /// The last byte of a write must become visible last, because the peer waits for it by looking at its memory.
+    /// Only asked for where [`Caps::ordered_writes`] is granted.
+    pub ordered: bool,
+}
+
+/// One operation: 32 bytes, offsets only, so that no pointer crosses a process.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Op {
+    /// Which lane carries it.
+    pub lane: Lane,
+    /// Given back in the completion.
+    pub tag: u32,
+    /// Offset of the local bytes in this worker's memory.
+    pub local: u64,
+    /// Offset of the remote bytes in the peer worker's memory; ignored by sends and receives.
+    pub remote: u64,
+    /// Payload bytes.
+    pub len: u32,
+    /// Immediate value of a write-imm.
+    pub imm: u32,
+}
+
+const _: () = assert!(size_of::<Op>() == 32);
+
+/// How an operation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// An operation that this side posted (a receive is reported as `Arrived` instead).
+    Done,
+    /// Something from the peer: a write-imm, or a send that filled a posted receive.
+    Arrived,
+    /// It failed with the engine's own code.
+    Failed(i32),
+}
+
+/// One completion, as `poll` reports it.
+#[derive(Debug, Clone, Copy)]
+pub struct Completion {
+    /// The operation's or receive's tag; 0 for an arrived write-imm.
+    pub tag: u32,
+    /// The lane of the operation; for an arrived write-imm the rank of the peer is in `lane.0`.
+    pub lane: Lane,
+    /// Payload bytes.
+    pub len: u32,
+    /// The immediate of an arrived write-imm.
+    pub imm: u32,
+    /// Done, arrived or failed.
+    pub kind: Kind,
+}
+
+impl Completion {
+    /// What a poll buffer is filled with before it is used.
+    pub const EMPTY: Self = Self { tag: 0, lane: Lane(0), len: 0, imm: 0, kind: Kind::Done };
+}
+
+/// What the far side of a path is limited by, so that a result can be set beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitKind {
+    /// Nothing moves, so there is no limit to compare with.
+    None,
+    /// The fastest memory copy that this host can do over the same bytes.
+    MemoryCopy,
+}
+
+/// What a domain can do. It is fixed for the domain's life.
+#[derive(Debug, Clone, Copy)]
+pub struct Caps {
+    /// The verbs that can be asked for.
+    pub verbs: &'static [Verb],
+    /// Immediate bits carried by a write-imm.
+    pub immediate_bits: u32,
+    /// Operations that one worker may have in flight on one lane; more are not taken by `post` until some complete.
+    pub depth: u32,
+    /// The largest single operation.
+    pub message_bytes_max: u64,
+    /// False when completions are made up and no byte moves (the `null` engine).
+    pub moves_bytes: bool,
+    /// True when a completed write is visible to the peer. False: the loop ends a trial with a one-byte read per lane.
+    pub delivered: bool,
+    /// True when a lane can be asked to make the last byte of a write visible last.
+    pub ordered_writes: bool,
+    /// True when the peers map each other's memory, so that it must be allocated shared.
+    pub shared_memory: bool,
+    /// What its bandwidth is set beside.
+    pub limit: LimitKind,
+}
+
+/// Opaque address and keys of one worker for its peers. At most [`Card::BYTES_MAX`] bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Card(pub Vec<u8>);
+
+impl Card {
+    /// Bound on what a rank may publish about one worker.
+    pub const BYTES_MAX: usize = 16 << 10;
+}
+
+/// What one worker needs to open its engine.
+#[derive(Debug, Clone)]
+pub struct WorkerConfig {
+    /// This rank.
+    pub rank: u32,
+    /// This worker's index within the rank. Worker `w` talks only to workers `w` of other ranks.
+    pub worker: u32,
+    /// The ranks that it will exchange bytes with, in ascending order.
+    pub peers: Vec<u32>,
+    /// The most operations that the plan keeps in flight on one lane.
+    pub depth: u32,
+}
+
+/// One device of one engine, shared by a rank's workers.
+pub trait Domain: Send + Sync {
+    /// What it can do.
+    fn caps(&self) -> &Caps;
+    /// What really was chosen (provider, version, queue sizes, …), for the record.
+    fn effective(&self) -> Value;
+    /// A worker's own engine over its registered memory.
+    ///
+    /// # Errors
+    /// When queues or registrations cannot be made.
+    fn worker(&self, config: &WorkerConfig, memory: Arc<dyn Memory>) -> Result<Box<dyn Engine>>;
+}
+
+/// What one worker owns: its queues, its lanes, its completions.
+pub trait Engine: Send {
+    /// Address and keys for the peers.
+    fn card(&self) -> Card;
+    /// Connects to the peers that it will talk to; called once, with one card for each rank of `WorkerConfig::peers`.
+    ///
+    /// # Errors
+    /// When a peer cannot be reached; the message names it.
+    fn connect(&mut self, peers: &[(u32, Card)]) -> Result<()>;
+    /// Resolves a lane; the same specification may be resolved again at no cost.
+    ///
+    /// # Errors
+    /// When the engine cannot do what the lane asks.
+    fn lane(&mut self, spec: &LaneSpec) -> Result<Lane>;
+    /// Hands over operations in order and returns how many were taken; fewer than all means "poll, then try again".
+    ///
+    /// # Errors
+    /// When the engine is dead or an operation lies outside its regions.
+    fn post(&mut self, ops: &[Op]) -> Result<usize>;
+    /// Fills `done` with completions and returns how many. Never blocks.
+    ///
+    /// # Errors
+    /// When the engine is dead. One failed operation is a completion of kind `Failed`.
+    fn poll(&mut self, done: &mut [Completion]) -> Result<usize>;
+}
+
+/// One row of the list of engines (`tonnage_engines::ENGINES`).
+pub struct Entry {
+    /// The name that `--engine` takes.
+    pub name: &'static str,
+    /// One line for `--help` and `tonnage devices`.
+    pub about: &'static str,
+    /// The verbs it knows, so that a wrong request is refused before any rank starts.
+    pub verbs: &'static [Verb],
+    /// Whether `--op write --ping-pong` can be asked for (see [`Caps::ordered_writes`]).
+    pub ordered_writes: bool,
+    /// Whether bytes really move, so that they can be verified.
+    pub moves_bytes: bool,
+    /// Opens its domain on this machine.
+    pub open: fn() -> Result<Arc<dyn Domain>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_are_named_as_serde_names_them() {
+        for verb in Verb::ALL {
+            assert_eq!(serde_json::to_value(verb).unwrap(), verb.name());
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The one error type of tonnage, and the exit code that each kind ends with.
+//!
+//! A message says what went wrong, where (rank, host, device, path), and what to try next: it is written for the
+//! person at the terminal, not for a log parser.
+
+use std::io;
+
+/// `Result` with tonnage's own [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why something could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The request itself is wrong; found before any rank starts. Exit code 2.
+    #[error("{0}")]
+    Usage(String),
+    /// Something that was asked for is not on this machine. Recorded as a skip with its reason.
+    #[error("{what} cannot be used here: {why}. {how}")]
+    Unavailable {
+        /// The thing that was asked for, as the user named it.
+        what: String,
+        /// What was looked for and not found.
+        why: String,
+        /// How to get it.
+        how: String,
+    },
+    /// A rank failed, died, hung or never came.
+    #[error("rank {rank} on {host}: {message}")]
+    Rank {
+        /// The rank that failed, which need not be the one that reports it.
+        rank: u32,
+        /// Its host name, or "unknown host" when it never said one.
+        host: String,
+        /// What happened, and what to try next.
+        message: String,
+    },
+    /// The user or the launcher ended the run by a signal. Exit code 128 + signal.
+    #[error("interrupted by signal {signal}")]
+    Interrupted {
+        /// The signal's number.
+        signal: i32,
+    },
+    /// The operating system refused.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done, with the path or address.
+        what: String,
+        /// The system's own reason.
+        #[source]
+        source: io::Error,
+    },
+    /// Anything else that ends a run or a point.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Error {
+    /// An operating-system error with what was being done.
+    pub fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::Io { what: what.into(), source: source.into() }
+    }
+
+    /// The process exit code: 2 for a wrong request, 128 + signal when interrupted, 1 for everything else.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Interrupted { signal } => 128u8.saturating_add(u8::try_from(*signal).unwrap_or(u8::MAX)),
+            _ => 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_follow_the_kind() {
+        assert_eq!(Error::Usage("x".into()).exit_code(), 2);
+        assert_eq!(Error::Interrupted { signal: 2 }.exit_code(), 130);
+        assert_eq!(Error::Failed("x".into()).exit_code(), 1);
+    }
+}

@@ -1,0 +1,10 @@
+//! The only crate of tonnage that contains `unsafe`.
+//!
+//! What lives here: owning handles over what the operating system and C libraries give us (mapped memory, the time-stamp
+//! counter, run-time loaded libraries). Every function that leaves this crate is safe to call with any argument.
+//! What does not: engines, loops, statistics. Those are in `tonnage-core` and `tonnage-engines`, which forbid `unsafe`.
+
+pub mod clock;
+pub mod copy;
+pub mod libfabric;
+pub mod mapping;
