@@ -18,6 +18,7 @@
 pub mod engine;
 pub mod error;
 pub mod machine;
+pub mod memory;
 pub mod plan;
 pub mod rank;
 pub mod record;

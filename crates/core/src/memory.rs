@@ -1,0 +1,4 @@
+//! Where the bytes live.
+
+/// Memory that engines can register.
+pub trait Memory: Send + Sync {}

@@ -1,0 +1,3 @@
+//! What a user asks for, and the list of points it expands to.
+
+pub mod point;

@@ -1,0 +1,1 @@
+//! The processes of a run and the control channel between them.

@@ -1,0 +1,1 @@
+//! Sizes, rates and times as people write them, and as tables print them.
