@@ -106,9 +106,10 @@ pub enum Kind {
 /// One completion, as `poll` reports it.
 #[derive(Debug, Clone, Copy)]
 pub struct Completion {
-    /// The operation's or receive's tag; 0 for an arrived write-imm.
+    /// The operation's tag, or that of the receive that was filled; 0 for an arrived write-imm.
     pub tag: u32,
-    /// The lane of the operation; for an arrived write-imm the rank of the peer is in `lane.0`.
+    /// The lane of a done or failed operation. For an arrival `lane.0` is the rank that it came from, because an
+    /// arrived write-imm has no lane on this side.
     pub lane: Lane,
     /// Payload bytes.
     pub len: u32,
@@ -120,7 +121,13 @@ pub struct Completion {
 
 impl Completion {
     /// What a poll buffer is filled with before it is used.
-    pub const EMPTY: Self = Self { tag: 0, lane: Lane(0), len: 0, imm: 0, kind: Kind::Done };
+    pub const EMPTY: Self = Self {
+        tag: 0,
+        lane: Lane(0),
+        len: 0,
+        imm: 0,
+        kind: Kind::Done,
+    };
 }
 
 /// What the far side of a path is limited by, so that a result can be set beside it.
@@ -215,6 +222,11 @@ pub trait Engine: Send {
     /// # Errors
     /// When the engine is dead. One failed operation is a completion of kind `Failed`.
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize>;
+    /// What the engine decided by itself since the lanes were resolved (a copy method, an inline limit), for the
+    /// record; `Null` when it decides nothing.
+    fn chosen(&self) -> Value {
+        Value::Null
+    }
 }
 
 /// One row of the list of engines (`tonnage_engines::ENGINES`).

@@ -1,1 +1,532 @@
-//! mapping
+//! [`Arena`]: one mapped stretch of memory that engines move bytes in and out of.
+//!
+//! No `&[u8]` is ever formed over an arena, because a peer or a device may be writing it at the same time: bytes go in
+//! and out by bounds-checked copies, and single words are seen through atomics. An arena lives as long as anybody
+//! holds its `Arc`, so an engine that registered it keeps it mapped.
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+use crate::copy::Method;
+
+const MIB_2: usize = 2 << 20;
+const GIB_1: usize = 1 << 30;
+
+/// What an arena is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// The system's normal pages.
+    Normal,
+    /// Normal pages that the kernel was asked to merge into 2 MiB ones; [`Arena::transparent_bytes`] says how many it did.
+    Transparent,
+    /// 2 MiB pages from the reserved pool.
+    Huge2M,
+    /// 1 GiB pages from the reserved pool.
+    Huge1G,
+}
+
+/// Whether another process can map the same bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// Only this process.
+    Private,
+    /// Any process that is given the file descriptor ([`Arena::file`]).
+    Shared,
+}
+
+/// Mapped memory. See the module's head for its rules.
+#[derive(Debug)]
+pub struct Arena {
+    base: NonNull<u8>,
+    len: usize,
+    file: Option<OwnedFd>,
+    pages: Pages,
+}
+
+// SAFETY: the arena owns its mapping, and all access goes through copies that the callers order among themselves or
+// through atomics; the mapping does not belong to a thread.
+unsafe impl Send for Arena {}
+// SAFETY: as above; `&Arena` gives no reference to plain bytes.
+unsafe impl Sync for Arena {}
+
+/// An offset and length that do not lie inside an arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutOfRange {
+    /// First byte asked for.
+    pub offset: u64,
+    /// Number of bytes asked for.
+    pub len: u64,
+    /// Bytes in the arena.
+    pub size: u64,
+}
+
+impl std::fmt::Display for OutOfRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} bytes at offset {} lie outside a memory of {} bytes",
+            self.len, self.offset, self.size
+        )
+    }
+}
+
+impl std::error::Error for OutOfRange {}
+
+impl Arena {
+    /// Maps `bytes` of zeroed memory with the given pages and prefaults it.
+    ///
+    /// The size is rounded up to whole pages. `node` is the NUMA node that the pages should come from, if it has room.
+    ///
+    /// # Errors
+    /// The system's refusal; `ENOMEM` for `Huge2M` and `Huge1G` means that the reserved pool is too small.
+    pub fn allocate(
+        bytes: usize,
+        pages: Pages,
+        sharing: Sharing,
+        node: Option<u32>,
+    ) -> io::Result<Self> {
+        let unit = match pages {
+            Pages::Normal => rustix::param::page_size(),
+            Pages::Transparent | Pages::Huge2M => MIB_2,
+            Pages::Huge1G => GIB_1,
+        };
+        let len = bytes
+            .max(1)
+            .checked_next_multiple_of(unit)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let arena = match sharing {
+            Sharing::Shared => Self::map_file(new_memfd(len, pages)?, len, pages)?,
+            Sharing::Private => Self::map_private(len, pages)?,
+        };
+        if pages == Pages::Transparent {
+            arena.advise(Advice::LinuxHugepage)?;
+        }
+        if let Some(node) = node {
+            arena.prefer_node(node)?;
+        }
+        arena.prefault()?;
+        Ok(arena)
+    }
+
+    /// Maps memory that another process shares through `file`.
+    ///
+    /// # Errors
+    /// When the file is shorter than `len` (touching the missing pages would kill this process) or cannot be mapped.
+    pub fn attach(file: OwnedFd, len: usize) -> io::Result<Self> {
+        let size = rustix::fs::fstat(&file)?.st_size;
+        if usize::try_from(size).unwrap_or(0) < len || len == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("the shared memory holds {size} bytes, {len} were announced"),
+            ));
+        }
+        let arena = Self::map_file(file, len, Pages::Normal)?;
+        arena.prefault()?;
+        Ok(arena)
+    }
+
+    fn map_file(file: OwnedFd, len: usize, pages: Pages) -> io::Result<Self> {
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that exists.
+        let base = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )?
+        };
+        Ok(Self {
+            base: non_null(base)?,
+            len,
+            file: Some(file),
+            pages,
+        })
+    }
+
+    fn map_private(len: usize, pages: Pages) -> io::Result<Self> {
+        let flags = match pages {
+            Pages::Normal | Pages::Transparent => MapFlags::PRIVATE,
+            Pages::Huge2M => MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB,
+            Pages::Huge1G => MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_1GB,
+        };
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that exists.
+        let base = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+            )?
+        };
+        Ok(Self {
+            base: non_null(base)?,
+            len,
+            file: None,
+            pages,
+        })
+    }
+
+    fn advise(&self, advice: Advice) -> io::Result<()> {
+        // SAFETY: the range is this arena's own mapping, and none of the advice used here discards its content.
+        unsafe { madvise(self.base.as_ptr().cast(), self.len, advice)? };
+        Ok(())
+    }
+
+    /// Gives every page its memory now, so that no fault falls into a timed loop.
+    fn prefault(&self) -> io::Result<()> {
+        match self.advise(Advice::LinuxPopulateWrite) {
+            // Kernels before 5.14 do not know the advice: the first byte of each page is touched instead.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                for offset in (0..self.len).step_by(rustix::param::page_size()) {
+                    self.byte(offset).fetch_add(0, Ordering::Relaxed);
+                }
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Asks for pages of one NUMA node; another node's are taken when it is full, so nothing dies for lack of memory.
+    fn prefer_node(&self, node: u32) -> io::Result<()> {
+        let mut mask = [0u64; 16];
+        let word = mask.get_mut(node as usize / 64).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("NUMA node {node}"))
+        })?;
+        *word |= 1 << (node % 64);
+        // SAFETY: the range is this arena's own mapping and the mask outlives the call; the call changes only where
+        // pages will come from.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.base.as_ptr(),
+                self.len,
+                libc::MPOL_PREFERRED,
+                mask.as_ptr(),
+                mask.len() * 64,
+                0,
+            )
+        };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// Bytes, a whole number of pages.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never true: an arena has at least one page.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The pages that were asked for and had.
+    pub fn pages(&self) -> Pages {
+        self.pages
+    }
+
+    /// The file through which a peer can map it; `None` when private.
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
+    }
+
+    /// How many bytes the kernel really backs with transparent huge pages now, from `/proc/self/smaps`.
+    pub fn transparent_bytes(&self) -> io::Result<u64> {
+        let (from, to) = (
+            self.base.as_ptr() as u64,
+            self.base.as_ptr() as u64 + self.len as u64,
+        );
+        let mut inside = false;
+        let mut bytes = 0;
+        for line in std::fs::read_to_string("/proc/self/smaps")?.lines() {
+            if let Some((start, end)) = address_range(line) {
+                inside = start < to && end > from;
+            } else if inside
+                && ["AnonHugePages:", "ShmemPmdMapped:"]
+                    .iter()
+                    .any(|name| line.starts_with(name))
+                && let Some(kib) = line
+                    .split_whitespace()
+                    .nth(1)
+                    .and_then(|word| word.parse::<u64>().ok())
+            {
+                bytes += kib << 10;
+            }
+        }
+        Ok(bytes)
+    }
+
+    #[inline]
+    fn check(&self, offset: u64, len: u64) -> Result<usize, OutOfRange> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len as u64 => Ok(offset as usize),
+            _ => Err(OutOfRange {
+                offset,
+                len,
+                size: self.len as u64,
+            }),
+        }
+    }
+
+    /// Copies `bytes` into the arena.
+    ///
+    /// # Errors
+    /// When the range does not lie inside.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
+        let at = self.check(offset, bytes.len() as u64)?;
+        // SAFETY: the range was checked, and a slice of this process cannot overlap the mapping, over which no slice
+        // is ever formed.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(at), bytes.len())
+        };
+        Ok(())
+    }
+
+    /// Copies bytes of the arena out.
+    ///
+    /// # Errors
+    /// When the range does not lie inside.
+    pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), OutOfRange> {
+        let at = self.check(offset, bytes.len() as u64)?;
+        // SAFETY: as for `write`. A peer that writes at the same time makes the copy a mixture, never undefined
+        // memory, because the bytes are copied out before anybody looks at them.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                self.base.as_ptr().add(at),
+                bytes.as_mut_ptr(),
+                bytes.len(),
+            )
+        };
+        Ok(())
+    }
+
+    /// Copies `len` bytes to another arena. Ranges of one arena that overlap are refused.
+    ///
+    /// # Errors
+    /// When a range does not lie inside its arena, or the two overlap.
+    #[inline]
+    pub fn copy_to(
+        &self,
+        offset: u64,
+        target: &Self,
+        target_offset: u64,
+        len: u32,
+        method: Method,
+    ) -> Result<(), OutOfRange> {
+        let from = self.check(offset, u64::from(len))?;
+        let to = target.check(target_offset, u64::from(len))?;
+        let len = len as usize;
+        // SAFETY: both ranges were just checked, so the pointers stay inside their mappings.
+        let (from, to) = unsafe { (self.base.as_ptr().add(from), target.base.as_ptr().add(to)) };
+        if (from as usize) < to as usize + len && (to as usize) < from as usize + len {
+            return Err(OutOfRange {
+                offset: target_offset,
+                len: len as u64,
+                size: target.len as u64,
+            });
+        }
+        // SAFETY: readable and writable for `len` bytes, and not overlapping, as checked above.
+        unsafe { method.copy(from, to, len) };
+        Ok(())
+    }
+
+    /// Like [`Self::copy_to`], and the last byte becomes visible to other CPUs after all the others.
+    ///
+    /// # Errors
+    /// As for [`Self::copy_to`].
+    #[inline]
+    pub fn copy_to_last_byte_last(
+        &self,
+        offset: u64,
+        target: &Self,
+        target_offset: u64,
+        len: u32,
+        method: Method,
+    ) -> Result<(), OutOfRange> {
+        if len == 0 {
+            return Ok(());
+        }
+        if len == 8
+            && let (Some(from), Some(to)) = (self.word(offset), target.word(target_offset))
+        {
+            // One aligned word needs no order: it is seen whole or not at all.
+            to.store(from.load(Ordering::Relaxed), Ordering::Release);
+            return Ok(());
+        }
+        let last = u64::from(len - 1);
+        self.copy_to(offset, target, target_offset, len - 1, method)?;
+        let byte = self
+            .byte(self.check(offset + last, 1)?)
+            .load(Ordering::Relaxed);
+        target
+            .byte(target.check(target_offset + last, 1)?)
+            .store(byte, Ordering::Release);
+        Ok(())
+    }
+
+    /// The aligned 64-bit word at `offset`, or `None` when it is unaligned or outside.
+    #[inline]
+    pub fn word(&self, offset: u64) -> Option<&AtomicU64> {
+        let at = self
+            .check(offset, 8)
+            .ok()
+            .filter(|at| at.is_multiple_of(8))?;
+        // SAFETY: inside the mapping and aligned (mappings start on a page), alive as long as `self`, and any bit
+        // pattern is a valid integer. Other processes access it atomically or by copies that tear, never by reference.
+        Some(unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) })
+    }
+
+    /// The aligned 32-bit word at `offset`, or `None` when it is unaligned or outside.
+    #[inline]
+    pub fn half_word(&self, offset: u64) -> Option<&AtomicU32> {
+        let at = self
+            .check(offset, 4)
+            .ok()
+            .filter(|at| at.is_multiple_of(4))?;
+        // SAFETY: as for `word`.
+        Some(unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at).cast()) })
+    }
+
+    /// Reads the byte at `offset` and orders everything after it (acquire).
+    ///
+    /// # Errors
+    /// When the offset is outside.
+    #[inline]
+    pub fn load_byte(&self, offset: u64) -> Result<u8, OutOfRange> {
+        Ok(self.byte(self.check(offset, 1)?).load(Ordering::Acquire))
+    }
+
+    /// Writes the byte at `offset` after everything before it (release).
+    ///
+    /// # Errors
+    /// When the offset is outside.
+    #[inline]
+    pub fn store_byte(&self, offset: u64, value: u8) -> Result<(), OutOfRange> {
+        self.byte(self.check(offset, 1)?)
+            .store(value, Ordering::Release);
+        Ok(())
+    }
+
+    #[inline]
+    fn byte(&self, at: usize) -> &AtomicU8 {
+        debug_assert!(at < self.len);
+        // SAFETY: callers pass an index that `check` returned or that a loop bounds by `len`; see `word`.
+        unsafe { AtomicU8::from_ptr(self.base.as_ptr().add(at)) }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this arena's own and nothing borrowed from it outlives it. A failure leaves the
+        // mapping in place, which harms nobody.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+fn new_memfd(len: usize, pages: Pages) -> io::Result<OwnedFd> {
+    let flags = match pages {
+        Pages::Normal | Pages::Transparent => MemfdFlags::CLOEXEC,
+        Pages::Huge2M => MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,
+        Pages::Huge1G => MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_1GB,
+    };
+    let file = memfd_create("tonnage", flags)?;
+    ftruncate(&file, len as u64)?;
+    Ok(file)
+}
+
+fn non_null(pointer: *mut c_void) -> io::Result<NonNull<u8>> {
+    NonNull::new(pointer.cast())
+        .ok_or_else(|| io::Error::other("the kernel mapped memory at address 0"))
+}
+
+/// The address range that opens an entry of `smaps`, or `None` for the other lines.
+fn address_range(line: &str) -> Option<(u64, u64)> {
+    let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+    Some((
+        u64::from_str_radix(start, 16).ok()?,
+        u64::from_str_radix(end, 16).ok()?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arena(bytes: usize) -> Arena {
+        Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap()
+    }
+
+    #[test]
+    fn bytes_go_in_and_come_out() {
+        let arena = arena(10_000);
+        arena.write(4095, b"hello").unwrap();
+        let mut back = [0; 5];
+        arena.read(4095, &mut back).unwrap();
+        assert_eq!(&back, b"hello");
+    }
+
+    #[test]
+    fn every_access_outside_is_refused() {
+        let arena = arena(4096);
+        let size = arena.len() as u64;
+        assert!(arena.write(size - 1, b"ab").is_err());
+        assert!(arena.read(u64::MAX, &mut [0; 2]).is_err());
+        assert!(arena.load_byte(size).is_err());
+        assert!(arena.store_byte(size, 1).is_err());
+        assert!(arena.word(size - 4).is_none() && arena.word(1).is_none());
+        assert!(arena.half_word(size).is_none() && arena.half_word(2).is_none());
+        assert!(
+            arena
+                .copy_to(0, &arena, size - 4, 8, Method::Memcpy)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn overlapping_copies_are_refused() {
+        let arena = arena(4096);
+        assert!(arena.copy_to(0, &arena, 7, 8, Method::Memcpy).is_err());
+        assert!(arena.copy_to(0, &arena, 8, 8, Method::Memcpy).is_ok());
+    }
+
+    #[test]
+    fn two_mappings_of_one_file_show_the_same_bytes() {
+        let first = Arena::allocate(8192, Pages::Normal, Sharing::Shared, None).unwrap();
+        let file = first.file().unwrap().try_clone_to_owned().unwrap();
+        let second = Arena::attach(file, first.len()).unwrap();
+        for len in [1, 7, 8, 9, 4097] {
+            let text: Vec<u8> = (0..len).map(|i| (i % 250) as u8 + 1).collect();
+            first.write(0, &text).unwrap();
+            let other = arena(8192);
+            second
+                .copy_to_last_byte_last(0, &other, 16, len, Method::Memcpy)
+                .unwrap();
+            let mut back = vec![0; len as usize];
+            other.read(16, &mut back).unwrap();
+            assert_eq!(back, text);
+        }
+    }
+
+    #[test]
+    fn a_short_file_is_refused() {
+        let first = Arena::allocate(4096, Pages::Normal, Sharing::Shared, None).unwrap();
+        let file = first.file().unwrap().try_clone_to_owned().unwrap();
+        assert!(Arena::attach(file, 1 << 20).is_err());
+    }
+
+    #[test]
+    fn absurd_sizes_are_an_error() {
+        assert!(Arena::allocate(usize::MAX, Pages::Normal, Sharing::Private, None).is_err());
+    }
+}
