@@ -1,1 +1,0 @@
-//! Histograms, means and confidence.
