@@ -6,6 +6,7 @@
 //! | [`rank`] | the processes of a run and the control channel between them |
 //! | [`engine`] | the traits that an engine implements |
 //! | [`memory`] | where the bytes live, and what is written into them to be verified |
+//! | [`pattern`], [`layout`], [`walk`] | which byte belongs where, and in which order places are used |
 //! | [`drive`] | the timed loops |
 //! | [`stats`] | histograms, means and confidence |
 //! | [`record`] | one line of results |
@@ -15,14 +16,18 @@
 //! Reports are not here: they read records only, and live in the `tonnage` crate.
 #![forbid(unsafe_code)]
 
+pub mod drive;
 pub mod engine;
 pub mod error;
+pub mod layout;
 pub mod machine;
 pub mod memory;
+pub mod pattern;
 pub mod plan;
 pub mod rank;
 pub mod record;
 pub mod stats;
 pub mod units;
+pub mod walk;
 
 pub use error::{Error, Result};
