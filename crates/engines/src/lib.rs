@@ -1,1 +1,11 @@
-//! x
+//! The engines of tonnage, one file each. This file holds the one list of them; docs/ADDING-AN-ENGINE.md walks through
+//! adding to it. What an engine is, is in [`tonnage_core::engine`]; what needs `unsafe` is in `tonnage_sys`.
+#![forbid(unsafe_code)]
+
+pub mod null;
+pub mod shm;
+
+use tonnage_core::engine::Entry;
+
+/// Every engine, in the order in which help texts and reports list them.
+pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY];

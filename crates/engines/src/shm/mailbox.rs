@@ -1,0 +1,323 @@
+//! The rings through which two workers tell each other what arrived and where sends may land.
+//!
+//! A worker owns one mailbox with a place for every peer. A place holds two rings, each with one writer and one reader:
+//!
+//! - *arrivals*, written by the peer: what it delivered here;
+//! - *receives*, written by the owner: where the peer's next sends may land.
+//!
+//! An entry carries its sequence number in the word that is written last, so one cache line moves for one notice and no
+//! index is shared on the fast path. The reader publishes how far it has read; the writer looks at that only when the
+//! ring seems full. A peer that writes nonsense can garble data and completions but cannot make this process touch
+//! memory outside its arenas: every offset is checked where it is used.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use tonnage_sys::mapping::{Arena, OutOfRange};
+
+/// Entries of each ring: posted receives and unread arrivals of one peer.
+pub(super) const DEPTH: u32 = 1024;
+
+/// Counters of different writers lie this far apart, because CPUs fetch cache lines in pairs.
+const LINE: u64 = 128;
+const ARRIVALS_READ: u64 = 0;
+const RECEIVES_READ: u64 = LINE;
+const ARRIVALS: u64 = 2 * LINE;
+const ARRIVAL_BYTES: u64 = 16;
+const RECEIVES: u64 = ARRIVALS + DEPTH as u64 * ARRIVAL_BYTES;
+const RECEIVE_BYTES: u64 = 32;
+const PLACE_BYTES: u64 = RECEIVES + DEPTH as u64 * RECEIVE_BYTES;
+
+/// Bytes of a mailbox with places for `peers` peers.
+pub(super) fn bytes(peers: usize) -> usize {
+    (peers.max(1) as u64 * PLACE_BYTES) as usize
+}
+
+/// Something that a peer delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Arrival {
+    /// Tag of the receive that was filled; 0 for a write-imm.
+    pub(super) tag: u32,
+    pub(super) len: u32,
+    pub(super) imm: u32,
+}
+
+/// A place where a send may land.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Receive {
+    pub(super) offset: u64,
+    pub(super) len: u32,
+    pub(super) tag: u32,
+}
+
+/// A worker's own mailbox.
+pub(super) struct Mailbox {
+    arena: Arc<Arena>,
+}
+
+impl Mailbox {
+    /// `arena` is fresh and holds at least [`bytes`] of the number of peers.
+    pub(super) fn new(arena: Arc<Arena>) -> Self {
+        Self { arena }
+    }
+
+    pub(super) fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// The owner's end of one peer's rings.
+    pub(super) fn inbox(&self, place: usize) -> Inbox {
+        Inbox {
+            ring: Place::new(Arc::clone(&self.arena), place),
+            arrivals: 0,
+            receives: 0,
+            receives_read: 0,
+        }
+    }
+}
+
+/// One place of a mailbox, seen from either side.
+struct Place {
+    arena: Arc<Arena>,
+    base: u64,
+}
+
+impl Place {
+    fn new(arena: Arc<Arena>, place: usize) -> Self {
+        Self {
+            arena,
+            base: place as u64 * PLACE_BYTES,
+        }
+    }
+
+    #[inline]
+    fn word(&self, offset: u64) -> Result<&std::sync::atomic::AtomicU64, OutOfRange> {
+        let offset = self.base + offset;
+        self.arena.word(offset).ok_or(OutOfRange {
+            offset,
+            len: 8,
+            size: self.arena.len() as u64,
+        })
+    }
+}
+
+#[inline]
+fn arrival_at(index: u64) -> u64 {
+    ARRIVALS + index % u64::from(DEPTH) * ARRIVAL_BYTES
+}
+
+#[inline]
+fn receive_at(index: u64) -> u64 {
+    RECEIVES + index % u64::from(DEPTH) * RECEIVE_BYTES
+}
+
+/// The sequence number of an entry: never 0, which is what a fresh ring holds, and different one lap later.
+#[inline]
+fn sequence(index: u64) -> u32 {
+    (index / u64::from(DEPTH)) as u32 | 0x8000_0000
+}
+
+/// The owner's end: reads arrivals, writes receives.
+pub(super) struct Inbox {
+    ring: Place,
+    arrivals: u64,
+    receives: u64,
+    /// How far the peer had read the receives when last looked at.
+    receives_read: u64,
+}
+
+impl Inbox {
+    #[inline]
+    pub(super) fn next_arrival(&mut self) -> Result<Option<Arrival>, OutOfRange> {
+        let at = arrival_at(self.arrivals);
+        let last = self.ring.word(at + 8)?.load(Acquire);
+        if (last >> 32) as u32 != sequence(self.arrivals) {
+            return Ok(None);
+        }
+        let first = self.ring.word(at)?.load(Relaxed);
+        self.arrivals += 1;
+        // Told in steps: the writer needs it only when a whole ring is unread.
+        if self.arrivals.is_multiple_of(u64::from(DEPTH / 8)) {
+            self.ring.word(ARRIVALS_READ)?.store(self.arrivals, Release);
+        }
+        Ok(Some(Arrival {
+            tag: last as u32,
+            len: (first >> 32) as u32,
+            imm: first as u32,
+        }))
+    }
+
+    /// `false`: the ring is full.
+    #[inline]
+    pub(super) fn post_receive(
+        &mut self,
+        offset: u64,
+        len: u32,
+        tag: u32,
+    ) -> Result<bool, OutOfRange> {
+        if self.receives - self.receives_read >= u64::from(DEPTH) {
+            self.receives_read = self.ring.word(RECEIVES_READ)?.load(Acquire);
+            if self.receives.wrapping_sub(self.receives_read) >= u64::from(DEPTH) {
+                return Ok(false);
+            }
+        }
+        let at = receive_at(self.receives);
+        self.ring.word(at)?.store(offset, Relaxed);
+        self.ring
+            .word(at + 8)?
+            .store(u64::from(len) << 32 | u64::from(tag), Relaxed);
+        self.ring
+            .word(at + 16)?
+            .store(u64::from(sequence(self.receives)), Release);
+        self.receives += 1;
+        Ok(true)
+    }
+}
+
+/// A peer's end, over its mapping of the owner's mailbox: writes arrivals, reads receives.
+pub(super) struct Outbox {
+    ring: Place,
+    arrivals: u64,
+    /// How far the owner had read the arrivals when last looked at.
+    arrivals_read: u64,
+    receives: u64,
+}
+
+impl Outbox {
+    pub(super) fn new(arena: Arc<Arena>, place: usize) -> Self {
+        Self {
+            ring: Place::new(arena, place),
+            arrivals: 0,
+            arrivals_read: 0,
+            receives: 0,
+        }
+    }
+
+    /// Whether one more arrival can be told.
+    #[inline]
+    pub(super) fn has_room(&mut self) -> Result<bool, OutOfRange> {
+        if self.arrivals - self.arrivals_read >= u64::from(DEPTH) {
+            // A peer that publishes nonsense must not make the difference wrap.
+            self.arrivals_read = self
+                .ring
+                .word(ARRIVALS_READ)?
+                .load(Acquire)
+                .min(self.arrivals);
+        }
+        Ok(self.arrivals - self.arrivals_read < u64::from(DEPTH))
+    }
+
+    /// Tells the owner; only after [`Self::has_room`] said so.
+    #[inline]
+    pub(super) fn tell(&mut self, arrival: Arrival) -> Result<(), OutOfRange> {
+        let at = arrival_at(self.arrivals);
+        let first = u64::from(arrival.len) << 32 | u64::from(arrival.imm);
+        let last = u64::from(sequence(self.arrivals)) << 32 | u64::from(arrival.tag);
+        self.ring.word(at)?.store(first, Relaxed);
+        self.ring.word(at + 8)?.store(last, Release);
+        self.arrivals += 1;
+        Ok(())
+    }
+
+    /// Where the next send may land, or `None` while the owner has posted nothing.
+    #[inline]
+    pub(super) fn next_receive(&self) -> Result<Option<Receive>, OutOfRange> {
+        let at = receive_at(self.receives);
+        if self.ring.word(at + 16)?.load(Acquire) != u64::from(sequence(self.receives)) {
+            return Ok(None);
+        }
+        let last = self.ring.word(at + 8)?.load(Relaxed);
+        let offset = self.ring.word(at)?.load(Relaxed);
+        Ok(Some(Receive {
+            offset,
+            len: (last >> 32) as u32,
+            tag: last as u32,
+        }))
+    }
+
+    /// Uses up the receive that [`Self::next_receive`] showed.
+    #[inline]
+    pub(super) fn take_receive(&mut self) -> Result<(), OutOfRange> {
+        self.receives += 1;
+        self.ring.word(RECEIVES_READ)?.store(self.receives, Release);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonnage_sys::mapping::{Pages, Sharing};
+
+    fn pair() -> (Inbox, Outbox) {
+        let arena =
+            Arc::new(Arena::allocate(bytes(2), Pages::Normal, Sharing::Private, None).unwrap());
+        (
+            Mailbox::new(Arc::clone(&arena)).inbox(1),
+            Outbox::new(arena, 1),
+        )
+    }
+
+    #[test]
+    fn arrivals_come_in_order_over_many_laps_and_a_full_ring_says_so() {
+        let (mut inbox, mut outbox) = pair();
+        let (mut told, mut seen) = (0, 0);
+        while seen < 10 * DEPTH {
+            while outbox.has_room().unwrap() {
+                outbox
+                    .tell(Arrival {
+                        tag: told,
+                        len: told ^ 1,
+                        imm: told ^ 2,
+                    })
+                    .unwrap();
+                told += 1;
+            }
+            assert!(told - seen <= DEPTH);
+            for _ in 0..DEPTH / 2 {
+                let arrival = inbox.next_arrival().unwrap().unwrap();
+                assert_eq!(
+                    arrival,
+                    Arrival {
+                        tag: seen,
+                        len: seen ^ 1,
+                        imm: seen ^ 2
+                    }
+                );
+                seen += 1;
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_ring_has_nothing() {
+        let (mut inbox, outbox) = pair();
+        assert_eq!(inbox.next_arrival().unwrap(), None);
+        assert_eq!(outbox.next_receive().unwrap(), None);
+    }
+
+    #[test]
+    fn receives_are_taken_in_order_and_a_full_ring_says_so() {
+        let (mut inbox, mut outbox) = pair();
+        let mut posted = 0;
+        for taken in 0..5 * DEPTH {
+            while inbox
+                .post_receive(u64::from(posted) * 8, posted + 1, posted)
+                .unwrap()
+            {
+                posted += 1;
+            }
+            assert_eq!(posted, taken + DEPTH);
+            let receive = outbox.next_receive().unwrap().unwrap();
+            assert_eq!(
+                receive,
+                Receive {
+                    offset: u64::from(taken) * 8,
+                    len: taken + 1,
+                    tag: taken
+                }
+            );
+            outbox.take_receive().unwrap();
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! `shm`: direct memory between two ranks of one host over a shared mapping. It is what this host could do at best: one
+//! copy by the initiator, no system call, no library.
+//!
+//! Each worker's memory is a memory file (memfd). A peer opens it through `/proc/PID/fd`, which the kernel allows only
+//! to the same user, and maps it. Nothing has a name in /dev/shm, so nothing can be left there, however a rank ends.
+//! Arrivals and posted receives travel through rings in a second, small memory file: see [`mailbox`]. Which way of
+//! copying is fastest depends on size and caches, so each lane finds it out by trying: see [`tuner`].
+
+mod mailbox;
+mod tuner;
+
+use std::collections::VecDeque;
+use std::fs::OpenOptions;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tonnage_core::engine::{
+    Caps, Card, Completion, Domain, Engine, Entry, Kind, Lane, LaneKind, LaneSpec, LimitKind, Op,
+    Verb, WorkerConfig,
+};
+use tonnage_core::memory::Memory;
+use tonnage_core::{Error, Result};
+use tonnage_sys::clock::Clock;
+use tonnage_sys::copy::Method;
+use tonnage_sys::mapping::{Arena, OutOfRange, Pages, Sharing};
+
+use mailbox::{Arrival, Inbox, Mailbox, Outbox};
+use tuner::Tuner;
+
+/// One call of `post` moves at most about this much, so that a loop stays in control of large operations.
+const POST_BYTES_MAX: u64 = 256 << 10;
+
+/// The system's error number for a message that is longer than the receive it meets.
+const MESSAGE_TOO_LONG: i32 = 90;
+
+static CAPS: Caps = Caps {
+    verbs: &Verb::ALL,
+    immediate_bits: 32,
+    depth: mailbox::DEPTH,
+    message_bytes_max: u32::MAX as u64,
+    moves_bytes: true,
+    delivered: true,
+    ordered_writes: true,
+    shared_memory: true,
+    limit: LimitKind::MemoryCopy,
+};
+
+/// The row of the list of engines.
+pub const ENTRY: Entry = Entry {
+    name: "shm",
+    about: "direct memory between ranks of one host over a shared mapping: what this host can do at best",
+    verbs: &Verb::ALL,
+    ordered_writes: true,
+    moves_bytes: true,
+    open: || Ok(Arc::new(ShmDomain)),
+};
+
+struct ShmDomain;
+
+impl Domain for ShmDomain {
+    fn caps(&self) -> &Caps {
+        &CAPS
+    }
+
+    fn effective(&self) -> Value {
+        json!({
+            "name": "shm",
+            "depth": mailbox::DEPTH,
+            "completion": "delivered: the copy is done by the initiator",
+            "ordering": "in order; the last byte of an ordered write is visible last",
+            "post_bytes_max": POST_BYTES_MAX,
+        })
+    }
+
+    fn worker(&self, config: &WorkerConfig, memory: Arc<dyn Memory>) -> Result<Box<dyn Engine>> {
+        let bytes = mailbox::bytes(config.peers.len());
+        let rings =
+            Arena::allocate(bytes, Pages::Normal, Sharing::Shared, None).map_err(|error| {
+                Error::io(
+                    format!("cannot map {bytes} bytes for the rings of shm"),
+                    error,
+                )
+            })?;
+        Ok(Box::new(Shm {
+            config: config.clone(),
+            clock: Clock::new(),
+            mailbox: Mailbox::new(Arc::new(rings)),
+            memory,
+            peers: Vec::new(),
+            lanes: Vec::new(),
+            done: VecDeque::with_capacity(mailbox::DEPTH as usize),
+        }))
+    }
+}
+
+/// What a peer needs to map a worker's memory. Opaque to everybody else.
+#[derive(Serialize, Deserialize)]
+struct Address {
+    boot_id: String,
+    pid_namespace: String,
+    pid: u32,
+    memory_fd: i32,
+    memory_bytes: u64,
+    rings_fd: i32,
+    rings_bytes: u64,
+    /// Whose rings are where: the ranks in the order of the worker's configuration.
+    peers: Vec<u32>,
+}
+
+struct PeerMemory {
+    rank: u32,
+    memory: Arena,
+    inbox: Inbox,
+    outbox: Outbox,
+}
+
+struct LaneState {
+    spec: LaneSpec,
+    peer: usize,
+    tuner: Tuner,
+}
+
+struct Shm {
+    config: WorkerConfig,
+    clock: Clock,
+    mailbox: Mailbox,
+    memory: Arc<dyn Memory>,
+    peers: Vec<PeerMemory>,
+    lanes: Vec<LaneState>,
+    done: VecDeque<Completion>,
+}
+
+impl Shm {
+    fn address(&self) -> Address {
+        let raw = |arena: &Arena| arena.file().map_or(-1, |file| file.as_raw_fd());
+        Address {
+            boot_id: read_trimmed("/proc/sys/kernel/random/boot_id"),
+            pid_namespace: pid_namespace(),
+            pid: std::process::id(),
+            memory_fd: raw(self.memory.arena()),
+            memory_bytes: self.memory.arena().len() as u64,
+            rings_fd: raw(self.mailbox.arena()),
+            rings_bytes: self.mailbox.arena().len() as u64,
+            peers: self.config.peers.clone(),
+        }
+    }
+
+    fn connect_one(
+        &self,
+        own: &Address,
+        index: usize,
+        rank: u32,
+        card: &Card,
+    ) -> Result<PeerMemory> {
+        let unusable = |why: String| {
+            Error::Unavailable {
+            what: format!("shm between ranks {} and {rank}", self.config.rank),
+            why,
+            how: "Start both ranks on one host, in one container and as one user, or choose a network engine".into(),
+        }
+        };
+        let peer: Address = serde_json::from_slice(&card.0)
+            .map_err(|error| unusable(format!("the peer's address cannot be read ({error})")))?;
+        if peer.boot_id != own.boot_id {
+            return Err(unusable("they are on different hosts".into()));
+        }
+        if peer.pid_namespace != own.pid_namespace {
+            return Err(unusable(
+                "they are in different containers (PID namespaces)".into(),
+            ));
+        }
+        let my_place = peer
+            .peers
+            .iter()
+            .position(|&other| other == self.config.rank)
+            .filter(|&place| mailbox::bytes(place + 1) as u64 <= peer.rings_bytes)
+            .ok_or_else(|| unusable("the peer does not expect this rank".into()))?;
+        let attach = |fd: i32, bytes: u64| -> Result<Arena> {
+            let path = format!("/proc/{}/fd/{fd}", peer.pid);
+            let file = OpenOptions::new().read(true).write(true).open(&path);
+            let file = file.map_err(|error| unusable(format!("cannot open {path}: {error}")))?;
+            Arena::attach(OwnedFd::from(file), bytes as usize)
+                .map_err(|error| unusable(format!("cannot map {path}: {error}")))
+        };
+        let memory = attach(peer.memory_fd, peer.memory_bytes)?;
+        let rings = Arc::new(attach(peer.rings_fd, peer.rings_bytes)?);
+        Ok(PeerMemory {
+            rank,
+            memory,
+            inbox: self.mailbox.inbox(index),
+            outbox: Outbox::new(rings, my_place),
+        })
+    }
+
+    /// Carries out one operation. `false`: there is no room now, try again after polling.
+    #[inline]
+    fn carry_out(&mut self, op: &Op) -> Result<bool> {
+        let Some(lane) = self.lanes.get_mut(op.lane.0 as usize) else {
+            return Err(Error::Failed(format!(
+                "lane {} was never resolved",
+                op.lane.0
+            )));
+        };
+        let peer = &mut self.peers[lane.peer];
+        let own = self.memory.arena();
+        let verb = match lane.spec.kind {
+            LaneKind::Receive => {
+                return peer
+                    .inbox
+                    .post_receive(op.local, op.len, op.tag)
+                    .map_err(ring);
+            }
+            LaneKind::Initiate(verb) => verb,
+        };
+        let mut kind = Kind::Done;
+        match verb {
+            Verb::Write => {
+                let ordered = lane.spec.ordered;
+                lane.tuner.run(&self.clock, op.len, |method| {
+                    if ordered {
+                        own.copy_to_last_byte_last(
+                            op.local,
+                            &peer.memory,
+                            op.remote,
+                            op.len,
+                            method,
+                        )
+                    } else {
+                        own.copy_to(op.local, &peer.memory, op.remote, op.len, method)
+                    }
+                })
+            }
+            Verb::Read => lane.tuner.run(&self.clock, op.len, |method| {
+                peer.memory
+                    .copy_to(op.remote, own, op.local, op.len, method)
+            }),
+            Verb::WriteImm => {
+                if !peer.outbox.has_room().map_err(ring)? {
+                    return Ok(false);
+                }
+                let copied = lane.tuner.run(&self.clock, op.len, |method| {
+                    own.copy_to(op.local, &peer.memory, op.remote, op.len, method)
+                });
+                if copied.is_ok() {
+                    peer.outbox
+                        .tell(Arrival {
+                            tag: 0,
+                            len: op.len,
+                            imm: op.imm,
+                        })
+                        .map_err(ring)?;
+                }
+                copied
+            }
+            Verb::Send => {
+                if !peer.outbox.has_room().map_err(ring)? {
+                    return Ok(false);
+                }
+                let Some(receive) = peer.outbox.next_receive().map_err(ring)? else {
+                    return Ok(false);
+                };
+                if receive.len < op.len {
+                    kind = Kind::Failed(MESSAGE_TOO_LONG);
+                    Ok(())
+                } else {
+                    let copied = lane.tuner.run(&self.clock, op.len, |method| {
+                        own.copy_to(op.local, &peer.memory, receive.offset, op.len, method)
+                    });
+                    if copied.is_ok() {
+                        peer.outbox.take_receive().map_err(ring)?;
+                        peer.outbox
+                            .tell(Arrival {
+                                tag: receive.tag,
+                                len: op.len,
+                                imm: op.imm,
+                            })
+                            .map_err(ring)?;
+                    }
+                    copied
+                }
+            }
+        }
+        .map_err(|error: OutOfRange| {
+            Error::Failed(format!("{} to rank {}: {error}", verb.name(), peer.rank))
+        })?;
+        self.done.push_back(Completion {
+            tag: op.tag,
+            lane: op.lane,
+            len: op.len,
+            imm: op.imm,
+            kind,
+        });
+        Ok(true)
+    }
+}
+
+impl Engine for Shm {
+    fn card(&self) -> Card {
+        // An address holds only numbers and two short strings, so that writing it as JSON cannot fail.
+        Card(serde_json::to_vec(&self.address()).unwrap_or_default())
+    }
+
+    fn connect(&mut self, peers: &[(u32, Card)]) -> Result<()> {
+        let own = self.address();
+        for (index, (rank, card)) in peers.iter().enumerate() {
+            let peer = self.connect_one(&own, index, *rank, card)?;
+            self.peers.push(peer);
+        }
+        Ok(())
+    }
+
+    fn lane(&mut self, spec: &LaneSpec) -> Result<Lane> {
+        let peer = self
+            .peers
+            .iter()
+            .position(|peer| peer.rank == spec.peer)
+            .ok_or_else(|| {
+                Error::Failed(format!(
+                    "rank {} was never connected to rank {}",
+                    self.config.rank, spec.peer
+                ))
+            })?;
+        let same = |lane: &LaneState| {
+            lane.spec.kind == spec.kind
+                && lane.spec.peer == spec.peer
+                && lane.spec.ordered == spec.ordered
+        };
+        // A lane that is resolved again serves another point, for which another copy method may be the fastest.
+        let fresh = LaneState {
+            spec: *spec,
+            peer,
+            tuner: Tuner::new(Method::available()),
+        };
+        match self.lanes.iter().position(same) {
+            Some(index) => {
+                self.lanes[index] = fresh;
+                Ok(Lane(index as u32))
+            }
+            None => {
+                self.lanes.push(fresh);
+                Ok(Lane(self.lanes.len() as u32 - 1))
+            }
+        }
+    }
+
+    fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        let (mut taken, mut bytes) = (0, 0);
+        for op in ops {
+            if bytes >= POST_BYTES_MAX
+                || self.done.len() == mailbox::DEPTH as usize
+                || !self.carry_out(op)?
+            {
+                break;
+            }
+            taken += 1;
+            bytes += u64::from(op.len);
+        }
+        Ok(taken)
+    }
+
+    fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        // Arrivals first, because somebody waits for them, but never all of the room: own completions would starve.
+        let share = done.len().div_ceil(2);
+        let mut count = 0;
+        for peer in &mut self.peers {
+            while count < share
+                && let Some(arrival) = peer.inbox.next_arrival().map_err(ring)?
+            {
+                done[count] = Completion {
+                    tag: arrival.tag,
+                    lane: Lane(peer.rank),
+                    len: arrival.len,
+                    imm: arrival.imm,
+                    kind: Kind::Arrived,
+                };
+                count += 1;
+            }
+        }
+        let own = self.done.len().min(done.len() - count);
+        for (slot, completion) in done[count..].iter_mut().zip(self.done.drain(..own)) {
+            *slot = completion;
+        }
+        Ok(count + own)
+    }
+
+    fn chosen(&self) -> Value {
+        let copies: serde_json::Map<String, Value> = self
+            .lanes
+            .iter()
+            .filter_map(|lane| match lane.spec.kind {
+                LaneKind::Initiate(verb) => Some((
+                    verb.name().to_owned(),
+                    lane.tuner.choice().map(Method::name).into(),
+                )),
+                LaneKind::Receive => None,
+            })
+            .collect();
+        json!({ "copy_method": copies })
+    }
+}
+
+fn ring(error: OutOfRange) -> Error {
+    Error::Failed(format!("a ring of shm was torn: {error}"))
+}
+
+fn read_trimmed(path: &str) -> String {
+    std::fs::read_to_string(path)
+        .map(|text| text.trim().to_owned())
+        .unwrap_or_default()
+}
+
+fn pid_namespace() -> String {
+    std::fs::read_link("/proc/self/ns/pid")
+        .map(|link| link.display().to_string())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
