@@ -6,11 +6,6 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
 
-unsafe extern "C" {
-    /// Part of glibc, which every library that is loaded here needs anyway; the libc crate does not declare it.
-    fn dlvsym(handle: *mut c_void, symbol: *const c_char, version: *const c_char) -> *mut c_void;
-}
-
 /// A loaded library. It stays loaded until the process ends, on purpose: libraries of this kind start threads and
 /// register thread-local and exit handlers, and unmapping their code under those crashes the process at its end.
 #[derive(Debug)]
@@ -50,10 +45,11 @@ impl Library {
     /// The address of `symbol` in exactly this version.
     ///
     /// # Errors
-    /// When the library has no such symbol; the message names library, symbol and version.
+    /// When the library has no such symbol, or the C library knows no versions of symbols; the message names library, symbol and version.
     pub(crate) fn symbol(&self, symbol: &CStr, version: &CStr) -> Result<NonNull<c_void>, String> {
         // SAFETY: the handle came from dlopen and was never closed; both strings are NUL-terminated and outlive the call.
-        let address = unsafe { dlvsym(self.handle.as_ptr(), symbol.as_ptr(), version.as_ptr()) };
+        let address =
+            unsafe { libc::dlvsym(self.handle.as_ptr(), symbol.as_ptr(), version.as_ptr()) };
         NonNull::new(address).ok_or_else(|| {
             let (symbol, version) = (symbol.to_string_lossy(), version.to_string_lossy());
             format!("{}: has no {symbol} of version {version}", self.name)
