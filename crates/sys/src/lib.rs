@@ -7,4 +7,5 @@
 pub mod clock;
 pub mod copy;
 pub mod libfabric;
+pub mod library;
 pub mod mapping;

@@ -1,7 +1,27 @@
 //! What this host is made of.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | [`environment`] | what explains a figure: goes into every record |
+//! | [`devices`] | everything that could move bytes here, for people (`tonnage devices`) |
+//! | [`topology`] | CPUs, cores, sockets, NUMA nodes |
+//! | [`placement`] | which worker runs on which CPU |
+//! | [`cpu_list`] | "0-3,8" |
+//! | [`pages`] | huge pages |
+//! | [`fabric`] | which libfabric is used |
+//! | [`tree`] | reading the kernel's files, or an invented machine's |
 
-use serde::{Deserialize, Serialize};
+pub mod cpu_list;
+pub mod devices;
+pub mod environment;
+pub mod fabric;
+pub mod pages;
+pub mod placement;
+pub mod topology;
+pub mod tree;
+mod variables;
 
-/// The environment of one host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Environment {}
+pub use cpu_list::{format_cpu_list, parse_cpu_list};
+pub use environment::{Environment, Host};
+pub use placement::{Choice, Placement, place_workers};
+pub use topology::{Topology, allowed_cpus};

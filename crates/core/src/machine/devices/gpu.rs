@@ -1,0 +1,217 @@
+//! GPUs of NVIDIA and AMD, found on the PCI bus, and whether this process could use them.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::environment::nvidia_driver;
+use super::super::tree::{Tree, value_of};
+use super::Absent;
+use super::pci::{PciFunction, function_of, functions, hexadecimal};
+
+const NVIDIA: u32 = 0x10de;
+const AMD: u32 = 0x1002;
+/// PCI classes of display controllers and of processing accelerators, as which some data-centre GPUs present themselves.
+const CLASSES: [u32; 2] = [0x03, 0x12];
+
+/// One GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// "NVIDIA" or "AMD".
+    pub vendor: String,
+    /// Model name, or its PCI device number where no driver tells the name.
+    pub model: String,
+    /// The driver; absent when none uses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Memory of its own; absent where the driver does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Where it sits.
+    pub pci: PciFunction,
+    /// Whether its device files are here, so that a program could open it.
+    pub usable: bool,
+}
+
+pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<Gpu> {
+    let found: Vec<Gpu> = functions(tree)
+        .iter()
+        .filter_map(|path| gpu(tree, path))
+        .collect();
+    if found.is_empty() {
+        absent.push(Absent::new(
+            "GPUs",
+            "no display or accelerator of NVIDIA or AMD is on the PCI bus",
+            "Use a host with one, or have it passed through to this virtual machine.",
+        ));
+    }
+    for (vendor, what) in [
+        ("NVIDIA", "NVIDIA GPUs for programs"),
+        ("AMD", "AMD GPUs for programs"),
+    ] {
+        let idle = found
+            .iter()
+            .filter(|gpu| gpu.vendor == vendor && !gpu.usable);
+        let addresses: Vec<&str> = idle.map(|gpu| gpu.pci.address.as_str()).collect();
+        if !addresses.is_empty() {
+            let (why, how) = unusable(tree, vendor);
+            absent.push(Absent::new(
+                what,
+                format!("{}: {why}", addresses.join(", ")),
+                how,
+            ));
+        }
+    }
+    found
+}
+
+fn gpu(tree: &Tree, path: &Path) -> Option<Gpu> {
+    let class = hexadecimal(tree, path.join("class"))? >> 16;
+    let vendor = hexadecimal(tree, path.join("vendor"))?;
+    if !CLASSES.contains(&class) || ![NVIDIA, AMD].contains(&vendor) {
+        return None;
+    }
+    let pci = function_of(tree, path)?;
+    let number = tree.text(path.join("device")).unwrap_or_default();
+    let driver = tree.link_name(path.join("driver"));
+    let (name, memory_bytes, usable) = if vendor == NVIDIA {
+        let information = tree.text(format!(
+            "proc/driver/nvidia/gpus/{}/information",
+            pci.address
+        ));
+        let value = |key| information.as_deref().and_then(|text| value_of(text, key));
+        let minor = value("Device Minor").map(|minor| format!("dev/nvidia{minor}"));
+        let usable = tree.exists("dev/nvidiactl") && minor.is_some_and(|file| tree.exists(file));
+        (value("Model").map(str::to_owned), None, usable)
+    } else {
+        let memory = tree.number(path.join("mem_info_vram_total"));
+        let usable = driver.as_deref() == Some("amdgpu") && tree.exists("dev/kfd");
+        (tree.text(path.join("product_name")), memory, usable)
+    };
+    Some(Gpu {
+        vendor: if vendor == NVIDIA { "NVIDIA" } else { "AMD" }.to_owned(),
+        model: name.unwrap_or_else(|| format!("PCI device {number}")),
+        driver,
+        memory_bytes,
+        pci,
+        usable,
+    })
+}
+
+/// Why the GPUs of a maker cannot be opened, and what to do.
+fn unusable(tree: &Tree, vendor: &str) -> (&'static str, &'static str) {
+    match (
+        vendor,
+        nvidia_driver(tree).is_some(),
+        tree.exists("sys/module/amdgpu"),
+    ) {
+        ("NVIDIA", false, _) => (
+            "the NVIDIA driver is not loaded (no /proc/driver/nvidia/version)",
+            "Install it (`apt-get install nvidia-driver` on Debian, `ubuntu-drivers install` on Ubuntu), then `modprobe nvidia`.",
+        ),
+        ("NVIDIA", true, _) => (
+            "the driver is loaded, but their files /dev/nvidia* are not here",
+            "Run `nvidia-modprobe -u -c=0`; in a container, start it with `--gpus all`.",
+        ),
+        (_, _, false) => (
+            "the module amdgpu is not loaded",
+            "Run `modprobe amdgpu`; where there is no such module, install amdgpu-dkms from AMD's packages.",
+        ),
+        _ => (
+            "the driver is loaded, but /dev/kfd is not here",
+            "In a container, start it with `--device /dev/kfd --device /dev/dri`.",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tree::invented::Machine;
+    use super::super::pci::tests::invent;
+    use super::*;
+
+    fn look(machine: &Machine) -> (Vec<Gpu>, Vec<Absent>) {
+        let mut absent = Vec::new();
+        (find(&machine.tree(), &mut absent), absent)
+    }
+
+    #[test]
+    fn an_nvidia_gpu_is_usable_with_driver_and_device_files() {
+        let machine = Machine::new();
+        let link = Some(["32.0 GT/s PCIe", "16", "32.0 GT/s PCIe", "16"]);
+        invent(
+            &machine,
+            "0000:1b:00.0",
+            ["0x030200", "0x10de", "0x2335"],
+            link,
+        );
+        invent(
+            &machine,
+            "0000:1c:00.0",
+            ["0x068000", "0x10de", "0x22a3"],
+            None,
+        );
+        let (found, absent) = look(&machine);
+        assert_eq!((found.len(), found[0].usable), (1, false));
+        assert_eq!(found[0].model, "PCI device 0x2335");
+        assert!(absent[0].why.contains("not loaded") && absent[0].why.contains("0000:1b:00.0"));
+        machine
+            .file(
+                "proc/driver/nvidia/version",
+                "NVRM version: NVIDIA UNIX Kernel Module 570.1 x",
+            )
+            .file(
+                "proc/driver/nvidia/gpus/0000:1b:00.0/information",
+                "Model: \t\t NVIDIA H200\nIRQ: 1\nDevice Minor: \t 0",
+            );
+        let (_, absent) = look(&machine);
+        assert!(absent[0].how.contains("--gpus all"), "{absent:?}");
+        machine.file("dev/nvidiactl", "").file("dev/nvidia0", "");
+        let (found, absent) = look(&machine);
+        assert!(absent.is_empty());
+        assert_eq!(
+            (found[0].model.as_str(), found[0].usable),
+            ("NVIDIA H200", true)
+        );
+        assert_eq!(found[0].pci.link.unwrap().generation, 5);
+    }
+
+    #[test]
+    fn an_amd_accelerator_is_a_gpu_too() {
+        let machine = Machine::new();
+        let card = invent(
+            &machine,
+            "0000:05:00.0",
+            ["0x120000", "0x1002", "0x74a1"],
+            None,
+        );
+        machine
+            .file(&format!("{card}/mem_info_vram_total"), "206141652992")
+            .file(&format!("{card}/product_name"), "AMD Instinct MI300X");
+        let (found, absent) = look(&machine);
+        assert_eq!(found[0].model, "AMD Instinct MI300X");
+        assert_eq!(found[0].memory_bytes, Some(206_141_652_992));
+        assert!(absent[0].how.contains("modprobe amdgpu"), "{absent:?}");
+        machine.link(&format!("{card}/driver"), "sys/bus/pci/drivers/amdgpu");
+        machine
+            .file("sys/bus/pci/drivers/amdgpu/bind", "")
+            .file("sys/module/amdgpu/refcnt", "1");
+        assert!(look(&machine).1[0].why.contains("/dev/kfd"));
+        machine.file("dev/kfd", "");
+        assert!(look(&machine).0[0].usable);
+    }
+
+    #[test]
+    fn other_display_controllers_are_left_out() {
+        let machine = Machine::new();
+        invent(
+            &machine,
+            "0000:00:02.0",
+            ["0x030000", "0x1a03", "0x2000"],
+            None,
+        );
+        let (found, absent) = look(&machine);
+        assert!(found.is_empty());
+        assert_eq!(absent[0].what, "GPUs");
+    }
+}

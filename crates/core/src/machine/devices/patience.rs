@@ -1,0 +1,38 @@
+//! Asking something that may never answer, such as a dead file server, without waiting for ever.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// The answer of `question`, or `None` when it takes longer than `patience` (or cannot be asked at all, for want of a
+/// thread). Its thread is then left behind: it hangs inside the kernel or a library and cannot be stopped.
+pub(super) fn within<T: Send + 'static>(
+    patience: Duration,
+    question: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (answer, answered) = mpsc::channel();
+    let asked = thread::Builder::new()
+        .name("devices".to_owned())
+        .spawn(move || {
+            // Nobody listens any more when this comes too late, which is no fault.
+            let _ = answer.send(question());
+        });
+    asked.ok()?;
+    answered.recv_timeout(patience).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_in_time_is_given_and_a_late_one_is_not() {
+        assert_eq!(within(Duration::from_secs(10), || 7), Some(7));
+        let (never, wait) = mpsc::channel::<()>();
+        assert_eq!(
+            within(Duration::from_millis(10), move || wait.recv().is_ok()),
+            None
+        );
+        drop(never);
+    }
+}

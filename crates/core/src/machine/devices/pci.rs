@@ -1,0 +1,225 @@
+//! PCI functions, and the PCIe link in front of one.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::tree::Tree;
+
+/// Where a device sits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PciFunction {
+    /// PCI address, such as "0000:41:00.0".
+    pub address: String,
+    /// NUMA node that it is attached to; absent where the firmware does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa_node: Option<u32>,
+    /// The link in front of it; absent where the kernel does not say, as for most virtual devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<PcieLink>,
+}
+
+/// A PCIe link as it runs now, and at best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PcieLink {
+    /// PCIe generation, 1 to 6.
+    pub generation: u32,
+    /// Lanes.
+    pub lanes: u32,
+    /// One direction, after line encoding and before packet headers, which take 5 to 20 % more.
+    pub bytes_per_s: u64,
+    /// The generation that the device can do.
+    pub generation_max: u32,
+    /// The lanes that the device has.
+    pub lanes_max: u32,
+    /// Whether it runs slower or narrower than the device can. An idle GPU lowers the generation by itself.
+    pub below_maximum: bool,
+}
+
+/// The PCI function that the device at `path` (a link in the tree, such as "sys/class/net/eth0/device") is or hangs
+/// from; `None` for a device that is on no PCI bus.
+pub(super) fn function_of(tree: &Tree, path: impl AsRef<Path>) -> Option<PciFunction> {
+    let real = tree.resolve(path)?;
+    // A virtual device such as virtio's hangs below its PCI function.
+    let function = real.ancestors().find(|path| is_function(tree, path))?;
+    Some(PciFunction {
+        address: function.file_name()?.to_str()?.to_owned(),
+        numa_node: tree
+            .number::<i64>(function.join("numa_node"))
+            .and_then(|n| u32::try_from(n).ok()),
+        link: link_of(tree, function),
+    })
+}
+
+/// All PCI functions, as paths in the tree.
+pub(super) fn functions(tree: &Tree) -> Vec<PathBuf> {
+    let root = Path::new("sys/bus/pci/devices");
+    tree.names(root)
+        .into_iter()
+        .map(|name| root.join(name))
+        .collect()
+}
+
+/// A number that the kernel writes as "0x15b3".
+pub(super) fn hexadecimal(tree: &Tree, path: impl AsRef<Path>) -> Option<u32> {
+    u32::from_str_radix(tree.text(path)?.strip_prefix("0x")?, 16).ok()
+}
+
+fn is_function(tree: &Tree, path: &Path) -> bool {
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    name.contains(':') && tree.exists(path.join("class")) && tree.exists(path.join("vendor"))
+}
+
+fn link_of(tree: &Tree, function: &Path) -> Option<PcieLink> {
+    let generation = |name: &str| generation_of(&tree.text(function.join(name))?);
+    // The kernel writes 0 or 255 lanes for a link that is down or not there.
+    let lanes = |name: &str| {
+        tree.number(function.join(name))
+            .filter(|lanes: &u32| (1..=32).contains(lanes))
+    };
+    let (now, lanes_now) = (
+        generation("current_link_speed")?,
+        lanes("current_link_width")?,
+    );
+    let max = generation("max_link_speed").unwrap_or(now).max(now);
+    let lanes_max = lanes("max_link_width").unwrap_or(lanes_now).max(lanes_now);
+    Some(PcieLink {
+        generation: now,
+        lanes: lanes_now,
+        bytes_per_s: u64::from(lanes_now) * lane_bytes_per_s(now),
+        generation_max: max,
+        lanes_max,
+        below_maximum: now < max || lanes_now < lanes_max,
+    })
+}
+
+/// The generation of a speed that the kernel writes as "16.0 GT/s PCIe"; `None` for "Unknown".
+fn generation_of(speed: &str) -> Option<u32> {
+    let transfers: f64 = speed.split_whitespace().next()?.parse().ok()?;
+    let generations = [
+        (2.5, 1),
+        (5.0, 2),
+        (8.0, 3),
+        (16.0, 4),
+        (32.0, 5),
+        (64.0, 6),
+    ];
+    let found = generations
+        .into_iter()
+        .find(|(speed, _)| (transfers - speed).abs() < 0.1)?;
+    Some(found.1)
+}
+
+/// What one lane carries in one direction after line encoding: 8 of 10 bits up to generation 2, 128 of 130 up to 5,
+/// and 236 of each 256 bytes in generation 6.
+fn lane_bytes_per_s(generation: u32) -> u64 {
+    match generation {
+        1 => 250_000_000,
+        2 => 500_000_000,
+        3 => 984_615_384,
+        4 => 1_969_230_769,
+        5 => 3_938_461_538,
+        _ => 7_375_000_000,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::super::tree::invented::Machine;
+    use super::*;
+
+    /// A PCI function with a link of this speed and width, now and at most, as sysfs lays it out.
+    pub(in super::super) fn invent(
+        machine: &Machine,
+        address: &str,
+        ids: [&str; 3],
+        link: Option<[&str; 4]>,
+    ) -> String {
+        let path = format!("sys/devices/pci0000:00/{address}");
+        let [class, vendor, device] = ids;
+        machine
+            .file(&format!("{path}/class"), class)
+            .file(&format!("{path}/vendor"), vendor);
+        machine
+            .file(&format!("{path}/device"), device)
+            .file(&format!("{path}/numa_node"), "1");
+        if let Some([speed, width, speed_max, width_max]) = link {
+            machine.file(&format!("{path}/current_link_speed"), speed);
+            machine.file(&format!("{path}/current_link_width"), width);
+            machine.file(&format!("{path}/max_link_speed"), speed_max);
+            machine.file(&format!("{path}/max_link_width"), width_max);
+        }
+        machine.link(&format!("sys/bus/pci/devices/{address}"), &path);
+        path
+    }
+
+    const NIC: [&str; 3] = ["0x020000", "0x15b3", "0x101d"];
+
+    #[test]
+    fn a_link_below_its_maximum_is_flagged() {
+        let machine = Machine::new();
+        let link = ["8.0 GT/s PCIe", "8", "16.0 GT/s PCIe", "16"];
+        let path = invent(&machine, "0000:41:00.0", NIC, Some(link));
+        let function = function_of(&machine.tree(), path).unwrap();
+        assert_eq!(
+            (function.address.as_str(), function.numa_node),
+            ("0000:41:00.0", Some(1))
+        );
+        let expected = PcieLink {
+            generation: 3,
+            lanes: 8,
+            bytes_per_s: 8 * 984_615_384,
+            generation_max: 4,
+            lanes_max: 16,
+            below_maximum: true,
+        };
+        assert_eq!(function.link, Some(expected));
+    }
+
+    #[test]
+    fn a_link_at_its_maximum_is_not() {
+        let machine = Machine::new();
+        let link = ["32.0 GT/s PCIe", "16", "32.0 GT/s PCIe", "16"];
+        let path = invent(&machine, "0000:41:00.0", NIC, Some(link));
+        let link = function_of(&machine.tree(), path).unwrap().link.unwrap();
+        assert!(!link.below_maximum);
+        assert_eq!((link.generation, link.bytes_per_s / 1_000_000_000), (5, 63));
+    }
+
+    #[test]
+    fn a_device_below_its_function_is_traced_to_it() {
+        let machine = Machine::new();
+        let path = invent(
+            &machine,
+            "0000:00:03.0",
+            ["0x020000", "0x1af4", "0x1000"],
+            None,
+        );
+        machine.file(&format!("{path}/virtio2/device"), "0x0001");
+        machine.link("sys/class/net/eth0/device", &format!("{path}/virtio2"));
+        let function = function_of(&machine.tree(), "sys/class/net/eth0/device").unwrap();
+        assert_eq!(
+            (function.address.as_str(), function.link),
+            ("0000:00:03.0", None)
+        );
+        assert_eq!(
+            function_of(&machine.tree(), "sys/class/net/lo/device"),
+            None
+        );
+    }
+
+    #[test]
+    fn a_link_that_is_down_is_no_link() {
+        let machine = Machine::new();
+        let path = invent(
+            &machine,
+            "0000:00:03.0",
+            NIC,
+            Some(["Unknown", "0", "Unknown", "255"]),
+        );
+        assert_eq!(function_of(&machine.tree(), path).unwrap().link, None);
+    }
+}

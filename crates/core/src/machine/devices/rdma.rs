@@ -1,0 +1,338 @@
+//! RDMA devices and their ports, and which driver or module is missing when there are none.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::tree::Tree;
+use super::Absent;
+use super::network::NetworkInterface;
+use super::pci::{PciFunction, function_of, functions, hexadecimal};
+
+/// Which module adds RDMA to a network driver.
+const RDMA_MODULES: [(&str, &str); 8] = [
+    ("bnxt_en", "bnxt_re"),
+    ("cxgb4", "iw_cxgb4"),
+    ("hns3", "hns_roce_hw_v2"),
+    ("i40e", "irdma"),
+    ("ice", "irdma"),
+    ("ionic", "ionic_rdma"),
+    ("mlx5_core", "mlx5_ib"),
+    ("qede", "qedr"),
+];
+
+const MELLANOX: u32 = 0x15b3;
+const AMAZON: u32 = 0x1d0f;
+/// The upper bits of the device numbers of all generations of EFA.
+const EFA_DEVICES: u32 = 0xefa0;
+
+/// One RDMA device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RdmaDevice {
+    /// The kernel's name, such as "mlx5_0".
+    pub name: String,
+    /// The driver; absent for a device in software.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Firmware version; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<String>,
+    /// Maker's board identifier; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub board: Option<String>,
+    /// Where it sits; absent for a device in software.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pci: Option<PciFunction>,
+    /// Its ports.
+    pub ports: Vec<RdmaPort>,
+}
+
+/// One port of an RDMA device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RdmaPort {
+    /// Number, from 1.
+    pub port: u32,
+    /// Logical state: "ACTIVE", "DOWN", "INIT", …
+    pub state: String,
+    /// Physical state: "LinkUp", "Disabled", …
+    pub physical_state: String,
+    /// Rate in the kernel's words, such as "200 Gb/sec (4X HDR)".
+    pub rate: String,
+    /// The same as a number; absent where it is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_bits_per_s: Option<u64>,
+    /// "InfiniBand" or "Ethernet".
+    pub link_layer: String,
+    /// The network interface of the same port; absent where the kernel does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+}
+
+pub(super) fn find(
+    tree: &Tree,
+    networks: &[NetworkInterface],
+    absent: &mut Vec<Absent>,
+) -> Vec<RdmaDevice> {
+    let names = tree.names("sys/class/infiniband");
+    let found: Vec<RdmaDevice> = names.iter().map(|name| device(tree, name)).collect();
+    if found.is_empty() {
+        absent.push(why_none(tree, networks));
+    } else if !tree
+        .names("dev/infiniband")
+        .iter()
+        .any(|name| name.starts_with("uverbs"))
+    {
+        absent.push(Absent::new(
+            "RDMA for programs",
+            "there are RDMA devices, but /dev/infiniband has no uverbs device",
+            "Run `modprobe ib_uverbs`; in a container, start it with `--device /dev/infiniband`.",
+        ));
+    }
+    found
+}
+
+fn device(tree: &Tree, name: &str) -> RdmaDevice {
+    let path = format!("sys/class/infiniband/{name}");
+    let ports = tree.names(format!("{path}/ports"));
+    RdmaDevice {
+        name: name.to_owned(),
+        driver: tree.link_name(format!("{path}/device/driver")),
+        firmware: tree.text(format!("{path}/fw_ver")),
+        board: tree.text(format!("{path}/board_id")),
+        pci: function_of(tree, format!("{path}/device")),
+        ports: ports
+            .iter()
+            .filter_map(|number| port(tree, &path, number))
+            .collect(),
+    }
+}
+
+fn port(tree: &Tree, device: &str, number: &str) -> Option<RdmaPort> {
+    let path = format!("{device}/ports/{number}");
+    let text = |name: &str| {
+        tree.text(format!("{path}/{name}"))
+            .unwrap_or_else(|| "unknown".to_owned())
+    };
+    let rate = text("rate");
+    Some(RdmaPort {
+        port: number.parse().ok()?,
+        state: without_number(&text("state")),
+        physical_state: without_number(&text("phys_state")),
+        link_bits_per_s: rate_bits_per_s(&rate),
+        rate,
+        link_layer: text("link_layer"),
+        network: tree
+            .text(format!("{path}/gid_attrs/ndevs/0"))
+            .or_else(|| tree.text(format!("{device}/parent"))),
+    })
+}
+
+/// The kernel writes states as "4: ACTIVE".
+fn without_number(state: &str) -> String {
+    state
+        .split_once(": ")
+        .map_or(state, |(_, name)| name)
+        .to_owned()
+}
+
+/// "200 Gb/sec (4X HDR)" and "2.5 Gb/sec (1X SDR)" as numbers.
+fn rate_bits_per_s(rate: &str) -> Option<u64> {
+    let (number, _) = rate.split_once(" Gb/sec")?;
+    let (whole, tenths) = number.split_once('.').unwrap_or((number, "0"));
+    let (whole, tenths): (u64, u64) = (whole.parse().ok()?, tenths.get(..1)?.parse().ok()?);
+    whole
+        .checked_mul(10)?
+        .checked_add(tenths)?
+        .checked_mul(100_000_000)
+}
+
+fn why_none(tree: &Tree, networks: &[NetworkInterface]) -> Absent {
+    let what = "RDMA devices";
+    let module_for = |driver: &str| {
+        RDMA_MODULES
+            .iter()
+            .find(|(name, _)| *name == driver)
+            .map(|(_, module)| module)
+    };
+    for network in networks {
+        let driver = network.driver.as_deref();
+        if let Some((driver, module)) = driver.and_then(|d| Some((d, module_for(d)?))) {
+            let why = format!(
+                "{} is driven by {driver}, but the module {module} that adds RDMA is not loaded",
+                network.name
+            );
+            let how = format!(
+                "Run `modprobe {module}` on the host; where the card can do no RDMA, this changes nothing."
+            );
+            return Absent::new(what, why, how);
+        }
+    }
+    if let Some((address, module)) = idle_card(tree) {
+        let why = format!("the card at {address} can do RDMA, but no driver uses it");
+        return Absent::new(what, why, format!("Run `modprobe {module}` on the host."));
+    }
+    Absent::new(
+        what,
+        "/sys/class/infiniband lists none, and no card on the PCI bus is known to be one",
+        format!(
+            "Use a host with an RDMA card. To try RDMA in software: {}",
+            soft_roce(tree, networks)
+        ),
+    )
+}
+
+/// The address of a card that is made for RDMA and has no driver, with the module that it needs.
+fn idle_card(tree: &Tree) -> Option<(String, &'static str)> {
+    functions(tree).into_iter().find_map(|path| {
+        if tree.exists(path.join("driver")) {
+            return None;
+        }
+        let (class, vendor) = (
+            hexadecimal(tree, path.join("class"))?,
+            hexadecimal(tree, path.join("vendor"))?,
+        );
+        let device = hexadecimal(tree, path.join("device"))?;
+        let module = match vendor {
+            MELLANOX if class >> 16 == 0x02 => "mlx5_ib",
+            AMAZON if device & 0xfff0 == EFA_DEVICES => "efa",
+            _ => return None,
+        };
+        Some((path.file_name()?.to_str()?.to_owned(), module))
+    })
+}
+
+/// How to have an RDMA device in software, as far as this kernel allows it.
+fn soft_roce(tree: &Tree, networks: &[NetworkInterface]) -> String {
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    let module = format!("lib/modules/{release}/kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko");
+    let there = ["", ".xz", ".zst", ".gz"]
+        .iter()
+        .any(|end| tree.exists(format!("{module}{end}")));
+    if !there && !tree.exists("sys/module/rdma_rxe") {
+        return format!(
+            "this kernel ({release}) has no Soft-RoCE module (rdma_rxe); a distribution's own kernel does."
+        );
+    }
+    let usable = |network: &&NetworkInterface| network.kind == "ethernet" && network.state == "up";
+    let network = networks
+        .iter()
+        .find(usable)
+        .map_or("eth0", |network| &network.name);
+    format!(
+        "`apt-get install rdma-core iproute2`, `modprobe crc32_generic rdma_rxe`, `rdma link add rxe0 type rxe netdev {network}`."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tree::invented::Machine;
+    use super::super::network;
+    use super::super::pci::tests::invent;
+    use super::*;
+
+    fn look(machine: &Machine) -> (Vec<RdmaDevice>, Vec<Absent>) {
+        let networks = network::find(&machine.tree(), &mut Vec::new());
+        let mut absent = Vec::new();
+        (find(&machine.tree(), &networks, &mut absent), absent)
+    }
+
+    #[test]
+    fn a_device_with_two_ports() {
+        let machine = Machine::new();
+        let link = Some(["32.0 GT/s PCIe", "16", "32.0 GT/s PCIe", "16"]);
+        let card = invent(
+            &machine,
+            "0000:41:00.0",
+            ["0x020700", "0x15b3", "0x1021"],
+            link,
+        );
+        let device = "sys/class/infiniband/mlx5_0";
+        machine
+            .link(&format!("{device}/device"), &card)
+            .link(&format!("{card}/driver"), "sys/bus/pci/drivers/mlx5_core")
+            .file(&format!("{device}/fw_ver"), "28.39.1002")
+            .file(&format!("{device}/ports/1/state"), "4: ACTIVE")
+            .file(&format!("{device}/ports/1/phys_state"), "5: LinkUp")
+            .file(&format!("{device}/ports/1/rate"), "400 Gb/sec (4X NDR)")
+            .file(&format!("{device}/ports/1/link_layer"), "InfiniBand")
+            .file(&format!("{device}/ports/2/rate"), "2.5 Gb/sec (1X SDR)")
+            .file("dev/infiniband/uverbs0", "");
+        let (found, absent) = look(&machine);
+        assert!(absent.is_empty(), "{absent:?}");
+        assert_eq!(found[0].driver.as_deref(), Some("mlx5_core"));
+        assert_eq!(found[0].firmware.as_deref(), Some("28.39.1002"));
+        let [one, two] = &found[0].ports[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!(
+            (one.state.as_str(), one.physical_state.as_str()),
+            ("ACTIVE", "LinkUp")
+        );
+        assert_eq!(one.link_bits_per_s, Some(400_000_000_000));
+        assert_eq!(
+            (two.link_bits_per_s, two.state.as_str()),
+            (Some(2_500_000_000), "unknown")
+        );
+    }
+
+    #[test]
+    fn devices_without_uverbs_cannot_be_used() {
+        let machine = Machine::new();
+        machine.file("sys/class/infiniband/rxe0/ports/1/state", "4: ACTIVE");
+        let (found, absent) = look(&machine);
+        assert_eq!(found.len(), 1);
+        assert!(absent[0].how.contains("ib_uverbs"), "{absent:?}");
+    }
+
+    #[test]
+    fn a_card_without_its_rdma_module_is_named() {
+        let machine = Machine::new();
+        let card = invent(
+            &machine,
+            "0000:41:00.0",
+            ["0x020000", "0x14e4", "0x1760"],
+            None,
+        );
+        machine
+            .file("sys/class/net/ens1/mtu", "1500")
+            .link("sys/class/net/ens1/device", &card)
+            .link(&format!("{card}/driver"), "sys/bus/pci/drivers/bnxt_en");
+        machine.file("sys/bus/pci/drivers/bnxt_en/bind", "");
+        let (_, absent) = look(&machine);
+        assert!(
+            absent[0].why.contains("ens1") && absent[0].how.contains("modprobe bnxt_re"),
+            "{absent:?}"
+        );
+    }
+
+    #[test]
+    fn an_idle_card_is_named() {
+        let machine = Machine::new();
+        invent(
+            &machine,
+            "0000:41:00.0",
+            ["0x020000", "0x1d0f", "0xefa2"],
+            None,
+        );
+        let (_, absent) = look(&machine);
+        assert!(
+            absent[0].why.contains("0000:41:00.0") && absent[0].how.contains("modprobe efa"),
+            "{absent:?}"
+        );
+    }
+
+    #[test]
+    fn software_rdma_is_offered_where_the_kernel_has_it() {
+        let machine = Machine::new();
+        let (_, absent) = look(&machine);
+        assert!(absent[0].how.contains("has no Soft-RoCE"), "{absent:?}");
+        machine
+            .file("sys/module/rdma_rxe/refcnt", "0")
+            .file("sys/class/net/ens7/mtu", "1500")
+            .file("sys/class/net/ens7/type", "1")
+            .file("sys/class/net/ens7/operstate", "up");
+        let (_, absent) = look(&machine);
+        assert!(absent[0].how.contains("type rxe netdev ens7"), "{absent:?}");
+    }
+}

@@ -1,0 +1,137 @@
+//! The environment variables that steer communication libraries, for the record.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+/// Variables whose names start like this are recorded.
+const PREFIXES: [&str; 23] = [
+    "CUDA_DEVICE_",
+    "CUDA_VISIBLE_",
+    "EFA_",
+    "FI_",
+    "GLOO_",
+    "GOMP_",
+    "HIP_VISIBLE_",
+    "HSA_",
+    "I_MPI_FABRICS",
+    "I_MPI_OFI_",
+    "KMP_",
+    "MALLOC_",
+    "MLX5_",
+    "MPICH_OFI_",
+    "NCCL_",
+    "NVSHMEM_",
+    "OMP_",
+    "OMPI_MCA_btl",
+    "OMPI_MCA_mtl",
+    "OMPI_MCA_pml",
+    "RCCL_",
+    "RDMAV_",
+    "UCX_",
+];
+
+/// Variables with exactly these names are recorded too.
+const NAMES: [&str; 7] = [
+    "GLIBC_TUNABLES",
+    "IBV_FORK_SAFE",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "OFI_NCCL_PROTOCOL",
+    "ROCR_VISIBLE_DEVICES",
+    super::fabric::LIBFABRIC_VARIABLE,
+];
+
+/// A name with one of these in it, in any case, is never recorded, whatever else it matches.
+const SECRET: [&str; 7] = [
+    "SECRET",
+    "TOKEN",
+    "PASSWORD",
+    "PASSWD",
+    "CREDENTIAL",
+    "AUTH",
+    "KEY",
+];
+
+/// A longer value is cut, so that a record stays compact.
+const VALUE_CHARS_MAX: usize = 256;
+
+/// The steering variables among `all`, with their values; values beyond 256 characters end in "…".
+pub(super) fn steering(
+    all: impl Iterator<Item = (OsString, OsString)>,
+) -> BTreeMap<String, String> {
+    all.filter_map(|(name, value)| {
+        let name = name.into_string().ok().filter(|name| is_recorded(name))?;
+        Some((name, shorten(&value.to_string_lossy())))
+    })
+    .collect()
+}
+
+fn is_recorded(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let secret = SECRET.iter().any(|word| upper.contains(word));
+    let steers = NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    steers && !secret
+}
+
+fn shorten(value: &str) -> String {
+    match value.char_indices().nth(VALUE_CHARS_MAX) {
+        Some((at, _)) => format!("{}…", value.get(..at).unwrap_or_default()),
+        None => value.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(variables: &[(&str, &str)]) -> BTreeMap<String, String> {
+        steering(
+            variables
+                .iter()
+                .map(|(name, value)| (name.into(), value.into())),
+        )
+    }
+
+    #[test]
+    fn what_steers_is_recorded_and_nothing_else() {
+        let found = recorded(&[
+            ("FI_PROVIDER", "tcp"),
+            ("UCX_TLS", "rc"),
+            ("NCCL_IB_HCA", "mlx5_0"),
+            ("LD_PRELOAD", ""),
+            ("HOME", "/root"),
+            ("XFI_PROVIDER", "x"),
+        ]);
+        let names: Vec<&str> = found.keys().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            ["FI_PROVIDER", "LD_PRELOAD", "NCCL_IB_HCA", "UCX_TLS"]
+        );
+        assert_eq!(found["UCX_TLS"], "rc");
+    }
+
+    #[test]
+    fn secrets_are_never_recorded() {
+        let names = [
+            "TONNAGE_SECRET",
+            "TONNAGE_SECRET_FILE",
+            "FI_OPX_AUTH_KEY",
+            "NCCL_Token",
+            "UCX_password",
+            "NCCL_CREDENTIALS",
+            "FI_secret_x",
+        ];
+        for name in names {
+            assert!(recorded(&[(name, "hidden")]).is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn long_values_are_cut_between_characters() {
+        let found = recorded(&[("FI_LOG_LEVEL", &"é".repeat(1000))]);
+        assert_eq!(found["FI_LOG_LEVEL"].chars().count(), VALUE_CHARS_MAX + 1);
+        assert!(found["FI_LOG_LEVEL"].ends_with('…'));
+        let exact = "x".repeat(VALUE_CHARS_MAX);
+        assert_eq!(recorded(&[("FI_LOG_LEVEL", &exact)])["FI_LOG_LEVEL"], exact);
+    }
+}

@@ -1,0 +1,148 @@
+//! Loading C libraries at run time, and the version of the one C library that is always there.
+//!
+//! What lives here: the owning handle over `dlopen` and versioned symbol look-up. What does not: what the symbols mean;
+//! that is one file per library, such as [`crate::libfabric`], and the handle never leaves this crate.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr::NonNull;
+
+/// A loaded library. It stays loaded until the process ends, on purpose: libraries of this kind start threads and
+/// register thread-local and exit handlers, and unmapping their code under those crashes the process at its end.
+#[derive(Debug)]
+pub(crate) struct Library {
+    handle: NonNull<c_void>,
+    name: String,
+}
+
+// SAFETY: the handle is only given to dlvsym and dladdr, which may be called from any thread, and is never closed.
+unsafe impl Send for Library {}
+// SAFETY: as above: neither call changes anything through the handle that another thread could see half done.
+unsafe impl Sync for Library {}
+
+impl Library {
+    /// Loads `name`: a path when it has a slash in it, else a name that the loader searches for.
+    ///
+    /// # Errors
+    /// The loader's own message, which names the file.
+    pub(crate) fn open(name: &str) -> Result<Self, String> {
+        if name.is_empty() {
+            return Err("the name of a library cannot be empty".to_owned());
+        }
+        let c_name = c_string(name)?;
+        let flags: c_int = libc::RTLD_NOW | libc::RTLD_LOCAL;
+        // SAFETY: c_name is a NUL-terminated string that outlives the call. Loading runs the constructors of the file;
+        // that they are sound is what choosing the file promises, as with any program that the user starts.
+        let handle = unsafe { libc::dlopen(c_name.as_ptr(), flags) };
+        match NonNull::new(handle) {
+            Some(handle) => Ok(Self {
+                handle,
+                name: name.to_owned(),
+            }),
+            None => Err(last_error().unwrap_or_else(|| format!("{name}: cannot be loaded"))),
+        }
+    }
+
+    /// The address of `symbol` in exactly this version.
+    ///
+    /// # Errors
+    /// When the library has no such symbol, or the C library knows no versions of symbols; the message names library, symbol and version.
+    pub(crate) fn symbol(&self, symbol: &CStr, version: &CStr) -> Result<NonNull<c_void>, String> {
+        // SAFETY: the handle came from dlopen and was never closed; both strings are NUL-terminated and outlive the call.
+        let address =
+            unsafe { libc::dlvsym(self.handle.as_ptr(), symbol.as_ptr(), version.as_ptr()) };
+        NonNull::new(address).ok_or_else(|| {
+            let (symbol, version) = (symbol.to_string_lossy(), version.to_string_lossy());
+            format!("{}: has no {symbol} of version {version}", self.name)
+        })
+    }
+}
+
+/// The file that the code at `address` was loaded from, where the loader knows.
+pub(crate) fn file_of(address: NonNull<c_void>) -> Option<String> {
+    let mut info = libc::Dl_info {
+        dli_fname: std::ptr::null(),
+        dli_fbase: std::ptr::null_mut(),
+        dli_sname: std::ptr::null(),
+        dli_saddr: std::ptr::null_mut(),
+    };
+    // SAFETY: dladdr takes any address and fills the struct, which is valid for writes, only where it returns non-zero.
+    let found = unsafe { libc::dladdr(address.as_ptr(), &raw mut info) };
+    if found == 0 {
+        return None;
+    }
+    // SAFETY: after success dli_fname is null or a NUL-terminated string of the loader's that lives as long as the
+    // library is loaded; it is copied at once.
+    unsafe { text(info.dli_fname) }
+}
+
+/// Name and version of the C library, such as "glibc 2.36"; `None` where it does not say.
+pub fn libc_version() -> Option<String> {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: takes no argument and returns a constant NUL-terminated string.
+        let version = unsafe { text(libc::gnu_get_libc_version()) };
+        version.map(|version| format!("glibc {version}"))
+    }
+    #[cfg(not(target_env = "gnu"))]
+    {
+        None
+    }
+}
+
+/// Copies a C string; `None` for a null pointer.
+///
+/// # Safety
+/// `pointer` is null or points to a NUL-terminated string that nobody changes during the call.
+pub(crate) unsafe fn text(pointer: *const c_char) -> Option<String> {
+    if pointer.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and the caller promises the rest.
+    let text = unsafe { CStr::from_ptr(pointer) };
+    Some(text.to_string_lossy().into_owned())
+}
+
+fn c_string(name: &str) -> Result<CString, String> {
+    CString::new(name).map_err(|_| format!("{name:?} has a NUL byte in it"))
+}
+
+fn last_error() -> Option<String> {
+    // SAFETY: dlerror returns null or a NUL-terminated string that belongs to this thread until its next dl call; it
+    // is copied before that.
+    unsafe { text(libc::dlerror()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_library_is_named_in_the_message() {
+        let message = Library::open("/nonexistent/libnothing.so.1").unwrap_err();
+        assert!(
+            message.contains("/nonexistent/libnothing.so.1"),
+            "{message}"
+        );
+        assert!(Library::open("").is_err());
+        assert!(Library::open("a\0b").is_err());
+    }
+
+    #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
+    #[test]
+    fn symbols_are_found_by_version() {
+        let library = Library::open("libc.so.6").unwrap();
+        let address = library.symbol(c"getpid", c"GLIBC_2.2.5").unwrap();
+        assert!(file_of(address).unwrap().contains("libc"));
+        let message = library.symbol(c"getpid", c"GLIBC_99").unwrap_err();
+        assert!(
+            message.contains("getpid") && message.contains("GLIBC_99"),
+            "{message}"
+        );
+    }
+
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn the_c_library_says_its_version() {
+        assert!(libc_version().unwrap().starts_with("glibc 2."));
+    }
+}
