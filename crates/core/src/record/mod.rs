@@ -1,9 +1,13 @@
 //! One line of results: everything that a reader needs to understand a figure a year later.
 //!
 //! The types here are the file format; docs/record.schema.json describes the same and a test holds the two together.
-//! Reading and writing files of records is in [`file`]. Reports read these types and nothing else.
+//! Writing files of records is in [`file`], reading them in [`read`]. Reports read these types and nothing else.
 
 pub mod file;
+pub mod rank_list;
+pub mod read;
+#[cfg(test)]
+mod tests;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -230,7 +230,8 @@ impl LatencyHistogram {
             bytes.ok_or_else(|| Error::Failed("a histogram's data is not base64".to_owned()))?;
         let mut histogram = Self::new();
         for (index, count) in hdr_v2::decode(&bytes)? {
-            let value_ns = histogram.bins.median_equivalent(hdr_v2::value_of(index));
+            let median_ns = histogram.bins.median_equivalent(hdr_v2::value_of(index));
+            let value_ns = median_ns.min(hdr_v2::HIGH_NS);
             histogram.bins.saturating_record_n(value_ns, count);
             histogram.exact.merge(&Exact {
                 count,

@@ -1,0 +1,120 @@
+//! Reading files of records, whole or interrupted in the middle of their last line.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{Outcome, Record, SCHEMA_VERSION};
+use crate::plan::point::Point;
+use crate::{Error, Result};
+
+/// No record is longer; a longer line means that the file is something else.
+const LINE_BYTES_MAX: u64 = 64 << 20;
+
+/// What a file held.
+#[derive(Debug)]
+pub struct ReadOutcome {
+    /// Its records in order.
+    pub records: Vec<Record>,
+    /// True when the last line has no end and is no record: the run that wrote it was interrupted.
+    pub truncated_tail: bool,
+    /// Bytes up to the end of the last whole record; what follows is the broken line.
+    pub good_bytes: u64,
+}
+
+/// Reads all records of a file. A last line that was cut short is left out and reported.
+///
+/// # Errors
+/// [`Error::Io`] when the file cannot be read; [`Error::Usage`] with the line number when a line is no record, or is
+/// of a newer schema than this program knows.
+pub fn read_records(path: &Path) -> Result<ReadOutcome> {
+    let cannot_read = |error| Error::io(format!("cannot read {}", path.display()), error);
+    let file = File::open(path).map_err(cannot_read)?;
+    let mut reader = BufReader::new(file);
+    let mut outcome = ReadOutcome {
+        records: Vec::new(),
+        truncated_tail: false,
+        good_bytes: 0,
+    };
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let mut limited = reader.by_ref().take(LINE_BYTES_MAX);
+        let bytes = limited.read_until(b'\n', &mut line).map_err(cannot_read)? as u64;
+        if bytes == 0 {
+            break;
+        }
+        let ended = line.ends_with(b"\n");
+        let problem =
+            |what: &str| Error::Usage(format!("{}, line {number}: {what}", path.display()));
+        if bytes == LINE_BYTES_MAX && !ended {
+            return Err(problem(
+                "longer than 64 MiB, so this is not a file of records",
+            ));
+        }
+        if !line.trim_ascii().is_empty() {
+            match parse(&line) {
+                Ok(record) => outcome.records.push(*record),
+                Err(Problem::NotJson(_)) if !ended && is_begun_record(&line) => {
+                    outcome.truncated_tail = true;
+                    break;
+                }
+                Err(Problem::NotJson(what) | Problem::NotRecord(what)) => {
+                    return Err(problem(&what));
+                }
+            }
+        }
+        outcome.good_bytes += bytes;
+    }
+    Ok(outcome)
+}
+
+/// Whether a record says that this very point has been measured. Skipped and failed points are to be tried again.
+pub fn already_measured(records: &[Record], point: &Point) -> bool {
+    records
+        .iter()
+        .any(|record| record.outcome == Outcome::Measured && record.point == *point)
+}
+
+/// Whether a broken line began as a record does. Anything else is not ours to drop.
+fn is_begun_record(line: &[u8]) -> bool {
+    let start = br#"{"schema_version":"#;
+    // Some file systems fill what was never written with zeros.
+    let zeros = line.iter().rev().take_while(|&&byte| byte == 0).count();
+    let written = &line[..line.len() - zeros];
+    written.starts_with(start) || start.starts_with(written)
+}
+
+enum Problem {
+    /// The text is damaged, or only a part of what was to be written.
+    NotJson(String),
+    /// It is JSON, and still not a record that this program reads.
+    NotRecord(String),
+}
+
+#[derive(Deserialize)]
+struct Version {
+    schema_version: u32,
+}
+
+/// The version is looked at first, because a newer record need not have the fields that this program expects.
+fn parse(line: &[u8]) -> Result<Box<Record>, Problem> {
+    let of = |error: serde_json::Error| {
+        let what = format!("not a record of tonnage: {error}");
+        if error.is_data() {
+            Problem::NotRecord(what)
+        } else {
+            Problem::NotJson(what)
+        }
+    };
+    let Version { schema_version } = serde_json::from_slice(line).map_err(of)?;
+    if schema_version > SCHEMA_VERSION {
+        return Err(Problem::NotRecord(format!(
+            "schema version {schema_version} is newer than {SCHEMA_VERSION}, the newest that this tonnage reads: use \
+             the tonnage that wrote it, or a newer one"
+        )));
+    }
+    serde_json::from_slice(line).map(Box::new).map_err(of)
+}
