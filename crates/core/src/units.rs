@@ -74,8 +74,13 @@ const SIZE_UNITS: [(&str, u64); 24] = [
     ("TB", 1_000_000_000_000),
 ];
 
-const COUNT_UNITS: [(&str, u64); 5] =
-    [("", 1), ("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
+const COUNT_UNITS: [(&str, u64); 5] = [
+    ("", 1),
+    ("k", 1_000),
+    ("K", 1_000),
+    ("M", 1_000_000),
+    ("G", 1_000_000_000),
+];
 
 const TIME_UNITS: [(&str, u64); 8] = [
     ("ns", 1),
@@ -95,7 +100,11 @@ fn parse_whole(text: &str, what: &str, examples: &str, units: &[(&str, u64)]) ->
         return wrong(&format!("is not a {what}"));
     };
     let Some(&(_, factor)) = units.iter().find(|(name, _)| *name == unit) else {
-        let missing = if unit.is_empty() { "has no unit" } else { "has an unknown unit" };
+        let missing = if unit.is_empty() {
+            "has no unit"
+        } else {
+            "has an unknown unit"
+        };
         return wrong(missing);
     };
     match whole(number, factor) {
@@ -156,7 +165,10 @@ impl FromStr for Nanos {
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for name in ["h", "m", "s", "ms", "us"] {
-            let factor = TIME_UNITS.iter().find(|(unit, _)| *unit == name).map_or(1, |unit| unit.1);
+            let factor = TIME_UNITS
+                .iter()
+                .find(|(unit, _)| *unit == name)
+                .map_or(1, |unit| unit.1);
             if self.0 != 0 && self.0.is_multiple_of(factor) {
                 return write!(f, "{}{name}", self.0 / factor);
             }
@@ -198,12 +210,15 @@ impl FromStr for BytesPerSecond {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        split(text).and_then(|(number, unit)| bandwidth(number, unit)).map(Self).ok_or_else(|| {
-            Error::Usage(format!(
-                "{} is not a bandwidth: write it like 12.5GB/s, 100Gb/s or 10GiB/s",
-                quote(text)
-            ))
-        })
+        split(text)
+            .and_then(|(number, unit)| bandwidth(number, unit))
+            .map(Self)
+            .ok_or_else(|| {
+                Error::Usage(format!(
+                    "{} is not a bandwidth: write it like 12.5GB/s, 100Gb/s or 10GiB/s",
+                    quote(text)
+                ))
+            })
     }
 }
 

@@ -38,7 +38,10 @@ impl Sweep {
     /// # Errors
     /// As for the text that lists them: none at all, a value twice, or more than [`VALUES_MAX`].
     pub fn list(values: &[u64]) -> Result<Self> {
-        let texts: Vec<_> = values.iter().map(|&value| Bytes(value).to_string()).collect();
+        let texts: Vec<_> = values
+            .iter()
+            .map(|&value| Bytes(value).to_string())
+            .collect();
         texts.join(",").parse()
     }
 }
@@ -128,9 +131,16 @@ fn range(part: &str, first: &str, rest: &str) -> Result<(u64, u64, Step)> {
     let first = first.parse::<Bytes>()?;
     let last = last.parse::<Bytes>()?;
     let step = step.parse::<Bytes>()?.0;
-    let step = if sign == "+" { Step::Add(step) } else { Step::Multiply(step) };
+    let step = if sign == "+" {
+        Step::Add(step)
+    } else {
+        Step::Multiply(step)
+    };
     let endless = |why: String, instead: String| {
-        Err(Error::Usage(format!("the range {} {why}: write {instead}", quote(part))))
+        Err(Error::Usage(format!(
+            "the range {} {why}: write {instead}",
+            quote(part)
+        )))
     };
     if last < first {
         let why = format!("never reaches its end, for {last} is less than {first}");
@@ -139,16 +149,25 @@ fn range(part: &str, first: &str, rest: &str) -> Result<(u64, u64, Step)> {
     match step {
         Step::Add(0) => {
             let step = Bytes(first.0.max(1));
-            endless("never ends, for its step is 0".into(), format!("{first}..{last}+{step}"))
+            endless(
+                "never ends, for its step is 0".into(),
+                format!("{first}..{last}+{step}"),
+            )
         }
         Step::Multiply(factor) if factor < 2 => {
             let first = Bytes(first.0.max(1));
             let last = last.max(first);
-            endless(format!("never ends, for its factor is {factor}"), format!("{first}..{last}*2"))
+            endless(
+                format!("never ends, for its factor is {factor}"),
+                format!("{first}..{last}*2"),
+            )
         }
         Step::Multiply(_) if first.0 == 0 => {
             let last = last.max(Bytes(1));
-            endless("never ends, for 0 multiplied stays 0".into(), format!("1..{last}"))
+            endless(
+                "never ends, for 0 multiplied stays 0".into(),
+                format!("1..{last}"),
+            )
         }
         step => Ok((first.0, last.0, step)),
     }
@@ -159,7 +178,10 @@ fn empty_part(text: &str) -> Error {
         "a sweep needs at least one value: write it like 8..1M, 1M..32M+1M, 1..1000*10 or 64,4096"
             .into()
     } else {
-        format!("the sweep {} has a comma with no value beside it: write it like 64,4096", quote(text))
+        format!(
+            "the sweep {} has a comma with no value beside it: write it like 64,4096",
+            quote(text)
+        )
     })
 }
 
@@ -218,7 +240,10 @@ mod tests {
 
     #[test]
     fn a_sweep_prints_as_it_was_written() {
-        assert_eq!("8..64, 1k".parse::<Sweep>().unwrap().to_string(), "8..64,1k");
+        assert_eq!(
+            "8..64, 1k".parse::<Sweep>().unwrap().to_string(),
+            "8..64,1k"
+        );
         assert_eq!(Sweep::list(&[64, 4096]).unwrap().to_string(), "64,4k");
     }
 
@@ -264,13 +289,19 @@ mod tests {
             "the sweep \"64,,4096\" has a comma with no value beside it: write it like 64,4096"
         );
         for text in ["8..", "..8", "..", "8..64+", "8..64*", "8..+1"] {
-            assert!(message(text).contains("is not complete: write it like 8..1M"), "{text}");
+            assert!(
+                message(text).contains("is not complete: write it like 8..1M"),
+                "{text}"
+            );
         }
         assert!(message("8...64").contains("write a size like"));
         assert!(message("8..64..128").contains("write a size like"));
         assert!(message("8..=64").contains("write a size like"));
         assert!(message("eight").contains("\"eight\" is not a number of bytes"));
-        assert_eq!(message("8..64,64"), "the sweep \"8..64,64\" has 64 twice: leave one of them out");
+        assert_eq!(
+            message("8..64,64"),
+            "the sweep \"8..64,64\" has 64 twice: leave one of them out"
+        );
     }
 
     /// What a parsed sweep always is.

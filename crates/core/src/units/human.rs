@@ -4,7 +4,11 @@
 
 /// `1.23 GB/s`, decimal. "n/a" for what is not a finite number.
 pub fn bandwidth(bytes_per_s: f64) -> String {
-    with_prefix(bytes_per_s, &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"], 1000.0)
+    with_prefix(
+        bytes_per_s,
+        &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"],
+        1000.0,
+    )
 }
 
 /// `1.23 M/s`, decimal. "n/a" for what is not a finite number.

@@ -4,7 +4,9 @@
 /// number in front: digits with at most one point between them, no sign, no exponent.
 pub(super) fn split(text: &str) -> Option<(&str, &str)> {
     let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let (before, after) = number.split_once('.').unwrap_or((number, "0"));
     let plain = !before.is_empty() && !after.is_empty() && !after.contains('.');
@@ -38,7 +40,9 @@ pub(super) fn whole(number: &str, factor: u64) -> Result<u64, WholeError> {
         .ok()
         .and_then(|digits| digits.checked_mul(u128::from(factor)))
         .ok_or(WholeError::TooLarge)?;
-    let divisor = u32::try_from(after.len()).ok().and_then(|places| 10u128.checked_pow(places));
+    let divisor = u32::try_from(after.len())
+        .ok()
+        .and_then(|places| 10u128.checked_pow(places));
     // 10^39 and more do not fit, and a product that fits is smaller: something is left behind the point.
     let divisor = divisor.ok_or(WholeError::Fraction)?;
     if !product.is_multiple_of(divisor) {
@@ -61,7 +65,9 @@ pub(super) fn shifted(value: f64, exponent: i32) -> String {
         return text;
     };
     let power = power.parse::<i32>().unwrap_or(0).saturating_sub(exponent);
-    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
+    let (sign, mantissa) = mantissa
+        .strip_prefix('-')
+        .map_or(("", mantissa), |rest| ("-", rest));
     let digits = mantissa.replace('.', "");
     let Ok(before) = usize::try_from(power.saturating_add(1)) else {
         return format!("{sign}0.{}{digits}", zeros(-(power + 1)));

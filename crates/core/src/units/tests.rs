@@ -41,10 +41,15 @@ fn a_wrong_size_names_the_text_and_shows_how() {
         "\"4q\" has an unknown unit: write a size like 8, 4k (4096), 1M, 1.5GiB or 100MB (decimal)"
     );
     for text in ["", "k", "-1", "1e3", "1.", ".5", "1..2", "١k", "8 8", "+4"] {
-        assert!(message::<Bytes>(text).contains("write a size like"), "{text}");
+        assert!(
+            message::<Bytes>(text).contains("write a size like"),
+            "{text}"
+        );
     }
     assert!(message::<Bytes>("0.3").contains("is not a whole number of bytes"));
-    assert!(message::<Bytes>("1.0000000000000000000000000000000000000000000001k").contains("whole"));
+    assert!(
+        message::<Bytes>("1.0000000000000000000000000000000000000000000001k").contains("whole")
+    );
     assert!(message::<Bytes>("18446744073709551616").contains("is too large"));
     assert!(message::<Bytes>(&"9".repeat(10_000)).len() < 300);
 }
@@ -109,7 +114,10 @@ fn durations_print_in_the_largest_exact_unit() {
 fn rates_are_per_second_and_decimal() {
     assert_eq!("200000".parse::<PerSecond>().unwrap(), PerSecond(200_000.0));
     assert_eq!("200k".parse::<PerSecond>().unwrap(), PerSecond(200_000.0));
-    assert_eq!("1.5M/s".parse::<PerSecond>().unwrap(), PerSecond(1_500_000.0));
+    assert_eq!(
+        "1.5M/s".parse::<PerSecond>().unwrap(),
+        PerSecond(1_500_000.0)
+    );
     assert!(message::<PerSecond>("-5").contains("like 200000, 200k or 1.5M"));
     assert!(message::<PerSecond>("inf").contains("is not a rate"));
     assert!(message::<PerSecond>(&"9".repeat(400)).contains("is not a rate"));
@@ -124,7 +132,11 @@ fn bandwidths_tell_bits_from_bytes() {
         ("8b/s", 1.0),
         ("3MB/s", 3e6),
     ] {
-        assert_eq!(text.parse::<BytesPerSecond>().unwrap(), BytesPerSecond(bytes_per_s), "{text}");
+        assert_eq!(
+            text.parse::<BytesPerSecond>().unwrap(),
+            BytesPerSecond(bytes_per_s),
+            "{text}"
+        );
     }
     assert_eq!(
         message::<BytesPerSecond>("12.5"),
