@@ -1,3 +1,160 @@
 //! What a user asks for, and the list of points it expands to.
+//!
+//! A [`Plan`] is the one way in: a plan file is read into it ([`file`]), a command line is compiled to it (in the
+//! `tonnage` crate), and [`Plan::points`] turns it into [`point::Point`]s after checking everything that can be
+//! checked before a rank starts.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | [`file`] | a plan as TOML, read and written |
+//! | [`sweep`] | the grammar of several values for one option |
+//! | [`names`] | names of verbs, traffic, memory, …, and the nearest one to a name that is none of them |
+//! | [`expand`] | the points of a plan, and the checks of engines, verbs and ranks |
+//! | [`pacing`], [`length`], [`layout`] | the checks and defaults of one group of options each |
+//! | [`point`] | one cell of a sweep, with everything fixed |
+//!
+//! How a point is measured is not known here; see the timed loops and `run`.
 
+pub mod expand;
+pub mod file;
+pub mod layout;
+pub mod length;
+pub mod names;
+pub mod pacing;
 pub mod point;
+pub mod sweep;
+mod text;
+
+#[cfg(test)]
+mod fixture;
+
+use serde::Deserialize;
+
+use crate::engine::Verb;
+use crate::units::{Bytes, Count, Fraction, Nanos, PerSecond};
+use crate::{Error, Result};
+use point::{Addresses, LimitChoice, MemoryKind, Traffic};
+use sweep::Sweep;
+
+/// Everything that one run is asked to measure.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Short name, repeated in every record.
+    pub name: String,
+    /// One line for the head of a report.
+    #[serde(default)]
+    pub title: Option<String>,
+    /// Ranks that the plan is made for; the command line may ask for others.
+    #[serde(default, deserialize_with = "text::optional_u32")]
+    pub ranks: Option<u32>,
+    /// The experiments, in order.
+    #[serde(rename = "transfer")]
+    pub transfers: Vec<Transfer>,
+}
+
+/// One experiment: a `[[transfer]]` table, or one `tonnage transfer` command line. Each field is the option of the
+/// same name; what is absent gets its default when the plan is expanded. Several values multiply.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Transfer {
+    /// Heading for its points.
+    #[serde(default)]
+    pub label: Option<String>,
+    /// Names of engines.
+    #[serde(deserialize_with = "text::one_or_many")]
+    pub engine: Vec<String>,
+    /// What each operation does.
+    #[serde(deserialize_with = "text::one_or_many")]
+    pub op: Vec<Verb>,
+    /// Who talks to whom; `pair` by default.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub traffic: Option<Traffic>,
+    /// Payload bytes of one operation.
+    #[serde(deserialize_with = "text::sweep")]
+    pub sizes: Sweep,
+    /// Operations in flight on each lane; 64 by default.
+    #[serde(default, deserialize_with = "text::optional_sweep")]
+    pub window: Option<Sweep>,
+    /// Operations of one batch: post all, wait for all.
+    #[serde(default, deserialize_with = "text::optional_sweep")]
+    pub batch: Option<Sweep>,
+    /// One operation, then wait for the answer.
+    #[serde(default)]
+    pub ping_pong: bool,
+    /// Open loop: operations per second of each initiating rank.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub rate: Option<PerSecond>,
+    /// Pinned threads in each rank; 1 by default.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub workers: Option<Count>,
+    /// Where the bytes live; `host` by default.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub memory: Option<MemoryKind>,
+    /// Bytes over which the operations of one lane walk.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub footprint: Option<Bytes>,
+    /// Distance between the starts of two neighbouring slots.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub stride: Option<Bytes>,
+    /// In which order slots are used; `sequential` by default.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub addresses: Option<Addresses>,
+    /// Seeds addresses and data; 1 by default.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub seed: Option<Count>,
+    /// Whether latencies are recorded; they are by default.
+    #[serde(default)]
+    pub latency: Option<bool>,
+    /// Whether every trial's bytes are checked, outside the clock.
+    #[serde(default)]
+    pub verify: bool,
+    /// What the bandwidth is set beside; `auto` by default.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub limit: Option<LimitChoice>,
+    /// Timed repetitions of each point; 5 by default.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub trials: Option<Count>,
+    /// Length of one trial; 200 ms by default.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub trial_time: Option<Nanos>,
+    /// Operations of each worker in one trial, instead of a time.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub iters: Option<Count>,
+    /// Measured time of a point, split evenly over its trials.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub duration: Option<Nanos>,
+    /// Untimed operations before the first trial; 50 ms by default.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub warmup: Option<Nanos>,
+    /// Go on until the 95 % confidence interval of the mean bandwidth is this narrow.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub until_ci: Option<Fraction>,
+    /// With `until_ci`: the longest measured time of a point; 60 s by default.
+    #[serde(default, deserialize_with = "text::optional")]
+    pub max_duration: Option<Nanos>,
+}
+
+impl Plan {
+    /// Multiplies how long everything is measured: trial time, duration, iterations and the bound of `until-ci`, but
+    /// never below one iteration or one millisecond of each trial. Trials and warm-up stay as they are.
+    ///
+    /// # Errors
+    /// When `factor` is not a number from 1/100,000 to 100,000.
+    pub fn scale(&mut self, factor: f64) -> Result<()> {
+        if !(1e-5..=1e5).contains(&factor) {
+            return Err(Error::Usage(format!(
+                "scale {factor} makes no sense: write a factor from 0.00001 to 100000, such as 0.1 or 10"
+            )));
+        }
+        for transfer in &mut self.transfers {
+            length::scale(transfer, factor);
+        }
+        Ok(())
+    }
+
+    /// The text from which the ranks of a run see that they run the same plan with the same version of tonnage.
+    pub fn hash_text(&self) -> String {
+        format!("tonnage {}\n{}", env!("CARGO_PKG_VERSION"), self.to_toml())
+    }
+}

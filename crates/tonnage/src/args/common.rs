@@ -1,0 +1,125 @@
+//! Options that several commands share: where ranks run, and what becomes of results.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use tonnage_core::plan::Plan;
+use tonnage_core::{Error, Result};
+
+use super::values::{Cpus, Numa, ranks, scale};
+
+/// Where ranks run and how they find each other.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
+#[command(next_help_heading = "Ranks")]
+pub struct RankArgs {
+    /// Start this many ranks on this host, unless a launcher has started them already.
+    ///
+    /// With RANK and WORLD_SIZE in the environment the ranks are what the launcher made.
+    #[arg(long, value_name = "N", value_parser = ranks)]
+    pub ranks: Option<u32>,
+
+    /// CPUs for the workers of this host, such as 0-3,8, given out in this order; "none" does not pin.
+    ///
+    /// By default each worker is pinned to a CPU of its own, close to its memory.
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<Cpus>,
+
+    /// NUMA node of the buffers: "auto" is the node of the worker's CPU, "none" leaves it to the system.
+    #[arg(long, value_name = "NODE", default_value = "auto")]
+    pub numa: Numa,
+
+    /// Network interface of the control channel, such as eth0; it binds only there.
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+}
+
+/// What becomes of results.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
+#[command(next_help_heading = "Results")]
+pub struct ResultArgs {
+    /// Append one JSON line for each point to this file, as soon as it is measured.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Go on with an interrupted run: points that this file holds already are not measured again, and new ones are
+    /// appended to it.
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
+
+    /// What standard output gets: tables, JSON lines or CSV.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
+    pub format: Format,
+
+    /// Print the plan as TOML instead of running it; `tonnage run` runs it.
+    #[arg(long)]
+    pub print_plan: bool,
+
+    /// Multiply how long everything is measured, such as 0.1 for a quick look.
+    #[arg(long, value_name = "FACTOR", value_parser = scale)]
+    pub scale: Option<f64>,
+}
+
+/// How results are written to standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Format {
+    /// Tables for people.
+    #[default]
+    Table,
+    /// One JSON record per line.
+    Jsonl,
+    /// Comma-separated values with a head line.
+    Csv,
+}
+
+/// The file that results go to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination<'a> {
+    /// Where it is.
+    pub path: &'a Path,
+    /// Whether points that it holds already are left out.
+    pub resume: bool,
+}
+
+impl ResultArgs {
+    /// The file that results go to, if any.
+    ///
+    /// # Errors
+    /// `Usage` when `--output` and `--resume` name different files.
+    pub fn destination(&self) -> Result<Option<Destination<'_>>> {
+        match (&self.output, &self.resume) {
+            (None, None) => Ok(None),
+            (Some(path), None) => Ok(Some(Destination {
+                path,
+                resume: false,
+            })),
+            (None, Some(path)) => Ok(Some(Destination { path, resume: true })),
+            (Some(output), Some(resume)) if same_file(output, resume) => Ok(Some(Destination {
+                path: resume,
+                resume: true,
+            })),
+            (Some(output), Some(resume)) => Err(Error::Usage(format!(
+                "--output {} and --resume {} name different files, and a resumed run goes on in its own file: \
+                 leave --output out",
+                output.display(),
+                resume.display()
+            ))),
+        }
+    }
+
+    /// Applies `--scale` to a plan.
+    ///
+    /// # Errors
+    /// `Usage` for a factor out of range.
+    pub fn scaled(&self, mut plan: Plan) -> Result<Plan> {
+        if let Some(factor) = self.scale {
+            plan.scale(factor)?;
+        }
+        Ok(plan)
+    }
+}
+
+/// Two spellings of one path are the same file; a file that is not there yet is only known by its spelling.
+fn same_file(one: &Path, other: &Path) -> bool {
+    let known = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    one == other || known(one) == known(other)
+}

@@ -1,0 +1,106 @@
+//! The command line. A command that measures compiles to a [`Plan`]; there is no second way in.
+//!
+//! Values are read by the parsers of `tonnage_core`, the same that read plan files, so that both say the same when a
+//! value is wrong. Whether options fit together is not checked here but by [`Plan::points`]. What a command does is in
+//! `main.rs`.
+//!
+//! [`Plan`]: tonnage_core::plan::Plan
+//! [`Plan::points`]: tonnage_core::plan::Plan::points
+
+pub mod common;
+pub mod run;
+pub mod transfer;
+pub mod values;
+pub mod verify;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use common::Format;
+use run::{RunArgs, TourArgs};
+use transfer::TransferArgs;
+use verify::VerifyArgs;
+
+/// How fast bytes really move in this cluster, and where they slow down.
+///
+/// Without a command, tonnage makes a tour: it looks at this machine, measures it for less than a minute and prints
+/// one page.
+#[derive(Debug, Clone, PartialEq, Parser)]
+#[command(name = "tonnage", version, max_term_width = 100)]
+#[command(
+    after_help = "Exit codes: 0 everything was measured, 1 something failed, 2 the request is wrong, \
+                        128 + signal when interrupted."
+)]
+pub struct Cli {
+    /// What to do; a tour when nothing is said.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
+    /// How much is said on standard error about what tonnage does.
+    #[arg(long, global = true, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Warn)]
+    pub log_level: LogLevel,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Subcommand)]
+pub enum Command {
+    /// Look at this machine, measure it for less than a minute, and print one page.
+    Tour(TourArgs),
+    /// Move bytes between ranks and measure them.
+    Transfer(Box<TransferArgs>),
+    /// Measure everything that a plan file asks for.
+    Run(RunArgs),
+    /// Draw the table of a file of results again.
+    Show(ShowArgs),
+    /// Say what a column of a table means.
+    Explain(ExplainArgs),
+    /// List what this machine has, and for what is absent why and how to get it.
+    Devices(DevicesArgs),
+    /// Move bytes once at many sizes and check every one of them.
+    Verify(VerifyArgs),
+}
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// Only what ends the run.
+    Error,
+    /// Also what makes results doubtful.
+    Warn,
+    /// Also what is done and what was chosen.
+    Info,
+    /// Also every message between ranks.
+    Debug,
+}
+
+/// `tonnage show`.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub struct ShowArgs {
+    /// The file of results, as written with --output.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Draw tables, or write the records as JSON lines or CSV.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+/// `tonnage explain`.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub struct ExplainArgs {
+    /// The column as the table heads it, such as "Avg Lat"; every column when it is left out.
+    #[arg(value_name = "COLUMN")]
+    pub column: Option<String>,
+}
+
+/// `tonnage devices`.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub struct DevicesArgs {
+    /// Write JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests;

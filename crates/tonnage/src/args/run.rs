@@ -1,0 +1,77 @@
+//! `tonnage run` and `tonnage tour`: experiments that are written down already.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tonnage_core::Result;
+use tonnage_core::plan::Plan;
+
+use super::common::{RankArgs, ResultArgs};
+use super::values::scale;
+
+/// `tonnage run`.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub struct RunArgs {
+    /// The plan file, such as plans/mori-io.toml.
+    #[arg(value_name = "PLAN")]
+    pub plan: PathBuf,
+
+    /// Use these engines in every experiment, whatever the plan says; several are joined by commas.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub engine: Vec<String>,
+
+    /// Where ranks run.
+    #[command(flatten)]
+    pub ranks: RankArgs,
+    /// What becomes of results.
+    #[command(flatten)]
+    pub results: ResultArgs,
+}
+
+impl RunArgs {
+    /// The plan of the file, with the engines and the ranks of the command line where it names any, before `--scale`.
+    ///
+    /// # Errors
+    /// `Usage` when the file cannot be read or is not a plan.
+    pub fn to_plan(&self) -> Result<Plan> {
+        let mut plan = Plan::load(&self.plan)?;
+        if !self.engine.is_empty() {
+            for transfer in &mut plan.transfers {
+                transfer.engine.clone_from(&self.engine);
+            }
+        }
+        plan.ranks = self.ranks.ranks.or(plan.ranks);
+        Ok(plan)
+    }
+}
+
+/// `tonnage tour`.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
+pub struct TourArgs {
+    /// Write the results to this file instead of one named after the time.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Print the plan of what is measured as TOML instead of running it.
+    #[arg(long)]
+    pub print_plan: bool,
+
+    /// Multiply how long everything is measured, such as 0.1 for a quick look.
+    #[arg(long, value_name = "FACTOR", value_parser = scale)]
+    pub scale: Option<f64>,
+}
+
+impl TourArgs {
+    /// The plan of what the tour measures between ranks, scaled.
+    ///
+    /// # Errors
+    /// `Usage` for a factor out of range.
+    pub fn to_plan(&self) -> Result<Plan> {
+        let text = include_str!("../../../../plans/tour.toml");
+        let mut plan = Plan::from_toml(text, "plans/tour.toml")?;
+        if let Some(factor) = self.scale {
+            plan.scale(factor)?;
+        }
+        Ok(plan)
+    }
+}

@@ -1,0 +1,195 @@
+//! Values that only the command line has. Those that plans have too are read in `tonnage_core`.
+
+use std::str::FromStr;
+
+use tonnage_core::units::Count;
+use tonnage_core::{Error, Result};
+
+/// More CPUs than any host has.
+const CPUS_MAX: u32 = 65_536;
+
+/// The CPUs that workers are pinned to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cpus {
+    /// Workers are not pinned.
+    Unpinned,
+    /// These, given out in this order. Never empty, and none twice.
+    List(Vec<u32>),
+}
+
+impl FromStr for Cpus {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "none" {
+            return Ok(Self::Unpinned);
+        }
+        let mut cpus = Vec::new();
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (Some(first), Some(last)) = (cpu(first), cpu(last)) else {
+                return Err(wrong_cpus(text, "is not a list of CPUs"));
+            };
+            if last < first {
+                return Err(wrong_cpus(text, "has a range that runs backwards"));
+            }
+            for cpu in first..=last {
+                if cpus.contains(&cpu) {
+                    return Err(wrong_cpus(text, &format!("has CPU {cpu} twice")));
+                }
+                cpus.push(cpu);
+            }
+        }
+        Ok(Self::List(cpus))
+    }
+}
+
+fn cpu(text: &str) -> Option<u32> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|&cpu| digits && cpu < CPUS_MAX)
+}
+
+fn wrong_cpus(text: &str, why: &str) -> Error {
+    Error::Usage(format!("{text:?} {why}: write it like 0-3,8, or none"))
+}
+
+/// The NUMA node of the buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Numa {
+    /// The node of the worker's CPU.
+    #[default]
+    Auto,
+    /// What the system chooses.
+    Unbound,
+    /// This node.
+    Node(u32),
+}
+
+impl FromStr for Numa {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "none" => Ok(Self::Unbound),
+            _ => cpu(text).map(Self::Node).ok_or_else(|| {
+                Error::Usage(format!(
+                    "{text:?} is not a NUMA node: write auto, none or a number"
+                ))
+            }),
+        }
+    }
+}
+
+/// Reads `on` or `off`.
+///
+/// # Errors
+/// `Usage` for anything else.
+pub fn on_off(text: &str) -> Result<bool> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(Error::Usage(format!(
+            "{text:?} is neither: write on or off"
+        ))),
+    }
+}
+
+/// Reads a number of ranks. Whether there are enough of them is checked with the plan.
+///
+/// # Errors
+/// `Usage` for what is not a count or does not fit.
+pub fn ranks(text: &str) -> Result<u32> {
+    let Count(count) = text.parse()?;
+    u32::try_from(count).map_err(|_| {
+        Error::Usage(format!(
+            "{count} ranks are far too many: write a number like 2"
+        ))
+    })
+}
+
+/// Reads the factor of `--scale`. Its range is checked where it is applied.
+///
+/// # Errors
+/// `Usage` for what is not a finite number above 0.
+pub fn scale(text: &str) -> Result<f64> {
+    let factor = text
+        .parse::<f64>()
+        .ok()
+        .filter(|factor| factor.is_finite() && *factor > 0.0);
+    factor.ok_or_else(|| {
+        Error::Usage(format!(
+            "{text:?} is not a factor: write a number above 0, such as 0.1 or 10"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_ranges_and_numbers_in_order() {
+        assert_eq!(
+            "8,0-3".parse::<Cpus>().unwrap(),
+            Cpus::List(vec![8, 0, 1, 2, 3])
+        );
+        assert_eq!("none".parse::<Cpus>().unwrap(), Cpus::Unpinned);
+        for (text, part) in [
+            (
+                "",
+                "\"\" is not a list of CPUs: write it like 0-3,8, or none",
+            ),
+            ("3-1", "runs backwards"),
+            ("0-3,2", "has CPU 2 twice"),
+            ("0-4294967295", "is not a list of CPUs"),
+            ("+1", "is not a list of CPUs"),
+            ("0-", "is not a list of CPUs"),
+        ] {
+            let message = text.parse::<Cpus>().unwrap_err().to_string();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn numa_is_automatic_none_or_a_node() {
+        assert_eq!("auto".parse::<Numa>().unwrap(), Numa::Auto);
+        assert_eq!("none".parse::<Numa>().unwrap(), Numa::Unbound);
+        assert_eq!("1".parse::<Numa>().unwrap(), Numa::Node(1));
+        let message = "first".parse::<Numa>().unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "\"first\" is not a NUMA node: write auto, none or a number"
+        );
+    }
+
+    #[test]
+    fn small_values_say_what_they_accept() {
+        assert_eq!(
+            (on_off("on").unwrap(), on_off("off").unwrap()),
+            (true, false)
+        );
+        assert!(
+            on_off("yes")
+                .unwrap_err()
+                .to_string()
+                .contains("write on or off")
+        );
+        assert_eq!(ranks("2").unwrap(), 2);
+        assert!(
+            ranks("5000000000")
+                .unwrap_err()
+                .to_string()
+                .contains("far too many")
+        );
+        assert_eq!(scale("0.1").unwrap(), 0.1);
+        for wrong in ["0", "-1", "nan", "inf", "tenth"] {
+            assert!(
+                scale(wrong)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("such as 0.1 or 10")
+            );
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! `tonnage verify`: every operation of every engine, moved once at many sizes, every byte checked.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tonnage_core::Result;
+use tonnage_core::engine::{Entry, Verb};
+use tonnage_core::plan::point::{LimitChoice, Traffic};
+use tonnage_core::plan::sweep::Sweep;
+use tonnage_core::plan::{Plan, Transfer};
+use tonnage_core::units::{Count, Nanos};
+
+use super::common::RankArgs;
+
+/// Ranks where nothing else is said.
+const RANKS_DEFAULT: u32 = 2;
+
+/// `tonnage verify`.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub struct VerifyArgs {
+    /// Engines to check, joined by commas. [default: all that move bytes]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub engine: Vec<String>,
+
+    /// Operations to check, joined by commas. [default: all that the engine can do]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub op: Vec<Verb>,
+
+    /// Payload bytes of one operation: a value or a sweep. [default: 1 B, odd sizes, and around words, cache lines,
+    /// pages, 64k and 1M]
+    #[arg(long, value_name = "SWEEP", allow_hyphen_values = true)]
+    pub sizes: Option<Sweep>,
+
+    /// Who talks to whom: pair, fan-out, fan-in or all-to-all. [default: pair]
+    #[arg(long, value_name = "PATTERN")]
+    pub traffic: Option<Traffic>,
+
+    /// Append one JSON line for each point to this file.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Print the plan as TOML instead of running it.
+    #[arg(long)]
+    pub print_plan: bool,
+
+    /// Where ranks run; two of them by default.
+    #[command(flatten)]
+    pub ranks: RankArgs,
+}
+
+impl VerifyArgs {
+    /// The plan: one operation of each kind and size, checked. A verb or engine that was named is in it even if it
+    /// cannot be done, so that expanding the plan says why.
+    ///
+    /// # Errors
+    /// `Usage`; none for the sizes that tonnage chooses itself.
+    pub fn to_plan(&self, engines: &[Entry]) -> Result<Plan> {
+        let sizes = match &self.sizes {
+            Some(sizes) => sizes.clone(),
+            None => default_sizes()?,
+        };
+        let names: Vec<String> = match self.engine.is_empty() {
+            true => engines
+                .iter()
+                .filter(|e| e.moves_bytes)
+                .map(|e| e.name.to_owned())
+                .collect(),
+            false => self.engine.clone(),
+        };
+        let transfers = names
+            .into_iter()
+            .map(|name| self.transfer(name, &sizes, engines))
+            .collect();
+        Ok(Plan {
+            name: "verify".to_owned(),
+            title: None,
+            ranks: Some(self.ranks.ranks.unwrap_or(RANKS_DEFAULT)),
+            transfers,
+        })
+    }
+
+    fn transfer(&self, engine: String, sizes: &Sweep, engines: &[Entry]) -> Transfer {
+        let known = engines.iter().find(|entry| entry.name == engine);
+        let op = match known {
+            // An unknown engine is refused when the plan is expanded, whatever the verb.
+            _ if !self.op.is_empty() => self.op.clone(),
+            Some(entry) => entry.verbs.to_vec(),
+            None => vec![Verb::Write],
+        };
+        Transfer {
+            engine: vec![engine],
+            op,
+            sizes: sizes.clone(),
+            traffic: self.traffic,
+            batch: Sweep::list(&[1]).ok(),
+            verify: true,
+            latency: Some(false),
+            limit: Some(LimitChoice::None),
+            trials: Some(Count(1)),
+            iters: Some(Count(1)),
+            warmup: Some(Nanos(0)),
+            ..Transfer::default()
+        }
+    }
+}
+
+/// Sizes at which copies go wrong: one byte, odd ones, and those around a word, a cache line, a page and more.
+fn default_sizes() -> Result<Sweep> {
+    let page = rustix::param::page_size() as u64;
+    let mut sizes = vec![
+        1, 2, 3, 4, 5, 7, 8, 9, 15, 17, 31, 63, 64, 65, 127, 129, 1000,
+    ];
+    for edge in [page, 64 << 10, 1 << 20] {
+        sizes.extend([edge - 1, edge, edge + 1]);
+    }
+    sizes.push((2 << 20) + 7);
+    sizes.sort_unstable();
+    sizes.dedup();
+    Sweep::list(&sizes)
+}
