@@ -26,6 +26,7 @@ pub mod pattern;
 pub mod plan;
 pub mod rank;
 pub mod record;
+pub mod run;
 pub mod stats;
 pub mod units;
 pub mod walk;

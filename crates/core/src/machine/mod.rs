@@ -23,5 +23,5 @@ mod variables;
 
 pub use cpu_list::{format_cpu_list, parse_cpu_list};
 pub use environment::{Environment, Host};
-pub use placement::{Choice, Placement, place_workers};
+pub use placement::{Choice, Placement, pin_thread, place_workers};
 pub use topology::{Topology, allowed_cpus};

@@ -77,6 +77,20 @@ pub fn place_workers(
     }
 }
 
+/// Pins the calling thread to one CPU.
+///
+/// # Errors
+/// When the kernel refuses: the CPU does not exist or the process may not use it.
+pub fn pin_thread(cpu: u32) -> Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    if cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
+        return Err(Error::Failed(format!("CPU {cpu} is beyond what the kernel's interface can name")));
+    }
+    set.set(cpu as usize);
+    rustix::thread::sched_setaffinity(None, &set)
+        .map_err(|error| Error::io(format!("cannot pin a thread to CPU {cpu}"), error))
+}
+
 /// Which part of the host's workers is asked for.
 struct Job {
     local_rank: u32,

@@ -1,0 +1,85 @@
+//! The memory-copy limit of a point: the fastest of all copy methods over the same memory, footprint and address
+//! order, measured by all initiating workers at once.
+
+use tonnage_sys::clock::Clock;
+use tonnage_sys::copy::Method;
+use tonnage_sys::mapping::Arena;
+
+use crate::layout::Layout;
+use crate::plan::point::Point;
+use crate::walk::Walk;
+use crate::{Error, Result};
+
+/// Smaller operations are set beside copies of this size: the limit is the hardware's, and the cost of each small
+/// operation is what utilization should show.
+const PIECE_BYTES_MIN: u64 = 64 << 10;
+
+/// How long one method copies at a stretch.
+const SLICE_NS: u64 = 3_000_000;
+
+/// Stretches of each method, taken in turn.
+const ROUNDS: usize = 3;
+
+/// Bytes per second of each method of [`Method::available`], in its order; 0 where this CPU lacks it.
+pub type CopyRates = [f64; 3];
+
+/// Measures the copy rates of one worker between its first outgoing and its first incoming slice.
+///
+/// # Errors
+/// When the slices do not lie in the memory.
+pub fn copy_rates(arena: &Arena, layout: &Layout, point: &Point, clock: &Clock) -> Result<CopyRates> {
+    let piece = u64::from(point.size_bytes).max(PIECE_BYTES_MIN).min(point.footprint_bytes);
+    let mut pieces = point.clone();
+    (pieces.stride_bytes, pieces.size_bytes) = (piece, u32::try_from(piece).unwrap_or(u32::MAX));
+    let mut walk = Walk::new(&pieces, 0, 1);
+    let mut best = CopyRates::default();
+    for _ in 0..ROUNDS {
+        for (rate, &method) in best.iter_mut().zip(Method::available()) {
+            let (start_ns, mut bytes, mut now_ns) = (clock.now_ns(), 0, 0);
+            while now_ns < start_ns + SLICE_NS {
+                let offset = walk.next_slot() * piece;
+                let (from, to) = (layout.out_origin(0) + offset, layout.into_origin(0) + offset);
+                arena
+                    .copy_to(from, arena, to, pieces.size_bytes, method)
+                    .map_err(|error| Error::Failed(format!("copy limit: {error}")))?;
+                bytes += piece;
+                now_ns = clock.now_ns();
+            }
+            *rate = rate.max(bytes as f64 * 1e9 / (now_ns - start_ns) as f64);
+        }
+    }
+    Ok(best)
+}
+
+/// The limit in words and bytes per second, from the summed rates of `copiers` workers.
+pub fn describe(rates: &CopyRates, copiers: u64) -> crate::record::Limit {
+    let mut best = 0;
+    for index in 1..Method::available().len() {
+        if rates[index] > rates[best] {
+            best = index;
+        }
+    }
+    let name = Method::available()[best].name();
+    let who = if copiers == 1 { "1 copier".to_owned() } else { format!("{copiers} copiers at once") };
+    crate::record::Limit { what: format!("memory copy ({name}, {who})"), bytes_per_s: rates[best] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::point::Addresses;
+    use tonnage_sys::mapping::{Pages, Sharing};
+
+    #[test]
+    fn every_method_that_the_cpu_has_gets_a_rate() {
+        let mut point = crate::walk::tests::point(Addresses::Sequential, 1 << 15);
+        point.size_bytes = 8;
+        let layout = Layout::new(&point, 0);
+        let arena =
+            Arena::allocate(layout.bytes() as usize, Pages::Normal, Sharing::Private, None).unwrap();
+        let rates = copy_rates(&arena, &layout, &point, &Clock::new()).unwrap();
+        let available = Method::available().len();
+        assert!(rates[..available].iter().all(|&rate| rate > 1e8), "{rates:?}");
+        assert!(describe(&rates, 2).what.ends_with("2 copiers at once)"));
+    }
+}

@@ -1,0 +1,345 @@
+//! The conductor: takes the points of a plan through ranks, engine, samples and statistics to records.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | [`session`] | an engine that is open on all ranks |
+//! | [`point`] | one point from warm-up to its figures |
+//! | [`crew`], [`work`] | the workers of a rank and what each does in a trial |
+//! | [`check`] | what should be where after a trial |
+//! | [`totals`] | what workers and ranks add up to |
+//! | [`limit`], [`canary`] | what a figure is set beside, and whether the machine changed under it |
+//! | [`summary`] | trials to summary |
+
+pub mod canary;
+pub mod check;
+pub mod crew;
+pub mod limit;
+pub mod point;
+pub mod session;
+pub mod summary;
+pub mod totals;
+pub mod work;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use tonnage_sys::clock::Clock;
+
+use crate::engine::Entry;
+use crate::machine::{self, Choice, Topology};
+use crate::plan::point::Point;
+use crate::rank::Rank;
+use crate::record::{Canary, Effective, Environment, Outcome, Program, Record, SCHEMA_VERSION, rank_list};
+use crate::{Error, Result};
+use point::{Failure, Measured, measure};
+use session::{Session, SessionKey};
+
+/// How long ranks may take between two steps that all of them take.
+const STEP_DEADLINE: Duration = Duration::from_secs(60);
+
+/// What steers a run and is not part of any point.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The plan's name, for the records.
+    pub plan: String,
+    /// Which CPUs workers are pinned to.
+    pub cpus: Choice,
+    /// Where memory comes from.
+    pub numa: Numa,
+    /// The program that writes the records.
+    pub program: Program,
+}
+
+/// The NUMA node that a worker's memory comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Numa {
+    /// The node of the worker's CPU.
+    Auto,
+    /// Wherever the kernel takes it.
+    None,
+    /// This one.
+    Node(u32),
+}
+
+impl Numa {
+    fn node(self, topology: &Topology, cpu: Option<u32>) -> Option<u32> {
+        match self {
+            Self::Auto => cpu.and_then(|cpu| topology.memory_node_of_cpu(cpu)),
+            Self::None => None,
+            Self::Node(node) => Some(node),
+        }
+    }
+}
+
+/// Who is told how a run goes. Called on rank 0 only.
+pub trait Observer {
+    /// A point begins: its index, how many there are, and what it is.
+    fn begin(&mut self, index: usize, of: usize, point: &Point);
+    /// A point ended, one way or another.
+    ///
+    /// # Errors
+    /// What ends the run, such as a full disk.
+    fn record(&mut self, record: Record) -> Result<()>;
+}
+
+/// Runs the points in their order. Every rank calls it with the same points; rank 0's observer gets the records.
+///
+/// # Errors
+/// What ends the whole run; what fails only a point is in its record.
+pub fn run(
+    points: &[Point],
+    rank: &mut Rank,
+    engines: &[Entry],
+    settings: &Settings,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    let mut conductor = Conductor::new(rank, settings)?;
+    let mut index = 0;
+    while index < points.len() {
+        let key = SessionKey::of(&points[index]);
+        let count = points[index..].iter().take_while(|point| SessionKey::of(point) == key).count();
+        let stretch = index..index + count;
+        let mut done = stretch.start;
+        // After a failed point the engine is opened anew, because nobody knows what it left behind.
+        while done < stretch.end {
+            done = conductor.stretch(points, done..stretch.end, rank, engines, settings, observer)?;
+        }
+        index = stretch.end;
+    }
+    Ok(())
+}
+
+/// What stays the same for all records of a run.
+struct Conductor {
+    run_id: String,
+    environment: Vec<Environment>,
+    clock: Clock,
+}
+
+impl Conductor {
+    fn new(rank: &mut Rank, settings: &Settings) -> Result<Self> {
+        rank.phase("describing the hosts");
+        let environment = gather_environment(rank)?;
+        let run_id = format!("{:016x}", getrandom::u64().unwrap_or_else(|_| unix_ns()));
+        log::info!("run {run_id} of plan {}", settings.plan);
+        Ok(Self { run_id, environment, clock: Clock::new() })
+    }
+
+    /// Runs points on one session; returns the index of the first that still needs another one.
+    fn stretch(
+        &mut self,
+        points: &[Point],
+        range: std::ops::Range<usize>,
+        rank: &mut Rank,
+        engines: &[Entry],
+        settings: &Settings,
+        observer: &mut dyn Observer,
+    ) -> Result<usize> {
+        let stretch: Vec<&Point> = points[range.clone()].iter().collect();
+        let name = &stretch[0].engine;
+        let entry = engines.iter().find(|entry| entry.name == name).ok_or_else(|| {
+            Error::Usage(format!("there is no engine called {name}; see `tonnage devices`"))
+        })?;
+        let mut session = match Session::open(&stretch, entry, rank, settings) {
+            Ok(session) => session,
+            Err(error) => {
+                if rank.why_stopped().is_some() {
+                    return Err(error);
+                }
+                for point in stretch {
+                    self.emit(rank, observer, self.blank(settings, point, outcome(&error)))?;
+                }
+                return Ok(range.end);
+            }
+        };
+        for index in range.clone() {
+            let point = &points[index];
+            if rank.id() == 0 {
+                observer.begin(index, points.len(), point);
+            }
+            match self.one(point, &mut session, rank, settings) {
+                Ok(record) => self.emit(rank, observer, record)?,
+                Err(Failure::Point(error)) => {
+                    let mut record = self.blank(settings, point, outcome(&error));
+                    record.effective = effective(&session, &[]);
+                    self.emit(rank, observer, record)?;
+                    return Ok(index + 1);
+                }
+                Err(Failure::Run(error)) => {
+                    let error = rank.why_stopped().unwrap_or(error);
+                    let mut record = self.blank(settings, point, outcome(&error));
+                    record.effective = effective(&session, &[]);
+                    self.emit(rank, observer, record)?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(range.end)
+    }
+
+    /// One point with its canaries.
+    fn one(
+        &self,
+        point: &Point,
+        session: &mut Session,
+        rank: &mut Rank,
+        settings: &Settings,
+    ) -> Result<Record, Failure> {
+        let pair = canary_cpus(point, session, rank);
+        let before = self.canary(rank, &pair)?;
+        let measured = measure(point, session, rank)?;
+        let after = self.canary(rank, &pair)?;
+        let canary = match pair {
+            Ok(cpus) => canary::compare(cpus, before, after),
+            Err(why) => Canary::Skipped { why },
+        };
+        let mut record = self.blank(settings, point, Outcome::Measured);
+        record.effective = effective(session, &measured.chosen);
+        record.canary = Some(canary);
+        fill(&mut record, point, measured);
+        Ok(record)
+    }
+
+    /// Rank 0 measures the canary while all others wait without using a CPU.
+    fn canary(&self, rank: &mut Rank, cpus: &Result<[u32; 2], String>) -> Result<Result<f64, String>> {
+        rank.phase("canary");
+        rank.barrier("before the canary", STEP_DEADLINE)?;
+        let result = match (rank.id(), cpus) {
+            (0, Ok(cpus)) => canary::one_way_ns(*cpus, &self.clock),
+            _ => Err("measured by rank 0".into()),
+        };
+        rank.barrier("after the canary", STEP_DEADLINE)?;
+        Ok(result)
+    }
+
+    fn blank(&self, settings: &Settings, point: &Point, outcome: Outcome) -> Record {
+        Record {
+            schema_version: SCHEMA_VERSION,
+            run_id: self.run_id.clone(),
+            plan: settings.plan.clone(),
+            time_unix_ns: unix_ns(),
+            tonnage: settings.program.clone(),
+            point: point.clone(),
+            effective: Vec::new(),
+            environment: self.environment.clone(),
+            outcome,
+            trials: Vec::new(),
+            summary: None,
+            histogram: None,
+            canary: None,
+        }
+    }
+
+    /// Hands a record to rank 0's observer.
+    fn emit(&self, rank: &Rank, observer: &mut dyn Observer, record: Record) -> Result<()> {
+        if rank.id() == 0 { observer.record(record) } else { Ok(()) }
+    }
+}
+
+fn fill(record: &mut Record, point: &Point, measured: Measured) {
+    record.summary = Some(summary::summarize(point, &measured));
+    record.histogram = (measured.histogram.count() > 0).then(|| measured.histogram.to_data());
+    record.trials = measured.trials;
+}
+
+fn outcome(error: &Error) -> Outcome {
+    match error {
+        Error::Unavailable { .. } => Outcome::Skipped { why: error.to_string() },
+        _ => Outcome::Failed { why: error.to_string() },
+    }
+}
+
+/// The CPUs of the first pair of workers that exchange bytes, if they share a host.
+fn canary_cpus(point: &Point, session: &Session, rank: &Rank) -> Result<[u32; 2], String> {
+    let (from, to) = (0..point.ranks)
+        .find_map(|from| point.traffic.targets(from, point.ranks).first().map(|&to| (from, to)))
+        .ok_or("nobody exchanges bytes")?;
+    let infos = rank.infos();
+    let boot = |rank: u32| infos.get(rank as usize).map(|info| info.boot_id.clone());
+    if boot(from) != boot(0) || boot(to) != boot(0) {
+        return Err(format!("ranks {from} and {to} are not both on rank 0's host"));
+    }
+    let cpu = |rank: u32| session.opened.get(rank as usize).and_then(|opened| *opened.cpus.first()?);
+    match (cpu(from), cpu(to)) {
+        (Some(from), Some(to)) => Ok([from, to]),
+        // Not pinned: any two CPUs tell as much.
+        _ => match machine::allowed_cpus()[..] {
+            [first, second, ..] => Ok([first, second]),
+            _ => Err("this process may use only one CPU".into()),
+        },
+    }
+}
+
+/// Ranks whose effective configuration is the same are listed together, so that a record of 44,000 ranks stays small.
+fn effective(session: &Session, chosen: &[Value]) -> Vec<Effective> {
+    let mut groups: Vec<(Vec<u32>, Effective)> = Vec::new();
+    for (rank, opened) in (0u32..).zip(&session.opened) {
+        let mut engine = opened.engine.clone();
+        if let Some(Value::Object(choices)) = chosen.get(rank as usize)
+            && let Some(engine) = engine.as_object_mut()
+        {
+            engine.extend(choices.clone());
+        }
+        let effective = Effective {
+            ranks: String::new(),
+            engine,
+            memory: opened.memory.clone(),
+            cpus: opened.cpus.clone(),
+            yielding: opened.yielding,
+        };
+        match groups.iter_mut().find(|(_, group)| *group == effective) {
+            Some((ranks, _)) => ranks.push(rank),
+            None => groups.push((vec![rank], effective)),
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(ranks, effective)| Effective { ranks: rank_list::compress(&ranks), ..effective })
+        .collect()
+}
+
+/// What every host is, told by the first rank of each.
+fn gather_environment(rank: &mut Rank) -> Result<Vec<Environment>> {
+    let offset = rank.clock_offset();
+    let mine = if rank.identity().local_rank == 0 {
+        json!({
+            "machine": machine::Environment::read(),
+            "offset_ns": offset.offset_ns,
+            "uncertainty_ns": offset.uncertainty_ns,
+        })
+        .to_string()
+        .into_bytes()
+    } else {
+        Vec::new()
+    };
+    let all = rank.all_gather("describe the hosts", mine, STEP_DEADLINE)?;
+    let launcher = rank.identity().source.clone();
+    let mut hosts = Vec::new();
+    for (from, bytes) in (0u32..).zip(&all) {
+        if bytes.is_empty() {
+            continue;
+        }
+        let unreadable = |error| Error::Failed(format!("rank {from} described its host unreadably: {error}"));
+        let value: Value = serde_json::from_slice(bytes).map_err(unreadable)?;
+        let info = &rank.infos()[from as usize];
+        let here: Vec<u32> = rank
+            .infos()
+            .iter()
+            .filter(|other| other.host == info.host && other.boot_id == info.boot_id)
+            .map(|other| other.rank)
+            .collect();
+        hosts.push(Environment {
+            hosts: vec![info.host.clone()],
+            ranks: rank_list::compress(&here),
+            launcher: launcher.clone(),
+            machine: serde_json::from_value(value["machine"].clone()).map_err(unreadable)?,
+            clock_offset_ns: value["offset_ns"].as_i64().unwrap_or(0),
+            clock_uncertainty_ns: value["uncertainty_ns"].as_u64().unwrap_or(0),
+        });
+    }
+    Ok(hosts)
+}
+
+fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}

@@ -1,0 +1,331 @@
+//! One point from warm-up to summary. The leader's view: every step is taken by all ranks together, and every decision
+//! (another trial? verified?) is made from figures that all ranks share, so that all decide alike.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::check::Expected;
+use super::crew::{Deck, Followers, Order, Report, follow};
+use super::limit::{CopyRates, describe};
+use super::session::Session;
+use super::totals::Totals;
+use super::work::{Issued, Schedule, Work};
+use crate::engine::LimitKind;
+use crate::plan::point::{LimitChoice, Pacing, Point, TrialLength};
+use crate::rank::Rank;
+use crate::record::{Limit, Trial};
+use crate::stats::{self, LatencyHistogram};
+use crate::{Error, Result};
+
+/// Slack of every wait beyond what was planned.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// How long a trial may take whose length is given in operations: nobody knows how long those take, and a dead or
+/// stopped rank is found by the heartbeat long before.
+const ITERATIONS_DEADLINE: Duration = Duration::from_secs(3600);
+
+/// What was measured at a point, the same on all ranks.
+pub struct Measured {
+    /// The trials.
+    pub trials: Vec<Trial>,
+    /// Their totals.
+    pub totals: Vec<Totals>,
+    /// All latencies.
+    pub histogram: LatencyHistogram,
+    /// What the bandwidth is set beside.
+    pub limit: Option<Limit>,
+    /// With `until_ci`: whether the interval became narrow enough.
+    pub converged: Option<bool>,
+    /// What each rank's engine decided by itself.
+    pub chosen: Vec<serde_json::Value>,
+}
+
+/// Measures one point on an open session.
+///
+/// # Errors
+/// [`Failure::Point`] when the bytes were wrong: the ranks are in step and can go on. [`Failure::Run`] for
+/// everything else.
+pub fn measure(point: &Point, session: &mut Session, rank: &mut Rank) -> Result<Measured, Failure> {
+    let stop = rank.stopped();
+    let deck = Deck::new(session.workers.len());
+    let (caps, yielding, id) = (session.caps, session.yielding, rank.id());
+    let mut works = Vec::with_capacity(session.workers.len());
+    let mut cpus = Vec::new();
+    for worker in &mut session.workers {
+        cpus.push(worker.cpu);
+        works.push(Work::new(point, id, worker, &caps, &stop, yielding)?);
+    }
+    let mut works = works.into_iter();
+    let own = works.next().ok_or_else(|| Error::Failed("a rank needs at least one worker".into()))?;
+    if let Some(Some(cpu)) = cpus.first() {
+        crate::machine::pin_thread(*cpu)?;
+    }
+    std::thread::scope(|scope| {
+        let mut lines = Vec::new();
+        for (index, work) in works.enumerate() {
+            let (order_sender, orders) = mpsc::channel();
+            let (answers, answer_receiver) = mpsc::channel();
+            let (deck, cpu) = (&deck, cpus[index + 1]);
+            scope.spawn(move || {
+                // A worker that cannot be pinned is told at its first order.
+                match cpu.map_or(Ok(()), crate::machine::pin_thread) {
+                    Ok(()) => follow(deck, index + 1, work, &orders, &answers),
+                    Err(error) => drop(answers.send(Err(error))),
+                }
+            });
+            lines.push((order_sender, answer_receiver));
+        }
+        let mut lead = Lead {
+            point,
+            rank,
+            own,
+            deck: &deck,
+            followers: Followers::new(lines),
+            moves_bytes: caps.moves_bytes,
+            limit: caps.limit,
+        };
+        let result = lead.run();
+        if let Err(Failure::Run(error)) = &result {
+            // The other ranks and this rank's own followers are still polling; the stop flag ends them.
+            lead.rank.fail(error);
+            lead.deck.finish(Vec::new());
+        }
+        result
+    })
+}
+
+/// How far a failure reaches.
+#[derive(Debug)]
+pub enum Failure {
+    /// This point failed on all ranks alike; the next one can be measured.
+    Point(Error),
+    /// The run cannot go on.
+    Run(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Run(error)
+    }
+}
+
+/// The leader: worker 0 with the ranks' control channel.
+struct Lead<'a, 'b> {
+    point: &'a Point,
+    rank: &'a mut Rank,
+    own: Work<'b>,
+    deck: &'a Deck,
+    followers: Followers,
+    moves_bytes: bool,
+    limit: LimitKind,
+}
+
+impl Lead<'_, '_> {
+    fn run(&mut self) -> Result<Measured, Failure> {
+        self.rank.barrier("begin the point", SLACK)?;
+        let limit = self.measure_limit()?;
+        let length = self.point.length;
+        let mut number = 0;
+        if length.warmup_ns > 0 {
+            self.trial(number, TrialLength::DurationNs(length.warmup_ns), "warm-up")?;
+            self.own.forget();
+            self.everybody(&Order::Forget)?;
+        }
+        let mut totals = Vec::with_capacity(length.trials as usize);
+        let mut trials: Vec<Trial> = Vec::with_capacity(length.trials as usize);
+        let converged = loop {
+            number += 1;
+            let trial = self.trial(number, length.trial, &format!("trial {number}"))?;
+            totals.push(trial);
+            trials.push(trial.trial(self.point.verify));
+            if let Some(converged) = self.enough(&trials) {
+                break converged;
+            }
+        };
+        self.close()?;
+        let histogram = self.gather_histogram()?;
+        let chosen = serde_json::to_vec(&self.own.chosen()).unwrap_or_default();
+        let chosen = self.rank.all_gather("engine choices", chosen, SLACK)?;
+        let chosen = chosen
+            .iter()
+            .map(|bytes| serde_json::from_slice(bytes).unwrap_or(serde_json::Value::Null))
+            .collect();
+        Ok(Measured { trials, totals, histogram, limit, converged, chosen })
+    }
+
+    /// Whether the trials suffice: `None` for another one, else whether they converged.
+    fn enough(&self, trials: &[Trial]) -> Option<Option<bool>> {
+        let length = &self.point.length;
+        if trials.len() < length.trials as usize {
+            return None;
+        }
+        let Some(fraction) = length.until_ci else { return Some(None) };
+        let means: Vec<f64> = trials.iter().map(|trial| trial.bandwidth_bytes_per_s).collect();
+        if stats::ci_narrow_enough(&means, fraction) {
+            return Some(Some(true));
+        }
+        let spent_ns: u64 = trials.iter().map(|trial| trial.window_ns).sum();
+        (spent_ns >= length.max_duration_ns.unwrap_or(u64::MAX)).then_some(Some(false))
+    }
+
+    /// Lets the following workers carry out an order that the leader has carried out itself.
+    fn everybody(&mut self, order: &Order) -> Result<Vec<Report>> {
+        self.followers.order(order)?;
+        self.followers.collect()
+    }
+
+    fn measure_limit(&mut self) -> Result<Option<Limit>> {
+        match self.point.limit {
+            LimitChoice::None => return Ok(None),
+            LimitChoice::Stated { bytes_per_s } => {
+                return Ok(Some(Limit { what: "stated by the user".into(), bytes_per_s }));
+            }
+            LimitChoice::Auto => {}
+        }
+        if self.limit != LimitKind::MemoryCopy || self.point.pacing == Pacing::PingPong {
+            return Ok(None);
+        }
+        let mut sum = CopyRates::default();
+        let mut copiers = 0u64;
+        if self.own.begins() {
+            self.followers.order(&Order::CopyLimit)?;
+            let own = self.own.copy_limit();
+            let others = self.followers.collect()?;
+            for rates in others.iter().filter_map(|report| report.rates).chain([own?]) {
+                sum.iter_mut().zip(rates).for_each(|(sum, rate)| *sum += rate);
+                copiers += 1;
+            }
+        }
+        let mut mine: Vec<u8> = sum.iter().flat_map(|rate| rate.to_le_bytes()).collect();
+        mine.extend((copiers as f64).to_le_bytes());
+        let all = self.rank.reduce("copy limit", mine, add_floats, SLACK)?;
+        let all: Vec<f64> = floats(&all).collect();
+        let [a, b, c, copiers] = all[..] else {
+            return Err(Error::Failed("the copy limits of the ranks do not add up".into()));
+        };
+        Ok(Some(describe(&[a, b, c], copiers as u64)))
+    }
+
+    /// One trial on all ranks: data in place, aligned start, drive, wait for all, count, check.
+    fn trial(&mut self, number: u64, length: TrialLength, name: &str) -> Result<Totals, Failure> {
+        self.rank.phase(&format!("{name} of {} {} B", self.point.op.name(), self.point.size_bytes));
+        self.deck.reset(self.point.workers);
+        self.followers.order(&Order::Prepare(number))?;
+        let prepared = self.own.prepare(number);
+        self.followers.collect()?;
+        prepared?;
+        let start_ns = self.rank.aligned_start("start of a trial", SLACK)?;
+        let schedule = Schedule { start_ns, length, number };
+        self.followers.order(&Order::Trial(schedule))?;
+        let driven = self.deck.drive(0, &mut self.own, &schedule);
+        self.own.attend(|| self.deck.all_driven())?;
+        let mut totals = driven?;
+        let expected = self.exchange(length)?;
+        let own_expected = expected.first().cloned().unwrap_or_default();
+        self.deck.finish(expected);
+        self.own.finish(&schedule, &own_expected, &mut totals)?;
+        merge(&mut totals, &self.followers.collect()?);
+        if self.point.verify && self.moves_bytes {
+            self.verify(&mut totals)?;
+        }
+        let all = self.rank.reduce("add up a trial", totals.to_bytes(), Totals::merge_bytes, SLACK)?;
+        Ok(Totals::from_bytes(&all)?)
+    }
+
+    /// Waits, polling, until all ranks have driven their flows, and returns what the local workers should have seen.
+    fn exchange(&mut self, length: TrialLength) -> Result<Vec<Expected>> {
+        let deadline = match length {
+            // A paced trial may take as long again, and a large window takes its time to drain.
+            TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + SLACK,
+            TrialLength::Iterations(_) => ITERATIONS_DEADLINE,
+        };
+        let workers = self.point.workers as usize;
+        if !Expected::is_needed(self.point, self.moves_bytes) {
+            let pending = self.rank.start_barrier("end of a trial")?;
+            self.own.attend(|| pending.is_done())?;
+            self.rank.finish(pending, deadline)?;
+            return Ok(vec![Expected::default(); workers]);
+        }
+        let mine = serde_json::to_vec(&self.deck.issued())
+            .map_err(|error| Error::Failed(format!("cannot tell what was issued: {error}")))?;
+        let pending = self.rank.start_all_gather("end of a trial", mine)?;
+        self.own.attend(|| pending.is_done())?;
+        let all = self.rank.finish_all_gather(pending, deadline)?;
+        let issued = all
+            .iter()
+            .map(|bytes| serde_json::from_slice(bytes))
+            .collect::<std::result::Result<Vec<Vec<Issued>>, _>>()
+            .map_err(|error| Error::Failed(format!("cannot read what a rank issued: {error}")))?;
+        (0..workers).map(|worker| Expected::new(self.point, self.rank.id(), worker, &issued)).collect()
+    }
+
+    fn verify(&mut self, totals: &mut Totals) -> Result<(), Failure> {
+        self.followers.order(&Order::Check)?;
+        let own = self.deck.check(0, &mut self.own);
+        let others = self.followers.collect();
+        let mine = own.and_then(|own| {
+            totals.merge(&own);
+            merge(totals, &others?);
+            Ok(())
+        });
+        // A wrong byte ends the point, not the run: all ranks hear of it here and stay in step.
+        match self.rank.agree("verify a trial", mine, SLACK) {
+            Ok(()) => Ok(()),
+            Err(error) if self.rank.why_stopped().is_some() => Err(Failure::Run(error)),
+            Err(error) => {
+                self.close()?;
+                Err(Failure::Point(error))
+            }
+        }
+    }
+
+    /// Leaves nothing posted behind for the next point.
+    fn close(&mut self) -> Result<()> {
+        self.rank.phase("closing a point");
+        self.rank.barrier("close the point", SLACK)?;
+        self.deck.reset(self.point.workers.saturating_sub(1));
+        self.followers.order(&Order::Close)?;
+        let closed = self.own.close();
+        self.own.poll_until(|| self.deck.all_driven())?;
+        closed?;
+        let pending = self.rank.start_barrier("point closed")?;
+        self.own.poll_until(|| pending.is_done())?;
+        self.rank.finish(pending, SLACK)?;
+        self.deck.finish(Vec::new());
+        self.followers.collect().map(|_| ())
+    }
+
+    fn gather_histogram(&mut self) -> Result<LatencyHistogram> {
+        let mut histogram = self.own.histogram().clone();
+        for latencies in self.everybody(&Order::Latencies)?.iter().filter_map(|report| report.latencies.as_ref()) {
+            histogram.merge(latencies);
+        }
+        let all = self.rank.reduce("merge histograms", histogram.encode(), merge_histograms, SLACK)?;
+        LatencyHistogram::decode(&all)
+    }
+}
+
+fn merge(totals: &mut Totals, reports: &[Report]) {
+    for report in reports.iter().filter_map(|report| report.totals.as_ref()) {
+        totals.merge(report);
+    }
+}
+
+fn merge_histograms(left: &mut Vec<u8>, right: &[u8]) {
+    if stats::merge_encoded(left, right).is_err() {
+        left.clear();
+    }
+}
+
+fn floats(bytes: &[u8]) -> impl Iterator<Item = f64> + '_ {
+    bytes.chunks_exact(8).map(|chunk| {
+        let mut word = [0; 8];
+        word.copy_from_slice(chunk);
+        f64::from_le_bytes(word)
+    })
+}
+
+fn add_floats(left: &mut Vec<u8>, right: &[u8]) {
+    let sum: Vec<u8> = floats(left).zip(floats(right)).flat_map(|(a, b)| (a + b).to_le_bytes()).collect();
+    *left = sum;
+}

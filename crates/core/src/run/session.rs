@@ -1,0 +1,218 @@
+//! An engine that is open on all ranks: memory allocated and registered, workers connected. It serves a stretch of
+//! points that differ only in what does not need another connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tonnage_sys::clock::Clock;
+
+use super::Settings;
+use crate::engine::{Caps, Card, Domain, Engine, Entry, WorkerConfig};
+use crate::layout::Layout;
+use crate::machine::{self, Placement, Topology};
+use crate::memory::{self, Memory, Request};
+use crate::plan::point::{MemoryKind, Point, Traffic};
+use crate::rank::Rank;
+use crate::{Error, Result};
+
+/// How long ranks may take to open, register and connect.
+const OPEN_DEADLINE: Duration = Duration::from_secs(60);
+
+/// What a worker owns from point to point.
+pub struct Worker {
+    /// Its engine.
+    pub engine: Box<dyn Engine>,
+    /// Its registered memory.
+    pub memory: Arc<dyn Memory>,
+    /// Its clock.
+    pub clock: Clock,
+    /// The CPU that it is pinned to.
+    pub cpu: Option<u32>,
+}
+
+/// What a rank tells the others about itself once it is open.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Opened {
+    /// For each worker.
+    pub cards: Vec<Card>,
+    /// For each worker; `None` where it is not pinned.
+    pub cpus: Vec<Option<u32>>,
+    /// More workers than CPUs on the host.
+    pub yielding: bool,
+    /// What memory was had.
+    pub memory: Value,
+    /// What the engine chose.
+    pub engine: Value,
+}
+
+/// An engine that is open on all ranks.
+pub struct Session {
+    /// This rank's workers.
+    pub workers: Vec<Worker>,
+    /// What all ranks said, in their order.
+    pub opened: Vec<Opened>,
+    /// What the engine can do.
+    pub caps: Caps,
+    /// Whether this rank's workers yield.
+    pub yielding: bool,
+    // Kept last, so that workers close before their domain does.
+    _domain: Arc<dyn Domain>,
+}
+
+/// Points that one session can serve have the same key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionKey {
+    engine: String,
+    memory: MemoryKind,
+    workers: u32,
+    traffic: Traffic,
+}
+
+impl SessionKey {
+    /// The key of a point.
+    pub fn of(point: &Point) -> Self {
+        Self {
+            engine: point.engine.clone(),
+            memory: point.memory,
+            workers: point.workers,
+            traffic: point.traffic,
+        }
+    }
+}
+
+impl Session {
+    /// Opens the engine on all ranks for `points`, which share a key.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
+    pub fn open(points: &[&Point], entry: &Entry, rank: &mut Rank, settings: &Settings) -> Result<Self> {
+        rank.phase(&format!("opening {}", entry.name));
+        let mine = open_local(points, entry, rank, settings);
+        let (domain, mut workers, opened) = settle(rank, "open the engine", mine)?;
+        let yielding = opened.yielding;
+        let bytes = to_json(&opened)?;
+        let all = rank.all_gather("exchange addresses", bytes, OPEN_DEADLINE)?;
+        let opened: Vec<Opened> =
+            all.iter().enumerate().map(|(from, bytes)| from_json(from, bytes)).collect::<Result<_>>()?;
+        rank.phase(&format!("connecting {}", entry.name));
+        let connected = connect(points, rank.id(), &mut workers, &opened);
+        settle(rank, "connect", connected)?;
+        Ok(Self { workers, opened, caps: *domain.caps(), yielding, _domain: domain })
+    }
+}
+
+type Local = (Arc<dyn Domain>, Vec<Worker>, Opened);
+
+/// Everything that a rank can do before it needs the others.
+fn open_local(points: &[&Point], entry: &Entry, rank: &Rank, settings: &Settings) -> Result<Local> {
+    let first = points.first().ok_or_else(|| Error::Failed("no points to open an engine for".into()))?;
+    let domain = (entry.open)()?;
+    check_caps(points, domain.caps(), entry.name)?;
+    let local_size = rank.identity().local_size.unwrap_or(1);
+    let topology = Topology::read();
+    let placement =
+        machine::place_workers(&topology, rank.identity().local_rank, local_size, first.workers, &settings.cpus)?;
+    let layouts = points.iter().map(|point| Layout::new(point, rank.id()));
+    let bytes = layouts.clone().map(|layout| layout.bytes()).max().unwrap_or(0);
+    let mut peers: Vec<u32> = layouts.flat_map(|layout| layout.peers()).collect();
+    peers.sort_unstable();
+    peers.dedup();
+    let depth = points.iter().map(|point| point.depth()).max().unwrap_or(1);
+    let mut workers = Vec::with_capacity(placement.cpus.len());
+    for (index, &cpu) in placement.cpus.iter().enumerate() {
+        if let Some(cpu) = cpu {
+            // Pinned before its memory is touched, so that pages come from the worker's own node.
+            machine::pin_thread(cpu)?;
+        }
+        let node = settings.numa.node(&topology, cpu);
+        let request = Request {
+            kind: first.memory,
+            bytes,
+            host_bytes: bytes.saturating_mul(u64::from(first.workers)).saturating_mul(u64::from(local_size)),
+            shared: domain.caps().shared_memory,
+            node,
+        };
+        let memory = memory::allocate(&request)?;
+        let config = WorkerConfig { rank: rank.id(), worker: index as u32, peers: peers.clone(), depth };
+        let engine = domain.worker(&config, Arc::clone(&memory))?;
+        workers.push(Worker { engine, memory, clock: Clock::new(), cpu });
+    }
+    let opened = describe(&domain, &workers, &placement);
+    Ok((domain, workers, opened))
+}
+
+fn describe(domain: &Arc<dyn Domain>, workers: &[Worker], placement: &Placement) -> Opened {
+    let mut engine = domain.effective();
+    if let (Some(engine), Some(worker)) = (engine.as_object_mut(), workers.first()) {
+        engine.insert("clock".into(), worker.clock.source_name().into());
+    }
+    Opened {
+        cards: workers.iter().map(|worker| worker.engine.card()).collect(),
+        cpus: placement.cpus.clone(),
+        yielding: placement.yielding,
+        memory: workers.first().map_or(Value::Null, |worker| worker.memory.effective()),
+        engine,
+    }
+}
+
+/// What a plan asks and the open domain cannot do; the list of engines could not know it before.
+fn check_caps(points: &[&Point], caps: &Caps, name: &str) -> Result<()> {
+    for point in points {
+        if !caps.verbs.contains(&point.op) {
+            return Err(Error::Unavailable {
+                what: format!("{} on {name}", point.op.name()),
+                why: "the device that was opened does not offer it".into(),
+                how: "Choose another --op or another device".into(),
+            });
+        }
+        if u64::from(point.size_bytes) > caps.message_bytes_max {
+            return Err(Error::Unavailable {
+                what: format!("{} bytes in one operation on {name}", point.size_bytes),
+                why: format!("the device takes at most {}", caps.message_bytes_max),
+                how: "Choose smaller --sizes".into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn connect(points: &[&Point], rank: u32, workers: &mut [Worker], opened: &[Opened]) -> Result<()> {
+    let mut peers: Vec<u32> = points.iter().flat_map(|point| Layout::new(point, rank).peers()).collect();
+    peers.sort_unstable();
+    peers.dedup();
+    for (index, worker) in workers.iter_mut().enumerate() {
+        let cards = peers
+            .iter()
+            .map(|&peer| {
+                let card = opened.get(peer as usize).and_then(|opened| opened.cards.get(index));
+                card.map(|card| (peer, card.clone())).ok_or_else(|| {
+                    Error::Failed(format!("rank {peer} published no address for worker {index}"))
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        worker.engine.connect(&cards)?;
+    }
+    Ok(())
+}
+
+/// All ranks go on, or all stop with the first failing rank's reason.
+fn settle<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
+    match mine {
+        Ok(value) => rank.agree(what, Ok(()), OPEN_DEADLINE).map(|()| value),
+        Err(error) => match rank.agree(what, Err(error), OPEN_DEADLINE) {
+            Err(error) => Err(error),
+            Ok(()) => Err(Error::Failed(format!("{what}: this rank failed and the others did not hear of it"))),
+        },
+    }
+}
+
+fn to_json(opened: &Opened) -> Result<Vec<u8>> {
+    serde_json::to_vec(opened).map_err(|error| Error::Failed(format!("cannot describe this rank: {error}")))
+}
+
+fn from_json(from: usize, bytes: &[u8]) -> Result<Opened> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| Error::Failed(format!("rank {from} described itself in a way that cannot be read: {error}")))
+}

@@ -1,0 +1,393 @@
+//! One worker during one point: its flows, what it does in a trial, and what it checks afterwards.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tonnage_sys::clock::thread_cpu_ns;
+
+use super::check::{Expected, Watch, check_immediates};
+use super::limit::{CopyRates, copy_rates};
+use super::session::Worker;
+use super::totals::Totals;
+use crate::drive::Scratch;
+use crate::drive::batch::batch;
+use crate::drive::flow::{Flow, Receives};
+use crate::drive::paced::{Timetable, paced};
+use crate::drive::ping_pong::{Signal, Table, return_all, serve_first};
+use crate::drive::port::{Arrivals, Port};
+use crate::drive::recorder::{PerOperation, Recorder, Silent};
+use crate::drive::serve::serve;
+use crate::drive::stream::stream;
+use crate::drive::until::Until;
+use crate::engine::{Caps, LaneKind, LaneSpec, Verb};
+use crate::layout::{Layout, answers};
+use crate::memory::Memory;
+use crate::pattern::Mismatches;
+use crate::plan::point::{Pacing, Point, TrialLength};
+use crate::stats::LatencyHistogram;
+use crate::{Error, Result};
+
+/// How long a target waits for arrivals that its initiators say they completed.
+const ARRIVAL_DEADLINE_NS: u64 = 10_000_000_000;
+
+/// Receives that are posted ahead for each peer, at most; the engine's own depth may allow fewer.
+const RECEIVES_MAX: u32 = 512;
+
+/// When a trial starts, and how long it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Schedule {
+    /// The aligned start on this host's clock.
+    pub start_ns: u64,
+    /// Time or iterations.
+    pub length: TrialLength,
+    /// The number that keys the trial's data; 0 is the warm-up.
+    pub number: u64,
+}
+
+/// What a worker says about its own flows after driving them, for the targets.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
+pub struct Issued {
+    /// For each rank of `Layout::out`: first and one past the last operation of this trial.
+    pub ranges: Vec<(u64, u64)>,
+}
+
+/// One worker during one point.
+pub struct Work<'a> {
+    point: &'a Point,
+    rank: u32,
+    layout: Layout,
+    port: Port<'a>,
+    memory: Arc<dyn Memory>,
+    flows: Vec<Flow>,
+    table: Option<Table>,
+    scratch: Scratch,
+    receives_depth: u32,
+    delivered: bool,
+    /// Latencies of the running trial and of the point.
+    trial: LatencyHistogram,
+    histogram: LatencyHistogram,
+    watch: Watch,
+    number: u64,
+    window_end_ns: u64,
+    cpu_began_ns: u64,
+}
+
+impl<'a> Work<'a> {
+    /// Resolves the lanes of a point and posts its receives.
+    ///
+    /// # Errors
+    /// When the engine cannot do what the point asks.
+    pub fn new(
+        point: &'a Point,
+        rank: u32,
+        worker: &'a mut Worker,
+        caps: &Caps,
+        stop: &'a AtomicBool,
+        yielding: bool,
+    ) -> Result<Self> {
+        let layout = Layout::new(point, rank);
+        let memory = Arc::clone(&worker.memory);
+        let mut flows = Vec::with_capacity(layout.out.len());
+        for (index, &target) in layout.out.iter().enumerate() {
+            flows.push(make_flow(point, rank, target, &layout, index, worker, caps)?);
+        }
+        let mut port = Port::new(worker.engine.as_mut(), worker.clock, stop, yielding);
+        let receives_depth = caps.depth.min(RECEIVES_MAX).min(2 * point.depth().max(8));
+        if point.op == Verb::Send && caps.moves_bytes {
+            let mut receives = Vec::new();
+            for (index, &peer) in layout.into.iter().enumerate() {
+                let spec = LaneSpec { kind: LaneKind::Receive, peer, ordered: false };
+                let lane = port.engine.lane(&spec)?;
+                receives.push(Receives::new(point, peer, rank, lane, layout.into_origin(index)));
+            }
+            port.post_receives(receives, receives_depth)?;
+        }
+        let tags = match point.pacing {
+            Pacing::Stream { window } | Pacing::Paced { window, .. } => window,
+            Pacing::PingPong | Pacing::Batch { .. } => 1,
+        };
+        let scratch = Scratch::new(flows.len(), tags as usize);
+        let mut work = Self {
+            watch: Watch::new(point, rank, &layout),
+            point,
+            rank,
+            layout,
+            port,
+            memory,
+            flows,
+            table: None,
+            scratch,
+            receives_depth,
+            delivered: caps.delivered,
+            trial: LatencyHistogram::new(),
+            histogram: LatencyHistogram::new(),
+            number: 0,
+            window_end_ns: 0,
+            cpu_began_ns: 0,
+        };
+        if answers(point) {
+            work.set_the_table();
+        }
+        Ok(work)
+    }
+
+    /// Both sides of a ping-pong keep their flows in a table.
+    fn set_the_table(&mut self) {
+        let flows = std::mem::take(&mut self.flows);
+        let signals = if self.point.op == Verb::Write {
+            let signal = |(index, &peer): (usize, &u32)| {
+                let (out, into) = (self.layout.out_origin(index), self.layout.into_origin(index));
+                Signal::new(self.point, self.rank, peer, Arc::clone(self.memory.arena()), out, into)
+            };
+            self.layout.out.iter().enumerate().map(signal).collect()
+        } else {
+            Vec::new()
+        };
+        self.table = Some(Table::new(flows, signals, !self.begins()));
+    }
+
+    /// Whether this worker issues operations of its own accord.
+    pub fn begins(&self) -> bool {
+        !self.point.traffic.targets(self.rank, self.point.ranks).is_empty()
+    }
+
+    /// Copy rates over this point's footprint.
+    ///
+    /// # Errors
+    /// When the slices do not lie in the memory.
+    pub fn copy_limit(&self) -> Result<CopyRates> {
+        copy_rates(self.memory.arena(), &self.layout, self.point, &self.port.clock)
+    }
+
+    /// Puts the data of trial `number` in place, outside the clock.
+    ///
+    /// # Errors
+    /// When a slice does not lie in the memory.
+    pub fn prepare(&mut self, number: u64) -> Result<()> {
+        self.number = number;
+        self.port.clock.resync();
+        if self.point.verify {
+            self.watch.fill(self.memory.as_ref(), number)?;
+        }
+        if let Some(table) = &self.table {
+            table.rearm()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the aligned start, then drives this worker's own flows to their end, the closing flush included.
+    ///
+    /// # Errors
+    /// When the engine fails or the run is stopped.
+    pub fn drive(&mut self, schedule: &Schedule) -> Result<Totals> {
+        self.trial.clear();
+        self.port.take_arrivals();
+        let clock = self.port.clock;
+        // A peer may begin a moment earlier by its clock, so the waiting is attending too.
+        self.attend(|| clock.now_ns() >= schedule.start_ns)?;
+        self.cpu_began_ns = thread_cpu_ns();
+        let began_ns = clock.now_ns();
+        let mut totals = Totals { start_skew_ns: began_ns - schedule.start_ns, ..Totals::NONE };
+        if self.begins() {
+            self.drive_flows(schedule, &mut totals)?;
+            totals.initiator_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
+            self.window_end_ns = clock.now_ns();
+        } else {
+            self.window_end_ns = schedule.start_ns;
+        }
+        totals.payload_bytes = totals.operations * u64::from(self.point.size_bytes);
+        totals.samples = self.trial.count();
+        totals.latency_ns_min = self.trial.min_ns().unwrap_or(u64::MAX);
+        totals.latency_ns_max = self.trial.max_ns().unwrap_or(0);
+        totals.latency_ns_sum = self.trial.mean_ns().map_or(0, |mean| (mean * totals.samples as f64) as u64);
+        Ok(totals)
+    }
+
+    fn drive_flows(&mut self, schedule: &Schedule, totals: &mut Totals) -> Result<()> {
+        if self.point.latency {
+            let clock = self.port.clock;
+            // Taken out for the loop, so that the loop may borrow the rest of `self`.
+            let mut histogram = std::mem::take(&mut self.trial);
+            let mut recorder = PerOperation { clock, histogram: &mut histogram };
+            let result = self.drive_with(schedule, totals, &mut recorder);
+            self.trial = histogram;
+            result
+        } else {
+            self.drive_with(schedule, totals, &mut Silent)
+        }
+    }
+
+    fn drive_with<R: Recorder>(
+        &mut self,
+        schedule: &Schedule,
+        totals: &mut Totals,
+        recorder: &mut R,
+    ) -> Result<()> {
+        let mut until = match schedule.length {
+            TrialLength::DurationNs(ns) => Until::time(self.port.clock, schedule.start_ns + ns),
+            TrialLength::Iterations(count) => Until::operations(count),
+        };
+        let (port, flows, scratch) = (&mut self.port, &mut self.flows[..], &mut self.scratch);
+        totals.operations = match self.point.pacing {
+            Pacing::PingPong => match &mut self.table {
+                Some(table) => 2 * serve_first(port, table, &mut until, recorder)?,
+                None => stream(port, flows, scratch, &mut until, recorder)?,
+            },
+            Pacing::Stream { .. } => stream(port, flows, scratch, &mut until, recorder)?,
+            Pacing::Batch { batch: size } => batch(port, flows, size, scratch, &mut until, recorder)?,
+            Pacing::Paced { rate_per_s, .. } => {
+                let timetable = timetable(schedule, rate_per_s / f64::from(self.point.workers));
+                let punctuality = paced(port, flows, &timetable, scratch, recorder)?;
+                (totals.due, totals.late) = (timetable.operations, punctuality.late);
+                punctuality.completed
+            }
+        };
+        if !self.delivered {
+            let flows = self.table.as_ref().map_or(&self.flows, |table| &table.flows);
+            self.port.flush(flows)?;
+        }
+        Ok(())
+    }
+
+    /// Serves peers until `over`: answers under ping-pong, polls otherwise.
+    ///
+    /// # Errors
+    /// When the engine fails or the run is stopped.
+    pub fn attend(&mut self, over: impl FnMut() -> bool) -> Result<()> {
+        let begins = self.begins();
+        match &mut self.table {
+            Some(table) if !begins => return_all(&mut self.port, table, over).map(|_| ()),
+            _ => serve(&mut self.port, over),
+        }
+    }
+
+    /// Polls until `over` and answers nothing, for what is not part of a trial.
+    ///
+    /// # Errors
+    /// When the engine fails or the run is stopped.
+    pub fn poll_until(&mut self, over: impl FnMut() -> bool) -> Result<()> {
+        serve(&mut self.port, over)
+    }
+
+    /// What this worker's flows issued in the trial that was just driven.
+    pub fn issued(&mut self) -> Issued {
+        let flows = self.table.as_ref().map_or(&self.flows, |table| &table.flows);
+        Issued { ranges: self.watch.issued(flows) }
+    }
+
+    /// Waits until everything that the initiators completed has arrived, and ends the trial: its window counts the last
+    /// arrival.
+    ///
+    /// # Errors
+    /// When arrivals are missing, doubled, or carry other immediates than were sent.
+    pub fn finish(&mut self, schedule: &Schedule, expected: &Expected, totals: &mut Totals) -> Result<()> {
+        let clock = self.port.clock;
+        if let Some(count) = expected.arrivals {
+            let deadline_ns = clock.now_ns() + ARRIVAL_DEADLINE_NS;
+            let enough = |arrivals: &Arrivals| arrivals.count >= count;
+            while !enough(&self.port.arrivals) && clock.now_ns() < deadline_ns {
+                let mut rounds = 0;
+                serve(&mut self.port, || {
+                    rounds += 1;
+                    rounds > 64
+                })?;
+            }
+        }
+        let arrivals = self.port.take_arrivals();
+        self.window_end_ns = self.window_end_ns.max(arrivals.last_ns);
+        if !self.begins() {
+            totals.target_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
+        }
+        totals.window_ns = self.window_end_ns.saturating_sub(schedule.start_ns);
+        self.histogram.merge(&self.trial);
+        check_immediates(self.point, expected, &arrivals)
+    }
+
+    /// Compares every byte that the trial should have moved, and adds what was right to `totals`.
+    ///
+    /// # Errors
+    /// What differs, by offset.
+    pub fn check(&mut self, expected: &Expected, totals: &mut Totals) -> Result<()> {
+        let mut found = Mismatches::default();
+        self.watch.check(self.memory.as_ref(), self.number, expected, &mut found)?;
+        totals.verified_bytes = found.checked_bytes - found.wrong_bytes;
+        if found.is_clean() { Ok(()) } else { Err(Error::Failed(found.describe())) }
+    }
+
+    /// Moves the walks of the checks past the trial that just ended.
+    pub fn advance(&mut self, expected: &Expected) {
+        self.watch.advance(expected);
+    }
+
+    /// Uses up the receives that peers still have posted, so that the next point starts with none. All workers of all
+    /// ranks call it, then [`Self::poll_until`] everybody has.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    pub fn close(&mut self) -> Result<()> {
+        self.port.use_up_receives();
+        if self.point.op != Verb::Send {
+            return Ok(());
+        }
+        let flows = self.table.as_ref().map_or(&self.flows, |table| &table.flows);
+        let fillers: Vec<_> = flows
+            .iter()
+            .flat_map(|flow| std::iter::repeat_n(flow.filler_op(), self.receives_depth as usize))
+            .collect();
+        self.port.complete(&fillers)
+    }
+
+    /// Latencies of all trials so far.
+    pub fn histogram(&self) -> &LatencyHistogram {
+        &self.histogram
+    }
+
+    /// Forgets the warm-up's latencies.
+    pub fn forget(&mut self) {
+        self.histogram.clear();
+    }
+
+    /// What the engine decided by itself.
+    pub fn chosen(&self) -> serde_json::Value {
+        self.port.engine.chosen()
+    }
+}
+
+fn make_flow(
+    point: &Point,
+    rank: u32,
+    target: u32,
+    layout: &Layout,
+    index: usize,
+    worker: &mut Worker,
+    caps: &Caps,
+) -> Result<Flow> {
+    let ordered = answers(point) && point.op == Verb::Write;
+    let spec = LaneSpec { kind: LaneKind::Initiate(point.op), peer: target, ordered };
+    let lane = worker.engine.lane(&spec)?;
+    let remote = Layout::new(point, target).into_origin_of(rank).ok_or_else(|| {
+        Error::Failed(format!("rank {target} has no place for what rank {rank} sends"))
+    })?;
+    let mut flow = Flow::new(point, rank, target, lane, layout.out_origin(index), remote);
+    if !caps.delivered && matches!(point.op, Verb::Write | Verb::WriteImm) {
+        let spec = LaneSpec { kind: LaneKind::Initiate(Verb::Read), peer: target, ordered: false };
+        flow.flush_lane = Some(worker.engine.lane(&spec)?);
+    }
+    Ok(flow)
+}
+
+/// The timetable of one worker. A trial by time gets the operations that are due within it, and as long again to work
+/// off what is late.
+fn timetable(schedule: &Schedule, rate_per_s: f64) -> Timetable {
+    let operations = match schedule.length {
+        TrialLength::DurationNs(ns) => (ns as f64 * rate_per_s / 1e9).ceil() as u64,
+        TrialLength::Iterations(count) => count,
+    };
+    let planned_ns = (operations as f64 * 1e9 / rate_per_s) as u64;
+    Timetable {
+        start_ns: schedule.start_ns,
+        rate_per_s,
+        operations: operations.max(1),
+        give_up_ns: schedule.start_ns.saturating_add(planned_ns.saturating_mul(2)).saturating_add(1_000_000),
+    }
+}
