@@ -15,16 +15,18 @@ impl Walk {
     /// The walk of one flow of a point. Different flows walk differently under random addresses.
     pub fn new(point: &Point, initiator: u32, target: u32) -> Self {
         let flow = u64::from(initiator) << 32 | u64::from(target);
-        let state = match point.addresses {
-            // Odd constants of the SplitMix64 family spread neighbouring seeds and flows.
-            Addresses::Random => point.seed ^ flow.wrapping_mul(0xd129_0b26_6821_4d87),
+        // An odd constant spreads neighbouring flows over the seeds.
+        let seed = point.seed ^ flow.wrapping_mul(0xd129_0b26_6821_4d87);
+        Self::over(point.addresses, point.slots(), seed)
+    }
+
+    /// A walk over `slots` slots, at least one.
+    pub fn over(addresses: Addresses, slots: u64, seed: u64) -> Self {
+        let state = match addresses {
+            Addresses::Random => seed,
             Addresses::Sequential | Addresses::Fixed => 0,
         };
-        Self {
-            addresses: point.addresses,
-            slots: point.slots(),
-            state,
-        }
+        Self { addresses, slots: slots.max(1), state }
     }
 
     /// The next slot.

@@ -1,16 +1,28 @@
-//! The command.
+//! The command: reads arguments, starts or becomes a rank, and draws what was recorded.
+//!
+//! What is measured and how is in `tonnage_core`, what moves bytes in `tonnage_engines`. Here live the command line
+//! ([`args`]), what each command does ([`command`]) and how records are shown ([`report`]).
+#![forbid(unsafe_code)]
 
 mod args;
+mod command;
+mod devices;
+mod report;
+
+use std::io::Write;
+use std::process::ExitCode;
 
 use clap::Parser;
-use tonnage_core::Result;
-use tonnage_core::plan::Plan;
+use tonnage_core::{Result, rank};
 
-use args::{Cli, Command};
+use args::run::TourArgs;
+use args::{Cli, Command, LogLevel};
 
-fn main() -> std::process::ExitCode {
-    match print(Cli::parse()) {
-        Ok(()) => std::process::ExitCode::SUCCESS,
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log(cli.log_level);
+    match run(cli) {
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error}");
             error.exit_code().into()
@@ -18,24 +30,31 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-/// Prints the plan of commands that have one.
-fn print(cli: Cli) -> Result<()> {
-    let plan: Plan = match cli
-        .command
-        .unwrap_or(Command::Tour(args::run::TourArgs::default()))
-    {
-        Command::Tour(args) => args.to_plan()?,
-        Command::Transfer(args) => {
-            args.results.destination()?;
-            args.results.scaled(args.to_plan())?
-        }
-        Command::Run(args) => {
-            args.results.destination()?;
-            args.results.scaled(args.to_plan()?)?
-        }
-        Command::Verify(args) => args.to_plan(&[])?,
-        Command::Show(_) | Command::Explain(_) | Command::Devices(_) => return Ok(()),
+fn run(cli: Cli) -> Result<ExitCode> {
+    rank::local::end_with_supervisor(&command::env)?;
+    match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
+        Command::Tour(args) => command::tour::tour(&args),
+        Command::Transfer(args) => command::measure::transfer(&args),
+        Command::Run(args) => command::measure::run(&args),
+        Command::Verify(args) => command::measure::verify(&args),
+        Command::Show(args) => command::show::show(&args),
+        Command::Explain(args) => command::show::explain(&args),
+        Command::Devices(args) => command::print(&devices::devices(args.json)?).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// Messages go to standard error, one line each, so that standard output holds results only.
+fn start_log(level: LogLevel) {
+    let level = match level {
+        LogLevel::Error => log::LevelFilter::Error,
+        LogLevel::Warn => log::LevelFilter::Warn,
+        LogLevel::Info => log::LevelFilter::Info,
+        LogLevel::Debug => log::LevelFilter::Debug,
     };
-    print!("{}", plan.to_toml());
-    Ok(())
+    env_logger::Builder::new()
+        .filter_level(level)
+        .format(|out, record| {
+            writeln!(out, "{}: {}", record.level().as_str().to_lowercase(), record.args())
+        })
+        .init();
 }

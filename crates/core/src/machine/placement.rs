@@ -84,7 +84,9 @@ pub fn place_workers(
 pub fn pin_thread(cpu: u32) -> Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     if cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
-        return Err(Error::Failed(format!("CPU {cpu} is beyond what the kernel's interface can name")));
+        return Err(Error::Failed(format!(
+            "CPU {cpu} is beyond what the kernel's interface can name"
+        )));
     }
     set.set(cpu as usize);
     rustix::thread::sched_setaffinity(None, &set)

@@ -80,7 +80,12 @@ pub fn compare(cpus: [u32; 2], before: Result<f64, String>, after: Result<f64, S
     match (before, after) {
         (Ok(before_ns), Ok(after_ns)) => {
             let changed = (before_ns - after_ns).abs() > CHANGE * before_ns.min(after_ns);
-            Canary::Measured { cpus, before_ns, after_ns, changed }
+            Canary::Measured {
+                cpus,
+                before_ns,
+                after_ns,
+                changed,
+            }
         }
         (Err(why), _) | (_, Err(why)) => Canary::Skipped { why },
     }
@@ -105,9 +110,15 @@ mod tests {
     fn one_cpu_is_a_reason_and_a_fifth_is_a_change() {
         assert!(one_way_ns([3, 3], &Clock::new()).is_err());
         let changed = |before, after| {
-            matches!(compare([0, 1], Ok(before), Ok(after)), Canary::Measured { changed: true, .. })
+            matches!(
+                compare([0, 1], Ok(before), Ok(after)),
+                Canary::Measured { changed: true, .. }
+            )
         };
         assert!(changed(100.0, 121.0) && changed(121.0, 100.0) && !changed(100.0, 119.0));
-        assert!(matches!(compare([0, 1], Ok(1.0), Err("x".into())), Canary::Skipped { .. }));
+        assert!(matches!(
+            compare([0, 1], Ok(1.0), Err("x".into())),
+            Canary::Skipped { .. }
+        ));
     }
 }

@@ -37,11 +37,23 @@ impl Expected {
     /// When a rank's report does not match the layout, as from another plan.
     pub fn new(point: &Point, rank: u32, worker: usize, issued: &[Vec<Issued>]) -> Result<Self> {
         let layout = Layout::new(point, rank);
-        let wrong = |other: u32| Error::Failed(format!("rank {other} reported flows that its plan does not have"));
+        let wrong = |other: u32| {
+            Error::Failed(format!(
+                "rank {other} reported flows that its plan does not have"
+            ))
+        };
         let range = |from: u32, to: u32| -> Result<(u64, u64)> {
-            let place = Layout::new(point, from).out.binary_search(&to).map_err(|_| wrong(from))?;
-            let report = issued.get(from as usize).and_then(|workers| workers.get(worker));
-            report.and_then(|report| report.ranges.get(place)).copied().ok_or_else(|| wrong(from))
+            let place = Layout::new(point, from)
+                .out
+                .binary_search(&to)
+                .map_err(|_| wrong(from))?;
+            let report = issued
+                .get(from as usize)
+                .and_then(|workers| workers.get(worker));
+            report
+                .and_then(|report| report.ranges.get(place))
+                .copied()
+                .ok_or_else(|| wrong(from))
         };
         let mut expected = Self::default();
         let mut arrivals = 0;
@@ -73,7 +85,9 @@ fn immediates_below(end: u64) -> u64 {
 /// # Errors
 /// What is missing, doubled or different.
 pub fn check_immediates(point: &Point, expected: &Expected, seen: &Arrivals) -> Result<()> {
-    let Some(count) = expected.arrivals else { return Ok(()) };
+    let Some(count) = expected.arrivals else {
+        return Ok(());
+    };
     if seen.count != count {
         return Err(Error::Failed(format!(
             "{} operations arrived of the {count} that the initiators completed",
@@ -126,11 +140,14 @@ impl Watch {
         };
         let out = layout.out.iter().enumerate();
         let into = layout.into.iter().enumerate();
-        let signalled = answers(point) && point.op == Verb::Write && point.pacing == Pacing::PingPong;
+        let signalled =
+            answers(point) && point.op == Verb::Write && point.pacing == Pacing::PingPong;
         Self {
             slices: out
                 .map(|(index, &peer)| slice(index, rank, peer, layout.out_origin(index), true))
-                .chain(into.map(|(index, &peer)| slice(index, peer, rank, layout.into_origin(index), false)))
+                .chain(into.map(|(index, &peer)| {
+                    slice(index, peer, rank, layout.into_origin(index), false)
+                }))
                 .collect(),
             read: point.op == Verb::Read,
             seed: point.seed,
@@ -149,7 +166,11 @@ impl Watch {
     pub fn fill(&self, memory: &dyn Memory, number: u64) -> Result<()> {
         self.slices.iter().try_for_each(|slice| {
             let key = Key::new(self.seed, number, slice.initiator, slice.target);
-            let key = if slice.outgoing != self.read { key } else { key.poison() };
+            let key = if slice.outgoing != self.read {
+                key
+            } else {
+                key.poison()
+            };
             memory.fill(slice.origin, slice.origin, self.footprint_bytes, key)
         })
     }
@@ -174,7 +195,11 @@ impl Watch {
         expected: &Expected,
         found: &mut Mismatches,
     ) -> Result<()> {
-        for slice in self.slices.iter().filter(|slice| slice.outgoing == self.read) {
+        for slice in self
+            .slices
+            .iter()
+            .filter(|slice| slice.outgoing == self.read)
+        {
             let mut used = vec![false; self.slots as usize];
             slice.walk.clone().mark(count(slice, expected), &mut used);
             let key = Key::new(self.seed, number, slice.initiator, slice.target);
@@ -197,7 +222,11 @@ impl Watch {
 }
 
 fn count(slice: &Slice, expected: &Expected) -> u64 {
-    let counts = if slice.outgoing { &expected.out } else { &expected.into };
+    let counts = if slice.outgoing {
+        &expected.out
+    } else {
+        &expected.into
+    };
     counts.get(slice.index).copied().unwrap_or(0)
 }
 
@@ -211,19 +240,40 @@ mod tests {
     fn immediates_add_up_over_the_32_bit_edge() {
         assert_eq!((immediates_below(0), immediates_below(5)), (0, 10));
         let edge = 1u64 << 32;
-        let by_hand: u64 = (edge - 3..edge + 4).map(|number| number & 0xffff_ffff).sum();
-        assert_eq!(immediates_below(edge + 4).wrapping_sub(immediates_below(edge - 3)), by_hand);
+        let by_hand: u64 = (edge - 3..edge + 4)
+            .map(|number| number & 0xffff_ffff)
+            .sum();
+        assert_eq!(
+            immediates_below(edge + 4).wrapping_sub(immediates_below(edge - 3)),
+            by_hand
+        );
     }
 
     #[test]
     fn lost_doubled_and_changed_arrivals_are_told() {
         let mut point = point(Addresses::Sequential, 4);
         point.op = Verb::WriteImm;
-        let issued = vec![vec![Issued { ranges: vec![(10, 14)] }], vec![Issued::default()]];
+        let issued = vec![
+            vec![Issued {
+                ranges: vec![(10, 14)],
+            }],
+            vec![Issued::default()],
+        ];
         let expected = Expected::new(&point, 1, 0, &issued).unwrap();
-        assert_eq!((expected.arrivals, expected.immediates, &expected.into[..]), (Some(4), 46, &[4][..]));
+        assert_eq!(
+            (expected.arrivals, expected.immediates, &expected.into[..]),
+            (Some(4), 46, &[4][..])
+        );
         let seen = |count, immediates| {
-            check_immediates(&point, &expected, &Arrivals { count, immediates, last_ns: 0 })
+            check_immediates(
+                &point,
+                &expected,
+                &Arrivals {
+                    count,
+                    immediates,
+                    last_ns: 0,
+                },
+            )
         };
         assert!(seen(4, 46).is_ok());
         assert!(seen(3, 33).is_err() && seen(5, 59).is_err() && seen(4, 47).is_err());

@@ -88,7 +88,10 @@ impl Deck {
     }
 
     fn expected(&self, worker: usize) -> Expected {
-        lock(&self.expected).get(worker).cloned().unwrap_or_default()
+        lock(&self.expected)
+            .get(worker)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// A worker's own part: drive, tell what was issued. The caller attends until the trial is over.
@@ -102,7 +105,13 @@ impl Deck {
     }
 
     /// The end of a worker's trial, when all ranks are done.
-    pub fn conclude(&self, index: usize, work: &mut Work, schedule: &Schedule, totals: &mut Totals) -> Result<()> {
+    pub fn conclude(
+        &self,
+        index: usize,
+        work: &mut Work,
+        schedule: &Schedule,
+        totals: &mut Totals,
+    ) -> Result<()> {
         work.finish(schedule, &self.expected(index), totals)
     }
 
@@ -145,7 +154,13 @@ impl Deck {
 pub type Answer = Result<Report>;
 
 /// A following worker's thread: carries out orders until the leader hangs up.
-pub fn follow(deck: &Deck, index: usize, mut work: Work, orders: &Receiver<Order>, answers: &Sender<Answer>) {
+pub fn follow(
+    deck: &Deck,
+    index: usize,
+    mut work: Work,
+    orders: &Receiver<Order>,
+    answers: &Sender<Answer>,
+) {
     while let Ok(order) = orders.recv() {
         if answers.send(deck.follow(index, &mut work, &order)).is_err() {
             break;
@@ -177,8 +192,11 @@ impl Followers {
     /// # Errors
     /// The first worker's error, after all have answered.
     pub fn collect(&self) -> Result<Vec<Report>> {
-        let answers: Vec<Answer> =
-            self.lines.iter().map(|(_, answers)| answers.recv().unwrap_or_else(|_| Err(died()))).collect();
+        let answers: Vec<Answer> = self
+            .lines
+            .iter()
+            .map(|(_, answers)| answers.recv().unwrap_or_else(|_| Err(died())))
+            .collect();
         answers.into_iter().collect()
     }
 }

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 /// Smaller operations are set beside copies of this size: the limit is the hardware's, and the cost of each small
 /// operation is what utilization should show.
-const PIECE_BYTES_MIN: u64 = 64 << 10;
+pub const PIECE_BYTES_MIN: u64 = 64 << 10;
 
 /// How long one method copies at a stretch.
 const SLICE_NS: u64 = 3_000_000;
@@ -23,26 +23,44 @@ const ROUNDS: usize = 3;
 /// Bytes per second of each method of [`Method::available`], in its order; 0 where this CPU lacks it.
 pub type CopyRates = [f64; 3];
 
+/// Two stretches of one memory between which is copied, piece by piece.
+#[derive(Debug, Clone, Copy)]
+pub struct Stretch {
+    /// Where the source starts.
+    pub from: u64,
+    /// Where the destination starts.
+    pub to: u64,
+    /// Bytes of one copy, and the distance between two.
+    pub piece_bytes: u64,
+}
+
 /// Measures the copy rates of one worker between its first outgoing and its first incoming slice.
 ///
 /// # Errors
 /// When the slices do not lie in the memory.
 pub fn copy_rates(arena: &Arena, layout: &Layout, point: &Point, clock: &Clock) -> Result<CopyRates> {
-    let piece = u64::from(point.size_bytes).max(PIECE_BYTES_MIN).min(point.footprint_bytes);
-    let mut pieces = point.clone();
-    (pieces.stride_bytes, pieces.size_bytes) = (piece, u32::try_from(piece).unwrap_or(u32::MAX));
-    let mut walk = Walk::new(&pieces, 0, 1);
+    let piece_bytes = u64::from(point.size_bytes).max(PIECE_BYTES_MIN).min(point.footprint_bytes);
+    let stretch = Stretch { from: layout.out_origin(0), to: layout.into_origin(0), piece_bytes };
+    let walk = Walk::over(point.addresses, point.footprint_bytes / piece_bytes, point.seed);
+    rates(arena, &stretch, walk, clock)
+}
+
+/// Copies by every method in turn and returns the best rate of each.
+///
+/// # Errors
+/// When a stretch does not lie in the memory.
+pub fn rates(arena: &Arena, stretch: &Stretch, mut walk: Walk, clock: &Clock) -> Result<CopyRates> {
+    let len = u32::try_from(stretch.piece_bytes).unwrap_or(u32::MAX);
     let mut best = CopyRates::default();
     for _ in 0..ROUNDS {
         for (rate, &method) in best.iter_mut().zip(Method::available()) {
             let (start_ns, mut bytes, mut now_ns) = (clock.now_ns(), 0, 0);
             while now_ns < start_ns + SLICE_NS {
-                let offset = walk.next_slot() * piece;
-                let (from, to) = (layout.out_origin(0) + offset, layout.into_origin(0) + offset);
+                let offset = walk.next_slot() * stretch.piece_bytes;
                 arena
-                    .copy_to(from, arena, to, pieces.size_bytes, method)
+                    .copy_to(stretch.from + offset, arena, stretch.to + offset, len, method)
                     .map_err(|error| Error::Failed(format!("copy limit: {error}")))?;
-                bytes += piece;
+                bytes += stretch.piece_bytes;
                 now_ns = clock.now_ns();
             }
             *rate = rate.max(bytes as f64 * 1e9 / (now_ns - start_ns) as f64);
@@ -60,8 +78,15 @@ pub fn describe(rates: &CopyRates, copiers: u64) -> crate::record::Limit {
         }
     }
     let name = Method::available()[best].name();
-    let who = if copiers == 1 { "1 copier".to_owned() } else { format!("{copiers} copiers at once") };
-    crate::record::Limit { what: format!("memory copy ({name}, {who})"), bytes_per_s: rates[best] }
+    let who = if copiers == 1 {
+        "1 copier".to_owned()
+    } else {
+        format!("{copiers} copiers at once")
+    };
+    crate::record::Limit {
+        what: format!("memory copy ({name}, {who})"),
+        bytes_per_s: rates[best],
+    }
 }
 
 #[cfg(test)]
@@ -75,11 +100,19 @@ mod tests {
         let mut point = crate::walk::tests::point(Addresses::Sequential, 1 << 15);
         point.size_bytes = 8;
         let layout = Layout::new(&point, 0);
-        let arena =
-            Arena::allocate(layout.bytes() as usize, Pages::Normal, Sharing::Private, None).unwrap();
+        let arena = Arena::allocate(
+            layout.bytes() as usize,
+            Pages::Normal,
+            Sharing::Private,
+            None,
+        )
+        .unwrap();
         let rates = copy_rates(&arena, &layout, &point, &Clock::new()).unwrap();
         let available = Method::available().len();
-        assert!(rates[..available].iter().all(|&rate| rate > 1e8), "{rates:?}");
+        assert!(
+            rates[..available].iter().all(|&rate| rate > 1e8),
+            "{rates:?}"
+        );
         assert!(describe(&rates, 2).what.ends_with("2 copiers at once)"));
     }
 }

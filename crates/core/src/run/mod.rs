@@ -29,7 +29,9 @@ use crate::engine::Entry;
 use crate::machine::{self, Choice, Topology};
 use crate::plan::point::Point;
 use crate::rank::Rank;
-use crate::record::{Canary, Effective, Environment, Outcome, Program, Record, SCHEMA_VERSION, rank_list};
+use crate::record::{
+    Canary, Effective, Environment, Outcome, Program, Record, SCHEMA_VERSION, rank_list,
+};
 use crate::{Error, Result};
 use point::{Failure, Measured, measure};
 use session::{Session, SessionKey};
@@ -97,12 +99,16 @@ pub fn run(
     let mut index = 0;
     while index < points.len() {
         let key = SessionKey::of(&points[index]);
-        let count = points[index..].iter().take_while(|point| SessionKey::of(point) == key).count();
+        let count = points[index..]
+            .iter()
+            .take_while(|point| SessionKey::of(point) == key)
+            .count();
         let stretch = index..index + count;
         let mut done = stretch.start;
         // After a failed point the engine is opened anew, because nobody knows what it left behind.
         while done < stretch.end {
-            done = conductor.stretch(points, done..stretch.end, rank, engines, settings, observer)?;
+            done =
+                conductor.stretch(points, done..stretch.end, rank, engines, settings, observer)?;
         }
         index = stretch.end;
     }
@@ -122,7 +128,11 @@ impl Conductor {
         let environment = gather_environment(rank)?;
         let run_id = format!("{:016x}", getrandom::u64().unwrap_or_else(|_| unix_ns()));
         log::info!("run {run_id} of plan {}", settings.plan);
-        Ok(Self { run_id, environment, clock: Clock::new() })
+        Ok(Self {
+            run_id,
+            environment,
+            clock: Clock::new(),
+        })
     }
 
     /// Runs points on one session; returns the index of the first that still needs another one.
@@ -137,9 +147,14 @@ impl Conductor {
     ) -> Result<usize> {
         let stretch: Vec<&Point> = points[range.clone()].iter().collect();
         let name = &stretch[0].engine;
-        let entry = engines.iter().find(|entry| entry.name == name).ok_or_else(|| {
-            Error::Usage(format!("there is no engine called {name}; see `tonnage devices`"))
-        })?;
+        let entry = engines
+            .iter()
+            .find(|entry| entry.name == name)
+            .ok_or_else(|| {
+                Error::Usage(format!(
+                    "there is no engine called {name}; see `tonnage devices`"
+                ))
+            })?;
         let mut session = match Session::open(&stretch, entry, rank, settings) {
             Ok(session) => session,
             Err(error) => {
@@ -201,7 +216,11 @@ impl Conductor {
     }
 
     /// Rank 0 measures the canary while all others wait without using a CPU.
-    fn canary(&self, rank: &mut Rank, cpus: &Result<[u32; 2], String>) -> Result<Result<f64, String>> {
+    fn canary(
+        &self,
+        rank: &mut Rank,
+        cpus: &Result<[u32; 2], String>,
+    ) -> Result<Result<f64, String>> {
         rank.phase("canary");
         rank.barrier("before the canary", STEP_DEADLINE)?;
         let result = match (rank.id(), cpus) {
@@ -232,7 +251,11 @@ impl Conductor {
 
     /// Hands a record to rank 0's observer.
     fn emit(&self, rank: &Rank, observer: &mut dyn Observer, record: Record) -> Result<()> {
-        if rank.id() == 0 { observer.record(record) } else { Ok(()) }
+        if rank.id() == 0 {
+            observer.record(record)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -244,22 +267,39 @@ fn fill(record: &mut Record, point: &Point, measured: Measured) {
 
 fn outcome(error: &Error) -> Outcome {
     match error {
-        Error::Unavailable { .. } => Outcome::Skipped { why: error.to_string() },
-        _ => Outcome::Failed { why: error.to_string() },
+        Error::Unavailable { .. } => Outcome::Skipped {
+            why: error.to_string(),
+        },
+        _ => Outcome::Failed {
+            why: error.to_string(),
+        },
     }
 }
 
 /// The CPUs of the first pair of workers that exchange bytes, if they share a host.
 fn canary_cpus(point: &Point, session: &Session, rank: &Rank) -> Result<[u32; 2], String> {
     let (from, to) = (0..point.ranks)
-        .find_map(|from| point.traffic.targets(from, point.ranks).first().map(|&to| (from, to)))
+        .find_map(|from| {
+            point
+                .traffic
+                .targets(from, point.ranks)
+                .first()
+                .map(|&to| (from, to))
+        })
         .ok_or("nobody exchanges bytes")?;
     let infos = rank.infos();
     let boot = |rank: u32| infos.get(rank as usize).map(|info| info.boot_id.clone());
     if boot(from) != boot(0) || boot(to) != boot(0) {
-        return Err(format!("ranks {from} and {to} are not both on rank 0's host"));
+        return Err(format!(
+            "ranks {from} and {to} are not both on rank 0's host"
+        ));
     }
-    let cpu = |rank: u32| session.opened.get(rank as usize).and_then(|opened| *opened.cpus.first()?);
+    let cpu = |rank: u32| {
+        session
+            .opened
+            .get(rank as usize)
+            .and_then(|opened| *opened.cpus.first()?)
+    };
     match (cpu(from), cpu(to)) {
         (Some(from), Some(to)) => Ok([from, to]),
         // Not pinned: any two CPUs tell as much.
@@ -294,7 +334,10 @@ fn effective(session: &Session, chosen: &[Value]) -> Vec<Effective> {
     }
     groups
         .into_iter()
-        .map(|(ranks, effective)| Effective { ranks: rank_list::compress(&ranks), ..effective })
+        .map(|(ranks, effective)| Effective {
+            ranks: rank_list::compress(&ranks),
+            ..effective
+        })
         .collect()
 }
 
@@ -319,7 +362,11 @@ fn gather_environment(rank: &mut Rank) -> Result<Vec<Environment>> {
         if bytes.is_empty() {
             continue;
         }
-        let unreadable = |error| Error::Failed(format!("rank {from} described its host unreadably: {error}"));
+        let unreadable = |error| {
+            Error::Failed(format!(
+                "rank {from} described its host unreadably: {error}"
+            ))
+        };
         let value: Value = serde_json::from_slice(bytes).map_err(unreadable)?;
         let info = &rank.infos()[from as usize];
         let here: Vec<u32> = rank
@@ -341,5 +388,7 @@ fn gather_environment(rank: &mut Rank) -> Result<Vec<Environment>> {
 }
 
 fn unix_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos() as u64)
 }

@@ -56,7 +56,9 @@ pub fn measure(point: &Point, session: &mut Session, rank: &mut Rank) -> Result<
         works.push(Work::new(point, id, worker, &caps, &stop, yielding)?);
     }
     let mut works = works.into_iter();
-    let own = works.next().ok_or_else(|| Error::Failed("a rank needs at least one worker".into()))?;
+    let own = works
+        .next()
+        .ok_or_else(|| Error::Failed("a rank needs at least one worker".into()))?;
     if let Some(Some(cpu)) = cpus.first() {
         crate::machine::pin_thread(*cpu)?;
     }
@@ -150,7 +152,14 @@ impl Lead<'_, '_> {
             .iter()
             .map(|bytes| serde_json::from_slice(bytes).unwrap_or(serde_json::Value::Null))
             .collect();
-        Ok(Measured { trials, totals, histogram, limit, converged, chosen })
+        Ok(Measured {
+            trials,
+            totals,
+            histogram,
+            limit,
+            converged,
+            chosen,
+        })
     }
 
     /// Whether the trials suffice: `None` for another one, else whether they converged.
@@ -159,8 +168,13 @@ impl Lead<'_, '_> {
         if trials.len() < length.trials as usize {
             return None;
         }
-        let Some(fraction) = length.until_ci else { return Some(None) };
-        let means: Vec<f64> = trials.iter().map(|trial| trial.bandwidth_bytes_per_s).collect();
+        let Some(fraction) = length.until_ci else {
+            return Some(None);
+        };
+        let means: Vec<f64> = trials
+            .iter()
+            .map(|trial| trial.bandwidth_bytes_per_s)
+            .collect();
         if stats::ci_narrow_enough(&means, fraction) {
             return Some(Some(true));
         }
@@ -178,7 +192,10 @@ impl Lead<'_, '_> {
         match self.point.limit {
             LimitChoice::None => return Ok(None),
             LimitChoice::Stated { bytes_per_s } => {
-                return Ok(Some(Limit { what: "stated by the user".into(), bytes_per_s }));
+                return Ok(Some(Limit {
+                    what: "stated by the user".into(),
+                    bytes_per_s,
+                }));
             }
             LimitChoice::Auto => {}
         }
@@ -191,8 +208,14 @@ impl Lead<'_, '_> {
             self.followers.order(&Order::CopyLimit)?;
             let own = self.own.copy_limit();
             let others = self.followers.collect()?;
-            for rates in others.iter().filter_map(|report| report.rates).chain([own?]) {
-                sum.iter_mut().zip(rates).for_each(|(sum, rate)| *sum += rate);
+            for rates in others
+                .iter()
+                .filter_map(|report| report.rates)
+                .chain([own?])
+            {
+                sum.iter_mut()
+                    .zip(rates)
+                    .for_each(|(sum, rate)| *sum += rate);
                 copiers += 1;
             }
         }
@@ -201,21 +224,31 @@ impl Lead<'_, '_> {
         let all = self.rank.reduce("copy limit", mine, add_floats, SLACK)?;
         let all: Vec<f64> = floats(&all).collect();
         let [a, b, c, copiers] = all[..] else {
-            return Err(Error::Failed("the copy limits of the ranks do not add up".into()));
+            return Err(Error::Failed(
+                "the copy limits of the ranks do not add up".into(),
+            ));
         };
         Ok(Some(describe(&[a, b, c], copiers as u64)))
     }
 
     /// One trial on all ranks: data in place, aligned start, drive, wait for all, count, check.
     fn trial(&mut self, number: u64, length: TrialLength, name: &str) -> Result<Totals, Failure> {
-        self.rank.phase(&format!("{name} of {} {} B", self.point.op.name(), self.point.size_bytes));
+        self.rank.phase(&format!(
+            "{name} of {} {} B",
+            self.point.op.name(),
+            self.point.size_bytes
+        ));
         self.deck.reset(self.point.workers);
         self.followers.order(&Order::Prepare(number))?;
         let prepared = self.own.prepare(number);
         self.followers.collect()?;
         prepared?;
         let start_ns = self.rank.aligned_start("start of a trial", SLACK)?;
-        let schedule = Schedule { start_ns, length, number };
+        let schedule = Schedule {
+            start_ns,
+            length,
+            number,
+        };
         self.followers.order(&Order::Trial(schedule))?;
         let driven = self.deck.drive(0, &mut self.own, &schedule);
         self.own.attend(|| self.deck.all_driven())?;
@@ -228,7 +261,12 @@ impl Lead<'_, '_> {
         if self.point.verify && self.moves_bytes {
             self.verify(&mut totals)?;
         }
-        let all = self.rank.reduce("add up a trial", totals.to_bytes(), Totals::merge_bytes, SLACK)?;
+        let all = self.rank.reduce(
+            "add up a trial",
+            totals.to_bytes(),
+            Totals::merge_bytes,
+            SLACK,
+        )?;
         Ok(Totals::from_bytes(&all)?)
     }
 
@@ -248,7 +286,7 @@ impl Lead<'_, '_> {
         }
         let mine = serde_json::to_vec(&self.deck.issued())
             .map_err(|error| Error::Failed(format!("cannot tell what was issued: {error}")))?;
-        let pending = self.rank.start_all_gather("end of a trial", mine)?;
+        let pending = self.rank.start_all_gather("end of a trial", &mine)?;
         self.own.attend(|| pending.is_done())?;
         let all = self.rank.finish_all_gather(pending, deadline)?;
         let issued = all
@@ -256,7 +294,9 @@ impl Lead<'_, '_> {
             .map(|bytes| serde_json::from_slice(bytes))
             .collect::<std::result::Result<Vec<Vec<Issued>>, _>>()
             .map_err(|error| Error::Failed(format!("cannot read what a rank issued: {error}")))?;
-        (0..workers).map(|worker| Expected::new(self.point, self.rank.id(), worker, &issued)).collect()
+        (0..workers)
+            .map(|worker| Expected::new(self.point, self.rank.id(), worker, &issued))
+            .collect()
     }
 
     fn verify(&mut self, totals: &mut Totals) -> Result<(), Failure> {
@@ -297,10 +337,19 @@ impl Lead<'_, '_> {
 
     fn gather_histogram(&mut self) -> Result<LatencyHistogram> {
         let mut histogram = self.own.histogram().clone();
-        for latencies in self.everybody(&Order::Latencies)?.iter().filter_map(|report| report.latencies.as_ref()) {
+        for latencies in self
+            .everybody(&Order::Latencies)?
+            .iter()
+            .filter_map(|report| report.latencies.as_ref())
+        {
             histogram.merge(latencies);
         }
-        let all = self.rank.reduce("merge histograms", histogram.encode(), merge_histograms, SLACK)?;
+        let all = self.rank.reduce(
+            "merge histograms",
+            histogram.encode(),
+            merge_histograms,
+            SLACK,
+        )?;
         LatencyHistogram::decode(&all)
     }
 }
@@ -326,6 +375,9 @@ fn floats(bytes: &[u8]) -> impl Iterator<Item = f64> + '_ {
 }
 
 fn add_floats(left: &mut Vec<u8>, right: &[u8]) {
-    let sum: Vec<u8> = floats(left).zip(floats(right)).flat_map(|(a, b)| (a + b).to_le_bytes()).collect();
+    let sum: Vec<u8> = floats(left)
+        .zip(floats(right))
+        .flat_map(|(a, b)| (a + b).to_le_bytes())
+        .collect();
     *left = sum;
 }

@@ -87,19 +87,33 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
-    pub fn open(points: &[&Point], entry: &Entry, rank: &mut Rank, settings: &Settings) -> Result<Self> {
+    pub fn open(
+        points: &[&Point],
+        entry: &Entry,
+        rank: &mut Rank,
+        settings: &Settings,
+    ) -> Result<Self> {
         rank.phase(&format!("opening {}", entry.name));
         let mine = open_local(points, entry, rank, settings);
         let (domain, mut workers, opened) = settle(rank, "open the engine", mine)?;
         let yielding = opened.yielding;
         let bytes = to_json(&opened)?;
         let all = rank.all_gather("exchange addresses", bytes, OPEN_DEADLINE)?;
-        let opened: Vec<Opened> =
-            all.iter().enumerate().map(|(from, bytes)| from_json(from, bytes)).collect::<Result<_>>()?;
+        let opened: Vec<Opened> = all
+            .iter()
+            .enumerate()
+            .map(|(from, bytes)| from_json(from, bytes))
+            .collect::<Result<_>>()?;
         rank.phase(&format!("connecting {}", entry.name));
         let connected = connect(points, rank.id(), &mut workers, &opened);
         settle(rank, "connect", connected)?;
-        Ok(Self { workers, opened, caps: *domain.caps(), yielding, _domain: domain })
+        Ok(Self {
+            workers,
+            opened,
+            caps: *domain.caps(),
+            yielding,
+            _domain: domain,
+        })
     }
 }
 
@@ -107,15 +121,26 @@ type Local = (Arc<dyn Domain>, Vec<Worker>, Opened);
 
 /// Everything that a rank can do before it needs the others.
 fn open_local(points: &[&Point], entry: &Entry, rank: &Rank, settings: &Settings) -> Result<Local> {
-    let first = points.first().ok_or_else(|| Error::Failed("no points to open an engine for".into()))?;
+    let first = points
+        .first()
+        .ok_or_else(|| Error::Failed("no points to open an engine for".into()))?;
     let domain = (entry.open)()?;
     check_caps(points, domain.caps(), entry.name)?;
     let local_size = rank.identity().local_size.unwrap_or(1);
     let topology = Topology::read();
-    let placement =
-        machine::place_workers(&topology, rank.identity().local_rank, local_size, first.workers, &settings.cpus)?;
+    let placement = machine::place_workers(
+        &topology,
+        rank.identity().local_rank,
+        local_size,
+        first.workers,
+        &settings.cpus,
+    )?;
     let layouts = points.iter().map(|point| Layout::new(point, rank.id()));
-    let bytes = layouts.clone().map(|layout| layout.bytes()).max().unwrap_or(0);
+    let bytes = layouts
+        .clone()
+        .map(|layout| layout.bytes())
+        .max()
+        .unwrap_or(0);
     let mut peers: Vec<u32> = layouts.flat_map(|layout| layout.peers()).collect();
     peers.sort_unstable();
     peers.dedup();
@@ -130,14 +155,26 @@ fn open_local(points: &[&Point], entry: &Entry, rank: &Rank, settings: &Settings
         let request = Request {
             kind: first.memory,
             bytes,
-            host_bytes: bytes.saturating_mul(u64::from(first.workers)).saturating_mul(u64::from(local_size)),
+            host_bytes: bytes
+                .saturating_mul(u64::from(first.workers))
+                .saturating_mul(u64::from(local_size)),
             shared: domain.caps().shared_memory,
             node,
         };
         let memory = memory::allocate(&request)?;
-        let config = WorkerConfig { rank: rank.id(), worker: index as u32, peers: peers.clone(), depth };
+        let config = WorkerConfig {
+            rank: rank.id(),
+            worker: index as u32,
+            peers: peers.clone(),
+            depth,
+        };
         let engine = domain.worker(&config, Arc::clone(&memory))?;
-        workers.push(Worker { engine, memory, clock: Clock::new(), cpu });
+        workers.push(Worker {
+            engine,
+            memory,
+            clock: Clock::new(),
+            cpu,
+        });
     }
     let opened = describe(&domain, &workers, &placement);
     Ok((domain, workers, opened))
@@ -152,7 +189,9 @@ fn describe(domain: &Arc<dyn Domain>, workers: &[Worker], placement: &Placement)
         cards: workers.iter().map(|worker| worker.engine.card()).collect(),
         cpus: placement.cpus.clone(),
         yielding: placement.yielding,
-        memory: workers.first().map_or(Value::Null, |worker| worker.memory.effective()),
+        memory: workers
+            .first()
+            .map_or(Value::Null, |worker| worker.memory.effective()),
         engine,
     }
 }
@@ -179,16 +218,23 @@ fn check_caps(points: &[&Point], caps: &Caps, name: &str) -> Result<()> {
 }
 
 fn connect(points: &[&Point], rank: u32, workers: &mut [Worker], opened: &[Opened]) -> Result<()> {
-    let mut peers: Vec<u32> = points.iter().flat_map(|point| Layout::new(point, rank).peers()).collect();
+    let mut peers: Vec<u32> = points
+        .iter()
+        .flat_map(|point| Layout::new(point, rank).peers())
+        .collect();
     peers.sort_unstable();
     peers.dedup();
     for (index, worker) in workers.iter_mut().enumerate() {
         let cards = peers
             .iter()
             .map(|&peer| {
-                let card = opened.get(peer as usize).and_then(|opened| opened.cards.get(index));
+                let card = opened
+                    .get(peer as usize)
+                    .and_then(|opened| opened.cards.get(index));
                 card.map(|card| (peer, card.clone())).ok_or_else(|| {
-                    Error::Failed(format!("rank {peer} published no address for worker {index}"))
+                    Error::Failed(format!(
+                        "rank {peer} published no address for worker {index}"
+                    ))
                 })
             })
             .collect::<Result<Vec<_>>>()?;
@@ -203,16 +249,22 @@ fn settle<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
         Ok(value) => rank.agree(what, Ok(()), OPEN_DEADLINE).map(|()| value),
         Err(error) => match rank.agree(what, Err(error), OPEN_DEADLINE) {
             Err(error) => Err(error),
-            Ok(()) => Err(Error::Failed(format!("{what}: this rank failed and the others did not hear of it"))),
+            Ok(()) => Err(Error::Failed(format!(
+                "{what}: this rank failed and the others did not hear of it"
+            ))),
         },
     }
 }
 
 fn to_json(opened: &Opened) -> Result<Vec<u8>> {
-    serde_json::to_vec(opened).map_err(|error| Error::Failed(format!("cannot describe this rank: {error}")))
+    serde_json::to_vec(opened)
+        .map_err(|error| Error::Failed(format!("cannot describe this rank: {error}")))
 }
 
 fn from_json(from: usize, bytes: &[u8]) -> Result<Opened> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| Error::Failed(format!("rank {from} described itself in a way that cannot be read: {error}")))
+    serde_json::from_slice(bytes).map_err(|error| {
+        Error::Failed(format!(
+            "rank {from} described itself in a way that cannot be read: {error}"
+        ))
+    })
 }

@@ -8,9 +8,19 @@ use crate::stats::spread;
 
 /// Takes the trials together.
 pub fn summarize(point: &Point, measured: &Measured) -> Summary {
-    let bandwidths: Vec<f64> = measured.trials.iter().map(|trial| trial.bandwidth_bytes_per_s).collect();
-    let rates: Vec<f64> = measured.trials.iter().map(|trial| trial.message_rate_per_s).collect();
-    let sum = |field: fn(&super::totals::Totals) -> u64| -> u64 { measured.totals.iter().map(field).sum() };
+    let bandwidths: Vec<f64> = measured
+        .trials
+        .iter()
+        .map(|trial| trial.bandwidth_bytes_per_s)
+        .collect();
+    let rates: Vec<f64> = measured
+        .trials
+        .iter()
+        .map(|trial| trial.message_rate_per_s)
+        .collect();
+    let sum = |field: fn(&super::totals::Totals) -> u64| -> u64 {
+        measured.totals.iter().map(field).sum()
+    };
     let operations = sum(|totals| totals.operations);
     let per_operation = |ns: u64| ns as f64 / operations.max(1) as f64;
     let bandwidth = spread(&bandwidths);
@@ -24,7 +34,10 @@ pub fn summarize(point: &Point, measured: &Measured) -> Summary {
         latency: measured.histogram.summary(latency_kind(point)),
         initiator_cpu_ns_per_operation: per_operation(sum(|totals| totals.initiator_cpu_ns)),
         target_cpu_ns_per_operation: per_operation(sum(|totals| totals.target_cpu_ns)),
-        utilization: measured.limit.as_ref().map(|limit| bandwidth.mean / limit.bytes_per_s),
+        utilization: measured
+            .limit
+            .as_ref()
+            .map(|limit| bandwidth.mean / limit.bytes_per_s),
         limit: measured.limit.clone(),
         pace: pace(point, measured, message_rate.mean),
         converged: measured.converged,
@@ -43,7 +56,9 @@ pub fn latency_kind(point: &Point) -> LatencyKind {
 }
 
 fn pace(point: &Point, measured: &Measured, reached_per_s: f64) -> Option<Pace> {
-    let Pacing::Paced { rate_per_s, .. } = point.pacing else { return None };
+    let Pacing::Paced { rate_per_s, .. } = point.pacing else {
+        return None;
+    };
     let initiators = (0..point.ranks)
         .filter(|&rank| !point.traffic.targets(rank, point.ranks).is_empty())
         .count();

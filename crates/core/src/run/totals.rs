@@ -92,7 +92,10 @@ impl Totals {
 
     /// The bytes that travel.
     pub fn to_bytes(self) -> Vec<u8> {
-        self.fields().iter().flat_map(|field| field.to_le_bytes()).collect()
+        self.fields()
+            .iter()
+            .flat_map(|field| field.to_le_bytes())
+            .collect()
     }
 
     /// The reverse of [`Self::to_bytes`].
@@ -101,7 +104,11 @@ impl Totals {
     /// When the length is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         if bytes.len() != FIELDS * 8 {
-            return Err(Error::Failed(format!("totals of {} bytes instead of {}", bytes.len(), FIELDS * 8)));
+            return Err(Error::Failed(format!(
+                "totals of {} bytes instead of {}",
+                bytes.len(),
+                FIELDS * 8
+            )));
         }
         let mut fields = bytes.chunks_exact(8).map(|chunk| {
             let mut word = [0; 8];
@@ -164,8 +171,16 @@ mod tests {
     use super::*;
 
     fn totals(n: u64) -> Totals {
-        Totals { window_ns: 1000 * n, operations: n, payload_bytes: 8 * n, samples: 1, latency_ns_sum: n,
-            latency_ns_min: n, latency_ns_max: n, ..Totals::NONE }
+        Totals {
+            window_ns: 1000 * n,
+            operations: n,
+            payload_bytes: 8 * n,
+            samples: 1,
+            latency_ns_sum: n,
+            latency_ns_min: n,
+            latency_ns_max: n,
+            ..Totals::NONE
+        }
     }
 
     #[test]
@@ -173,7 +188,10 @@ mod tests {
         let mut bytes = totals(3).to_bytes();
         Totals::merge_bytes(&mut bytes, &totals(5).to_bytes());
         let merged = Totals::from_bytes(&bytes).unwrap();
-        assert_eq!((merged.window_ns, merged.operations, merged.latency_ns_min), (5000, 8, 3));
+        assert_eq!(
+            (merged.window_ns, merged.operations, merged.latency_ns_min),
+            (5000, 8, 3)
+        );
         let trial = merged.trial(false);
         assert_eq!(trial.bandwidth_bytes_per_s, 64.0 / 5e-6);
         assert_eq!(trial.latency_ns_mean, Some(4.0));

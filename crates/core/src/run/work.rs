@@ -89,16 +89,28 @@ impl<'a> Work<'a> {
         let memory = Arc::clone(&worker.memory);
         let mut flows = Vec::with_capacity(layout.out.len());
         for (index, &target) in layout.out.iter().enumerate() {
-            flows.push(make_flow(point, rank, target, &layout, index, worker, caps)?);
+            flows.push(make_flow(
+                point, rank, target, &layout, index, worker, caps,
+            )?);
         }
         let mut port = Port::new(worker.engine.as_mut(), worker.clock, stop, yielding);
         let receives_depth = caps.depth.min(RECEIVES_MAX).min(2 * point.depth().max(8));
         if point.op == Verb::Send && caps.moves_bytes {
             let mut receives = Vec::new();
             for (index, &peer) in layout.into.iter().enumerate() {
-                let spec = LaneSpec { kind: LaneKind::Receive, peer, ordered: false };
+                let spec = LaneSpec {
+                    kind: LaneKind::Receive,
+                    peer,
+                    ordered: false,
+                };
                 let lane = port.engine.lane(&spec)?;
-                receives.push(Receives::new(point, peer, rank, lane, layout.into_origin(index)));
+                receives.push(Receives::new(
+                    point,
+                    peer,
+                    rank,
+                    lane,
+                    layout.into_origin(index),
+                ));
             }
             port.post_receives(receives, receives_depth)?;
         }
@@ -136,8 +148,18 @@ impl<'a> Work<'a> {
         let flows = std::mem::take(&mut self.flows);
         let signals = if self.point.op == Verb::Write {
             let signal = |(index, &peer): (usize, &u32)| {
-                let (out, into) = (self.layout.out_origin(index), self.layout.into_origin(index));
-                Signal::new(self.point, self.rank, peer, Arc::clone(self.memory.arena()), out, into)
+                let (out, into) = (
+                    self.layout.out_origin(index),
+                    self.layout.into_origin(index),
+                );
+                Signal::new(
+                    self.point,
+                    self.rank,
+                    peer,
+                    Arc::clone(self.memory.arena()),
+                    out,
+                    into,
+                )
             };
             self.layout.out.iter().enumerate().map(signal).collect()
         } else {
@@ -148,7 +170,11 @@ impl<'a> Work<'a> {
 
     /// Whether this worker issues operations of its own accord.
     pub fn begins(&self) -> bool {
-        !self.point.traffic.targets(self.rank, self.point.ranks).is_empty()
+        !self
+            .point
+            .traffic
+            .targets(self.rank, self.point.ranks)
+            .is_empty()
     }
 
     /// Copy rates over this point's footprint.
@@ -156,7 +182,12 @@ impl<'a> Work<'a> {
     /// # Errors
     /// When the slices do not lie in the memory.
     pub fn copy_limit(&self) -> Result<CopyRates> {
-        copy_rates(self.memory.arena(), &self.layout, self.point, &self.port.clock)
+        copy_rates(
+            self.memory.arena(),
+            &self.layout,
+            self.point,
+            &self.port.clock,
+        )
     }
 
     /// Puts the data of trial `number` in place, outside the clock.
@@ -187,7 +218,10 @@ impl<'a> Work<'a> {
         self.attend(|| clock.now_ns() >= schedule.start_ns)?;
         self.cpu_began_ns = thread_cpu_ns();
         let began_ns = clock.now_ns();
-        let mut totals = Totals { start_skew_ns: began_ns - schedule.start_ns, ..Totals::NONE };
+        let mut totals = Totals {
+            start_skew_ns: began_ns - schedule.start_ns,
+            ..Totals::NONE
+        };
         if self.begins() {
             self.drive_flows(schedule, &mut totals)?;
             totals.initiator_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
@@ -199,7 +233,10 @@ impl<'a> Work<'a> {
         totals.samples = self.trial.count();
         totals.latency_ns_min = self.trial.min_ns().unwrap_or(u64::MAX);
         totals.latency_ns_max = self.trial.max_ns().unwrap_or(0);
-        totals.latency_ns_sum = self.trial.mean_ns().map_or(0, |mean| (mean * totals.samples as f64) as u64);
+        totals.latency_ns_sum = self
+            .trial
+            .mean_ns()
+            .map_or(0, |mean| (mean * totals.samples as f64) as u64);
         Ok(totals)
     }
 
@@ -208,7 +245,10 @@ impl<'a> Work<'a> {
             let clock = self.port.clock;
             // Taken out for the loop, so that the loop may borrow the rest of `self`.
             let mut histogram = std::mem::take(&mut self.trial);
-            let mut recorder = PerOperation { clock, histogram: &mut histogram };
+            let mut recorder = PerOperation {
+                clock,
+                histogram: &mut histogram,
+            };
             let result = self.drive_with(schedule, totals, &mut recorder);
             self.trial = histogram;
             result
@@ -234,7 +274,9 @@ impl<'a> Work<'a> {
                 None => stream(port, flows, scratch, &mut until, recorder)?,
             },
             Pacing::Stream { .. } => stream(port, flows, scratch, &mut until, recorder)?,
-            Pacing::Batch { batch: size } => batch(port, flows, size, scratch, &mut until, recorder)?,
+            Pacing::Batch { batch: size } => {
+                batch(port, flows, size, scratch, &mut until, recorder)?
+            }
             Pacing::Paced { rate_per_s, .. } => {
                 let timetable = timetable(schedule, rate_per_s / f64::from(self.point.workers));
                 let punctuality = paced(port, flows, &timetable, scratch, recorder)?;
@@ -243,7 +285,10 @@ impl<'a> Work<'a> {
             }
         };
         if !self.delivered {
-            let flows = self.table.as_ref().map_or(&self.flows, |table| &table.flows);
+            let flows = self
+                .table
+                .as_ref()
+                .map_or(&self.flows, |table| &table.flows);
             self.port.flush(flows)?;
         }
         Ok(())
@@ -271,8 +316,13 @@ impl<'a> Work<'a> {
 
     /// What this worker's flows issued in the trial that was just driven.
     pub fn issued(&mut self) -> Issued {
-        let flows = self.table.as_ref().map_or(&self.flows, |table| &table.flows);
-        Issued { ranges: self.watch.issued(flows) }
+        let flows = self
+            .table
+            .as_ref()
+            .map_or(&self.flows, |table| &table.flows);
+        Issued {
+            ranges: self.watch.issued(flows),
+        }
     }
 
     /// Waits until everything that the initiators completed has arrived, and ends the trial: its window counts the last
@@ -280,7 +330,12 @@ impl<'a> Work<'a> {
     ///
     /// # Errors
     /// When arrivals are missing, doubled, or carry other immediates than were sent.
-    pub fn finish(&mut self, schedule: &Schedule, expected: &Expected, totals: &mut Totals) -> Result<()> {
+    pub fn finish(
+        &mut self,
+        schedule: &Schedule,
+        expected: &Expected,
+        totals: &mut Totals,
+    ) -> Result<()> {
         let clock = self.port.clock;
         if let Some(count) = expected.arrivals {
             let deadline_ns = clock.now_ns() + ARRIVAL_DEADLINE_NS;
@@ -309,9 +364,14 @@ impl<'a> Work<'a> {
     /// What differs, by offset.
     pub fn check(&mut self, expected: &Expected, totals: &mut Totals) -> Result<()> {
         let mut found = Mismatches::default();
-        self.watch.check(self.memory.as_ref(), self.number, expected, &mut found)?;
+        self.watch
+            .check(self.memory.as_ref(), self.number, expected, &mut found)?;
         totals.verified_bytes = found.checked_bytes - found.wrong_bytes;
-        if found.is_clean() { Ok(()) } else { Err(Error::Failed(found.describe())) }
+        if found.is_clean() {
+            Ok(())
+        } else {
+            Err(Error::Failed(found.describe()))
+        }
     }
 
     /// Moves the walks of the checks past the trial that just ended.
@@ -329,7 +389,10 @@ impl<'a> Work<'a> {
         if self.point.op != Verb::Send {
             return Ok(());
         }
-        let flows = self.table.as_ref().map_or(&self.flows, |table| &table.flows);
+        let flows = self
+            .table
+            .as_ref()
+            .map_or(&self.flows, |table| &table.flows);
         let fillers: Vec<_> = flows
             .iter()
             .flat_map(|flow| std::iter::repeat_n(flow.filler_op(), self.receives_depth as usize))
@@ -363,14 +426,26 @@ fn make_flow(
     caps: &Caps,
 ) -> Result<Flow> {
     let ordered = answers(point) && point.op == Verb::Write;
-    let spec = LaneSpec { kind: LaneKind::Initiate(point.op), peer: target, ordered };
+    let spec = LaneSpec {
+        kind: LaneKind::Initiate(point.op),
+        peer: target,
+        ordered,
+    };
     let lane = worker.engine.lane(&spec)?;
-    let remote = Layout::new(point, target).into_origin_of(rank).ok_or_else(|| {
-        Error::Failed(format!("rank {target} has no place for what rank {rank} sends"))
-    })?;
+    let remote = Layout::new(point, target)
+        .into_origin_of(rank)
+        .ok_or_else(|| {
+            Error::Failed(format!(
+                "rank {target} has no place for what rank {rank} sends"
+            ))
+        })?;
     let mut flow = Flow::new(point, rank, target, lane, layout.out_origin(index), remote);
     if !caps.delivered && matches!(point.op, Verb::Write | Verb::WriteImm) {
-        let spec = LaneSpec { kind: LaneKind::Initiate(Verb::Read), peer: target, ordered: false };
+        let spec = LaneSpec {
+            kind: LaneKind::Initiate(Verb::Read),
+            peer: target,
+            ordered: false,
+        };
         flow.flush_lane = Some(worker.engine.lane(&spec)?);
     }
     Ok(flow)
@@ -388,6 +463,9 @@ fn timetable(schedule: &Schedule, rate_per_s: f64) -> Timetable {
         start_ns: schedule.start_ns,
         rate_per_s,
         operations: operations.max(1),
-        give_up_ns: schedule.start_ns.saturating_add(planned_ns.saturating_mul(2)).saturating_add(1_000_000),
+        give_up_ns: schedule
+            .start_ns
+            .saturating_add(planned_ns.saturating_mul(2))
+            .saturating_add(1_000_000),
     }
 }

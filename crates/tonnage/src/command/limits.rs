@@ -1,0 +1,126 @@
+//! What this host can do at most: the fastest memory copy in a cache and in DRAM, one TCP stream over loopback, and a
+//! cache line between two CPUs. The tour prints them, and sets what it measures beside them.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use tonnage_core::machine::{Environment, allowed_cpus, pin_thread};
+use tonnage_core::memory::{Request, allocate};
+use tonnage_core::plan::point::{Addresses, MemoryKind};
+use tonnage_core::record::Limit;
+use tonnage_core::run::{canary, limit};
+use tonnage_core::walk::Walk;
+use tonnage_core::{Error, Result};
+use tonnage_sys::clock::Clock;
+
+/// Fits the second-level cache of every server CPU of the last ten years, source and destination together.
+const IN_CACHE_BYTES: u64 = 256 << 10;
+
+/// The DRAM footprint is this many times the last-level cache, so that little of it can stay there.
+const DRAM_CACHES: u64 = 4;
+
+/// Bounds of the DRAM footprint: caches that are not known, and hosts with little memory.
+const DRAM_BYTES: std::ops::RangeInclusive<u64> = (64 << 20)..=(512 << 20);
+
+/// How long the socket stream is timed, after a tenth of that to let the window open.
+const SOCKET_TIME: Duration = Duration::from_millis(800);
+
+/// Block size of the socket stream.
+const SOCKET_BLOCK_BYTES: usize = 1 << 20;
+
+/// The limits of a host.
+pub struct Limits {
+    /// Memory copy whose source and destination stay in a cache, and the bytes of each.
+    pub copy_in_cache: (Limit, u64),
+    /// Memory copy that goes to DRAM, and the bytes of source and destination each.
+    pub copy_in_dram: (Limit, u64),
+    /// One TCP stream over loopback, as the receiver sees it, in bytes per second.
+    pub socket_bytes_per_s: f64,
+    /// A cache line from one CPU to another, or why it cannot be told.
+    pub cache_line_ns: std::result::Result<([u32; 2], f64), String>,
+}
+
+/// Measures all limits, which takes about two seconds.
+///
+/// # Errors
+/// When memory or sockets cannot be had.
+pub fn measure(environment: &Environment) -> Result<Limits> {
+    let last_level = environment.cpu.l3_bytes.or(environment.cpu.l2_bytes).unwrap_or(0);
+    let dram = (last_level * DRAM_CACHES).clamp(*DRAM_BYTES.start(), *DRAM_BYTES.end());
+    Ok(Limits {
+        copy_in_cache: (copy(IN_CACHE_BYTES)?, IN_CACHE_BYTES),
+        copy_in_dram: (copy(dram)?, dram),
+        socket_bytes_per_s: socket_stream()?,
+        cache_line_ns: cache_line(),
+    })
+}
+
+/// The fastest copy between two stretches of `bytes` each, on a thread pinned to the first CPU.
+fn copy(bytes: u64) -> Result<Limit> {
+    let kind = MemoryKind::Host;
+    let memory =
+        allocate(&Request { kind, bytes: 2 * bytes, host_bytes: 2 * bytes, shared: true, node: None })?;
+    on_cpu(0, || {
+        let piece = limit::PIECE_BYTES_MIN;
+        let walk = Walk::over(Addresses::Sequential, bytes / piece, 0);
+        let stretch = limit::Stretch { from: 0, to: bytes, piece_bytes: piece };
+        limit::rates(memory.arena(), &stretch, walk, &Clock::new())
+    })
+    .map(|rates| limit::describe(&rates, 1))
+}
+
+/// Runs on a new thread that is pinned to the `index`-th CPU of this process; the caller's own pinning stays.
+fn on_cpu<T: Send>(index: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            if let Some(&cpu) = allowed_cpus().get(index) {
+                pin_thread(cpu)?;
+            }
+            work()
+        });
+        thread.join().map_err(|_| Error::Failed("a measuring thread died".into()))?
+    })
+}
+
+fn socket_stream() -> Result<f64> {
+    let refused = |error| Error::io("the socket stream over 127.0.0.1", error);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    let sender = std::thread::spawn(move || {
+        on_cpu(1, || {
+            let mut stream = TcpStream::connect(address).map_err(refused)?;
+            let block = vec![0x5a; SOCKET_BLOCK_BYTES];
+            // Ends when the receiver has seen enough and closes.
+            while stream.write_all(&block).is_ok() {}
+            Ok(())
+        })
+    });
+    let rate = on_cpu(0, || {
+        let (mut stream, _) = listener.accept().map_err(refused)?;
+        let mut block = vec![0; SOCKET_BLOCK_BYTES];
+        let clock = Clock::new();
+        let warm_ns = clock.now_ns() + SOCKET_TIME.as_nanos() as u64 / 10;
+        while clock.now_ns() < warm_ns {
+            stream.read_exact(&mut block).map_err(refused)?;
+        }
+        let (start_ns, mut bytes, mut now_ns) = (clock.now_ns(), 0u64, 0);
+        while now_ns < start_ns + SOCKET_TIME.as_nanos() as u64 {
+            stream.read_exact(&mut block).map_err(refused)?;
+            bytes += SOCKET_BLOCK_BYTES as u64;
+            now_ns = clock.now_ns();
+        }
+        Ok(bytes as f64 * 1e9 / (now_ns - start_ns) as f64)
+    })?;
+    sender.join().map_err(|_| Error::Failed("the sending thread died".into()))??;
+    Ok(rate)
+}
+
+fn cache_line() -> std::result::Result<([u32; 2], f64), String> {
+    match allowed_cpus()[..] {
+        [first, second, ..] => {
+            canary::one_way_ns([first, second], &Clock::new()).map(|ns| ([first, second], ns))
+        }
+        _ => Err("this process may use only one CPU".into()),
+    }
+}

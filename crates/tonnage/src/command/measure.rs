@@ -1,0 +1,238 @@
+//! `transfer`, `run` and `verify`: a plan goes to ranks, and records come back.
+//!
+//! Without a launcher this process starts the ranks and looks after them ([`supervise`]); started by one, it is a rank
+//! ([`be_a_rank`]). Everything that can be known to be wrong is refused before a rank starts.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tonnage_core::machine::Choice;
+use tonnage_core::plan::Plan;
+use tonnage_core::plan::point::Point;
+use tonnage_core::rank::{self, Identity, JoinOptions, Rank, Secret};
+use tonnage_core::record::file::{RecordWriter, already_measured, check_writable, resume};
+use tonnage_core::record::{Program, Record};
+use tonnage_core::run::{Numa, Settings};
+use tonnage_core::{Error, Result};
+use tonnage_engines::ENGINES;
+
+use super::observer::Keeper;
+use super::{env, print};
+use crate::args::common::{Format, RankArgs, ResultArgs};
+use crate::args::run::RunArgs;
+use crate::args::transfer::TransferArgs;
+use crate::args::values;
+use crate::args::verify::VerifyArgs;
+use crate::report;
+
+/// How long ranks may take to agree on what there is to do.
+const AGREE_DEADLINE: Duration = Duration::from_secs(60);
+
+/// A plan with everything that a command needs to run it.
+pub struct Job {
+    /// What to measure.
+    pub plan: Plan,
+    /// Ranks and where they run.
+    pub ranks: RankArgs,
+    /// Where records go, and whether those already there count.
+    pub output: Option<(PathBuf, bool)>,
+    /// What standard output gets; `None` for nothing.
+    pub format: Option<Format>,
+}
+
+/// `tonnage transfer`.
+///
+/// # Errors
+/// A wrong request, or what ended the run.
+pub fn transfer(args: &TransferArgs) -> Result<ExitCode> {
+    let plan = args.results.scaled(args.to_plan())?;
+    measured(plan, &args.ranks, &args.results)
+}
+
+/// `tonnage run`.
+///
+/// # Errors
+/// A wrong request, or what ended the run.
+pub fn run(args: &RunArgs) -> Result<ExitCode> {
+    let plan = args.results.scaled(args.to_plan()?)?;
+    measured(plan, &args.ranks, &args.results)
+}
+
+fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCode> {
+    let output = results.destination()?.map(|to| (to.path.to_owned(), to.resume));
+    let job = Job { plan, ranks: ranks.clone(), output, format: Some(results.format) };
+    start(&job, results.print_plan)
+}
+
+/// `tonnage verify`.
+///
+/// # Errors
+/// A wrong request, or what ended the run.
+pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
+    let job = Job {
+        plan: args.to_plan(ENGINES)?,
+        ranks: args.ranks.clone(),
+        output: args.output.clone().map(|path| (path, false)),
+        format: Some(Format::Table),
+    };
+    start(&job, args.print_plan)
+}
+
+/// Checks a job, then starts its ranks or becomes one.
+///
+/// # Errors
+/// A wrong request, or what ended the run.
+pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
+    let identity = rank::detect(&env, None)?;
+    let ranks = how_many(job, identity.as_ref())?;
+    let points = job.plan.points(ranks, ENGINES)?;
+    if print_plan {
+        return print(&job.plan.to_toml()).map(|()| ExitCode::SUCCESS);
+    }
+    match identity {
+        Some(identity) => be_a_rank(job, &points, identity),
+        None => {
+            if let Some((path, _)) = &job.output {
+                check_writable(path)?;
+            }
+            let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+            supervise(ranks, &arguments)
+        }
+    }
+}
+
+/// The launcher's number of ranks, else the command line's, else the plan's, else one.
+fn how_many(job: &Job, identity: Option<&Identity>) -> Result<u32> {
+    let asked = job.ranks.ranks.or(job.plan.ranks);
+    match (identity, job.ranks.ranks) {
+        (Some(identity), Some(asked)) if asked != identity.size => Err(Error::Usage(format!(
+            "--ranks {asked} does not fit the {} ranks that {} gives: leave --ranks out",
+            identity.size, identity.source
+        ))),
+        (Some(identity), _) => Ok(identity.size),
+        (None, _) => Ok(asked.unwrap_or(1)),
+    }
+}
+
+/// Starts the ranks with these arguments and returns the run's exit code.
+///
+/// # Errors
+/// When a process cannot be started.
+pub fn supervise(ranks: u32, arguments: &[std::ffi::OsString]) -> Result<ExitCode> {
+    let program =
+        std::env::current_exe().map_err(|error| Error::io("cannot find this program's own file", error))?;
+    let code = rank::local::start_local(ranks, &program, arguments)?.wait()?;
+    Ok(ExitCode::from(code))
+}
+
+/// Joins the run, measures, and on rank 0 keeps and shows the records.
+fn be_a_rank(job: &Job, points: &[Point], identity: Identity) -> Result<ExitCode> {
+    let secret = Secret::find(&env)?;
+    let hash = rank::secret::plan_hash(&format!("{}\n{}", job.plan.hash_text(), identity.size))?;
+    let mut options = JoinOptions::new(&env, &identity, secret, hash)?;
+    options.interface.clone_from(&job.ranks.interface);
+    let mut rank = Rank::join(identity, options)?;
+    let result = with_records(job, points, &mut rank);
+    let failure = match result {
+        Ok(code) => match rank.close() {
+            Ok(()) => return Ok(code),
+            Err(error) => return Err(error),
+        },
+        Err(error) => error,
+    };
+    if rank.why_stopped().is_none() {
+        rank.fail(&failure);
+    }
+    // The first cause counts, which may be another rank's; only some ranks say it, so that it is said once.
+    let cause = settled_cause(&rank).unwrap_or(failure);
+    if rank.reports_failure() {
+        eprintln!("error: {cause}");
+    }
+    let code = cause.exit_code();
+    drop(rank);
+    Ok(ExitCode::from(code))
+}
+
+/// The cause of an early end, once the control thread has taken it up.
+fn settled_cause(rank: &Rank) -> Option<Error> {
+    for _ in 0..100 {
+        if let Some(cause) = rank.why_stopped() {
+            return Some(cause);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    None
+}
+
+fn with_records(job: &Job, points: &[Point], rank: &mut Rank) -> Result<ExitCode> {
+    let prepared = if rank.id() == 0 { open_output(job) } else { Ok((Vec::new(), None)) };
+    let (before, writer) = prepared?;
+    let left = points_left(points, &before, rank)?;
+    let format = job.format.unwrap_or_default();
+    let mut keeper = Keeper::new(before, writer, format);
+    let settings = settings(job)?;
+    let result = tonnage_core::run::run(&left, rank, ENGINES, &settings, &mut keeper);
+    let stored = keeper.finish();
+    if rank.id() == 0
+        && let Some(format) = job.format
+        && format != Format::Jsonl
+    {
+        print(&report::render(format.into(), &keeper.records)?)?;
+    }
+    result.and(stored)?;
+    let good = rank.id() != 0 || (keeper.all_measured() && !keeper.lost_writer);
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The records that are there already, and the writer for new ones.
+fn open_output(job: &Job) -> Result<(Vec<Record>, Option<RecordWriter>)> {
+    match &job.output {
+        None => Ok((Vec::new(), None)),
+        Some((path, true)) if path.exists() => {
+            let (records, writer) = resume(path)?;
+            Ok((records, Some(writer)))
+        }
+        Some((path, _)) => Ok((Vec::new(), Some(open_new(path)?))),
+    }
+}
+
+/// A file that holds records already is appended to, so that a run never destroys another one's results.
+fn open_new(path: &Path) -> Result<RecordWriter> {
+    if path.exists() { RecordWriter::append(path) } else { RecordWriter::create(path) }
+}
+
+/// The points that a resumed file does not hold. Rank 0 knows, and tells the others.
+fn points_left(points: &[Point], before: &[Record], rank: &mut Rank) -> Result<Vec<Point>> {
+    let mine = (rank.id() == 0)
+        .then(|| points.iter().map(|point| u8::from(already_measured(before, point))).collect());
+    let measured = rank.broadcast("points that are measured already", mine, AGREE_DEADLINE)?;
+    let left = points.iter().zip(&measured).filter(|(_, measured)| **measured == 0);
+    let left: Vec<Point> = left.map(|(point, _)| point.clone()).collect();
+    if rank.id() == 0 && left.len() < points.len() {
+        log::info!("{} of {} points are measured already", points.len() - left.len(), points.len());
+    }
+    Ok(left)
+}
+
+fn settings(job: &Job) -> Result<Settings> {
+    let cpus = match &job.ranks.cpus {
+        None => Choice::Auto,
+        Some(values::Cpus::Unpinned) => Choice::None,
+        Some(values::Cpus::List(list)) => Choice::List(list.clone()),
+    };
+    let numa = match job.ranks.numa {
+        values::Numa::Auto => Numa::Auto,
+        values::Numa::Unbound => Numa::None,
+        values::Numa::Node(node) => Numa::Node(node),
+    };
+    Ok(Settings { plan: job.plan.name.clone(), cpus, numa, program: program() })
+}
+
+/// This program, for the records.
+pub fn program() -> Program {
+    Program {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        git_revision: env!("TONNAGE_GIT_REVISION").to_owned(),
+    }
+}

@@ -1,0 +1,34 @@
+//! What each command does.
+//!
+//! | file | command |
+//! | --- | --- |
+//! | [`measure`] | `transfer`, `run`, `verify`: a plan, ranks, records, a table |
+//! | [`tour`] | `tour`: limits of this host, then a plan, then one page |
+//! | [`limits`] | what this host can do at most, for the tour |
+//! | [`show`] | `show`, `explain` |
+
+pub mod limits;
+pub mod measure;
+mod observer;
+pub mod show;
+pub mod tour;
+
+use std::io::Write;
+
+use tonnage_core::{Error, Result};
+
+/// Reads the environment; a value that is not Unicode is as good as none.
+pub fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Writes to standard output.
+///
+/// # Errors
+/// When nobody reads any more or the disk behind it is full.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Error::io("cannot write to standard output", error))
+}
