@@ -6,5 +6,6 @@
 
 pub mod clock;
 pub mod copy;
+pub mod interfaces;
 pub mod libfabric;
 pub mod mapping;
