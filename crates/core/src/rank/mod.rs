@@ -1,1 +1,90 @@
 //! The processes of a run and the control channel between them.
+//!
+//! A run has `size` ranks. [`detect`] finds out which one this process is, [`Rank::join`] finds the others, and the
+//! [`Rank`] that it gives is what the rest of the program sees: exchanges between all ranks, the knowledge that a rank
+//! is lost, and a common start. Payload never travels here: bytes that are measured belong to engines.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | [`detect`] | who am I, and where do the ranks meet |
+//! | [`secret`] | what proves that a connection belongs to the run |
+//! | [`options`] | deadlines and choices of a run |
+//! | [`local`] | starting ranks on this host and looking after them |
+//! | `handle`, `agreement` | [`Rank`], the main thread's side |
+//! | `join`, `address`, `lobby` | ranks find each other and become a tree |
+//! | `control`, `protocol`, `collective`, `census`, `clock` | the control thread's side |
+//! | `channel`, [`frame`], [`message`] | one encrypted connection, and the bytes on it |
+//! | `shared`, `signals` | between the threads, and from outside |
+
+mod address;
+mod agreement;
+mod census;
+mod channel;
+mod clock;
+mod collective;
+mod control;
+pub mod detect;
+pub mod frame;
+mod handle;
+mod join;
+mod lobby;
+pub mod local;
+pub mod message;
+pub mod options;
+mod protocol;
+pub mod secret;
+mod shared;
+mod signals;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+pub use detect::{Explicit, Identity, Meeting, detect};
+pub use handle::{Pending, Rank};
+pub use options::{JoinOptions, host_name};
+pub use secret::Secret;
+
+/// What every rank knows of every rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RankInfo {
+    /// 0 .. size.
+    pub rank: u32,
+    /// Its host's name.
+    pub host: String,
+    /// Its process, as its host counts.
+    pub pid: u32,
+    /// Changes when its host starts anew; two ranks with the same one share memory, CPUs and clock. Empty if the system
+    /// does not say it.
+    pub boot_id: String,
+    /// Its place among the ranks of its host.
+    pub local_rank: u32,
+    /// How many ranks its host has; always there once all have joined.
+    pub local_size: Option<u32>,
+}
+
+/// How this host's `CLOCK_MONOTONIC` differs from rank 0's. Exactly 0 and 0 on the same boot of the same host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClockOffset {
+    /// Subtract it from a local time to get rank 0's.
+    pub offset_ns: i64,
+    /// The estimate cannot be off by more.
+    pub uncertainty_ns: u64,
+}
+
+/// Ascending rank numbers as people write them: "0-3,8".
+pub fn ranges(ranks: &[u32]) -> String {
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for &rank in ranks {
+        match parts.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(rank) => *last = rank,
+            _ => parts.push((rank, rank)),
+        }
+    }
+    let shown = |&(first, last): &(u32, u32)| match last - first {
+        0 => first.to_string(),
+        _ => format!("{first}-{last}"),
+    };
+    parts.iter().map(shown).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,298 @@
+//! Where rank 0 listens, and how the others reach it.
+//!
+//! Nobody listens on more interfaces than needed: rank 0 takes the address that `MASTER_ADDR` stands for (which must be
+//! one of its own) or the one of a chosen interface, other parents the address that they reached rank 0 from.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use super::channel::{Channel, wait_for};
+use super::detect::{Identity, Meeting};
+use super::options::JoinOptions;
+use super::signals::Signals;
+use crate::{Error, Result};
+
+/// Pause between two tries to reach rank 0.
+const RETRY: Duration = Duration::from_millis(100);
+/// Longest wait for one address to accept.
+const CONNECT: Duration = Duration::from_secs(2);
+/// So many closed handshakes are no accident.
+const REFUSALS_MAX: u32 = 5;
+
+/// The socket on which rank 0 waits for the others.
+pub(super) fn root_listener(identity: &Identity, options: &mut JoinOptions) -> Result<TcpListener> {
+    if let Some(listener) = options.listener.take() {
+        return Ok(listener);
+    }
+    match &identity.meeting {
+        Meeting::Alone => Err(Error::Usage(
+            "there are several ranks, but no address where they meet".into(),
+        )),
+        Meeting::Local { control } => inherited(*control),
+        Meeting::Master { host, port } => match &options.interface {
+            Some(name) => bind(
+                SocketAddr::new(interface_address(name, None)?, *port),
+                identity,
+                host,
+            ),
+            None => bind_master(identity, host, *port),
+        },
+    }
+}
+
+/// The listening socket that tonnage gave to its rank 0 as standard input.
+fn inherited(control: SocketAddr) -> Result<TcpListener> {
+    let stdin = io::stdin();
+    let is_listening = rustix::net::sockopt::socket_acceptconn(stdin.as_fd()).unwrap_or(false);
+    if !is_listening {
+        return Err(Error::Usage(format!(
+            "TONNAGE_RANK=0 TONNAGE_CONTROL={control} are set, but standard input is not the listening socket: these \
+             variables are for ranks that `tonnage --ranks` starts; unset them"
+        )));
+    }
+    let copy = stdin
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|error| Error::io("cannot take the listening socket", error))?;
+    Ok(TcpListener::from(copy))
+}
+
+fn bind_master(identity: &Identity, host: &str, port: u16) -> Result<TcpListener> {
+    let addresses = resolve(host, port)?;
+    let mut last = None;
+    for address in addresses {
+        match bind(address, identity, host) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| Error::Usage(format!("MASTER_ADDR={host} stands for no address"))))
+}
+
+fn bind(address: SocketAddr, identity: &Identity, host: &str) -> Result<TcpListener> {
+    let local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    if address.ip().is_loopback() && !local {
+        // Debian lists a host's own name as 127.0.1.1 in /etc/hosts.
+        let trap = format!(
+            "MASTER_ADDR={host} is {} on rank 0's own host, which other hosts cannot reach: give --interface NAME, or the \
+             address itself as MASTER_ADDR",
+            address.ip()
+        );
+        if identity
+            .local_size
+            .is_some_and(|local_size| local_size < identity.size)
+        {
+            return Err(Error::Usage(trap));
+        }
+        log::warn!("{trap}");
+    }
+    TcpListener::bind(address).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrNotAvailable => Error::Usage(format!(
+            "rank 0 should listen on MASTER_ADDR={host} ({}), but this host ({}) has no such address: MASTER_ADDR must \
+             be the host of rank 0",
+            address.ip(),
+            super::options::host_name()
+        )),
+        io::ErrorKind::AddrInUse => Error::Failed(format!(
+            "rank 0 cannot listen on {address}: another process does (a launcher, or an earlier run). Choose another port \
+             with TONNAGE_PORT, the same for all ranks"
+        )),
+        _ => Error::io(format!("rank 0 cannot listen on {address}"), error),
+    })
+}
+
+fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
+    let failed = |error| {
+        Error::io(
+            format!("cannot find the address of MASTER_ADDR={host}"),
+            error,
+        )
+    };
+    Ok((host, port).to_socket_addrs().map_err(failed)?.collect())
+}
+
+/// The address of an interface; of several, one of the wanted family, and none that needs a scope.
+fn interface_address(name: &str, like: Option<IpAddr>) -> Result<IpAddr> {
+    let all = tonnage_sys::interfaces::addresses()
+        .map_err(|error| Error::io("cannot list the network interfaces", error))?;
+    let usable = |ip: &IpAddr| match ip {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(v6) => !v6.is_unicast_link_local(),
+    };
+    let mut own: Vec<IpAddr> = all
+        .iter()
+        .filter(|entry| entry.name == name)
+        .map(|entry| entry.address)
+        .filter(usable)
+        .collect();
+    own.sort_by_key(|ip| ip.is_ipv4() != like.is_none_or(|like| like.is_ipv4()));
+    own.first().copied().ok_or_else(|| {
+        let mut names: Vec<&str> = all.iter().map(|entry| entry.name.as_str()).collect();
+        names.dedup();
+        Error::Usage(format!(
+            "--interface {name}: no such interface with an address is up on {}; there are: {}",
+            super::options::host_name(),
+            names.join(", ")
+        ))
+    })
+}
+
+/// The socket on which a rank other than 0 waits for its children: on the address that it reached rank 0 from.
+pub(super) fn inner_listener(to_root: &Channel, options: &JoinOptions) -> Result<TcpListener> {
+    let mine = to_root.local_addr()?.ip();
+    let ip = match &options.interface {
+        Some(name) => interface_address(name, Some(mine))?,
+        None => mine,
+    };
+    TcpListener::bind((ip, 0)).map_err(|error| Error::io(format!("cannot listen on {ip}"), error))
+}
+
+/// Why one try did not work.
+enum Attempt {
+    /// Nobody listens yet.
+    Later(String),
+    /// Somebody listens, but does not complete the handshake.
+    Refused,
+    /// Trying again is pointless.
+    Fatal(Error),
+}
+
+/// Connects and proves to know the secret; tries until the join deadline, because rank 0 may start later.
+pub(super) fn connect_to(
+    meeting: &Meeting,
+    options: &JoinOptions,
+    signals: &mut Signals,
+) -> Result<Channel> {
+    let deadline = Instant::now() + options.join_timeout;
+    let mut refusals = 0;
+    loop {
+        let (last, pause) = match try_connect(meeting, options, deadline) {
+            Ok(channel) => return Ok(channel),
+            Err(Attempt::Fatal(error)) => return Err(error),
+            Err(Attempt::Later(text)) => (text, RETRY),
+            Err(Attempt::Refused) => {
+                refusals += 1;
+                let text = "it closes the connection during the handshake: do all ranks have the same secret \
+                            (TONNAGE_SECRET, TONNAGE_SECRET_FILE, ~/.config/tonnage/secret), and is it tonnage that \
+                            listens there?";
+                (text.to_owned(), 2 * RETRY)
+            }
+        };
+        if Instant::now() + pause >= deadline || refusals >= REFUSALS_MAX {
+            return Err(Error::Failed(format!(
+                "{} cannot reach {}: {last}",
+                options.host,
+                shown(meeting)
+            )));
+        }
+        let interests: Vec<_> = signals.interests().collect();
+        wait_for(&interests, pause)?;
+        drop(interests);
+        if let Some(&signal) = signals.take().first() {
+            return Err(Error::Interrupted { signal });
+        }
+    }
+}
+
+fn shown(meeting: &Meeting) -> String {
+    match meeting {
+        Meeting::Alone => "any other rank".into(),
+        Meeting::Local { control } => format!("the rank that listens on {control}"),
+        Meeting::Master { host, port } => format!("rank 0 on {host} port {port}"),
+    }
+}
+
+fn try_connect(
+    meeting: &Meeting,
+    options: &JoinOptions,
+    deadline: Instant,
+) -> std::result::Result<Channel, Attempt> {
+    let addresses = match meeting {
+        Meeting::Alone => Vec::new(),
+        Meeting::Local { control } => vec![*control],
+        // A name may be known later than this process starts, such as that of a pod.
+        Meeting::Master { host, port } => {
+            resolve(host, *port).map_err(|error| Attempt::Later(error.to_string()))?
+        }
+    };
+    let mut last = Attempt::Later("it has no address".into());
+    for address in addresses {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = CONNECT.min(left).max(Duration::from_millis(1));
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(stream) => match shake_hands(stream, options) {
+                Ok(channel) => return Ok(channel),
+                Err(attempt) => last = attempt,
+            },
+            Err(error) => last = Attempt::Later(format!("{address}: {error}")),
+        }
+    }
+    Err(last)
+}
+
+fn shake_hands(stream: TcpStream, options: &JoinOptions) -> std::result::Result<Channel, Attempt> {
+    let mut channel = Channel::initiate(stream, &options.secret).map_err(Attempt::Fatal)?;
+    let until = Instant::now() + options.stranger_timeout;
+    while !channel.established() {
+        if channel.receive().is_err() || channel.ended() {
+            return Err(Attempt::Refused);
+        }
+        channel.flush();
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Attempt::Later(
+                "it accepts connections but does not answer".into(),
+            ));
+        }
+        if !channel.established() {
+            wait_for(&[channel.interest()], left).map_err(Attempt::Fatal)?;
+        }
+    }
+    Ok(channel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(local_size: u32) -> Identity {
+        Identity {
+            rank: 0,
+            size: 2,
+            local_rank: 0,
+            local_size: Some(local_size),
+            source: "test".into(),
+            meeting: Meeting::Alone,
+        }
+    }
+
+    #[test]
+    fn an_address_of_another_host_is_refused_with_its_reason() {
+        let error = bind_master(&identity(1), "192.0.2.1", 1).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("has no such address"), "{error}");
+    }
+
+    #[test]
+    fn a_port_in_use_says_how_to_choose_another() {
+        let first = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = first.local_addr().unwrap().port();
+        let error = bind_master(&identity(2), "127.0.0.1", port).unwrap_err();
+        assert!(error.to_string().contains("TONNAGE_PORT"), "{error}");
+    }
+
+    #[test]
+    fn a_name_that_means_loopback_is_a_trap_between_hosts() {
+        let error = bind("127.0.1.1:0".parse().unwrap(), &identity(1), "hosta").unwrap_err();
+        assert!(error.to_string().contains("--interface"), "{error}");
+        bind("127.0.1.1:0".parse().unwrap(), &identity(2), "hosta").unwrap();
+    }
+
+    #[test]
+    fn an_unknown_interface_lists_those_there_are() {
+        let error = interface_address("nope0", None).unwrap_err();
+        assert!(error.to_string().contains("there are:"), "{error}");
+    }
+}

@@ -1,0 +1,104 @@
+//! The network interfaces of this host and their addresses.
+//!
+//! The standard library has no way to ask for them. Which interface is used for what is decided elsewhere.
+
+use std::ffi::CStr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ptr;
+
+/// One address of one interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    /// The interface's name, such as "eth0".
+    pub name: String,
+    /// IPv4 or IPv6 address.
+    pub address: IpAddr,
+}
+
+/// Frees the system's list, also when something in between returns early.
+struct List(*mut libc::ifaddrs);
+
+impl Drop for List {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from a successful getifaddrs and is freed nowhere else.
+        unsafe { libc::freeifaddrs(self.0) }
+    }
+}
+
+/// All IPv4 and IPv6 addresses of all interfaces that are up, in the system's order.
+///
+/// # Errors
+/// When the system does not give the list.
+pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
+    let mut first = ptr::null_mut();
+    // SAFETY: the argument is a valid place for one pointer; the call writes it only when it returns 0.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let list = List(first);
+    let mut found = Vec::new();
+    let mut next = list.0;
+    while !next.is_null() {
+        // SAFETY: every non-null element of the list is a valid ifaddrs until the list is freed.
+        let entry = unsafe { &*next };
+        next = entry.ifa_next;
+        if entry.ifa_flags & libc::IFF_UP.cast_unsigned() == 0 {
+            continue;
+        }
+        // SAFETY: ifa_addr is null or a valid address of its family, for as long as the list lives.
+        if let Some(address) = unsafe { ip_address(entry.ifa_addr) } {
+            // SAFETY: ifa_name is a string that ends in a zero byte, for as long as the list lives.
+            let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+            found.push(InterfaceAddress {
+                name: name.to_string_lossy().into_owned(),
+                address,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// The IP address in a socket address; `None` for other families.
+///
+/// # Safety
+/// The pointer must be null, or point to a socket address that is as long as its family says.
+unsafe fn ip_address(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: it is not null, so by the promise above it has at least the family.
+    match i32::from(unsafe { (*address).sa_family }) {
+        libc::AF_INET => {
+            // SAFETY: the family says that it is this type; it may be less aligned, so it is copied.
+            let v4 = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+            Some(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(Ipv6Addr::from(v6.sin6_addr.s6_addr).into())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_has_its_address() {
+        let found = addresses().unwrap();
+        if !found.iter().any(|entry| entry.name == "lo") {
+            println!("skip: this host has no interface named lo");
+            return;
+        }
+        assert!(
+            found
+                .iter()
+                .any(|entry| entry.name == "lo" && entry.address.is_loopback()),
+            "{found:?}"
+        );
+    }
+}
