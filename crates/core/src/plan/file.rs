@@ -15,6 +15,9 @@ use crate::{Error, Result};
 /// The longest plan that is read: a plan is written by hand, and anything longer is some other file.
 pub const PLAN_BYTES_MAX: u64 = 1 << 20;
 
+/// The most experiments of one plan. Each holds its sweeps in memory, so that this bounds what a short text can take.
+pub const TRANSFERS_MAX: usize = 1000;
+
 const PLAN_KEYS: [&str; 4] = ["name", "title", "ranks", "transfer"];
 const PLAN_KEYS_NEEDED: [&str; 2] = ["name", "transfer"];
 const TRANSFER_KEYS: [&str; 25] = [
@@ -200,6 +203,13 @@ fn check_keys(table: &DeTable<'_>) -> std::result::Result<(), WrongKey> {
     let DeValue::Array(items) = transfers.get_ref() else {
         return Err(not_tables(transfers.span()));
     };
+    if let Some(item) = items.get(TRANSFERS_MAX) {
+        let message = format!("a plan has at most {TRANSFERS_MAX} transfers: make several plans");
+        return Err(WrongKey {
+            span: item.span(),
+            message,
+        });
+    }
     for item in items.iter() {
         let DeValue::Table(transfer) = item.get_ref() else {
             return Err(not_tables(item.span()));

@@ -1,12 +1,12 @@
 //! What a user asks for, and the list of points it expands to.
 //!
-//! A [`Plan`] is the one way in: a plan file is read into it ([`file`]), a command line is compiled to it (in the
+//! A [`Plan`] is the one way in: a plan file is read into it ([`mod@file`]), a command line is compiled to it (in the
 //! `tonnage` crate), and [`Plan::points`] turns it into [`point::Point`]s after checking everything that can be
 //! checked before a rank starts.
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | [`file`] | a plan as TOML, read and written |
+//! | [`mod@file`] | a plan as TOML, read and written |
 //! | [`sweep`] | the grammar of several values for one option |
 //! | [`names`] | names of verbs, traffic, memory, …, and the nearest one to a name that is none of them |
 //! | [`expand`] | the points of a plan, and the checks of engines, verbs and ranks |

@@ -149,6 +149,18 @@ fn files_that_are_no_plans_are_refused() {
 }
 
 #[test]
+fn a_short_text_cannot_take_much_memory_or_stack() {
+    let transfer = "[[transfer]]\nengine='a'\nop='read'\nsizes='1..4096+1'\n";
+    let text = format!("name='p'\n{}", transfer.repeat(TRANSFERS_MAX + 1));
+    assert!(message(&text).starts_with("p.toml:4002: a plan has at most 1000 transfers"));
+    for nested in ["[", "{a=", "[[", "a."] {
+        let text = format!("{HEAD}sizes = {}", nested.repeat(100_000));
+        assert!(message(&text).starts_with("p.toml:5: "));
+        assert!(message(&nested.repeat(100_000)).starts_with("p.toml:1: "));
+    }
+}
+
+#[test]
 fn keys_are_listed_in_the_order_in_which_they_are_written() {
     let pairs = Transfer::default().pairs();
     assert_eq!(
@@ -280,6 +292,11 @@ prop_compose! {
     }
 }
 
+const SHIPPED: [&str; 2] = [
+    include_str!("../../../../../plans/tour.toml"),
+    include_str!("../../../../../plans/mori-io.toml"),
+];
+
 proptest! {
     #[test]
     fn what_is_printed_reads_back_as_the_same_plan(plan in plans()) {
@@ -315,6 +332,29 @@ proptest! {
     fn any_text_is_a_plan_or_refused_as_usage(text in "(?s).{0,200}") {
         if let Err(error) = Plan::from_toml(&text, "p") {
             prop_assert_eq!(error.exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn a_damaged_plan_is_read_or_refused_as_usage(
+        shipped in proptest::sample::select(SHIPPED.to_vec()),
+        edits in proptest::collection::vec((any::<usize>(), 0usize..6, "(?s).{0,3}|[0-9.+*\"'=\\[\\]]{1,3}"), 1..4),
+    ) {
+        // Comments are left out, so that every edit hits something.
+        let lines = shipped.lines().filter(|line| !line.starts_with('#'));
+        let mut text: Vec<char> = lines.collect::<Vec<_>>().join("\n").chars().collect();
+        for (at, removed, added) in edits {
+            let start = at % text.len();
+            let end = (start + removed).min(text.len());
+            text.splice(start..end, added.chars());
+        }
+        match Plan::from_toml(&text.iter().collect::<String>(), "p") {
+            Ok(plan) => {
+                prop_assert_eq!(&Plan::from_toml(&plan.to_toml(), "p").unwrap(), &plan);
+                let expanded = plan.points(plan.ranks.unwrap_or(2), &ENGINES);
+                prop_assert!(expanded.map_or_else(|e| e.exit_code() == 2, |points| !points.is_empty()));
+            }
+            Err(error) => prop_assert_eq!(error.exit_code(), 2),
         }
     }
 

@@ -1,0 +1,32 @@
+//! Any text is a plan or refused, printing a plan and reading it again changes nothing, and expanding it ends.
+//!
+//!     cargo +nightly fuzz run plan
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tonnage_core::Error;
+use tonnage_core::engine::{Entry, Verb};
+use tonnage_core::plan::Plan;
+
+const ENGINES: [Entry; 1] = [Entry {
+    name: "shm",
+    about: "",
+    verbs: &Verb::ALL,
+    ordered_writes: true,
+    moves_bytes: true,
+    open: || Err(Error::Failed("the fuzzer opens no engine".to_owned())),
+}];
+
+fuzz_target!(|text: &str| {
+    let Ok(plan) = Plan::from_toml(text, "fuzz.toml") else {
+        return;
+    };
+    let again = Plan::from_toml(&plan.to_toml(), "printed").expect("a printed plan reads back");
+    assert_eq!(again, plan);
+    if let Ok(points) = plan.points(plan.ranks.unwrap_or(2), &ENGINES) {
+        for point in points {
+            assert!(point.footprint_bytes >= point.stride_bytes);
+            assert!(point.stride_bytes >= u64::from(point.size_bytes));
+        }
+    }
+});

@@ -1,0 +1,19 @@
+//! Any text is a bounded sweep or refused, and a sweep prints as text that reads back as the same sweep.
+//!
+//!     cargo +nightly fuzz run sweep
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tonnage_core::plan::sweep::{Sweep, VALUES_MAX};
+
+fuzz_target!(|text: &str| {
+    let Ok(sweep) = text.parse::<Sweep>() else {
+        return;
+    };
+    assert!((1..=VALUES_MAX).contains(&sweep.values().len()));
+    let again: Sweep = sweep
+        .to_string()
+        .parse()
+        .expect("a printed sweep reads back");
+    assert_eq!(again, sweep);
+});
