@@ -122,7 +122,8 @@ pub struct Libfabric {
 
 impl Libfabric {
     /// Loads libfabric from `path` alone where one is given; else from the places of an EFA installation, else by the
-    /// loader's own search. Loading it again is cheap and gives the same library.
+    /// loader's own search. The first time can take some tenths of a second, because of the libraries that it brings
+    /// along; loading it again is cheap and gives the same library.
     ///
     /// # Errors
     /// One line that says what was tried and the loader's reason. A library that is there but broken is an error, not
@@ -130,7 +131,15 @@ impl Libfabric {
     pub fn load(path: Option<&str>) -> Result<Self, String> {
         let installed = EFA_PATHS.into_iter().find(|path| Path::new(path).exists());
         let name = path.or(installed).unwrap_or(LOADER_NAME);
-        let library = Library::open(name)?;
+        Self::with_symbols_of(Library::open(name)?, name)
+    }
+
+    /// The libfabric that this process has loaded already, if any; never loads one.
+    pub fn loaded() -> Option<Self> {
+        Self::with_symbols_of(Library::loaded(LOADER_NAME)?, LOADER_NAME).ok()
+    }
+
+    fn with_symbols_of(library: Library, name: &str) -> Result<Self, String> {
         let getinfo = library.symbol(c"fi_getinfo", c"FABRIC_1.3")?;
         let freeinfo = library.symbol(c"fi_freeinfo", c"FABRIC_1.3")?;
         let version = library.symbol(c"fi_version", c"FABRIC_1.0")?;
@@ -298,6 +307,7 @@ mod tests {
             library.release()
         );
         assert!(library.path().contains("libfabric"), "{}", library.path());
+        assert_eq!(Libfabric::loaded().unwrap().path(), library.path());
         let offers = library.offers().unwrap();
         assert!(offers.is_sorted() && offers.iter().all(|offer| !offer.provider.is_empty()));
         // Sockets need no device, so that a library that works offers at least this.

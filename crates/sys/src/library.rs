@@ -25,11 +25,19 @@ impl Library {
     /// # Errors
     /// The loader's own message, which names the file.
     pub(crate) fn open(name: &str) -> Result<Self, String> {
+        Self::open_with(name, libc::RTLD_NOW | libc::RTLD_LOCAL)
+    }
+
+    /// The library with this name, if something has loaded it into this process already.
+    pub(crate) fn loaded(name: &str) -> Option<Self> {
+        Self::open_with(name, libc::RTLD_NOW | libc::RTLD_NOLOAD).ok()
+    }
+
+    fn open_with(name: &str, flags: c_int) -> Result<Self, String> {
         if name.is_empty() {
             return Err("the name of a library cannot be empty".to_owned());
         }
         let c_name = c_string(name)?;
-        let flags: c_int = libc::RTLD_NOW | libc::RTLD_LOCAL;
         // SAFETY: c_name is a NUL-terminated string that outlives the call. Loading runs the constructors of the file;
         // that they are sound is what choosing the file promises, as with any program that the user starts.
         let handle = unsafe { libc::dlopen(c_name.as_ptr(), flags) };
@@ -123,6 +131,7 @@ mod tests {
             message.contains("/nonexistent/libnothing.so.1"),
             "{message}"
         );
+        assert!(Library::loaded("/nonexistent/libnothing.so.1").is_none());
         assert!(Library::open("").is_err());
         assert!(Library::open("a\0b").is_err());
     }
@@ -130,7 +139,7 @@ mod tests {
     #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
     #[test]
     fn symbols_are_found_by_version() {
-        let library = Library::open("libc.so.6").unwrap();
+        let library = Library::loaded("libc.so.6").unwrap();
         let address = library.symbol(c"getpid", c"GLIBC_2.2.5").unwrap();
         assert!(file_of(address).unwrap().contains("libc"));
         let message = library.symbol(c"getpid", c"GLIBC_99").unwrap_err();

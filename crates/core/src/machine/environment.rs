@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use tonnage_sys::libfabric::Libfabric;
 use tonnage_sys::library::libc_version;
 
 use super::cpu_list::format_cpu_list;
-use super::fabric::load_libfabric;
 use super::pages::{HugePool, Transparent, huge_pools, meminfo_bytes, transparent};
 use super::topology::{Topology, allowed_cpus};
 use super::tree::{Tree, value_of};
@@ -74,7 +74,8 @@ pub struct Environment {
     pub cpu: Processors,
     /// Memory.
     pub memory: MemoryState,
-    /// Versions by name: the C library, libfabric, and drivers that state theirs. What is not there is not listed.
+    /// Versions by name: the C library, libfabric where this process has loaded it, and drivers that state theirs. What is
+    /// not there is not listed.
     pub libraries: BTreeMap<String, String>,
     /// Environment variables that steer communication libraries; never one that may hold a secret.
     pub variables: BTreeMap<String, String>,
@@ -273,7 +274,8 @@ fn libraries(tree: &Tree) -> BTreeMap<String, String> {
     if let Some(version) = libc_version() {
         found.insert("libc".to_owned(), version);
     }
-    if let Ok(library) = load_libfabric() {
+    // Loading it would take longer than everything else here, and it matters only to engines that have loaded it.
+    if let Some(library) = Libfabric::loaded() {
         found.insert("libfabric".to_owned(), library.release().to_string());
     }
     if let Some(version) = nvidia_driver(tree) {
@@ -393,8 +395,9 @@ mod tests {
     #[test]
     fn this_host_is_read_quickly_and_survives_json() {
         let first = Environment::read();
+        assert!(first.libraries.contains_key("libc") || cfg!(not(target_env = "gnu")));
         // The fastest of some, because the test shares its CPUs with others.
-        let fastest = (0..5)
+        let fastest = (0..20)
             .map(|_| {
                 let start = Instant::now();
                 assert_eq!(Environment::read().cpu, first.cpu);
@@ -402,7 +405,7 @@ mod tests {
             })
             .min()
             .unwrap();
-        assert!(fastest < Duration::from_millis(50), "{fastest:?}");
+        assert!(fastest < Duration::from_millis(10), "{fastest:?}");
         let json = serde_json::to_string(&first).unwrap();
         assert_eq!(serde_json::from_str::<Environment>(&json).unwrap(), first);
         assert!(json.len() < 8192, "{json}");

@@ -1,0 +1,22 @@
+# The commands that matter. `make` alone lists them.
+
+.PHONY: help build check test fmt doc
+
+help: ## List these commands.
+	@sed -n 's/^\([a-z]*\): ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+build: ## Build the program, optimised, as target/release/tonnage.
+	cargo build --release --locked
+
+check: ## Formatting and lints only: quick, before a commit.
+	cargo fmt --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+test: ## Everything that must pass: formatting, lints, documentation, licences, all tests.
+	@bash scripts/test.sh
+
+fmt: ## Format the source.
+	cargo fmt
+
+doc: ## Build the documentation of the source, as target/doc/tonnage_core/index.html.
+	cargo doc --workspace --no-deps --locked
