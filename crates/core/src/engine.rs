@@ -120,13 +120,7 @@ pub struct Completion {
 
 impl Completion {
     /// What a poll buffer is filled with before it is used.
-    pub const EMPTY: Self = Self {
-        tag: 0,
-        lane: Lane(0),
-        len: 0,
-        imm: 0,
-        kind: Kind::Done,
-    };
+    pub const EMPTY: Self = Self { tag: 0, lane: Lane(0), len: 0, imm: 0, kind: Kind::Done };
 }
 
 /// What the far side of a path is limited by, so that a result can be set beside it.

@@ -57,19 +57,14 @@ pub enum Error {
 impl Error {
     /// An operating-system error with what was being done.
     pub fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
-        Self::Io {
-            what: what.into(),
-            source: source.into(),
-        }
+        Self::Io { what: what.into(), source: source.into() }
     }
 
     /// The process exit code: 2 for a wrong request, 128 + signal when interrupted, 1 for everything else.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Interrupted { signal } => {
-                128u8.saturating_add(u8::try_from(*signal).unwrap_or(u8::MAX))
-            }
+            Self::Interrupted { signal } => 128u8.saturating_add(u8::try_from(*signal).unwrap_or(u8::MAX)),
             _ => 1,
         }
     }

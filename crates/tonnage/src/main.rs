@@ -1,1 +1,3 @@
+mod report;
+
 fn main() {}
