@@ -1,3 +1,5 @@
+//! The command.
+
 mod report;
 
 fn main() {}
