@@ -26,7 +26,11 @@ impl Walk {
             Addresses::Random => seed,
             Addresses::Sequential | Addresses::Fixed => 0,
         };
-        Self { addresses, slots: slots.max(1), state }
+        Self {
+            addresses,
+            slots: slots.max(1),
+            state,
+        }
     }
 
     /// The next slot.

@@ -1,7 +1,7 @@
 //! One line of results: everything that a reader needs to understand a figure a year later.
 //!
 //! The types here are the file format; docs/record.schema.json describes the same and a test holds the two together.
-//! Writing files of records is in [`file`], reading them in [`read`]. Reports read these types and nothing else.
+//! Writing files of records is in [`mod@file`], reading them in [`read`]. Reports read these types and nothing else.
 
 pub mod file;
 pub mod rank_list;

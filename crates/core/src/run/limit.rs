@@ -38,10 +38,25 @@ pub struct Stretch {
 ///
 /// # Errors
 /// When the slices do not lie in the memory.
-pub fn copy_rates(arena: &Arena, layout: &Layout, point: &Point, clock: &Clock) -> Result<CopyRates> {
-    let piece_bytes = u64::from(point.size_bytes).max(PIECE_BYTES_MIN).min(point.footprint_bytes);
-    let stretch = Stretch { from: layout.out_origin(0), to: layout.into_origin(0), piece_bytes };
-    let walk = Walk::over(point.addresses, point.footprint_bytes / piece_bytes, point.seed);
+pub fn copy_rates(
+    arena: &Arena,
+    layout: &Layout,
+    point: &Point,
+    clock: &Clock,
+) -> Result<CopyRates> {
+    let piece_bytes = u64::from(point.size_bytes)
+        .max(PIECE_BYTES_MIN)
+        .min(point.footprint_bytes);
+    let stretch = Stretch {
+        from: layout.out_origin(0),
+        to: layout.into_origin(0),
+        piece_bytes,
+    };
+    let walk = Walk::over(
+        point.addresses,
+        point.footprint_bytes / piece_bytes,
+        point.seed,
+    );
     rates(arena, &stretch, walk, clock)
 }
 
@@ -58,7 +73,13 @@ pub fn rates(arena: &Arena, stretch: &Stretch, mut walk: Walk, clock: &Clock) ->
             while now_ns < start_ns + SLICE_NS {
                 let offset = walk.next_slot() * stretch.piece_bytes;
                 arena
-                    .copy_to(stretch.from + offset, arena, stretch.to + offset, len, method)
+                    .copy_to(
+                        stretch.from + offset,
+                        arena,
+                        stretch.to + offset,
+                        len,
+                        method,
+                    )
                     .map_err(|error| Error::Failed(format!("copy limit: {error}")))?;
                 bytes += stretch.piece_bytes;
                 now_ns = clock.now_ns();

@@ -1,13 +1,14 @@
-//! `tonnage show` and `tonnage explain`: what needs no measuring.
+//! `tonnage show`, `tonnage explain` and `tonnage devices`: what needs no measuring.
 
 use std::process::ExitCode;
 
 use tonnage_core::Result;
+use tonnage_core::machine::devices::Inventory;
 use tonnage_core::record::file::read_records;
 
 use super::print;
 use crate::args::{ExplainArgs, ShowArgs};
-use crate::report;
+use crate::{devices, report};
 
 /// Draws a file of records again.
 ///
@@ -28,5 +29,16 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
 /// For a column that no table has.
 pub fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     print(&report::explain::explain(args.column.as_deref())?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lists what this host has.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn devices(json: bool) -> Result<ExitCode> {
+    let found = Inventory::read();
+    let text = if json { devices::json(&found)? + "\n" } else { devices::text(&found) };
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,56 @@
+//! Records as CSV (RFC 4180): every column, with its unit in its name, in base units and full precision.
+
+use tonnage_core::record::Record;
+
+use super::columns::{COLUMNS, Value};
+
+/// A header and one row for each record; what a record does not know is an empty field.
+pub fn csv(records: &[Record]) -> String {
+    let mut text = row(COLUMNS.iter().map(|column| column.field.to_owned()));
+    for record in records {
+        text.push_str(&row(COLUMNS
+            .iter()
+            .map(|column| field((column.value)(record)))));
+    }
+    text
+}
+
+fn row(fields: impl Iterator<Item = String>) -> String {
+    let mut line = fields.map(quoted).collect::<Vec<_>>().join(",");
+    line.push_str("\r\n");
+    line
+}
+
+fn field(value: Value) -> String {
+    match value {
+        Value::Unknown => String::new(),
+        Value::Text(text) => text,
+        Value::Count(count) => count.to_string(),
+        Value::Number(number) => number.to_string(),
+    }
+}
+
+fn quoted(field: String) -> String {
+    if field.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_quoted_where_they_must_be() {
+        for (field, expected) in [
+            ("plain", "plain"),
+            ("a,b", "\"a,b\""),
+            ("say \"x\"", "\"say \"\"x\"\"\""),
+            ("a\nb", "\"a\nb\""),
+        ] {
+            assert_eq!(quoted(field.to_owned()), expected);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Golden files of every report, and the schema of what a results file holds.
+
+use serde_json::{Value, json};
+use tonnage_core::record::Record;
+use tonnage_core::stats::LatencyHistogram;
+
+use super::text::WIDTH;
+use super::{Format, render, samples};
+
+fn table(records: &[Record]) -> String {
+    let text = render(Format::Table, records).unwrap();
+    for line in text.lines() {
+        assert!(
+            line.chars().count() <= WIDTH,
+            "{line:?} is wider than {WIDTH}"
+        );
+        assert_eq!(line.trim_end(), line);
+    }
+    text
+}
+
+#[test]
+fn tables_look_as_agreed() {
+    insta::assert_snapshot!("table_batch", table(&samples::batches()));
+    insta::assert_snapshot!(
+        "table_batch_without_max",
+        table(&samples::batches_without_max())
+    );
+    insta::assert_snapshot!("table_stream", table(&samples::streams()));
+    insta::assert_snapshot!("table_ping_pong", table(&samples::ping_pongs()));
+    insta::assert_snapshot!("table_paced", table(&samples::paced()));
+    insta::assert_snapshot!("table_verify", table(&samples::verifies()));
+}
+
+#[test]
+fn a_verify_run_that_is_all_right_says_so() {
+    insta::assert_snapshot!("table_verify_right", table(&samples::verifies()[..8]));
+}
+
+#[test]
+fn tables_of_different_runs_are_apart() {
+    let text = table(&samples::all());
+    assert_eq!(text.matches("MsgSize").count(), 8, "{text}");
+    assert_eq!(text.matches("Bytes checked").count(), 1);
+    assert_eq!(table(&[]), "");
+}
+
+#[test]
+fn csv_has_every_column_of_every_record() {
+    let text = render(Format::Csv, &samples::all()).unwrap();
+    insta::assert_snapshot!("csv", text.replace("\r\n", "\n"));
+    assert_eq!(text.matches("\r\n").count(), samples::all().len() + 1);
+}
+
+#[test]
+fn jsonl_reads_back_as_the_same_records() {
+    let records = samples::all();
+    let text = render(Format::Jsonl, &records).unwrap();
+    let back: Vec<Record> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(back, records);
+    insta::assert_snapshot!(
+        "jsonl_batch",
+        render(Format::Jsonl, &samples::batches()[1..2]).unwrap()
+    );
+}
+
+#[test]
+fn the_columns_of_a_batch_agree_with_each_other() {
+    for record in samples::batches() {
+        let Some(summary) = &record.summary else {
+            continue;
+        };
+        let of = |field: &str| match (super::columns::by_field(field).unwrap().value)(&record) {
+            super::columns::Value::Number(number) => number,
+            super::columns::Value::Count(count) => count as f64,
+            other => panic!("{field}: {other:?}"),
+        };
+        let total = of("batch_payload_bytes");
+        assert_eq!(total, of("batch") * of("size_bytes"));
+        let close = |left: f64, right: f64| (left - right).abs() < 1e-9 * right;
+        assert!(close(
+            of("bandwidth_bytes_per_s_max_batch") * of("latency_ns_min") / 1e9,
+            total
+        ));
+        assert!(close(
+            of("utilization") * of("limit_bytes_per_s"),
+            of("bandwidth_bytes_per_s_mean")
+        ));
+        assert!(of("bandwidth_bytes_per_s_mean") < of("bandwidth_bytes_per_s_max_batch"));
+        let histogram = LatencyHistogram::from_data(record.histogram.as_ref().unwrap()).unwrap();
+        assert_eq!(histogram.count() as f64, of("latency_samples"));
+        assert_eq!(
+            summary.latency.as_ref().unwrap().samples * of("batch") as u64,
+            summary.operations
+        );
+    }
+}
+
+fn schema() -> jsonschema::Validator {
+    let schema: Value =
+        serde_json::from_str(include_str!("../../../../docs/record.schema.json")).unwrap();
+    jsonschema::meta::validate(&schema).unwrap();
+    jsonschema::draft202012::new(&schema).unwrap()
+}
+
+fn values() -> Vec<Value> {
+    let environment = json!([{
+        "hosts": ["node7"], "ranks": "0-1", "launcher": "tonnage --ranks", "machine": {}, "clock_offset_ns": -12,
+        "clock_uncertainty_ns": 40,
+    }]);
+    let mut values: Vec<_> = samples::all()
+        .iter()
+        .map(|record| serde_json::to_value(record).unwrap())
+        .collect();
+    values[0]["environment"] = environment;
+    values
+}
+
+#[test]
+fn the_schema_accepts_every_kind_of_record() {
+    let schema = schema();
+    for value in values() {
+        let errors: Vec<_> = schema
+            .iter_errors(&value)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{errors:#?}\n{value:#}");
+    }
+}
+
+/// Every object of a value, as JSON pointers.
+fn objects(value: &Value, at: String, found: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => {
+            map.iter()
+                .for_each(|(key, inner)| objects(inner, format!("{at}/{key}"), found));
+            found.push(at);
+        }
+        Value::Array(list) => {
+            list.iter()
+                .enumerate()
+                .for_each(|(index, inner)| objects(inner, format!("{at}/{index}"), found));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn the_schema_refuses_renamed_fields_everywhere() {
+    let schema = schema();
+    let free = ["/engine", "/memory", "/machine"];
+    for value in values() {
+        let mut pointers = Vec::new();
+        objects(&value, String::new(), &mut pointers);
+        for pointer in pointers
+            .iter()
+            .filter(|pointer| !free.iter().any(|end| pointer.ends_with(end)))
+        {
+            let keys: Vec<String> = value
+                .pointer(pointer)
+                .and_then(Value::as_object)
+                .unwrap()
+                .keys()
+                .cloned()
+                .collect();
+            for key in keys {
+                let mut renamed = value.clone();
+                let object = renamed
+                    .pointer_mut(pointer)
+                    .and_then(Value::as_object_mut)
+                    .unwrap();
+                let inner = object.remove(&key).unwrap();
+                object.insert(format!("{key}_x"), inner);
+                assert!(
+                    !schema.is_valid(&renamed),
+                    "{pointer}/{key} was renamed and nobody noticed"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_schema_describes_every_property() {
+    let schema: Value =
+        serde_json::from_str(include_str!("../../../../docs/record.schema.json")).unwrap();
+    let mut pointers = Vec::new();
+    objects(&schema, String::new(), &mut pointers);
+    let properties = pointers
+        .iter()
+        .filter(|pointer| pointer.ends_with("/properties"));
+    for pointer in properties {
+        for (name, property) in schema.pointer(pointer).and_then(Value::as_object).unwrap() {
+            let told = property["description"]
+                .as_str()
+                .is_some_and(|text| text.len() > 5);
+            assert!(
+                told || property.get("const").is_some(),
+                "{pointer}/{name} has no description"
+            );
+        }
+    }
+}
