@@ -54,29 +54,57 @@ pub fn summary(found: &Inventory) -> Vec<String> {
     );
     let memory = free_of(found.memory.available_bytes, found.memory.total_bytes);
     let mut lines = vec![cpus, format!("memory   {memory}")];
-    let networks: Vec<String> = found.networks.iter().filter(|n| n.kind != "loopback").map(link).collect();
+    let networks: Vec<String> = found
+        .networks
+        .iter()
+        .filter(|n| n.kind != "loopback")
+        .map(link)
+        .collect();
     let fabric = found.libfabric.iter().map(|library| {
-        let names: Vec<&str> = library.providers.iter().map(|provider| &*provider.name).collect();
+        let names: Vec<&str> = library
+            .providers
+            .iter()
+            .map(|provider| &*provider.name)
+            .collect();
         format!("{} with {}", library.version, shortened(&names))
     });
     let groups: [(&str, Vec<String>); 4] = [
         ("network", networks),
-        ("RDMA", found.rdma.iter().map(|device| device.name.clone()).collect()),
+        (
+            "RDMA",
+            found
+                .rdma
+                .iter()
+                .map(|device| device.name.clone())
+                .collect(),
+        ),
         ("fabric", fabric.collect()),
-        ("GPU", found.gpus.iter().map(|gpu| format!("{} {}", gpu.vendor, gpu.model)).collect()),
+        (
+            "GPU",
+            found
+                .gpus
+                .iter()
+                .map(|gpu| format!("{} {}", gpu.vendor, gpu.model))
+                .collect(),
+        ),
     ];
     for (name, things) in groups.iter().filter(|(_, things)| !things.is_empty()) {
         lines.push(format!("{name:<8} {}", things.join(", ")));
     }
     let absent: Vec<&str> = found.absent.iter().map(|absent| &*absent.what).collect();
     if !absent.is_empty() {
-        lines.push(format!("not here {} (`tonnage devices` says why and how to get them)", absent.join(", ")));
+        lines.push(format!(
+            "not here {} (`tonnage devices` says why and how to get them)",
+            absent.join(", ")
+        ));
     }
     lines
 }
 
 fn link(network: &NetworkInterface) -> String {
-    let speed = network.link_bits_per_s.map_or_else(|| network.state.clone(), bits_per_s);
+    let speed = network
+        .link_bits_per_s
+        .map_or_else(|| network.state.clone(), bits_per_s);
     format!("{} ({speed})", network.name)
 }
 

@@ -39,7 +39,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Verify(args) => command::measure::verify(&args),
         Command::Show(args) => command::show::show(&args),
         Command::Explain(args) => command::show::explain(&args),
-        Command::Devices(args) => command::print(&devices::devices(args.json)?).map(|()| ExitCode::SUCCESS),
+        Command::Devices(args) => command::show::devices(args.json),
     }
 }
 
@@ -54,7 +54,12 @@ fn start_log(level: LogLevel) {
     env_logger::Builder::new()
         .filter_level(level)
         .format(|out, record| {
-            writeln!(out, "{}: {}", record.level().as_str().to_lowercase(), record.args())
+            writeln!(
+                out,
+                "{}: {}",
+                record.level().as_str().to_lowercase(),
+                record.args()
+            )
         })
         .init();
 }

@@ -46,7 +46,11 @@ pub struct Limits {
 /// # Errors
 /// When memory or sockets cannot be had.
 pub fn measure(environment: &Environment) -> Result<Limits> {
-    let last_level = environment.cpu.l3_bytes.or(environment.cpu.l2_bytes).unwrap_or(0);
+    let last_level = environment
+        .cpu
+        .l3_bytes
+        .or(environment.cpu.l2_bytes)
+        .unwrap_or(0);
     let dram = (last_level * DRAM_CACHES).clamp(*DRAM_BYTES.start(), *DRAM_BYTES.end());
     Ok(Limits {
         copy_in_cache: (copy(IN_CACHE_BYTES)?, IN_CACHE_BYTES),
@@ -59,12 +63,21 @@ pub fn measure(environment: &Environment) -> Result<Limits> {
 /// The fastest copy between two stretches of `bytes` each, on a thread pinned to the first CPU.
 fn copy(bytes: u64) -> Result<Limit> {
     let kind = MemoryKind::Host;
-    let memory =
-        allocate(&Request { kind, bytes: 2 * bytes, host_bytes: 2 * bytes, shared: true, node: None })?;
+    let memory = allocate(&Request {
+        kind,
+        bytes: 2 * bytes,
+        host_bytes: 2 * bytes,
+        shared: true,
+        node: None,
+    })?;
     on_cpu(0, || {
         let piece = limit::PIECE_BYTES_MIN;
         let walk = Walk::over(Addresses::Sequential, bytes / piece, 0);
-        let stretch = limit::Stretch { from: 0, to: bytes, piece_bytes: piece };
+        let stretch = limit::Stretch {
+            from: 0,
+            to: bytes,
+            piece_bytes: piece,
+        };
         limit::rates(memory.arena(), &stretch, walk, &Clock::new())
     })
     .map(|rates| limit::describe(&rates, 1))
@@ -79,7 +92,9 @@ fn on_cpu<T: Send>(index: usize, work: impl FnOnce() -> Result<T> + Send) -> Res
             }
             work()
         });
-        thread.join().map_err(|_| Error::Failed("a measuring thread died".into()))?
+        thread
+            .join()
+            .map_err(|_| Error::Failed("a measuring thread died".into()))?
     })
 }
 
@@ -112,7 +127,9 @@ fn socket_stream() -> Result<f64> {
         }
         Ok(bytes as f64 * 1e9 / (now_ns - start_ns) as f64)
     })?;
-    sender.join().map_err(|_| Error::Failed("the sending thread died".into()))??;
+    sender
+        .join()
+        .map_err(|_| Error::Failed("the sending thread died".into()))??;
     Ok(rate)
 }
 

@@ -11,7 +11,8 @@ use tonnage_core::machine::Choice;
 use tonnage_core::plan::Plan;
 use tonnage_core::plan::point::Point;
 use tonnage_core::rank::{self, Identity, JoinOptions, Rank, Secret};
-use tonnage_core::record::file::{RecordWriter, already_measured, check_writable, resume};
+use tonnage_core::record::file::{RecordWriter, check_writable, resume};
+use tonnage_core::record::read::already_measured;
 use tonnage_core::record::{Program, Record};
 use tonnage_core::run::{Numa, Settings};
 use tonnage_core::{Error, Result};
@@ -60,8 +61,15 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
 }
 
 fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCode> {
-    let output = results.destination()?.map(|to| (to.path.to_owned(), to.resume));
-    let job = Job { plan, ranks: ranks.clone(), output, format: Some(results.format) };
+    let output = results
+        .destination()?
+        .map(|to| (to.path.to_owned(), to.resume));
+    let job = Job {
+        plan,
+        ranks: ranks.clone(),
+        output,
+        format: Some(results.format),
+    };
     start(&job, results.print_plan)
 }
 
@@ -120,8 +128,8 @@ fn how_many(job: &Job, identity: Option<&Identity>) -> Result<u32> {
 /// # Errors
 /// When a process cannot be started.
 pub fn supervise(ranks: u32, arguments: &[std::ffi::OsString]) -> Result<ExitCode> {
-    let program =
-        std::env::current_exe().map_err(|error| Error::io("cannot find this program's own file", error))?;
+    let program = std::env::current_exe()
+        .map_err(|error| Error::io("cannot find this program's own file", error))?;
     let code = rank::local::start_local(ranks, &program, arguments)?.wait()?;
     Ok(ExitCode::from(code))
 }
@@ -166,7 +174,11 @@ fn settled_cause(rank: &Rank) -> Option<Error> {
 }
 
 fn with_records(job: &Job, points: &[Point], rank: &mut Rank) -> Result<ExitCode> {
-    let prepared = if rank.id() == 0 { open_output(job) } else { Ok((Vec::new(), None)) };
+    let prepared = if rank.id() == 0 {
+        open_output(job)
+    } else {
+        Ok((Vec::new(), None))
+    };
     let (before, writer) = prepared?;
     let left = points_left(points, &before, rank)?;
     let format = job.format.unwrap_or_default();
@@ -182,7 +194,11 @@ fn with_records(job: &Job, points: &[Point], rank: &mut Rank) -> Result<ExitCode
     }
     result.and(stored)?;
     let good = rank.id() != 0 || (keeper.all_measured() && !keeper.lost_writer);
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// The records that are there already, and the writer for new ones.
@@ -199,18 +215,33 @@ fn open_output(job: &Job) -> Result<(Vec<Record>, Option<RecordWriter>)> {
 
 /// A file that holds records already is appended to, so that a run never destroys another one's results.
 fn open_new(path: &Path) -> Result<RecordWriter> {
-    if path.exists() { RecordWriter::append(path) } else { RecordWriter::create(path) }
+    if path.exists() {
+        RecordWriter::append(path)
+    } else {
+        RecordWriter::create(path)
+    }
 }
 
 /// The points that a resumed file does not hold. Rank 0 knows, and tells the others.
 fn points_left(points: &[Point], before: &[Record], rank: &mut Rank) -> Result<Vec<Point>> {
-    let mine = (rank.id() == 0)
-        .then(|| points.iter().map(|point| u8::from(already_measured(before, point))).collect());
+    let mine = (rank.id() == 0).then(|| {
+        points
+            .iter()
+            .map(|point| u8::from(already_measured(before, point)))
+            .collect()
+    });
     let measured = rank.broadcast("points that are measured already", mine, AGREE_DEADLINE)?;
-    let left = points.iter().zip(&measured).filter(|(_, measured)| **measured == 0);
+    let left = points
+        .iter()
+        .zip(&measured)
+        .filter(|(_, measured)| **measured == 0);
     let left: Vec<Point> = left.map(|(point, _)| point.clone()).collect();
     if rank.id() == 0 && left.len() < points.len() {
-        log::info!("{} of {} points are measured already", points.len() - left.len(), points.len());
+        log::info!(
+            "{} of {} points are measured already",
+            points.len() - left.len(),
+            points.len()
+        );
     }
     Ok(left)
 }
@@ -226,7 +257,12 @@ fn settings(job: &Job) -> Result<Settings> {
         values::Numa::Unbound => Numa::None,
         values::Numa::Node(node) => Numa::Node(node),
     };
-    Ok(Settings { plan: job.plan.name.clone(), cpus, numa, program: program() })
+    Ok(Settings {
+        plan: job.plan.name.clone(),
+        cpus,
+        numa,
+        program: program(),
+    })
 }
 
 /// This program, for the records.

@@ -3,12 +3,12 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use tonnage_core::Result;
 use tonnage_core::plan::point::{Pacing, Point};
 use tonnage_core::record::file::RecordWriter;
 use tonnage_core::record::{Outcome, Record};
 use tonnage_core::run::Observer;
-use tonnage_core::units::format_size;
-use tonnage_core::Result;
+use tonnage_core::units::Bytes;
 
 use super::print;
 use crate::args::common::Format;
@@ -29,9 +29,18 @@ pub struct Keeper {
 impl Keeper {
     /// Starts with the records of a resumed file.
     pub fn new(records: Vec<Record>, writer: Option<RecordWriter>, format: Format) -> Self {
-        let progress =
-            if std::io::stderr().is_terminal() { progress_line() } else { ProgressBar::hidden() };
-        Self { records, writer, stream: format == Format::Jsonl, progress, lost_writer: false }
+        let progress = if std::io::stderr().is_terminal() {
+            progress_line()
+        } else {
+            ProgressBar::hidden()
+        };
+        Self {
+            records,
+            writer,
+            stream: format == Format::Jsonl,
+            progress,
+            lost_writer: false,
+        }
     }
 
     /// Takes the progress line away and puts the file on stable storage.
@@ -45,7 +54,9 @@ impl Keeper {
 
     /// Whether everything that was asked for was measured.
     pub fn all_measured(&self) -> bool {
-        self.records.iter().all(|record| record.outcome == Outcome::Measured)
+        self.records
+            .iter()
+            .all(|record| record.outcome == Outcome::Measured)
     }
 }
 
@@ -58,12 +69,16 @@ impl Observer for Keeper {
 
     fn record(&mut self, record: Record) -> Result<()> {
         if self.stream {
-            print(&report::render(report::Format::Jsonl, std::slice::from_ref(&record))?)?;
+            print(&report::render(
+                report::Format::Jsonl,
+                std::slice::from_ref(&record),
+            )?)?;
         }
         if let Some(writer) = &mut self.writer
             && let Err(error) = writer.write(&record)
         {
-            self.progress.suspend(|| log::error!("{error}; going on without the file"));
+            self.progress
+                .suspend(|| log::error!("{error}; going on without the file"));
             self.writer = None;
             self.lost_writer = true;
         }
@@ -88,6 +103,6 @@ fn describe(point: &Point) -> String {
         Pacing::Batch { batch } => format!("batch {batch}"),
         Pacing::Paced { rate_per_s, .. } => format!("{rate_per_s} operations/s"),
     };
-    let size = format_size(u64::from(point.size_bytes));
+    let size = Bytes(u64::from(point.size_bytes));
     format!("{} {} {size}, {pacing}", point.engine, point.op.name())
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use tonnage_core::Result;
 use tonnage_core::machine::devices::Inventory;
-use tonnage_core::record::file::read_records;
+use tonnage_core::record::read::read_records;
 
 use super::print;
 use crate::args::{ExplainArgs, ShowArgs};
@@ -18,7 +18,10 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     let file = read_records(&args.file)?;
     print(&report::render(args.format.into(), &file.records)?)?;
     if file.truncated_tail {
-        log::warn!("the last line of {} is not whole and was left out", args.file.display());
+        log::warn!(
+            "the last line of {} is not whole and was left out",
+            args.file.display()
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -38,7 +41,11 @@ pub fn explain(args: &ExplainArgs) -> Result<ExitCode> {
 /// When it cannot be written.
 pub fn devices(json: bool) -> Result<ExitCode> {
     let found = Inventory::read();
-    let text = if json { devices::json(&found)? + "\n" } else { devices::text(&found) };
+    let text = if json {
+        devices::json(&found)? + "\n"
+    } else {
+        devices::text(&found)
+    };
     print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

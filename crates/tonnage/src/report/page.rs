@@ -1,0 +1,263 @@
+//! The page that a tour ends with: what is here, what it can do at most, and how close measured paths come to that.
+//!
+//! A pure function like the other reports; what it is given was read and measured elsewhere.
+
+use std::path::Path;
+
+use tonnage_core::engine::Verb;
+use tonnage_core::machine::devices::Inventory;
+use tonnage_core::plan::point::Pacing;
+use tonnage_core::record::{Canary, Outcome, Record};
+
+use super::table::draw;
+use super::text::{bytes, number, wrap};
+use crate::command::limits::Limits;
+
+/// Columns of the page.
+const WIDTH: usize = 100;
+
+/// Everything that the page shows.
+pub struct Tour<'a> {
+    /// What could move bytes here.
+    pub inventory: &'a Inventory,
+    /// What it can do at most.
+    pub limits: &'a Limits,
+    /// What was measured between the ranks.
+    pub records: &'a [Record],
+    /// The file that holds the records.
+    pub output: &'a Path,
+}
+
+/// Draws the page.
+pub fn page(tour: &Tour) -> String {
+    let mut page = String::from("\n");
+    page += &here(tour);
+    page += &limits(tour.limits);
+    page += &latency(tour);
+    page += &bandwidth(tour);
+    page += &notes(tour.records);
+    page += &next(tour.output);
+    page
+}
+
+fn heading(text: &str) -> String {
+    format!("{text}\n{}\n", "─".repeat(text.chars().count()))
+}
+
+fn here(tour: &Tour) -> String {
+    let mut text = heading(&format!("This machine: {}", tour.inventory.host.name));
+    for line in crate::devices::summary(tour.inventory) {
+        text += &wrap(&line, WIDTH, 2);
+    }
+    text + "\n"
+}
+
+fn limits(limits: &Limits) -> String {
+    let copy = |name: &str, (limit, footprint): &(tonnage_core::record::Limit, u64)| {
+        vec![
+            format!("{name} ({} to {})", bytes(*footprint), bytes(*footprint)),
+            format!("{} GB/s", number(limit.bytes_per_s / 1e9)),
+            limit.what.clone(),
+        ]
+    };
+    let socket = vec![
+        "one TCP stream over loopback".to_owned(),
+        format!("{} GB/s", number(limits.socket_bytes_per_s / 1e9)),
+        "as the receiver sees it, 1 MiB blocks".to_owned(),
+    ];
+    let line = match &limits.cache_line_ns {
+        Ok((cpus, ns)) => vec![
+            format!("cache line, CPU {} to CPU {}", cpus[0], cpus[1]),
+            format!("{} ns", number(*ns)),
+            "one way, median".to_owned(),
+        ],
+        Err(why) => vec![
+            "cache line between two CPUs".to_owned(),
+            "n/a".to_owned(),
+            why.clone(),
+        ],
+    };
+    let rows = vec![
+        vec!["Limit".into(), "Value".into(), "How".into()],
+        copy("memory copy in cache", &limits.copy_in_cache),
+        copy("memory copy in DRAM", &limits.copy_in_dram),
+        socket,
+        line,
+    ];
+    heading("What it can do at most") + &draw(rows, |column| column == 1) + "\n"
+}
+
+/// Eight bytes one way against the cache line, and a read against the same.
+fn latency(tour: &Tour) -> String {
+    let mut rows = vec![
+        [
+            "Operation",
+            "What is timed",
+            "p50 (ns)",
+            "p99 (ns)",
+            "Cache line (ns)",
+            "Above it (ns)",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
+    for record in tour
+        .records
+        .iter()
+        .filter(|record| record.point.pacing == Pacing::PingPong)
+    {
+        let Some(latency) = record
+            .summary
+            .as_ref()
+            .and_then(|summary| summary.latency.as_ref())
+        else {
+            continue;
+        };
+        let what = if record.point.op == Verb::Read {
+            "post to completion"
+        } else {
+            "one way, seen by the peer"
+        };
+        let line = match &record.canary {
+            Some(Canary::Measured {
+                before_ns,
+                after_ns,
+                ..
+            }) => Some(f64::midpoint(*before_ns, *after_ns)),
+            _ => None,
+        };
+        rows.push(vec![
+            format!(
+                "{} {} {}",
+                record.point.engine,
+                record.point.op.name(),
+                bytes(u64::from(record.point.size_bytes))
+            ),
+            what.to_owned(),
+            number(latency.latency_ns_p50 as f64),
+            number(latency.latency_ns_p99 as f64),
+            line.map_or("n/a".to_owned(), number),
+            line.map_or("n/a".to_owned(), |line| {
+                number(latency.latency_ns_p50 as f64 - line)
+            }),
+        ]);
+    }
+    if rows.len() == 1 {
+        return String::new();
+    }
+    heading("How long a few bytes take between two ranks")
+        + &draw(rows, |column| column >= 2)
+        + "\n"
+}
+
+/// One row for each size: bandwidth and part of the limit, for each operation.
+fn bandwidth(tour: &Tour) -> String {
+    let streams: Vec<&Record> = tour
+        .records
+        .iter()
+        .filter(|record| {
+            matches!(record.point.pacing, Pacing::Stream { .. }) && record.summary.is_some()
+        })
+        .collect();
+    let mut kinds: Vec<(&str, Verb)> = Vec::new();
+    let mut sizes: Vec<u32> = Vec::new();
+    for record in &streams {
+        let kind = (record.point.engine.as_str(), record.point.op);
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+        if !sizes.contains(&record.point.size_bytes) {
+            sizes.push(record.point.size_bytes);
+        }
+    }
+    if streams.is_empty() {
+        return String::new();
+    }
+    let mut head = vec!["MsgSize".to_owned()];
+    for (engine, op) in &kinds {
+        head.push(format!("{engine} {} (GB/s)", op.name()));
+        head.push("± 95 %".to_owned());
+        head.push("Of limit".to_owned());
+    }
+    let mut rows = vec![head];
+    for size in sizes {
+        let mut row = vec![bytes(u64::from(size))];
+        for (engine, op) in &kinds {
+            let same = |record: &&&Record| {
+                record.point.engine == *engine
+                    && record.point.op == *op
+                    && record.point.size_bytes == size
+            };
+            let summary = streams
+                .iter()
+                .find(same)
+                .and_then(|record| record.summary.as_ref());
+            let Some(summary) = summary else {
+                row.extend(["n/a"; 3].map(str::to_owned));
+                continue;
+            };
+            let spread = &summary.bandwidth_bytes_per_s;
+            row.push(number(spread.mean / 1e9));
+            row.push(spread.ci95.map_or("n/a".to_owned(), |ci| number(ci / 1e9)));
+            row.push(
+                summary
+                    .utilization
+                    .map_or("n/a".to_owned(), |part| format!("{:.0} %", part * 100.0)),
+            );
+        }
+        rows.push(row);
+    }
+    let explanation = "The limit is the fastest memory copy over the same footprint, measured just before each \
+                       point; small messages stay below it because of what each operation costs.";
+    heading("How fast bytes move between two ranks")
+        + &draw(rows, |_| true)
+        + &wrap(explanation, WIDTH, 0)
+        + "\n"
+}
+
+/// What failed, and whether the machine changed under the measurement.
+fn notes(records: &[Record]) -> String {
+    let mut text = String::new();
+    for record in records {
+        if let Outcome::Skipped { why } | Outcome::Failed { why } = &record.outcome {
+            let what = format!(
+                "{} {} {}",
+                record.point.engine,
+                record.point.op.name(),
+                record.point.size_bytes
+            );
+            text += &wrap(&format!("Not measured: {what} B: {why}"), WIDTH, 2);
+        }
+    }
+    let changed = records
+        .iter()
+        .filter(|record| matches!(record.canary, Some(Canary::Measured { changed: true, .. })))
+        .count();
+    if changed > 0 {
+        let note = format!(
+            "The machine changed during {changed} of {} points: its cache-line time before and after differ by more \
+             than a fifth. Do not read much into small differences.",
+            records.len()
+        );
+        text += &wrap(&note, WIDTH, 2);
+    }
+    if text.is_empty() { text } else { text + "\n" }
+}
+
+fn next(output: &Path) -> String {
+    let file = output.display();
+    let program = "tonnage";
+    let mut text = heading("Saved, and what to run next");
+    for line in [
+        format!("{file} holds every figure with its configuration."),
+        format!("{program} show {file}"),
+        format!(
+            "{program} transfer --engine shm --op write-imm --ranks 2 --sizes 8,4k --ping-pong"
+        ),
+        format!("{program} verify --ranks 2"),
+        format!("{program} devices"),
+    ] {
+        text += &format!("  {line}\n");
+    }
+    text
+}
