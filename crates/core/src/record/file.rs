@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access, statvfs};
 
 use super::Record;
-use super::read::{ReadOutcome, read_records};
 use crate::{Error, Result};
+
+pub use super::read::{ReadOutcome, already_measured, read_records};
 
 /// A record takes some kilobytes: with less room than this a sweep would not get far.
 const FREE_BYTES_MIN: u64 = 1 << 20;
