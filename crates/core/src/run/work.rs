@@ -14,7 +14,7 @@ use crate::drive::batch::batch;
 use crate::drive::flow::{Flow, Receives};
 use crate::drive::paced::{Timetable, paced};
 use crate::drive::ping_pong::{Signal, Table, return_all, serve_first};
-use crate::drive::port::{Arrivals, Port};
+use crate::drive::port::Port;
 use crate::drive::recorder::{PerOperation, Recorder, Silent};
 use crate::drive::serve::serve;
 use crate::drive::stream::stream;
@@ -62,6 +62,8 @@ pub struct Work<'a> {
     table: Option<Table>,
     scratch: Scratch,
     receives_depth: u32,
+    /// Receives that are posted whenever nothing is in flight.
+    receives_posted: u64,
     delivered: bool,
     /// Latencies of the running trial and of the point.
     trial: LatencyHistogram,
@@ -93,6 +95,7 @@ impl<'a> Work<'a> {
                 point, rank, target, &layout, index, worker, caps,
             )?);
         }
+        let mut posted = 0;
         let mut port = Port::new(worker.engine.as_mut(), worker.clock, stop, yielding);
         let receives_depth = caps.depth.min(RECEIVES_MAX).min(2 * point.depth().max(8));
         if point.op == Verb::Send && caps.moves_bytes {
@@ -112,6 +115,7 @@ impl<'a> Work<'a> {
                     layout.into_origin(index),
                 ));
             }
+            posted = receives.len() as u64 * u64::from(receives_depth);
             port.post_receives(receives, receives_depth)?;
         }
         let tags = match point.pacing {
@@ -130,6 +134,7 @@ impl<'a> Work<'a> {
             table: None,
             scratch,
             receives_depth,
+            receives_posted: posted,
             delivered: caps.delivered,
             trial: LatencyHistogram::new(),
             histogram: LatencyHistogram::new(),
@@ -336,17 +341,8 @@ impl<'a> Work<'a> {
         expected: &Expected,
         totals: &mut Totals,
     ) -> Result<()> {
-        let clock = self.port.clock;
         if let Some(count) = expected.arrivals {
-            let deadline_ns = clock.now_ns() + ARRIVAL_DEADLINE_NS;
-            let enough = |arrivals: &Arrivals| arrivals.count >= count;
-            while !enough(&self.port.arrivals) && clock.now_ns() < deadline_ns {
-                let mut rounds = 0;
-                serve(&mut self.port, || {
-                    rounds += 1;
-                    rounds > 64
-                })?;
-            }
+            self.await_arrivals(count)?;
         }
         let arrivals = self.port.take_arrivals();
         self.window_end_ns = self.window_end_ns.max(arrivals.last_ns);
@@ -379,11 +375,11 @@ impl<'a> Work<'a> {
         self.watch.advance(expected);
     }
 
-    /// Uses up the receives that peers still have posted, so that the next point starts with none. All workers of all
-    /// ranks call it, then [`Self::poll_until`] everybody has.
+    /// Uses up the receives of both sides, so that the next point starts with none: each initiator sends as many fillers
+    /// as its peer has receives. All workers of all ranks call it, then [`Self::poll_until`] everybody has.
     ///
     /// # Errors
-    /// When the engine fails.
+    /// When the engine fails, or fillers do not come.
     pub fn close(&mut self) -> Result<()> {
         self.port.use_up_receives();
         if self.point.op != Verb::Send {
@@ -397,7 +393,23 @@ impl<'a> Work<'a> {
             .iter()
             .flat_map(|flow| std::iter::repeat_n(flow.filler_op(), self.receives_depth as usize))
             .collect();
-        self.port.complete(&fillers)
+        self.port.complete(&fillers)?;
+        self.await_arrivals(self.receives_posted)
+    }
+
+    /// Polls until so many operations have arrived since the counters were taken last. What is missing after the
+    /// deadline is for the caller to find.
+    fn await_arrivals(&mut self, count: u64) -> Result<()> {
+        let clock = self.port.clock;
+        let deadline_ns = clock.now_ns() + ARRIVAL_DEADLINE_NS;
+        while self.port.arrivals.count < count && clock.now_ns() < deadline_ns {
+            let mut rounds = 0;
+            serve(&mut self.port, || {
+                rounds += 1;
+                rounds > 64
+            })?;
+        }
+        Ok(())
     }
 
     /// Latencies of all trials so far.
