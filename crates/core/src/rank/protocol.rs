@@ -150,7 +150,7 @@ impl Control {
             } else {
                 payload
             };
-            return self.to_parent(&Head::Up { seq, kind, what }, &payload);
+            return self.tell_parent(&Head::Up { seq, kind, what }, &payload);
         }
         if kind == Kind::Start {
             let start_ns = monotonic_ns().saturating_add(self.start_lead_ns());
@@ -161,14 +161,14 @@ impl Control {
 
     /// The result is known: pass it on, then hand it to the main thread.
     fn complete(&mut self, seq: u64, payload: Vec<u8>) {
-        self.to_children(&Head::Down { seq }, &payload);
+        self.tell_children(&Head::Down { seq }, &payload);
         self.collectives.finish(seq, payload);
     }
 
     /// Asks the parent for its clock, if another answer is wanted.
     pub(super) fn ask_clock(&mut self) {
         if self.clock.wants_sample() {
-            self.to_parent(
+            self.tell_parent(
                 &Head::ClockPing {
                     sent_ns: monotonic_ns(),
                 },
@@ -192,7 +192,7 @@ impl Control {
             uncertainty_ns: base.clock.uncertainty_ns,
             path_rtt_ns: base.path_rtt_ns,
         };
-        self.to_children(&head, &[]);
+        self.tell_children(&head, &[]);
     }
 
     /// Some rank has waited too long. The root asks everybody; others pass the complaint on.
@@ -203,7 +203,7 @@ impl Control {
         }
         if self.settings.me.rank != 0 {
             let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-            return self.to_parent(
+            return self.tell_parent(
                 &Head::Overdue {
                     seq,
                     what: clip(&what),
@@ -213,13 +213,13 @@ impl Control {
             );
         }
         self.census = Some(Census::new(seq, what, waited));
-        self.to_children(&Head::Who { seq }, &[]);
+        self.tell_children(&Head::Who { seq }, &[]);
         let answer = self.own_answer(seq);
         self.pass_answer(0, seq, answer);
     }
 
     fn answer_census(&mut self, seq: u64) {
-        self.to_children(&Head::Who { seq }, &[]);
+        self.tell_children(&Head::Who { seq }, &[]);
         let answer = self.own_answer(seq);
         self.pass_answer(self.settings.me.rank, seq, answer);
     }
@@ -233,7 +233,7 @@ impl Control {
                 phase: clip(&answer.phase),
                 phase_ms: u64::try_from(answer.phase_for.as_millis()).unwrap_or(u64::MAX),
             };
-            return self.to_parent(&head, &[]);
+            return self.tell_parent(&head, &[]);
         }
         let size = self.settings.size;
         let Some(census) = self.census.as_mut().filter(|census| census.seq == seq) else {
