@@ -15,7 +15,7 @@ use super::detect::{Identity, Meeting};
 use super::join::{self, MARGIN, message_bytes_max};
 use super::message::{Cause, Kind, clip};
 use super::options::JoinOptions;
-use super::settle::{boot_id, count_local_ranks, keep_larger, lead_ns};
+use super::settle::{count_local_ranks, keep_larger, lead_ns};
 use super::shared::{Command, Enter, Merge, Outcome, Shared, Slot, lock};
 use super::signals::Signals;
 use super::{ClockOffset, RankInfo};
@@ -67,7 +67,7 @@ impl Rank {
             rank: identity.rank,
             host: options.host.clone(),
             pid: std::process::id(),
-            boot_id: boot_id(),
+            boot_id: options.boot_id.clone(),
             local_rank: identity.local_rank,
             local_size: identity.local_size,
         };

@@ -4,12 +4,6 @@ use std::collections::HashMap;
 
 use super::{RankInfo, join};
 
-/// Changes when the host starts anew; empty if the system does not say it.
-pub(super) fn boot_id() -> String {
-    let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    read.map(|text| text.trim().to_owned()).unwrap_or_default()
-}
-
 /// Fills in what the launcher did not say: ranks of one boot are ranks of one host.
 pub(super) fn count_local_ranks(infos: &mut [RankInfo]) {
     let hosts: Vec<String> = infos

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 mod failures;
 mod joining;
+mod processes;
 
 use super::*;
 use crate::{Error, Result};
@@ -226,6 +227,39 @@ fn a_common_start_is_in_the_future_and_common() {
         start
     });
     assert!(starts.iter().all(|start| *start == starts[0]), "{starts:?}");
+}
+
+#[test]
+fn clocks_of_other_boots_are_estimated_along_the_tree() {
+    let offsets = run_with(
+        7,
+        |rank, options| options.boot_id = format!("boot {}", rank / 2),
+        |rank| {
+            let mut rank = rank.unwrap();
+            let before = clock::monotonic_ns();
+            let start = rank.aligned_start("trial", SOON).unwrap();
+            let offset = rank.clock_offset();
+            // All these clocks are really one, so the estimate itself is its error.
+            assert!(
+                offset.offset_ns.unsigned_abs() <= offset.uncertainty_ns,
+                "{offset:?}"
+            );
+            assert!(offset.uncertainty_ns < 1_000_000_000, "{offset:?}");
+            assert!(start + offset.uncertainty_ns >= before + 500_000);
+            rank.close().unwrap();
+            offset
+        },
+    );
+    assert_eq!(offsets[0], ClockOffset::default());
+    assert_eq!(
+        offsets[1],
+        ClockOffset::default(),
+        "the same boot as rank 0"
+    );
+    assert!(
+        offsets[2..].iter().all(|offset| offset.uncertainty_ns > 0),
+        "{offsets:?}"
+    );
 }
 
 #[test]
