@@ -165,7 +165,7 @@ impl Rank {
             .try_into()
             .map(u64::from_le_bytes)
             .unwrap_or_default();
-        start_lead_ns.store(lead_ns(longest_ns, self.size(), fanout), Ordering::Relaxed);
+        start_lead_ns.store(lead_ns(longest_ns, &self.infos, fanout), Ordering::Relaxed);
         Ok(())
     }
 
