@@ -1,12 +1,12 @@
 //! The processes of a run and the control channel between them.
 //!
-//! A run has `size` ranks. [`detect`] finds out which one this process is, [`Rank::join`] finds the others, and the
+//! A run has `size` ranks. [`detect()`] finds out which one this process is, [`Rank::join`] finds the others, and the
 //! [`Rank`] that it gives is what the rest of the program sees: exchanges between all ranks, the knowledge that a rank
 //! is lost, and a common start. Payload never travels here: bytes that are measured belong to engines.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`detect`], `launchers` | who am I, and where do the ranks meet |
+//! | [`mod@detect`], `launchers` | who am I, and where do the ranks meet |
 //! | [`secret`] | what proves that a connection belongs to the run |
 //! | [`options`] | deadlines and choices of a run |
 //! | [`local`] | starting ranks on this host and looking after them |

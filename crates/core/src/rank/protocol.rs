@@ -25,15 +25,54 @@ impl Control {
             (Head::Beat, _) => {}
             (Head::Goodbye, _) => link.goodbye = true,
             (Head::Abort { cause }, _) => self.abort(cause),
-            (Head::Up { seq, kind, what }, Way::Down(child)) => {
+            (head, Way::Up) => return self.understand_parent(head, payload),
+            (head, Way::Down(child)) => {
                 let from = link.place();
-                let combined = self
-                    .collectives
-                    .child(seq, kind, &what, (child, &from), payload)?;
+                return self.understand_child(index, (child, &from), head, payload);
+            }
+        }
+        Ok(())
+    }
+
+    fn understand_parent(&mut self, head: Head, payload: Vec<u8>) -> Result<()> {
+        match head {
+            Head::Down { seq } => self.complete(seq, payload),
+            Head::ClockPong { sent_ns, at_ns } => {
+                self.clock.sample(sent_ns, at_ns, monotonic_ns());
+                self.ask_clock();
+                self.publish_clock();
+            }
+            Head::ClockBase {
+                offset_ns,
+                uncertainty_ns,
+                path_rtt_ns,
+            } => {
+                let clock = ClockOffset {
+                    offset_ns,
+                    uncertainty_ns,
+                };
+                self.clock.parent_knows(Base { clock, path_rtt_ns });
+                self.publish_clock();
+            }
+            Head::Who { seq } => self.answer_census(seq),
+            _ => return Err(out_of_place()),
+        }
+        Ok(())
+    }
+
+    fn understand_child(
+        &mut self,
+        index: usize,
+        from: (usize, &Place),
+        head: Head,
+        payload: Vec<u8>,
+    ) -> Result<()> {
+        match head {
+            Head::Up { seq, kind, what } => {
+                let combined = self.collectives.child(seq, kind, &what, from, payload)?;
                 self.proceed(seq, combined);
             }
-            (Head::Down { seq }, Way::Up) => self.complete(seq, payload),
-            (Head::ClockPing { sent_ns }, Way::Down(_)) => {
+            Head::ClockPing { sent_ns } => {
                 self.send(
                     index,
                     &Head::ClockPong {
@@ -43,47 +82,20 @@ impl Control {
                     &[],
                 );
             }
-            (Head::ClockPong { sent_ns, at_ns }, Way::Up) => {
-                self.clock.sample(sent_ns, at_ns, monotonic_ns());
-                self.ask_clock();
-                self.publish_clock();
-            }
-            (
-                Head::ClockBase {
-                    offset_ns,
-                    uncertainty_ns,
-                    path_rtt_ns,
-                },
-                Way::Up,
-            ) => {
-                let clock = ClockOffset {
-                    offset_ns,
-                    uncertainty_ns,
-                };
-                self.clock.parent_knows(Base { clock, path_rtt_ns });
-                self.publish_clock();
-            }
-            (
-                Head::Overdue {
-                    seq,
-                    what,
-                    waited_ms,
-                },
-                Way::Down(_),
-            ) => {
+            Head::Overdue {
+                seq,
+                what,
+                waited_ms,
+            } => {
                 self.overdue(seq, what, Duration::from_millis(waited_ms));
             }
-            (Head::Who { seq }, Way::Up) => self.answer_census(seq),
-            (
-                Head::Answer {
-                    rank,
-                    seq,
-                    entered,
-                    phase,
-                    phase_ms,
-                },
-                Way::Down(_),
-            ) => {
+            Head::Answer {
+                rank,
+                seq,
+                entered,
+                phase,
+                phase_ms,
+            } => {
                 let phase_for = Duration::from_millis(phase_ms);
                 self.pass_answer(
                     rank,
@@ -95,11 +107,7 @@ impl Control {
                     },
                 );
             }
-            _ => {
-                return Err(Error::Failed(
-                    "it sent a message that has no place here".into(),
-                ));
-            }
+            _ => return Err(out_of_place()),
         }
         Ok(())
     }
@@ -246,4 +254,8 @@ impl Control {
             self.close_census();
         }
     }
+}
+
+fn out_of_place() -> Error {
+    Error::Failed("it sent a message that has no place here".into())
 }
