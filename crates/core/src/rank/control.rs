@@ -153,7 +153,7 @@ impl Control {
     fn start(&mut self) {
         self.ask_clock();
         self.publish_clock();
-        self.to_all(&Head::Beat, &[]);
+        self.tell_all(&Head::Beat, &[]);
     }
 
     fn turn(&mut self) -> Result<()> {
@@ -225,10 +225,10 @@ impl Control {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    link.open = false;
+                    // The link stays open, so that its rank hears the cause too.
                     let cause = Cause::rank(link.info.rank, &link.info.host, &error.to_string());
                     self.abort(cause);
-                    return;
+                    break;
                 }
             }
         }
@@ -323,14 +323,14 @@ impl Control {
         }
     }
 
-    pub(super) fn to_parent(&mut self, head: &Head, payload: &[u8]) {
+    pub(super) fn tell_parent(&mut self, head: &Head, payload: &[u8]) {
         if self.settings.me.rank != 0 {
             // The parent is always the first link.
             self.send(0, head, payload);
         }
     }
 
-    pub(super) fn to_children(&mut self, head: &Head, payload: &[u8]) {
+    pub(super) fn tell_children(&mut self, head: &Head, payload: &[u8]) {
         for index in 0..self.links.len() {
             if self
                 .links
@@ -342,9 +342,9 @@ impl Control {
         }
     }
 
-    fn to_all(&mut self, head: &Head, payload: &[u8]) {
-        self.to_parent(head, payload);
-        self.to_children(head, payload);
+    fn tell_all(&mut self, head: &Head, payload: &[u8]) {
+        self.tell_parent(head, payload);
+        self.tell_children(head, payload);
     }
 
     /// Ends the run with this cause, unless it has ended already: then the first cause stays the one that is told.
@@ -356,7 +356,7 @@ impl Control {
         self.shared.stop(&cause);
         self.collectives.stop();
         self.shared.clock_known.set(Outcome::Stopped);
-        self.to_all(&Head::Abort { cause }, &[]);
+        self.tell_all(&Head::Abort { cause }, &[]);
     }
 
     /// This rank's answer to a census.
@@ -392,7 +392,7 @@ impl Control {
             LINGER
         };
         let until = Instant::now() + time;
-        self.to_all(&Head::Goodbye, &[]);
+        self.tell_all(&Head::Goodbye, &[]);
         for link in self.links.iter_mut().filter(|link| link.open) {
             link.channel.flush_until(until);
             link.channel.finish_writing();

@@ -15,6 +15,7 @@ use super::detect::{Identity, Meeting};
 use super::join::{self, MARGIN, message_bytes_max};
 use super::message::{Cause, Kind, clip};
 use super::options::JoinOptions;
+use super::settle::{count_local_ranks, keep_larger, lead_ns};
 use super::shared::{Command, Enter, Merge, Outcome, Shared, Slot, lock};
 use super::signals::Signals;
 use super::{ClockOffset, RankInfo};
@@ -66,7 +67,7 @@ impl Rank {
             rank: identity.rank,
             host: options.host.clone(),
             pid: std::process::id(),
-            boot_id: boot_id(),
+            boot_id: options.boot_id.clone(),
             local_rank: identity.local_rank,
             local_size: identity.local_size,
         };
@@ -164,7 +165,7 @@ impl Rank {
             .try_into()
             .map(u64::from_le_bytes)
             .unwrap_or_default();
-        start_lead_ns.store(lead_ns(longest_ns, self.size(), fanout), Ordering::Relaxed);
+        start_lead_ns.store(lead_ns(longest_ns, &self.infos, fanout), Ordering::Relaxed);
         Ok(())
     }
 
@@ -450,94 +451,5 @@ fn cut(text: &str) -> String {
         clip(text)
     } else {
         text.chars().take(64).collect()
-    }
-}
-
-fn boot_id() -> String {
-    let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    read.map(|text| text.trim().to_owned()).unwrap_or_default()
-}
-
-/// Fills in what the launcher did not say: ranks of one boot are ranks of one host.
-fn count_local_ranks(infos: &mut [RankInfo]) {
-    let hosts: Vec<String> = infos
-        .iter()
-        .map(|info| {
-            if info.boot_id.is_empty() {
-                &info.host
-            } else {
-                &info.boot_id
-            }
-            .clone()
-        })
-        .collect();
-    let mut seen = std::collections::HashMap::<&str, u32>::new();
-    let mut places = Vec::new();
-    for host in &hosts {
-        let count = seen.entry(host).or_default();
-        places.push(*count);
-        *count += 1;
-    }
-    for ((info, host), place) in infos.iter_mut().zip(&hosts).zip(places) {
-        if info.local_size.is_none() {
-            info.local_rank = place;
-            info.local_size = seen.get(host.as_str()).copied();
-        }
-    }
-}
-
-fn keep_larger(all: &mut Vec<u8>, one: &[u8]) {
-    let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).unwrap_or_default();
-    if number(one) > number(all) {
-        one.clone_into(all);
-    }
-}
-
-/// How far ahead a common start is set: twice the way to the furthest rank, and what the nodes on that way need to tell
-/// their children one after the other.
-fn lead_ns(longest_rtt_ns: u64, size: u32, fanout: u32) -> u64 {
-    const LEAD_NS_MIN: u64 = 500_000;
-    const TELL_NS: u64 = 20_000;
-    let mut depth = 0u64;
-    let mut rank = size.saturating_sub(1);
-    while rank > 0 {
-        rank = join::parent_of(rank, fanout);
-        depth += 1;
-    }
-    let telling_ns = depth * TELL_NS * u64::from(fanout.min(size));
-    LEAD_NS_MIN.max(longest_rtt_ns).saturating_add(telling_ns)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_lead_grows_with_the_tree_and_the_way() {
-        assert_eq!(lead_ns(0, 1, 32), 500_000);
-        assert!(lead_ns(0, 1000, 32) > lead_ns(0, 33, 32));
-        assert!(lead_ns(2_000_000, 2, 32) >= 2_000_000);
-    }
-
-    #[test]
-    fn local_ranks_are_counted_by_boot() {
-        let info = |rank, boot_id: &str, local_size| RankInfo {
-            rank,
-            host: "h".into(),
-            pid: 1,
-            boot_id: boot_id.into(),
-            local_rank: 0,
-            local_size,
-        };
-        let mut infos = vec![info(0, "a", None), info(1, "b", None), info(2, "a", None)];
-        count_local_ranks(&mut infos);
-        let places: Vec<_> = infos
-            .iter()
-            .map(|info| (info.local_rank, info.local_size))
-            .collect();
-        assert_eq!(places, [(0, Some(2)), (0, Some(1)), (1, Some(2))]);
-        let mut told = vec![info(0, "a", Some(4))];
-        count_local_ranks(&mut told);
-        assert_eq!(told[0].local_size, Some(4));
     }
 }

@@ -2,23 +2,27 @@
 //!
 //! Everybody but rank 0 connects to rank 0 and says who it is. When all have come and fit together, rank 0 tells each
 //! its parent; a rank whose parent is not rank 0 connects there. What is made here is a [`Tree`] of open connections,
-//! which the control thread ([`super::control`]) then owns. Addresses are in [`super::address`].
+//! which the control thread ([`super::control`]) then owns. Rank 0's side is here, the others' in [`super::attend`], and
+//! addresses in [`super::address`].
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::address::{connect_to, inner_listener, root_listener};
-use super::channel::{Channel, wait_for};
+use super::address::root_listener;
+use super::attend::attend;
+use super::channel::Channel;
 use super::detect::Identity;
 use super::lobby::Lobby;
-use super::message::{Cause, Head, Hello, Message, Welcome};
+use super::message::{Cause, Head, Hello, Welcome};
 use super::options::JoinOptions;
 use super::signals::Signals;
 use super::{RankInfo, ranges};
 use crate::{Error, Result};
 
 /// Strangers that are looked at beside the ranks themselves.
-const STRANGERS_MAX: usize = 64;
+pub(super) const STRANGERS_MAX: usize = 64;
+/// So long ranks that come late are told why the run cannot start.
+const LATECOMERS: Duration = Duration::from_secs(1);
 /// Others wait this much longer than rank 0, so that its reason reaches them before they give up.
 pub(super) const MARGIN: Duration = Duration::from_secs(5);
 
@@ -104,13 +108,19 @@ fn host(
     let mut guests = Vec::new();
     let outcome = gather_guests(identity, me, options, signals, &mut lobby, &mut guests)
         .and_then(|()| seat(identity, me, options, &mut guests));
-    lobby.close();
     if let Err(error) = &outcome {
         let cause = Cause::of(error, 0, &me.host);
         for guest in &mut guests {
             tell(&mut guest.channel, &cause);
         }
+        tell_latecomers(
+            &mut lobby,
+            signals,
+            &cause,
+            identity.size as usize - guests.len(),
+        );
     }
+    lobby.close();
     outcome?;
     let mut table = vec![me.clone()];
     table.extend(guests.iter().map(|guest| guest.hello.info.clone()));
@@ -131,8 +141,23 @@ fn host(
     })
 }
 
+/// When a run cannot start, ranks that come a moment later hear the reason too.
+fn tell_latecomers(lobby: &mut Lobby, signals: &mut Signals, cause: &Cause, expected: usize) {
+    let until = Instant::now() + LATECOMERS;
+    let mut told = 1;
+    while told < expected && Instant::now() < until {
+        let Ok(arrivals) = lobby.step(until, signals, &mut []) else {
+            return;
+        };
+        for (mut channel, _) in arrivals.greeted {
+            tell(&mut channel, cause);
+            told += 1;
+        }
+    }
+}
+
 /// Last words on a connection: why this rank ends.
-fn tell(channel: &mut Channel, cause: &Cause) {
+pub(super) fn tell(channel: &mut Channel, cause: &Cause) {
     // A peer that cannot be told finds the connection closed.
     if channel
         .send(
@@ -309,184 +334,8 @@ fn seat(
     Ok(())
 }
 
-fn attend(
-    identity: &Identity,
-    me: &RankInfo,
-    options: &JoinOptions,
-    signals: &mut Signals,
-) -> Result<Tree> {
-    let mut channel = connect_to(&identity.meeting, options, signals)?;
-    let children = children_of(identity.rank, identity.size, options.fanout);
-    let listener = if children.is_empty() {
-        None
-    } else {
-        Some(inner_listener(&channel, options).inspect_err(|error| {
-            tell(&mut channel, &Cause::of(error, me.rank, &me.host));
-        })?)
-    };
-    let listen = listener
-        .as_ref()
-        .map(|listener| listener.local_addr())
-        .transpose()
-        .map_err(|error| Error::io("address of the listening socket", error))?;
-    let hello = Hello {
-        info: me.clone(),
-        size: identity.size,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        plan_hash: options.plan_hash.clone(),
-        listen,
-    };
-    channel.send(&Head::Hello(Box::new(hello)), &[])?;
-    let welcome = wait_for_welcome(&mut channel, options, signals)
-        .inspect_err(|error| tell(&mut channel, &Cause::of(error, me.rank, &me.host)))?;
-    if let Some(address) = welcome.address {
-        let meeting = super::Meeting::Local { control: address };
-        channel = connect_to(&meeting, options, signals)?;
-        channel.send(
-            &Head::Attach {
-                info: Box::new(me.clone()),
-            },
-            &[],
-        )?;
-        channel.flush();
-    }
-    channel.trust(message_bytes_max(identity.size));
-    let mut parent = Peer {
-        channel,
-        info: welcome.parent,
-    };
-    let children = match listener {
-        None => Vec::new(),
-        Some(listener) => {
-            let lobby = Lobby::new(
-                listener,
-                options.secret.clone(),
-                STRANGERS_MAX + children.len(),
-                options.stranger_timeout,
-            )?;
-            gather_children(identity, children, options, signals, lobby, &mut parent).inspect_err(
-                |error| tell(&mut parent.channel, &Cause::of(error, me.rank, &me.host)),
-            )?
-        }
-    };
-    Ok(Tree {
-        parent: Some(parent),
-        children,
-        table: Vec::new(),
-        root_boot_id: welcome.root_boot_id,
-    })
-}
-
-fn wait_for_welcome(
-    channel: &mut Channel,
-    options: &JoinOptions,
-    signals: &mut Signals,
-) -> Result<Welcome> {
-    let root = |message: String| Error::Rank {
-        rank: 0,
-        host: channel_host(options),
-        message,
-    };
-    let deadline = Instant::now() + options.join_timeout + MARGIN;
-    loop {
-        channel.flush();
-        channel.receive()?;
-        match channel.next_message()? {
-            Some(Message {
-                head: Head::Welcome(welcome),
-                ..
-            }) => return Ok(*welcome),
-            Some(Message {
-                head: Head::Abort { cause },
-                ..
-            }) => return Err(Error::from(&cause)),
-            Some(_) => return Err(root("it said something unexpected while joining".into())),
-            None if channel.ended() => {
-                return Err(root(
-                    "it closed the connection before all ranks had come: look at its output".into(),
-                ));
-            }
-            None => {}
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(root(format!(
-                "it did not say within {:.0?} that all ranks have come",
-                options.join_timeout
-            )));
-        }
-        let mut interests: Vec<_> = signals.interests().collect();
-        interests.push(channel.interest());
-        wait_for(&interests, left)?;
-        drop(interests);
-        if let Some(&signal) = signals.take().first() {
-            return Err(Error::Interrupted { signal });
-        }
-    }
-}
-
-/// Rank 0's host is not known by name until it has answered.
-fn channel_host(options: &JoinOptions) -> String {
-    format!("the host that ranks meet on (this is {})", options.host)
-}
-
-/// Waits for the ranks that rank 0 sends here.
-fn gather_children(
-    identity: &Identity,
-    expected: Range<u32>,
-    options: &JoinOptions,
-    signals: &mut Signals,
-    mut lobby: Lobby,
-    parent: &mut Peer,
-) -> Result<Vec<Peer>> {
-    let deadline = Instant::now() + options.join_timeout;
-    let mut children: Vec<Peer> = Vec::new();
-    while children.len() < expected.len() {
-        if Instant::now() >= deadline {
-            let here = |rank: u32| children.iter().any(|child| child.info.rank == rank);
-            let absent: Vec<u32> = expected.filter(|&rank| !here(rank)).collect();
-            return Err(Error::Rank {
-                rank: absent.first().copied().unwrap_or_default(),
-                host: "unknown host".into(),
-                message: format!(
-                    "ranks {} joined rank 0 but could not reach their parent, rank {} on {}: can the hosts connect \
-                     to each other on any port?",
-                    ranges(&absent),
-                    identity.rank,
-                    options.host
-                ),
-            });
-        }
-        let arrivals = lobby.step(deadline, signals, &mut [&mut parent.channel])?;
-        for (mut channel, message) in arrivals.greeted {
-            match message.head {
-                Head::Attach { info }
-                    if expected.contains(&info.rank)
-                        && children.iter().all(|child| child.info.rank != info.rank) =>
-                {
-                    channel.trust(message_bytes_max(identity.size));
-                    children.push(Peer {
-                        channel,
-                        info: *info,
-                    });
-                }
-                _ => lobby.refuse(
-                    channel.peer(),
-                    &Error::Failed("it belongs elsewhere".into()),
-                ),
-            }
-        }
-        if !arrivals.ended.is_empty() {
-            return Err(last_words(&mut parent.channel, &parent.info));
-        }
-    }
-    lobby.close();
-    children.sort_by_key(|child| child.info.rank);
-    Ok(children)
-}
-
 /// Why a peer is gone: what it said last, or that it said nothing.
-fn last_words(channel: &mut Channel, info: &RankInfo) -> Error {
+pub(super) fn last_words(channel: &mut Channel, info: &RankInfo) -> Error {
     while let Ok(Some(message)) = channel.next_message() {
         if let Head::Abort { cause } = message.head {
             return Error::from(&cause);

@@ -1,23 +1,24 @@
 //! The processes of a run and the control channel between them.
 //!
-//! A run has `size` ranks. [`detect`] finds out which one this process is, [`Rank::join`] finds the others, and the
+//! A run has `size` ranks. [`detect()`] finds out which one this process is, [`Rank::join`] finds the others, and the
 //! [`Rank`] that it gives is what the rest of the program sees: exchanges between all ranks, the knowledge that a rank
 //! is lost, and a common start. Payload never travels here: bytes that are measured belong to engines.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`detect`] | who am I, and where do the ranks meet |
+//! | [`mod@detect`], `launchers` | who am I, and where do the ranks meet |
 //! | [`secret`] | what proves that a connection belongs to the run |
 //! | [`options`] | deadlines and choices of a run |
 //! | [`local`] | starting ranks on this host and looking after them |
-//! | `handle`, `agreement` | [`Rank`], the main thread's side |
-//! | `join`, `address`, `lobby` | ranks find each other and become a tree |
+//! | `handle`, `agreement`, `settle` | [`Rank`], the main thread's side |
+//! | `join`, `attend`, `address`, `lobby` | ranks find each other and become a tree |
 //! | `control`, `protocol`, `collective`, `census`, `clock` | the control thread's side |
 //! | `channel`, [`frame`], [`message`] | one encrypted connection, and the bytes on it |
 //! | `shared`, `signals` | between the threads, and from outside |
 
 mod address;
 mod agreement;
+mod attend;
 mod census;
 mod channel;
 mod clock;
@@ -27,12 +28,14 @@ pub mod detect;
 pub mod frame;
 mod handle;
 mod join;
+mod launchers;
 mod lobby;
 pub mod local;
 pub mod message;
 pub mod options;
 mod protocol;
 pub mod secret;
+mod settle;
 mod shared;
 mod signals;
 #[cfg(test)]

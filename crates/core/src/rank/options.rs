@@ -34,6 +34,8 @@ pub struct JoinOptions {
     pub handle_signals: bool,
     /// This host's name.
     pub host: String,
+    /// Changes when this host starts anew; ranks with the same one share a clock. Empty if the system does not say it.
+    pub boot_id: String,
     /// Rank 0 only: listen here rather than where the identity says.
     pub listener: Option<TcpListener>,
 }
@@ -70,6 +72,7 @@ impl JoinOptions {
             end_process: true,
             handle_signals: true,
             host: host_name(),
+            boot_id: boot_id(),
             listener: None,
         })
     }
@@ -96,6 +99,11 @@ pub fn host_name() -> String {
         .nodename()
         .to_string_lossy()
         .into_owned()
+}
+
+fn boot_id() -> String {
+    let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    read.map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -25,15 +25,54 @@ impl Control {
             (Head::Beat, _) => {}
             (Head::Goodbye, _) => link.goodbye = true,
             (Head::Abort { cause }, _) => self.abort(cause),
-            (Head::Up { seq, kind, what }, Way::Down(child)) => {
+            (head, Way::Up) => return self.understand_parent(head, payload),
+            (head, Way::Down(child)) => {
                 let from = link.place();
-                let combined = self
-                    .collectives
-                    .child(seq, kind, &what, (child, &from), payload)?;
+                return self.understand_child(index, (child, &from), head, payload);
+            }
+        }
+        Ok(())
+    }
+
+    fn understand_parent(&mut self, head: Head, payload: Vec<u8>) -> Result<()> {
+        match head {
+            Head::Down { seq } => self.complete(seq, payload),
+            Head::ClockPong { sent_ns, at_ns } => {
+                self.clock.sample(sent_ns, at_ns, monotonic_ns());
+                self.ask_clock();
+                self.publish_clock();
+            }
+            Head::ClockBase {
+                offset_ns,
+                uncertainty_ns,
+                path_rtt_ns,
+            } => {
+                let clock = ClockOffset {
+                    offset_ns,
+                    uncertainty_ns,
+                };
+                self.clock.parent_knows(Base { clock, path_rtt_ns });
+                self.publish_clock();
+            }
+            Head::Who { seq } => self.answer_census(seq),
+            _ => return Err(out_of_place()),
+        }
+        Ok(())
+    }
+
+    fn understand_child(
+        &mut self,
+        index: usize,
+        from: (usize, &Place),
+        head: Head,
+        payload: Vec<u8>,
+    ) -> Result<()> {
+        match head {
+            Head::Up { seq, kind, what } => {
+                let combined = self.collectives.child(seq, kind, &what, from, payload)?;
                 self.proceed(seq, combined);
             }
-            (Head::Down { seq }, Way::Up) => self.complete(seq, payload),
-            (Head::ClockPing { sent_ns }, Way::Down(_)) => {
+            Head::ClockPing { sent_ns } => {
                 self.send(
                     index,
                     &Head::ClockPong {
@@ -43,47 +82,20 @@ impl Control {
                     &[],
                 );
             }
-            (Head::ClockPong { sent_ns, at_ns }, Way::Up) => {
-                self.clock.sample(sent_ns, at_ns, monotonic_ns());
-                self.ask_clock();
-                self.publish_clock();
-            }
-            (
-                Head::ClockBase {
-                    offset_ns,
-                    uncertainty_ns,
-                    path_rtt_ns,
-                },
-                Way::Up,
-            ) => {
-                let clock = ClockOffset {
-                    offset_ns,
-                    uncertainty_ns,
-                };
-                self.clock.parent_knows(Base { clock, path_rtt_ns });
-                self.publish_clock();
-            }
-            (
-                Head::Overdue {
-                    seq,
-                    what,
-                    waited_ms,
-                },
-                Way::Down(_),
-            ) => {
+            Head::Overdue {
+                seq,
+                what,
+                waited_ms,
+            } => {
                 self.overdue(seq, what, Duration::from_millis(waited_ms));
             }
-            (Head::Who { seq }, Way::Up) => self.answer_census(seq),
-            (
-                Head::Answer {
-                    rank,
-                    seq,
-                    entered,
-                    phase,
-                    phase_ms,
-                },
-                Way::Down(_),
-            ) => {
+            Head::Answer {
+                rank,
+                seq,
+                entered,
+                phase,
+                phase_ms,
+            } => {
                 let phase_for = Duration::from_millis(phase_ms);
                 self.pass_answer(
                     rank,
@@ -95,11 +107,7 @@ impl Control {
                     },
                 );
             }
-            _ => {
-                return Err(Error::Failed(
-                    "it sent a message that has no place here".into(),
-                ));
-            }
+            _ => return Err(out_of_place()),
         }
         Ok(())
     }
@@ -150,7 +158,7 @@ impl Control {
             } else {
                 payload
             };
-            return self.to_parent(&Head::Up { seq, kind, what }, &payload);
+            return self.tell_parent(&Head::Up { seq, kind, what }, &payload);
         }
         if kind == Kind::Start {
             let start_ns = monotonic_ns().saturating_add(self.start_lead_ns());
@@ -161,14 +169,14 @@ impl Control {
 
     /// The result is known: pass it on, then hand it to the main thread.
     fn complete(&mut self, seq: u64, payload: Vec<u8>) {
-        self.to_children(&Head::Down { seq }, &payload);
+        self.tell_children(&Head::Down { seq }, &payload);
         self.collectives.finish(seq, payload);
     }
 
     /// Asks the parent for its clock, if another answer is wanted.
     pub(super) fn ask_clock(&mut self) {
         if self.clock.wants_sample() {
-            self.to_parent(
+            self.tell_parent(
                 &Head::ClockPing {
                     sent_ns: monotonic_ns(),
                 },
@@ -192,7 +200,7 @@ impl Control {
             uncertainty_ns: base.clock.uncertainty_ns,
             path_rtt_ns: base.path_rtt_ns,
         };
-        self.to_children(&head, &[]);
+        self.tell_children(&head, &[]);
     }
 
     /// Some rank has waited too long. The root asks everybody; others pass the complaint on.
@@ -203,7 +211,7 @@ impl Control {
         }
         if self.settings.me.rank != 0 {
             let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-            return self.to_parent(
+            return self.tell_parent(
                 &Head::Overdue {
                     seq,
                     what: clip(&what),
@@ -213,13 +221,13 @@ impl Control {
             );
         }
         self.census = Some(Census::new(seq, what, waited));
-        self.to_children(&Head::Who { seq }, &[]);
+        self.tell_children(&Head::Who { seq }, &[]);
         let answer = self.own_answer(seq);
         self.pass_answer(0, seq, answer);
     }
 
     fn answer_census(&mut self, seq: u64) {
-        self.to_children(&Head::Who { seq }, &[]);
+        self.tell_children(&Head::Who { seq }, &[]);
         let answer = self.own_answer(seq);
         self.pass_answer(self.settings.me.rank, seq, answer);
     }
@@ -233,7 +241,7 @@ impl Control {
                 phase: clip(&answer.phase),
                 phase_ms: u64::try_from(answer.phase_for.as_millis()).unwrap_or(u64::MAX),
             };
-            return self.to_parent(&head, &[]);
+            return self.tell_parent(&head, &[]);
         }
         let size = self.settings.size;
         let Some(census) = self.census.as_mut().filter(|census| census.seq == seq) else {
@@ -246,4 +254,8 @@ impl Control {
             self.close_census();
         }
     }
+}
+
+fn out_of_place() -> Error {
+    Error::Failed("it sent a message that has no place here".into())
 }

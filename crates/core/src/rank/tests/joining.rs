@@ -1,0 +1,167 @@
+//! Ranks that do not come or do not fit, and strangers at the door.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use super::*;
+
+#[test]
+fn missing_ranks_are_listed() {
+    let (listener, address) = door();
+    let soon = |options: &mut JoinOptions| options.join_timeout = Duration::from_millis(700);
+    let zero = start(0, 9, (Some(listener), address), soon, |rank| {
+        rank.unwrap_err()
+    });
+    let four = start(4, 9, (None, address), soon, |rank| rank.unwrap_err());
+    for error in [zero.join().unwrap(), four.join().unwrap()] {
+        assert!(error.to_string().contains("ranks 1-3,5-8 of 9"), "{error}");
+    }
+}
+
+#[test]
+fn nobody_at_the_meeting_place_says_where_it_was_looked_for() {
+    let (listener, address) = door();
+    drop(listener);
+    let soon = |options: &mut JoinOptions| options.join_timeout = Duration::from_millis(400);
+    let error = start(1, 2, (None, address), soon, |rank| rank.unwrap_err())
+        .join()
+        .unwrap();
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+}
+
+/// All ranks of a run of three in which rank 2 joins with a fault.
+fn misfit(change: impl Fn(&mut JoinOptions)) -> Vec<Error> {
+    run_with(
+        3,
+        |rank, options| {
+            if rank == 2 {
+                change(options);
+            }
+        },
+        |rank| rank.unwrap_err(),
+    )
+}
+
+#[test]
+fn another_plan_is_refused_by_name() {
+    for error in misfit(|options| options.plan_hash = "other".into()) {
+        assert_eq!(blamed(&error), (2, "h2".into()));
+        assert!(
+            error.to_string().contains("another command line"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn two_processes_of_one_rank_are_refused_by_name() {
+    let (listener, address) = door();
+    let zero = start(
+        0,
+        4,
+        (Some(listener), address),
+        |_| {},
+        |rank| rank.unwrap_err(),
+    );
+    let twins: Vec<_> = (0..2)
+        .map(|_| start(1, 4, (None, address), |_| {}, |rank| rank.unwrap_err()))
+        .collect();
+    let error = zero.join().unwrap();
+    assert!(
+        error.to_string().contains("says that it is rank 1"),
+        "{error}"
+    );
+    for twin in twins {
+        twin.join().unwrap();
+    }
+}
+
+#[test]
+fn another_number_of_ranks_is_refused_by_name() {
+    let (listener, address) = door();
+    let zero = start(
+        0,
+        3,
+        (Some(listener), address),
+        |_| {},
+        |rank| rank.unwrap_err(),
+    );
+    let one = start(1, 8, (None, address), |_| {}, |rank| rank.unwrap_err());
+    for error in [zero.join().unwrap(), one.join().unwrap()] {
+        assert!(error.to_string().contains("told of 8 ranks"), "{error}");
+    }
+}
+
+#[test]
+fn a_wrong_secret_is_refused_on_both_sides() {
+    let (listener, address) = door();
+    let zero = start(
+        0,
+        2,
+        (Some(listener), address),
+        |options| options.join_timeout = Duration::from_secs(3),
+        |rank| rank.unwrap_err(),
+    );
+    let wrong = |options: &mut JoinOptions| {
+        options.secret = Secret::from_text("some other secret").unwrap();
+    };
+    let one = start(1, 2, (None, address), wrong, |rank| rank.unwrap_err());
+    let error = one.join().unwrap();
+    assert!(error.to_string().contains("same secret"), "{error}");
+    let error = zero.join().unwrap();
+    assert!(
+        error.to_string().contains("did not know the secret"),
+        "{error}"
+    );
+}
+
+/// Reads until the other side closes; false when it does not within the time.
+fn is_closed(mut stream: &TcpStream, time: Duration) -> bool {
+    stream.set_read_timeout(Some(time)).unwrap();
+    let mut buffer = [0u8; 1024];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+}
+
+#[test]
+fn strangers_are_shown_out_and_the_run_goes_on() {
+    let (listener, address) = door();
+    let zero = start(
+        0,
+        2,
+        (Some(listener), address),
+        |options| options.stranger_timeout = Duration::from_millis(500),
+        |rank| rank.unwrap().close(),
+    );
+    let connect = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream
+    };
+    let huge = connect(&u32::MAX.to_le_bytes());
+    let garbage = connect(
+        &[48, 0, 0, 0]
+            .iter()
+            .chain(&[7; 48])
+            .copied()
+            .collect::<Vec<_>>(),
+    );
+    let http = connect(b"GET / HTTP/1.1\r\n\r\n");
+    // More silent ones than are looked at together: the real rank has to wait until they are out, and comes in all the
+    // same.
+    let crowd: Vec<_> = (0..80).map(|_| connect(b"")).collect();
+    for stranger in [&huge, &garbage, &http] {
+        assert!(is_closed(stranger, SOON));
+    }
+    let one = start(1, 2, (None, address), |_| {}, |rank| rank.unwrap().close());
+    one.join().unwrap().unwrap();
+    zero.join().unwrap().unwrap();
+    for stranger in &crowd {
+        assert!(is_closed(stranger, SOON));
+    }
+}
