@@ -98,7 +98,7 @@ fi
 
 say "cargo test"
 # Shows what passing tests print, so that a test which skips itself is seen.
-cargo test --workspace --locked -- --show-output 2>&1 | tee "$LOG"
+cargo test --workspace --locked --no-fail-fast -- --show-output 2>&1 | tee "$LOG"
 
 while IFS= read -r line; do SKIPS+=("${line#skip: }"); done < <(grep '^skip: ' "$LOG" | sort -u)
 if [ ${#SKIPS[@]} = 0 ]; then
