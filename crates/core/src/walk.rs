@@ -33,6 +33,11 @@ impl Walk {
         }
     }
 
+    /// How many slots there are.
+    pub fn slots(&self) -> u64 {
+        self.slots
+    }
+
     /// The next slot.
     #[inline]
     pub fn next_slot(&mut self) -> u64 {

@@ -46,30 +46,39 @@ pub fn text(found: &Inventory) -> String {
     page
 }
 
-/// A line for each kind of thing, for the page of a tour; what is missing is only named.
-pub fn summary(found: &Inventory) -> Vec<String> {
-    let cpus = format!(
-        "CPU      {}: {} of {} usable",
-        found.cpu.model, found.cpu.allowed, found.cpu.online
-    );
-    let memory = free_of(found.memory.available_bytes, found.memory.total_bytes);
-    let mut lines = vec![cpus, format!("memory   {memory}")];
-    let networks: Vec<String> = found
-        .networks
-        .iter()
-        .filter(|n| n.kind != "loopback")
-        .map(link)
-        .collect();
+/// A name and a line for each kind of thing, for the page of a tour; what is missing is only named.
+pub fn summary(found: &Inventory) -> Vec<(&'static str, String)> {
+    let usable = &found.cpu.allowed;
     let fabric = found.libfabric.iter().map(|library| {
         let names: Vec<&str> = library
             .providers
             .iter()
             .map(|provider| &*provider.name)
             .collect();
-        format!("{} with {}", library.version, shortened(&names))
+        format!("libfabric {} with {}", library.version, shortened(&names))
     });
-    let groups: [(&str, Vec<String>); 4] = [
-        ("network", networks),
+    let up = |network: &&NetworkInterface| network.kind != "loopback" && network.state != "down";
+    let absent: Vec<&str> = found.absent.iter().map(|absent| &*absent.what).collect();
+    let mut not_here = absent.join(", ");
+    if !absent.is_empty() {
+        not_here += " (`tonnage devices` says why, and how to get them)";
+    }
+    let groups = [
+        (
+            "CPU",
+            vec![format!("{}, CPUs {usable} usable", found.cpu.model)],
+        ),
+        (
+            "memory",
+            vec![free_of(
+                found.memory.available_bytes,
+                found.memory.total_bytes,
+            )],
+        ),
+        (
+            "network",
+            found.networks.iter().filter(up).map(link).collect(),
+        ),
         (
             "RDMA",
             found
@@ -87,18 +96,14 @@ pub fn summary(found: &Inventory) -> Vec<String> {
                 .map(|gpu| format!("{} {}", gpu.vendor, gpu.model))
                 .collect(),
         ),
+        ("not here", vec![not_here]),
     ];
-    for (name, things) in groups.iter().filter(|(_, things)| !things.is_empty()) {
-        lines.push(format!("{name:<8} {}", things.join(", ")));
-    }
-    let absent: Vec<&str> = found.absent.iter().map(|absent| &*absent.what).collect();
-    if !absent.is_empty() {
-        lines.push(format!(
-            "not here {} (`tonnage devices` says why and how to get them)",
-            absent.join(", ")
-        ));
-    }
-    lines
+    let join = |(name, things): (&'static str, Vec<String>)| (name, things.join(", "));
+    groups
+        .into_iter()
+        .map(join)
+        .filter(|(_, text)| !text.is_empty())
+        .collect()
 }
 
 fn link(network: &NetworkInterface) -> String {

@@ -180,9 +180,18 @@ impl Followers {
     }
 
     /// Gives an order to all.
+    ///
+    /// # Errors
+    /// When a worker's thread has ended.
     pub fn order(&self, order: &Order) -> Result<()> {
-        for (orders, _) in &self.lines {
-            orders.send(order.clone()).map_err(|_| died())?;
+        for (orders, answers) in &self.lines {
+            if orders.send(order.clone()).is_err() {
+                // A worker that could not even begin has said why before it went.
+                return answers
+                    .try_recv()
+                    .unwrap_or_else(|_| Err(died()))
+                    .map(|_| ());
+            }
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::check::Expected;
 use super::crew::{Deck, Followers, Order, Report, follow};
-use super::limit::{CopyRates, describe};
+use super::limit::{CopyRates, better, describe};
 use super::session::Session;
 use super::totals::Totals;
 use super::work::{Issued, Schedule, Work};
@@ -111,6 +111,12 @@ impl From<Error> for Failure {
     }
 }
 
+/// Copy rates of several workers together.
+struct Copying {
+    rates: CopyRates,
+    copiers: u64,
+}
+
 /// The leader: worker 0 with the ranks' control channel.
 struct Lead<'a, 'b> {
     point: &'a Point,
@@ -125,7 +131,7 @@ struct Lead<'a, 'b> {
 impl Lead<'_, '_> {
     fn run(&mut self) -> Result<Measured, Failure> {
         self.rank.barrier("begin the point", SLACK)?;
-        let limit = self.measure_limit()?;
+        let before = self.copy_rates()?;
         let length = self.point.length;
         let mut number = 0;
         if length.warmup_ns > 0 {
@@ -145,6 +151,8 @@ impl Lead<'_, '_> {
             }
         };
         self.close()?;
+        let after = self.copy_rates()?;
+        let limit = self.limit(before, after);
         let histogram = self.gather_histogram()?;
         let chosen = serde_json::to_vec(&self.own.chosen()).unwrap_or_default();
         let chosen = self.rank.all_gather("engine choices", chosen, SLACK)?;
@@ -188,20 +196,28 @@ impl Lead<'_, '_> {
         self.followers.collect()
     }
 
-    fn measure_limit(&mut self) -> Result<Option<Limit>> {
-        match self.point.limit {
-            LimitChoice::None => return Ok(None),
-            LimitChoice::Stated { bytes_per_s } => {
-                return Ok(Some(Limit {
-                    what: "stated by the user".into(),
-                    bytes_per_s,
-                }));
-            }
-            LimitChoice::Auto => {}
+    /// What the bandwidth is set beside: stated, or the better of what was measured before and after the trials.
+    fn limit(&self, before: Option<Copying>, after: Option<Copying>) -> Option<Limit> {
+        match (self.point.limit, before, after) {
+            (LimitChoice::Stated { bytes_per_s }, _, _) => Some(Limit {
+                what: "stated by the user".into(),
+                bytes_per_s,
+            }),
+            (LimitChoice::Auto, Some(before), Some(after)) => Some(describe(
+                &better(&before.rates, &after.rates),
+                before.copiers,
+            )),
+            _ => None,
         }
-        if self.limit != LimitKind::MemoryCopy || self.point.pacing == Pacing::PingPong {
+    }
+
+    /// The copy rates of all initiating workers together, measured at once; `None` where bandwidth has no such limit.
+    fn copy_rates(&mut self) -> Result<Option<Copying>> {
+        let asked = self.point.limit == LimitChoice::Auto && self.point.pacing != Pacing::PingPong;
+        if !asked || self.limit != LimitKind::MemoryCopy {
             return Ok(None);
         }
+        self.rank.barrier("copy limit", SLACK)?;
         let mut sum = CopyRates::default();
         let mut copiers = 0u64;
         if self.own.begins() {
@@ -221,14 +237,19 @@ impl Lead<'_, '_> {
         }
         let mut mine: Vec<u8> = sum.iter().flat_map(|rate| rate.to_le_bytes()).collect();
         mine.extend((copiers as f64).to_le_bytes());
-        let all = self.rank.reduce("copy limit", mine, add_floats, SLACK)?;
+        let all = self
+            .rank
+            .reduce("add up the copy limit", mine, add_floats, SLACK)?;
         let all: Vec<f64> = floats(&all).collect();
         let [a, b, c, copiers] = all[..] else {
             return Err(Error::Failed(
                 "the copy limits of the ranks do not add up".into(),
             ));
         };
-        Ok(Some(describe(&[a, b, c], copiers as u64)))
+        Ok(Some(Copying {
+            rates: [a, b, c],
+            copiers: copiers as u64,
+        }))
     }
 
     /// One trial on all ranks: data in place, aligned start, drive, wait for all, count, check.

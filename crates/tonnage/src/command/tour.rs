@@ -46,11 +46,15 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     };
     let code = supervise(job.plan.ranks.unwrap_or(2), &rank_arguments(args, &output))?;
     let records = read_records(&output)?.records.split_off(before);
+    let program = std::env::args()
+        .next()
+        .unwrap_or_else(|| "tonnage".to_owned());
     print(&page::page(&page::Tour {
         inventory: &inventory,
         limits: &limits,
         records: &records,
         output: &output,
+        program: &program,
     }))?;
     Ok(code)
 }

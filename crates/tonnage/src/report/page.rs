@@ -10,7 +10,7 @@ use tonnage_core::plan::point::Pacing;
 use tonnage_core::record::{Canary, Outcome, Record};
 
 use super::table::draw;
-use super::text::{bytes, number, wrap};
+use super::text::{bytes, entry, number, wrap};
 use crate::command::limits::Limits;
 
 /// Columns of the page.
@@ -26,30 +26,31 @@ pub struct Tour<'a> {
     pub records: &'a [Record],
     /// The file that holds the records.
     pub output: &'a Path,
+    /// How this program was called, so that the commands can be copied as they stand.
+    pub program: &'a str,
 }
 
 /// Draws the page.
 pub fn page(tour: &Tour) -> String {
-    let mut page = String::from("\n");
-    page += &here(tour);
+    let mut page = here(tour);
     page += &limits(tour.limits);
     page += &latency(tour);
     page += &bandwidth(tour);
     page += &notes(tour.records);
-    page += &next(tour.output);
+    page += &next(tour.output, tour.program);
     page
 }
 
 fn heading(text: &str) -> String {
-    format!("{text}\n{}\n", "─".repeat(text.chars().count()))
+    format!("\n{text}\n{}\n", "─".repeat(text.chars().count()))
 }
 
 fn here(tour: &Tour) -> String {
     let mut text = heading(&format!("This machine: {}", tour.inventory.host.name));
-    for line in crate::devices::summary(tour.inventory) {
-        text += &wrap(&line, WIDTH, 2);
+    for (name, line) in crate::devices::summary(tour.inventory) {
+        text += &entry(name, 10, &line);
     }
-    text + "\n"
+    text
 }
 
 fn limits(limits: &Limits) -> String {
@@ -119,6 +120,8 @@ fn latency(tour: &Tour) -> String {
             "one way, seen by the peer"
         };
         let line = match &record.canary {
+            // A read has no way there that a cache line could be set beside.
+            _ if record.point.op == Verb::Read => None,
             Some(Canary::Measured {
                 before_ns,
                 after_ns,
@@ -211,6 +214,7 @@ fn bandwidth(tour: &Tour) -> String {
                        point; small messages stay below it because of what each operation costs.";
     heading("How fast bytes move between two ranks")
         + &draw(rows, |_| true)
+        + "\n"
         + &wrap(explanation, WIDTH, 0)
         + "\n"
 }
@@ -227,6 +231,7 @@ fn notes(records: &[Record]) -> String {
                 record.point.size_bytes
             );
             text += &wrap(&format!("Not measured: {what} B: {why}"), WIDTH, 2);
+            text.push('\n');
         }
     }
     let changed = records
@@ -239,14 +244,14 @@ fn notes(records: &[Record]) -> String {
              than a fifth. Do not read much into small differences.",
             records.len()
         );
-        text += &wrap(&note, WIDTH, 2);
+        text += &wrap(&note, WIDTH, 0);
+        text.push('\n');
     }
-    if text.is_empty() { text } else { text + "\n" }
+    text
 }
 
-fn next(output: &Path) -> String {
+fn next(output: &Path, program: &str) -> String {
     let file = output.display();
-    let program = "tonnage";
     let mut text = heading("Saved, and what to run next");
     for line in [
         format!("{file} holds every figure with its configuration."),
@@ -260,4 +265,57 @@ fn next(output: &Path) -> String {
         text += &format!("  {line}\n");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::samples;
+    use tonnage_core::machine::devices::Inventory;
+    use tonnage_core::record::Limit;
+
+    fn inventory() -> Inventory {
+        let text = r#"{
+            "host": { "name": "node1", "boot_id": "0" },
+            "cpu": {
+                "model": "Example CPU", "online": "0-1", "allowed": "0-1", "sockets": 1, "cores": 2,
+                "threads_per_core": 1, "governor": "performance"
+            },
+            "numa": [],
+            "memory": {
+                "total_bytes": 8589934592, "available_bytes": 4294967296, "huge_pools": [],
+                "transparent": { "enabled": "madvise", "shmem_enabled": "never" }
+            },
+            "networks": [], "rdma": [], "libfabric": null, "gpus": [], "file_systems": [],
+            "absent": [{ "what": "GPUs", "why": "none is on the PCI bus", "how": "use a host with one" }]
+        }"#;
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn the_page_reads_from_top_to_bottom() {
+        let limit = |what: &str, bytes_per_s| Limit {
+            what: what.to_owned(),
+            bytes_per_s,
+        };
+        let limits = Limits {
+            copy_in_cache: (limit("memory copy by memcpy, 1 copier", 5.5e10), 1 << 18),
+            copy_in_dram: (
+                limit("memory copy by non-temporal stores, 1 copier", 1.4e10),
+                1 << 27,
+            ),
+            socket_bytes_per_s: 4.2e9,
+            cache_line_ns: Ok(([0, 1], 62.5)),
+        };
+        let mut records = samples::ping_pongs();
+        records.extend(samples::streams());
+        let page = page(&Tour {
+            inventory: &inventory(),
+            limits: &limits,
+            records: &records,
+            output: Path::new("tour.jsonl"),
+            program: "tonnage",
+        });
+        insta::assert_snapshot!(page);
+    }
 }
