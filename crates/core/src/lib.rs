@@ -22,6 +22,7 @@ pub mod error;
 pub mod layout;
 pub mod machine;
 pub mod memory;
+pub mod number_list;
 pub mod pattern;
 pub mod plan;
 pub mod rank;

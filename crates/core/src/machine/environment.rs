@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use tonnage_sys::libfabric::Libfabric;
 use tonnage_sys::library::libc_version;
 
-use super::cpu_list::format_cpu_list;
 use super::pages::{HugePool, Transparent, huge_pools, meminfo_bytes, transparent};
 use super::topology::{Topology, allowed_cpus};
 use super::tree::{Tree, value_of};
 use super::variables::steering;
+use crate::number_list;
 
 /// Kernel modules of drivers whose version is worth recording, where the module states one.
 const DRIVERS: [&str; 12] = [
@@ -118,7 +118,7 @@ pub struct MemoryState {
     /// All of it; absent where it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_bytes: Option<u64>,
-    /// NUMA nodes, such as "0,1".
+    /// NUMA nodes, such as "0-1".
     pub numa_nodes: String,
     /// Pools of huge pages.
     pub huge_pools: Vec<HugePool>,
@@ -162,8 +162,8 @@ impl Processors {
         let online: Vec<u32> = topology.cpus.iter().map(|cpu| cpu.id).collect();
         Self {
             model: cpu_model(tree).unwrap_or_else(|| "unknown".to_owned()),
-            online: format_cpu_list(&online),
-            allowed: format_cpu_list(&topology.allowed),
+            online: number_list::format(&online),
+            allowed: number_list::format(&topology.allowed),
             quota_millicpus: quota_millicpus(tree),
             sockets: topology.sockets(),
             cores: topology.cores(),
@@ -185,7 +185,7 @@ impl MemoryState {
         let nodes: Vec<u32> = topology.nodes.iter().map(|node| node.id).collect();
         Self {
             total_bytes: meminfo_bytes(tree, "MemTotal"),
-            numa_nodes: format_cpu_list(&nodes),
+            numa_nodes: number_list::format(&nodes),
             huge_pools: huge_pools(tree),
             transparent: transparent(tree),
         }
@@ -374,7 +374,7 @@ mod tests {
         };
         assert_eq!(environment.cpu, expected);
         assert_eq!(environment.memory.total_bytes, Some(2 << 20));
-        assert_eq!(environment.memory.numa_nodes, "0,1");
+        assert_eq!(environment.memory.numa_nodes, "0-1");
         assert_eq!(environment.libraries["driver mlx5_core"], "24.10");
         assert_eq!(environment.libraries["driver nvidia"], "570.86.10");
     }

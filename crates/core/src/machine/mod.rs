@@ -6,12 +6,10 @@
 //! | [`devices`] | everything that could move bytes here, for people (`tonnage devices`) |
 //! | [`topology`] | CPUs, cores, sockets, NUMA nodes |
 //! | [`placement`] | which worker runs on which CPU |
-//! | [`cpu_list`] | "0-3,8" |
 //! | [`pages`] | huge pages |
 //! | [`fabric`] | which libfabric is used |
 //! | [`tree`] | reading the kernel's files, or an invented machine's |
 
-pub mod cpu_list;
 pub mod devices;
 pub mod environment;
 pub mod fabric;
@@ -21,7 +19,6 @@ pub mod topology;
 pub mod tree;
 mod variables;
 
-pub use cpu_list::{format_cpu_list, parse_cpu_list};
 pub use environment::{Environment, Host};
 pub use placement::{Choice, Placement, pin_thread, place_workers};
 pub use topology::{Topology, allowed_cpus};

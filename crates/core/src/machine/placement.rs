@@ -3,8 +3,8 @@
 //! [`place_workers`] is a pure function: every local rank works out the whole host's placement from the same topology
 //! and takes its own part, so that the ranks agree without talking.
 
-use super::cpu_list::format_cpu_list;
 use super::topology::{Cpu, Topology};
+use crate::number_list;
 use crate::{Error, Result};
 
 /// The most workers that one rank may have, far above the CPUs of any host.
@@ -102,7 +102,7 @@ struct Job {
 }
 
 fn check_list(topology: &Topology, list: &[u32]) -> Result<()> {
-    let allowed = format_cpu_list(&topology.allowed);
+    let allowed = number_list::format(&topology.allowed);
     if list.is_empty() {
         return Err(Error::Usage(format!(
             "the list of CPUs is empty; this process may use {allowed}"
@@ -118,7 +118,7 @@ fn check_list(topology: &Topology, list: &[u32]) -> Result<()> {
     }
     Err(Error::Usage(format!(
         "CPU {} cannot be used: this process may use {allowed}",
-        format_cpu_list(&wrong)
+        number_list::format(&wrong)
     )))
 }
 

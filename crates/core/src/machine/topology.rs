@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use super::cpu_list::parse_cpu_list;
 use super::tree::Tree;
+use crate::number_list;
 
 /// One logical CPU that is online.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Topology {
     /// The same from the machine laid out in `tree`, for a process that may use the CPUs in `allowed` (empty: all).
     pub fn read_from(tree: &Tree, allowed: Vec<u32>) -> Self {
         let online = tree.text("sys/devices/system/cpu/online");
-        let online = online.and_then(|text| parse_cpu_list(&text).ok());
+        let online = online.and_then(|text| number_list::parse(&text).ok());
         let mut online = online.unwrap_or_else(|| allowed.clone());
         online.sort_unstable();
         online.dedup();
@@ -154,7 +154,7 @@ fn read_nodes(tree: &Tree, online: &[u32]) -> Vec<Node> {
             let id = name.strip_prefix("node")?.parse().ok()?;
             let cpus = tree.text(format!("{root}/{name}/cpulist"));
             let mut cpus = cpus
-                .and_then(|text| parse_cpu_list(&text).ok())
+                .and_then(|text| number_list::parse(&text).ok())
                 .unwrap_or_default();
             cpus.retain(|cpu| online.binary_search(cpu).is_ok());
             let meminfo = tree
@@ -230,7 +230,7 @@ fn read_core(tree: &Tree, id: u32) -> (Vec<u32>, u32) {
     let topology = format!("sys/devices/system/cpu/cpu{id}/topology");
     let siblings = tree.text(format!("{topology}/thread_siblings_list"));
     let siblings = siblings
-        .and_then(|text| parse_cpu_list(&text).ok())
+        .and_then(|text| number_list::parse(&text).ok())
         .unwrap_or(vec![id]);
     // Some ARM and virtual machines say -1.
     let package: i64 = tree

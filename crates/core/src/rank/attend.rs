@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
+use super::RankInfo;
 use super::address::{connect_to, inner_listener};
 use super::channel::{Channel, wait_for};
 use super::detect::{Identity, Meeting};
@@ -13,7 +14,7 @@ use super::lobby::Lobby;
 use super::message::{Cause, Head, Hello, Message, Welcome};
 use super::options::JoinOptions;
 use super::signals::Signals;
-use super::{RankInfo, ranges};
+use crate::number_list;
 use crate::{Error, Result};
 
 /// Joins as a rank other than 0.
@@ -156,7 +157,7 @@ fn gather_children(
                 message: format!(
                     "ranks {} joined rank 0 but could not reach their parent, rank {} on {}: can the hosts connect \
                      to each other on any port?",
-                    ranges(&absent),
+                    number_list::format(&absent),
                     identity.rank,
                     options.host
                 ),

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::RankInfo;
 use super::message::Cause;
-use super::{RankInfo, ranges};
+use crate::number_list;
 
 /// How long the root collects answers. Whoever does not answer in this time is named as such.
 const COLLECT: Duration = Duration::from_millis(700);
@@ -84,7 +85,10 @@ impl Census {
             }
         } else if !rest.is_empty() {
             let ranks: Vec<u32> = rest.iter().map(|info| info.rank).collect();
-            message.push_str(&format!("; missing too: ranks {}", ranges(&ranks)));
+            message.push_str(&format!(
+                "; missing too: ranks {}",
+                number_list::format(&ranks)
+            ));
         }
         Cause::rank(first.rank, &first.host, &message)
     }

@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use super::RankInfo;
 use super::address::root_listener;
 use super::attend::attend;
 use super::channel::Channel;
@@ -16,7 +17,7 @@ use super::lobby::Lobby;
 use super::message::{Cause, Head, Hello, Welcome};
 use super::options::JoinOptions;
 use super::signals::Signals;
-use super::{RankInfo, ranges};
+use crate::number_list;
 use crate::{Error, Result};
 
 /// Strangers that are looked at beside the ranks themselves.
@@ -236,7 +237,7 @@ fn missing(
         message: format!(
             "ranks {} of {} did not come within {:.0?} to rank 0 on {}.{refused} Look at the output of those ranks; \
              TONNAGE_JOIN_TIMEOUT=seconds gives them more time",
-            ranges(&absent),
+            number_list::format(&absent),
             identity.size,
             options.join_timeout,
             me.host

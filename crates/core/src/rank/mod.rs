@@ -75,19 +75,3 @@ pub struct ClockOffset {
     /// The estimate cannot be off by more.
     pub uncertainty_ns: u64,
 }
-
-/// Ascending rank numbers as people write them: "0-3,8".
-pub fn ranges(ranks: &[u32]) -> String {
-    let mut parts: Vec<(u32, u32)> = Vec::new();
-    for &rank in ranks {
-        match parts.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(rank) => *last = rank,
-            _ => parts.push((rank, rank)),
-        }
-    }
-    let shown = |&(first, last): &(u32, u32)| match last - first {
-        0 => first.to_string(),
-        _ => format!("{first}-{last}"),
-    };
-    parts.iter().map(shown).collect::<Vec<_>>().join(",")
-}

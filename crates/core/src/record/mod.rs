@@ -4,7 +4,6 @@
 //! Writing files of records is in [`mod@file`], reading them in [`read`]. Reports read these types and nothing else.
 
 pub mod file;
-pub mod rank_list;
 pub mod read;
 #[cfg(test)]
 mod tests;

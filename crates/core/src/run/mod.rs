@@ -27,11 +27,10 @@ use tonnage_sys::clock::Clock;
 
 use crate::engine::Entry;
 use crate::machine::{self, Choice, Topology};
+use crate::number_list;
 use crate::plan::point::Point;
 use crate::rank::Rank;
-use crate::record::{
-    Canary, Effective, Environment, Outcome, Program, Record, SCHEMA_VERSION, rank_list,
-};
+use crate::record::{Canary, Effective, Environment, Outcome, Program, Record, SCHEMA_VERSION};
 use crate::{Error, Result};
 use point::{Failure, Measured, measure};
 use session::{Session, SessionKey};
@@ -64,11 +63,20 @@ pub enum Numa {
 }
 
 impl Numa {
-    fn node(self, topology: &Topology, cpu: Option<u32>) -> Option<u32> {
+    fn node(self, topology: &Topology, cpu: Option<u32>) -> Result<Option<u32>> {
         match self {
-            Self::Auto => cpu.and_then(|cpu| topology.memory_node_of_cpu(cpu)),
-            Self::None => None,
-            Self::Node(node) => Some(node),
+            Self::Auto => Ok(cpu.and_then(|cpu| topology.memory_node_of_cpu(cpu))),
+            Self::None => Ok(None),
+            Self::Node(node) => {
+                let nodes: Vec<u32> = topology.nodes.iter().map(|node| node.id).collect();
+                if nodes.contains(&node) {
+                    return Ok(Some(node));
+                }
+                Err(Error::Usage(format!(
+                    "this host has no NUMA node {node}: choose --numa among {}, auto or none",
+                    number_list::format(&nodes)
+                )))
+            }
         }
     }
 }
@@ -335,7 +343,7 @@ fn effective(session: &Session, chosen: &[Value]) -> Vec<Effective> {
     groups
         .into_iter()
         .map(|(ranks, effective)| Effective {
-            ranks: rank_list::compress(&ranks),
+            ranks: number_list::format(&ranks),
             ..effective
         })
         .collect()
@@ -377,7 +385,7 @@ fn gather_environment(rank: &mut Rank) -> Result<Vec<Environment>> {
             .collect();
         hosts.push(Environment {
             hosts: vec![info.host.clone()],
-            ranks: rank_list::compress(&here),
+            ranks: number_list::format(&here),
             launcher: launcher.clone(),
             machine: serde_json::from_value(value["machine"].clone()).map_err(unreadable)?,
             clock_offset_ns: value["offset_ns"].as_i64().unwrap_or(0),

@@ -151,7 +151,7 @@ fn open_local(points: &[&Point], entry: &Entry, rank: &Rank, settings: &Settings
             // Pinned before its memory is touched, so that pages come from the worker's own node.
             machine::pin_thread(cpu)?;
         }
-        let node = settings.numa.node(&topology, cpu);
+        let node = settings.numa.node(&topology, cpu)?;
         let request = Request {
             kind: first.memory,
             bytes,

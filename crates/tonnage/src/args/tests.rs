@@ -138,7 +138,7 @@ fn wrong_values_are_refused_in_our_words() {
         ("--duration 5", "write a duration with its unit"),
         ("--latency maybe", "write on or off"),
         ("--limit fast", "write auto, none or a bandwidth"),
-        ("--cpus 3-1", "runs backwards"),
+        ("--cpus 3-1", "goes down"),
         ("--numa x", "write auto, none or a number"),
         ("--scale 0", "write a number above 0"),
         ("--windw 8", "--window"),

@@ -3,10 +3,7 @@
 use std::str::FromStr;
 
 use tonnage_core::units::Count;
-use tonnage_core::{Error, Result};
-
-/// More CPUs than any host has.
-const CPUS_MAX: u32 = 65_536;
+use tonnage_core::{Error, Result, number_list};
 
 /// The CPUs that workers are pinned to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,33 +21,18 @@ impl FromStr for Cpus {
         if text == "none" {
             return Ok(Self::Unpinned);
         }
-        let mut cpus = Vec::new();
-        for part in text.split(',') {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let (Some(first), Some(last)) = (cpu(first), cpu(last)) else {
-                return Err(wrong_cpus(text, "is not a list of CPUs"));
-            };
-            if last < first {
-                return Err(wrong_cpus(text, "has a range that runs backwards"));
-            }
-            for cpu in first..=last {
-                if cpus.contains(&cpu) {
-                    return Err(wrong_cpus(text, &format!("has CPU {cpu} twice")));
-                }
-                cpus.push(cpu);
-            }
+        let cpus = number_list::parse(text)?;
+        match cpus
+            .iter()
+            .enumerate()
+            .find(|(at, cpu)| cpus[..*at].contains(cpu))
+        {
+            Some((_, cpu)) => Err(Error::Usage(format!(
+                "the list {text:?} has CPU {cpu} twice"
+            ))),
+            None => Ok(Self::List(cpus)),
         }
-        Ok(Self::List(cpus))
     }
-}
-
-fn cpu(text: &str) -> Option<u32> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|&cpu| digits && cpu < CPUS_MAX)
-}
-
-fn wrong_cpus(text: &str, why: &str) -> Error {
-    Error::Usage(format!("{text:?} {why}: write it like 0-3,8, or none"))
 }
 
 /// The NUMA node of the buffers.
@@ -72,13 +54,22 @@ impl FromStr for Numa {
         match text {
             "auto" => Ok(Self::Auto),
             "none" => Ok(Self::Unbound),
-            _ => cpu(text).map(Self::Node).ok_or_else(|| {
-                Error::Usage(format!(
-                    "{text:?} is not a NUMA node: write auto, none or a number"
-                ))
-            }),
+            // `parse` alone would take "+3" too.
+            _ if text.bytes().all(|byte| byte.is_ascii_digit())
+                && text.len() < 6
+                && !text.is_empty() =>
+            {
+                text.parse().map(Self::Node).map_err(|_| not_a_node(text))
+            }
+            _ => Err(not_a_node(text)),
         }
     }
+}
+
+fn not_a_node(text: &str) -> Error {
+    Error::Usage(format!(
+        "{text:?} is not a NUMA node: write auto, none or a number"
+    ))
 }
 
 /// Reads `on` or `off`.
@@ -136,15 +127,12 @@ mod tests {
         );
         assert_eq!("none".parse::<Cpus>().unwrap(), Cpus::Unpinned);
         for (text, part) in [
-            (
-                "",
-                "\"\" is not a list of CPUs: write it like 0-3,8, or none",
-            ),
-            ("3-1", "runs backwards"),
+            ("", "the list \"\": \"\" is not a number"),
+            ("3-1", "goes down"),
             ("0-3,2", "has CPU 2 twice"),
-            ("0-4294967295", "is not a list of CPUs"),
-            ("+1", "is not a list of CPUs"),
-            ("0-", "is not a list of CPUs"),
+            ("0-4294967295", "is not a number below 65536"),
+            ("+1", "is not a number below 65536"),
+            ("0-", "is not a number below 65536"),
         ] {
             let message = text.parse::<Cpus>().unwrap_err().to_string();
             assert!(message.contains(part), "{text}: {message}");

@@ -3,11 +3,11 @@
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
-use super::super::cpu_list::format_cpu_list;
 use super::super::pages::{HugePool, Transparent, huge_pools, meminfo_bytes, transparent};
 use super::super::topology::Topology;
 use super::super::tree::Tree;
 use super::Absent;
+use crate::number_list;
 
 /// What an empty pool is suggested to hold: enough for two ranks' buffers of 256 MiB, or two pages of 1 GiB.
 const SUGGESTED_BYTES: u64 = 1 << 30;
@@ -48,7 +48,7 @@ pub struct NumaNode {
 pub(super) fn numa_nodes(topology: &Topology) -> Vec<NumaNode> {
     let node = |node: &super::super::topology::Node| NumaNode {
         node: node.id,
-        cpus: format_cpu_list(&node.cpus),
+        cpus: number_list::format(&node.cpus),
         memory_bytes: node.memory_bytes,
         memory_free_bytes: node.memory_free_bytes,
     };
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(nodes.len(), 2);
         assert_eq!(
             (nodes[1].cpus.as_str(), nodes[1].memory_bytes),
-            ("2,3", Some(1 << 20))
+            ("2-3", Some(1 << 20))
         );
     }
 }

@@ -261,10 +261,3 @@ fn clocks_of_other_boots_are_estimated_along_the_tree() {
         "{offsets:?}"
     );
 }
-
-#[test]
-fn rank_numbers_are_compressed() {
-    assert_eq!(ranges(&[]), "");
-    assert_eq!(ranges(&[1, 2, 3, 7]), "1-3,7");
-    assert_eq!(ranges(&[0, u32::MAX]), format!("0,{}", u32::MAX));
-}

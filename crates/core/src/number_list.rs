@@ -1,15 +1,15 @@
-//! Lists of CPU numbers in the kernel's own form, "0-3,8".
+//! Lists of numbers (CPUs, ranks) in the kernel's own form, "0-3,8".
 
 use crate::{Error, Result};
 
-/// One above the largest CPU number that is taken: more than Linux can be built for.
-const CPU_NUMBERS: u32 = 1 << 16;
+/// One above the largest number that is taken: more CPUs than Linux can be built for, and the most ranks of a run.
+const NUMBERS: u32 = 1 << 16;
 
 /// Reads a list such as "0-3,8" and gives its numbers in the order in which they were written, repeats included.
 ///
 /// # Errors
 /// [`Error::Usage`] that quotes the part which is not a number or a rising range; an empty list is one too.
-pub fn parse_cpu_list(text: &str) -> Result<Vec<u32>> {
+pub fn parse(text: &str) -> Result<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.split(',') {
         let part = part.trim();
@@ -17,13 +17,13 @@ pub fn parse_cpu_list(text: &str) -> Result<Vec<u32>> {
         let (first, last) = (number(first, part, text)?, number(last, part, text)?);
         if first > last {
             return Err(Error::Usage(format!(
-                "CPU list {text:?}: the range {part:?} goes down; write {last}-{first}"
+                "the list {text:?}: the range {part:?} goes down; write {last}-{first}"
             )));
         }
         cpus.extend(first..=last);
-        if cpus.len() > CPU_NUMBERS as usize {
+        if cpus.len() > NUMBERS as usize {
             return Err(Error::Usage(format!(
-                "a CPU list has more than {CPU_NUMBERS} entries; give each CPU once"
+                "a list has more than {NUMBERS} entries; give each number once"
             )));
         }
     }
@@ -37,16 +37,16 @@ fn number(digits: &str, part: &str, text: &str) -> Result<u32> {
     let number = digits
         .parse::<u32>()
         .ok()
-        .filter(|number| plain && *number < CPU_NUMBERS);
+        .filter(|number| plain && *number < NUMBERS);
     number.ok_or_else(|| {
         Error::Usage(format!(
-            "CPU list {text:?}: {part:?} is not a CPU number below {CPU_NUMBERS} or a range of them; write for example 0-3,8"
+            "the list {text:?}: {part:?} is not a number below {NUMBERS} or a range of them; write for example 0-3,8"
         ))
     })
 }
 
 /// Writes numbers as a list such as "0-3,8", sorted and without repeats; "" for none.
-pub fn format_cpu_list(cpus: &[u32]) -> String {
+pub fn format(cpus: &[u32]) -> String {
     let mut sorted = cpus.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
@@ -55,7 +55,6 @@ pub fn format_cpu_list(cpus: &[u32]) -> String {
         .filter_map(|range| Some((range.first()?, range.last()?)))
         .map(|(first, last)| match last - first {
             0 => first.to_string(),
-            1 => format!("{first},{last}"),
             _ => format!("{first}-{last}"),
         })
         .collect::<Vec<_>>()
@@ -70,9 +69,9 @@ mod tests {
 
     #[test]
     fn lists_are_read_in_the_order_given() {
-        assert_eq!(parse_cpu_list("0-3,8").unwrap(), [0, 1, 2, 3, 8]);
-        assert_eq!(parse_cpu_list(" 8 , 0 - 1 ").unwrap(), [8, 0, 1]);
-        assert_eq!(parse_cpu_list("5").unwrap(), [5]);
+        assert_eq!(parse("0-3,8").unwrap(), [0, 1, 2, 3, 8]);
+        assert_eq!(parse(" 8 , 0 - 1 ").unwrap(), [8, 0, 1]);
+        assert_eq!(parse("5").unwrap(), [5]);
     }
 
     #[test]
@@ -91,25 +90,25 @@ mod tests {
             "4294967296",
             "0-65536",
         ] {
-            let error = parse_cpu_list(text).unwrap_err();
+            let error = parse(text).unwrap_err();
             assert!(matches!(error, Error::Usage(_)), "{text:?}");
             assert!(error.to_string().contains(&format!("{text:?}")), "{error}");
         }
         let many = ["0-65535"; 3].join(",");
-        assert!(parse_cpu_list(&many).is_err());
+        assert!(parse(&many).is_err());
     }
 
     #[test]
     fn lists_are_written_shortly() {
-        assert_eq!(format_cpu_list(&[8, 3, 2, 1, 0, 0]), "0-3,8");
-        assert_eq!(format_cpu_list(&[4, 5]), "4,5");
-        assert_eq!(format_cpu_list(&[]), "");
+        assert_eq!(format(&[8, 3, 2, 1, 0, 0]), "0-3,8");
+        assert_eq!(format(&[4, 5]), "4-5");
+        assert_eq!(format(&[]), "");
     }
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(mut cpus in proptest::collection::vec(0..CPU_NUMBERS, 1..40)) {
-            let read = parse_cpu_list(&format_cpu_list(&cpus)).unwrap();
+        fn what_is_written_reads_back(mut cpus in proptest::collection::vec(0..NUMBERS, 1..40)) {
+            let read = parse(&format(&cpus)).unwrap();
             cpus.sort_unstable();
             cpus.dedup();
             prop_assert_eq!(read, cpus);
@@ -117,7 +116,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_it_panic(text in "[-0-9, +a]{0,30}") {
-            let _ = parse_cpu_list(&text);
+            let _ = parse(&text);
         }
     }
 }
