@@ -3,8 +3,8 @@
 //!
 //! Each worker's memory is a memory file (memfd). A peer opens it through `/proc/PID/fd`, which the kernel allows only
 //! to the same user, and maps it. Nothing has a name in /dev/shm, so nothing can be left there, however a rank ends.
-//! Arrivals and posted receives travel through rings in a second, small memory file: see [`mailbox`]. Which way of
-//! copying is fastest depends on size and caches, so each lane finds it out by trying: see [`tuner`].
+//! Arrivals and posted receives travel through rings in a second, small memory file: see `mailbox`. Which way of
+//! copying is fastest depends on size and caches, so each lane finds it out by trying: see `tuner`.
 
 mod mailbox;
 mod tuner;
