@@ -128,6 +128,8 @@ struct Conductor {
     run_id: String,
     environment: Vec<Environment>,
     clock: Clock,
+    /// Read once, before the main thread is pinned as a worker.
+    topology: Topology,
 }
 
 impl Conductor {
@@ -140,6 +142,7 @@ impl Conductor {
             run_id,
             environment,
             clock: Clock::new(),
+            topology: Topology::read(),
         })
     }
 
@@ -163,7 +166,7 @@ impl Conductor {
                     "there is no engine called {name}; see `tonnage devices`"
                 ))
             })?;
-        let mut session = match Session::open(&stretch, entry, rank, settings) {
+        let mut session = match Session::open(&stretch, entry, rank, settings, &self.topology) {
             Ok(session) => session,
             Err(error) => {
                 if rank.why_stopped().is_some() {
@@ -208,7 +211,7 @@ impl Conductor {
         rank: &mut Rank,
         settings: &Settings,
     ) -> Result<Record, Failure> {
-        let pair = canary_cpus(point, session, rank);
+        let pair = canary_cpus(point, session, rank, &self.topology.allowed);
         let before = self.canary(rank, &pair)?;
         let measured = measure(point, session, rank)?;
         let after = self.canary(rank, &pair)?;
@@ -285,7 +288,12 @@ fn outcome(error: &Error) -> Outcome {
 }
 
 /// The CPUs of the first pair of workers that exchange bytes, if they share a host.
-fn canary_cpus(point: &Point, session: &Session, rank: &Rank) -> Result<[u32; 2], String> {
+fn canary_cpus(
+    point: &Point,
+    session: &Session,
+    rank: &Rank,
+    allowed: &[u32],
+) -> Result<[u32; 2], String> {
     let (from, to) = (0..point.ranks)
         .find_map(|from| {
             point
@@ -311,7 +319,7 @@ fn canary_cpus(point: &Point, session: &Session, rank: &Rank) -> Result<[u32; 2]
     match (cpu(from), cpu(to)) {
         (Some(from), Some(to)) => Ok([from, to]),
         // Not pinned: any two CPUs tell as much.
-        _ => match machine::allowed_cpus()[..] {
+        _ => match *allowed {
             [first, second, ..] => Ok([first, second]),
             _ => Err("this process may use only one CPU".into()),
         },

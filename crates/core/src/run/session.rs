@@ -83,7 +83,8 @@ impl SessionKey {
 }
 
 impl Session {
-    /// Opens the engine on all ranks for `points`, which share a key.
+    /// Opens the engine on all ranks for `points`, which share a key. `topology` was read before any thread was pinned:
+    /// a pinned thread sees only its own CPU.
     ///
     /// # Errors
     /// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
@@ -92,9 +93,10 @@ impl Session {
         entry: &Entry,
         rank: &mut Rank,
         settings: &Settings,
+        topology: &Topology,
     ) -> Result<Self> {
         rank.phase(&format!("opening {}", entry.name));
-        let mine = open_local(points, entry, rank, settings);
+        let mine = open_local(points, entry, rank, settings, topology);
         let (domain, mut workers, opened) = settle(rank, "open the engine", mine)?;
         let yielding = opened.yielding;
         let bytes = to_json(&opened)?;
@@ -120,16 +122,21 @@ impl Session {
 type Local = (Arc<dyn Domain>, Vec<Worker>, Opened);
 
 /// Everything that a rank can do before it needs the others.
-fn open_local(points: &[&Point], entry: &Entry, rank: &Rank, settings: &Settings) -> Result<Local> {
+fn open_local(
+    points: &[&Point],
+    entry: &Entry,
+    rank: &Rank,
+    settings: &Settings,
+    topology: &Topology,
+) -> Result<Local> {
     let first = points
         .first()
         .ok_or_else(|| Error::Failed("no points to open an engine for".into()))?;
     let domain = (entry.open)()?;
     check_caps(points, domain.caps(), entry.name)?;
     let local_size = rank.identity().local_size.unwrap_or(1);
-    let topology = Topology::read();
     let placement = machine::place_workers(
-        &topology,
+        topology,
         rank.identity().local_rank,
         local_size,
         first.workers,
@@ -151,7 +158,7 @@ fn open_local(points: &[&Point], entry: &Entry, rank: &Rank, settings: &Settings
             // Pinned before its memory is touched, so that pages come from the worker's own node.
             machine::pin_thread(cpu)?;
         }
-        let node = settings.numa.node(&topology, cpu)?;
+        let node = settings.numa.node(topology, cpu)?;
         let request = Request {
             kind: first.memory,
             bytes,
