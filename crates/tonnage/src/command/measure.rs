@@ -101,12 +101,24 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
     match identity {
         Some(identity) => be_a_rank(job, &points, identity),
         None => {
+            check_interface(&job.ranks)?;
             if let Some((path, _)) = &job.output {
                 check_writable(path)?;
             }
             let arguments: Vec<_> = std::env::args_os().skip(1).collect();
             supervise(ranks, &arguments)
         }
+    }
+}
+
+/// Ranks that are started here talk over loopback, so an interface would be an option without effect.
+fn check_interface(ranks: &RankArgs) -> Result<()> {
+    match &ranks.interface {
+        Some(name) => Err(Error::Usage(format!(
+            "--interface {name} is for ranks that a launcher starts, and the ranks that tonnage starts itself meet on \
+             127.0.0.1: leave --interface out"
+        ))),
+        None => Ok(()),
     }
 }
 
