@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tonnage_sys::clock::Clock;
 
-use super::{Numa, Settings};
+use super::Settings;
 use crate::engine::{Caps, Card, Domain, Engine, Entry, WorkerConfig};
 use crate::layout::Layout;
 use crate::machine::{self, Placement, Topology};
@@ -128,7 +128,6 @@ fn open_local(points: &[&Point], entry: &Entry, rank: &Rank, settings: &Settings
     check_caps(points, domain.caps(), entry.name)?;
     let local_size = rank.identity().local_size.unwrap_or(1);
     let topology = Topology::read();
-    check_node(settings.numa, &topology)?;
     let placement = machine::place_workers(
         &topology,
         rank.identity().local_rank,
@@ -179,24 +178,6 @@ fn open_local(points: &[&Point], entry: &Entry, rank: &Rank, settings: &Settings
     }
     let opened = describe(&domain, &workers, &placement);
     Ok((domain, workers, opened))
-}
-
-/// Asked for memory of a node that is not there, the kernel would only say that an argument is invalid.
-fn check_node(numa: Numa, topology: &Topology) -> Result<()> {
-    let nodes: Vec<String> = topology
-        .nodes
-        .iter()
-        .map(|node| node.id.to_string())
-        .collect();
-    match numa {
-        Numa::Node(node) if !topology.nodes.iter().any(|known| known.id == node) => {
-            Err(Error::Usage(format!(
-                "--numa {node}: this host has no such NUMA node; there are: {}",
-                nodes.join(", ")
-            )))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn describe(domain: &Arc<dyn Domain>, workers: &[Worker], placement: &Placement) -> Opened {
