@@ -117,6 +117,7 @@ fn expand(transfer: &Transfer, ranks: u32, engines: &[Entry], room: usize) -> Re
     for entry in entries {
         for &op in &transfer.op {
             check_support(transfer, entry, op, engines)?;
+            check_roles(transfer, shared.traffic, op)?;
             for &pacing in &pacings {
                 for &size in &sizes {
                     points.push(point(transfer, &shared, ranks, (entry, op, pacing, size))?);
@@ -180,6 +181,18 @@ fn check_ranks(ranks: u32, traffic: Traffic) -> Result<()> {
             "pair traffic needs an even number of ranks and there are {ranks}: \
              use --ranks {}, or another pattern such as --traffic fan-out",
             ranks + 1
+        ));
+    }
+    Ok(())
+}
+
+/// In a ping-pong one side begins and the other answers, so no rank can do both. A read has nothing to answer.
+fn check_roles(transfer: &Transfer, traffic: Traffic, op: Verb) -> Result<()> {
+    if transfer.ping_pong && traffic == Traffic::AllToAll && op != Verb::Read {
+        return usage(format!(
+            "ping-pong with op {} and traffic all-to-all contradict each other, for every rank would both begin \
+             and answer: use traffic pair, fan-out or fan-in, or op read, which needs no answer",
+            op.name()
         ));
     }
     Ok(())

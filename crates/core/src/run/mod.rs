@@ -63,7 +63,11 @@ pub enum Numa {
 }
 
 impl Numa {
-    fn node(self, topology: &Topology, cpu: Option<u32>) -> Result<Option<u32>> {
+    /// The node for a worker on `cpu`; `None` leaves it to the kernel.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a node that this host does not have, with those that it has.
+    pub fn node(self, topology: &Topology, cpu: Option<u32>) -> Result<Option<u32>> {
         match self {
             Self::Auto => Ok(cpu.and_then(|cpu| topology.memory_node_of_cpu(cpu))),
             Self::None => Ok(None),

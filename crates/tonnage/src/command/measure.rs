@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tonnage_core::machine::Choice;
+use tonnage_core::machine::{Choice, Topology, place_workers};
 use tonnage_core::plan::Plan;
 use tonnage_core::plan::point::Point;
 use tonnage_core::rank::{self, Identity, JoinOptions, Rank, Secret};
@@ -98,9 +98,11 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
     if print_plan {
         return print(&job.plan.to_toml()).map(|()| ExitCode::SUCCESS);
     }
+    check_placement(job, &points)?;
     match identity {
         Some(identity) => be_a_rank(job, &points, identity),
         None => {
+            check_interface(&job.ranks)?;
             if let Some((path, _)) = &job.output {
                 check_writable(path)?;
             }
@@ -108,6 +110,25 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
             supervise(ranks, &arguments)
         }
     }
+}
+
+/// Ranks that are started here talk over loopback, so an interface would be an option without effect.
+fn check_interface(ranks: &RankArgs) -> Result<()> {
+    match &ranks.interface {
+        Some(name) => Err(Error::Usage(format!(
+            "--interface {name} is for ranks that a launcher starts, and the ranks that tonnage starts itself meet on \
+             127.0.0.1: leave --interface out"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// CPUs and NUMA nodes that this host lacks are refused here, before a rank starts; each rank looks at its own host.
+fn check_placement(job: &Job, points: &[Point]) -> Result<()> {
+    let (topology, settings) = (Topology::read(), settings(job));
+    let workers = points.iter().map(|point| point.workers).max().unwrap_or(1);
+    place_workers(&topology, 0, 1, workers, &settings.cpus)?;
+    settings.numa.node(&topology, None).map(|_| ())
 }
 
 /// The launcher's number of ranks, else the command line's, else the plan's, else one.
@@ -183,7 +204,7 @@ fn with_records(job: &Job, points: &[Point], rank: &mut Rank) -> Result<ExitCode
     let left = points_left(points, &before, rank)?;
     let format = job.format.unwrap_or_default();
     let mut keeper = Keeper::new(before, writer, format);
-    let settings = settings(job)?;
+    let settings = settings(job);
     let result = tonnage_core::run::run(&left, rank, ENGINES, &settings, &mut keeper);
     let stored = keeper.finish();
     if rank.id() == 0
@@ -246,7 +267,7 @@ fn points_left(points: &[Point], before: &[Record], rank: &mut Rank) -> Result<V
     Ok(left)
 }
 
-fn settings(job: &Job) -> Result<Settings> {
+fn settings(job: &Job) -> Settings {
     let cpus = match &job.ranks.cpus {
         None => Choice::Auto,
         Some(values::Cpus::Unpinned) => Choice::None,
@@ -257,12 +278,12 @@ fn settings(job: &Job) -> Result<Settings> {
         values::Numa::Unbound => Numa::None,
         values::Numa::Node(node) => Numa::Node(node),
     };
-    Ok(Settings {
+    Settings {
         plan: job.plan.name.clone(),
         cpus,
         numa,
         program: program(),
-    })
+    }
 }
 
 /// This program, for the records.

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tonnage_core::Result;
-use tonnage_core::plan::point::{Pacing, Point};
+use tonnage_core::plan::point::Point;
 use tonnage_core::record::file::RecordWriter;
 use tonnage_core::record::{Outcome, Record};
 use tonnage_core::run::Observer;
@@ -12,7 +12,7 @@ use tonnage_core::units::Bytes;
 
 use super::print;
 use crate::args::common::Format;
-use crate::report;
+use crate::report::{self, text};
 
 /// Keeps records, writes them on, and shows how far the run is.
 pub struct Keeper {
@@ -97,12 +97,7 @@ fn progress_line() -> ProgressBar {
 }
 
 fn describe(point: &Point) -> String {
-    let pacing = match point.pacing {
-        Pacing::PingPong => "ping-pong".to_owned(),
-        Pacing::Stream { window } => format!("window {window}"),
-        Pacing::Batch { batch } => format!("batch {batch}"),
-        Pacing::Paced { rate_per_s, .. } => format!("{rate_per_s} operations/s"),
-    };
+    let pacing = text::pacing(&point.pacing);
     let size = Bytes(u64::from(point.size_bytes));
     format!("{} {} {size}, {pacing}", point.engine, point.op.name())
 }

@@ -34,6 +34,7 @@ pub struct Tour<'a> {
 pub fn page(tour: &Tour) -> String {
     let mut page = here(tour);
     page += &limits(tour.limits);
+    page += &floor(tour.records);
     page += &latency(tour);
     page += &bandwidth(tour);
     page += &notes(tour.records);
@@ -86,6 +87,24 @@ fn limits(limits: &Limits) -> String {
         line,
     ];
     heading("What it can do at most") + &draw(rows, |column| column == 1) + "\n"
+}
+
+/// Whether a record is of the engine that moves nothing, whose figures are the harness's own.
+fn is_floor(record: &Record) -> bool {
+    record.point.engine == tonnage_engines::null::ENTRY.name
+}
+
+/// What the harness itself costs, which is part of every figure that follows.
+fn floor(records: &[Record]) -> String {
+    let lines = records.iter().filter(|record| is_floor(record)).filter_map(|record| {
+        let rate = record.summary.as_ref()?.message_rate_per_s.mean;
+        Some(format!(
+            "The harness itself takes {} ns for each operation (engine null, {}). It is part of every figure below.\n",
+            number(1e9 / rate),
+            super::text::pacing(&record.point.pacing),
+        ))
+    });
+    lines.map(|line| format!("\n{line}")).collect()
 }
 
 /// Eight bytes one way against the cache line, and a read against the same.
@@ -159,7 +178,8 @@ fn bandwidth(tour: &Tour) -> String {
         .records
         .iter()
         .filter(|record| {
-            matches!(record.point.pacing, Pacing::Stream { .. }) && record.summary.is_some()
+            let streams = matches!(record.point.pacing, Pacing::Stream { .. });
+            streams && !is_floor(record) && record.summary.is_some()
         })
         .collect();
     let mut kinds: Vec<(&str, Verb)> = Vec::new();

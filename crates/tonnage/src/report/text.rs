@@ -1,4 +1,6 @@
-//! Numbers, sizes and durations as tables print them, and lines that end before the screen does.
+//! Numbers, sizes, durations and pacings as tables print them, and lines that end before the screen does.
+
+use tonnage_core::plan::point::Pacing;
 
 /// How wide a report may be.
 pub const WIDTH: usize = 120;
@@ -75,6 +77,16 @@ pub fn duration(value_ns: u64) -> String {
         }
     }
     format!("{value_ns} ns")
+}
+
+/// How operations are issued, in two or three words.
+pub fn pacing(pacing: &Pacing) -> String {
+    match pacing {
+        Pacing::PingPong => "ping-pong".to_owned(),
+        Pacing::Stream { window } => format!("window {window}"),
+        Pacing::Batch { batch } => format!("batch {batch}"),
+        Pacing::Paced { rate_per_s, .. } => format!("{} operations/s", rate(*rate_per_s)),
+    }
 }
 
 /// Breaks at spaces so that no line is wider than `width`, each line after the first indented by `indent` spaces. A

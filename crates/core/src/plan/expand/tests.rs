@@ -161,6 +161,27 @@ fn ranks_must_fit_the_traffic() {
 }
 
 #[test]
+fn no_rank_both_begins_and_answers() {
+    for op in Verb::ALL {
+        let lines = format!(
+            "engine = \"shm\"\nop = \"{}\"\nsizes = 64\ntraffic = \"all-to-all\"\n",
+            op.name()
+        );
+        assert!(plan(&lines).points(3, &ENGINES).is_ok(), "{op:?}");
+        let ping_pong = plan(&format!("{lines}ping-pong = true")).points(3, &ENGINES);
+        let Err(error) = ping_pong else {
+            assert_eq!(op, Verb::Read, "only a read needs no answer");
+            continue;
+        };
+        let message = error.to_string();
+        assert!(
+            message.contains("use traffic pair, fan-out or fan-in, or op read"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
 fn workers_and_rates_must_make_sense() {
     assert!(message_for(2, "workers = 0").contains("the fewest is workers 1"));
     assert!(message_for(2, "workers = 1025").contains("the most is workers 1024"));
