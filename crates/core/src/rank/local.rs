@@ -21,8 +21,9 @@ use super::secret;
 use super::signals::Signals;
 use crate::{Error, Result};
 
-/// Once a rank was killed or the run interrupted, the others have this long to end by themselves.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Once a rank was killed or has failed, or the run was interrupted, the others have this long to end by themselves. They
+/// need their grace of two seconds at most; with a little for the end of a killed process it is less than five.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Ranks of this host that were started here.
 #[derive(Debug)]
@@ -154,7 +155,8 @@ impl Supervisor {
                 .child
                 .try_wait()
                 .map_err(|error| Error::io(format!("cannot wait for rank {number}"), error))?;
-            if rank.ended.is_some_and(|status| status.signal().is_some()) {
+            // A rank that fails ends the run for all, so whoever stays, stopped or stuck, would stay for ever.
+            if rank.ended.is_some_and(|status| !status.success()) {
                 self.ending_since.get_or_insert_with(Instant::now);
             }
         }
@@ -305,6 +307,18 @@ mod tests {
             "{:?}",
             begun.elapsed()
         );
+    }
+
+    #[test]
+    fn when_one_rank_fails_a_stopped_one_does_not_stay() {
+        let begun = Instant::now();
+        let code = run(
+            2,
+            "if [ $TONNAGE_RANK = 1 ]; then exit 1; fi; kill -STOP $$; exit 0",
+        );
+        assert_eq!(code, 1);
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(20), "{took:?}");
     }
 
     #[test]
