@@ -43,6 +43,14 @@ struct LocalRank {
     put_down: bool,
 }
 
+impl LocalRank {
+    /// The signal that ended it, unless the supervisor sent it.
+    fn killed_by(&self) -> Option<i32> {
+        let status = self.ended.filter(|_| !self.put_down);
+        status.and_then(|status| status.signal())
+    }
+}
+
 /// Starts `ranks` processes of `program` with these arguments on this host. Call it from the main thread: the ranks end
 /// when the thread that started them does.
 ///
@@ -201,7 +209,8 @@ impl Supervisor {
         }
     }
 
-    /// Tells about killed ranks, but only when rank 0 could not: it was killed itself, or did not notice.
+    /// Tells about killed ranks, and failing those about the ones that had to be ended here, but only when rank 0 could
+    /// not: it was killed or stuck itself, or did not notice.
     fn report(&self) {
         let root_told = self.ranks.first().is_some_and(|root| {
             root.ended
@@ -210,15 +219,21 @@ impl Supervisor {
         if root_told || self.interrupted.is_some() {
             return;
         }
+        let killed = self.ranks.iter().any(|rank| rank.killed_by().is_some());
         for (number, rank) in self.ranks.iter().enumerate() {
-            let signal = rank.ended.and_then(|status| status.signal());
-            if let Some(signal) = signal.filter(|_| !rank.put_down) {
-                eprintln!(
-                    "tonnage: rank {number} on {}: its process {} was killed by signal {signal}",
-                    super::host_name(),
-                    rank.child.id()
-                );
-            }
+            let what = match rank.killed_by() {
+                Some(signal) => format!("was killed by signal {signal}"),
+                None if rank.put_down && !killed => {
+                    "did not end with the others, as if it was stopped or stuck, and was killed"
+                        .to_owned()
+                }
+                None => continue,
+            };
+            eprintln!(
+                "tonnage: rank {number} on {}: its process {} {what}",
+                super::host_name(),
+                rank.child.id()
+            );
         }
     }
 
