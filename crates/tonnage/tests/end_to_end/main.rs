@@ -16,15 +16,28 @@
 //!
 //! Every run has a directory of its own as home and as working directory, and ends within a deadline; then no process
 //! of it may be left. Runs last milliseconds: nothing here depends on speed.
+//!
+//! The modules are marked as tests, so that lints treat their helpers as they treat the tests.
 
+#[cfg(test)]
 mod bad_input;
+#[cfg(test)]
 mod killing;
+#[cfg(test)]
 mod launchers;
+#[cfg(test)]
 mod operations;
+#[cfg(test)]
 mod output;
+#[cfg(test)]
 mod plans;
+#[cfg(test)]
 mod promised;
+#[cfg(test)]
 mod resuming;
+#[cfg(test)]
 mod signals;
+#[cfg(test)]
 mod strangers;
+#[cfg(test)]
 mod support;

@@ -113,5 +113,11 @@ fn the_tour_is_one_page_and_a_file() {
         run.stdout.contains(&saved[0]),
         "{saved:?} is not named in {run:#?}"
     );
-    assert_eq!(records::read(&dir.path().join(&saved[0])).len(), 20);
+    let records = records::read(&dir.path().join(&saved[0]));
+    assert!(records.len() > 15, "{}", records.len());
+    assert!(
+        records
+            .iter()
+            .all(|record| record.outcome == Outcome::Measured)
+    );
 }

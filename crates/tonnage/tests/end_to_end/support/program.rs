@@ -64,14 +64,12 @@ impl Program {
     pub fn start(mut self) -> Started {
         let begun = Instant::now();
         let mut child = self.command.spawn().unwrap();
-        let (stdout, stderr) = (
-            collect(child.stdout.take().unwrap()),
-            collect(child.stderr.take().unwrap()),
-        );
+        let stdout = collect(child.stdout.take().unwrap());
+        let stderr = collect(child.stderr.take().unwrap());
         Started {
             child,
             mark: self.mark,
-            output: Some((stdout, stderr)),
+            output: Some([stdout, stderr]),
             begun,
         }
     }
@@ -92,7 +90,7 @@ impl Program {
     }
 }
 
-fn collect(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+fn collect(mut pipe: impl Read + Send + 'static) -> Reader {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         pipe.read_to_end(&mut bytes).unwrap();
@@ -100,11 +98,14 @@ fn collect(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     })
 }
 
+/// Gives what came through a pipe, once nobody has its other end.
+type Reader = JoinHandle<Vec<u8>>;
+
 /// The running program. Dropping it ends all its processes.
 pub struct Started {
     child: Child,
     mark: String,
-    output: Option<(JoinHandle<Vec<u8>>, JoinHandle<Vec<u8>>)>,
+    output: Option<[Reader; 2]>,
     begun: Instant,
 }
 
@@ -165,8 +166,8 @@ impl Started {
             left = self.processes();
         }
         self.kill();
-        let (stdout, stderr) = self.output.take().unwrap();
-        let text = |reader: JoinHandle<Vec<u8>>| String::from_utf8(reader.join().unwrap()).unwrap();
+        let [stdout, stderr] = self.output.take().unwrap();
+        let text = |reader: Reader| String::from_utf8(reader.join().unwrap()).unwrap();
         let ended = Ended {
             code: status.and_then(|status| status.code()),
             stdout: text(stdout),
