@@ -9,3 +9,8 @@ use tonnage_core::engine::Entry;
 
 /// Every engine, in the order in which help texts and reports list them.
 pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY];
+
+/// The example of docs/ADDING-AN-ENGINE.md is compiled with the tests, so that it stays true.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/ADDING-AN-ENGINE.md")]
+pub struct AddingAnEngine;
