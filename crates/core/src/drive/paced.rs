@@ -38,7 +38,8 @@ pub struct Punctuality {
     pub late: u64,
 }
 
-/// Issues the operations of a timetable, the flows taking turns, with at most the scratch's tags in flight.
+/// Issues the operations of a timetable, the flows taking turns, with at most the scratch's tags in flight. It ends no
+/// sooner than one more operation would be due, so that the reached rate cannot come out above the offered one.
 ///
 /// # Errors
 /// When the engine fails or the run is stopped.
@@ -59,14 +60,17 @@ pub fn paced<R: Recorder>(
     let mut done = [Completion::EMPTY; BURST];
     let mut result = Punctuality::default();
     let (mut taken, mut issued, mut in_flight, mut turn) = (0, 0, 0u64, 0);
+    let end_ns = timetable.due_ns(timetable.operations);
     loop {
         let now_ns = port.clock.now_ns();
+        // Even a loop that the system kept from beginning issues one operation: a trial of none would measure nothing.
+        let given_up = now_ns > timetable.give_up_ns && issued > 0;
         if taken == staged.len() {
             staged.clear();
             taken = 0;
             while issued < timetable.operations && staged.len() < BURST {
                 let due_ns = timetable.due_ns(issued);
-                if due_ns > now_ns || now_ns > timetable.give_up_ns {
+                if due_ns > now_ns || given_up {
                     break;
                 }
                 let Some(tag) = ready.pop() else { break };
@@ -91,7 +95,8 @@ pub fn paced<R: Recorder>(
                 result.completed += 1;
             }
         }
-        if in_flight == 0 && (issued == timetable.operations || now_ns > timetable.give_up_ns) {
+        let finished = issued == timetable.operations && now_ns >= end_ns;
+        if in_flight == 0 && (finished || given_up) {
             result.late += timetable.operations - issued;
             return Ok(result);
         }
@@ -147,6 +152,36 @@ mod tests {
             .count();
         assert!(delayed > 150, "{delayed} of 300 operations show the stall");
         assert!(result.late > 150, "{} late", result.late);
+    }
+
+    #[test]
+    fn a_trial_lasts_as_long_as_its_timetable_and_does_something_even_when_it_comes_late() {
+        let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
+        let mut port = silent_port(&mut mock, &stop);
+        let clock = port.clock;
+        for (late_ns, operations) in [(0, 10), (50_000_000, 10)] {
+            let start_ns = clock.now_ns() - late_ns;
+            let timetable = Timetable {
+                start_ns,
+                rate_per_s: 1000.0,
+                operations,
+                give_up_ns: start_ns + 20_000_000,
+            };
+            let mut recorder = Samples(clock, Vec::new());
+            let mut scratch = Scratch::new(1, 4);
+            let mut flows = [flow(0, 1)];
+            let result = paced(
+                &mut port,
+                &mut flows,
+                &timetable,
+                &mut scratch,
+                &mut recorder,
+            )
+            .unwrap();
+            let took_ns = clock.now_ns() - start_ns;
+            assert!(result.completed > 0, "{result:?}");
+            assert!(took_ns >= 10_000_000, "{took_ns}");
+        }
     }
 
     #[test]

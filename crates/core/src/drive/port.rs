@@ -96,6 +96,8 @@ impl<'a> Port<'a> {
         if count == 0 {
             return self.idle().map(|()| 0);
         }
+        // An engine that completes while posting is never idle, so this is the only place that its loops pass.
+        self.check_stop()?;
         let mut arrived = false;
         for completion in &done[..count] {
             match completion.kind {
@@ -144,9 +146,7 @@ impl<'a> Port<'a> {
     /// What a loop does when there was nothing to do.
     #[inline]
     fn idle(&mut self) -> Result<()> {
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(Error::Failed("the run was stopped".into()));
-        }
+        self.check_stop()?;
         if !self.staged.is_empty() {
             self.hand_over_receives()?;
         }
@@ -158,7 +158,7 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Whether the run was stopped; loops that may never be idle look at it now and then.
+    /// Whether the run was stopped; loops that do not poll look at it now and then.
     ///
     /// # Errors
     /// When it was.

@@ -23,6 +23,7 @@ enum End {
         credit: u64,
         granted: u64,
         checked_ns: u64,
+        begun: bool,
         closed: bool,
     },
 }
@@ -35,7 +36,8 @@ impl Until {
         }
     }
 
-    /// Stops at `end_ns` on the clock's scale; the loop starts now.
+    /// Stops at `end_ns` on the clock's scale; the loop starts now. A loop that the system kept from beginning until then
+    /// still does one operation (or batch, or round trip): a trial of none would measure nothing.
     pub fn time(clock: Clock, end_ns: u64) -> Self {
         let checked_ns = clock.now_ns();
         Self {
@@ -45,6 +47,7 @@ impl Until {
                 credit: 1,
                 granted: 0,
                 checked_ns,
+                begun: false,
                 closed: false,
             },
         }
@@ -65,17 +68,19 @@ impl Until {
                 credit,
                 granted,
                 checked_ns,
+                begun,
                 closed,
             } => {
                 if *credit < want as u64 && !*closed {
                     let now = clock.now_ns();
-                    *closed = now >= *end_ns;
+                    *closed = *begun && now >= *end_ns;
                     *credit = next_credit(*granted, now - *checked_ns, end_ns.saturating_sub(now));
                     (*granted, *checked_ns) = (0, now);
                 }
                 if *closed {
                     return 0;
                 }
+                *begun = true;
                 *credit = credit.saturating_sub(want as u64);
                 *granted += want as u64;
                 want
@@ -115,6 +120,17 @@ mod tests {
         }
         let took = clock.now_ns() - start;
         assert!(took >= 20_000_000, "stopped {took} ns after the start");
+    }
+
+    #[test]
+    fn a_loop_that_begins_after_its_end_still_does_something() {
+        let clock = Clock::new();
+        for want in [1, 16] {
+            let mut until = Until::time(clock, clock.now_ns());
+            assert_eq!(until.grant(want), want);
+            let more: usize = (0..10).map(|_| until.grant(want)).sum();
+            assert!(more <= want, "{more} more of {want}");
+        }
     }
 
     #[test]

@@ -21,8 +21,9 @@ use super::secret;
 use super::signals::Signals;
 use crate::{Error, Result};
 
-/// Once a rank was killed or the run interrupted, the others have this long to end by themselves.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Once a rank was killed or has failed, or the run was interrupted, the others have this long to end by themselves. They
+/// need their grace of two seconds at most; with a little for the end of a killed process it is less than five.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Ranks of this host that were started here.
 #[derive(Debug)]
@@ -40,6 +41,14 @@ struct LocalRank {
     ended: Option<ExitStatus>,
     /// The supervisor itself ended it, so its end says nothing.
     put_down: bool,
+}
+
+impl LocalRank {
+    /// The signal that ended it, unless the supervisor sent it.
+    fn killed_by(&self) -> Option<i32> {
+        let status = self.ended.filter(|_| !self.put_down);
+        status.and_then(|status| status.signal())
+    }
 }
 
 /// Starts `ranks` processes of `program` with these arguments on this host. Call it from the main thread: the ranks end
@@ -154,7 +163,8 @@ impl Supervisor {
                 .child
                 .try_wait()
                 .map_err(|error| Error::io(format!("cannot wait for rank {number}"), error))?;
-            if rank.ended.is_some_and(|status| status.signal().is_some()) {
+            // A rank that fails ends the run for all, so whoever stays, stopped or stuck, would stay for ever.
+            if rank.ended.is_some_and(|status| !status.success()) {
                 self.ending_since.get_or_insert_with(Instant::now);
             }
         }
@@ -199,7 +209,8 @@ impl Supervisor {
         }
     }
 
-    /// Tells about killed ranks, but only when rank 0 could not: it was killed itself, or did not notice.
+    /// Tells about killed ranks, and failing those about the ones that had to be ended here, but only when rank 0 could
+    /// not: it was killed or stuck itself, or did not notice.
     fn report(&self) {
         let root_told = self.ranks.first().is_some_and(|root| {
             root.ended
@@ -208,15 +219,21 @@ impl Supervisor {
         if root_told || self.interrupted.is_some() {
             return;
         }
+        let killed = self.ranks.iter().any(|rank| rank.killed_by().is_some());
         for (number, rank) in self.ranks.iter().enumerate() {
-            let signal = rank.ended.and_then(|status| status.signal());
-            if let Some(signal) = signal.filter(|_| !rank.put_down) {
-                eprintln!(
-                    "tonnage: rank {number} on {}: its process {} was killed by signal {signal}",
-                    super::host_name(),
-                    rank.child.id()
-                );
-            }
+            let what = match rank.killed_by() {
+                Some(signal) => format!("was killed by signal {signal}"),
+                None if rank.put_down && !killed => {
+                    "did not end with the others, as if it was stopped or stuck, and was killed"
+                        .to_owned()
+                }
+                None => continue,
+            };
+            eprintln!(
+                "tonnage: rank {number} on {}: its process {} {what}",
+                super::host_name(),
+                rank.child.id()
+            );
         }
     }
 
@@ -305,6 +322,18 @@ mod tests {
             "{:?}",
             begun.elapsed()
         );
+    }
+
+    #[test]
+    fn when_one_rank_fails_a_stopped_one_does_not_stay() {
+        let begun = Instant::now();
+        let code = run(
+            2,
+            "if [ $TONNAGE_RANK = 1 ]; then exit 1; fi; kill -STOP $$; exit 0",
+        );
+        assert_eq!(code, 1);
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(20), "{took:?}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Reading files of records, whole or interrupted in the middle of their last line.
 
+use std::collections::HashSet;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -27,11 +28,17 @@ pub struct ReadOutcome {
 /// Reads all records of a file. A last line that was cut short is left out and reported.
 ///
 /// # Errors
-/// [`Error::Io`] when the file cannot be read; [`Error::Usage`] with the line number when a line is no record, or is
-/// of a newer schema than this program knows.
+/// [`Error::Io`] when the file cannot be read; [`Error::Usage`] when it is not there, and with the line number when a line
+/// is no record, or is of a newer schema than this program knows.
 pub fn read_records(path: &Path) -> Result<ReadOutcome> {
     let cannot_read = |error| Error::io(format!("cannot read {}", path.display()), error);
-    let file = File::open(path).map_err(cannot_read)?;
+    let file = File::open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::Usage(format!(
+            "there is no file {}: results are written with -o FILE",
+            path.display()
+        )),
+        _ => cannot_read(error),
+    })?;
     let mut reader = BufReader::new(file);
     let mut outcome = ReadOutcome {
         records: Vec::new(),
@@ -76,6 +83,22 @@ pub fn already_measured(records: &[Record], point: &Point) -> bool {
     records
         .iter()
         .any(|record| record.outcome == Outcome::Measured && record.point == *point)
+}
+
+/// The records without those of attempts that came to nothing and were made again later: whoever takes up an interrupted
+/// run cares for what a point came to in the end.
+pub fn final_attempts(records: &[Record]) -> Vec<Record> {
+    let mut seen = HashSet::new();
+    let mut kept: Vec<Record> = Vec::with_capacity(records.len());
+    for record in records.iter().rev() {
+        // Points have no hash of their own; their text is as good a key.
+        let is_last = seen.insert(format!("{:?}", record.point));
+        if is_last || record.outcome == Outcome::Measured {
+            kept.push(record.clone());
+        }
+    }
+    kept.reverse();
+    kept
 }
 
 /// Whether a broken line began as a record does. Anything else is not ours to drop.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::file::{RecordWriter, check_writable, resume};
-use super::read::{already_measured, read_records};
+use super::read::{already_measured, final_attempts, read_records};
 use super::{Outcome, Record};
 use crate::Error;
 
@@ -141,6 +141,25 @@ fn only_measured_points_are_done() {
     let done = points.map(|point| already_measured(&records, &point));
     assert_eq!(done, [true, false, false]);
     assert!(!already_measured(&records, &sample(64).point));
+}
+
+#[test]
+fn an_attempt_that_failed_gives_way_to_a_later_one() {
+    let failed = |size| Record {
+        outcome: Outcome::Failed { why: "x".into() },
+        ..sample(size)
+    };
+    let records = [
+        failed(8),
+        failed(16),
+        sample(32),
+        failed(8),
+        sample(8),
+        sample(32),
+    ];
+    let kept = final_attempts(&records);
+    assert_eq!(kept, [failed(16), sample(32), sample(8), sample(32)]);
+    assert_eq!(final_attempts(&[sample(8), failed(8)]).len(), 2);
 }
 
 #[test]

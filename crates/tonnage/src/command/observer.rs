@@ -6,6 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tonnage_core::Result;
 use tonnage_core::plan::point::Point;
 use tonnage_core::record::file::RecordWriter;
+use tonnage_core::record::read::final_attempts;
 use tonnage_core::record::{Outcome, Record};
 use tonnage_core::run::Observer;
 use tonnage_core::units::Bytes;
@@ -52,9 +53,9 @@ impl Keeper {
         self.writer.take().map_or(Ok(()), RecordWriter::finish)
     }
 
-    /// Whether everything that was asked for was measured.
+    /// Whether everything that was asked for was measured, be it at a second attempt.
     pub fn all_measured(&self) -> bool {
-        self.records
+        final_attempts(&self.records)
             .iter()
             .all(|record| record.outcome == Outcome::Measured)
     }

@@ -29,6 +29,7 @@ mod tests;
 
 use tonnage_core::Result;
 use tonnage_core::record::Record;
+use tonnage_core::record::read::final_attempts;
 
 /// What `--format` chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +53,7 @@ impl From<crate::args::common::Format> for Format {
     }
 }
 
-/// Draws records in a format. No records give an empty text, or a header alone.
+/// Draws records in a format. Tables leave out attempts that failed and were made again. No records give an empty text, or a header alone.
 ///
 /// # Errors
 /// When a record cannot be written as JSON.
@@ -60,7 +61,7 @@ pub fn render(format: Format, records: &[Record]) -> Result<String> {
     match format {
         Format::Jsonl => jsonl::jsonl(records),
         Format::Csv => Ok(csv::csv(records)),
-        Format::Table => Ok(tables(records)),
+        Format::Table => Ok(tables(&final_attempts(records))),
     }
 }
 

@@ -1,0 +1,200 @@
+//! Ranks that are killed: the others end soon, say who it was, keep what was measured and leave nothing.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::tempdir;
+use tonnage_core::rank::host_name;
+use tonnage_core::record::Outcome;
+
+use super::support::{Ended, LONG, Started, free_port, records, tonnage, wait_until};
+
+/// The promise: after this, the others have ended.
+const SOON: Duration = Duration::from_secs(5);
+
+/// What this user has in /dev/shm.
+fn shared_memory() -> BTreeSet<String> {
+    let entries = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    entries
+        .filter(|entry| {
+            let owner = entry.metadata().map(|metadata| metadata.uid());
+            owner.is_ok_and(|uid| uid == rustix::process::getuid().as_raw())
+        })
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect()
+}
+
+fn nothing_new(before: &BTreeSet<String>) {
+    let after = shared_memory();
+    let new: Vec<_> = after.difference(before).collect();
+    assert!(new.is_empty(), "left in /dev/shm: {new:?}");
+}
+
+/// What was measured is whole; the point that was interrupted may be there as a failure.
+fn kept(path: &Path, at_least: usize) {
+    let records = match path.exists() {
+        true => records::read(path),
+        false => Vec::new(),
+    };
+    let measured = records
+        .iter()
+        .filter(|record| record.outcome == Outcome::Measured);
+    assert!(measured.count() >= at_least, "{records:#?}");
+    for record in &records {
+        assert!(
+            !matches!(record.outcome, Outcome::Skipped { .. }),
+            "{record:#?}"
+        );
+    }
+}
+
+fn blames(ended: &Ended, rank: u32) {
+    let name = format!("rank {rank} on {}", host_name());
+    assert!(ended.stderr.contains(&name), "no {name:?} in {ended:#?}");
+}
+
+/// Kills a rank of a supervised run when `ready`, and looks at how it ends.
+fn kill_one(
+    ranks: u32,
+    rank: u32,
+    arguments: &str,
+    measured: usize,
+    ready: impl Fn(&Path, &Started),
+) {
+    let dir = tempdir().unwrap();
+    let before = shared_memory();
+    let arguments =
+        format!("transfer --engine shm --ranks {ranks} --sizes 8..64 {arguments} -o r.jsonl");
+    let run = tonnage(dir.path(), &arguments).start();
+    run.rank(rank);
+    ready(dir.path(), &run);
+    run.signal_rank(rank, Signal::KILL);
+    let killed = Instant::now();
+    let ended = run.end();
+    assert!(
+        killed.elapsed() < SOON,
+        "{:?}: {ended:#?}",
+        killed.elapsed()
+    );
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    blames(&ended, rank);
+    kept(&dir.path().join("r.jsonl"), measured);
+    nothing_new(&before);
+}
+
+fn lines_of(dir: &Path) -> usize {
+    fs::read_to_string(dir.join("r.jsonl")).map_or(0, |text| text.matches('\n').count())
+}
+
+#[test]
+fn in_the_middle_of_a_trial() {
+    for (ranks, rank, what) in [
+        (2, 0, "--op write"),
+        (2, 1, "--op send"),
+        (2, 1, "--op write-imm --ping-pong"),
+        (4, 2, "--op read --traffic all-to-all"),
+    ] {
+        kill_one(ranks, rank, &format!("{what} {LONG}"), 0, |_, run| {
+            // Working, not waiting, is what a rank does in a trial.
+            wait_until("the rank uses its CPU", || {
+                cpu_ticks(run.rank(rank).pid) > 10
+            });
+        });
+    }
+}
+
+/// CPU time of a process, in hundredths of a second on every Linux.
+fn cpu_ticks(pid: i32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields: Vec<&str> = stat
+        .rsplit(") ")
+        .next()
+        .unwrap_or_default()
+        .split(' ')
+        .collect();
+    let field = |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok());
+    field(11).unwrap_or(0) + field(12).unwrap_or(0)
+}
+
+#[test]
+fn after_points_were_measured() {
+    for rank in [0, 1] {
+        let length = "--op write --trials 1 --trial-time 300ms --warmup 0 --limit none";
+        kill_one(2, rank, length, 1, |dir, _| {
+            wait_until("a point is done", || lines_of(dir) >= 1);
+        });
+    }
+}
+
+/// Joining, opening the engine, exchanging cards, the canary, the first point: whatever comes then.
+#[test]
+fn soon_after_the_start() {
+    for (step, delay_ms) in [0, 3, 6, 10, 15, 25, 40, 80].into_iter().enumerate() {
+        kill_one(
+            2,
+            step as u32 % 2,
+            &format!("--op write {LONG}"),
+            0,
+            |_, _| {
+                std::thread::sleep(Duration::from_millis(delay_ms));
+            },
+        );
+    }
+}
+
+#[test]
+fn ranks_of_a_launcher_end_too() {
+    for victim in [0, 1] {
+        let dir = tempdir().unwrap();
+        let before = shared_memory();
+        let port = free_port();
+        let arguments = "transfer --engine shm --op write --sizes 8..64 --trials 1 --trial-time 300ms --warmup 0 \
+                         --limit none -o r.jsonl";
+        let mut runs: Vec<_> = (0..2)
+            .map(|rank| {
+                tonnage(dir.path(), arguments)
+                    .launched(rank, 2, port)
+                    .start()
+            })
+            .collect();
+        wait_until("a point is done", || lines_of(dir.path()) >= 1);
+        runs[victim as usize].signal_rank(victim, Signal::KILL);
+        let killed = Instant::now();
+        let lost = runs.remove(victim as usize).end();
+        assert_eq!(lost.code, None, "{lost:#?}");
+        let other = runs.remove(0).end();
+        assert!(
+            killed.elapsed() < SOON,
+            "{:?}: {other:#?}",
+            killed.elapsed()
+        );
+        assert_eq!(other.code, Some(1), "{other:#?}");
+        blames(&other, victim);
+        kept(&dir.path().join("r.jsonl"), 1);
+        nothing_new(&before);
+    }
+}
+
+#[test]
+fn the_supervisor() {
+    for delay_ms in [0, 10, 300] {
+        let dir = tempdir().unwrap();
+        let before = shared_memory();
+        let run = tonnage(
+            dir.path(),
+            &format!("transfer --engine shm --op write --ranks 2 --sizes 8 {LONG}"),
+        )
+        .start();
+        run.rank(1);
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        run.signal(Signal::KILL);
+        // That its ranks end within 5 s is looked at for every run.
+        let ended = run.end();
+        assert_eq!(ended.code, None, "{ended:#?}");
+        nothing_new(&before);
+    }
+}

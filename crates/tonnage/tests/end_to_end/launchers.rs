@@ -1,0 +1,250 @@
+//! Ranks that something else started, and the secret that they share.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use tempfile::tempdir;
+use tonnage_core::record::Record;
+
+use super::support::{BRIEF, Ended, Program, free_port, records, tonnage};
+
+const SECRET: &str = "correct-horse-battery-staple";
+
+fn transfer(dir: &Path, ranks: u32, more: &str) -> Program {
+    let traffic = if ranks.is_multiple_of(2) {
+        "pair"
+    } else {
+        "fan-out"
+    };
+    let arguments =
+        format!("transfer --engine shm --op write --traffic {traffic} --sizes 8,4k {BRIEF} {more}");
+    tonnage(dir, &arguments)
+}
+
+/// Runs all ranks; `change` gives each what it has of its own.
+fn launch(
+    dir: &Path,
+    ranks: u32,
+    more: &str,
+    change: impl Fn(u32, Program) -> Program,
+) -> Vec<Ended> {
+    let port = free_port();
+    let started: Vec<_> = (0..ranks)
+        .map(|rank| change(rank, transfer(dir, ranks, more).launched(rank, ranks, port)).start())
+        .collect();
+    started.into_iter().map(|run| run.end()).collect()
+}
+
+fn all_good(runs: &[Ended]) {
+    for run in runs {
+        assert!(run.code == Some(0) && run.stderr.is_empty(), "{runs:#?}");
+    }
+    assert!(
+        runs[1..].iter().all(|run| run.stdout.is_empty()),
+        "{runs:#?}"
+    );
+}
+
+fn written(dir: &Path) -> Vec<Record> {
+    let records = records::read(&dir.join("r.jsonl"));
+    assert_eq!(records.len(), 2);
+    assert!(
+        records
+            .iter()
+            .all(|record| record.environment[0].launcher == "RANK/WORLD_SIZE")
+    );
+    records
+}
+
+#[test]
+fn ranks_find_each_other_by_environment() {
+    for ranks in [2, 3] {
+        let dir = tempdir().unwrap();
+        let runs = launch(dir.path(), ranks, "-o r.jsonl", |_, program| {
+            program.env("TONNAGE_SECRET", SECRET)
+        });
+        all_good(&runs);
+        assert_eq!(runs[0].rows().len(), 2, "{runs:#?}");
+        assert!(
+            written(dir.path())
+                .iter()
+                .all(|record| record.point.ranks == ranks)
+        );
+    }
+}
+
+#[test]
+fn the_secret_may_be_in_a_file() {
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("secret");
+    fs::write(&file, SECRET).unwrap();
+    let with_file = |_: u32, program: Program| program.env("TONNAGE_SECRET_FILE", &file);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = with_file(0, transfer(dir.path(), 2, "").launched(0, 2, free_port())).run();
+    refused
+        .with_code(2)
+        .with_one_error(&["others may use", "chmod 600"]);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    all_good(&launch(dir.path(), 2, "-o r.jsonl", with_file));
+    written(dir.path());
+}
+
+#[test]
+fn without_a_secret_the_home_gets_one() {
+    let dir = tempdir().unwrap();
+    all_good(&launch(dir.path(), 2, "-o r.jsonl", |_, program| program));
+    written(dir.path());
+    let path = dir.path().join(".config/tonnage/secret");
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let secret = fs::read_to_string(path).unwrap();
+    assert!(secret.trim().len() >= 32);
+    let records = fs::read_to_string(dir.path().join("r.jsonl")).unwrap();
+    assert!(!records.contains(secret.trim()));
+}
+
+#[test]
+fn a_wrong_secret_keeps_a_rank_out_and_is_told_on_both_sides() {
+    let dir = tempdir().unwrap();
+    let runs = launch(dir.path(), 3, "", |rank, program| {
+        let secret = if rank == 2 {
+            "a wholly different secret"
+        } else {
+            SECRET
+        };
+        program
+            .env("TONNAGE_SECRET", secret)
+            .env("TONNAGE_JOIN_TIMEOUT", "3")
+    });
+    assert!(runs.iter().all(|run| run.code == Some(1)), "{runs:#?}");
+    let root = &runs[0].stderr;
+    assert!(
+        root.contains("rank 2") && root.contains("did not come within 3s"),
+        "{runs:#?}"
+    );
+    assert_eq!(root.matches("refused a connection").count(), 1, "{runs:#?}");
+    let wrong = &runs[2].stderr;
+    assert!(wrong.to_lowercase().contains("secret"), "{runs:#?}");
+    assert_eq!(wrong.matches("error: ").count(), 1, "{runs:#?}");
+}
+
+/// Everything that is said at the loudest, everything that is written, and every command line.
+#[test]
+fn the_secret_appears_nowhere() {
+    let dir = tempdir().unwrap();
+    let port = free_port();
+    let started: Vec<_> = (0..2)
+        .map(|rank| {
+            transfer(dir.path(), 2, "-o r.jsonl --log-level debug")
+                .launched(rank, 2, port)
+                .env("TONNAGE_SECRET", SECRET)
+                .start()
+        })
+        .collect();
+    for run in &started {
+        for process in run.processes() {
+            assert!(!process.command_line.contains(SECRET), "{process:?}");
+        }
+    }
+    for run in started {
+        let ended = run.end().with_code(0);
+        assert!(!ended.stderr.is_empty(), "nothing is said at the loudest");
+        assert!(
+            !ended.stdout.contains(SECRET) && !ended.stderr.contains(SECRET),
+            "{ended:#?}"
+        );
+    }
+    let text = fs::read_to_string(dir.path().join("r.jsonl")).unwrap();
+    assert!(!text.contains(SECRET), "{text}");
+}
+
+/// Ranks that the program starts itself have a secret that nobody gave them; only their environment may hold it.
+#[test]
+fn nor_does_the_secret_of_local_ranks() {
+    let dir = tempdir().unwrap();
+    let arguments = "transfer --engine shm --op write --ranks 2 --sizes 8 --trials 1 --trial-time 400ms --limit none \
+                     --log-level debug -o r.jsonl";
+    let run = tonnage(dir.path(), arguments).start();
+    let rank = run.rank(1);
+    let environment = fs::read(format!("/proc/{}/environ", rank.pid)).unwrap();
+    let environment = String::from_utf8(environment).unwrap();
+    let secret = environment
+        .split('\0')
+        .find_map(|text| text.strip_prefix("TONNAGE_SECRET="));
+    let secret = secret.unwrap();
+    assert_eq!(secret.len(), 64);
+    for process in run.processes() {
+        assert!(!process.command_line.contains(secret), "{process:?}");
+    }
+    let ended = run.end().with_code(0);
+    assert!(
+        !ended.stdout.contains(secret) && !ended.stderr.contains(secret),
+        "{ended:#?}"
+    );
+    assert!(
+        !fs::read_to_string(dir.path().join("r.jsonl"))
+            .unwrap()
+            .contains(secret)
+    );
+}
+
+#[test]
+fn sources_that_disagree_are_refused() {
+    let dir = tempdir().unwrap();
+    let launched = || transfer(dir.path(), 2, "").launched(0, 2, free_port());
+    for (program, parts) in [
+        (
+            launched().env("PMI_RANK", "1").env("PMI_SIZE", "2"),
+            ["RANK=0", "PMI_RANK=1", "disagree"],
+        ),
+        (
+            launched().env("WORLD_SIZE", "x"),
+            ["WORLD_SIZE=x", "WORLD_SIZE", "WORLD_SIZE"],
+        ),
+        (
+            launched().env("RANK", "2"),
+            ["rank 2 of 2", "RANK", "WORLD_SIZE"],
+        ),
+        (
+            launched().env("TONNAGE_SECRET", "short"),
+            ["TONNAGE_SECRET", "5 bytes", "at least 16"],
+        ),
+        (
+            launched().env("TONNAGE_JOIN_TIMEOUT", "soon"),
+            ["TONNAGE_JOIN_TIMEOUT=soon", "seconds", "above 0"],
+        ),
+        (
+            tonnage(dir.path(), "transfer --engine shm --op write --sizes 8").env("RANK", "0"),
+            ["WORLD_SIZE is not set", "RANK", "incomplete"],
+        ),
+        (
+            transfer(dir.path(), 2, "--ranks 4").launched(0, 2, free_port()),
+            ["--ranks 4", "the 2 ranks", "leave --ranks out"],
+        ),
+    ] {
+        program.run().with_code(2).with_one_error(&parts);
+    }
+}
+
+#[test]
+fn ranks_with_different_plans_do_not_start() {
+    let dir = tempdir().unwrap();
+    let port = free_port();
+    let started: Vec<_> = (0..2)
+        .map(|rank| {
+            let more = ["--seed 1", "--seed 2"][rank as usize];
+            transfer(dir.path(), 2, more)
+                .launched(rank, 2, port)
+                .env("TONNAGE_SECRET", SECRET)
+                .env("TONNAGE_JOIN_TIMEOUT", "5")
+                .start()
+        })
+        .collect();
+    for run in started {
+        let ended = run.end();
+        assert!(matches!(ended.code, Some(1 | 2)), "{ended:#?}");
+    }
+}

@@ -1,0 +1,43 @@
+//! The whole program from outside: the real binary, real ranks, real engines, real files.
+//!
+//! | module | what it holds the program to |
+//! | --- | --- |
+//! | [`promised`] | the commands that the documentation promises, and the records that they write |
+//! | [`operations`] | every operation with every pacing and pattern, bytes checked |
+//! | [`plans`] | plans, options of length, memory and place, other formats |
+//! | [`resuming`] | a run that was interrupted goes on where it was |
+//! | [`launchers`] | ranks that something else started, and the secret that they share |
+//! | [`strangers`] | who else comes to the control port |
+//! | [`killing`] | ranks that are killed at any phase |
+//! | [`signals`] | ranks that are interrupted, stopped or never come |
+//! | [`bad_input`] | what is refused before a rank starts |
+//! | [`output`] | files that cannot be written |
+//! | [`support`] | starting the program under a watchdog, and reading its records |
+//!
+//! Every run has a directory of its own as home and as working directory, and ends within a deadline; then no process
+//! of it may be left. Runs last milliseconds: nothing here depends on speed.
+//!
+//! The modules are marked as tests, so that lints treat their helpers as they treat the tests.
+
+#[cfg(test)]
+mod bad_input;
+#[cfg(test)]
+mod killing;
+#[cfg(test)]
+mod launchers;
+#[cfg(test)]
+mod operations;
+#[cfg(test)]
+mod output;
+#[cfg(test)]
+mod plans;
+#[cfg(test)]
+mod promised;
+#[cfg(test)]
+mod resuming;
+#[cfg(test)]
+mod signals;
+#[cfg(test)]
+mod strangers;
+#[cfg(test)]
+mod support;

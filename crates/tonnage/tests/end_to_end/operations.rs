@@ -1,0 +1,95 @@
+//! Every operation with every pacing and every pattern, on several ranks and workers, every byte checked.
+
+use tempfile::tempdir;
+use tonnage_core::plan::point::LimitChoice;
+use tonnage_core::record::Outcome;
+
+use super::support::{BRIEF, records, tonnage};
+
+const OPS: [&str; 4] = ["write", "write-imm", "read", "send"];
+
+/// One point for each operation and size, with the bytes checked where the engine moves any.
+fn transfer(engine: &str, traffic: &str, ranks: u32, pacing: &str, workers: u32, ops: &str) {
+    let dir = tempdir().unwrap();
+    let verify = if engine == "null" { "" } else { "--verify" };
+    let arguments = format!(
+        "transfer --engine {engine} --op {ops} --ranks {ranks} --traffic {traffic} --sizes 8,3001 --workers {workers} \
+         {pacing} {verify} {BRIEF} -o r.jsonl"
+    );
+    let run = tonnage(dir.path(), &arguments).run();
+    assert_eq!(run.code, Some(0), "{arguments}: {run:#?}");
+    let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+    assert_eq!(records.len(), 2 * ops.split(',').count(), "{arguments}");
+    for record in &records {
+        assert_eq!(record.outcome, Outcome::Measured, "{arguments}");
+        assert_eq!(record.point.limit, LimitChoice::None);
+    }
+}
+
+fn every_pacing(engine: &str, traffic: &str, ranks: u32) {
+    let ops = OPS.join(",");
+    for workers in [1, 2] {
+        for pacing in [
+            "--window 16",
+            "--batch 8",
+            "--ping-pong",
+            "--rate 20k --window 4",
+        ] {
+            // In a ping-pong between all ranks nobody would answer, and without bytes no last byte appears.
+            let ops = match (pacing, traffic, engine) {
+                ("--ping-pong", "all-to-all", _) => "read",
+                ("--ping-pong", _, "null") => "write-imm,read,send",
+                _ => &ops,
+            };
+            transfer(engine, traffic, ranks, pacing, workers, ops);
+        }
+    }
+}
+
+#[test]
+fn pairs() {
+    every_pacing("shm", "pair", 2);
+}
+
+#[test]
+fn one_to_many() {
+    every_pacing("shm", "fan-out", 3);
+}
+
+#[test]
+fn many_to_one() {
+    every_pacing("shm", "fan-in", 3);
+}
+
+#[test]
+fn all_to_all() {
+    every_pacing("shm", "all-to-all", 3);
+}
+
+#[test]
+fn four_ranks() {
+    for (traffic, pacing) in [
+        ("pair", "--window 16"),
+        ("fan-out", "--batch 8"),
+        ("fan-in", "--ping-pong"),
+        ("all-to-all", "--rate 5k --window 4"),
+    ] {
+        transfer("shm", traffic, 4, pacing, 1, &OPS.join(","));
+    }
+}
+
+#[test]
+fn no_bytes_at_all() {
+    every_pacing("null", "pair", 2);
+    transfer("null", "fan-out", 3, "--window 16", 1, &OPS.join(","));
+}
+
+/// More slots than operations in flight, in another order, at another distance.
+#[test]
+fn footprints_strides_and_orders() {
+    for addresses in ["sequential", "random", "fixed"] {
+        let pacing =
+            format!("--window 16 --footprint 256k --stride 4k --addresses {addresses} --seed 7");
+        transfer("shm", "pair", 2, &pacing, 1, &OPS.join(","));
+    }
+}

@@ -1,0 +1,132 @@
+//! Files that cannot be written: said before measuring where it can be known, else at once, and the table is drawn.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::tempdir;
+
+use super::support::{BRIEF, Ended, records, tonnage};
+
+fn transfer(dir: &Path, output: &str) -> Ended {
+    let arguments = format!("transfer --engine shm --op write --ranks 2 --sizes 8..64 {BRIEF}");
+    tonnage(dir, &format!("{arguments} -o {output}")).run()
+}
+
+#[test]
+fn what_can_be_known_is_said_before_measuring() {
+    let dir = tempdir().unwrap();
+    fs::write(dir.path().join("file"), "").unwrap();
+    for (output, code, parts) in [
+        ("nowhere/r.jsonl", 2, ["nowhere", "mkdir -p"]),
+        (".", 2, ["is a directory", "results.jsonl"]),
+        ("file/r.jsonl", 1, ["file/r.jsonl", "Not a directory"]),
+        ("/proc/r.jsonl", 1, ["/proc/r.jsonl", "/proc"]),
+    ] {
+        let ended = transfer(dir.path(), output);
+        assert!(ended.stdout.is_empty(), "{output}: {ended:#?}");
+        ended.with_code(code).with_one_error(&parts);
+    }
+}
+
+#[test]
+fn a_directory_without_permission() {
+    if rustix::process::geteuid().is_root() {
+        println!("skip: root may write everywhere");
+        return;
+    }
+    let dir = tempdir().unwrap();
+    let ended = transfer(dir.path(), "/r.jsonl");
+    assert!(ended.stdout.is_empty(), "{ended:#?}");
+    assert!(matches!(ended.code, Some(1 | 2)), "{ended:#?}");
+    ended.with_one_error(&["/r.jsonl"]);
+}
+
+#[test]
+fn a_device_that_is_always_full() {
+    let dir = tempdir().unwrap();
+    let ended = transfer(dir.path(), "/dev/full").with_code(1);
+    assert_eq!(ended.rows().len(), 4, "{ended:#?}");
+    ended.with_one_error(&["/dev/full", "No space left"]);
+}
+
+/// A small file system, unmounted whatever happens.
+struct SmallDisk<'a>(&'a Path);
+
+impl<'a> SmallDisk<'a> {
+    fn mount(at: &'a Path, bytes: u64) -> Option<Self> {
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
+            .arg(at)
+            .output();
+        mounted
+            .is_ok_and(|output| output.status.success())
+            .then_some(Self(at))
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("-l").arg(self.0).status();
+        assert!(unmounted.is_ok_and(|status| status.success()) || std::thread::panicking());
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up() {
+    let dir = tempdir().unwrap();
+    let at = dir.path().join("disk");
+    fs::create_dir(&at).unwrap();
+    let Some(disk) = SmallDisk::mount(&at, 4 << 20) else {
+        println!("skip: a small file system cannot be mounted here (it needs root)");
+        return;
+    };
+    // Room enough to begin, then no more: another file takes it during the run.
+    let arguments = "transfer --engine shm --op write --ranks 2 --sizes 8..64 --trials 1 --trial-time 300ms --warmup 0 \
+                     --limit none -o disk/r.jsonl";
+    let run = tonnage(dir.path(), arguments).start();
+    let results = at.join("r.jsonl");
+    super::support::wait_until("a point is done", || {
+        fs::read_to_string(&results).is_ok_and(|text| text.contains('\n'))
+    });
+    // Fails when the disk is full, which is the aim.
+    let _ = fs::write(at.join("filler"), vec![1u8; 8 << 20]);
+    let ended = run.end().with_code(1);
+    assert_eq!(ended.rows().len(), 4, "{ended:#?}");
+    let kept = records::read(&results);
+    assert!((1..4).contains(&kept.len()), "{}", kept.len());
+    ended.with_one_error(&["disk/r.jsonl", "No space left", "--resume"]);
+
+    let full = transfer(dir.path(), "disk/other.jsonl").with_code(1);
+    assert!(full.stdout.is_empty(), "{full:#?}");
+    full.with_one_error(&["bytes free", "make room"]);
+
+    fs::remove_file(at.join("filler")).unwrap();
+    let resumed = arguments.replace("-o ", "--resume ");
+    let run = tonnage(dir.path(), &resumed).succeed();
+    assert_eq!(run.rows().len(), 4, "{run:#?}");
+    assert_eq!(records::read(&results).len(), 4);
+    drop(disk);
+}
+
+#[test]
+fn nobody_reads_the_table() {
+    let dir = tempdir().unwrap();
+    let output = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let program = Command::new(env!("CARGO_BIN_EXE_tonnage"))
+        .arg("explain")
+        .env_clear()
+        .current_dir(dir.path())
+        .stdout(output)
+        .output()
+        .unwrap();
+    assert_eq!(program.status.code(), Some(1));
+    let said = String::from_utf8(program.stderr).unwrap();
+    assert!(
+        said.starts_with("error: cannot write to standard output"),
+        "{said}"
+    );
+}

@@ -1,0 +1,142 @@
+//! Ranks that are interrupted, stopped, or never come.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::tempdir;
+use tonnage_core::rank::host_name;
+
+use super::support::{LONG, Program, free_port, tonnage};
+
+const SOON: Duration = Duration::from_secs(5);
+
+fn long_run(dir: &std::path::Path, ranks: &str) -> Program {
+    tonnage(
+        dir,
+        &format!("transfer --engine shm --op write {ranks} --sizes 8 {LONG} -o r.jsonl"),
+    )
+}
+
+fn pause() {
+    std::thread::sleep(Duration::from_millis(300));
+}
+
+#[test]
+fn a_signal_to_the_supervisor_or_a_rank_ends_the_run_with_its_code() {
+    for (to_rank, signal, code) in [
+        (None, Signal::INT, 130),
+        (None, Signal::TERM, 143),
+        (Some(0), Signal::INT, 130),
+        (Some(1), Signal::INT, 130),
+        (Some(1), Signal::TERM, 143),
+    ] {
+        let dir = tempdir().unwrap();
+        let run = long_run(dir.path(), "--ranks 2").start();
+        run.rank(1);
+        pause();
+        match to_rank {
+            None => run.signal(signal),
+            Some(rank) => run.signal_rank(rank, signal),
+        }
+        let sent = Instant::now();
+        let ended = run.end();
+        assert!(sent.elapsed() < SOON, "{:?}: {ended:#?}", sent.elapsed());
+        assert_eq!(ended.code, Some(code), "{to_rank:?} {signal:?}: {ended:#?}");
+        let told = ended.stderr.matches("interrupted by signal").count();
+        assert_eq!(told, 1, "{ended:#?}");
+    }
+}
+
+#[test]
+fn a_signal_to_a_launched_rank_ends_the_others() {
+    let dir = tempdir().unwrap();
+    let port = free_port();
+    let mut runs: Vec<_> = (0..2)
+        .map(|rank| long_run(dir.path(), "").launched(rank, 2, port).start())
+        .collect();
+    pause();
+    runs[1].signal_rank(1, Signal::INT);
+    let sent = Instant::now();
+    let ended: Vec<_> = runs.drain(..).map(|run| run.end()).collect();
+    assert!(sent.elapsed() < SOON, "{:?}: {ended:#?}", sent.elapsed());
+    assert!(ended.iter().all(|run| run.code == Some(130)), "{ended:#?}");
+}
+
+#[test]
+fn a_stopped_rank_is_named_by_the_heartbeat() {
+    for rank in [0, 1] {
+        let dir = tempdir().unwrap();
+        let run = long_run(dir.path(), "--ranks 2")
+            .env("TONNAGE_HEARTBEAT_TIMEOUT", "1")
+            .start();
+        run.rank(rank);
+        pause();
+        run.signal_rank(rank, Signal::STOP);
+        // The supervisor ends the stopped one.
+        let stopped = Instant::now();
+        let ended = run.end().with_code(1);
+        assert!(stopped.elapsed() < Duration::from_secs(15), "{ended:#?}");
+        ended.saying(&[&format!("rank {rank} on {}", host_name())]);
+    }
+}
+
+#[test]
+fn a_launched_rank_that_is_stopped_is_named_too() {
+    let dir = tempdir().unwrap();
+    let port = free_port();
+    let mut runs: Vec<_> = (0..2)
+        .map(|rank| {
+            long_run(dir.path(), "")
+                .launched(rank, 2, port)
+                .env("TONNAGE_HEARTBEAT_TIMEOUT", "1")
+                .start()
+        })
+        .collect();
+    pause();
+    runs[1].signal_rank(1, Signal::STOP);
+    let stopped = Instant::now();
+    let stuck = runs.remove(1);
+    let root = runs.remove(0).end().with_code(1);
+    assert!(
+        stopped.elapsed() < SOON,
+        "{:?}: {root:#?}",
+        stopped.elapsed()
+    );
+    root.saying(&[&format!("rank 1 on {}", host_name())]);
+    // When it goes on it finds that the run is over.
+    stuck.signal_rank(1, Signal::CONT);
+    stuck.end().with_code(1);
+}
+
+#[test]
+fn ranks_that_never_come_are_named() {
+    let dir = tempdir().unwrap();
+    let program = |ranks| {
+        tonnage(
+            dir.path(),
+            &format!("transfer --engine shm --op write --traffic fan-out --sizes 8 {LONG}"),
+        )
+        .launched(0, ranks, free_port())
+        .env("TONNAGE_JOIN_TIMEOUT", "0.5")
+    };
+    let ended = program(2).run().with_code(1);
+    let ended = ended.with_one_error(&["rank 1", "did not come within", "TONNAGE_JOIN_TIMEOUT"]);
+    assert!(ended.took < SOON, "{ended:#?}");
+    program(5)
+        .run()
+        .with_code(1)
+        .with_one_error(&["ranks 1-4 of 5 did not come"]);
+}
+
+#[test]
+fn a_rank_that_finds_no_rank_0_says_where_it_looked() {
+    let dir = tempdir().unwrap();
+    let port = free_port();
+    let ended = long_run(dir.path(), "")
+        .launched(1, 2, port)
+        .env("TONNAGE_JOIN_TIMEOUT", "0.5")
+        .run()
+        .with_code(1);
+    let ended = ended.with_one_error(&["rank 0", &format!("127.0.0.1:{port}")]);
+    assert!(ended.took < SOON, "{ended:#?}");
+}

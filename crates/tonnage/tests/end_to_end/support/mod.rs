@@ -1,0 +1,39 @@
+//! Starting the program, watching it, and looking at what it leaves.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | [`program`] | one start of the program under a watchdog |
+//! | [`processes`] | which processes belong to a start, and signals to them |
+//! | [`records`] | records of a file, checked one by one |
+
+pub mod processes;
+pub mod program;
+pub mod records;
+
+use std::time::{Duration, Instant};
+
+pub use program::{Ended, Program, Started, tonnage};
+
+/// As little measuring as possible.
+pub const BRIEF: &str = "--trials 2 --trial-time 5ms --warmup 1ms --limit none";
+
+/// A point that takes longer than any test waits.
+pub const LONG: &str = "--trials 1 --trial-time 1h --warmup 0 --limit none";
+
+/// Looks again and again until `ready`; panics with `what` after half a minute.
+pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !ready() {
+        assert!(
+            since.elapsed() < Duration::from_secs(30),
+            "waited in vain until {what}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A TCP port of 127.0.0.1 that was free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}

@@ -1,0 +1,60 @@
+//! Processes of one start of the program. They are known by a mark in their environment, which orphans keep too, so
+//! that a signal never goes to a process that something else started.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The environment variable that holds the mark.
+pub const MARK: &str = "TONNAGE_TEST_MARK";
+
+/// One process of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
+    /// Which rank it is; `None` for the supervisor.
+    pub rank: Option<u32>,
+    /// Its command line, arguments joined by spaces.
+    pub command_line: String,
+}
+
+/// The processes that carry this mark. One that has ended and was not waited for has no environment any more.
+pub fn marked(mark: &str) -> Vec<Process> {
+    let entries = fs::read_dir("/proc").unwrap();
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter_map(|pid| look(pid, mark)).collect()
+}
+
+fn look(pid: i32, mark: &str) -> Option<Process> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let value = |name: &str| {
+        let variables = environment.split(|&byte| byte == 0);
+        let mut found = variables.filter_map(|variable| {
+            std::str::from_utf8(variable)
+                .ok()?
+                .strip_prefix(name)?
+                .strip_prefix('=')
+        });
+        found.next()
+    };
+    if value(MARK)? != mark {
+        return None;
+    }
+    let rank = value("TONNAGE_RANK").or_else(|| value("RANK"));
+    let command_line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    Some(Process {
+        pid,
+        rank: rank.and_then(|text| text.parse().ok()),
+        command_line: String::from_utf8_lossy(&command_line).replace('\0', " "),
+    })
+}
+
+/// Sends a signal to a process, unless it has ended or its number means another one by now.
+pub fn send(process: &Process, mark: &str, signal: Signal) {
+    let is_still_the_same = look(process.pid, mark).is_some_and(|now| now.rank == process.rank);
+    if let Some(pid) = Pid::from_raw(process.pid).filter(|_| is_still_the_same) {
+        // It may end between the look and the signal, which is as good.
+        let _ = kill_process(pid, signal);
+    }
+}

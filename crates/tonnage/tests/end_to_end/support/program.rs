@@ -1,0 +1,262 @@
+//! One start of the program under a watchdog.
+
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::processes::{self, MARK, Process};
+use super::wait_until;
+
+/// No run of these tests takes longer, on however busy a machine.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// Everything that a lost run leaves has to be gone after this.
+const GONE: Duration = Duration::from_secs(5);
+
+/// The program with arguments, not started yet.
+pub struct Program {
+    command: Command,
+    mark: String,
+}
+
+/// The program with these arguments, separated by blanks, in a directory that is also its home. It gets nothing of
+/// this process's environment.
+pub fn tonnage(dir: &Path, arguments: &str) -> Program {
+    static STARTS: AtomicU32 = AtomicU32::new(0);
+    let start = STARTS.fetch_add(1, Ordering::Relaxed);
+    let mark = format!("{}-{start}", std::process::id());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tonnage"));
+    command
+        .args(arguments.split_whitespace())
+        .current_dir(dir)
+        .env_clear()
+        .env("HOME", dir)
+        .env("PATH", "/usr/bin:/bin")
+        .env(MARK, &mark)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    Program { command, mark }
+}
+
+impl Program {
+    /// With this environment variable.
+    pub fn env(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// As a rank of a launcher that has these many, meeting on this port of 127.0.0.1.
+    pub fn launched(self, rank: u32, size: u32, port: u16) -> Self {
+        self.env("RANK", rank.to_string())
+            .env("WORLD_SIZE", size.to_string())
+            .env("MASTER_ADDR", "127.0.0.1")
+            .env("MASTER_PORT", port.to_string())
+    }
+
+    /// Starts it.
+    pub fn start(mut self) -> Started {
+        let begun = Instant::now();
+        let mut child = self.command.spawn().unwrap();
+        let stdout = collect(child.stdout.take().unwrap());
+        let stderr = collect(child.stderr.take().unwrap());
+        Started {
+            child,
+            mark: self.mark,
+            output: Some([stdout, stderr]),
+            begun,
+        }
+    }
+
+    /// Starts it and waits for its end.
+    pub fn run(self) -> Ended {
+        self.start().end()
+    }
+
+    /// Runs it, and it must succeed without saying anything on standard error.
+    pub fn succeed(self) -> Ended {
+        let ended = self.run();
+        assert!(
+            ended.code == Some(0) && ended.stderr.is_empty(),
+            "{ended:#?}"
+        );
+        ended
+    }
+}
+
+fn collect(mut pipe: impl Read + Send + 'static) -> Reader {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
+}
+
+/// Gives what came through a pipe, once nobody has its other end.
+type Reader = JoinHandle<Vec<u8>>;
+
+/// The running program. Dropping it ends all its processes.
+pub struct Started {
+    child: Child,
+    mark: String,
+    output: Option<[Reader; 2]>,
+    begun: Instant,
+}
+
+/// A run that has ended, and all its processes with it.
+#[derive(Debug)]
+pub struct Ended {
+    /// Exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// What it printed.
+    pub stdout: String,
+    /// What it said.
+    pub stderr: String,
+    /// From its start to its end.
+    pub took: Duration,
+}
+
+impl Started {
+    /// Its processes, itself included.
+    pub fn processes(&self) -> Vec<Process> {
+        processes::marked(&self.mark)
+    }
+
+    /// The process of this rank, which must be there or come soon.
+    pub fn rank(&self, rank: u32) -> Process {
+        let mut found = None;
+        wait_until("the rank is there", || {
+            let processes = self.processes();
+            found = processes
+                .into_iter()
+                .find(|process| process.rank == Some(rank));
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
+    /// Sends a signal to the process of a rank.
+    pub fn signal_rank(&self, rank: u32, signal: Signal) {
+        processes::send(&self.rank(rank), &self.mark, signal);
+    }
+
+    /// Sends a signal to the process that was started.
+    pub fn signal(&self, signal: Signal) {
+        let pid = self.child.id() as i32;
+        let processes = self.processes();
+        if let Some(process) = processes.iter().find(|process| process.pid == pid) {
+            processes::send(process, &self.mark, signal);
+        }
+    }
+
+    /// Waits for its end and for that of all its processes. None may outlive it by more than a few seconds.
+    pub fn end(mut self) -> Ended {
+        let status = self.wait();
+        let took = self.begun.elapsed();
+        let since = Instant::now();
+        let mut left = self.processes();
+        while !left.is_empty() && since.elapsed() < GONE {
+            std::thread::sleep(Duration::from_millis(5));
+            left = self.processes();
+        }
+        self.kill();
+        let [stdout, stderr] = self.output.take().unwrap();
+        let text = |reader: Reader| String::from_utf8(reader.join().unwrap()).unwrap();
+        let ended = Ended {
+            code: status.and_then(|status| status.code()),
+            stdout: text(stdout),
+            stderr: text(stderr),
+            took,
+        };
+        let signal = status.and_then(|status| status.signal());
+        assert!(status.is_some(), "the watchdog had to end it: {ended:#?}");
+        assert!(
+            left.is_empty(),
+            "left behind: {left:#?} by {ended:#?}, signal {signal:?}"
+        );
+        ended
+    }
+
+    /// `None` when it did not end in time.
+    fn wait(&mut self) -> Option<ExitStatus> {
+        while self.begun.elapsed() < WATCHDOG {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        None
+    }
+
+    fn kill(&mut self) {
+        // Again and again, for one that is being started carries no mark yet.
+        for _ in 0..10 {
+            let left = self.processes();
+            left.iter()
+                .for_each(|process| processes::send(process, &self.mark, Signal::KILL));
+            if left.is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // Both fail only when it has been waited for already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Ended {
+    /// It ended with this code.
+    pub fn with_code(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    /// Standard error holds all these parts.
+    pub fn saying(self, parts: &[&str]) -> Self {
+        for part in parts {
+            assert!(self.stderr.contains(part), "no {part:?} in {self:#?}");
+        }
+        self
+    }
+
+    /// Standard error is one error, and it holds all these parts.
+    pub fn with_one_error(self, parts: &[&str]) -> Self {
+        let errors = self.stderr.matches("error: ").count();
+        assert!(
+            self.stderr.starts_with("error: ") && errors == 1,
+            "not one error: {self:#?}"
+        );
+        self.saying(parts)
+    }
+
+    /// Lines of the table's body.
+    pub fn rows(&self) -> Vec<&str> {
+        let is_rule = |line: &str| line.len() > 10 && line.bytes().all(|byte| byte == b'-');
+        let mut rows = Vec::new();
+        let mut inside = false;
+        for line in self.stdout.lines() {
+            let is_figure = line
+                .trim_start()
+                .starts_with(|first: char| first.is_ascii_digit());
+            if inside && is_figure {
+                rows.push(line);
+            } else {
+                inside = is_rule(line);
+            }
+        }
+        rows
+    }
+}

@@ -1,0 +1,239 @@
+//! Records of a file, checked one by one: against the schema, and against themselves.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use serde_json::Value;
+use tonnage_core::engine::Verb;
+use tonnage_core::plan::point::{LimitChoice, Pacing, Point, Traffic, TrialLength};
+use tonnage_core::record::{Outcome, Record, Summary, Trial};
+use tonnage_core::stats::LatencyHistogram;
+
+use super::Ended;
+use super::tonnage;
+
+/// The records of a file, each checked.
+pub fn read(path: &Path) -> Vec<Record> {
+    parse(&std::fs::read_to_string(path).unwrap())
+}
+
+/// The records of these lines, each checked.
+pub fn parse(text: &str) -> Vec<Record> {
+    assert!(
+        text.is_empty() || text.ends_with('\n'),
+        "a broken last line"
+    );
+    text.lines().map(check).collect()
+}
+
+/// The records of a file that a run filled alone; drawing them again must give what the run printed.
+pub fn shown(dir: &Path, file: &str, run: &Ended, format: &str) -> Vec<Record> {
+    let again = tonnage(dir, &format!("show {file} --format {format}")).succeed();
+    assert_eq!(again.stdout, run.stdout);
+    read(&dir.join(file))
+}
+
+fn check(line: &str) -> Record {
+    static SCHEMA: OnceLock<jsonschema::Validator> = OnceLock::new();
+    let schema = SCHEMA.get_or_init(|| {
+        let text = include_str!("../../../../../docs/record.schema.json");
+        jsonschema::draft202012::new(&serde_json::from_str(text).unwrap()).unwrap()
+    });
+    let value: Value = serde_json::from_str(line).unwrap();
+    let errors: Vec<_> = schema
+        .iter_errors(&value)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?} in {line}");
+    let record: Record = serde_json::from_str(line).unwrap();
+    if record.outcome == Outcome::Measured {
+        check_measured(&record);
+    } else {
+        assert!(
+            record.trials.is_empty() && record.histogram.is_none(),
+            "{line}"
+        );
+    }
+    record
+}
+
+/// Equal but for the last bits, which depend on the order of additions.
+fn about(left: f64, right: f64) -> bool {
+    (left - right).abs() <= 1e-9 * left.abs().max(right.abs())
+}
+
+fn check_measured(record: &Record) {
+    let point = &record.point;
+    let summary = record.summary.as_ref().unwrap();
+    for trial in &record.trials {
+        check_trial(point, trial);
+    }
+    match point.length.until_ci {
+        None => assert_eq!(record.trials.len(), point.length.trials as usize),
+        Some(_) => assert!(record.trials.len() >= point.length.trials as usize),
+    }
+    assert_eq!(summary.converged.is_some(), point.length.until_ci.is_some());
+    check_sums(record, summary);
+    check_latency(record, summary);
+    assert!(record.canary.is_some());
+    assert_eq!(
+        ranks_of(record.effective.iter().map(|part| &part.ranks)),
+        all(point.ranks)
+    );
+    assert_eq!(
+        ranks_of(record.environment.iter().map(|part| &part.ranks)),
+        all(point.ranks)
+    );
+    assert!(
+        record
+            .effective
+            .iter()
+            .all(|part| part.cpus.len() == point.workers as usize)
+    );
+}
+
+fn all(ranks: u32) -> Vec<u32> {
+    (0..ranks).collect()
+}
+
+fn ranks_of<'a>(lists: impl Iterator<Item = &'a String>) -> Vec<u32> {
+    let mut ranks = Vec::new();
+    for part in lists.flat_map(|list| list.split(',')) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        ranks.extend(first.parse::<u32>().unwrap()..=last.parse().unwrap());
+    }
+    ranks.sort_unstable();
+    ranks
+}
+
+fn check_trial(point: &Point, trial: &Trial) {
+    let size = u64::from(point.size_bytes);
+    assert_eq!(trial.payload_bytes, trial.operations * size, "{trial:?}");
+    assert!(trial.operations > 0, "{trial:?}");
+    let seconds = trial.window_ns as f64 / 1e9;
+    assert!(about(
+        trial.bandwidth_bytes_per_s,
+        trial.payload_bytes as f64 / seconds
+    ));
+    assert!(about(
+        trial.message_rate_per_s,
+        trial.operations as f64 / seconds
+    ));
+    match point.length.trial {
+        TrialLength::DurationNs(ns) => assert!(trial.window_ns >= ns, "{trial:?}"),
+        TrialLength::Iterations(count) => {
+            let expected = count * initiators(point) * u64::from(point.workers);
+            let expected = expected * operations_per_iteration(point);
+            // Whoever is far behind a timetable gives the rest of it up.
+            let is_paced = matches!(point.pacing, Pacing::Paced { .. });
+            assert!(
+                trial.operations == expected || (is_paced && trial.operations < expected),
+                "{trial:?}"
+            );
+        }
+    }
+    assert_eq!(trial.verified_bytes.is_some(), point.verify);
+    assert!(trial.verified_bytes != Some(0), "{trial:?}");
+    assert_eq!(trial.latency_ns_mean.is_some(), point.latency);
+}
+
+fn initiators(point: &Point) -> u64 {
+    let ranks = u64::from(point.ranks);
+    match point.traffic {
+        Traffic::Pair => ranks / 2,
+        Traffic::FanOut => 1,
+        Traffic::FanIn => ranks - 1,
+        Traffic::AllToAll => ranks,
+    }
+}
+
+/// Lanes of each worker of an initiating rank.
+fn lanes(point: &Point) -> u64 {
+    match point.traffic {
+        Traffic::Pair | Traffic::FanIn => 1,
+        Traffic::FanOut | Traffic::AllToAll => u64::from(point.ranks) - 1,
+    }
+}
+
+fn operations_per_iteration(point: &Point) -> u64 {
+    match point.pacing {
+        Pacing::PingPong if point.op != Verb::Read => 2,
+        Pacing::Batch { batch } => u64::from(batch) * lanes(point),
+        _ => 1,
+    }
+}
+
+fn check_sums(record: &Record, summary: &Summary) {
+    let trials = &record.trials;
+    assert_eq!(summary.trials as usize, trials.len());
+    let sum = |of: fn(&Trial) -> u64| trials.iter().map(of).sum::<u64>();
+    assert_eq!(summary.operations, sum(|trial| trial.operations));
+    assert_eq!(summary.payload_bytes, sum(|trial| trial.payload_bytes));
+    for (spread, of) in [
+        (
+            summary.bandwidth_bytes_per_s,
+            (|trial| trial.bandwidth_bytes_per_s) as fn(&Trial) -> f64,
+        ),
+        (summary.message_rate_per_s, |trial| trial.message_rate_per_s),
+    ] {
+        let mean = trials.iter().map(of).sum::<f64>() / trials.len() as f64;
+        assert!(about(spread.mean, mean), "{spread:?}");
+        assert_eq!(spread.min, trials.iter().map(of).fold(f64::MAX, f64::min));
+        assert_eq!(spread.max, trials.iter().map(of).fold(0.0, f64::max));
+        assert_eq!(spread.ci95.is_some(), trials.len() > 1);
+    }
+    let mean = summary.bandwidth_bytes_per_s.mean;
+    let limit = summary.limit.as_ref();
+    let part = limit.map(|limit| mean / limit.bytes_per_s);
+    match (summary.utilization, part) {
+        (Some(said), Some(part)) => assert!(about(said, part)),
+        (said, part) => assert_eq!(said, part),
+    }
+    match record.point.limit {
+        LimitChoice::None => assert_eq!(limit, None),
+        LimitChoice::Stated { bytes_per_s } => assert_eq!(limit.unwrap().bytes_per_s, bytes_per_s),
+        LimitChoice::Auto => {}
+    }
+    assert_eq!(
+        summary.pace.is_some(),
+        matches!(record.point.pacing, Pacing::Paced { .. })
+    );
+}
+
+fn check_latency(record: &Record, summary: &Summary) {
+    let (latency, data) = match (&summary.latency, &record.histogram) {
+        (Some(latency), Some(data)) => (latency, data),
+        (latency, data) => {
+            assert!(latency.is_none() && data.is_none() && !record.point.latency);
+            return;
+        }
+    };
+    let histogram = LatencyHistogram::from_data(data).unwrap();
+    assert_eq!(histogram.count(), latency.samples);
+    let per_sample = match record.point.pacing {
+        Pacing::Batch { .. } => operations_per_iteration(&record.point),
+        Pacing::PingPong => operations_per_iteration(&record.point),
+        Pacing::Stream { .. } | Pacing::Paced { .. } => 1,
+    };
+    assert_eq!(latency.samples * per_sample, summary.operations);
+    let rising = [
+        latency.latency_ns_min,
+        latency.latency_ns_p50,
+        latency.latency_ns_p90,
+        latency.latency_ns_p99,
+        latency.latency_ns_p999,
+        latency.latency_ns_max,
+    ];
+    assert!(rising.is_sorted(), "{latency:?}");
+    let range = latency.latency_ns_min as f64..=latency.latency_ns_max as f64;
+    assert!(range.contains(&latency.latency_ns_mean), "{latency:?}");
+    let of_trials = |of: fn(&Trial) -> Option<u64>| record.trials.iter().filter_map(of);
+    assert_eq!(
+        of_trials(|trial| trial.latency_ns_min).min(),
+        Some(latency.latency_ns_min)
+    );
+    assert_eq!(
+        of_trials(|trial| trial.latency_ns_max).max(),
+        Some(latency.latency_ns_max)
+    );
+}
