@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tonnage_sys::clock::Clock;
 
 use crate::Result;
 use crate::memory::Memory;
@@ -183,6 +184,8 @@ pub struct WorkerConfig {
     pub peers: Vec<u32>,
     /// The most operations that the plan keeps in flight on one lane.
     pub depth: u32,
+    /// A calibrated clock, for an engine that compares its own ways.
+    pub clock: Clock,
 }
 
 /// One device of one engine, shared by a rank's workers.
@@ -222,6 +225,11 @@ pub trait Engine: Send {
     /// # Errors
     /// When the engine is dead. One failed operation is a completion of kind `Failed`.
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize>;
+    /// Tells the engine whether what is posted now is outside the timed trials, so that it may try ways of carrying it
+    /// out; returns whether it has found what it was looking for. The warm-up of a point goes on until all engines have.
+    fn settle(&mut self, _trying: bool) -> bool {
+        true
+    }
     /// What the engine decided by itself since the lanes were resolved (a copy method, an inline limit), for the
     /// record; `Null` when it decides nothing.
     fn chosen(&self) -> Value {

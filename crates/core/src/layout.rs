@@ -11,6 +11,12 @@ use crate::plan::point::{Pacing, Point};
 /// Slices start on multiples of this, so that flows never share a page.
 const SLICE_ALIGNMENT: u64 = 4096;
 
+/// A slice is at least this long, so that the copy limit of a tiny footprint is still one of copying.
+pub const SLICE_BYTES_MIN: u64 = 64 << 10;
+
+/// Bytes behind a footprint that belong to nobody: verification finds what was written there.
+pub const GUARD_BYTES: u64 = 64;
+
 /// The slices of one worker for one point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
@@ -32,7 +38,9 @@ impl Layout {
             out.sort_unstable();
             into.clone_from(&out);
         }
-        let slice_bytes = point.footprint_bytes.next_multiple_of(SLICE_ALIGNMENT);
+        let slice_bytes = (point.footprint_bytes + GUARD_BYTES)
+            .next_multiple_of(SLICE_ALIGNMENT)
+            .max(SLICE_BYTES_MIN);
         Self {
             out,
             into,
@@ -40,9 +48,20 @@ impl Layout {
         }
     }
 
-    /// Bytes that a worker needs. At least one slice of either kind, because the copy limit is measured between the two.
+    /// Bytes that a worker needs. There is an incoming slice for every outgoing one, because the copy limit is measured
+    /// from these to those.
     pub fn bytes(&self) -> u64 {
-        (self.out.len().max(1) + self.into.len().max(1)) as u64 * self.slice_bytes
+        (self.out_slices() + self.out_slices().max(self.into.len() as u64)) * self.slice_bytes
+    }
+
+    /// Outgoing slices, at least one.
+    pub fn out_slices(&self) -> u64 {
+        self.out.len().max(1) as u64
+    }
+
+    /// Distance between the starts of two slices.
+    pub fn slice_bytes(&self) -> u64 {
+        self.slice_bytes
     }
 
     /// All ranks that this one exchanges bytes with, ascending.

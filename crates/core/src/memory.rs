@@ -3,6 +3,7 @@
 //! What is written into memory to be verified is in [`crate::pattern`]; who uses which part of it is in
 //! [`crate::layout`]. GPU memory will be one more file beside this one.
 
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -47,12 +48,12 @@ pub struct Request {
     pub kind: MemoryKind,
     /// Bytes of this worker.
     pub bytes: u64,
-    /// Bytes that all workers of this host allocate together, to refuse what cannot fit before anything is touched.
-    pub host_bytes: u64,
     /// Whether peers map it.
     pub shared: bool,
     /// The NUMA node to prefer.
     pub node: Option<u32>,
+    /// Whether the user named that node: then memory that cannot be bound to it is an error, and not only a remark.
+    pub node_required: bool,
 }
 
 /// Allocates and prefaults host memory.
@@ -60,7 +61,6 @@ pub struct Request {
 /// # Errors
 /// [`Error::Unavailable`] when the host has too little memory or no huge pages of any kind.
 pub fn allocate(request: &Request) -> Result<Arc<dyn Memory>> {
-    refuse_what_cannot_fit(request)?;
     let bytes = usize::try_from(request.bytes).map_err(|_| {
         Error::Usage(format!(
             "{} bytes of memory cannot be addressed",
@@ -74,16 +74,40 @@ pub fn allocate(request: &Request) -> Result<Arc<dyn Memory>> {
     };
     match request.kind {
         MemoryKind::Host => {
-            let arena = Arena::allocate(bytes, Pages::Normal, sharing, request.node)
+            let (arena, binding) = map(bytes, Pages::Normal, sharing, request)
                 .map_err(|error| Error::io(format!("cannot map {bytes} bytes of memory"), error))?;
             Ok(Arc::new(HostMemory::new(
                 arena,
                 "host",
                 Vec::new(),
-                request.node,
+                &binding,
             )))
         }
         MemoryKind::Huge => allocate_huge(bytes, sharing, request),
+    }
+}
+
+/// Where pages come from: the node, or why they could not be bound to it.
+enum Binding {
+    Node(Option<u32>),
+    Refused(String),
+}
+
+/// Maps memory; where the kernel refuses to bind it to the node that was chosen automatically, as in some containers, it
+/// is mapped unbound and the record says so.
+fn map(
+    bytes: usize,
+    pages: Pages,
+    sharing: Sharing,
+    request: &Request,
+) -> io::Result<(Arena, Binding)> {
+    let bound = Arena::allocate(bytes, pages, sharing, request.node);
+    match (bound, request.node) {
+        (Err(error), Some(node)) if !request.node_required => {
+            let why = format!("node {node}: {error}");
+            Arena::allocate(bytes, pages, sharing, None).map(|arena| (arena, Binding::Refused(why)))
+        }
+        (result, node) => result.map(|arena| (arena, Binding::Node(node))),
     }
 }
 
@@ -98,20 +122,20 @@ fn allocate_huge(bytes: usize, sharing: Sharing, request: &Request) -> Result<Ar
         (Pages::Huge2M, "2 MiB pages", 0),
     ] {
         if bytes >= least {
-            match Arena::allocate(bytes, pages, sharing, request.node) {
-                Ok(arena) => {
-                    return Ok(Arc::new(HostMemory::new(arena, "huge", why, request.node)));
+            match map(bytes, pages, sharing, request) {
+                Ok((arena, binding)) => {
+                    return Ok(Arc::new(HostMemory::new(arena, "huge", why, &binding)));
                 }
                 Err(error) => why.push(format!("{name}: {error}")),
             }
         }
     }
-    match Arena::allocate(bytes, Pages::Transparent, sharing, request.node) {
-        Ok(arena) => match arena.transparent_bytes() {
+    match map(bytes, Pages::Transparent, sharing, request) {
+        Ok((arena, binding)) => match arena.transparent_bytes() {
             // At least half: the kernel may leave an edge in normal pages, but a mapping that is mostly normal pages
             // is not what was asked for.
             Ok(got) if got >= bytes as u64 / 2 => {
-                return Ok(Arc::new(HostMemory::new(arena, "huge", why, request.node)));
+                return Ok(Arc::new(HostMemory::new(arena, "huge", why, &binding)));
             }
             Ok(got) => why.push(format!(
                 "transparent pages: the kernel gave {got} of {bytes} bytes"
@@ -128,40 +152,66 @@ fn allocate_huge(bytes: usize, sharing: Sharing, request: &Request) -> Result<Ar
 }
 
 fn huge_advice(bytes: usize, request: &Request) -> String {
-    let pages = request.host_bytes.max(bytes as u64).div_ceil(2 << 20);
-    let switch = if request.shared {
-        "shmem_enabled"
+    let pages = bytes.div_ceil(2 << 20);
+    // The kernel's own word for "where a program asks for it" differs between the two switches.
+    let (switch, word) = if request.shared {
+        ("shmem_enabled", "advise")
     } else {
-        "enabled"
+        ("enabled", "madvise")
     };
     format!(
-        "Reserve them with `sysctl vm.nr_hugepages={pages}` or allow transparent ones with \
-         `echo advise > /sys/kernel/mm/transparent_hugepage/{switch}`, both as root; or use --memory host"
+        "Reserve them with `sysctl vm.nr_hugepages={pages}` (for one worker; as many again for each other) or allow \
+         transparent ones with `echo {word} > /sys/kernel/mm/transparent_hugepage/{switch}`, both as root; or use \
+         --memory host"
     )
-    .replace("advise > /sys/kernel/mm/transparent_hugepage/enabled", "madvise > /sys/kernel/mm/transparent_hugepage/enabled")
 }
 
-/// An allocation beyond the free memory would be answered by the kernel killing a process at random.
-fn refuse_what_cannot_fit(request: &Request) -> Result<()> {
-    let Some(available) = available_bytes() else {
+/// Refuses what a host cannot give, before anything is touched: an allocation beyond the free memory would be answered
+/// by the kernel killing a process. To be called once per host, before any of its workers allocates.
+///
+/// # Errors
+/// [`Error::Unavailable`] with what there is and what to change.
+pub fn check_fits(kind: MemoryKind, host_bytes: u64) -> Result<()> {
+    let Some(mut available) = available_bytes() else {
         return Ok(());
     };
-    if request.host_bytes.max(request.bytes) <= available {
+    if kind == MemoryKind::Huge {
+        // Reserved pages do not count as available.
+        let pools = crate::machine::pages::huge_pools(&crate::machine::tree::Tree::host());
+        available += pools
+            .iter()
+            .map(|pool| pool.page_bytes * pool.free)
+            .sum::<u64>();
+    }
+    if host_bytes <= available {
         return Ok(());
     }
     Err(Error::Unavailable {
-        what: format!("{} bytes of buffers", request.host_bytes.max(request.bytes)),
-        why: format!("this host has {available} bytes of memory available"),
+        what: format!("{host_bytes} bytes of buffers"),
+        why: format!("this host, or the container, has {available} bytes of memory available"),
         how: "Choose a smaller --footprint, fewer --workers or fewer ranks on this host".into(),
     })
 }
 
+/// What the host can give, or the control group if that is less.
 fn available_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
         .lines()
         .find(|line| line.starts_with("MemAvailable:"))?;
-    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10)
+    let host = line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10;
+    Some(group_bytes().map_or(host, |group| group.min(host)))
+}
+
+/// What the control group (version 2) still grants; `None` without a limit.
+fn group_bytes() -> Option<u64> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(format!("/sys/fs/cgroup{path}/{name}")).ok()?;
+        text.trim().parse::<u64>().ok()
+    };
+    Some(read("memory.max")?.saturating_sub(read("memory.current")?))
 }
 
 /// Host memory.
@@ -171,13 +221,17 @@ struct HostMemory {
 }
 
 impl HostMemory {
-    fn new(arena: Arena, kind: &str, why_not_better: Vec<String>, node: Option<u32>) -> Self {
+    fn new(arena: Arena, kind: &str, why_not_better: Vec<String>, binding: &Binding) -> Self {
         let transparent = arena.transparent_bytes().unwrap_or(0);
         let pages = match arena.pages() {
             Pages::Normal => "normal",
             Pages::Transparent => "transparent 2 MiB",
             Pages::Huge2M => "2 MiB",
             Pages::Huge1G => "1 GiB",
+        };
+        let (node, refused) = match binding {
+            Binding::Node(node) => (*node, None),
+            Binding::Refused(why) => (None, Some(why)),
         };
         let effective = json!({
             "kind": kind,
@@ -186,6 +240,7 @@ impl HostMemory {
             "transparent_huge_bytes": transparent,
             "shared": arena.file().is_some(),
             "numa_node": node,
+            "why_not_bound": refused,
             "why_not_larger_pages": why_not_better,
         });
         Self {
@@ -232,15 +287,15 @@ mod tests {
         Request {
             kind,
             bytes,
-            host_bytes: bytes,
             shared: false,
             node: None,
+            node_required: false,
         }
     }
 
     #[test]
     fn more_than_the_host_has_is_refused_before_it_is_touched() {
-        let error = allocate(&request(MemoryKind::Host, 1 << 50)).err().unwrap();
+        let error = check_fits(MemoryKind::Host, 1 << 50).unwrap_err();
         assert!(error.to_string().contains("--footprint"), "{error}");
     }
 

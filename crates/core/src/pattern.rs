@@ -33,7 +33,7 @@ impl Key {
     /// one byte that did not move is found.
     pub fn poison(self) -> Self {
         Self {
-            inverted: u64::MAX,
+            inverted: !self.inverted,
             ..self
         }
     }

@@ -109,15 +109,16 @@ fn side(point: &Point, rank: u32) -> Result<Side> {
     let memory = allocate(&Request {
         kind: point.memory,
         bytes,
-        host_bytes: 2 * bytes,
         shared: domain.caps().shared_memory,
         node: None,
+        node_required: false,
     })?;
     let config = WorkerConfig {
         rank,
         worker: 0,
         peers: vec![1 - rank],
         depth: point.depth(),
+        clock: tonnage_sys::clock::Clock::new(),
     };
     Ok(Side {
         rank,

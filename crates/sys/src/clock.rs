@@ -66,10 +66,18 @@ impl Clock {
                 rate,
                 ..
             } => {
-                let ticks = counter().wrapping_sub(base_ticks);
+                // A thread that moved may read a counter that is a little behind.
+                let ticks = counter().saturating_sub(base_ticks);
                 base_ns + scaled(ticks, rate)
             }
         }
+    }
+
+    /// Like [`Self::now_ns`], after everything before it is done: stores have left the CPU's buffers. It costs some
+    /// hundred cycles, so it is for comparing ways of copying and not for the timed loops.
+    pub fn now_ns_settled(&self) -> u64 {
+        settle_stores();
+        self.now_ns()
     }
 
     /// Sets the counter's base and rate anew against the kernel's clock, which time synchronisation may slew.
@@ -137,6 +145,20 @@ fn paired_reading() -> (u64, u64) {
         }
     }
     (best.1, best.2)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn settle_stores() {
+    // SAFETY: both fences are part of SSE2, which every x86-64 CPU has; they order and access no memory of ours.
+    unsafe {
+        core::arch::x86_64::_mm_mfence();
+        core::arch::x86_64::_mm_lfence();
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn settle_stores() {
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
 #[cfg(target_arch = "x86_64")]

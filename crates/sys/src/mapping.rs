@@ -127,6 +127,9 @@ impl Arena {
             ));
         }
         let arena = Self::map_file(file, len, Pages::Normal)?;
+        // So that large pages of the owner are large here too. Kernels without transparent pages refuse the advice, and
+        // then the owner has none either.
+        let _ = arena.advise(Advice::LinuxHugepage);
         arena.prefault()?;
         Ok(arena)
     }

@@ -27,7 +27,7 @@ pub fn batch<R: Recorder>(
     while until.grant(1) == 1 {
         let start_ns = recorder.now_ns();
         one_batch(port, flows, size, scratch)?;
-        recorder.sample(recorder.now_ns() - start_ns);
+        recorder.sample(recorder.now_ns().saturating_sub(start_ns));
         batches += 1;
     }
     Ok(batches * size)

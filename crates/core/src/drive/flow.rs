@@ -67,6 +67,11 @@ impl Flow {
         }
     }
 
+    /// Offset of the last byte of the last operation.
+    fn last_byte(&self) -> u64 {
+        self.last_offset + u64::from(self.size_bytes) - 1
+    }
+
     /// An operation of one byte at the first slot, which uses up a receive without moving the walk.
     pub fn filler_op(&self) -> Op {
         Op {
@@ -79,13 +84,14 @@ impl Flow {
         }
     }
 
-    /// The read that proves that the last write has arrived; it fetches the byte that was written, so nothing changes.
+    /// The read of the last byte that proves that the last write has arrived; it fetches what was written, so nothing
+    /// changes.
     pub fn flush_op(&self) -> Option<Op> {
         self.flush_lane.map(|lane| Op {
             lane,
             tag: 0,
-            local: self.local_origin + self.last_offset,
-            remote: self.remote_origin + self.last_offset,
+            local: self.local_origin + self.last_byte(),
+            remote: self.remote_origin + self.last_byte(),
             len: 1,
             imm: 0,
         })

@@ -11,6 +11,8 @@
 //!
 //! When a trial starts and ends, who agrees on it, and what is checked afterwards is in [`crate::run`].
 
+use std::collections::VecDeque;
+
 pub mod batch;
 pub mod flow;
 pub mod paced;
@@ -30,8 +32,9 @@ pub const BURST: usize = 64;
 
 /// Buffers of the loops, made once per point so that the loops allocate nothing.
 pub struct Scratch {
-    /// Tags that are not in flight.
-    ready: Vec<u32>,
+    /// Tags that are not in flight, the one that is free the longest first: so flows take turns even on an engine that
+    /// completes at once.
+    ready: VecDeque<u32>,
     /// When the operation of a tag was posted (or due), nanoseconds.
     posted_ns: Vec<u64>,
     /// The flow that a tag belongs to.
@@ -45,16 +48,16 @@ impl Scratch {
     pub fn new(flows: usize, window: usize) -> Self {
         let tags = flows * window;
         Self {
-            ready: Vec::with_capacity(tags),
+            ready: VecDeque::with_capacity(tags),
             posted_ns: vec![0; tags],
-            flow_of_tag: (0..tags).map(|tag| (tag / window.max(1)) as u32).collect(),
+            flow_of_tag: (0..tags).map(|tag| (tag % flows.max(1)) as u32).collect(),
             staged: Vec::with_capacity(BURST),
         }
     }
 
     fn reset(&mut self) {
         self.ready.clear();
-        self.ready.extend((0..self.posted_ns.len() as u32).rev());
+        self.ready.extend(0..self.posted_ns.len() as u32);
         self.staged.clear();
     }
 }

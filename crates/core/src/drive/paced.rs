@@ -73,7 +73,7 @@ pub fn paced<R: Recorder>(
                 if due_ns > now_ns || given_up {
                     break;
                 }
-                let Some(tag) = ready.pop() else { break };
+                let Some(tag) = ready.pop_front() else { break };
                 posted_ns[tag as usize] = due_ns;
                 staged.push(flows[turn].next_op(tag));
                 turn = if turn + 1 == flows.len() { 0 } else { turn + 1 };
@@ -90,7 +90,7 @@ pub fn paced<R: Recorder>(
         for completion in &done[..count] {
             if completion.kind == Kind::Done {
                 recorder.sample(now_ns.saturating_sub(posted_ns[completion.tag as usize]));
-                ready.push(completion.tag);
+                ready.push_back(completion.tag);
                 in_flight -= 1;
                 result.completed += 1;
             }

@@ -2,7 +2,7 @@
 //!
 //! Arrival is a completion at the target for write-imm and send. A plain write is seen by its last byte changing, which
 //! needs an engine that writes the last byte last ([`crate::engine::Caps::ordered_writes`]). A read has no arrival to
-//! wait for: under ping-pong it is a [`super::stream`] with one operation in flight.
+//! wait for: under ping-pong one read is in flight at a time, the peers taking turns ([`read_in_turn`]).
 
 use std::sync::Arc;
 
@@ -235,7 +235,7 @@ pub fn serve_first<R: Recorder>(
         let before = port.arrivals.count;
         table.hit(index, port)?;
         table.wait(index, port, before)?;
-        recorder.sample((recorder.now_ns() - start_ns) / 2);
+        recorder.sample(recorder.now_ns().saturating_sub(start_ns) / 2);
         trips += 1;
         index = if index + 1 == table.flows.len() {
             0
@@ -245,6 +245,32 @@ pub fn serve_first<R: Recorder>(
     }
     table.drain(port)?;
     Ok(trips)
+}
+
+/// One read at a time, the flows taking turns, until `until` says so. Returns the number of reads.
+///
+/// # Errors
+/// When the engine fails or the run is stopped.
+pub fn read_in_turn<R: Recorder>(
+    port: &mut Port,
+    flows: &mut [Flow],
+    until: &mut Until,
+    recorder: &mut R,
+) -> Result<u64> {
+    let (mut reads, mut index) = (0, 0);
+    while until.grant(1) == 1 {
+        let op = [flows[index].next_op(0)];
+        let start_ns = recorder.now_ns();
+        port.complete(&op)?;
+        recorder.sample(recorder.now_ns().saturating_sub(start_ns));
+        reads += 1;
+        index = if index + 1 == flows.len() {
+            0
+        } else {
+            index + 1
+        };
+    }
+    Ok(reads)
 }
 
 /// The side that answers, until `over` says that everybody is done. Returns the number of answers.
@@ -258,6 +284,12 @@ pub fn return_all(
 ) -> Result<u64> {
     let mut done = [Completion::EMPTY; BURST];
     let mut answers = 0;
+    // With several peers a second look at one would make the others wait.
+    let looks = if table.signals.len() == 1 {
+        LOOKS_PER_POLL
+    } else {
+        1
+    };
     while !over() {
         table.poll(port, &mut done)?;
         port.check_stop()?;
@@ -275,7 +307,7 @@ pub fn return_all(
             answers += 1;
         }
         for index in 0..table.signals.len() {
-            for _ in 0..LOOKS_PER_POLL {
+            for _ in 0..looks {
                 if table.signals[index].arrived().map_err(outside)? {
                     table.hit(index, port)?;
                     answers += 1;

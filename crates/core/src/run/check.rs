@@ -5,7 +5,7 @@ use super::work::Issued;
 use crate::drive::flow::Flow;
 use crate::drive::port::Arrivals;
 use crate::engine::Verb;
-use crate::layout::{Layout, answers};
+use crate::layout::{GUARD_BYTES, Layout, answers};
 use crate::memory::Memory;
 use crate::pattern::{Key, Mismatches};
 use crate::plan::point::{Pacing, Point};
@@ -127,6 +127,7 @@ pub struct Watch {
     slots: u64,
     stride_bytes: u64,
     footprint_bytes: u64,
+    size_bytes: u64,
     /// Bytes of a slot that are checked: all, or all but the one that signals arrival.
     checked_bytes: u64,
     issued_before: Vec<u64>,
@@ -159,6 +160,7 @@ impl Watch {
             slots: point.slots(),
             stride_bytes: point.stride_bytes,
             footprint_bytes: point.footprint_bytes,
+            size_bytes: u64::from(point.size_bytes),
             checked_bytes: u64::from(point.size_bytes) - u64::from(signalled),
             issued_before: vec![0; layout.out.len()],
         }
@@ -176,7 +178,9 @@ impl Watch {
             } else {
                 key.poison()
             };
-            memory.fill(slice.origin, slice.origin, self.footprint_bytes, key)
+            memory.fill(slice.origin, slice.origin, self.footprint_bytes, key)?;
+            let guard = slice.origin + self.footprint_bytes;
+            memory.fill(slice.origin, guard, GUARD_BYTES, key.poison())
         })
     }
 
@@ -189,7 +193,8 @@ impl Watch {
             .collect()
     }
 
-    /// Checks every slot of every landing place: the trial's data where the walk went, the old bytes elsewhere.
+    /// Checks every landing place: the trial's data where the walk went, the old bytes in all other slots, between slots
+    /// and behind the last. Only the first count as verified.
     ///
     /// # Errors
     /// When a slice does not lie in the memory.
@@ -198,7 +203,8 @@ impl Watch {
         memory: &dyn Memory,
         number: u64,
         expected: &Expected,
-        found: &mut Mismatches,
+        moved: &mut Mismatches,
+        untouched: &mut Mismatches,
     ) -> Result<()> {
         for slice in self
             .slices
@@ -209,10 +215,27 @@ impl Watch {
             slice.walk.clone().mark(count(slice, expected), &mut used);
             let key = Key::new(self.seed, number, slice.initiator, slice.target);
             for (slot, used) in used.into_iter().enumerate() {
-                let key = if used { key } else { key.poison() };
                 let offset = slice.origin + slot as u64 * self.stride_bytes;
-                memory.verify(slice.origin, offset, self.checked_bytes, key, found)?;
+                if used {
+                    memory.verify(slice.origin, offset, self.checked_bytes, key, moved)?;
+                    let (end, padding) = (
+                        offset + self.size_bytes,
+                        self.stride_bytes - self.size_bytes,
+                    );
+                    memory.verify(slice.origin, end, padding, key.poison(), untouched)?;
+                } else {
+                    memory.verify(
+                        slice.origin,
+                        offset,
+                        self.stride_bytes,
+                        key.poison(),
+                        untouched,
+                    )?;
+                }
             }
+            let guard = slice.origin + self.footprint_bytes;
+            // Landing places are filled with the opposite of the data, and their guards with the opposite of that.
+            memory.verify(slice.origin, guard, GUARD_BYTES, key, untouched)?;
         }
         Ok(())
     }

@@ -52,6 +52,9 @@ pub struct Deck {
     issued: Mutex<Vec<Issued>>,
     /// What each worker should have seen.
     expected: Mutex<Vec<Expected>>,
+    /// The first failure of a following worker, so that the leader need not wait for its answer.
+    failure: Mutex<Option<String>>,
+    failed: AtomicBool,
 }
 
 impl Deck {
@@ -62,6 +65,8 @@ impl Deck {
             over: AtomicBool::new(false),
             issued: Mutex::new(vec![Issued::default(); workers]),
             expected: Mutex::new(vec![Expected::default(); workers]),
+            failure: Mutex::new(None),
+            failed: AtomicBool::new(false),
         }
     }
 
@@ -74,6 +79,27 @@ impl Deck {
     /// Whether all local workers have driven their flows.
     pub fn all_driven(&self) -> bool {
         self.driving.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether a following worker has failed; one atomic load.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// The first failure of a following worker.
+    ///
+    /// # Errors
+    /// That failure.
+    pub fn check_failed(&self) -> Result<()> {
+        match self.has_failed().then(|| lock(&self.failure).clone()) {
+            None => Ok(()),
+            Some(why) => Err(why.map_or_else(died, Error::Failed)),
+        }
+    }
+
+    fn fail(&self, why: String) {
+        lock(&self.failure).get_or_insert(why);
+        self.failed.store(true, Ordering::Release);
     }
 
     /// What the local workers issued; complete once [`Self::all_driven`].
@@ -161,9 +187,27 @@ pub fn follow(
     orders: &Receiver<Order>,
     answers: &Sender<Answer>,
 ) {
+    let alarm = Alarm(deck);
     while let Ok(order) = orders.recv() {
-        if answers.send(deck.follow(index, &mut work, &order)).is_err() {
+        let answer = deck.follow(index, &mut work, &order);
+        if let Err(error) = &answer {
+            deck.fail(format!("worker {index}: {error}"));
+        }
+        if answers.send(answer).is_err() {
             break;
+        }
+    }
+    drop(alarm);
+}
+
+/// Tells the leader when a following worker's thread ends by a panic.
+struct Alarm<'a>(&'a Deck);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0
+                .fail("a worker thread of this rank ended by a panic".into());
         }
     }
 }

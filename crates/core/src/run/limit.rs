@@ -5,7 +5,7 @@ use tonnage_sys::clock::Clock;
 use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::Arena;
 
-use crate::layout::Layout;
+use crate::layout::{Layout, SLICE_BYTES_MIN};
 use crate::plan::point::Point;
 use crate::walk::Walk;
 use crate::{Error, Result};
@@ -35,9 +35,13 @@ pub struct Stretch {
     pub to: u64,
     /// Bytes of one copy, and the distance between two.
     pub piece_bytes: u64,
+    /// Pieces of one slice.
+    pub pieces: u64,
+    /// Distance between the starts of two slices; of no account where there is one.
+    pub slice_bytes: u64,
 }
 
-/// Measures the copy rates of one worker between its first outgoing and its first incoming slice.
+/// Measures the copy rates of one worker from its outgoing slices to as many incoming ones.
 ///
 /// # Errors
 /// When the slices do not lie in the memory.
@@ -47,17 +51,18 @@ pub fn copy_rates(
     point: &Point,
     clock: &Clock,
 ) -> Result<CopyRates> {
-    let piece_bytes = u64::from(point.size_bytes)
-        .max(PIECE_BYTES_MIN)
-        .min(point.footprint_bytes);
+    let footprint = point.footprint_bytes.max(SLICE_BYTES_MIN);
+    let piece_bytes = u64::from(point.size_bytes).max(PIECE_BYTES_MIN);
     let stretch = Stretch {
         from: layout.out_origin(0),
         to: layout.into_origin(0),
         piece_bytes,
+        pieces: footprint / piece_bytes,
+        slice_bytes: layout.slice_bytes(),
     };
     let walk = Walk::over(
         point.addresses,
-        point.footprint_bytes / piece_bytes,
+        layout.out_slices() * stretch.pieces,
         point.seed,
     );
     rates(arena, &stretch, walk, clock)
@@ -107,7 +112,9 @@ impl Copier<'_> {
         let start_ns = self.clock.now_ns();
         let mut bytes = 0;
         loop {
-            let offset = self.walk.next_slot() * piece_bytes;
+            let slot = self.walk.next_slot();
+            let (slice, piece) = (slot / self.stretch.pieces, slot % self.stretch.pieces);
+            let offset = slice * self.stretch.slice_bytes + piece * piece_bytes;
             let (from, to) = (self.stretch.from + offset, self.stretch.to + offset);
             self.arena
                 .copy_to(from, self.arena, to, len, self.method)

@@ -47,6 +47,8 @@ pub struct Settings {
     pub cpus: Choice,
     /// Where memory comes from.
     pub numa: Numa,
+    /// Calibrated once, before anything is timed.
+    pub clock: Clock,
     /// The program that writes the records.
     pub program: Program,
 }
@@ -69,6 +71,8 @@ impl Numa {
     /// [`Error::Usage`] for a node that this host does not have, with those that it has.
     pub fn node(self, topology: &Topology, cpu: Option<u32>) -> Result<Option<u32>> {
         match self {
+            // With one node there is nothing to choose, and some containers forbid even asking.
+            Self::Auto if topology.nodes.len() < 2 => Ok(None),
             Self::Auto => Ok(cpu.and_then(|cpu| topology.memory_node_of_cpu(cpu))),
             Self::None => Ok(None),
             Self::Node(node) => {
@@ -131,7 +135,6 @@ pub fn run(
 struct Conductor {
     run_id: String,
     environment: Vec<Environment>,
-    clock: Clock,
     /// Read once, before the main thread is pinned as a worker.
     topology: Topology,
 }
@@ -145,7 +148,6 @@ impl Conductor {
         Ok(Self {
             run_id,
             environment,
-            clock: Clock::new(),
             topology: Topology::read(),
         })
     }
@@ -216,9 +218,9 @@ impl Conductor {
         settings: &Settings,
     ) -> Result<Record, Failure> {
         let pair = canary_cpus(point, session, rank, &self.topology.allowed);
-        let before = self.canary(rank, &pair)?;
+        let before = self.canary(rank, &pair, settings)?;
         let measured = measure(point, session, rank)?;
-        let after = self.canary(rank, &pair)?;
+        let after = self.canary(rank, &pair, settings)?;
         let canary = match pair {
             Ok(cpus) => canary::compare(cpus, before, after),
             Err(why) => Canary::Skipped { why },
@@ -235,11 +237,12 @@ impl Conductor {
         &self,
         rank: &mut Rank,
         cpus: &Result<[u32; 2], String>,
+        settings: &Settings,
     ) -> Result<Result<f64, String>> {
         rank.phase("canary");
         rank.barrier("before the canary", STEP_DEADLINE)?;
         let result = match (rank.id(), cpus) {
-            (0, Ok(cpus)) => canary::one_way_ns(*cpus, &self.clock),
+            (0, Ok(cpus)) => canary::one_way_ns(*cpus, &settings.clock),
             _ => Err("measured by rank 0".into()),
         };
         rank.barrier("after the canary", STEP_DEADLINE)?;

@@ -2,14 +2,14 @@
 //! (another trial? verified?) is made from figures that all ranks share, so that all decide alike.
 
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::check::Expected;
 use super::crew::{Deck, Followers, Order, Report, follow};
 use super::limit::{CopyRates, better, describe};
 use super::session::Session;
 use super::totals::Totals;
-use super::work::{Issued, Schedule, Work};
+use super::work::{Issued, Schedule, WARM_UP, Work};
 use crate::engine::LimitKind;
 use crate::plan::point::{LimitChoice, Pacing, Point, TrialLength};
 use crate::rank::Rank;
@@ -23,6 +23,9 @@ const SLACK: Duration = Duration::from_secs(60);
 /// How long a trial may take whose length is given in operations: nobody knows how long those take, and a dead or
 /// stopped rank is found by the heartbeat long before.
 const ITERATIONS_DEADLINE: Duration = Duration::from_secs(3600);
+
+/// Rounds of warming up while an engine is still trying things out.
+const WARM_UP_ROUNDS_MAX: u32 = 20;
 
 /// What was measured at a point, the same on all ranks.
 pub struct Measured {
@@ -51,9 +54,16 @@ pub fn measure(point: &Point, session: &mut Session, rank: &mut Rank) -> Result<
     let (caps, yielding, id) = (session.caps, session.yielding, rank.id());
     let mut works = Vec::with_capacity(session.workers.len());
     let mut cpus = Vec::new();
-    for worker in &mut session.workers {
+    for (index, worker) in (0u32..).zip(&mut session.workers) {
         cpus.push(worker.cpu);
-        works.push(Work::new(point, id, worker, &caps, &stop, yielding)?);
+        works.push(Work::new(
+            point,
+            (id, index),
+            worker,
+            &caps,
+            &stop,
+            yielding,
+        )?);
     }
     let mut works = works.into_iter();
     let own = works
@@ -133,11 +143,9 @@ impl Lead<'_, '_> {
         self.rank.barrier("begin the point", SLACK)?;
         let before = self.copy_rates()?;
         let length = self.point.length;
-        let mut number = 0;
+        let mut number = WARM_UP;
         if length.warmup_ns > 0 {
-            self.trial(number, TrialLength::DurationNs(length.warmup_ns), "warm-up")?;
-            self.own.forget();
-            self.everybody(&Order::Forget)?;
+            self.warm_up(length.warmup_ns)?;
         }
         let mut totals = Vec::with_capacity(length.trials as usize);
         let mut trials: Vec<Trial> = Vec::with_capacity(length.trials as usize);
@@ -146,7 +154,7 @@ impl Lead<'_, '_> {
             let trial = self.trial(number, length.trial, &format!("trial {number}"))?;
             totals.push(trial);
             trials.push(trial.trial(self.point.verify));
-            if let Some(converged) = self.enough(&trials) {
+            if let Some(converged) = self.enough(&trials, trial.elapsed_ns) {
                 break converged;
             }
         };
@@ -171,7 +179,7 @@ impl Lead<'_, '_> {
     }
 
     /// Whether the trials suffice: `None` for another one, else whether they converged.
-    fn enough(&self, trials: &[Trial]) -> Option<Option<bool>> {
+    fn enough(&self, trials: &[Trial], elapsed_ns: u64) -> Option<Option<bool>> {
         let length = &self.point.length;
         if trials.len() < length.trials as usize {
             return None;
@@ -186,8 +194,21 @@ impl Lead<'_, '_> {
         if stats::ci_narrow_enough(&means, fraction) {
             return Some(Some(true));
         }
-        let spent_ns: u64 = trials.iter().map(|trial| trial.window_ns).sum();
-        (spent_ns >= length.max_duration_ns.unwrap_or(u64::MAX)).then_some(Some(false))
+        (elapsed_ns >= length.max_duration_ns.unwrap_or(u64::MAX)).then_some(Some(false))
+    }
+
+    /// Moves bytes untimed until so much time has passed and all engines know how they want to move them. An engine
+    /// that does not find out within some rounds goes on with what it has, and its record says what that is.
+    fn warm_up(&mut self, warmup_ns: u64) -> Result<(), Failure> {
+        for _ in 0..WARM_UP_ROUNDS_MAX {
+            let totals = self.trial(WARM_UP, TrialLength::DurationNs(warmup_ns), "warm-up")?;
+            if totals.unsettled == 0 {
+                break;
+            }
+        }
+        self.own.forget();
+        self.everybody(&Order::Forget)?;
+        Ok(())
     }
 
     /// Lets the following workers carry out an order that the leader has carried out itself.
@@ -272,7 +293,7 @@ impl Lead<'_, '_> {
         };
         self.followers.order(&Order::Trial(schedule))?;
         let driven = self.deck.drive(0, &mut self.own, &schedule);
-        self.own.attend(|| self.deck.all_driven())?;
+        self.attend(Instant::now() + deadline_of(length), Deck::all_driven)?;
         let mut totals = driven?;
         let expected = self.exchange(length)?;
         let own_expected = expected.first().cloned().unwrap_or_default();
@@ -291,25 +312,37 @@ impl Lead<'_, '_> {
         Ok(Totals::from_bytes(&all)?)
     }
 
+    /// Serves peers until `over`, a following worker's failure, or the deadline; the caller's own wait then names who is
+    /// missing.
+    ///
+    /// # Errors
+    /// A failure of this rank's engine or of a following worker, or that the run was stopped.
+    fn attend(&mut self, deadline: Instant, over: impl Fn(&Deck) -> bool) -> Result<()> {
+        let (deck, mut rounds) = (self.deck, 0u32);
+        self.own.attend(|| {
+            rounds = rounds.wrapping_add(1);
+            // The clock is looked at now and then only: this loop answers peers.
+            let late = rounds.is_multiple_of(1 << 16) && Instant::now() > deadline;
+            late || deck.has_failed() || over(deck)
+        })?;
+        deck.check_failed()
+    }
+
     /// Waits, polling, until all ranks have driven their flows, and returns what the local workers should have seen.
     fn exchange(&mut self, length: TrialLength) -> Result<Vec<Expected>> {
-        let deadline = match length {
-            // A paced trial may take as long again, and a large window takes its time to drain.
-            TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + SLACK,
-            TrialLength::Iterations(_) => ITERATIONS_DEADLINE,
-        };
+        let deadline = Instant::now() + deadline_of(length);
         let workers = self.point.workers as usize;
         if !Expected::is_needed(self.point, self.moves_bytes) {
             let pending = self.rank.start_barrier("end of a trial")?;
-            self.own.attend(|| pending.is_done())?;
-            self.rank.finish(pending, deadline)?;
+            self.attend(deadline, |_| pending.is_done())?;
+            self.rank.finish(pending, left(deadline))?;
             return Ok(vec![Expected::default(); workers]);
         }
         let mine = serde_json::to_vec(&self.deck.issued())
             .map_err(|error| Error::Failed(format!("cannot tell what was issued: {error}")))?;
         let pending = self.rank.start_all_gather("end of a trial", &mine)?;
-        self.own.attend(|| pending.is_done())?;
-        let all = self.rank.finish_all_gather(pending, deadline)?;
+        self.attend(deadline, |_| pending.is_done())?;
+        let all = self.rank.finish_all_gather(pending, left(deadline))?;
         let issued = all
             .iter()
             .map(|bytes| serde_json::from_slice(bytes))
@@ -347,11 +380,21 @@ impl Lead<'_, '_> {
         self.deck.reset(self.point.workers.saturating_sub(1));
         self.followers.order(&Order::Close)?;
         let closed = self.own.close();
-        self.own.poll_until(|| self.deck.all_driven())?;
+        let deck = self.deck;
+        self.own
+            .poll_until(|| deck.all_driven() || deck.has_failed())?;
+        deck.check_failed()?;
         closed?;
         let pending = self.rank.start_barrier("point closed")?;
-        self.own.poll_until(|| pending.is_done())?;
-        self.rank.finish(pending, SLACK)?;
+        let deadline = Instant::now() + SLACK;
+        let mut rounds = 0u32;
+        self.own.poll_until(|| {
+            rounds = rounds.wrapping_add(1);
+            let late = rounds.is_multiple_of(1 << 16) && Instant::now() > deadline;
+            late || deck.has_failed() || pending.is_done()
+        })?;
+        deck.check_failed()?;
+        self.rank.finish(pending, left(deadline))?;
         self.deck.finish(Vec::new());
         self.followers.collect().map(|_| ())
     }
@@ -373,6 +416,19 @@ impl Lead<'_, '_> {
         )?;
         LatencyHistogram::decode(&all)
     }
+}
+
+/// How long the end of a trial may be waited for.
+fn deadline_of(length: TrialLength) -> Duration {
+    match length {
+        // A paced trial may take as long again, and a large window takes its time to drain.
+        TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + SLACK,
+        TrialLength::Iterations(_) => ITERATIONS_DEADLINE,
+    }
+}
+
+fn left(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
 }
 
 fn merge(totals: &mut Totals, reports: &[Report]) {

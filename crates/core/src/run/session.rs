@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tonnage_sys::clock::Clock;
 
-use super::Settings;
+use super::{Numa, Settings};
 use crate::engine::{Caps, Card, Domain, Engine, Entry, WorkerConfig};
 use crate::layout::Layout;
 use crate::machine::{self, Placement, Topology};
@@ -96,6 +96,12 @@ impl Session {
         topology: &Topology,
     ) -> Result<Self> {
         rank.phase(&format!("opening {}", entry.name));
+        // Once per host, before anybody allocates: later the others' memory would count as not available.
+        let fits = match rank.identity().local_rank {
+            0 => memory::check_fits(points[0].memory, host_bytes(points, rank)),
+            _ => Ok(()),
+        };
+        rank.agree("memory of the hosts", fits, OPEN_DEADLINE)?;
         let mine = open_local(points, entry, rank, settings, topology);
         let (domain, mut workers, opened) = settle(rank, "open the engine", mine)?;
         let yielding = opened.yielding;
@@ -117,6 +123,18 @@ impl Session {
             _domain: domain,
         })
     }
+}
+
+/// Bytes that all workers of this rank's host allocate together, if the others need as much as this rank.
+fn host_bytes(points: &[&Point], rank: &Rank) -> u64 {
+    let local_size = u64::from(rank.identity().local_size.unwrap_or(1));
+    let one = |point: &&Point| Layout::new(point, rank.id()).bytes() * u64::from(point.workers);
+    points
+        .iter()
+        .map(one)
+        .max()
+        .unwrap_or(0)
+        .saturating_mul(local_size)
 }
 
 type Local = (Arc<dyn Domain>, Vec<Worker>, Opened);
@@ -158,28 +176,25 @@ fn open_local(
             // Pinned before its memory is touched, so that pages come from the worker's own node.
             machine::pin_thread(cpu)?;
         }
-        let node = settings.numa.node(topology, cpu)?;
-        let request = Request {
+        let memory = memory::allocate(&Request {
             kind: first.memory,
             bytes,
-            host_bytes: bytes
-                .saturating_mul(u64::from(first.workers))
-                .saturating_mul(u64::from(local_size)),
             shared: domain.caps().shared_memory,
-            node,
-        };
-        let memory = memory::allocate(&request)?;
+            node: settings.numa.node(topology, cpu)?,
+            node_required: matches!(settings.numa, Numa::Node(_)),
+        })?;
         let config = WorkerConfig {
             rank: rank.id(),
             worker: index as u32,
             peers: peers.clone(),
             depth,
+            clock: settings.clock,
         };
         let engine = domain.worker(&config, Arc::clone(&memory))?;
         workers.push(Worker {
             engine,
             memory,
-            clock: Clock::new(),
+            clock: settings.clock,
             cpu,
         });
     }
@@ -196,10 +211,22 @@ fn describe(domain: &Arc<dyn Domain>, workers: &[Worker], placement: &Placement)
         cards: workers.iter().map(|worker| worker.engine.card()).collect(),
         cpus: placement.cpus.clone(),
         yielding: placement.yielding,
-        memory: workers
-            .first()
-            .map_or(Value::Null, |worker| worker.memory.effective()),
+        memory: all_memory(workers),
         engine,
+    }
+}
+
+/// What memory the workers had: said once where it is the same for all.
+fn all_memory(workers: &[Worker]) -> Value {
+    let mut all: Vec<Value> = workers
+        .iter()
+        .map(|worker| worker.memory.effective())
+        .collect();
+    all.dedup();
+    if all.len() == 1 {
+        all.remove(0)
+    } else {
+        Value::Array(all)
     }
 }
 

@@ -31,11 +31,15 @@ pub struct Totals {
     pub due: u64,
     /// Paced: operations that were issued late or never.
     pub late: u64,
-    /// Bytes checked and found right.
+    /// Bytes that moved, were checked and found right.
     pub verified_bytes: u64,
+    /// Since the point began, checks and pauses included; the longest.
+    pub elapsed_ns: u64,
+    /// Workers whose engine is still trying out how to carry operations out.
+    pub unsettled: u64,
 }
 
-const FIELDS: usize = 13;
+const FIELDS: usize = 15;
 
 impl Totals {
     /// What nothing adds up to.
@@ -53,6 +57,8 @@ impl Totals {
         due: 0,
         late: 0,
         verified_bytes: 0,
+        elapsed_ns: 0,
+        unsettled: 0,
     };
 
     /// Adds another worker's or rank's.
@@ -70,6 +76,8 @@ impl Totals {
         self.due += other.due;
         self.late += other.late;
         self.verified_bytes += other.verified_bytes;
+        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
+        self.unsettled += other.unsettled;
     }
 
     fn fields(&self) -> [u64; FIELDS] {
@@ -87,6 +95,8 @@ impl Totals {
             self.due,
             self.late,
             self.verified_bytes,
+            self.elapsed_ns,
+            self.unsettled,
         ]
     }
 
@@ -130,6 +140,8 @@ impl Totals {
             due: next(),
             late: next(),
             verified_bytes: next(),
+            elapsed_ns: next(),
+            unsettled: next(),
         })
     }
 

@@ -13,7 +13,7 @@ use crate::drive::Scratch;
 use crate::drive::batch::batch;
 use crate::drive::flow::{Flow, Receives};
 use crate::drive::paced::{Timetable, paced};
-use crate::drive::ping_pong::{Signal, Table, return_all, serve_first};
+use crate::drive::ping_pong::{Signal, Table, read_in_turn, return_all, serve_first};
 use crate::drive::port::Port;
 use crate::drive::recorder::{PerOperation, Recorder, Silent};
 use crate::drive::serve::serve;
@@ -29,6 +29,9 @@ use crate::{Error, Result};
 
 /// How long a target waits for arrivals that its initiators say they completed.
 const ARRIVAL_DEADLINE_NS: u64 = 10_000_000_000;
+
+/// The number of a warm-up, which is no trial: engines may try things out in it.
+pub const WARM_UP: u64 = 0;
 
 /// Receives that are posted ahead for each peer, at most; the engine's own depth may allow fewer.
 const RECEIVES_MAX: u32 = 512;
@@ -65,23 +68,28 @@ pub struct Work<'a> {
     /// Receives that are posted whenever nothing is in flight.
     receives_posted: u64,
     delivered: bool,
-    /// Latencies of the running trial and of the point.
-    trial: LatencyHistogram,
+    /// Latencies of the running trial; taken out only while a loop records into it.
+    trial: Option<LatencyHistogram>,
+    /// Latencies of the point.
     histogram: LatencyHistogram,
     watch: Watch,
     number: u64,
     window_end_ns: u64,
     cpu_began_ns: u64,
+    /// When the point began.
+    began_ns: u64,
+    /// Which of the rank's workers this is.
+    worker: u32,
 }
 
 impl<'a> Work<'a> {
-    /// Resolves the lanes of a point and posts its receives.
+    /// Resolves the lanes of a point and posts its receives, for the `index`-th worker of `rank`.
     ///
     /// # Errors
     /// When the engine cannot do what the point asks.
     pub fn new(
         point: &'a Point,
-        rank: u32,
+        (rank, index): (u32, u32),
         worker: &'a mut Worker,
         caps: &Caps,
         stop: &'a AtomicBool,
@@ -89,6 +97,7 @@ impl<'a> Work<'a> {
     ) -> Result<Self> {
         let layout = Layout::new(point, rank);
         let memory = Arc::clone(&worker.memory);
+        let began_ns = worker.clock.now_ns();
         let mut flows = Vec::with_capacity(layout.out.len());
         for (index, &target) in layout.out.iter().enumerate() {
             flows.push(make_flow(
@@ -136,11 +145,13 @@ impl<'a> Work<'a> {
             receives_depth,
             receives_posted: posted,
             delivered: caps.delivered,
-            trial: LatencyHistogram::new(),
+            trial: Some(LatencyHistogram::new()),
             histogram: LatencyHistogram::new(),
             number: 0,
             window_end_ns: 0,
             cpu_began_ns: 0,
+            began_ns,
+            worker: index,
         };
         if answers(point) {
             work.set_the_table();
@@ -202,6 +213,7 @@ impl<'a> Work<'a> {
     pub fn prepare(&mut self, number: u64) -> Result<()> {
         self.number = number;
         self.port.clock.resync();
+        self.port.engine.settle(number == WARM_UP);
         if self.point.verify {
             self.watch.fill(self.memory.as_ref(), number)?;
         }
@@ -216,7 +228,9 @@ impl<'a> Work<'a> {
     /// # Errors
     /// When the engine fails or the run is stopped.
     pub fn drive(&mut self, schedule: &Schedule) -> Result<Totals> {
-        self.trial.clear();
+        if let Some(trial) = &mut self.trial {
+            trial.clear();
+        }
         self.port.take_arrivals();
         let clock = self.port.clock;
         // A peer may begin a moment earlier by its clock, so the waiting is attending too.
@@ -235,30 +249,33 @@ impl<'a> Work<'a> {
             self.window_end_ns = schedule.start_ns;
         }
         totals.payload_bytes = totals.operations * u64::from(self.point.size_bytes);
-        totals.samples = self.trial.count();
-        totals.latency_ns_min = self.trial.min_ns().unwrap_or(u64::MAX);
-        totals.latency_ns_max = self.trial.max_ns().unwrap_or(0);
-        totals.latency_ns_sum = self
-            .trial
-            .mean_ns()
-            .map_or(0, |mean| (mean * totals.samples as f64) as u64);
+        if let Some(trial) = &self.trial {
+            totals.samples = trial.count();
+            totals.latency_ns_min = trial.min_ns().unwrap_or(u64::MAX);
+            totals.latency_ns_max = trial.max_ns().unwrap_or(0);
+            totals.latency_ns_sum = trial
+                .mean_ns()
+                .map_or(0, |mean| (mean * totals.samples as f64) as u64);
+        }
         Ok(totals)
     }
 
     fn drive_flows(&mut self, schedule: &Schedule, totals: &mut Totals) -> Result<()> {
-        if self.point.latency {
-            let clock = self.port.clock;
-            // Taken out for the loop, so that the loop may borrow the rest of `self`.
-            let mut histogram = std::mem::take(&mut self.trial);
-            let mut recorder = PerOperation {
-                clock,
-                histogram: &mut histogram,
-            };
-            let result = self.drive_with(schedule, totals, &mut recorder);
-            self.trial = histogram;
-            result
-        } else {
-            self.drive_with(schedule, totals, &mut Silent)
+        let clock = self.port.clock;
+        match self.trial.take() {
+            Some(mut histogram) if self.point.latency => {
+                let mut recorder = PerOperation {
+                    clock,
+                    histogram: &mut histogram,
+                };
+                let result = self.drive_with(schedule, totals, &mut recorder);
+                self.trial = Some(histogram);
+                result
+            }
+            unused => {
+                self.trial = unused;
+                self.drive_with(schedule, totals, &mut Silent)
+            }
         }
     }
 
@@ -276,14 +293,14 @@ impl<'a> Work<'a> {
         totals.operations = match self.point.pacing {
             Pacing::PingPong => match &mut self.table {
                 Some(table) => 2 * serve_first(port, table, &mut until, recorder)?,
-                None => stream(port, flows, scratch, &mut until, recorder)?,
+                None => read_in_turn(port, flows, &mut until, recorder)?,
             },
             Pacing::Stream { .. } => stream(port, flows, scratch, &mut until, recorder)?,
             Pacing::Batch { batch: size } => {
                 batch(port, flows, size, scratch, &mut until, recorder)?
             }
             Pacing::Paced { rate_per_s, .. } => {
-                let timetable = timetable(schedule, rate_per_s / f64::from(self.point.workers));
+                let timetable = timetable(schedule, rate_per_s, self.worker, self.point.workers);
                 let punctuality = paced(port, flows, &timetable, scratch, recorder)?;
                 (totals.due, totals.late) = (timetable.operations, punctuality.late);
                 punctuality.completed
@@ -350,7 +367,11 @@ impl<'a> Work<'a> {
             totals.target_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
         }
         totals.window_ns = self.window_end_ns.saturating_sub(schedule.start_ns);
-        self.histogram.merge(&self.trial);
+        totals.elapsed_ns = self.port.clock.now_ns().saturating_sub(self.began_ns);
+        totals.unsettled = u64::from(!self.port.engine.settle(self.number == WARM_UP));
+        if let Some(trial) = &self.trial {
+            self.histogram.merge(trial);
+        }
         check_immediates(self.point, expected, &arrivals)
     }
 
@@ -359,15 +380,28 @@ impl<'a> Work<'a> {
     /// # Errors
     /// What differs, by offset.
     pub fn check(&mut self, expected: &Expected, totals: &mut Totals) -> Result<()> {
-        let mut found = Mismatches::default();
-        self.watch
-            .check(self.memory.as_ref(), self.number, expected, &mut found)?;
-        totals.verified_bytes = found.checked_bytes - found.wrong_bytes;
-        if found.is_clean() {
-            Ok(())
-        } else {
-            Err(Error::Failed(found.describe()))
+        let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
+        self.watch.check(
+            self.memory.as_ref(),
+            self.number,
+            expected,
+            &mut moved,
+            &mut untouched,
+        )?;
+        totals.verified_bytes = moved.checked_bytes - moved.wrong_bytes;
+        if !moved.is_clean() {
+            return Err(Error::Failed(format!(
+                "of what was moved, {}",
+                moved.describe()
+            )));
         }
+        if !untouched.is_clean() {
+            return Err(Error::Failed(format!(
+                "of what nobody should have touched, {}",
+                untouched.describe()
+            )));
+        }
+        Ok(())
     }
 
     /// Moves the walks of the checks past the trial that just ended.
@@ -393,8 +427,17 @@ impl<'a> Work<'a> {
             .iter()
             .flat_map(|flow| std::iter::repeat_n(flow.filler_op(), self.receives_depth as usize))
             .collect();
+        self.port.take_arrivals();
         self.port.complete(&fillers)?;
-        self.await_arrivals(self.receives_posted)
+        self.await_arrivals(self.receives_posted)?;
+        let seen = self.port.take_arrivals().count;
+        if seen != self.receives_posted {
+            return Err(Error::Failed(format!(
+                "{seen} of the {} receives that were posted ahead could be used up at the end of the point",
+                self.receives_posted
+            )));
+        }
+        Ok(())
     }
 
     /// Polls until so many operations have arrived since the counters were taken last. What is missing after the
@@ -463,20 +506,21 @@ fn make_flow(
     Ok(flow)
 }
 
-/// The timetable of one worker. A trial by time gets the operations that are due within it, and as long again to work
-/// off what is late.
-fn timetable(schedule: &Schedule, rate_per_s: f64) -> Timetable {
+/// The timetable of one worker. The workers of a rank share its rate and take turns, evenly spaced. A trial by time gets
+/// the operations that are due within it, and as long again to work off what is late.
+fn timetable(schedule: &Schedule, rate_per_s: f64, worker: u32, workers: u32) -> Timetable {
+    let start_ns = schedule.start_ns + (f64::from(worker) * 1e9 / rate_per_s) as u64;
+    let rate_per_s = rate_per_s / f64::from(workers);
     let operations = match schedule.length {
         TrialLength::DurationNs(ns) => (ns as f64 * rate_per_s / 1e9).ceil() as u64,
         TrialLength::Iterations(count) => count,
     };
     let planned_ns = (operations as f64 * 1e9 / rate_per_s) as u64;
     Timetable {
-        start_ns: schedule.start_ns,
+        start_ns,
         rate_per_s,
         operations: operations.max(1),
-        give_up_ns: schedule
-            .start_ns
+        give_up_ns: start_ns
             .saturating_add(planned_ns.saturating_mul(2))
             .saturating_add(1_000_000),
     }

@@ -156,8 +156,13 @@ impl Inbox {
         tag: u32,
     ) -> Result<bool, OutOfRange> {
         if self.receives - self.receives_read >= u64::from(DEPTH) {
-            self.receives_read = self.ring.word(RECEIVES_READ)?.load(Acquire);
-            if self.receives.wrapping_sub(self.receives_read) >= u64::from(DEPTH) {
+            // A peer that publishes nonsense must not make the difference wrap.
+            self.receives_read = self
+                .ring
+                .word(RECEIVES_READ)?
+                .load(Acquire)
+                .min(self.receives);
+            if self.receives - self.receives_read >= u64::from(DEPTH) {
                 return Ok(false);
             }
         }

@@ -4,7 +4,7 @@
 //! Each worker's memory is a memory file (memfd). A peer opens it through `/proc/PID/fd`, which the kernel allows only
 //! to the same user, and maps it. Nothing has a name in /dev/shm, so nothing can be left there, however a rank ends.
 //! Arrivals and posted receives travel through rings in a second, small memory file: see `mailbox`. Which way of
-//! copying is fastest depends on size and caches, so each lane finds it out by trying: see `tuner`.
+//! copying is fastest depends on size and caches, so each point finds it out by trying: see `tuner`.
 
 mod mailbox;
 mod tuner;
@@ -22,7 +22,6 @@ use tonnage_core::engine::{
 };
 use tonnage_core::memory::Memory;
 use tonnage_core::{Error, Result};
-use tonnage_sys::clock::Clock;
 use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::{Arena, OutOfRange, Pages, Sharing};
 
@@ -85,7 +84,8 @@ impl Domain for ShmDomain {
             })?;
         Ok(Box::new(Shm {
             config: config.clone(),
-            clock: Clock::new(),
+            tuner: Tuner::new(config.clock, Method::available()),
+            verb: None,
             mailbox: Mailbox::new(Arc::new(rings)),
             memory,
             peers: Vec::new(),
@@ -119,12 +119,13 @@ struct PeerMemory {
 struct LaneState {
     spec: LaneSpec,
     peer: usize,
-    tuner: Tuner,
 }
 
 struct Shm {
     config: WorkerConfig,
-    clock: Clock,
+    /// For the operations of the point whose lanes were resolved last.
+    tuner: Tuner,
+    verb: Option<Verb>,
     mailbox: Mailbox,
     memory: Arc<dyn Memory>,
     peers: Vec<PeerMemory>,
@@ -197,101 +198,113 @@ impl Shm {
     /// Carries out one operation. `false`: there is no room now, try again after polling.
     #[inline]
     fn carry_out(&mut self, op: &Op) -> Result<bool> {
-        let Some(lane) = self.lanes.get_mut(op.lane.0 as usize) else {
+        let Some(lane) = self.lanes.get(op.lane.0 as usize) else {
             return Err(Error::Failed(format!(
                 "lane {} was never resolved",
                 op.lane.0
             )));
         };
         let peer = &mut self.peers[lane.peer];
-        let own = self.memory.arena();
-        let verb = match lane.spec.kind {
+        let (own, tuner) = (self.memory.arena(), &mut self.tuner);
+        let mut kind = Kind::Done;
+        let taken = match lane.spec.kind {
             LaneKind::Receive => {
                 return peer
                     .inbox
                     .post_receive(op.local, op.len, op.tag)
                     .map_err(ring);
             }
-            LaneKind::Initiate(verb) => verb,
+            LaneKind::Initiate(Verb::Write) => {
+                peer.write(own, op, lane.spec.ordered, tuner).map(|()| true)
+            }
+            LaneKind::Initiate(Verb::Read) => peer.read(own, op, tuner).map(|()| true),
+            LaneKind::Initiate(Verb::WriteImm) => peer.write_imm(own, op, tuner),
+            LaneKind::Initiate(Verb::Send) => peer.send(own, op, tuner, &mut kind),
         };
-        let mut kind = Kind::Done;
-        match verb {
-            Verb::Write => {
-                let ordered = lane.spec.ordered;
-                lane.tuner.run(&self.clock, op.len, |method| {
-                    if ordered {
-                        own.copy_to_last_byte_last(
-                            op.local,
-                            &peer.memory,
-                            op.remote,
-                            op.len,
-                            method,
-                        )
-                    } else {
-                        own.copy_to(op.local, &peer.memory, op.remote, op.len, method)
-                    }
-                })
-            }
-            Verb::Read => lane.tuner.run(&self.clock, op.len, |method| {
-                peer.memory
-                    .copy_to(op.remote, own, op.local, op.len, method)
-            }),
-            Verb::WriteImm => {
-                if !peer.outbox.has_room().map_err(ring)? {
-                    return Ok(false);
-                }
-                let copied = lane.tuner.run(&self.clock, op.len, |method| {
-                    own.copy_to(op.local, &peer.memory, op.remote, op.len, method)
-                });
-                if copied.is_ok() {
-                    peer.outbox
-                        .tell(Arrival {
-                            tag: 0,
-                            len: op.len,
-                            imm: op.imm,
-                        })
-                        .map_err(ring)?;
-                }
-                copied
-            }
-            Verb::Send => {
-                if !peer.outbox.has_room().map_err(ring)? {
-                    return Ok(false);
-                }
-                let Some(receive) = peer.outbox.next_receive().map_err(ring)? else {
-                    return Ok(false);
-                };
-                if receive.len < op.len {
-                    kind = Kind::Failed(MESSAGE_TOO_LONG);
-                    Ok(())
-                } else {
-                    let copied = lane.tuner.run(&self.clock, op.len, |method| {
-                        own.copy_to(op.local, &peer.memory, receive.offset, op.len, method)
-                    });
-                    if copied.is_ok() {
-                        peer.outbox.take_receive().map_err(ring)?;
-                        peer.outbox
-                            .tell(Arrival {
-                                tag: receive.tag,
-                                len: op.len,
-                                imm: op.imm,
-                            })
-                            .map_err(ring)?;
-                    }
-                    copied
-                }
-            }
+        let rank = peer.rank;
+        let taken = taken
+            .map_err(|error| Error::Failed(format!("an operation with rank {rank}: {error}")))?;
+        if taken {
+            self.done.push_back(Completion {
+                tag: op.tag,
+                lane: op.lane,
+                len: op.len,
+                imm: op.imm,
+                kind,
+            });
         }
-        .map_err(|error: OutOfRange| {
-            Error::Failed(format!("{} to rank {}: {error}", verb.name(), peer.rank))
-        })?;
-        self.done.push_back(Completion {
-            tag: op.tag,
-            lane: op.lane,
+        Ok(taken)
+    }
+}
+
+impl PeerMemory {
+    #[inline]
+    fn write(
+        &self,
+        own: &Arena,
+        op: &Op,
+        ordered: bool,
+        tuner: &mut Tuner,
+    ) -> Result<(), OutOfRange> {
+        tuner.run(op.len, |method| {
+            if ordered {
+                own.copy_to_last_byte_last(op.local, &self.memory, op.remote, op.len, method)
+            } else {
+                own.copy_to(op.local, &self.memory, op.remote, op.len, method)
+            }
+        })
+    }
+
+    #[inline]
+    fn read(&self, own: &Arena, op: &Op, tuner: &mut Tuner) -> Result<(), OutOfRange> {
+        tuner.run(op.len, |method| {
+            self.memory
+                .copy_to(op.remote, own, op.local, op.len, method)
+        })
+    }
+
+    #[inline]
+    fn write_imm(&mut self, own: &Arena, op: &Op, tuner: &mut Tuner) -> Result<bool, OutOfRange> {
+        if !self.outbox.has_room()? {
+            return Ok(false);
+        }
+        self.write(own, op, false, tuner)?;
+        self.outbox.tell(Arrival {
+            tag: 0,
             len: op.len,
             imm: op.imm,
-            kind,
-        });
+        })?;
+        Ok(true)
+    }
+
+    /// A send that is longer than the receive it meets fails and leaves the receive where it is.
+    #[inline]
+    fn send(
+        &mut self,
+        own: &Arena,
+        op: &Op,
+        tuner: &mut Tuner,
+        kind: &mut Kind,
+    ) -> Result<bool, OutOfRange> {
+        if !self.outbox.has_room()? {
+            return Ok(false);
+        }
+        let Some(receive) = self.outbox.next_receive()? else {
+            return Ok(false);
+        };
+        if receive.len < op.len {
+            *kind = Kind::Failed(MESSAGE_TOO_LONG);
+            return Ok(true);
+        }
+        tuner.run(op.len, |method| {
+            own.copy_to(op.local, &self.memory, receive.offset, op.len, method)
+        })?;
+        self.outbox.take_receive()?;
+        self.outbox.tell(Arrival {
+            tag: receive.tag,
+            len: op.len,
+            imm: op.imm,
+        })?;
         Ok(true)
     }
 }
@@ -327,22 +340,16 @@ impl Engine for Shm {
                 && lane.spec.peer == spec.peer
                 && lane.spec.ordered == spec.ordered
         };
-        // A lane that is resolved again serves another point, for which another copy method may be the fastest.
-        let fresh = LaneState {
-            spec: *spec,
-            peer,
-            tuner: Tuner::new(Method::available()),
-        };
-        match self.lanes.iter().position(same) {
-            Some(index) => {
-                self.lanes[index] = fresh;
-                Ok(Lane(index as u32))
-            }
-            None => {
-                self.lanes.push(fresh);
-                Ok(Lane(self.lanes.len() as u32 - 1))
-            }
+        // Lanes are resolved at the beginning of a point, for which another copy method may be the fastest.
+        if let LaneKind::Initiate(verb) = spec.kind {
+            self.verb = Some(verb);
+            self.tuner.restart();
         }
+        if let Some(index) = self.lanes.iter().position(same) {
+            return Ok(Lane(index as u32));
+        }
+        self.lanes.push(LaneState { spec: *spec, peer });
+        Ok(Lane(self.lanes.len() as u32 - 1))
     }
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
@@ -378,26 +385,27 @@ impl Engine for Shm {
                 count += 1;
             }
         }
-        let own = self.done.len().min(done.len() - count);
-        for (slot, completion) in done[count..].iter_mut().zip(self.done.drain(..own)) {
-            *slot = completion;
+        while count < done.len()
+            && let Some(completion) = self.done.pop_front()
+        {
+            done[count] = completion;
+            count += 1;
         }
-        Ok(count + own)
+        Ok(count)
+    }
+
+    fn settle(&mut self, trying: bool) -> bool {
+        self.tuner.settle(trying)
     }
 
     fn chosen(&self) -> Value {
-        let copies: serde_json::Map<String, Value> = self
-            .lanes
-            .iter()
-            .filter_map(|lane| match lane.spec.kind {
-                LaneKind::Initiate(verb) => Some((
-                    verb.name().to_owned(),
-                    lane.tuner.choice().map(Method::name).into(),
-                )),
-                LaneKind::Receive => None,
-            })
-            .collect();
-        json!({ "copy_method": copies })
+        match self.verb {
+            // A rank that only serves copies nothing.
+            None => Value::Null,
+            Some(_) => {
+                json!({ "copy_method": self.tuner.choice().unwrap_or(Method::Memcpy).name() })
+            }
+        }
     }
 }
 

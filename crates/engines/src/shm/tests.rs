@@ -3,6 +3,7 @@
 use super::*;
 use tonnage_core::memory::{Request, allocate};
 use tonnage_core::plan::point::MemoryKind;
+use tonnage_sys::clock::Clock;
 
 const BYTES: u64 = 1 << 20;
 
@@ -10,9 +11,9 @@ fn worker(rank: u32) -> (Arc<dyn Memory>, Box<dyn Engine>) {
     let request = Request {
         kind: MemoryKind::Host,
         bytes: BYTES,
-        host_bytes: BYTES,
         shared: true,
         node: None,
+        node_required: false,
     };
     let memory = allocate(&request).unwrap();
     let config = WorkerConfig {
@@ -20,6 +21,7 @@ fn worker(rank: u32) -> (Arc<dyn Memory>, Box<dyn Engine>) {
         worker: 0,
         peers: vec![1 - rank],
         depth: 64,
+        clock: Clock::new(),
     };
     let engine = (ENTRY.open)()
         .unwrap()

@@ -49,7 +49,7 @@ pub struct VerifyArgs {
 }
 
 impl VerifyArgs {
-    /// The plan: one operation of each kind and size, checked. A verb or engine that was named is in it even if it
+    /// The plan: one operation of each kind and size, in four places, checked. A verb or engine that was named is in it even if it
     /// cannot be done, so that expanding the plan says why.
     ///
     /// # Errors
@@ -92,7 +92,8 @@ impl VerifyArgs {
             op,
             sizes: sizes.clone(),
             traffic: self.traffic,
-            batch: Sweep::list(&[1]).ok(),
+            // Several slots, so that a swapped one shows.
+            batch: Sweep::list(&[4]).ok(),
             verify: true,
             latency: Some(false),
             limit: Some(LimitChoice::None),

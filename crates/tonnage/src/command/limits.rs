@@ -66,9 +66,9 @@ fn copy(bytes: u64) -> Result<Limit> {
     let memory = allocate(&Request {
         kind,
         bytes: 2 * bytes,
-        host_bytes: 2 * bytes,
         shared: true,
         node: None,
+        node_required: false,
     })?;
     on_cpu(0, || {
         let piece = limit::PIECE_BYTES_MIN;
@@ -77,6 +77,8 @@ fn copy(bytes: u64) -> Result<Limit> {
             from: 0,
             to: bytes,
             piece_bytes: piece,
+            pieces: bytes / piece,
+            slice_bytes: 0,
         };
         limit::rates(memory.arena(), &stretch, walk, &Clock::new())
     })

@@ -17,6 +17,7 @@ use tonnage_core::record::{Program, Record};
 use tonnage_core::run::{Numa, Settings};
 use tonnage_core::{Error, Result};
 use tonnage_engines::ENGINES;
+use tonnage_sys::clock::Clock;
 
 use super::observer::Keeper;
 use super::{env, print};
@@ -125,10 +126,10 @@ fn check_interface(ranks: &RankArgs) -> Result<()> {
 
 /// CPUs and NUMA nodes that this host lacks are refused here, before a rank starts; each rank looks at its own host.
 fn check_placement(job: &Job, points: &[Point]) -> Result<()> {
-    let (topology, settings) = (Topology::read(), settings(job));
+    let (topology, (cpus, numa)) = (Topology::read(), placement(job));
     let workers = points.iter().map(|point| point.workers).max().unwrap_or(1);
-    place_workers(&topology, 0, 1, workers, &settings.cpus)?;
-    settings.numa.node(&topology, None).map(|_| ())
+    place_workers(&topology, 0, 1, workers, &cpus)?;
+    numa.node(&topology, None).map(|_| ())
 }
 
 /// The launcher's number of ranks, else the command line's, else the plan's, else one.
@@ -268,6 +269,18 @@ fn points_left(points: &[Point], before: &[Record], rank: &mut Rank) -> Result<V
 }
 
 fn settings(job: &Job) -> Settings {
+    let (cpus, numa) = placement(job);
+    Settings {
+        plan: job.plan.name.clone(),
+        cpus,
+        numa,
+        clock: Clock::new(),
+        program: program(),
+    }
+}
+
+/// Where workers and their memory are to be.
+fn placement(job: &Job) -> (Choice, Numa) {
     let cpus = match &job.ranks.cpus {
         None => Choice::Auto,
         Some(values::Cpus::Unpinned) => Choice::None,
@@ -278,12 +291,7 @@ fn settings(job: &Job) -> Settings {
         values::Numa::Unbound => Numa::None,
         values::Numa::Node(node) => Numa::Node(node),
     };
-    Settings {
-        plan: job.plan.name.clone(),
-        cpus,
-        numa,
-        program: program(),
-    }
+    (cpus, numa)
 }
 
 /// This program, for the records.
