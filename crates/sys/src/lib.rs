@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod copy;
+pub mod counting_alloc;
 pub mod interfaces;
 pub mod libfabric;
 pub mod library;

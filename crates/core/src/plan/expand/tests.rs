@@ -334,9 +334,10 @@ fn the_tour_measures_less_than_20_seconds() {
         let TrialLength::DurationNs(trial_ns) = point.length.trial else {
             panic!("the tour is bounded by time");
         };
-        assert_eq!(
-            (point.length.until_ci, point.engine.as_str()),
-            (None, "shm")
+        assert_eq!(point.length.until_ci, None);
+        assert!(
+            ["null", "shm"].contains(&point.engine.as_str()),
+            "{point:?}"
         );
         total_ns += point.length.warmup_ns + trial_ns * u64::from(point.length.trials);
     }
