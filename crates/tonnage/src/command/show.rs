@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use tonnage_core::Result;
 use tonnage_core::machine::devices::Inventory;
 use tonnage_core::record::read::read_records;
+use tonnage_engines::ENGINES;
 
 use super::print;
 use crate::args::{ExplainArgs, ShowArgs};
@@ -35,7 +36,7 @@ pub fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists what this host has.
+/// Lists what this host has, and the engines of this program.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -44,8 +45,18 @@ pub fn devices(json: bool) -> Result<ExitCode> {
     let text = if json {
         devices::json(&found)? + "\n"
     } else {
-        devices::text(&found)
+        devices::text(&found) + &engines()
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What of all this the program can move bytes with.
+fn engines() -> String {
+    let width = ENGINES.iter().map(|entry| entry.name.len()).max();
+    let width = width.unwrap_or(0);
+    let lines = ENGINES
+        .iter()
+        .map(|entry| format!("  {:width$}  {}\n", entry.name, entry.about));
+    format!("\nEngines of this program\n{}", lines.collect::<String>())
 }

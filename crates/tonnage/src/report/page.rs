@@ -230,8 +230,8 @@ fn bandwidth(tour: &Tour) -> String {
         }
         rows.push(row);
     }
-    let explanation = "The limit is the fastest memory copy over the same footprint, measured just before each \
-                       point; small messages stay below it because of what each operation costs.";
+    let explanation = "The limit is the fastest memory copy over the same footprint, measured just before \
+                       and after each point; small messages stay below it because of what each operation costs.";
     heading("How fast bytes move between two ranks")
         + &draw(rows, |_| true)
         + "\n"
