@@ -11,3 +11,4 @@ pub mod interfaces;
 pub mod libfabric;
 pub mod library;
 pub mod mapping;
+mod smaps;

@@ -246,28 +246,8 @@ impl Arena {
 
     /// How many bytes the kernel really backs with transparent huge pages now, from `/proc/self/smaps`.
     pub fn transparent_bytes(&self) -> io::Result<u64> {
-        let (from, to) = (
-            self.base.as_ptr() as u64,
-            self.base.as_ptr() as u64 + self.len as u64,
-        );
-        let mut inside = false;
-        let mut bytes = 0;
-        for line in std::fs::read_to_string("/proc/self/smaps")?.lines() {
-            if let Some((start, end)) = address_range(line) {
-                inside = start < to && end > from;
-            } else if inside
-                && ["AnonHugePages:", "ShmemPmdMapped:"]
-                    .iter()
-                    .any(|name| line.starts_with(name))
-                && let Some(kib) = line
-                    .split_whitespace()
-                    .nth(1)
-                    .and_then(|word| word.parse::<u64>().ok())
-            {
-                bytes += kib << 10;
-            }
-        }
-        Ok(bytes)
+        let from = self.base.as_ptr() as u64;
+        crate::smaps::huge_bytes(from..from + self.len as u64)
     }
 
     #[inline]
@@ -451,15 +431,6 @@ fn new_memfd(len: usize, pages: Pages) -> io::Result<OwnedFd> {
 fn non_null(pointer: *mut c_void) -> io::Result<NonNull<u8>> {
     NonNull::new(pointer.cast())
         .ok_or_else(|| io::Error::other("the kernel mapped memory at address 0"))
-}
-
-/// The address range that opens an entry of `smaps`, or `None` for the other lines.
-fn address_range(line: &str) -> Option<(u64, u64)> {
-    let (start, end) = line.split_whitespace().next()?.split_once('-')?;
-    Some((
-        u64::from_str_radix(start, 16).ok()?,
-        u64::from_str_radix(end, 16).ok()?,
-    ))
 }
 
 #[cfg(test)]

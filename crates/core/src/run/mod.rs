@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`session`] | an engine that is open on all ranks |
 //! | [`point`] | one point from warm-up to its figures |
-//! | [`crew`], [`work`] | the workers of a rank and what each does in a trial |
+//! | [`crew`], [`work`], `flows` | the workers of a rank, what each does in a trial, and what it drives |
 //! | [`check`] | what should be where after a trial |
 //! | [`totals`] | what workers and ranks add up to |
 //! | [`limit`], [`canary`] | what a figure is set beside, and whether the machine changed under it |
@@ -13,6 +13,7 @@
 pub mod canary;
 pub mod check;
 pub mod crew;
+mod flows;
 pub mod limit;
 pub mod point;
 pub mod session;
@@ -144,7 +145,9 @@ impl Conductor {
         rank.phase("describing the hosts");
         let environment = gather_environment(rank)?;
         let run_id = format!("{:016x}", getrandom::u64().unwrap_or_else(|_| unix_ns()));
-        log::info!("run {run_id} of plan {}", settings.plan);
+        if rank.id() == 0 {
+            log::info!("run {run_id} of plan {}", settings.plan);
+        }
         Ok(Self {
             run_id,
             environment,

@@ -95,6 +95,7 @@ pub fn measure(point: &Point, session: &mut Session, rank: &mut Rank) -> Result<
             followers: Followers::new(lines),
             moves_bytes: caps.moves_bytes,
             limit: caps.limit,
+            yielding,
         };
         let result = lead.run();
         if let Err(Failure::Run(error)) = &result {
@@ -136,6 +137,7 @@ struct Lead<'a, 'b> {
     followers: Followers,
     moves_bytes: bool,
     limit: LimitKind,
+    yielding: bool,
 }
 
 impl Lead<'_, '_> {
@@ -258,15 +260,20 @@ impl Lead<'_, '_> {
         }
         let mut mine: Vec<u8> = sum.iter().flat_map(|rate| rate.to_le_bytes()).collect();
         mine.extend((copiers as f64).to_le_bytes());
+        mine.extend(f64::from(u8::from(self.yielding)).to_le_bytes());
         let all = self
             .rank
             .reduce("add up the copy limit", mine, add_floats, SLACK)?;
         let all: Vec<f64> = floats(&all).collect();
-        let [a, b, c, copiers] = all[..] else {
+        let [a, b, c, copiers, yielding] = all[..] else {
             return Err(Error::Failed(
                 "the copy limits of the ranks do not add up".into(),
             ));
         };
+        // Copiers that share CPUs each have their best turn alone, so their sum would be more than the host can do.
+        if yielding > 0.0 {
+            return Ok(None);
+        }
         Ok(Some(Copying {
             rates: [a, b, c],
             copiers: copiers as u64,

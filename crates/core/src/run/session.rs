@@ -199,6 +199,18 @@ fn open_local(
         });
     }
     let opened = describe(&domain, &workers, &placement);
+    if let Some(card) = opened
+        .cards
+        .iter()
+        .find(|card| card.0.len() > Card::BYTES_MAX)
+    {
+        return Err(Error::Failed(format!(
+            "engine {} publishes an address of {} bytes, at most {} are allowed",
+            entry.name,
+            card.0.len(),
+            Card::BYTES_MAX
+        )));
+    }
     Ok((domain, workers, opened))
 }
 

@@ -70,7 +70,7 @@ pub enum LogLevel {
     Warn,
     /// Also what is done and what was chosen.
     Info,
-    /// Also every message between ranks.
+    /// Also what helps to find out why ranks do not find each other.
     Debug,
 }
 

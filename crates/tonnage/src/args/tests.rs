@@ -263,7 +263,7 @@ fn verify_moves_every_operation_once_at_many_sizes() {
     assert!(points.iter().all(|point| {
         point.engine == "shm"
             && point.verify
-            && point.pacing == Pacing::Batch { batch: 1 }
+            && point.pacing == Pacing::Batch { batch: 4 }
             && point.length.trials == 1
             && point.length.trial == TrialLength::Iterations(1)
     }));

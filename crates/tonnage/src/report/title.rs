@@ -58,6 +58,7 @@ fn footprint(records: &[&Record]) -> String {
     }
     let range = format!("{} to {}", bytes(least), bytes(most));
     match of(Point::slots) {
+        (1, 1) => format!("{range} (1 slot)"),
         (slots, same) if slots == same => format!("{range} ({slots} slots)"),
         _ => range,
     }
@@ -66,6 +67,7 @@ fn footprint(records: &[&Record]) -> String {
 fn length(length: &Length) -> String {
     let one = match length.trial {
         TrialLength::DurationNs(length_ns) => format!("of at least {}", duration(length_ns)),
+        TrialLength::Iterations(1) => "of 1 iteration".to_owned(),
         TrialLength::Iterations(count) => format!("of {count} iterations"),
     };
     let trials = length.trials;

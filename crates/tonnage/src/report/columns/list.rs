@@ -180,7 +180,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "Late (%)",
         field: "late_fraction",
-        meaning: "Part of the operations that were issued later than they were due, because the window \
+        meaning: "Part of the operations that were issued only after the next one was due, or never, because the window \
              was full or the loop was behind. Their wait is inside the response latency.",
         computed: "Operations issued late / all operations.",
         style: PERCENT,

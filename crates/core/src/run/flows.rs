@@ -1,0 +1,74 @@
+//! Setting up what a worker drives: its flows, with their lanes resolved, and the timetable of a paced trial.
+
+use super::session::Worker;
+use super::work::Schedule;
+use crate::drive::flow::Flow;
+use crate::drive::paced::Timetable;
+use crate::engine::{Caps, LaneKind, LaneSpec, Verb};
+use crate::layout::{Layout, answers};
+use crate::plan::point::{Point, TrialLength};
+use crate::{Error, Result};
+
+/// The flow of `rank` towards `target`, the `index`-th rank of its layout.
+///
+/// # Errors
+/// When the engine cannot do what the lane asks.
+pub(super) fn make_flow(
+    point: &Point,
+    rank: u32,
+    target: u32,
+    layout: &Layout,
+    index: usize,
+    worker: &mut Worker,
+    caps: &Caps,
+) -> Result<Flow> {
+    let ordered = answers(point) && point.op == Verb::Write;
+    let spec = LaneSpec {
+        kind: LaneKind::Initiate(point.op),
+        peer: target,
+        ordered,
+    };
+    let lane = worker.engine.lane(&spec)?;
+    let remote = Layout::new(point, target)
+        .into_origin_of(rank)
+        .ok_or_else(|| {
+            Error::Failed(format!(
+                "rank {target} has no place for what rank {rank} sends"
+            ))
+        })?;
+    let mut flow = Flow::new(point, rank, target, lane, layout.out_origin(index), remote);
+    if !caps.delivered && matches!(point.op, Verb::Write | Verb::WriteImm) {
+        let spec = LaneSpec {
+            kind: LaneKind::Initiate(Verb::Read),
+            peer: target,
+            ordered: false,
+        };
+        flow.flush_lane = Some(worker.engine.lane(&spec)?);
+    }
+    Ok(flow)
+}
+
+/// The timetable of one worker. The workers of a rank share its rate and take turns, evenly spaced. A trial by time gets
+/// the operations that are due within it, and as long again to work off what is late.
+pub(super) fn timetable(
+    schedule: &Schedule,
+    rate_per_s: f64,
+    worker: u32,
+    workers: u32,
+) -> Timetable {
+    let start_ns = schedule.start_ns + (f64::from(worker) * 1e9 / rate_per_s) as u64;
+    let rate_per_s = rate_per_s / f64::from(workers);
+    let operations = match schedule.length {
+        TrialLength::DurationNs(ns) => (ns as f64 * rate_per_s / 1e9).ceil() as u64,
+        TrialLength::Iterations(count) => count,
+    };
+    let planned_ns = (operations as f64 * 1e9 / rate_per_s) as u64;
+    Timetable {
+        start_ns,
+        rate_per_s,
+        operations: operations.max(1),
+        give_up_ns: start_ns
+            .saturating_add(planned_ns.saturating_mul(2))
+            .saturating_add(1_000_000),
+    }
+}
