@@ -17,7 +17,8 @@ pub struct Arrivals {
     pub count: u64,
     /// Wrapping sum of their immediates, which tells a lost and a doubled one apart from what was sent.
     pub immediates: u64,
-    /// When the last one was seen, nanoseconds on the worker's clock; 0 when none.
+    /// When nothing more had arrived, nanoseconds on the worker's clock: at the first poll after the last one that found
+    /// nothing. 0 when none arrived.
     pub last_ns: u64,
 }
 
@@ -29,6 +30,9 @@ pub struct Port<'a> {
     pub clock: Clock,
     /// Arrivals of the running trial.
     pub arrivals: Arrivals,
+    /// Something arrived after `arrivals.last_ns`. An answer must not wait for a clock read, so the time is taken when
+    /// there is nothing else to do.
+    undated: bool,
     stop: &'a AtomicBool,
     yielding: bool,
     receives: Vec<Receives>,
@@ -50,6 +54,7 @@ impl<'a> Port<'a> {
             engine,
             clock,
             arrivals: Arrivals::default(),
+            undated: false,
             stop,
             yielding,
             receives: Vec::new(),
@@ -83,6 +88,7 @@ impl<'a> Port<'a> {
 
     /// Takes the counters of the trial that just ended and starts new ones.
     pub fn take_arrivals(&mut self) -> Arrivals {
+        self.date_arrivals();
         std::mem::take(&mut self.arrivals)
     }
 
@@ -117,10 +123,18 @@ impl<'a> Port<'a> {
             }
         }
         if arrived {
-            self.arrivals.last_ns = self.clock.now_ns();
+            self.undated = true;
             self.hand_over_receives()?;
         }
         Ok(count)
+    }
+
+    #[inline]
+    fn date_arrivals(&mut self) {
+        if self.undated {
+            self.arrivals.last_ns = self.clock.now_ns();
+            self.undated = false;
+        }
     }
 
     #[inline]
@@ -144,6 +158,7 @@ impl<'a> Port<'a> {
     /// What a loop does when there was nothing to do.
     #[inline]
     fn idle(&mut self) -> Result<()> {
+        self.date_arrivals();
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::Failed("the run was stopped".into()));
         }

@@ -378,11 +378,13 @@ impl Engine for Shm {
                 count += 1;
             }
         }
-        let own = self.done.len().min(done.len() - count);
-        for (slot, completion) in done[count..].iter_mut().zip(self.done.drain(..own)) {
-            *slot = completion;
+        while count < done.len()
+            && let Some(completion) = self.done.pop_front()
+        {
+            done[count] = completion;
+            count += 1;
         }
-        Ok(count + own)
+        Ok(count)
     }
 
     fn chosen(&self) -> Value {
