@@ -17,15 +17,52 @@ const BLOCK_NS: u64 = 4_000_000;
 /// Blocks that each method gets.
 const ROUNDS: usize = 2;
 
+/// An operation that takes this many times as long as the fastest of its block was interrupted: the slowest memory is
+/// not that much slower than the fastest cache.
+const INTERRUPTED: f64 = 8.0;
+
 /// The copy method of one lane, found by trying.
 pub(super) struct Tuner {
     methods: &'static [Method],
     /// Best bytes per nanosecond of each method so far.
     best: [f64; 3],
     block: usize,
-    block_bytes: u64,
-    block_ns: u64,
+    current: Block,
     choice: Option<Method>,
+}
+
+/// What one method did so far in its turn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Block {
+    /// All operations.
+    spent_ns: u64,
+    /// Those that were not interrupted.
+    bytes: u64,
+    ns: u64,
+    fastest_ns_per_byte: f64,
+}
+
+impl Block {
+    const EMPTY: Self = Self {
+        spent_ns: 0,
+        bytes: 0,
+        ns: 0,
+        fastest_ns_per_byte: f64::INFINITY,
+    };
+
+    fn add(&mut self, bytes: u64, ns: u64) {
+        self.spent_ns += ns;
+        let ns_per_byte = ns as f64 / bytes as f64;
+        if ns_per_byte <= INTERRUPTED * self.fastest_ns_per_byte {
+            self.bytes += bytes;
+            self.ns += ns;
+            self.fastest_ns_per_byte = self.fastest_ns_per_byte.min(ns_per_byte);
+        }
+    }
+
+    fn bytes_per_ns(&self) -> f64 {
+        self.bytes as f64 / self.ns.max(1) as f64
+    }
 }
 
 impl Tuner {
@@ -39,8 +76,7 @@ impl Tuner {
             methods,
             best: [0.0; 3],
             block: 0,
-            block_bytes: 0,
-            block_ns: 0,
+            current: Block::EMPTY,
             choice,
         }
     }
@@ -77,12 +113,10 @@ impl Tuner {
         let index = self.block % self.methods.len();
         let start_ns = clock.now_ns();
         copy(self.methods[index])?;
-        self.block_ns += clock.now_ns() - start_ns;
-        self.block_bytes += u64::from(len);
-        if self.block_ns >= BLOCK_NS {
-            let rate = self.block_bytes as f64 / self.block_ns as f64;
-            self.best[index] = self.best[index].max(rate);
-            (self.block_bytes, self.block_ns) = (0, 0);
+        self.current.add(u64::from(len), clock.now_ns() - start_ns);
+        if self.current.spent_ns >= BLOCK_NS {
+            self.best[index] = self.best[index].max(self.current.bytes_per_ns());
+            self.current = Block::EMPTY;
             self.block += 1;
             if self.block == ROUNDS * self.methods.len() {
                 self.choice = Some(self.fastest());
@@ -140,6 +174,19 @@ mod tests {
     }
 
     #[test]
+    fn an_interrupted_operation_does_not_count_against_its_method() {
+        let mut block = Block::EMPTY;
+        for _ in 0..10 {
+            block.add(1 << 20, 50_000);
+        }
+        let rate = block.bytes_per_ns();
+        block.add(1 << 20, 3_500_000);
+        assert_eq!((block.bytes_per_ns(), block.spent_ns), (rate, 4_000_000));
+        block.add(1 << 20, 150_000);
+        assert!(block.bytes_per_ns() < rate, "slow is not interrupted");
+    }
+
+    #[test]
     fn short_copies_are_not_tried_out() {
         let mut tuner = Tuner::new(Method::available());
         let clock = Clock::new();
@@ -149,6 +196,6 @@ mod tests {
                 Ok(())
             })
             .unwrap();
-        assert_eq!(tuner.block_bytes, 0);
+        assert_eq!(tuner.current, Block::EMPTY);
     }
 }
