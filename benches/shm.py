@@ -16,7 +16,7 @@ STEADY_MIN = 3
 
 
 def main():
-    parser = common.arguments(__doc__, repetitions=7)
+    parser = common.arguments(__doc__, repetitions=11)
     parser.add_argument("--only", choices=["bandwidth", "latency"], help="leave the other out")
     options = parser.parse_args()
     binary = common.program(options)
