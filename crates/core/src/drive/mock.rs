@@ -18,6 +18,8 @@ pub(crate) struct Mock {
     pub(crate) most_in_flight: usize,
     pub(crate) stuck: bool,
     pub(crate) fail_at: Option<u64>,
+    /// The next poll reports one arrival with this immediate, and nothing else.
+    pub(crate) arrives: Option<u32>,
     /// After so many operations nothing completes for so long.
     pub(crate) stall_ns: Option<(u64, u64)>,
     room: usize,
@@ -33,6 +35,7 @@ impl Mock {
             most_in_flight: 0,
             stuck: false,
             fail_at: None,
+            arrives: None,
             stall_ns: None,
             room,
             in_flight: VecDeque::new(),
@@ -70,6 +73,14 @@ impl Engine for Mock {
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        if let Some(imm) = self.arrives.take() {
+            done[0] = Completion {
+                imm,
+                kind: Kind::Arrived,
+                ..Completion::EMPTY
+            };
+            return Ok(1);
+        }
         if self.stuck || (self.stalled_until > 0 && self.clock.now_ns() < self.stalled_until) {
             return Ok(0);
         }

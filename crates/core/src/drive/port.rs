@@ -231,3 +231,31 @@ fn failed(completion: &Completion, code: i32) -> Error {
         completion.len, completion.lane.0
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::mock::{Mock, silent_port};
+    use super::*;
+
+    #[test]
+    fn arrivals_are_counted_at_once_and_dated_before_they_are_taken() {
+        for idle_polls in [0, 1] {
+            let (mut mock, stop) = (Mock::new(1), AtomicBool::new(false));
+            mock.arrives = Some(7);
+            let mut port = silent_port(&mut mock, &stop);
+            let mut done = [Completion::EMPTY; BURST];
+            let before_ns = port.clock.now_ns();
+            assert_eq!(port.poll(&mut done).unwrap(), 1);
+            assert_eq!((port.arrivals.count, port.arrivals.immediates), (1, 7));
+            for _ in 0..idle_polls {
+                assert_eq!(port.poll(&mut done).unwrap(), 0);
+            }
+            let idle_ns = port.clock.now_ns();
+            let arrivals = port.take_arrivals();
+            assert!(arrivals.last_ns >= before_ns, "{arrivals:?}");
+            assert!(idle_polls == 0 || arrivals.last_ns <= idle_ns);
+            port.poll(&mut done).unwrap();
+            assert_eq!(port.take_arrivals(), Arrivals::default());
+        }
+    }
+}
