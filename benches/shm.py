@@ -46,7 +46,7 @@ def bandwidth(binary, repetitions, goals):
         print(
             f"{op + ', ' + footprint:18}{common.median(rates) / 1e9:8.2f}{common.median(limits) / 1e9:8.2f}"
             f"{common.median(ratios):8.3f}{common.median_at_least(ratios):8.3f}{max(ratios):8.3f}"
-            f"{common.median(by_cpu):8.3f}   {methods(records, op)}"
+            f"{common.median(by_cpu):8.3f}   {methods(records)}"
         )
     print()
     for (op, footprint), records in cells.items():
@@ -72,9 +72,9 @@ def cpu_rate(record):
     return sum(trial["payload_bytes"] for trial in record["trials"]) * 1e9 / cpu_ns
 
 
-def methods(records, op):
+def methods(records):
     """How often the engine chose which way of copying."""
-    chosen = [record["effective"][0]["engine"].get("copy_method", {}).get(op) for record in records]
+    chosen = [record["effective"][0]["engine"].get("copy_method") for record in records]
     return ", ".join(f"{method} x{chosen.count(method)}" for method in sorted(set(chosen), key=str))
 
 
