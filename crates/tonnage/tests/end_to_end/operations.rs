@@ -93,3 +93,46 @@ fn footprints_strides_and_orders() {
         transfer("shm", "pair", 2, &pacing, 1, &OPS.join(","));
     }
 }
+
+/// An engine that completes at once must not make the loop serve one peer and forget the others.
+#[test]
+fn every_flow_of_a_window_moves() {
+    for (traffic, flows) in [("fan-out", 3), ("fan-in", 3), ("all-to-all", 12)] {
+        for window in [1, 4, 64] {
+            let dir = tempdir().unwrap();
+            let run = tonnage(
+                dir.path(),
+                &format!(
+                    "transfer --engine shm --op write --ranks 4 --traffic {traffic} --sizes 8 --window {window} \
+                     --iters 2000 --trials 2 --warmup 1ms --limit none --verify -o r.jsonl"
+                ),
+            )
+            .run();
+            assert_eq!(run.code, Some(0), "{traffic} {window}: {run:#?}");
+            for record in records::shown(dir.path(), "r.jsonl", &run, "table") {
+                let all = flows * record.point.footprint_bytes;
+                for trial in &record.trials {
+                    assert_eq!(trial.verified_bytes, Some(all), "{traffic} {window}");
+                }
+            }
+        }
+    }
+}
+
+/// Opening an engine pins threads; the next engine must see the CPUs as they were before.
+#[test]
+fn a_second_engine_has_as_many_cpus_as_the_first() {
+    let dir = tempdir().unwrap();
+    let arguments = format!(
+        "transfer --engine null,shm --op write --ranks 2 --sizes 8 --window 4 {BRIEF} -o r.jsonl"
+    );
+    let run = tonnage(dir.path(), &arguments).run();
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+    let placed = |index: usize| {
+        let all = records[index].effective.iter();
+        all.map(|effective| (effective.cpus.clone(), effective.yielding))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(placed(0), placed(1));
+}
