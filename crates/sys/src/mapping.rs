@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
@@ -370,17 +370,6 @@ impl Arena {
         Some(unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) })
     }
 
-    /// The aligned 32-bit word at `offset`, or `None` when it is unaligned or outside.
-    #[inline]
-    pub fn half_word(&self, offset: u64) -> Option<&AtomicU32> {
-        let at = self
-            .check(offset, 4)
-            .ok()
-            .filter(|at| at.is_multiple_of(4))?;
-        // SAFETY: as for `word`.
-        Some(unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at).cast()) })
-    }
-
     /// Reads the byte at `offset` and orders everything after it (acquire).
     ///
     /// # Errors
@@ -459,7 +448,6 @@ mod tests {
         assert!(arena.load_byte(size).is_err());
         assert!(arena.store_byte(size, 1).is_err());
         assert!(arena.word(size - 4).is_none() && arena.word(1).is_none());
-        assert!(arena.half_word(size).is_none() && arena.half_word(2).is_none());
         assert!(
             arena
                 .copy_to(0, &arena, size - 4, 8, Method::Memcpy)

@@ -2,8 +2,9 @@
 
 use super::session::Worker;
 use super::work::Schedule;
-use crate::drive::flow::Flow;
+use crate::drive::flow::{Flow, Receives};
 use crate::drive::paced::Timetable;
+use crate::drive::port::Port;
 use crate::engine::{Caps, LaneKind, LaneSpec, Verb};
 use crate::layout::{Layout, answers};
 use crate::plan::point::{Point, TrialLength};
@@ -46,6 +47,34 @@ pub(super) fn make_flow(
         flow.flush_lane = Some(worker.engine.lane(&spec)?);
     }
     Ok(flow)
+}
+
+/// The receives of `rank` for what each of its initiators sends.
+///
+/// # Errors
+/// When the engine cannot receive.
+pub(super) fn make_receives(
+    point: &Point,
+    rank: u32,
+    layout: &Layout,
+    port: &mut Port,
+) -> Result<Vec<Receives>> {
+    let receive = |(index, &peer): (usize, &u32)| {
+        let spec = LaneSpec {
+            kind: LaneKind::Receive,
+            peer,
+            ordered: false,
+        };
+        let lane = port.engine.lane(&spec)?;
+        Ok(Receives::new(
+            point,
+            peer,
+            rank,
+            lane,
+            layout.into_origin(index),
+        ))
+    };
+    layout.into.iter().enumerate().map(receive).collect()
 }
 
 /// The timetable of one worker. The workers of a rank share its rate and take turns, evenly spaced. A trial by time gets

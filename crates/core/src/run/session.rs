@@ -160,18 +160,15 @@ fn open_local(
         first.workers,
         &settings.cpus,
     )?;
-    let layouts = points.iter().map(|point| Layout::new(point, rank.id()));
-    let bytes = layouts
-        .clone()
-        .map(|layout| layout.bytes())
+    let bytes = points
+        .iter()
+        .map(|point| Layout::new(point, rank.id()).bytes())
         .max()
         .unwrap_or(0);
-    let mut peers: Vec<u32> = layouts.flat_map(|layout| layout.peers()).collect();
-    peers.sort_unstable();
-    peers.dedup();
+    let peers = all_peers(points, rank.id());
     let depth = points.iter().map(|point| point.depth()).max().unwrap_or(1);
     let mut workers = Vec::with_capacity(placement.cpus.len());
-    for (index, &cpu) in placement.cpus.iter().enumerate() {
+    for (index, &cpu) in (0u32..).zip(&placement.cpus) {
         if let Some(cpu) = cpu {
             // Pinned before its memory is touched, so that pages come from the worker's own node.
             machine::pin_thread(cpu)?;
@@ -183,35 +180,52 @@ fn open_local(
             node: settings.numa.node(topology, cpu)?,
             node_required: matches!(settings.numa, Numa::Node(_)),
         })?;
+        let clock = settings.clock;
         let config = WorkerConfig {
             rank: rank.id(),
-            worker: index as u32,
+            worker: index,
             peers: peers.clone(),
             depth,
-            clock: settings.clock,
+            clock,
         };
         let engine = domain.worker(&config, Arc::clone(&memory))?;
         workers.push(Worker {
             engine,
             memory,
-            clock: settings.clock,
+            clock,
             cpu,
         });
     }
     let opened = describe(&domain, &workers, &placement);
-    if let Some(card) = opened
+    check_cards(&opened, entry.name)?;
+    Ok((domain, workers, opened))
+}
+
+/// The ranks that this one exchanges bytes with at any of the points, ascending.
+fn all_peers(points: &[&Point], rank: u32) -> Vec<u32> {
+    let mut peers: Vec<u32> = points
+        .iter()
+        .flat_map(|point| Layout::new(point, rank).peers())
+        .collect();
+    peers.sort_unstable();
+    peers.dedup();
+    peers
+}
+
+fn check_cards(opened: &Opened, engine: &str) -> Result<()> {
+    let longest = opened
         .cards
         .iter()
-        .find(|card| card.0.len() > Card::BYTES_MAX)
-    {
-        return Err(Error::Failed(format!(
-            "engine {} publishes an address of {} bytes, at most {} are allowed",
-            entry.name,
-            card.0.len(),
-            Card::BYTES_MAX
-        )));
+        .map(|card| card.0.len())
+        .max()
+        .unwrap_or(0);
+    if longest <= Card::BYTES_MAX {
+        return Ok(());
     }
-    Ok((domain, workers, opened))
+    Err(Error::Failed(format!(
+        "engine {engine} publishes an address of {longest} bytes, at most {} are allowed",
+        Card::BYTES_MAX
+    )))
 }
 
 fn describe(domain: &Arc<dyn Domain>, workers: &[Worker], placement: &Placement) -> Opened {
@@ -264,12 +278,7 @@ fn check_caps(points: &[&Point], caps: &Caps, name: &str) -> Result<()> {
 }
 
 fn connect(points: &[&Point], rank: u32, workers: &mut [Worker], opened: &[Opened]) -> Result<()> {
-    let mut peers: Vec<u32> = points
-        .iter()
-        .flat_map(|point| Layout::new(point, rank).peers())
-        .collect();
-    peers.sort_unstable();
-    peers.dedup();
+    let peers = all_peers(points, rank);
     for (index, worker) in workers.iter_mut().enumerate() {
         let cards = peers
             .iter()

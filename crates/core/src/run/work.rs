@@ -6,13 +6,13 @@ use std::sync::atomic::AtomicBool;
 use tonnage_sys::clock::thread_cpu_ns;
 
 use super::check::{Expected, Watch, check_immediates};
-use super::flows::{make_flow, timetable};
+use super::flows::{make_flow, make_receives, timetable};
 use super::limit::{CopyRates, copy_rates};
 use super::session::Worker;
 use super::totals::Totals;
 use crate::drive::Scratch;
 use crate::drive::batch::batch;
-use crate::drive::flow::{Flow, Receives};
+use crate::drive::flow::Flow;
 use crate::drive::paced::paced;
 use crate::drive::ping_pong::{Signal, Table, read_in_turn, return_all, serve_first};
 use crate::drive::port::Port;
@@ -20,7 +20,7 @@ use crate::drive::recorder::{PerOperation, Recorder, Silent};
 use crate::drive::serve::serve;
 use crate::drive::stream::stream;
 use crate::drive::until::Until;
-use crate::engine::{Caps, LaneKind, LaneSpec, Verb};
+use crate::engine::{Caps, Verb};
 use crate::layout::{Layout, answers};
 use crate::memory::Memory;
 use crate::pattern::Mismatches;
@@ -109,22 +109,7 @@ impl<'a> Work<'a> {
         let mut port = Port::new(worker.engine.as_mut(), worker.clock, stop, yielding);
         let receives_depth = caps.depth.min(RECEIVES_MAX).min(2 * point.depth().max(8));
         if point.op == Verb::Send && caps.moves_bytes {
-            let mut receives = Vec::new();
-            for (index, &peer) in layout.into.iter().enumerate() {
-                let spec = LaneSpec {
-                    kind: LaneKind::Receive,
-                    peer,
-                    ordered: false,
-                };
-                let lane = port.engine.lane(&spec)?;
-                receives.push(Receives::new(
-                    point,
-                    peer,
-                    rank,
-                    lane,
-                    layout.into_origin(index),
-                ));
-            }
+            let receives = make_receives(point, rank, &layout, &mut port)?;
             posted = receives.len() as u64 * u64::from(receives_depth);
             port.post_receives(receives, receives_depth)?;
         }
