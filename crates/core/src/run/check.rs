@@ -216,22 +216,17 @@ impl Watch {
             let key = Key::new(self.seed, number, slice.initiator, slice.target);
             for (slot, used) in used.into_iter().enumerate() {
                 let offset = slice.origin + slot as u64 * self.stride_bytes;
+                let (origin, data) = (slice.origin, self.checked_bytes);
                 if used {
-                    memory.verify(slice.origin, offset, self.checked_bytes, key, moved)?;
-                    let (end, padding) = (
-                        offset + self.size_bytes,
-                        self.stride_bytes - self.size_bytes,
-                    );
-                    memory.verify(slice.origin, end, padding, key.poison(), untouched)?;
+                    memory.verify(origin, offset, data, key, moved)?;
                 } else {
-                    memory.verify(
-                        slice.origin,
-                        offset,
-                        self.stride_bytes,
-                        key.poison(),
-                        untouched,
-                    )?;
+                    memory.verify(origin, offset, data, key.poison(), untouched)?;
                 }
+                let (end, padding) = (
+                    offset + self.size_bytes,
+                    self.stride_bytes - self.size_bytes,
+                );
+                memory.verify(origin, end, padding, key.poison(), untouched)?;
             }
             let guard = slice.origin + self.footprint_bytes;
             // Landing places are filled with the opposite of the data, and their guards with the opposite of that.

@@ -417,7 +417,8 @@ impl<'a> Work<'a> {
         self.port.complete(&fillers)?;
         self.await_arrivals(self.receives_posted)?;
         let seen = self.port.take_arrivals().count;
-        if seen != self.receives_posted {
+        // An engine that moves nothing has no receives, and answers its own operations.
+        if self.receives_posted > 0 && seen != self.receives_posted {
             return Err(Error::Failed(format!(
                 "{seen} of the {} receives that were posted ahead could be used up at the end of the point",
                 self.receives_posted

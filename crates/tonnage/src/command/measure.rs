@@ -163,6 +163,12 @@ fn be_a_rank(job: &Job, points: &[Point], identity: Identity) -> Result<ExitCode
     let mut options = JoinOptions::new(&env, &identity, secret, hash)?;
     options.interface.clone_from(&job.ranks.interface);
     let mut rank = Rank::join(identity, options)?;
+    log::debug!(
+        "rank {} of {} has joined as process {}",
+        rank.id(),
+        rank.size(),
+        std::process::id()
+    );
     let result = with_records(job, points, &mut rank);
     let failure = match result {
         Ok(code) => match rank.close() {
