@@ -142,16 +142,26 @@ impl Supervisor {
             let interests: Vec<_> = self.signals.interests().collect();
             wait_for(&interests, self.next_look())?;
             drop(interests);
-            for signal in self.signals.take() {
-                if signal != SIGCHLD {
-                    self.interrupted.get_or_insert(signal);
-                    self.ending_since.get_or_insert_with(Instant::now);
-                    self.tell_all(signal);
-                }
+            if let Some(signal) = self.take_interruption() {
+                self.ending_since.get_or_insert_with(Instant::now);
+                self.tell_all(signal);
             }
         }
+        // A signal to the whole process group may have ended the ranks before it was looked at here.
+        self.take_interruption();
         self.report();
         Ok(self.exit_code())
+    }
+
+    /// The signal by which the user ends the run, if one came since the last call; the first is the one that counts.
+    fn take_interruption(&mut self) -> Option<i32> {
+        let signal = self
+            .signals
+            .take()
+            .into_iter()
+            .find(|&signal| signal != SIGCHLD)?;
+        self.interrupted.get_or_insert(signal);
+        Some(signal)
     }
 
     fn reap(&mut self) -> Result<()> {

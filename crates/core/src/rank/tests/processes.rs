@@ -147,7 +147,7 @@ fn signals_to_the_supervisor_reach_the_ranks() {
         sleep(Duration::from_millis(300));
         kill_process(Pid::from_child(&child), signal).unwrap();
         let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(code));
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
         assert!(all_gone(&pids, Duration::from_secs(1)));
     }
 }
