@@ -12,7 +12,7 @@ use tonnage_core::plan::Plan;
 use tonnage_core::plan::point::Point;
 use tonnage_core::rank::{self, Identity, JoinOptions, Rank, Secret};
 use tonnage_core::record::file::{RecordWriter, check_writable, resume};
-use tonnage_core::record::read::already_measured;
+use tonnage_core::record::read::{already_measured, read_records};
 use tonnage_core::record::{Program, Record};
 use tonnage_core::run::{Numa, Settings};
 use tonnage_core::{Error, Result};
@@ -104,11 +104,30 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
         Some(identity) => be_a_rank(job, &points, identity),
         None => {
             check_interface(&job.ranks)?;
-            if let Some((path, _)) = &job.output {
-                check_writable(path)?;
+            if let Some((path, resume)) = &job.output {
+                check_output(path, *resume)?;
             }
             let arguments: Vec<_> = std::env::args_os().skip(1).collect();
             supervise(ranks, &arguments)
+        }
+    }
+}
+
+/// Whether records can be written to a file, and whether they would be in good company.
+fn check_output(path: &Path, resume: bool) -> Result<()> {
+    check_writable(path)?;
+    match path.metadata() {
+        // Appending to something else would spoil it, and nobody could read the records back.
+        Ok(known) if known.is_file() => read_records(path).map(|_| ()),
+        Ok(_) => Ok(()),
+        Err(_) => {
+            if resume {
+                log::warn!(
+                    "{} is not there, so that the run begins with its first point",
+                    path.display()
+                );
+            }
+            Ok(())
         }
     }
 }

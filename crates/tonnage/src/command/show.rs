@@ -18,6 +18,9 @@ use crate::{devices, report};
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     let file = read_records(&args.file)?;
     print(&report::render(args.format.into(), &file.records)?)?;
+    if file.records.is_empty() {
+        log::warn!("{} holds no records", args.file.display());
+    }
     if file.truncated_tail {
         log::warn!(
             "the last line of {} is not whole and was left out",

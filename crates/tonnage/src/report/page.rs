@@ -9,7 +9,8 @@ use tonnage_core::machine::devices::Inventory;
 use tonnage_core::plan::point::Pacing;
 use tonnage_core::record::{Canary, Outcome, Record};
 
-use super::table::draw;
+use super::columns::cpu_share;
+use super::table::{CPU_SHARE_LEAST, draw};
 use super::text::{bytes, entry, number, wrap};
 use crate::command::limits::Limits;
 
@@ -263,6 +264,22 @@ fn notes(records: &[Record]) -> String {
             "The machine changed during {changed} of {} points: its cache-line time before and after differ by more \
              than a fifth. Do not read much into small differences.",
             records.len()
+        );
+        text += &wrap(&note, WIDTH, 0);
+        text.push('\n');
+    }
+    let disturbed: Vec<f64> = records
+        .iter()
+        .filter_map(cpu_share)
+        .filter(|share| *share < CPU_SHARE_LEAST)
+        .collect();
+    if let Some(worst) = disturbed.iter().copied().reduce(f64::min) {
+        let note = format!(
+            "Other programs took CPU time from the workers at {} of {} points (at worst they had {:.0} % of it). \
+             Figures and percentages of these are too low: try again when the machine is idle.",
+            disturbed.len(),
+            records.len(),
+            worst * 100.0
         );
         text += &wrap(&note, WIDTH, 0);
         text.push('\n');

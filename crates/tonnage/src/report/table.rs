@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table, TableStyle}
 use tonnage_core::plan::point::Pacing;
 use tonnage_core::record::{Canary, Outcome, Record};
 
-use super::columns::{Column, Style, Value, by_field, lanes};
+use super::columns::{Column, Style, Value, by_field, cpu_share, lanes};
 use super::text::{WIDTH, bytes_rounded, number, rate, wrap};
 use super::title::{same_table, title};
 
@@ -206,6 +206,9 @@ fn cell(column: &Column, record: &Record) -> String {
     }
 }
 
+/// Workers that had less of their CPUs than this were disturbed so much that the figures are about something else.
+pub const CPU_SHARE_LEAST: f64 = 0.9;
+
 /// Remarks on single rows, each text once.
 #[derive(Default)]
 struct Notes {
@@ -240,6 +243,15 @@ impl Notes {
                 number(after_ns)
             );
             words.push(self.number(text));
+        }
+        if let Some(share) = cpu_share(record).filter(|share| *share < CPU_SHARE_LEAST) {
+            // In tens, so that a table does not get a note of its own for every row.
+            let percent = (share * 10.0).floor() * 10.0;
+            words.push(self.number(format!(
+                "other programs took CPU time from the workers, which had less than {:.0} % of it: the figures are too \
+                 low",
+                percent + 10.0
+            )));
         }
         if record
             .summary

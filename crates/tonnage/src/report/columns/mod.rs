@@ -9,7 +9,7 @@ use tonnage_core::plan::point::{Addresses, MemoryKind, Pacing};
 use tonnage_core::record::Record;
 
 pub use list::COLUMNS;
-pub use values::lanes;
+pub use values::{cpu_share, lanes};
 
 /// One figure of a record.
 pub struct Column {

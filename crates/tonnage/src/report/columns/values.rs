@@ -90,6 +90,24 @@ pub fn outcome(record: &Record) -> (&'static str, &str) {
     }
 }
 
+/// The part of the trials' time that the initiating workers had a CPU; they never sleep, so what is missing was taken by
+/// others. `None` where the workers share CPUs among themselves, and where nothing was measured.
+pub fn cpu_share(record: &Record) -> Option<f64> {
+    let point = &record.point;
+    if record.trials.is_empty() || record.effective.iter().any(|ranks| ranks.yielding) {
+        return None;
+    }
+    let begins = |rank: &u32| !point.traffic.targets(*rank, point.ranks).is_empty();
+    let workers = (0..point.ranks).filter(begins).count() as f64 * f64::from(point.workers);
+    let cpu_ns: u64 = record
+        .trials
+        .iter()
+        .map(|trial| trial.initiator_cpu_ns)
+        .sum();
+    let window_ns: u64 = record.trials.iter().map(|trial| trial.window_ns).sum();
+    Some(cpu_ns as f64 / (window_ns.max(1) as f64 * workers))
+}
+
 /// The canary's median before or after the point.
 pub fn canary_ns(record: &Record, after: bool) -> Option<f64> {
     match record.canary {
