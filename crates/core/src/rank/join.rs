@@ -231,11 +231,12 @@ fn missing(
             " {some} connections were refused because they did not know the secret; see TONNAGE_SECRET."
         ),
     };
+    let noun = if absent.len() == 1 { "rank" } else { "ranks" };
     Error::Rank {
         rank: absent.first().copied().unwrap_or_default(),
         host: "unknown host".into(),
         message: format!(
-            "ranks {} of {} did not come within {:.0?} to rank 0 on {}.{refused} Look at the output of those ranks; \
+            "{noun} {} of {} did not come within {:.0?} to rank 0 on {}.{refused} Look at the output of those ranks; \
              TONNAGE_JOIN_TIMEOUT=seconds gives them more time",
             number_list::format(&absent),
             identity.size,
