@@ -4,6 +4,8 @@
 //! bytes with it. The symbols are pinned to the oldest version that all releases since 1.9 still carry, and of every
 //! struct that the library allocates only the leading part is declared, because later releases grow them at the end.
 
+mod abi;
+
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
