@@ -5,6 +5,8 @@
 //! struct that the library allocates only the leading part is declared, because later releases grow them at the end.
 
 mod abi;
+#[cfg(test)]
+mod layout;
 
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, c_void};
