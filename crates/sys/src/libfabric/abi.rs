@@ -406,6 +406,7 @@ pub struct fi_ops_msg {
     ) -> isize,
     pub sendv: Unused,
     pub sendmsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg, u64) -> isize,
+    pub inject: unsafe extern "C" fn(*mut fid_ep, *const c_void, usize, fi_addr_t) -> isize,
 }
 
 #[repr(C)]
@@ -464,7 +465,8 @@ pub struct fi_ops_rma {
     ) -> isize,
     pub writev: Unused,
     pub writemsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_rma, u64) -> isize,
-    pub inject: Unused,
+    pub inject:
+        unsafe extern "C" fn(*mut fid_ep, *const c_void, usize, fi_addr_t, u64, u64) -> isize,
     pub writedata: unsafe extern "C" fn(
         *mut fid_ep,
         *const c_void,
@@ -475,6 +477,15 @@ pub struct fi_ops_rma {
         u64,
         u64,
         *mut c_void,
+    ) -> isize,
+    pub injectdata: unsafe extern "C" fn(
+        *mut fid_ep,
+        *const c_void,
+        usize,
+        u64,
+        fi_addr_t,
+        u64,
+        u64,
     ) -> isize,
 }
 

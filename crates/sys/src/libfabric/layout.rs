@@ -158,8 +158,8 @@ fn add_objects(layout: &mut Layout) {
         fi_ops_cq { size, read, readfrom, readerr, sread, sreadfrom, signal, strerror }
         fid_cq { fid, ops }
         fi_ops_cm { size, setname, getname }
-        fi_ops_msg { size, recv, recvv, recvmsg, send, sendv, sendmsg }
-        fi_ops_rma { size, read, readv, readmsg, write, writev, writemsg, inject, writedata }
+        fi_ops_msg { size, recv, recvv, recvmsg, send, sendv, sendmsg, inject }
+        fi_ops_rma { size, read, readv, readmsg, write, writev, writemsg, inject, writedata, injectdata }
         fid_ep { fid, ops, cm, msg, rma }
     }
 }
