@@ -28,6 +28,7 @@ pub const FI_INJECT: u64 = 1 << 25;
 pub const FI_INJECT_COMPLETE: u64 = 1 << 26;
 pub const FI_TRANSMIT_COMPLETE: u64 = 1 << 27;
 pub const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
+pub const FI_PROV_ATTR_ONLY: u64 = 1 << 54;
 pub const FI_RMA_EVENT: u64 = 1 << 56;
 pub const FI_SOURCE: u64 = 1 << 57;
 pub const FI_DIRECTED_RECV: u64 = 1 << 59;
