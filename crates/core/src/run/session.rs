@@ -1,6 +1,7 @@
 //! An engine that is open on all ranks: memory allocated and registered, workers connected. It serves a stretch of
 //! points that differ only in what does not need another connection.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 use tonnage_sys::clock::Clock;
 
 use super::{Numa, Settings};
-use crate::engine::{Caps, Card, Domain, Engine, Entry, WorkerConfig};
+use crate::engine::{Caps, Card, Domain, Engine, Entry, LimitKind, WorkerConfig};
 use crate::layout::Layout;
 use crate::machine::{self, Placement, Topology};
 use crate::memory::{self, Memory, Request};
@@ -45,6 +46,12 @@ pub struct Opened {
     pub memory: Value,
     /// What the engine chose.
     pub engine: Value,
+    /// What the engine's bandwidth is set beside on this rank.
+    pub limit: LimitKind,
+    /// The engine's address for socket streams.
+    pub stream_address: Option<IpAddr>,
+    /// The network interface that has that address.
+    pub stream_device: Option<String>,
 }
 
 /// An engine that is open on all ranks.
@@ -239,7 +246,17 @@ fn describe(domain: &Arc<dyn Domain>, workers: &[Worker], placement: &Placement)
         yielding: placement.yielding,
         memory: all_memory(workers),
         engine,
+        limit: domain.caps().limit,
+        stream_address: domain.stream_address(),
+        stream_device: domain.stream_address().and_then(interface_of),
     }
+}
+
+/// The network interface that has an address; `None` when none has, or the system does not list them.
+fn interface_of(address: IpAddr) -> Option<String> {
+    let all = tonnage_sys::interfaces::addresses().ok()?;
+    let found = all.into_iter().find(|entry| entry.address == address);
+    found.map(|entry| entry.name)
 }
 
 /// What memory the workers had: said once where it is the same for all.
@@ -299,7 +316,7 @@ fn connect(points: &[&Point], rank: u32, workers: &mut [Worker], opened: &[Opene
 }
 
 /// All ranks go on, or all stop with the first failing rank's reason.
-fn settle<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
+pub(super) fn settle<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
     match mine {
         Ok(value) => rank.agree(what, Ok(()), OPEN_DEADLINE).map(|()| value),
         Err(error) => match rank.agree(what, Err(error), OPEN_DEADLINE) {
