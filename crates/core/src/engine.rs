@@ -154,7 +154,7 @@ pub enum LimitKind {
     MemoryCopy,
     /// What plain TCP streams carry between the same ranks at once, one for each worker of each flow.
     SocketStream,
-    /// The nominal speed of the device, or of all devices of the domain together.
+    /// The nominal speed of the domain's device.
     Link {
         /// In one direction, in bytes per second.
         bytes_per_s: u64,

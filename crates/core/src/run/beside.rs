@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::crew::{Followers, Order};
 use super::limit::{self, CopyRates, better};
-use super::session::Opened;
+use super::session::{Device, Opened};
 use super::stream_limit::{self, Streamed};
 use super::work::Work;
 use crate::engine::LimitKind;
@@ -24,7 +24,7 @@ pub struct Beside<'a> {
     point: &'a Point,
     opened: &'a [Opened],
     kind: LimitKind,
-    address: Option<IpAddr>,
+    addresses: Vec<Option<IpAddr>>,
 }
 
 /// One of the two measurements, before or after the trials.
@@ -43,12 +43,14 @@ pub enum Measurement {
 impl<'a> Beside<'a> {
     /// For a point on a session, of which `rank` is one.
     pub fn new(point: &'a Point, opened: &'a [Opened], rank: u32) -> Self {
-        let own = opened.get(rank as usize);
+        let own = opened.get(rank as usize).into_iter();
         Self {
             point,
             opened,
             kind: common_kind(opened),
-            address: own.and_then(|own| own.stream_address),
+            addresses: own
+                .flat_map(|own| own.devices.iter().map(|device| device.address))
+                .collect(),
         }
     }
 
@@ -72,17 +74,18 @@ impl<'a> Beside<'a> {
             _ if self.opened.iter().any(|opened| opened.yielding) => Ok(None),
             LimitKind::MemoryCopy => copies(rank, own, followers).map(Some),
             LimitKind::SocketStream => {
-                let streamed = stream_limit::measure(rank, self.point, self.address, |berths| {
-                    followers.order(&Order::Stream(berths.clone()))?;
-                    let mine = own.stream(berths);
-                    let others = followers.collect()?;
-                    let mut sum = mine?;
-                    others
-                        .iter()
-                        .filter_map(|report| report.streamed.as_ref())
-                        .for_each(|other| sum.add(other));
-                    Ok(sum)
-                })?;
+                let streamed =
+                    stream_limit::measure(rank, self.point, &self.addresses, |berths| {
+                        followers.order(&Order::Stream(berths.clone()))?;
+                        let mine = own.stream(berths);
+                        let others = followers.collect()?;
+                        let mut sum = mine?;
+                        others
+                            .iter()
+                            .filter_map(|report| report.streamed.as_ref())
+                            .for_each(|other| sum.add(other));
+                        Ok(sum)
+                    })?;
                 Ok(streamed.map(Measurement::Streams))
             }
         }
@@ -134,10 +137,14 @@ impl<'a> Beside<'a> {
 /// The kind that the engines of all ranks agree on. Where only some know the speed of their link, sockets tell for all.
 fn common_kind(opened: &[Opened]) -> LimitKind {
     let is_link = |kind: LimitKind| matches!(kind, LimitKind::Link { .. });
-    let Some(first) = opened.first().map(|opened| opened.limit) else {
+    let kinds = || {
+        let devices = opened.iter().flat_map(|opened| &opened.devices);
+        devices.map(|device| device.limit)
+    };
+    let Some(first) = kinds().next() else {
         return LimitKind::None;
     };
-    let all = |fits: &dyn Fn(LimitKind) -> bool| opened.iter().all(|opened| fits(opened.limit));
+    let all = |fits: &dyn Fn(LimitKind) -> bool| kinds().all(fits);
     if all(&|kind| kind == first || is_link(kind) && is_link(first)) {
         first
     } else if all(&|kind| kind == LimitKind::SocketStream || is_link(kind)) {
@@ -185,48 +192,35 @@ fn copies(rank: &mut Rank, own: &mut Work, followers: &Followers) -> Result<Meas
 /// The nominal speed of the devices that send or of those that receive, whichever is less. A device that several ranks of
 /// a host share counts once.
 fn link_limit(point: &Point, opened: &[Opened], infos: &[RankInfo]) -> Option<Limit> {
-    let mut sides: [Vec<Device>; 2] = [Vec::new(), Vec::new()];
+    // Devices with the boot of their host: two hosts may have the same.
+    let mut sides: [Vec<(&str, &Device)>; 2] = [Vec::new(), Vec::new()];
     for (rank, (opened, info)) in (0u32..).zip(opened.iter().zip(infos)) {
-        let LimitKind::Link { bytes_per_s } = opened.limit else {
-            return None;
-        };
         let initiates = !point.traffic.targets(rank, point.ranks).is_empty();
         let is_target = !point.traffic.initiators(rank, point.ranks).is_empty();
-        let device = Device {
-            boot_id: &info.boot_id,
-            address: opened.stream_address,
-            name: opened.stream_device.as_deref(),
-            bytes_per_s,
-        };
-        for (side, takes_part) in sides.iter_mut().zip([initiates, is_target]) {
-            if takes_part && !side.contains(&device) {
-                side.push(device);
+        for device in &opened.devices {
+            let device = (info.boot_id.as_str(), device);
+            for (side, takes_part) in sides.iter_mut().zip([initiates, is_target]) {
+                if takes_part && !side.contains(&device) {
+                    side.push(device);
+                }
             }
         }
     }
-    let sum = |side: &[Device]| side.iter().map(|device| device.bytes_per_s).sum::<u64>();
+    let speed = |(_, device): &(&str, &Device)| match device.limit {
+        LimitKind::Link { bytes_per_s } => bytes_per_s,
+        _ => 0,
+    };
+    let sum = |side: &[(&str, &Device)]| side.iter().map(speed).sum::<u64>();
     let side = sides.iter().min_by_key(|side| sum(side))?;
     let what = match side[..] {
-        [] => return None,
-        [
-            Device {
-                name: Some(name), ..
-            },
-        ] => format!("link speed of {name}"),
-        [_] => "link speed of 1 device".to_owned(),
+        [(_, device)] => match &device.interface {
+            Some(name) => format!("link speed of {name}"),
+            None => "link speed of 1 device".to_owned(),
+        },
         _ => format!("link speed of {} devices together", side.len()),
     };
     let bytes_per_s = sum(side) as f64;
     (bytes_per_s > 0.0).then_some(Limit { what, bytes_per_s })
-}
-
-/// A device that may be shared by ranks of one host.
-#[derive(Clone, Copy, PartialEq)]
-struct Device<'a> {
-    boot_id: &'a str,
-    address: Option<IpAddr>,
-    name: Option<&'a str>,
-    bytes_per_s: u64,
 }
 
 fn floats(bytes: &[u8]) -> impl Iterator<Item = f64> + '_ {
@@ -257,9 +251,12 @@ mod tests {
             yielding: false,
             memory: serde_json::Value::Null,
             engine: serde_json::Value::Null,
-            limit,
-            stream_address: device.map(|(_, address)| address.into()),
-            stream_device: device.map(|(name, _)| name.into()),
+            devices: vec![Device {
+                place: 0,
+                limit,
+                address: device.map(|(_, address)| address.into()),
+                interface: device.map(|(name, _)| name.into()),
+            }],
         }
     }
 

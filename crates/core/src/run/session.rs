@@ -34,6 +34,8 @@ pub struct Worker {
     pub clock: Clock,
     /// The CPU that it is pinned to.
     pub cpu: Option<u32>,
+    /// Its device.
+    pub device: Device,
 }
 
 /// What a rank tells the others about itself once it is open.
@@ -49,12 +51,33 @@ pub struct Opened {
     pub memory: Value,
     /// What the engine chose.
     pub engine: Value,
-    /// What the engine's bandwidth is set beside on this rank.
+    /// For each worker.
+    pub devices: Vec<Device>,
+}
+
+/// The device that a worker was given, as far as limits depend on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its place among the devices of the host.
+    pub place: u32,
+    /// What the engine's bandwidth is set beside on it.
     pub limit: LimitKind,
     /// The engine's address for socket streams.
-    pub stream_address: Option<IpAddr>,
+    pub address: Option<IpAddr>,
     /// The network interface that has that address.
-    pub stream_device: Option<String>,
+    pub interface: Option<String>,
+}
+
+impl Device {
+    fn new(place: usize, domain: &dyn Domain) -> Self {
+        let address = domain.stream_address();
+        Self {
+            place: u32::try_from(place).unwrap_or(u32::MAX),
+            limit: domain.caps().limit,
+            address,
+            interface: address.and_then(interface_of),
+        }
+    }
 }
 
 /// An engine that is open on all ranks.
@@ -187,7 +210,8 @@ fn open_local(
     for (index, &cpu) in (0u32..).zip(&placement.cpus) {
         // Workers of the same place on their hosts get devices of the same place in the list, as rails are wired.
         let place = rank.identity().local_rank * first.workers + index;
-        let domain = &domains[place as usize % domains.len()];
+        let place = place as usize % domains.len();
+        let domain = &domains[place];
         if let Some(cpu) = cpu {
             // Pinned before its memory is touched, so that pages come from the worker's own node.
             machine::pin_thread(cpu)?;
@@ -213,6 +237,7 @@ fn open_local(
             memory,
             clock,
             cpu,
+            device: Device::new(place, domain.as_ref()),
         });
     }
     let opened = describe(&domains, &workers, &placement);
@@ -302,9 +327,7 @@ fn describe(domains: &[Arc<dyn Domain>], workers: &[Worker], placement: &Placeme
         yielding: placement.yielding,
         memory: all_memory(workers),
         engine,
-        limit: domain.caps().limit,
-        stream_address: domain.stream_address(),
-        stream_device: domain.stream_address().and_then(interface_of),
+        devices: workers.iter().map(|worker| worker.device.clone()).collect(),
     }
 }
 

@@ -9,7 +9,7 @@ pub mod meet;
 mod tests;
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub const BLOCK_BYTES: usize = 1 << 20;
 const TIMED_NS_MAX: u64 = 150_000_000;
 
 /// The shortest: a delay of the scheduler must not weigh.
-const TIMED_NS_MIN: u64 = 30_000_000;
+const TIMED_NS_MIN: u64 = 50_000_000;
 
 /// Together with the warm-up, before and after, the streams take at most about a third of the trials' time.
 const TRIALS_SHARE: u64 = 8;
@@ -294,7 +294,7 @@ fn timed_ns(point: &Point) -> u64 {
     }
 }
 
-/// Measures once, on all ranks together. `address` is the one that the engine's device has on this rank; `carry` lets
+/// Measures once, on all ranks together. `addresses` are those of the engine's devices, for each worker; `carry` lets
 /// every worker carry its [`Berths`] at once and adds up what they say.
 ///
 /// `None` when some stream brought nothing within the time, as on a link that is down: no limit is better than a wrong
@@ -305,11 +305,11 @@ fn timed_ns(point: &Point) -> u64 {
 pub fn measure(
     rank: &mut Rank,
     point: &Point,
-    address: Option<std::net::IpAddr>,
+    addresses: &[Option<IpAddr>],
     carry: impl FnOnce(&Arc<Berths>) -> Result<Streamed>,
 ) -> Result<Option<Streamed>> {
     rank.phase("socket-stream limit");
-    let (streams, skew_ns) = meet::meet(rank, point, address)?;
+    let (streams, skew_ns) = meet::meet(rank, point, addresses)?;
     let start_ns = rank.aligned_start("start of the socket streams", DEADLINE)?;
     let berths = Arc::new(Berths {
         streams: Mutex::new(streams),

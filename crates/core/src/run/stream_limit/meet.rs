@@ -34,8 +34,8 @@ const GREETING_BYTES: usize = TOKEN_BYTES + 8;
 /// What a rank tells the others. It travels on the encrypted control channel only.
 #[derive(Serialize, Deserialize)]
 struct Card {
-    /// Where it listens, if anybody initiates to it.
-    listens: Option<SocketAddr>,
+    /// Where it listens for each worker, if anybody initiates to it.
+    listens: Vec<SocketAddr>,
     token: [u8; TOKEN_BYTES],
     /// How much its clock may differ from rank 0's.
     uncertainty_ns: u64,
@@ -49,18 +49,22 @@ struct Card {
 pub(super) fn meet(
     rank: &mut Rank,
     point: &Point,
-    address: Option<IpAddr>,
+    sources: &[Option<IpAddr>],
 ) -> Result<(Vec<Vec<Stream>>, u64)> {
     let me = rank.id();
     let expected = point.traffic.initiators(me, point.ranks);
     let door = if expected.is_empty() {
         Ok(None)
     } else {
-        Door::open(address.or_else(|| rank.local_ip())).map(Some)
+        let fallback = rank.local_ip().unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let places: Vec<IpAddr> = sources.iter().map(|ip| ip.unwrap_or(fallback)).collect();
+        Door::open(&places).map(Some)
     };
     let door = settle(rank, "listen for socket streams", door)?;
     let card = Card {
-        listens: door.as_ref().map(|door| door.address),
+        listens: door
+            .as_ref()
+            .map_or_else(Vec::new, |door| door.addresses.clone()),
         token: door.as_ref().map_or([0; TOKEN_BYTES], |door| door.token),
         uncertainty_ns: rank.clock_offset().uncertainty_ns,
     };
@@ -89,7 +93,7 @@ pub(super) fn meet(
             Some(door) => door.take(&people, &expected, deadline),
             None => Ok(Vec::new()),
         });
-        let connected = people.connect(&targets, &cards, address, deadline);
+        let connected = people.connect(&targets, &cards, sources, deadline);
         let died = |_| Err(Error::Failed("the accepting thread died".into()));
         (taking.join().unwrap_or_else(died), connected)
     });
@@ -137,19 +141,20 @@ impl People<'_> {
         &self,
         targets: &[u32],
         cards: &[Card],
-        source: Option<IpAddr>,
+        sources: &[Option<IpAddr>],
         deadline: Instant,
     ) -> Result<Vec<(u32, Stream)>> {
         let mut streams = Vec::with_capacity(targets.len() * self.workers as usize);
         for &target in targets {
-            let card = cards.get(target as usize);
-            let Some((card, Some(address))) = card.map(|card| (card, card.listens)) else {
-                return Err(Error::Failed(format!(
-                    "{} does not listen for socket streams",
-                    self.name(target)
-                )));
-            };
-            for worker in 0..self.workers {
+            for (worker, &source) in (0u32..).zip(sources) {
+                let card = cards.get(target as usize);
+                let place = card.and_then(|card| card.listens.get(worker as usize));
+                let (Some(card), Some(&address)) = (card, place) else {
+                    return Err(Error::Failed(format!(
+                        "{} does not listen for socket streams of worker {worker}",
+                        self.name(target)
+                    )));
+                };
                 let socket = connect(address, source, deadline)
                     .and_then(|mut socket| {
                         socket.set_write_timeout(Some(INTRODUCTION))?;
@@ -219,10 +224,11 @@ fn connect(to: SocketAddr, source: Option<IpAddr>, deadline: Instant) -> io::Res
     }
 }
 
-/// Where a target listens.
+/// Where a target listens: once on each address that its workers' devices have.
 pub(super) struct Door {
-    listener: TcpListener,
-    pub(super) address: SocketAddr,
+    listeners: Vec<TcpListener>,
+    /// For each worker.
+    pub(super) addresses: Vec<SocketAddr>,
     pub(super) token: [u8; TOKEN_BYTES],
 }
 
@@ -235,23 +241,37 @@ struct Visitor {
 }
 
 impl Door {
-    /// Listens on a port of the system's choice.
+    /// Listens on the address of each worker, on ports of the system's choice.
     ///
     /// # Errors
     /// The system's refusal, with the address.
-    pub(super) fn open(ip: Option<IpAddr>) -> Result<Self> {
-        let ip = ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let refused = |error| Error::io(format!("cannot listen on {ip} for socket streams"), error);
-        let listener = TcpListener::bind((ip, 0)).map_err(refused)?;
-        listener.set_nonblocking(true).map_err(refused)?;
+    pub(super) fn open(workers: &[IpAddr]) -> Result<Self> {
         let mut token = [0; TOKEN_BYTES];
         getrandom::fill(&mut token)
             .map_err(|error| Error::Failed(format!("no random bytes for a token: {error}")))?;
+        let (mut listeners, mut addresses) = (Vec::new(), Vec::<SocketAddr>::new());
+        for &ip in workers {
+            if let Some(known) = addresses.iter().find(|known| known.ip() == ip).copied() {
+                addresses.push(known);
+                continue;
+            }
+            let (listener, address) = Self::listen(ip)?;
+            listeners.push(listener);
+            addresses.push(address);
+        }
         Ok(Self {
-            address: listener.local_addr().map_err(refused)?,
-            listener,
+            listeners,
+            addresses,
             token,
         })
+    }
+
+    fn listen(ip: IpAddr) -> Result<(TcpListener, SocketAddr)> {
+        let refused = |error| Error::io(format!("cannot listen on {ip} for socket streams"), error);
+        let listener = TcpListener::bind((ip, 0)).map_err(refused)?;
+        listener.set_nonblocking(true).map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        Ok((listener, address))
     }
 
     /// Waits until every worker of every expected rank has come, and drops everybody else.
@@ -277,10 +297,13 @@ impl Door {
                      between them, or use --limit none",
                     people.name(rank),
                     people.name(people.me),
-                    self.address
+                    self.addresses[worker as usize % self.addresses.len()]
                 )));
             }
-            let came = self.admit(&mut visitors, missing.len())?;
+            let mut came = 0;
+            for listener in &self.listeners {
+                came += admit(listener, &mut visitors, missing.len())?;
+            }
             let mut waiting = Vec::with_capacity(visitors.len());
             let waited = visitors.len();
             for mut visitor in visitors {
@@ -305,44 +328,41 @@ impl Door {
         }
         Ok(streams)
     }
+}
 
-    /// Lets in who is waiting; beyond the bound the longest wait gives way. Returns how many came.
-    fn admit(&self, visitors: &mut Vec<Visitor>, expected: usize) -> Result<usize> {
-        let mut came = 0;
-        // Bounded, so that a flood of strangers does not keep the others from being heard.
-        while came < STRANGERS_MAX {
-            match self.listener.accept() {
-                Ok((socket, _)) => {
-                    came += 1;
-                    if visitors.len() >= expected + STRANGERS_MAX {
-                        visitors.remove(0);
-                    }
-                    // A socket that cannot be set up is dropped like a stranger, and missed by its name.
-                    if socket.set_nonblocking(true).is_ok() {
-                        visitors.push(Visitor {
-                            socket,
-                            greeting: [0; GREETING_BYTES],
-                            heard: 0,
-                            since: Instant::now(),
-                        });
-                    }
+/// Lets in who is waiting; beyond the bound the longest wait gives way. Returns how many came.
+fn admit(listener: &TcpListener, visitors: &mut Vec<Visitor>, expected: usize) -> Result<usize> {
+    let mut came = 0;
+    // Bounded, so that a flood of strangers does not keep the others from being heard.
+    while came < STRANGERS_MAX {
+        match listener.accept() {
+            Ok((socket, _)) => {
+                came += 1;
+                if visitors.len() >= expected + STRANGERS_MAX {
+                    visitors.remove(0);
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::ConnectionAborted | ErrorKind::Interrupted
-                    ) => {}
-                Err(error) => {
-                    return Err(Error::io(
-                        format!("cannot accept socket streams on {}", self.address),
-                        error,
-                    ));
+                // A socket that cannot be set up is dropped like a stranger, and missed by its name.
+                if socket.set_nonblocking(true).is_ok() {
+                    visitors.push(Visitor {
+                        socket,
+                        greeting: [0; GREETING_BYTES],
+                        heard: 0,
+                        since: Instant::now(),
+                    });
                 }
             }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted
+                ) => {}
+            Err(error) => {
+                return Err(Error::io("cannot accept socket streams", error));
+            }
         }
-        Ok(came)
     }
+    Ok(came)
 }
 
 enum Heard {

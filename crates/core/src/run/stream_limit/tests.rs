@@ -100,10 +100,11 @@ fn people(names: &[String]) -> People<'_> {
 
 #[test]
 fn strangers_are_dropped_and_who_is_missing_is_named() {
-    let door = Door::open(None).unwrap();
+    let door = Door::open(&[Ipv4Addr::LOCALHOST.into(), [127, 0, 0, 2].into()]).unwrap();
     let names = names();
     let knock = |bytes: &[u8]| {
-        let mut socket = TcpStream::connect(door.address).unwrap();
+        // One of the two addresses, whichever.
+        let mut socket = TcpStream::connect(door.addresses[bytes.len() % 2]).unwrap();
         socket.write_all(bytes).unwrap();
         socket
     };
@@ -156,9 +157,11 @@ fn point(traffic: Traffic, ranks: u32, op: Verb) -> Point {
 fn measured(point: &Point) -> Vec<Result<Option<Streamed>>> {
     let point = point.clone();
     run(point.ranks, move |mut rank| {
-        let address = (rank.id() == 0).then_some(Ipv4Addr::LOCALHOST.into());
         let workers = point.workers as usize;
-        let result = measure(&mut rank, &point, address, |berths| {
+        // The second worker of rank 0 has a device with an address of its own; the others have none.
+        let mut addresses = vec![None; workers];
+        addresses[1] = (rank.id() == 0).then_some([127, 0, 0, 2].into());
+        let result = measure(&mut rank, &point, &addresses, |berths| {
             let clock = Clock::new();
             let carried = thread::scope(|scope| {
                 let carrying: Vec<_> = (0..workers)
@@ -189,8 +192,16 @@ fn every_flow_has_a_stream_for_each_worker() {
         (Traffic::FanOut, 3, Verb::Send, 4),
         (Traffic::AllToAll, 3, Verb::Read, 12),
     ] {
-        let all = measured(&point(traffic, ranks, op));
-        let first = all[0].as_ref().unwrap().unwrap();
+        let mut point = point(traffic, ranks, op);
+        point.length.trial = TrialLength::Iterations(1);
+        // A host that is busy otherwise may leave a thread without a CPU for the whole time; then it is said so.
+        let (first, all) = (0..20)
+            .find_map(|_| {
+                let all = measured(&point);
+                let first = *all[0].as_ref().unwrap();
+                first.map(|first| (first, all))
+            })
+            .unwrap();
         assert_eq!(first.streams, streams, "{traffic:?} {op:?}");
         assert!(first.bytes_per_s > 1e6, "{first:?}");
         for other in &all {
@@ -209,7 +220,7 @@ fn a_worker_that_fails_is_named_on_all_ranks() {
     let point = point(Traffic::Pair, 2, Verb::Write);
     let errors = run(2, move |mut rank| {
         let me = rank.id();
-        let error = measure(&mut rank, &point, None, |_| match me {
+        let error = measure(&mut rank, &point, &[None, None], |_| match me {
             1 => Err(Error::Failed("the cable was cut".into())),
             _ => Ok(Streamed::default()),
         })
@@ -231,7 +242,10 @@ fn an_address_that_this_host_does_not_have_is_refused_by_name() {
     let errors = run(2, move |mut rank| {
         // TEST-NET-1 belongs to no host.
         let address = (rank.id() == 1).then_some([192, 0, 2, 1].into());
-        let error = measure(&mut rank, &point, address, |_| Ok(Streamed::default())).unwrap_err();
+        let error = measure(&mut rank, &point, &[None, address], |_| {
+            Ok(Streamed::default())
+        })
+        .unwrap_err();
         rank.close().unwrap();
         error.to_string()
     });
