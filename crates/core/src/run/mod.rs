@@ -7,9 +7,11 @@
 //! | [`crew`], [`work`], `flows` | the workers of a rank, what each does in a trial, and what it drives |
 //! | [`check`] | what should be where after a trial |
 //! | [`totals`] | what workers and ranks add up to |
-//! | [`limit`], [`canary`] | what a figure is set beside, and whether the machine changed under it |
+//! | [`beside`], [`limit`], [`stream_limit`] | what a figure is set beside: memory copies, socket streams, a link's speed |
+//! | [`canary`] | whether the machine changed under it |
 //! | [`summary`] | trials to summary |
 
+pub mod beside;
 pub mod canary;
 pub mod check;
 pub mod crew;
@@ -17,6 +19,7 @@ mod flows;
 pub mod limit;
 pub mod point;
 pub mod session;
+pub mod stream_limit;
 pub mod summary;
 pub mod totals;
 pub mod work;
