@@ -7,6 +7,7 @@
 //! | [`crew`], [`work`], `flows` | the workers of a rank, what each does in a trial, and what it drives |
 //! | [`check`] | what should be where after a trial |
 //! | [`totals`] | what workers and ranks add up to |
+//! | [`path`] | whether the payload crossed the devices that it should have |
 //! | [`limit`], [`canary`] | what a figure is set beside, and whether the machine changed under it |
 //! | [`summary`] | trials to summary |
 
@@ -15,6 +16,7 @@ pub mod check;
 pub mod crew;
 mod flows;
 pub mod limit;
+pub mod path;
 pub mod point;
 pub mod session;
 pub mod summary;
@@ -267,6 +269,7 @@ impl Conductor {
             summary: None,
             histogram: None,
             canary: None,
+            path: None,
         }
     }
 
@@ -283,6 +286,7 @@ impl Conductor {
 fn fill(record: &mut Record, point: &Point, measured: Measured) {
     record.summary = Some(summary::summarize(point, &measured));
     record.histogram = (measured.histogram.count() > 0).then(|| measured.histogram.to_data());
+    record.path = measured.path;
     record.trials = measured.trials;
 }
 

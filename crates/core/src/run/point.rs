@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 use super::check::Expected;
 use super::crew::{Deck, Followers, Order, Report, follow};
 use super::limit::{CopyRates, better, describe};
+use super::path::{Routes, Watch, merge_loads, merge_paths};
 use super::session::Session;
 use super::totals::Totals;
 use super::work::{Issued, Schedule, WARM_UP, Work};
 use crate::engine::LimitKind;
 use crate::plan::point::{LimitChoice, Pacing, Point, TrialLength};
 use crate::rank::Rank;
+use crate::record::path::Path;
 use crate::record::{Limit, Trial};
 use crate::stats::{self, LatencyHistogram};
 use crate::{Error, Result};
@@ -41,6 +43,8 @@ pub struct Measured {
     pub converged: Option<bool>,
     /// What each rank's engine decided by itself.
     pub chosen: Vec<serde_json::Value>,
+    /// What the devices counted that the payload had to cross.
+    pub path: Option<Path>,
 }
 
 /// Measures one point on an open session.
@@ -96,6 +100,7 @@ pub fn measure(point: &Point, session: &mut Session, rank: &mut Rank) -> Result<
             moves_bytes: caps.moves_bytes,
             limit: caps.limit,
             yielding,
+            routes: &session.routes,
         };
         let result = lead.run();
         if let Err(Failure::Run(error)) = &result {
@@ -138,12 +143,14 @@ struct Lead<'a, 'b> {
     moves_bytes: bool,
     limit: LimitKind,
     yielding: bool,
+    routes: &'a Routes,
 }
 
 impl Lead<'_, '_> {
     fn run(&mut self) -> Result<Measured, Failure> {
         self.rank.barrier("begin the point", SLACK)?;
         let before = self.copy_rates()?;
+        let watch = Watch::begin(self.point, self.routes, self.rank.id());
         let length = self.point.length;
         let mut number = WARM_UP;
         if length.warmup_ns > 0 {
@@ -161,6 +168,7 @@ impl Lead<'_, '_> {
             }
         };
         self.close()?;
+        let path = self.prove(watch.as_ref())?;
         let after = self.copy_rates()?;
         let limit = self.limit(before, after);
         let histogram = self.gather_histogram()?;
@@ -177,6 +185,7 @@ impl Lead<'_, '_> {
             limit,
             converged,
             chosen,
+            path,
         })
     }
 
@@ -404,6 +413,25 @@ impl Lead<'_, '_> {
         self.rank.finish(pending, left(deadline))?;
         self.deck.finish(Vec::new());
         self.followers.collect().map(|_| ())
+    }
+
+    /// Whether the payload crossed the devices that the engines named, by what their hosts read.
+    fn prove(&mut self, watch: Option<&Watch>) -> Result<Option<Path>> {
+        let Some(watch) = watch else { return Ok(None) };
+        self.rank.phase("reading the devices' counters");
+        let mut operations = self.own.operations();
+        for report in self.everybody(&Order::Operations)? {
+            operations.extend(report.operations);
+        }
+        let loads = watch.loads(&operations)?;
+        let loads = self
+            .rank
+            .reduce("payload of devices", loads, merge_loads, SLACK)?;
+        let mine = watch.judge(&loads)?;
+        let all = self
+            .rank
+            .reduce("counters of devices", mine, merge_paths, SLACK)?;
+        watch.conclude(&all).map(Some)
     }
 
     fn gather_histogram(&mut self) -> Result<LatencyHistogram> {

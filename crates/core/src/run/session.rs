@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tonnage_sys::clock::Clock;
 
+use super::path::{Named, Routes};
 use super::{Numa, Settings};
 use crate::engine::{Caps, Card, Domain, Engine, Entry, WorkerConfig};
 use crate::layout::Layout;
@@ -45,6 +46,9 @@ pub struct Opened {
     pub memory: Value,
     /// What the engine chose.
     pub engine: Value,
+    /// The devices that its payload has to cross; absent where it names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Named>,
 }
 
 /// An engine that is open on all ranks.
@@ -57,6 +61,8 @@ pub struct Session {
     pub caps: Caps,
     /// Whether this rank's workers yield.
     pub yielding: bool,
+    /// Which rank uses which devices.
+    pub routes: Routes,
     // Kept last, so that workers close before their domain does.
     _domain: Arc<dyn Domain>,
 }
@@ -115,9 +121,12 @@ impl Session {
         rank.phase(&format!("connecting {}", entry.name));
         let connected = connect(points, rank.id(), &mut workers, &opened);
         settle(rank, "connect", connected)?;
+        let named: Vec<_> = opened.iter().map(|opened| opened.path.as_ref()).collect();
+        let routes = Routes::new(rank.infos(), &named);
         Ok(Self {
             workers,
             opened,
+            routes,
             caps: *domain.caps(),
             yielding,
             _domain: domain,
@@ -239,6 +248,7 @@ fn describe(domain: &Arc<dyn Domain>, workers: &[Worker], placement: &Placement)
         yielding: placement.yielding,
         memory: all_memory(workers),
         engine,
+        path: Named::new(domain.path()),
     }
 }
 
