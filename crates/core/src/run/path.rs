@@ -46,7 +46,9 @@ pub struct Named {
 
 impl Named {
     /// What this process names; `None` without devices.
-    pub fn new(devices: Vec<PathDevice>) -> Option<Self> {
+    pub fn new(mut devices: Vec<PathDevice>) -> Option<Self> {
+        devices.sort();
+        devices.dedup();
         (!devices.is_empty()).then(|| Self {
             devices,
             network: Tree::host()

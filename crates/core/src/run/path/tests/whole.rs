@@ -9,8 +9,8 @@ use tonnage_sys::clock::Clock;
 
 use super::interface;
 use crate::engine::{
-    Caps, Card, Completion, Domain, Engine, Entry, Kind, Lane, LaneSpec, LimitKind, Op, PathDevice,
-    Verb, WorkerConfig,
+    Caps, Card, Completion, Domain, Engine, Entry, Kind, Lane, LaneSpec, LimitKind, Op,
+    OpenRequest, PathDevice, Verb, WorkerConfig,
 };
 use crate::machine::Choice;
 use crate::machine::counters::{Snapshot, received_bytes};
@@ -30,6 +30,8 @@ static CAPS: Caps = Caps {
     message_bytes_max: 1 << 20,
     moves_bytes: true,
     delivered: true,
+    delivery_on_request: false,
+    arrivals_named: true,
     ordered_writes: false,
     shared_memory: false,
     limit: LimitKind::None,
@@ -38,7 +40,13 @@ static CAPS: Caps = Caps {
 const OPERATIONS: u64 = 100;
 const SIZE_BYTES: u32 = 1 << 16;
 
+type Open = fn(&OpenRequest<'_>) -> Result<Vec<Arc<dyn Domain>>>;
+
 struct Toy(Option<PathDevice>);
+
+fn toy(device: Option<PathDevice>) -> Result<Vec<Arc<dyn Domain>>> {
+    Ok(vec![Arc::new(Toy(device))])
+}
 
 impl Domain for Toy {
     fn caps(&self) -> &Caps {
@@ -114,10 +122,14 @@ impl Engine for Line {
     }
 }
 
-fn entry(name: &'static str, open: fn() -> Result<Arc<dyn Domain>>) -> Entry {
+fn entry(name: &'static str, open: Open) -> Entry {
     Entry {
         name,
         about: "sends as many bytes over the loopback",
+        variant: None,
+        options: &[],
+        has_devices: true,
+        libraries: &[],
         verbs: CAPS.verbs,
         ordered_writes: false,
         moves_bytes: true,
@@ -145,7 +157,7 @@ impl Observer for Keep {
 }
 
 /// The record of a write and a read by an engine of two ranks on one host.
-fn records(engine: &'static str, open: fn() -> Result<Arc<dyn Domain>>) -> Vec<Record> {
+fn records(engine: &'static str, open: Open) -> Vec<Record> {
     let mut point = crate::walk::tests::point(Addresses::Sequential, 4);
     (point.engine, point.size_bytes) = (engine.to_owned(), SIZE_BYTES);
     (point.stride_bytes, point.footprint_bytes) = (SIZE_BYTES.into(), 4 * u64::from(SIZE_BYTES));
@@ -161,6 +173,8 @@ fn records(engine: &'static str, open: fn() -> Result<Arc<dyn Domain>>) -> Vec<R
         plan: "test".into(),
         cpus: Choice::None,
         numa: Numa::None,
+        devices: Vec::new(),
+        libfabric: None,
         clock: Clock::new(),
         program: Program {
             version: "0".into(),
@@ -185,7 +199,7 @@ fn path(record: &Record) -> &Path {
 
 #[test]
 fn the_loopback_is_crossed() {
-    for record in records("toy", || Ok(Arc::new(Toy(Some(interface("lo")))))) {
+    for record in records("toy", |_| toy(Some(interface("lo")))) {
         let path = path(&record);
         assert!(path.crossed && path.why.is_empty(), "{path:#?}");
         let device = &path.devices[0];
@@ -204,7 +218,7 @@ fn another_interface_is_not_crossed() {
         println!("skip: there is no network interface beside lo");
         return;
     }
-    for record in records("toy", || Ok(Arc::new(Toy(quiet())))) {
+    for record in records("toy", |_| toy(quiet())) {
         let path = path(&record);
         assert_eq!(
             (path.crossed, path.devices_crossed),
@@ -221,7 +235,7 @@ fn another_interface_is_not_crossed() {
 
 #[test]
 fn an_engine_that_names_nothing_has_no_path() {
-    for record in records("toy", || Ok(Arc::new(Toy(None)))) {
+    for record in records("toy", |_| toy(None)) {
         assert_eq!((record.outcome, record.path), (Outcome::Measured, None));
     }
 }
