@@ -14,6 +14,7 @@
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
 
 struct tonnage_layout {
 	const char *name;
@@ -220,13 +221,6 @@ static const struct tonnage_layout rows[] = {
 	FIELD(fi_ops_msg, sendv)
 	FIELD(fi_ops_msg, sendmsg)
 	FIELD(fi_ops_msg, inject)
-	STRUCT(fi_msg)
-	FIELD(fi_msg, msg_iov)
-	FIELD(fi_msg, desc)
-	FIELD(fi_msg, iov_count)
-	FIELD(fi_msg, addr)
-	FIELD(fi_msg, context)
-	FIELD(fi_msg, data)
 	STRUCT(fi_rma_iov)
 	FIELD(fi_rma_iov, addr)
 	FIELD(fi_rma_iov, len)
@@ -240,6 +234,15 @@ static const struct tonnage_layout rows[] = {
 	FIELD(fi_msg_rma, rma_iov_count)
 	FIELD(fi_msg_rma, context)
 	FIELD(fi_msg_rma, data)
+	STRUCT(fi_ops_tagged)
+	FIELD(fi_ops_tagged, size)
+	FIELD(fi_ops_tagged, recv)
+	FIELD(fi_ops_tagged, recvv)
+	FIELD(fi_ops_tagged, recvmsg)
+	FIELD(fi_ops_tagged, send)
+	FIELD(fi_ops_tagged, sendv)
+	FIELD(fi_ops_tagged, sendmsg)
+	FIELD(fi_ops_tagged, inject)
 	STRUCT(fi_ops_rma)
 	FIELD(fi_ops_rma, size)
 	FIELD(fi_ops_rma, read)
@@ -257,6 +260,7 @@ static const struct tonnage_layout rows[] = {
 	FIELD(fid_ep, cm)
 	FIELD(fid_ep, msg)
 	FIELD(fid_ep, rma)
+	FIELD(fid_ep, tagged)
 	VALUE(FI_MSG)
 	VALUE(FI_RMA)
 	VALUE(FI_READ)
@@ -275,7 +279,7 @@ static const struct tonnage_layout rows[] = {
 	VALUE(FI_PROV_ATTR_ONLY)
 	VALUE(FI_RMA_EVENT)
 	VALUE(FI_SOURCE)
-	VALUE(FI_DIRECTED_RECV)
+	VALUE(FI_TAGGED)
 	VALUE(FI_CONTEXT)
 	VALUE(FI_RX_CQ_DATA)
 	VALUE(FI_CONTEXT2)

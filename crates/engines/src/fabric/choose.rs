@@ -39,7 +39,6 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
     let hints = Hints {
         provider,
         messages: request.verbs.contains(&Verb::Send),
-        directed_receives: request.verbs.contains(&Verb::Send),
         ordered_writes: ordered,
         virtual_addresses: true,
     };

@@ -1,1 +1,405 @@
+//! Two workers of one process over the embedded library, connected through their cards as two ranks are.
 
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tonnage_core::engine::{Card, Completion, EngineOptions, Kind, Lane, LaneKind, LaneSpec, Op};
+use tonnage_core::memory::{Request, allocate};
+use tonnage_core::plan::point::MemoryKind;
+use tonnage_sys::clock::Clock;
+
+use super::*;
+
+const BYTES: u64 = 1 << 20;
+
+/// The release under test is the same wherever the tests run.
+const EMBEDDED: &str = "embedded";
+
+fn request<'a>(provider: &'a str, options: &'a EngineOptions) -> OpenRequest<'a> {
+    OpenRequest {
+        variant: provider,
+        options,
+        libfabric: Some(Path::new(EMBEDDED)),
+        ..OpenRequest::default()
+    }
+}
+
+fn option(name: &str, value: &str) -> EngineOptions {
+    EngineOptions::from([(name.to_owned(), value.to_owned())])
+}
+
+fn refused(request: &OpenRequest<'_>) -> String {
+    open(request).err().expect("must be refused").to_string()
+}
+
+struct Side {
+    memory: Arc<dyn Memory>,
+    engine: Box<dyn Engine>,
+}
+
+fn side(provider: &str, options: &EngineOptions, rank: u32, peers: &[u32]) -> Side {
+    let request_memory = Request {
+        kind: MemoryKind::Host,
+        bytes: BYTES,
+        shared: false,
+        node: None,
+        node_required: false,
+    };
+    let memory = allocate(&request_memory).unwrap();
+    let config = WorkerConfig {
+        rank,
+        worker: 0,
+        peers: peers.to_vec(),
+        depth: 64,
+        clock: Clock::new(),
+    };
+    let domains = open(&request(provider, options)).unwrap();
+    let engine = domains[0].worker(&config, Arc::clone(&memory)).unwrap();
+    Side { memory, engine }
+}
+
+/// Both sides must take part in first contact, so each has a thread.
+fn meet(sides: &mut [Side]) {
+    let cards: Vec<Card> = sides.iter().map(|side| side.engine.card()).collect();
+    let all: Vec<(u32, Card)> = (0u32..).zip(cards).collect();
+    std::thread::scope(|scope| {
+        for (rank, side) in (0u32..).zip(sides) {
+            let peers: Vec<_> = all
+                .iter()
+                .filter(|(peer, _)| *peer != rank)
+                .cloned()
+                .collect();
+            scope.spawn(move || {
+                side.engine.connect(&peers).unwrap();
+                side.engine.meet(&|| false).unwrap();
+            });
+        }
+    });
+}
+
+fn pair(provider: &str, options: &EngineOptions) -> [Side; 2] {
+    let mut sides = [
+        side(provider, options, 0, &[1]),
+        side(provider, options, 1, &[0]),
+    ];
+    meet(&mut sides);
+    sides
+}
+
+fn lane(side: &mut Side, kind: LaneKind, peer: u32, delivered: bool) -> Lane {
+    let spec = LaneSpec {
+        kind,
+        peer,
+        ordered: false,
+        delivered,
+    };
+    let lane = side.engine.lane(&spec).unwrap();
+    assert_eq!(side.engine.lane(&spec).unwrap(), lane, "asked again");
+    lane
+}
+
+/// Polls all sides until one completion of the wanted kind came up at `wanted`.
+fn await_one(sides: &mut [Side], wanted: usize, kind: Kind) -> Completion {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut found = None;
+    while found.is_none() {
+        assert!(Instant::now() < deadline, "no {kind:?} at side {wanted}");
+        for (index, side) in sides.iter_mut().enumerate() {
+            let mut done = [Completion::EMPTY; 4];
+            let count = side.engine.poll(&mut done).unwrap();
+            let mut fitting = done[..count]
+                .iter()
+                .filter(|one| index == wanted && one.kind == kind);
+            found = found.or(fitting.next().copied());
+        }
+    }
+    found.unwrap()
+}
+
+fn post(side: &mut Side, op: Op) {
+    assert_eq!(side.engine.post(&[op]).unwrap(), 1);
+}
+
+fn bytes_at(side: &Side, offset: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    side.memory.arena().read(offset, &mut bytes).unwrap();
+    bytes
+}
+
+fn op(lane: Lane, local: u64, remote: u64, len: u32) -> Op {
+    Op {
+        lane,
+        tag: 7,
+        local,
+        remote,
+        len,
+        imm: 0xfeed_beef,
+    }
+}
+
+/// Small enough to be injected, larger than that, and larger than what goes through a queue at once.
+const SIZES: [usize; 3] = [8, 5000, 300_000];
+
+fn every_verb_moves_its_bytes(provider: &str, options: &EngineOptions) {
+    let mut sides = pair(provider, options);
+    for size in SIZES {
+        for delivered in [false, true] {
+            let data: Vec<u8> = (0..size).map(|index| (index * 31 + size) as u8).collect();
+            sides[0].memory.arena().write(0, &data).unwrap();
+            let what = format!("{provider} {size} B delivered {delivered}");
+
+            let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, delivered);
+            post(&mut sides[0], op(write, 0, 1000, size as u32));
+            let done = await_one(&mut sides, 0, Kind::Done);
+            assert_eq!((done.tag, done.lane), (7, write), "{what}");
+            if delivered {
+                assert_eq!(bytes_at(&sides[1], 1000, size), data, "{what}");
+            }
+
+            let imm = lane(
+                &mut sides[0],
+                LaneKind::Initiate(Verb::WriteImm),
+                1,
+                delivered,
+            );
+            post(&mut sides[0], op(imm, 0, 400_000, size as u32));
+            let arrived = await_one(&mut sides, 1, Kind::Arrived);
+            assert_eq!(
+                (arrived.imm, arrived.lane),
+                (0xfeed_beef, Lane(0)),
+                "{what}"
+            );
+            assert_eq!(bytes_at(&sides[1], 400_000, size), data, "{what}");
+
+            let read = lane(&mut sides[1], LaneKind::Initiate(Verb::Read), 0, false);
+            post(&mut sides[1], op(read, 700_000, 0, size as u32));
+            await_one(&mut sides, 1, Kind::Done);
+            assert_eq!(bytes_at(&sides[1], 700_000, size), data, "{what}");
+        }
+    }
+}
+
+#[test]
+fn every_verb_moves_its_bytes_over_tcp() {
+    every_verb_moves_its_bytes("tcp", &EngineOptions::new());
+}
+
+#[test]
+fn every_verb_moves_its_bytes_over_shm() {
+    every_verb_moves_its_bytes("shm", &EngineOptions::new());
+    every_verb_moves_its_bytes("shm", &option(SHM_WRITES, "cma"));
+    every_verb_moves_its_bytes("shm", &option(INJECT, "off"));
+}
+
+#[test]
+fn sends_fill_the_receives_of_their_own_peer() {
+    for provider in ["tcp", "shm"] {
+        let none = EngineOptions::new();
+        let mut sides = [
+            side(provider, &none, 0, &[2]),
+            side(provider, &none, 1, &[2]),
+            side(provider, &none, 2, &[0, 1]),
+        ];
+        // Rank 0 and 1 know only rank 2.
+        let cards: Vec<Card> = sides.iter().map(|side| side.engine.card()).collect();
+        std::thread::scope(|scope| {
+            let [zero, one, two] = &mut sides;
+            let card = &cards;
+            let join = |side: &mut Side, peers: &[(u32, Card)]| {
+                side.engine.connect(peers).unwrap();
+                side.engine.meet(&|| false).unwrap();
+            };
+            scope.spawn(move || join(zero, &[(2, card[2].clone())]));
+            scope.spawn(move || join(one, &[(2, card[2].clone())]));
+            scope.spawn(move || join(two, &[(0, card[0].clone()), (1, card[1].clone())]));
+        });
+        // The receive for rank 0 is posted first, and the message of rank 1 comes first.
+        for (place, peer) in [(0u64, 0), (4096, 1)] {
+            let receive = lane(&mut sides[2], LaneKind::Receive, peer, false);
+            let filled = Op {
+                tag: peer + 40,
+                ..op(receive, place, 0, 64)
+            };
+            post(&mut sides[2], filled);
+        }
+        for from in [1u32, 0] {
+            let text = [b'a' + from as u8; 64];
+            sides[from as usize].memory.arena().write(0, &text).unwrap();
+            let send = lane(
+                &mut sides[from as usize],
+                LaneKind::Initiate(Verb::Send),
+                2,
+                false,
+            );
+            post(&mut sides[from as usize], op(send, 0, 0, 64));
+            let arrived = await_one(&mut sides, 2, Kind::Arrived);
+            assert_eq!(
+                (arrived.tag, arrived.lane),
+                (from + 40, Lane(from)),
+                "{provider}"
+            );
+            assert_eq!(
+                bytes_at(&sides[2], u64::from(from) * 4096, 64),
+                text,
+                "{provider}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_lies_outside_of_the_memory_is_refused() {
+    let mut sides = pair("shm", &EngineOptions::new());
+    let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, false);
+    // Rounded up to whole pages.
+    let bytes = sides[0].memory.arena().len() as u64;
+    for (local, remote, len) in [
+        (bytes, 0, 1),
+        (0, bytes, 1),
+        (0, bytes - 4, 8),
+        (0, u64::MAX, 8),
+    ] {
+        let error = sides[0]
+            .engine
+            .post(&[op(write, local, remote, len)])
+            .unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("write with rank 1") && text.contains("outside"),
+            "{text}"
+        );
+    }
+    assert!(sides[0].engine.post(&[op(Lane(99), 0, 0, 1)]).is_err());
+}
+
+#[test]
+fn more_than_the_queue_holds_waits_for_its_turn() {
+    let mut sides = pair("tcp", &option(INJECT, "off"));
+    let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, true);
+    let ops = vec![op(write, 0, 0, 64); 10_000];
+    let (mut posted, mut completed) = (0, 0);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut took_fewer = false;
+    while completed < ops.len() {
+        assert!(
+            Instant::now() < deadline,
+            "{posted} posted, {completed} completed"
+        );
+        let taken = sides[0].engine.post(&ops[posted..]).unwrap();
+        took_fewer |= posted + taken < ops.len();
+        posted += taken;
+        for (index, side) in sides.iter_mut().enumerate() {
+            let mut done = [Completion::EMPTY; 64];
+            let count = side.engine.poll(&mut done).unwrap();
+            completed += if index == 0 { count } else { 0 };
+        }
+    }
+    assert!(took_fewer, "no queue holds that many");
+}
+
+#[test]
+fn other_versions_and_providers_are_refused_with_both_named() {
+    let none = EngineOptions::new();
+    let mut own = side("tcp", &none, 0, &[1]);
+    let other = side("tcp", &none, 1, &[0]);
+    let altered = |key: &str, value: &str| {
+        let mut card: Value = serde_json::from_slice(&other.engine.card().0).unwrap();
+        card[key] = value.into();
+        Card(serde_json::to_vec(&card).unwrap())
+    };
+    let mut refused = |card: Card| own.engine.connect(&[(1, card)]).unwrap_err().to_string();
+    let version = refused(altered("libfabric", "9.9"));
+    assert!(
+        version.contains("rank 0 has libfabric 1.22") && version.contains("rank 1 has 9.9"),
+        "{version}"
+    );
+    assert!(version.contains("--libfabric"), "{version}");
+    let provider = refused(altered("provider", "efa"));
+    assert!(
+        provider.contains("provider tcp") && provider.contains("has efa"),
+        "{provider}"
+    );
+    assert!(refused(Card(b"nonsense".to_vec())).contains("ranks 0 and 1"));
+}
+
+#[test]
+fn what_is_not_there_is_refused_with_what_is() {
+    let none = EngineOptions::new();
+    let efa = refused(&request("efa", &none));
+    assert!(
+        efa.contains("was built without it") && efa.contains("There are: shm, tcp"),
+        "{efa}"
+    );
+    let nonsense = refused(&request("nonsense", &none));
+    assert!(nonsense.contains("fabric:nonsense"), "{nonsense}");
+    let devices = ["nope0".to_owned()];
+    let device = refused(&OpenRequest {
+        devices: &devices,
+        ..request("tcp", &none)
+    });
+    assert!(
+        device.contains("no device nope0") && device.contains("lo"),
+        "{device}"
+    );
+    let library = refused(&OpenRequest {
+        libfabric: Some(Path::new("/nonexistent/libfabric.so.1")),
+        ..request("tcp", &none)
+    });
+    assert!(
+        library.contains("/nonexistent/libfabric.so.1") && library.contains("--libfabric"),
+        "{library}"
+    );
+    let cma = option(SHM_WRITES, "cma");
+    let without_effect = refused(&request("tcp", &cma));
+    assert!(
+        without_effect.contains("no effect on fabric:tcp"),
+        "{without_effect}"
+    );
+}
+
+#[test]
+fn a_device_is_named_by_interface_or_address() {
+    let none = EngineOptions::new();
+    for device in ["lo", "127.0.0.1"] {
+        let devices = [device.to_owned()];
+        let domains = open(&OpenRequest {
+            devices: &devices,
+            ..request("tcp", &none)
+        });
+        let domains = domains.unwrap();
+        assert_eq!(domains.len(), 1);
+        let effective = domains[0].effective();
+        assert_eq!(effective["domain"], "lo", "{effective}");
+        assert_eq!(effective["libfabric"], "1.22", "{effective}");
+        assert_eq!(domains[0].path()[0].name, "lo");
+        assert_eq!(domains[0].caps().limit, LimitKind::SocketStream);
+    }
+    let shm = open(&request("shm", &none)).unwrap();
+    assert!(shm[0].path().is_empty());
+    assert_eq!(shm[0].caps().limit, LimitKind::MemoryCopy);
+    assert!(shm[0].caps().ordered_writes);
+    let cma = option(SHM_WRITES, "cma");
+    assert!(
+        !open(&request("shm", &cma)).unwrap()[0]
+            .caps()
+            .ordered_writes
+    );
+}
+
+#[test]
+fn completion_decides_what_caps_promise() {
+    for (value, delivered, on_request) in [
+        ("auto", false, true),
+        ("delivery", true, false),
+        ("transmit", false, false),
+    ] {
+        let options = option(COMPLETION, value);
+        let domains = open(&request("shm", &options)).unwrap();
+        let caps = domains[0].caps();
+        assert_eq!(
+            (caps.delivered, caps.delivery_on_request),
+            (delivered, on_request),
+            "{value}"
+        );
+    }
+}

@@ -45,6 +45,9 @@ struct PeerState {
     mailbox: RemoteRegion,
     /// Where this side's greeting goes.
     place: u64,
+    /// It has several peers, so that its receives tell them apart by tags. Not every provider honours the address of a
+    /// receive.
+    tags: bool,
 }
 
 struct LaneState {
@@ -250,6 +253,7 @@ impl Engine for Worker {
                 memory: address.memory.into(),
                 mailbox: address.mailbox.into(),
                 place,
+                tags: address.peers.len() > 1,
             });
         }
         Ok(())
@@ -291,11 +295,16 @@ impl Engine for Worker {
                 self.config.rank, spec.peer
             ))
         })?;
+        let own_tag = u64::from(self.config.rank);
         let action = match spec.kind {
             LaneKind::Initiate(Verb::Write) => Action::Write,
             LaneKind::Initiate(Verb::WriteImm) => Action::WriteData,
             LaneKind::Initiate(Verb::Read) => Action::Read,
+            LaneKind::Initiate(Verb::Send) if peer.tags => Action::SendTagged(own_tag),
             LaneKind::Initiate(Verb::Send) => Action::Send,
+            LaneKind::Receive if self.config.peers.len() > 1 => {
+                Action::ReceiveTagged(u64::from(peer.rank))
+            }
             LaneKind::Receive => Action::Receive,
         };
         let route = Route {
@@ -303,7 +312,7 @@ impl Engine for Worker {
             peer: peer.peer,
             remote: peer.memory,
             local: self.memory,
-            delivered: spec.delivered,
+            delivered: spec.delivered && matches!(action, Action::Write | Action::WriteData),
             inject_bytes_max: self.inject_bytes_max,
         };
         self.lanes.push(LaneState {

@@ -15,6 +15,7 @@ pub type fi_addr_t = u64;
 
 pub const FI_MSG: u64 = 1 << 1;
 pub const FI_RMA: u64 = 1 << 2;
+pub const FI_TAGGED: u64 = 1 << 3;
 pub const FI_READ: u64 = 1 << 8;
 pub const FI_WRITE: u64 = 1 << 9;
 pub const FI_RECV: u64 = 1 << 10;
@@ -31,7 +32,6 @@ pub const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
 pub const FI_PROV_ATTR_ONLY: u64 = 1 << 54;
 pub const FI_RMA_EVENT: u64 = 1 << 56;
 pub const FI_SOURCE: u64 = 1 << 57;
-pub const FI_DIRECTED_RECV: u64 = 1 << 59;
 pub const FI_CONTEXT: u64 = 1 << 59;
 pub const FI_RX_CQ_DATA: u64 = 1 << 56;
 pub const FI_CONTEXT2: u64 = 1 << 52;
@@ -410,18 +410,8 @@ pub struct fi_ops_msg {
         *mut c_void,
     ) -> isize,
     pub sendv: Unused,
-    pub sendmsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg, u64) -> isize,
+    pub sendmsg: Unused,
     pub inject: unsafe extern "C" fn(*mut fid_ep, *const c_void, usize, fi_addr_t) -> isize,
-}
-
-#[repr(C)]
-pub struct fi_msg {
-    pub msg_iov: *const libc::iovec,
-    pub desc: *mut *mut c_void,
-    pub iov_count: usize,
-    pub addr: fi_addr_t,
-    pub context: *mut c_void,
-    pub data: u64,
 }
 
 #[repr(C)]
@@ -457,7 +447,7 @@ pub struct fi_ops_rma {
         *mut c_void,
     ) -> isize,
     pub readv: Unused,
-    pub readmsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_rma, u64) -> isize,
+    pub readmsg: Unused,
     pub write: unsafe extern "C" fn(
         *mut fid_ep,
         *const c_void,
@@ -488,12 +478,42 @@ pub struct fi_ops_rma {
 }
 
 #[repr(C)]
+pub struct fi_ops_tagged {
+    pub size: usize,
+    pub recv: unsafe extern "C" fn(
+        *mut fid_ep,
+        *mut c_void,
+        usize,
+        *mut c_void,
+        fi_addr_t,
+        u64,
+        u64,
+        *mut c_void,
+    ) -> isize,
+    pub recvv: Unused,
+    pub recvmsg: Unused,
+    pub send: unsafe extern "C" fn(
+        *mut fid_ep,
+        *const c_void,
+        usize,
+        *mut c_void,
+        fi_addr_t,
+        u64,
+        *mut c_void,
+    ) -> isize,
+    pub sendv: Unused,
+    pub sendmsg: Unused,
+    pub inject: unsafe extern "C" fn(*mut fid_ep, *const c_void, usize, fi_addr_t, u64) -> isize,
+}
+
+#[repr(C)]
 pub struct fid_ep {
     pub fid: fid,
     pub ops: *mut c_void,
     pub cm: *mut fi_ops_cm,
     pub msg: *mut fi_ops_msg,
     pub rma: *mut fi_ops_rma,
+    pub tagged: *mut fi_ops_tagged,
 }
 
 // The layout is that of 64-bit Linux; another pointer width would move the fields.

@@ -23,7 +23,7 @@ const MR_MODE: c_int = abi::FI_MR_LOCAL
 
 const CAPS_RMA: u64 =
     abi::FI_RMA | abi::FI_READ | abi::FI_WRITE | abi::FI_REMOTE_READ | abi::FI_REMOTE_WRITE;
-const CAPS_MSG: u64 = abi::FI_MSG | abi::FI_SEND | abi::FI_RECV;
+const CAPS_MSG: u64 = abi::FI_MSG | abi::FI_TAGGED | abi::FI_SEND | abi::FI_RECV;
 
 /// Values of `addr_format` for socket addresses: of any family, of IPv4, of IPv6.
 const SOCKADDR_FORMATS: [u32; 3] = [abi::FI_SOCKADDR, abi::FI_SOCKADDR_IN, abi::FI_SOCKADDR_IN6];
@@ -38,8 +38,6 @@ pub struct Hints<'a> {
     pub provider: &'a str,
     /// Sends and receives are needed beside writes and reads.
     pub messages: bool,
-    /// Receives must be able to name the sender whose message they take.
-    pub directed_receives: bool,
     /// Writes must take effect in the order in which they are posted.
     pub ordered_writes: bool,
     /// Addresses of remote memory may be virtual ones; without it they count from 0.
@@ -229,14 +227,14 @@ fn bits(hints: &Hints<'_>) -> (u64, u64, c_int) {
     if hints.messages {
         caps |= CAPS_MSG;
     }
-    if hints.directed_receives {
-        caps |= abi::FI_DIRECTED_RECV;
+    let mut order = 0;
+    if hints.ordered_writes {
+        order |= abi::FI_ORDER_RMA_WAW;
     }
-    let order = if hints.ordered_writes {
-        abi::FI_ORDER_RMA_WAW
-    } else {
-        0
-    };
+    if hints.messages {
+        // Receives are posted for messages in the order in which these are sent.
+        order |= abi::FI_ORDER_SAS;
+    }
     let mr_mode = if hints.virtual_addresses {
         MR_MODE
     } else {

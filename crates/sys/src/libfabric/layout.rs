@@ -29,14 +29,13 @@ type Layout = BTreeMap<String, (u64, u64)>;
 
 /// Structs that we allocate and a library reads or writes: their size must be the headers'. Of all others we declare
 /// the leading part of what a library allocates.
-const ALLOCATED_BY_US: [&str; 9] = [
+const ALLOCATED_BY_US: [&str; 8] = [
     "fid",
     "fi_av_attr",
     "fi_cq_attr",
     "fi_cq_data_entry",
     "fi_cq_err_entry",
     "fi_mr_attr",
-    "fi_msg",
     "fi_msg_rma",
     "fi_rma_iov",
 ];
@@ -136,7 +135,6 @@ fn add_attributes(layout: &mut Layout) {
             op_context, flags, len, buf, data, tag, olen, err, prov_errno, err_data, err_data_size,
             src_addr
         }
-        fi_msg { msg_iov, desc, iov_count, addr, context, data }
         fi_rma_iov { addr, len, key }
         fi_msg_rma { msg_iov, desc, iov_count, addr, rma_iov, rma_iov_count, context, data }
     }
@@ -159,16 +157,17 @@ fn add_objects(layout: &mut Layout) {
         fid_cq { fid, ops }
         fi_ops_cm { size, setname, getname }
         fi_ops_msg { size, recv, recvv, recvmsg, send, sendv, sendmsg, inject }
+        fi_ops_tagged { size, recv, recvv, recvmsg, send, sendv, sendmsg, inject }
         fi_ops_rma { size, read, readv, readmsg, write, writev, writemsg, inject, writedata, injectdata }
-        fid_ep { fid, ops, cm, msg, rma }
+        fid_ep { fid, ops, cm, msg, rma, tagged }
     }
 }
 
 fn add_values(layout: &mut Layout) {
     values! { layout:
-        FI_MSG FI_RMA FI_READ FI_WRITE FI_RECV FI_SEND FI_TRANSMIT FI_REMOTE_READ FI_REMOTE_WRITE
+        FI_MSG FI_RMA FI_TAGGED FI_READ FI_WRITE FI_RECV FI_SEND FI_TRANSMIT FI_REMOTE_READ FI_REMOTE_WRITE
         FI_REMOTE_CQ_DATA FI_COMPLETION FI_INJECT FI_INJECT_COMPLETE FI_TRANSMIT_COMPLETE
-        FI_DELIVERY_COMPLETE FI_PROV_ATTR_ONLY FI_RMA_EVENT FI_SOURCE FI_DIRECTED_RECV FI_CONTEXT FI_RX_CQ_DATA
+        FI_DELIVERY_COMPLETE FI_PROV_ATTR_ONLY FI_RMA_EVENT FI_SOURCE FI_CONTEXT FI_RX_CQ_DATA
         FI_CONTEXT2 FI_MR_LOCAL FI_MR_RAW FI_MR_VIRT_ADDR FI_MR_ALLOCATED FI_MR_PROV_KEY
         FI_MR_MMU_NOTIFY FI_MR_RMA_EVENT FI_MR_ENDPOINT FI_MR_HMEM FI_MR_COLLECTIVE FI_ORDER_RAR
         FI_ORDER_RAW FI_ORDER_RAS FI_ORDER_WAR FI_ORDER_WAW FI_ORDER_WAS FI_ORDER_SAR FI_ORDER_SAW

@@ -23,10 +23,12 @@ pub enum Action {
     Read,
     /// Local bytes to the peer's next receive.
     Send,
-    /// A receive for what this peer sends.
-    Receive,
     /// A receive for what anybody sends.
-    ReceiveAny,
+    Receive,
+    /// Local bytes to the peer's next receive with this tag.
+    SendTagged(u64),
+    /// A receive for what anybody sends with this tag.
+    ReceiveTagged(u64),
 }
 
 /// What stays the same from one operation to the next.
@@ -40,7 +42,7 @@ pub struct Route {
     pub remote: RemoteRegion,
     /// This side's memory.
     pub local: Region,
-    /// Complete only when the bytes are visible to the peer.
+    /// Complete only when the bytes are visible to the peer; for writes.
     pub delivered: bool,
     /// Writes and sends of at most so many bytes are injected: copied at once and done. 0 injects nothing.
     pub inject_bytes_max: u32,
@@ -87,7 +89,7 @@ impl Route {
     fn can_inject(&self) -> bool {
         let sends = matches!(
             self.action,
-            Action::Write | Action::WriteData | Action::Send
+            Action::Write | Action::WriteData | Action::Send | Action::SendTagged(_)
         );
         sends && !self.delivered
     }
@@ -120,6 +122,7 @@ pub(super) struct Calls {
     queue: *mut abi::fid_cq,
     rma: *const abi::fi_ops_rma,
     msg: *const abi::fi_ops_msg,
+    tagged: *const abi::fi_ops_tagged,
     queue_ops: *const abi::fi_ops_cq,
     entries: Box<[abi::fi_cq_data_entry; ENTRIES]>,
 }
@@ -136,12 +139,16 @@ impl Calls {
             data: 0,
         };
         // SAFETY: by the caller's promise; the tables live as long as their objects.
-        let (rma, msg, queue_ops) = unsafe { ((*endpoint).rma, (*endpoint).msg, (*queue).ops) };
+        let (rma, msg, tagged, queue_ops) = unsafe {
+            let ep = &*endpoint;
+            (ep.rma, ep.msg, ep.tagged, (*queue).ops)
+        };
         Self {
             endpoint,
             queue,
             rma,
             msg,
+            tagged,
             queue_ops,
             entries: Box::new([none; ENTRIES]),
         }
@@ -263,9 +270,9 @@ impl Endpoint {
             .arena
             .pointer(local, u64::from(len))
             .map_err(|_| outside(user))?;
-        let reaches = !matches!(
+        let reaches = matches!(
             route.action,
-            Action::Send | Action::Receive | Action::ReceiveAny
+            Action::Write | Action::WriteData | Action::Read
         );
         let end = remote.checked_add(u64::from(len));
         if reaches && end.is_none_or(|end| end > route.remote.len) {
@@ -284,7 +291,7 @@ impl Endpoint {
             let code = unsafe { self.calls.inject(&operation) };
             return self.posted(code, Posted::Injected, user);
         }
-        let receive = matches!(route.action, Action::Receive | Action::ReceiveAny);
+        let receive = matches!(route.action, Action::Receive | Action::ReceiveTagged(_));
         let Some((index, context)) = self.slots.take(receive, user) else {
             return Ok(Posted::Again);
         };
@@ -448,6 +455,7 @@ impl Calls {
                 Action::WriteData => {
                     ((*self.rma).injectdata)(ep, buffer, len, data, peer, address, key)
                 }
+                Action::SendTagged(tag) => ((*self.tagged).inject)(ep, buffer, len, peer, tag),
                 _ => ((*self.msg).inject)(ep, buffer, len, peer),
             }
         }
@@ -467,6 +475,7 @@ impl Calls {
             data,
         } = *operation;
         let (ep, peer, key) = (self.endpoint, route.peer.0, route.remote.key);
+        let any = abi::FI_ADDR_UNSPEC;
         if route.delivered {
             // SAFETY: by the caller's promise.
             return unsafe { self.start_delivered(operation, context) };
@@ -485,9 +494,12 @@ impl Calls {
                     ((*self.rma).read)(ep, buffer, len, desc, peer, address, key, context)
                 }
                 Action::Send => ((*self.msg).send)(ep, buffer, len, desc, peer, context),
-                Action::Receive => ((*self.msg).recv)(ep, buffer, len, desc, peer, context),
-                Action::ReceiveAny => {
-                    ((*self.msg).recv)(ep, buffer, len, desc, abi::FI_ADDR_UNSPEC, context)
+                Action::SendTagged(tag) => {
+                    ((*self.tagged).send)(ep, buffer, len, desc, peer, tag, context)
+                }
+                Action::Receive => ((*self.msg).recv)(ep, buffer, len, desc, any, context),
+                Action::ReceiveTagged(tag) => {
+                    ((*self.tagged).recv)(ep, buffer, len, desc, any, tag, 0, context)
                 }
             }
         }
@@ -520,24 +532,14 @@ impl Calls {
             context,
             data: operation.data,
         };
-        let message = abi::fi_msg {
-            msg_iov: &raw const iov,
-            desc: &raw mut desc,
-            iov_count: 1,
-            addr: route.peer.0,
-            context,
-            data: 0,
-        };
         let (ep, data) = (self.endpoint, flags | abi::FI_REMOTE_CQ_DATA);
         // SAFETY: as for `start`; the library copies the descriptions before it returns.
         unsafe {
             match route.action {
                 Action::Write => ((*self.rma).writemsg)(ep, &raw const rma, flags),
                 Action::WriteData => ((*self.rma).writemsg)(ep, &raw const rma, data),
-                Action::Read => ((*self.rma).readmsg)(ep, &raw const rma, abi::FI_COMPLETION),
-                Action::Send => ((*self.msg).sendmsg)(ep, &raw const message, flags),
-                // A receive has nothing to deliver.
-                Action::Receive | Action::ReceiveAny => -(abi::FI_EINVAL as isize),
+                // A read is complete when its bytes are here, and what a message arrived at is told by its receive.
+                _ => -(abi::FI_EINVAL as isize),
             }
         }
     }
