@@ -213,6 +213,27 @@ pub struct WorkerConfig {
     pub clock: Clock,
 }
 
+/// What kind of device counts the bytes that pass through it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathKind {
+    /// A network interface, as /proc/net/dev lists it.
+    Interface,
+    /// A port of an RDMA device, as /sys/class/infiniband lists it.
+    RdmaPort,
+}
+
+/// A device that payload has to cross on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PathDevice {
+    /// Interface or RDMA port.
+    pub kind: PathKind,
+    /// The kernel's name, such as "eth0" or "mlx5_0".
+    pub name: String,
+    /// The port of an RDMA device, from 1; 0 for an interface.
+    pub port: u32,
+}
+
 /// One device of one engine, shared by a rank's workers.
 pub trait Domain: Send + Sync {
     /// What it can do.
@@ -223,6 +244,11 @@ pub trait Domain: Send + Sync {
     /// leaves it to the address of the control channel.
     fn stream_address(&self) -> Option<IpAddr> {
         None
+    }
+    /// The devices that payload has to cross, so that their counters can prove that it did. With several, each carries a
+    /// part of it; one that no worker uses is not named. Empty where no device counts (memory), or none can be told.
+    fn path(&self) -> Vec<PathDevice> {
+        Vec::new()
     }
     /// A worker's own engine over its registered memory.
     ///
