@@ -6,6 +6,7 @@
 
 mod entry;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -151,6 +152,13 @@ pub enum LimitKind {
     None,
     /// The fastest memory copy that this host can do over the same bytes.
     MemoryCopy,
+    /// What plain TCP streams carry between the same ranks at once, one for each worker of each flow.
+    SocketStream,
+    /// The nominal speed of the domain's device.
+    Link {
+        /// In one direction, in bytes per second.
+        bytes_per_s: u64,
+    },
 }
 
 /// What a domain can do. It is fixed for the domain's life.
@@ -232,6 +240,11 @@ pub trait Domain: Send + Sync {
     fn caps(&self) -> &Caps;
     /// What really was chosen (provider, version, queue sizes, …), for the record.
     fn effective(&self) -> Value;
+    /// This host's address on the device, so that a socket stream that is set beside the engine crosses it too; `None`
+    /// leaves it to the address of the control channel.
+    fn stream_address(&self) -> Option<IpAddr> {
+        None
+    }
     /// The devices that payload has to cross, so that their counters can prove that it did. With several, each carries a
     /// part of it; one that no worker uses is not named. Empty where no device counts (memory), or none can be told.
     fn path(&self) -> Vec<PathDevice> {

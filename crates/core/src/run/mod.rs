@@ -7,10 +7,12 @@
 //! | [`crew`], [`work`], `flows` | the workers of a rank, what each does in a trial, and what it drives |
 //! | [`check`] | what should be where after a trial |
 //! | [`totals`] | what workers and ranks add up to |
+//! | [`beside`], [`limit`], [`stream_limit`] | what a figure is set beside: memory copies, socket streams, a link's speed |
+//! | [`canary`] | whether the machine changed under it |
 //! | [`path`] | whether the payload crossed the devices that it should have |
-//! | [`limit`], [`canary`] | what a figure is set beside, and whether the machine changed under it |
 //! | [`summary`] | trials to summary |
 
+pub mod beside;
 pub mod canary;
 pub mod check;
 pub mod crew;
@@ -19,6 +21,7 @@ pub mod limit;
 pub mod path;
 pub mod point;
 pub mod session;
+pub mod stream_limit;
 pub mod summary;
 pub mod totals;
 pub mod work;

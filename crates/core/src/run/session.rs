@@ -1,6 +1,7 @@
 //! An engine that is open on all ranks: memory allocated and registered, workers connected. It serves a stretch of
 //! points that differ only in what does not need another connection.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use tonnage_sys::clock::Clock;
 use super::path::{Named, Routes};
 use super::{Numa, Settings};
 use crate::engine::{
-    Caps, Card, Domain, Engine, EngineOptions, Entry, OpenRequest, PathDevice, Verb, WorkerConfig,
-    split_name,
+    Caps, Card, Domain, Engine, EngineOptions, Entry, LimitKind, OpenRequest, PathDevice, Verb,
+    WorkerConfig, split_name,
 };
 use crate::layout::Layout;
 use crate::machine::{self, Placement, Topology};
@@ -34,6 +35,8 @@ pub struct Worker {
     pub clock: Clock,
     /// The CPU that it is pinned to.
     pub cpu: Option<u32>,
+    /// Its device.
+    pub device: Device,
 }
 
 /// What a rank tells the others about itself once it is open.
@@ -49,9 +52,36 @@ pub struct Opened {
     pub memory: Value,
     /// What the engine chose.
     pub engine: Value,
+    /// For each worker.
+    pub devices: Vec<Device>,
     /// The devices that its payload has to cross; absent where it names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Named>,
+}
+
+/// The device that a worker was given, as far as limits depend on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its place among the devices of the host.
+    pub place: u32,
+    /// What the engine's bandwidth is set beside on it.
+    pub limit: LimitKind,
+    /// The engine's address for socket streams.
+    pub address: Option<IpAddr>,
+    /// The network interface that has that address.
+    pub interface: Option<String>,
+}
+
+impl Device {
+    fn new(place: usize, domain: &dyn Domain) -> Self {
+        let address = domain.stream_address();
+        Self {
+            place: u32::try_from(place).unwrap_or(u32::MAX),
+            limit: domain.caps().limit,
+            address,
+            interface: address.and_then(interface_of),
+        }
+    }
 }
 
 /// An engine that is open on all ranks.
@@ -190,7 +220,8 @@ fn open_local(
     for (index, &cpu) in (0u32..).zip(&placement.cpus) {
         // Workers of the same place on their hosts get devices of the same place in the list, as rails are wired.
         let place = rank.identity().local_rank * first.workers + index;
-        let domain = &domains[place as usize % domains.len()];
+        let place = place as usize % domains.len();
+        let domain = &domains[place];
         if let Some(cpu) = cpu {
             // Pinned before its memory is touched, so that pages come from the worker's own node.
             machine::pin_thread(cpu)?;
@@ -218,6 +249,7 @@ fn open_local(
             memory,
             clock,
             cpu,
+            device: Device::new(place, domain.as_ref()),
         });
     }
     let opened = describe(&domains, &workers, &placement, path);
@@ -312,8 +344,16 @@ fn describe(
         yielding: placement.yielding,
         memory: all_memory(workers),
         engine,
+        devices: workers.iter().map(|worker| worker.device.clone()).collect(),
         path: Named::new(path),
     }
+}
+
+/// The network interface that has an address; `None` when none has, or the system does not list them.
+fn interface_of(address: IpAddr) -> Option<String> {
+    let all = tonnage_sys::interfaces::addresses().ok()?;
+    let found = all.into_iter().find(|entry| entry.address == address);
+    found.map(|entry| entry.name)
 }
 
 /// What memory the workers had: said once where it is the same for all.
@@ -390,7 +430,7 @@ fn connect(points: &[&Point], rank: u32, workers: &mut [Worker], opened: &[Opene
 }
 
 /// All ranks go on, or all stop with the first failing rank's reason.
-fn settle<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
+pub(super) fn settle<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
     match mine {
         Ok(value) => rank.agree(what, Ok(()), OPEN_DEADLINE).map(|()| value),
         Err(error) => match rank.agree(what, Err(error), OPEN_DEADLINE) {
