@@ -150,21 +150,23 @@ fn one_rank(
 }
 
 /// The limits of the points, as rank 0 records them.
-fn limits(points: &[Point], entry: fn() -> Entry) -> Vec<Option<Limit>> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let control = listener.local_addr().unwrap();
+fn limits(points: &[Point], entry: fn() -> Entry) -> Result<Vec<Option<Limit>>> {
+    let refused = |error| Error::io("a listener of the tests", error);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
+    let control = listener.local_addr().map_err(refused)?;
     let records = std::thread::scope(|scope| {
         let other = scope.spawn(|| one_rank(1, None, control, points, entry));
         let records = one_rank(0, Some(listener), control, points, entry);
         let died = |_| Err(Error::Failed("rank 1 died".into()));
-        other.join().unwrap_or_else(died).unwrap();
-        records.unwrap()
-    });
+        other.join().unwrap_or_else(died)?;
+        records
+    })?;
     assert_eq!(records.len(), points.len());
     let limit = |record: Record| {
-        let summary = record.summary.unwrap();
+        let why = format!("no summary: {:?}", record.outcome);
+        let summary = record.summary.ok_or(Error::Failed(why))?;
         assert_eq!(summary.utilization.is_some(), summary.limit.is_some());
-        summary.limit
+        Ok(summary.limit)
     };
     records.into_iter().map(limit).collect()
 }
@@ -186,7 +188,7 @@ fn an_engine_over_sockets_is_set_beside_socket_streams() {
     ];
     // On a host that is busy otherwise a stream may bring nothing in its time, which leaves a point without a limit.
     let found = (0..20).find_map(|_| {
-        let limits = limits(&points, || STREAMS);
+        let limits = limits(&points, || STREAMS).unwrap();
         limits[..2].iter().all(Option::is_some).then_some(limits)
     });
     let limits = found.unwrap();
@@ -206,7 +208,7 @@ fn an_engine_that_knows_its_link_is_set_beside_its_speed() {
         point(Verb::Write, 1, STREAM),
         point(Verb::Read, 1, Pacing::PingPong),
     ];
-    let limits = limits(&points, || LINK);
+    let limits = limits(&points, || LINK).unwrap();
     let limit = limits[0].as_ref().unwrap();
     assert_eq!(
         (limit.what.as_str(), limit.bytes_per_s),
