@@ -237,7 +237,7 @@ pub struct Latency {
 /// What a bandwidth is set beside.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
-    /// What it is, in words: "memory copy, rep movsb, 2 copiers".
+    /// What it is, in words: "memory copy by rep movsb, 2 copiers at once".
     pub what: String,
     /// The limit.
     pub bytes_per_s: f64,
