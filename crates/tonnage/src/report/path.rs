@@ -65,6 +65,10 @@ fn crossed<'a>(paths: impl Iterator<Item = &'a Path> + Clone) -> Option<String> 
         return None;
     }
     let most = paths.clone().map(|path| path.devices_crossed).max()?;
+    // A large run lists only devices with trouble.
+    let all_listed = paths
+        .clone()
+        .all(|path| path.devices.len() == path.devices_named as usize);
     let mut titles: Vec<String> = Vec::new();
     for device in paths.flat_map(|path| &path.devices) {
         let title = format!("{} of {}", device.title(), device.host);
@@ -72,8 +76,7 @@ fn crossed<'a>(paths: impl Iterator<Item = &'a Path> + Clone) -> Option<String> 
             titles.push(title);
         }
     }
-    // A large run lists only devices with trouble.
-    let titles = if titles.len() < most as usize || titles.len() > NAMED_MAX {
+    let titles = if !all_listed || titles.len() > NAMED_MAX {
         format!("{most} devices")
     } else {
         titles.join(", ")
