@@ -103,6 +103,7 @@ pub fn detect(env: Env<'_>, explicit: Option<Explicit>) -> Result<Option<Identit
         // A shell inside a step of one task says nothing about ranks that are started by hand from there.
         let several: Vec<&Claim> = claims.iter().filter(|claim| claim.several()).collect();
         refuse_disagreement(env, &identity, &several)?;
+        refuse_other_rank(env, &identity)?;
         identity
     } else if env("RANK").is_some()
         || env("WORLD_SIZE").is_some() && env("JOB_COMPLETION_INDEX").is_none()
@@ -121,6 +122,20 @@ pub fn detect(env: Env<'_>, explicit: Option<Explicit>) -> Result<Option<Identit
     };
     refuse_hidden_launcher(env, Some(&identity))?;
     Ok(Some(identity))
+}
+
+/// RANK and WORLD_SIZE, when both are there and mean several ranks, must say what the command line says.
+fn refuse_other_rank(env: Env<'_>, identity: &Identity) -> Result<()> {
+    let (Some(rank), Some(size)) = (number(env, "RANK")?, number(env, "WORLD_SIZE")?) else {
+        return Ok(());
+    };
+    if size <= 1 || (rank, size) == (identity.rank, identity.size) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{} (rank {} of {}) and RANK={rank} WORLD_SIZE={size} disagree: unset the ones that do not belong to this run",
+        identity.source, identity.rank, identity.size
+    )))
 }
 
 fn from_explicit(explicit: Explicit) -> Result<Identity> {

@@ -349,13 +349,15 @@ fn the_command_line_comes_first() {
         port: 7,
     };
     for pairs in [
-        &TORCHRUN[..2],
+        &[][..],
         &OPEN_MPI,
         &[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1")],
     ] {
         assert_eq!(stated(1, pairs).unwrap().unwrap().meeting, master);
     }
     assert!(stated(2, &[]).is_err());
+    let error = stated(1, &TORCHRUN).unwrap_err().to_string();
+    assert!(error.contains("RANK=3 WORLD_SIZE=8 disagree"), "{error}");
     let error = stated(0, &OPEN_MPI).unwrap_err().to_string();
     assert!(
         error.contains("--rank") && error.contains("OMPI_COMM_WORLD_RANK=1"),
