@@ -61,6 +61,8 @@ pub fn meet(env: Env<'_>, mut identity: Identity, interface: Option<&str>) -> Re
             return by_exchange(env, identity, &exchange, interface);
         }
         Meeting::Alone | Meeting::Local { .. } => {}
+        // What the command line says has its option's name in its source already.
+        Meeting::Master { .. } if identity.source.contains("--master") => {}
         Meeting::Master { .. } => identity.source.push_str(", MASTER_ADDR"),
         Meeting::FirstHost { host, port, others } => {
             identity.source.push_str(", SLURM_STEP_NODELIST");
@@ -140,7 +142,7 @@ impl Store {
     fn open(exchange: &Exchange, identity: &Identity) -> Result<Self> {
         match exchange {
             Exchange::Pmix => {
-                let client = Pmix::start().map_err(no_pmix)?;
+                let client = Pmix::start().map_err(|why| no_pmix(identity, why))?;
                 refuse_other_job(identity, client.rank(), client.job_size().map_err(broken)?)?;
                 Ok(Self::Pmix(client))
             }
@@ -148,7 +150,7 @@ impl Store {
                 Pmi1::start(*fd)
                     .map(Self::Pmi1)
                     .map_err(|why| Error::Unavailable {
-                        what: "PMI, by which the launcher lets ranks find each other,".into(),
+                        what: what(identity, "PMI"),
                         why,
                         how: "Start tonnage by mpirun or srun itself rather than by a script or shell that closes open \
                           files; or export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
@@ -180,8 +182,16 @@ impl Store {
     }
 }
 
-fn no_pmix(why: NoClient) -> Error {
-    let what = "PMIx, by which the launcher lets ranks find each other,".to_owned();
+fn what(identity: &Identity, name: &str) -> String {
+    let rank = identity.rank;
+    format!(
+        "{name}, by which rank {rank} on {} finds the others,",
+        host_name()
+    )
+}
+
+fn no_pmix(identity: &Identity, why: NoClient) -> Error {
+    let what = what(identity, "PMIx");
     match why {
         NoClient::Library(why) => Error::Unavailable {
             what,

@@ -57,7 +57,7 @@ impl RankArgs {
             size: self.size?,
             host,
             port,
-            source: "--rank/--size".to_owned(),
+            source: "--rank/--size, --master".to_owned(),
         })
     }
 }

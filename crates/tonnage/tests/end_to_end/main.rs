@@ -7,6 +7,7 @@
 //! | [`plans`] | plans, options of length, memory and place, other formats |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
 //! | [`launchers`] | ranks that something else started, and the secret that they share |
+//! | [`mpirun`] | real launchers: Open MPI's and MPICH's mpirun, torchrun; and what looks like one |
 //! | [`strangers`] | who else comes to the control port |
 //! | [`killing`] | ranks that are killed at any phase |
 //! | [`signals`] | ranks that are interrupted, stopped or never come |
@@ -25,6 +26,8 @@ mod bad_input;
 mod killing;
 #[cfg(test)]
 mod launchers;
+#[cfg(test)]
+mod mpirun;
 #[cfg(test)]
 mod operations;
 #[cfg(test)]
