@@ -220,15 +220,19 @@ fn from_rank_and_world_size(env: Env<'_>) -> Result<Identity> {
 /// The address where rank 0 listens. torchrun with `TORCHELASTIC_USE_AGENT_STORE=True` listens on `MASTER_PORT` itself,
 /// so the next port is taken then; `TONNAGE_PORT` overrides both.
 pub(super) fn master(env: Env<'_>, source: &str) -> Result<Meeting> {
-    let host = env("MASTER_ADDR").filter(|host| !host.is_empty()).ok_or_else(|| {
-        Error::Usage(format!("{source} says that there are several ranks, but MASTER_ADDR is not set: export the host name or address of rank 0"))
-    })?;
+    let missing = |name: &str, what: &str| {
+        Error::Usage(format!(
+            "{source} says that there are several ranks, but {name} is not set: export {what}"
+        ))
+    };
+    let host = env("MASTER_ADDR")
+        .filter(|host| !host.is_empty())
+        .ok_or_else(|| missing("MASTER_ADDR", "the host name or address of rank 0"))?;
     if let Some(port) = port(env, "TONNAGE_PORT")? {
         return Ok(Meeting::Master { host, port });
     }
-    let port = port(env, "MASTER_PORT")?.ok_or_else(|| {
-        Error::Usage(format!("{source} says that there are several ranks, but MASTER_PORT is not set: export a TCP port that is free on rank 0"))
-    })?;
+    let port = port(env, "MASTER_PORT")?
+        .ok_or_else(|| missing("MASTER_PORT", "a TCP port that is free on rank 0"))?;
     if env("TORCHELASTIC_USE_AGENT_STORE").is_none_or(|value| value != "True") {
         return Ok(Meeting::Master { host, port });
     }
