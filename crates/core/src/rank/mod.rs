@@ -44,7 +44,7 @@ mod shared;
 mod signals;
 mod slurm;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use serde::{Deserialize, Serialize};
 

@@ -3,10 +3,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::check::Expected;
 use super::limit::CopyRates;
+use super::stream_limit::{Berths, Streamed};
 use super::totals::Totals;
 use super::work::{Issued, Schedule, Work};
 use crate::stats::LatencyHistogram;
@@ -17,6 +18,8 @@ use crate::{Error, Result};
 pub enum Order {
     /// Measure the copy limit.
     CopyLimit,
+    /// Carry this worker's socket streams.
+    Stream(Arc<Berths>),
     /// Put the data of a trial in place.
     Prepare(u64),
     /// Drive, serve until all ranks are done, and finish.
@@ -38,6 +41,8 @@ pub struct Report {
     pub totals: Option<Totals>,
     /// Of the copy limit.
     pub rates: Option<CopyRates>,
+    /// Of the socket streams.
+    pub streamed: Option<Streamed>,
     /// Latencies of all trials.
     pub latencies: Option<LatencyHistogram>,
 }
@@ -154,6 +159,7 @@ impl Deck {
         let mut report = Report::default();
         match order {
             Order::CopyLimit => report.rates = Some(work.copy_limit()?),
+            Order::Stream(berths) => report.streamed = Some(work.stream(berths)?),
             Order::Prepare(number) => work.prepare(*number)?,
             Order::Trial(schedule) => {
                 let driven = self.drive(index, work, schedule);

@@ -9,6 +9,7 @@ use super::check::{Expected, Watch, check_immediates};
 use super::flows::{make_flow, make_receives, timetable};
 use super::limit::{CopyRates, copy_rates};
 use super::session::Worker;
+use super::stream_limit::{Berths, Streamed};
 use super::totals::Totals;
 use crate::drive::Scratch;
 use crate::drive::batch::batch;
@@ -190,6 +191,14 @@ impl<'a> Work<'a> {
             self.point,
             &self.port.clock,
         )
+    }
+
+    /// Carries this worker's socket streams.
+    ///
+    /// # Errors
+    /// When a connection breaks.
+    pub fn stream(&self, berths: &Berths) -> Result<Streamed> {
+        berths.carry(self.worker as usize, &self.port.clock)
     }
 
     /// Puts the data of trial `number` in place, outside the clock.

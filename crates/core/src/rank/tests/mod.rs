@@ -89,7 +89,10 @@ fn run_with<T: Send + 'static>(
         .collect()
 }
 
-fn run<T: Send + 'static>(size: u32, body: impl Fn(Rank) -> T + Clone + Send + 'static) -> Vec<T> {
+pub(crate) fn run<T: Send + 'static>(
+    size: u32,
+    body: impl Fn(Rank) -> T + Clone + Send + 'static,
+) -> Vec<T> {
     run_with(size, |_, _| {}, move |rank| body(rank.unwrap()))
 }
 

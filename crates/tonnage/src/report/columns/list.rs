@@ -87,8 +87,8 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "Memory",
         field: "memory",
-        meaning: "Where the bytes live: host memory with normal pages, or with the largest pages to be \
-             had. The record's `effective` part says what was had.",
+        meaning: "Where the bytes live: host memory with the pages that the engine is best served with, with \
+             small (normal) pages only, or with the largest to be had. The record's `effective` part says what was had.",
         computed: FROM_PLAN,
         style: Style::Plain,
         value: |record| memory_name(record.point.memory).into(),
