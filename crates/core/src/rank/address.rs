@@ -135,6 +135,7 @@ pub(super) fn interface_address(name: &str, like: Option<IpAddr>) -> Result<IpAd
     own.sort_by_key(|ip| ip.is_ipv4() != like.is_none_or(|like| like.is_ipv4()));
     own.first().copied().ok_or_else(|| {
         let mut names: Vec<&str> = all.iter().map(|entry| entry.name.as_str()).collect();
+        names.sort_unstable();
         names.dedup();
         Error::Usage(format!(
             "--interface {name}: no such interface with an address is up on {}; there are: {}",
