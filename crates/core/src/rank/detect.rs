@@ -2,8 +2,8 @@
 //!
 //! Sources, first match: the variables of a rank that tonnage itself started, what the command line says, `RANK` and
 //! `WORLD_SIZE`, Open MPI's, Slurm's and PMI's variables, the index of a Kubernetes Indexed Job; else there is one host.
-//! What launchers say is read in [`super::launchers`]. Nothing is sent and no library is loaded here: a [`Meeting`]
-//! only says how the ranks will find each other, which [`super::meeting`] then does.
+//! What launchers say is read in `launchers`. Nothing is sent and no library is loaded here: a [`Meeting`]
+//! only says how the ranks will find each other, which `meeting` then does.
 
 use std::net::SocketAddr;
 

@@ -4,7 +4,7 @@
 //! the address, together with a secret that it has just made: nothing has to be configured. The launcher's own channel,
 //! which only the job's processes have, is what keeps that secret. Plain `srun` passes nothing on, so that the address
 //! follows from its variables and the secret is the user's. In all cases what comes out is a [`Meeting::Master`], which
-//! [`super::join`] and its neighbours take from there.
+//! `join` and its neighbours take from there.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::mpsc;

@@ -257,7 +257,8 @@ fn an_indexed_job_says_its_size_by_world_size() {
     refused(&[("JOB_COMPLETION_INDEX", "2"), job[1]], &["rank 2 of 2"]);
     let alone = [("JOB_COMPLETION_INDEX", "0"), ("WORLD_SIZE", "1")];
     assert_eq!(seen(&alone).unwrap(), None);
-    refused(&with(&job[..1]), &["JOB_COMPLETION_INDEX=1", "disagree"]);
+    let one_in_a_pod = with(&[job[0], ("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1")]);
+    refused(&one_in_a_pod, &["JOB_COMPLETION_INDEX=1", "disagree"]);
     // Eight ranks in each pod, started by a script.
     let in_a_pod = with(&[job[0], ("LOCAL_WORLD_SIZE", "4")]);
     assert!(seen(&in_a_pod).is_ok());
