@@ -254,7 +254,8 @@ pub(super) fn refuse_disagreement(
     } = identity;
     let pod_of_several = number(env, "LOCAL_WORLD_SIZE")?.is_some_and(|local| local > 1);
     let differs = |claim: &&&Claim| {
-        !claim.agrees(*rank, *size) && !(claim.launcher == Launcher::Kubernetes && pod_of_several)
+        let shared = claim.launcher == Launcher::Kubernetes && pod_of_several;
+        !claim.agrees(*rank, *size) && !shared
     };
     let mine = if source == "RANK/WORLD_SIZE" {
         format!("RANK={rank} WORLD_SIZE={size}")

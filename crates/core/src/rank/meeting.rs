@@ -134,7 +134,7 @@ fn first_host(
 /// The launcher's store of words.
 #[derive(Debug)]
 enum Store {
-    Pmix(Pmix),
+    Pmix(Box<Pmix>),
     Pmi1(Pmi1),
 }
 
@@ -144,7 +144,7 @@ impl Store {
             Exchange::Pmix => {
                 let client = Pmix::start().map_err(|why| no_pmix(identity, why))?;
                 refuse_other_job(identity, client.rank(), client.job_size().map_err(broken)?)?;
-                Ok(Self::Pmix(client))
+                Ok(Self::Pmix(Box::new(client)))
             }
             Exchange::Pmi1 { fd } => {
                 Pmi1::start(*fd)
