@@ -13,4 +13,5 @@ pub mod libfabric;
 pub mod library;
 pub mod mapping;
 pub mod pmix;
+pub mod process;
 mod smaps;

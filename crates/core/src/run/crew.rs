@@ -30,6 +30,8 @@ pub enum Order {
     Forget,
     /// Hand over the latencies of all trials.
     Latencies,
+    /// Tell how many operations the point took, the warm-up's included.
+    Operations,
     /// Use up what peers have posted, and serve until all ranks are done.
     Close,
 }
@@ -45,6 +47,8 @@ pub struct Report {
     pub streamed: Option<Streamed>,
     /// Latencies of all trials.
     pub latencies: Option<LatencyHistogram>,
+    /// Peers and the operations towards them, of the warm-up and all trials.
+    pub operations: Vec<(u32, u64)>,
 }
 
 /// What the workers of a rank share while bytes move.
@@ -171,6 +175,7 @@ impl Deck {
             Order::Check => report.totals = Some(self.check(index, work)?),
             Order::Forget => work.forget(),
             Order::Latencies => report.latencies = Some(work.histogram().clone()),
+            Order::Operations => report.operations = work.operations(),
             Order::Close => {
                 let closed = work.close();
                 self.driving.fetch_sub(1, Ordering::AcqRel);

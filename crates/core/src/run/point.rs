@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 use super::beside::Beside;
 use super::check::Expected;
 use super::crew::{Deck, Followers, Order, Report, follow};
+use super::path::{Routes, Watch, merge_loads, merge_paths};
 use super::session::Session;
 use super::totals::Totals;
 use super::work::{Issued, Schedule, WARM_UP, Work};
 use crate::plan::point::{Point, TrialLength};
 use crate::rank::Rank;
+use crate::record::path::Path;
 use crate::record::{Limit, Trial};
 use crate::stats::{self, LatencyHistogram};
 use crate::{Error, Result};
@@ -40,6 +42,8 @@ pub struct Measured {
     pub converged: Option<bool>,
     /// What each rank's engine decided by itself.
     pub chosen: Vec<serde_json::Value>,
+    /// What the devices counted that the payload had to cross.
+    pub path: Option<Path>,
 }
 
 /// Measures one point on an open session.
@@ -94,6 +98,7 @@ pub fn measure(point: &Point, session: &mut Session, rank: &mut Rank) -> Result<
             followers: Followers::new(lines),
             moves_bytes: caps.moves_bytes,
             beside: Beside::new(point, &session.opened, id),
+            routes: &session.routes,
         };
         let result = lead.run();
         if let Err(Failure::Run(error)) = &result {
@@ -129,6 +134,7 @@ struct Lead<'a, 'b> {
     followers: Followers,
     moves_bytes: bool,
     beside: Beside<'a>,
+    routes: &'a Routes,
 }
 
 impl Lead<'_, '_> {
@@ -137,6 +143,7 @@ impl Lead<'_, '_> {
         let before = self
             .beside
             .measure(self.rank, &mut self.own, &self.followers)?;
+        let watch = Watch::begin(self.point, self.routes, self.rank.id());
         let length = self.point.length;
         let mut number = WARM_UP;
         if length.warmup_ns > 0 {
@@ -154,6 +161,7 @@ impl Lead<'_, '_> {
             }
         };
         self.close()?;
+        let path = self.prove(watch.as_ref())?;
         let after = self
             .beside
             .measure(self.rank, &mut self.own, &self.followers)?;
@@ -172,6 +180,7 @@ impl Lead<'_, '_> {
             limit,
             converged,
             chosen,
+            path,
         })
     }
 
@@ -338,6 +347,25 @@ impl Lead<'_, '_> {
         self.rank.finish(pending, left(deadline))?;
         self.deck.finish(Vec::new());
         self.followers.collect().map(|_| ())
+    }
+
+    /// Whether the payload crossed the devices that the engines named, by what their hosts read.
+    fn prove(&mut self, watch: Option<&Watch>) -> Result<Option<Path>> {
+        let Some(watch) = watch else { return Ok(None) };
+        self.rank.phase("reading the devices' counters");
+        let mut operations = self.own.operations();
+        for report in self.everybody(&Order::Operations)? {
+            operations.extend(report.operations);
+        }
+        let loads = watch.loads(&operations)?;
+        let loads = self
+            .rank
+            .reduce("payload of devices", loads, merge_loads, SLACK)?;
+        let mine = watch.judge(&loads)?;
+        let all = self
+            .rank
+            .reduce("counters of devices", mine, merge_paths, SLACK)?;
+        watch.conclude(&all).map(Some)
     }
 
     fn gather_histogram(&mut self) -> Result<LatencyHistogram> {

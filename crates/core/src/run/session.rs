@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tonnage_sys::clock::Clock;
 
+use super::path::{Named, Routes};
 use super::{Numa, Settings};
 use crate::engine::{
-    Caps, Card, Domain, Engine, EngineOptions, Entry, LimitKind, OpenRequest, Verb, WorkerConfig,
-    split_name,
+    Caps, Card, Domain, Engine, EngineOptions, Entry, LimitKind, OpenRequest, PathDevice, Verb,
+    WorkerConfig, split_name,
 };
 use crate::layout::Layout;
 use crate::machine::{self, Placement, Topology};
@@ -53,6 +54,9 @@ pub struct Opened {
     pub engine: Value,
     /// For each worker.
     pub devices: Vec<Device>,
+    /// The devices that its payload has to cross; absent where it names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Named>,
 }
 
 /// The device that a worker was given, as far as limits depend on it.
@@ -90,6 +94,8 @@ pub struct Session {
     pub caps: Caps,
     /// Whether this rank's workers yield.
     pub yielding: bool,
+    /// Which rank uses which devices.
+    pub routes: Routes,
     // Kept last, so that workers close before their domains do.
     _domains: Vec<Arc<dyn Domain>>,
 }
@@ -151,9 +157,14 @@ impl Session {
         rank.phase(&format!("connecting {name}"));
         let connected = connect(points, rank.id(), &mut workers, &opened);
         settle(rank, "connect", connected)?;
+        let met = meet(rank, &mut workers);
+        settle(rank, "first contact", met)?;
+        let named: Vec<_> = opened.iter().map(|opened| opened.path.as_ref()).collect();
+        let routes = Routes::new(rank.infos(), &named);
         Ok(Self {
             workers,
             opened,
+            routes,
             caps: *domains[0].caps(),
             yielding,
             _domains: domains,
@@ -186,7 +197,8 @@ fn open_local(
     let first = points
         .first()
         .ok_or_else(|| Error::Failed("no points to open an engine for".into()))?;
-    let domains = open_domains(points, entry, settings)?;
+    let one_host = rank.identity().local_size == Some(rank.size());
+    let domains = open_domains(points, entry, settings, one_host)?;
     for domain in &domains {
         check_caps(points, domain.caps(), &first.engine)?;
     }
@@ -207,6 +219,7 @@ fn open_local(
     let peers = all_peers(points, rank.id());
     let depth = points.iter().map(|point| point.depth()).max().unwrap_or(1);
     let mut workers = Vec::with_capacity(placement.cpus.len());
+    let mut path = Vec::new();
     for (index, &cpu) in (0u32..).zip(&placement.cpus) {
         // Workers of the same place on their hosts get devices of the same place in the list, as rails are wired.
         let place = rank.identity().local_rank * first.workers + index;
@@ -232,6 +245,8 @@ fn open_local(
             clock,
         };
         let engine = domain.worker(&config, Arc::clone(&memory))?;
+        // Of several devices a rank uses only those that its workers open.
+        path.extend(domain.path());
         workers.push(Worker {
             engine,
             memory,
@@ -240,7 +255,7 @@ fn open_local(
             device: Device::new(place, domain.as_ref()),
         });
     }
-    let opened = describe(&domains, &workers, &placement);
+    let opened = describe(&domains, &workers, &placement, path);
     check_cards(&opened, &first.engine)?;
     Ok((domains, workers, opened))
 }
@@ -250,6 +265,7 @@ fn open_domains(
     points: &[&Point],
     entry: &Entry,
     settings: &Settings,
+    one_host: bool,
 ) -> Result<Vec<Arc<dyn Domain>>> {
     let first = points[0];
     let mut verbs: Vec<Verb> = points.iter().map(|point| point.op).collect();
@@ -264,6 +280,7 @@ fn open_domains(
             &[]
         },
         libfabric: settings.libfabric.as_deref(),
+        one_host,
         verbs: &verbs,
     })?;
     if domains.is_empty() {
@@ -312,7 +329,12 @@ fn check_cards(opened: &Opened, engine: &str) -> Result<()> {
     )))
 }
 
-fn describe(domains: &[Arc<dyn Domain>], workers: &[Worker], placement: &Placement) -> Opened {
+fn describe(
+    domains: &[Arc<dyn Domain>],
+    workers: &[Worker],
+    placement: &Placement,
+    path: Vec<PathDevice>,
+) -> Opened {
     let mut engine = domains[0].effective();
     if let (Some(engine), [_, _, ..]) = (engine.as_object_mut(), domains) {
         let all = domains.iter().map(|domain| domain.effective()).collect();
@@ -328,6 +350,7 @@ fn describe(domains: &[Arc<dyn Domain>], workers: &[Worker], placement: &Placeme
         memory: all_memory(workers),
         engine,
         devices: workers.iter().map(|worker| worker.device.clone()).collect(),
+        path: Named::new(path),
     }
 }
 
@@ -409,6 +432,14 @@ fn connect(points: &[&Point], rank: u32, workers: &mut [Worker], opened: &[Opene
         worker.engine.connect(&cards)?;
     }
     Ok(())
+}
+
+fn meet(rank: &Rank, workers: &mut [Worker]) -> Result<()> {
+    let stop = rank.stopped();
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    workers
+        .iter_mut()
+        .try_for_each(|worker| worker.engine.meet(&stopped))
 }
 
 /// All ranks go on, or all stop with the first failing rank's reason.

@@ -342,6 +342,15 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// Peers and how many operations went to each since the point began, answers and the warm-up's included.
+    pub fn operations(&self) -> Vec<(u32, u64)> {
+        let flows = self
+            .table
+            .as_ref()
+            .map_or(&self.flows, |table| &table.flows);
+        flows.iter().map(|flow| (flow.peer, flow.issued)).collect()
+    }
+
     /// Waits until everything that the initiators completed has arrived, and ends the trial: its window counts the last
     /// arrival.
     ///

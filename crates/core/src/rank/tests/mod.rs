@@ -64,7 +64,7 @@ fn start<T: Send + 'static>(
 }
 
 /// Runs all ranks of a run and gives what each returned.
-fn run_with<T: Send + 'static>(
+pub(crate) fn run_with<T: Send + 'static>(
     size: u32,
     change: impl Fn(u32, &mut JoinOptions),
     body: impl Fn(Result<Rank>) -> T + Clone + Send + 'static,
