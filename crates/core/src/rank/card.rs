@@ -209,7 +209,7 @@ mod tests {
         );
         let c = card("c", &["10.1.0.3"]);
         assert_eq!(chosen(&[]).unwrap(), "127.0.0.1");
-        assert_eq!(chosen(&[a.clone()]).unwrap(), "127.0.0.1");
+        assert_eq!(chosen(std::slice::from_ref(&a)).unwrap(), "127.0.0.1");
         assert_eq!(chosen(&[a, b.clone()]).unwrap(), "10.2.0.1");
         assert_eq!(chosen(&[b.clone(), c.clone()]).unwrap(), "10.1.0.1");
         let d = card("d", &["10.2.0.9"]);
