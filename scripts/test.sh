@@ -50,6 +50,8 @@ apt_install() {
 
 # Not grep -q, which would end ldconfig by a broken pipe.
 has_libfabric() { PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep 'libfabric\.so\.1' >/dev/null; }
+has() { command -v "$1" >/dev/null; }
+has_libpmix() { PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep 'libpmix\.so\.2' >/dev/null; }
 
 # component NAME COMMAND: succeeds when cargo has the command, which rustup may first have to add.
 component() {
@@ -71,6 +73,10 @@ cargo_deny() {
 PATH=$TOOLS/bin:$PATH
 
 need libfabric1 "the tests that list libfabric's providers skip themselves" has_libfabric
+need openmpi-bin "the tests that start ranks by Open MPI's mpirun skip themselves" has mpirun.openmpi
+need libpmix2 "ranks under Open MPI's mpirun or srun --mpi=pmix cannot find each other" has_libpmix
+need mpich "the tests that start ranks by MPICH's mpirun skip themselves" has mpirun.mpich
+need python3-torch "the test that starts ranks by torchrun skips itself" has torchrun
 
 if component rustfmt fmt; then
     say "cargo fmt --check"

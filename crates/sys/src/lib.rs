@@ -7,9 +7,11 @@
 pub mod clock;
 pub mod copy;
 pub mod counting_alloc;
+pub mod descriptor;
 pub mod interfaces;
 pub mod libfabric;
 pub mod library;
 pub mod mapping;
+pub mod pmix;
 pub mod process;
 mod smaps;

@@ -14,7 +14,7 @@ pub(crate) struct Library {
     name: String,
 }
 
-// SAFETY: the handle is only given to dlvsym and dladdr, which may be called from any thread, and is never closed.
+// SAFETY: the handle is only given to dlsym, dlvsym and dladdr, which may be called from any thread, and is never closed.
 unsafe impl Send for Library {}
 // SAFETY: as above: neither call changes anything through the handle that another thread could see half done.
 unsafe impl Sync for Library {}
@@ -62,6 +62,17 @@ impl Library {
             let (symbol, version) = (symbol.to_string_lossy(), version.to_string_lossy());
             format!("{}: has no {symbol} of version {version}", self.name)
         })
+    }
+
+    /// The address of `symbol` in a library that gives its symbols no versions.
+    ///
+    /// # Errors
+    /// When the library has no such symbol; the message names both.
+    pub(crate) fn symbol_without_version(&self, symbol: &CStr) -> Result<NonNull<c_void>, String> {
+        // SAFETY: the handle came from dlopen and was never closed; the string is NUL-terminated and outlives the call.
+        let address = unsafe { libc::dlsym(self.handle.as_ptr(), symbol.as_ptr()) };
+        NonNull::new(address)
+            .ok_or_else(|| format!("{}: has no {}", self.name, symbol.to_string_lossy()))
     }
 }
 

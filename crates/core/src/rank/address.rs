@@ -27,7 +27,7 @@ pub(super) fn root_listener(identity: &Identity, options: &mut JoinOptions) -> R
         return Ok(listener);
     }
     match &identity.meeting {
-        Meeting::Alone => Err(Error::Usage(
+        Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => Err(Error::Usage(
             "there are several ranks, but no address where they meet".into(),
         )),
         Meeting::Local { control } => inherited(*control),
@@ -88,10 +88,15 @@ fn bind(address: SocketAddr, identity: &Identity, host: &str) -> Result<TcpListe
         }
         log::warn!("{trap}");
     }
+    listen_on(address, host)
+}
+
+/// A socket on exactly this address, which `host` stands for.
+pub(super) fn listen_on(address: SocketAddr, host: &str) -> Result<TcpListener> {
     TcpListener::bind(address).map_err(|error| match error.kind() {
         io::ErrorKind::AddrNotAvailable => Error::Usage(format!(
-            "rank 0 should listen on MASTER_ADDR={host} ({}), but this host ({}) has no such address: MASTER_ADDR must \
-             be the host of rank 0",
+            "rank 0 should listen on {host} ({}), but this host ({}) has no such address: MASTER_ADDR must be the host \
+             of rank 0",
             address.ip(),
             super::options::host_name()
         )),
@@ -114,7 +119,7 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
 }
 
 /// The address of an interface; of several, one of the wanted family, and none that needs a scope.
-fn interface_address(name: &str, like: Option<IpAddr>) -> Result<IpAddr> {
+pub(super) fn interface_address(name: &str, like: Option<IpAddr>) -> Result<IpAddr> {
     let all = tonnage_sys::interfaces::addresses()
         .map_err(|error| Error::io("cannot list the network interfaces", error))?;
     let usable = |ip: &IpAddr| match ip {
@@ -130,6 +135,7 @@ fn interface_address(name: &str, like: Option<IpAddr>) -> Result<IpAddr> {
     own.sort_by_key(|ip| ip.is_ipv4() != like.is_none_or(|like| like.is_ipv4()));
     own.first().copied().ok_or_else(|| {
         let mut names: Vec<&str> = all.iter().map(|entry| entry.name.as_str()).collect();
+        names.sort_unstable();
         names.dedup();
         Error::Usage(format!(
             "--interface {name}: no such interface with an address is up on {}; there are: {}",
@@ -198,7 +204,9 @@ pub(super) fn connect_to(
 
 fn shown(meeting: &Meeting) -> String {
     match meeting {
-        Meeting::Alone => "any other rank".into(),
+        Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => {
+            "any other rank".into()
+        }
         Meeting::Local { control } => format!("the rank that listens on {control}"),
         Meeting::Master { host, port } => format!("rank 0 on {host} port {port}"),
     }
@@ -210,7 +218,7 @@ fn try_connect(
     deadline: Instant,
 ) -> std::result::Result<Channel, Attempt> {
     let addresses = match meeting {
-        Meeting::Alone => Vec::new(),
+        Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => Vec::new(),
         Meeting::Local { control } => vec![*control],
         // A name may be known later than this process starts, such as that of a pod.
         Meeting::Master { host, port } => {

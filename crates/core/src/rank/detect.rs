@@ -1,13 +1,13 @@
 //! Who am I: which rank of how many, and where the ranks meet.
 //!
-//! Sources, first match: what the command line says, the variables of a rank that tonnage itself started, and
-//! `RANK`/`WORLD_SIZE`/`MASTER_ADDR`/`MASTER_PORT`, which torchrun sets and every launcher can. Open MPI, PMI and Slurm
-//! variables are only compared with them: they carry no address where ranks could meet, so alone they are refused
-//! rather than started as many runs of one rank. Another way to exchange the address is a new [`Meeting`].
+//! Sources, first match: the variables of a rank that tonnage itself started, what the command line says, `RANK` and
+//! `WORLD_SIZE`, Open MPI's, Slurm's and PMI's variables, the index of a Kubernetes Indexed Job; else there is one host.
+//! What launchers say is read in `launchers`. Nothing is sent and no library is loaded here: a [`Meeting`]
+//! only says how the ranks will find each other, which `meeting` then does.
 
 use std::net::SocketAddr;
 
-use super::launchers::{other_launchers, refuse_disagreement, refuse_silent_singletons};
+use super::launchers::{Claim, claims, identity_of, refuse_disagreement, refuse_hidden_launcher};
 use crate::{Error, Result};
 
 /// Reads one environment variable; a function, so that tests need no process environment.
@@ -24,7 +24,8 @@ pub struct Identity {
     pub local_rank: u32,
     /// Ranks of this host, when the launcher says it.
     pub local_size: Option<u32>,
-    /// Where this was read: "RANK/WORLD_SIZE", "tonnage --ranks", …
+    /// Where this was read: "RANK/WORLD_SIZE", "OMPI_COMM_WORLD_*", "tonnage --ranks", …; once the ranks have met, also
+    /// how: "OMPI_COMM_WORLD_*, PMIx".
     pub source: String,
     /// How the ranks find each other.
     pub meeting: Meeting,
@@ -47,6 +48,29 @@ pub enum Meeting {
         /// TCP port.
         port: u16,
     },
+    /// The launcher passes on where rank 0 listens, and the secret that it has made.
+    Exchange(Exchange),
+    /// Rank 0 is on the first host of a Slurm step, and all know the port.
+    FirstHost {
+        /// The first host's name.
+        host: String,
+        /// TCP port.
+        port: u16,
+        /// Whether the step has other hosts too; else the ranks meet on 127.0.0.1.
+        others: bool,
+    },
+}
+
+/// How a launcher passes a few words from rank to rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exchange {
+    /// The library of PMIx, which talks to a server of the launcher.
+    Pmix,
+    /// The text protocol PMI-1 over an open file.
+    Pmi1 {
+        /// Its number.
+        fd: i32,
+    },
 }
 
 /// A place in the run that the command line states.
@@ -68,22 +92,50 @@ pub struct Explicit {
 ///
 /// # Errors
 /// [`Error::Usage`] when a source is incomplete, cannot be read, contradicts itself or another launcher's variables, or
-/// when only a launcher speaks that gives no address.
+/// when a launcher has started several processes and this one cannot know it is one of them.
 pub fn detect(env: Env<'_>, explicit: Option<Explicit>) -> Result<Option<Identity>> {
-    if let Some(explicit) = explicit {
-        return from_explicit(explicit).map(Some);
-    }
-    if env("TONNAGE_RANK").is_some() {
+    if env("TONNAGE_RANK").is_some() && explicit.is_none() {
         return from_supervisor(env).map(Some);
     }
-    let others = other_launchers(env)?;
-    if env("RANK").is_none() && env("WORLD_SIZE").is_none() {
-        refuse_silent_singletons(&others)?;
-        return Ok(None);
-    }
-    let identity = from_rank_and_world_size(env)?;
-    refuse_disagreement(env, &identity, &others)?;
+    let claims = claims(env)?;
+    let identity = if let Some(explicit) = explicit {
+        let identity = from_explicit(explicit)?;
+        // A shell inside a step of one task says nothing about ranks that are started by hand from there.
+        let several: Vec<&Claim> = claims.iter().filter(|claim| claim.several()).collect();
+        refuse_disagreement(env, &identity, &several)?;
+        refuse_other_rank(env, &identity)?;
+        identity
+    } else if env("RANK").is_some()
+        || env("WORLD_SIZE").is_some() && env("JOB_COMPLETION_INDEX").is_none()
+    {
+        let identity = from_rank_and_world_size(env)?;
+        refuse_disagreement(env, &identity, &claims.iter().collect::<Vec<_>>())?;
+        identity
+    } else {
+        match identity_of(env, &claims)? {
+            Some(identity) => identity,
+            None => {
+                refuse_hidden_launcher(env, None)?;
+                return Ok(None);
+            }
+        }
+    };
+    refuse_hidden_launcher(env, Some(&identity))?;
     Ok(Some(identity))
+}
+
+/// RANK and WORLD_SIZE, when both are there and mean several ranks, must say what the command line says.
+fn refuse_other_rank(env: Env<'_>, identity: &Identity) -> Result<()> {
+    let (Some(rank), Some(size)) = (number(env, "RANK")?, number(env, "WORLD_SIZE")?) else {
+        return Ok(());
+    };
+    if size <= 1 || (rank, size) == (identity.rank, identity.size) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{} (rank {} of {}) and RANK={rank} WORLD_SIZE={size} disagree: unset the ones that do not belong to this run",
+        identity.source, identity.rank, identity.size
+    )))
 }
 
 fn from_explicit(explicit: Explicit) -> Result<Identity> {
@@ -153,7 +205,7 @@ fn from_rank_and_world_size(env: Env<'_>) -> Result<Identity> {
     let meeting = if size == 1 {
         Meeting::Alone
     } else {
-        master(env)?
+        master(env, source)?
     };
     Ok(Identity {
         rank,
@@ -167,16 +219,20 @@ fn from_rank_and_world_size(env: Env<'_>) -> Result<Identity> {
 
 /// The address where rank 0 listens. torchrun with `TORCHELASTIC_USE_AGENT_STORE=True` listens on `MASTER_PORT` itself,
 /// so the next port is taken then; `TONNAGE_PORT` overrides both.
-fn master(env: Env<'_>) -> Result<Meeting> {
-    let host = env("MASTER_ADDR").filter(|host| !host.is_empty()).ok_or_else(|| {
-        Error::Usage("RANK and WORLD_SIZE are set, but MASTER_ADDR is not: export the host name or address of rank 0".into())
-    })?;
+pub(super) fn master(env: Env<'_>, source: &str) -> Result<Meeting> {
+    let missing = |name: &str, what: &str| {
+        Error::Usage(format!(
+            "{source} says that there are several ranks, but {name} is not set: export {what}"
+        ))
+    };
+    let host = env("MASTER_ADDR")
+        .filter(|host| !host.is_empty())
+        .ok_or_else(|| missing("MASTER_ADDR", "the host name or address of rank 0"))?;
     if let Some(port) = port(env, "TONNAGE_PORT")? {
         return Ok(Meeting::Master { host, port });
     }
-    let port = port(env, "MASTER_PORT")?.ok_or_else(|| {
-        Error::Usage("RANK and WORLD_SIZE are set, but MASTER_PORT is not: export a TCP port that is free on rank 0".into())
-    })?;
+    let port = port(env, "MASTER_PORT")?
+        .ok_or_else(|| missing("MASTER_PORT", "a TCP port that is free on rank 0"))?;
     if env("TORCHELASTIC_USE_AGENT_STORE").is_none_or(|value| value != "True") {
         return Ok(Meeting::Master { host, port });
     }
@@ -189,7 +245,7 @@ fn master(env: Env<'_>) -> Result<Meeting> {
     Ok(Meeting::Master { host, port: next })
 }
 
-fn check_range(rank: u32, size: u32, source: &str) -> Result<()> {
+pub(super) fn check_range(rank: u32, size: u32, source: &str) -> Result<()> {
     if rank < size {
         return Ok(());
     }
@@ -213,7 +269,7 @@ pub(super) fn number(env: Env<'_>, name: &str) -> Result<Option<u32>> {
         .transpose()
 }
 
-fn port(env: Env<'_>, name: &str) -> Result<Option<u16>> {
+pub(super) fn port(env: Env<'_>, name: &str) -> Result<Option<u16>> {
     let Some(text) = env(name) else {
         return Ok(None);
     };
@@ -226,227 +282,4 @@ fn port(env: Env<'_>, name: &str) -> Result<Option<u16>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn seen(pairs: &[(&str, &str)]) -> Result<Option<Identity>> {
-        let env = |name: &str| {
-            pairs
-                .iter()
-                .find(|(known, _)| *known == name)
-                .map(|(_, value)| (*value).to_owned())
-        };
-        detect(&env, None)
-    }
-
-    const TORCHRUN: [(&str, &str); 6] = [
-        ("RANK", "3"),
-        ("WORLD_SIZE", "8"),
-        ("LOCAL_RANK", "1"),
-        ("LOCAL_WORLD_SIZE", "2"),
-        ("MASTER_ADDR", "hosta"),
-        ("MASTER_PORT", "29500"),
-    ];
-
-    fn with(more: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
-        // Later entries win, so they are put in front.
-        more.iter().chain(TORCHRUN.iter()).copied().collect()
-    }
-
-    fn port_of(identity: &Identity) -> u16 {
-        match identity.meeting {
-            Meeting::Master { port, .. } => port,
-            _ => panic!("{identity:?}"),
-        }
-    }
-
-    fn refused(pairs: &[(&str, &str)], parts: &[&str]) {
-        let error = seen(pairs).expect_err("must be refused");
-        assert_eq!(error.exit_code(), 2);
-        for part in parts {
-            assert!(error.to_string().contains(part), "{error} lacks {part}");
-        }
-    }
-
-    #[test]
-    fn nothing_says_single_host() {
-        assert_eq!(seen(&[]).unwrap(), None);
-        assert_eq!(
-            seen(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]).unwrap(),
-            None,
-            "a batch script"
-        );
-        assert_eq!(
-            seen(&[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1")]).unwrap(),
-            None
-        );
-    }
-
-    #[test]
-    fn rank_and_world_size() {
-        let identity = seen(&TORCHRUN).unwrap().unwrap();
-        assert_eq!(
-            (identity.rank, identity.size, identity.local_rank),
-            (3, 8, 1)
-        );
-        assert_eq!(identity.local_size, Some(2));
-        assert_eq!(identity.source, "RANK/WORLD_SIZE");
-        assert_eq!(
-            identity.meeting,
-            Meeting::Master {
-                host: "hosta".into(),
-                port: 29500
-            }
-        );
-        let alone = seen(&[("RANK", "0"), ("WORLD_SIZE", "1")])
-            .unwrap()
-            .unwrap();
-        assert_eq!(alone.meeting, Meeting::Alone);
-    }
-
-    #[test]
-    fn torchruns_own_store_moves_the_port() {
-        let agent = ("TORCHELASTIC_USE_AGENT_STORE", "True");
-        assert_eq!(port_of(&seen(&with(&[agent])).unwrap().unwrap()), 29501);
-        let off = ("TORCHELASTIC_USE_AGENT_STORE", "False");
-        assert_eq!(port_of(&seen(&with(&[off])).unwrap().unwrap()), 29500);
-        assert_eq!(
-            port_of(
-                &seen(&with(&[agent, ("TONNAGE_PORT", "7")]))
-                    .unwrap()
-                    .unwrap()
-            ),
-            7
-        );
-        refused(&with(&[agent, ("MASTER_PORT", "65535")]), &["TONNAGE_PORT"]);
-    }
-
-    #[test]
-    fn incomplete_or_unreadable_is_refused() {
-        refused(&[("RANK", "0")], &["WORLD_SIZE"]);
-        refused(&[("WORLD_SIZE", "2")], &["RANK"]);
-        refused(&[("RANK", "0"), ("WORLD_SIZE", "2")], &["MASTER_ADDR"]);
-        refused(
-            &[("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "a")],
-            &["MASTER_PORT"],
-        );
-        refused(&with(&[("RANK", "x")]), &["RANK=x"]);
-        refused(&with(&[("RANK", "-1")]), &["RANK=-1"]);
-        refused(&with(&[("RANK", "8")]), &["rank 8 of 8"]);
-        refused(&with(&[("LOCAL_RANK", "2")]), &["LOCAL_RANK"]);
-        refused(&with(&[("MASTER_PORT", "0")]), &["MASTER_PORT=0"]);
-        refused(
-            &with(&[("WORLD_SIZE", "99999999999")]),
-            &["WORLD_SIZE=99999999999"],
-        );
-    }
-
-    #[test]
-    fn launchers_that_disagree_are_named_with_their_values() {
-        refused(
-            &with(&[("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "8")]),
-            &[
-                "RANK=3",
-                "WORLD_SIZE=8",
-                "OMPI_COMM_WORLD_RANK=2",
-                "OMPI_COMM_WORLD_SIZE=8",
-            ],
-        );
-        refused(
-            &with(&[("PMI_RANK", "3"), ("PMI_SIZE", "9")]),
-            &["PMI_SIZE=9"],
-        );
-        let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")];
-        assert!(seen(&with(&slurm)).is_ok(), "not a step");
-        let step = [("SLURM_STEP_ID", "0"), slurm[0], slurm[1]];
-        refused(&with(&step), &["SLURM_PROCID=0", "SLURM_NTASKS=4"]);
-        let inside_torchrun: Vec<_> = with(&[("TORCHELASTIC_RUN_ID", "none")])
-            .into_iter()
-            .chain(step)
-            .collect();
-        assert!(
-            seen(&inside_torchrun).is_ok(),
-            "srun starts one torchrun for each host"
-        );
-        let inside_mpirun: Vec<_> =
-            with(&[("OMPI_COMM_WORLD_RANK", "3"), ("OMPI_COMM_WORLD_SIZE", "8")])
-                .into_iter()
-                .chain(step)
-                .collect();
-        assert!(
-            seen(&inside_mpirun).is_ok(),
-            "srun starts one daemon of mpirun for each host"
-        );
-    }
-
-    #[test]
-    fn a_launcher_without_an_address_is_not_started_as_singletons() {
-        refused(
-            &[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2")],
-            &["MASTER_ADDR", "MASTER_PORT", "RANK=$OMPI_COMM_WORLD_RANK"],
-        );
-        refused(&[("PMI_RANK", "0"), ("PMI_SIZE", "2")], &["$PMI_RANK"]);
-        refused(
-            &[
-                ("SLURM_STEP_ID", "0"),
-                ("SLURM_PROCID", "1"),
-                ("SLURM_NTASKS", "2"),
-            ],
-            &["$SLURM_PROCID"],
-        );
-    }
-
-    #[test]
-    fn ranks_that_tonnage_started_look_at_nothing_else() {
-        let local = [
-            ("TONNAGE_RANK", "1"),
-            ("TONNAGE_SIZE", "2"),
-            ("TONNAGE_CONTROL", "127.0.0.1:7"),
-        ];
-        let pairs: Vec<_> = local.into_iter().chain(TORCHRUN).collect();
-        let identity = seen(&pairs).unwrap().unwrap();
-        assert_eq!(
-            (identity.rank, identity.size, identity.local_size),
-            (1, 2, Some(2))
-        );
-        assert_eq!(identity.source, "tonnage --ranks");
-        assert_eq!(
-            identity.meeting,
-            Meeting::Local {
-                control: "127.0.0.1:7".parse().unwrap()
-            }
-        );
-        refused(&local[..1], &["TONNAGE_SIZE"]);
-        refused(&local[..2], &["TONNAGE_CONTROL"]);
-    }
-
-    #[test]
-    fn the_command_line_comes_first() {
-        let explicit = Explicit {
-            rank: 1,
-            size: 2,
-            host: "a".into(),
-            port: 7,
-            source: "--rank".into(),
-        };
-        let env = |_: &str| Some("9".to_owned());
-        let identity = detect(&env, Some(explicit.clone())).unwrap().unwrap();
-        assert_eq!(
-            identity.meeting,
-            Meeting::Master {
-                host: "a".into(),
-                port: 7
-            }
-        );
-        assert!(
-            detect(
-                &env,
-                Some(Explicit {
-                    rank: 2,
-                    ..explicit
-                })
-            )
-            .is_err()
-        );
-    }
-}
+mod tests;

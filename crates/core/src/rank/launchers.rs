@@ -1,26 +1,101 @@
-//! Launchers that say how many ranks there are, but not where they meet: Open MPI, PMI, Slurm.
+//! What launchers say about this process: Open MPI, Slurm, PMI, Kubernetes.
 //!
-//! What they say is compared with `RANK` and `WORLD_SIZE`, see [`super::detect`].
+//! Each says a rank and a number of ranks, and leaves another way for the ranks to find each other. Here their variables
+//! are read, compared, and the first one that speaks becomes an [`Identity`]; see [`super::detect`] for the order.
 
-use super::detect::{Env, Identity, number};
+use super::detect::{Env, Exchange, Identity, Meeting, check_range, master, number};
+use super::slurm;
 use crate::{Error, Result};
 
-/// What another launcher's variables say.
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Launcher {
+    OpenMpi,
+    Slurm,
+    Pmi,
+    Kubernetes,
+}
+
+/// Launchers in the order in which they are believed.
+const LAUNCHERS: [Launcher; 4] = [
+    Launcher::OpenMpi,
+    Launcher::Slurm,
+    Launcher::Pmi,
+    Launcher::Kubernetes,
+];
+
+impl Launcher {
+    fn rank_name(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "OMPI_COMM_WORLD_RANK",
+            Self::Slurm => "SLURM_PROCID",
+            Self::Pmi => "PMI_RANK",
+            Self::Kubernetes => "JOB_COMPLETION_INDEX",
+        }
+    }
+
+    /// Variables that hold the number of ranks; the first that is set counts.
+    fn size_names(self) -> &'static [&'static str] {
+        match self {
+            Self::OpenMpi => &["OMPI_COMM_WORLD_SIZE"],
+            // The second is the whole allocation's number in some releases.
+            Self::Slurm => &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
+            Self::Pmi => &["PMI_SIZE"],
+            Self::Kubernetes => &["WORLD_SIZE"],
+        }
+    }
+
+    /// The variables' name in records and messages.
+    fn source(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "OMPI_COMM_WORLD_*",
+            Self::Slurm => "SLURM_PROCID",
+            Self::Pmi => "PMI_*",
+            Self::Kubernetes => "JOB_COMPLETION_INDEX",
+        }
+    }
+}
+
+/// What a launcher's variables say.
+#[derive(Debug)]
 pub(super) struct Claim {
-    rank_name: &'static str,
+    launcher: Launcher,
     size_name: &'static str,
     rank: Option<u32>,
     size: Option<u32>,
-    how: &'static str,
 }
 
 impl Claim {
+    /// What this launcher says; `None` when it does not speak here.
+    fn read(env: Env<'_>, launcher: Launcher) -> Result<Option<Self>> {
+        let set = |name: &&&'static str| env(name).is_some();
+        let names = launcher.size_names();
+        let known = names.iter().find(set);
+        let speaks = match launcher {
+            // A batch script or an salloc shell has the variables too, but it is not a task of a step.
+            Launcher::Slurm => env("SLURM_STEP_ID").is_some(),
+            // WORLD_SIZE alone is not Kubernetes's.
+            Launcher::Kubernetes => env(launcher.rank_name()).is_some(),
+            _ => true,
+        };
+        if !speaks || known.is_none() && env(launcher.rank_name()).is_none() {
+            return Ok(None);
+        }
+        let size_name = known.or(names.first()).copied().unwrap_or_default();
+        Ok(Some(Self {
+            launcher,
+            size_name,
+            rank: number(env, launcher.rank_name())?,
+            size: number(env, size_name)?,
+        }))
+    }
+
     fn text(&self) -> String {
         let shown =
             |value: Option<u32>| value.map_or("(not set)".to_owned(), |value| value.to_string());
         format!(
             "{}={} {}={}",
-            self.rank_name,
+            self.launcher.rank_name(),
             shown(self.rank),
             self.size_name,
             shown(self.size)
@@ -30,78 +105,201 @@ impl Claim {
     fn agrees(&self, rank: u32, size: u32) -> bool {
         self.rank.is_none_or(|mine| mine == rank) && self.size.is_none_or(|mine| mine == size)
     }
+
+    /// Whether it says that there are several ranks.
+    pub(super) fn several(&self) -> bool {
+        self.size.is_some_and(|size| size > 1)
+    }
+
+    /// Rank and number of ranks.
+    fn place(&self) -> Result<(u32, u32)> {
+        let (Some(rank), Some(size)) = (self.rank, self.size) else {
+            let missing = if self.rank.is_none() {
+                self.launcher.rank_name()
+            } else {
+                self.size_name
+            };
+            let next = match self.launcher {
+                Launcher::Kubernetes => {
+                    "a pod of an Indexed Job needs WORLD_SIZE (the Job's completions), MASTER_ADDR (the host name of pod \
+                     0, such as JOB-0.SERVICE) and MASTER_PORT; where each pod is a run of its own, export WORLD_SIZE=1"
+                }
+                _ => "was it lost on the way from the launcher? Pass it on, or unset the others",
+            };
+            return Err(Error::Usage(format!(
+                "{} is not whole: {missing} is not set; {next}",
+                self.text()
+            )));
+        };
+        check_range(rank, size, &self.text())?;
+        Ok((rank, size))
+    }
 }
 
-/// Other launchers that speak here, the innermost first.
-pub(super) fn other_launchers(env: Env<'_>) -> Result<Vec<Claim>> {
-    let table = [
-        (
-            "OMPI_COMM_WORLD_RANK",
-            "OMPI_COMM_WORLD_SIZE",
-            "mpirun … sh -c 'RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE exec tonnage …'",
-        ),
-        (
-            "PMI_RANK",
-            "PMI_SIZE",
-            "mpiexec … sh -c 'RANK=$PMI_RANK WORLD_SIZE=$PMI_SIZE exec tonnage …'",
-        ),
-        (
-            "SLURM_PROCID",
-            "SLURM_NTASKS",
-            "srun … sh -c 'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec tonnage …'",
-        ),
-    ];
+/// What launchers say here, the first one to be believed first. Left out are those further out, which count processes
+/// of their own: Slurm starts one daemon of mpirun for each host, and torchrun or a script may start several in a pod.
+pub(super) fn claims(env: Env<'_>) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
-    for (rank_name, size_name, how) in table {
-        // A batch script or an salloc shell has the variables too, but it is not a task of a step.
-        if rank_name == "SLURM_PROCID" && env("SLURM_STEP_ID").is_none() {
+    for launcher in LAUNCHERS {
+        let inner = |one: &Claim| match launcher {
+            Launcher::Slurm => one.launcher == Launcher::OpenMpi,
+            Launcher::Kubernetes => true,
+            _ => false,
+        };
+        // MPICH's mpirun says so, and srun does not.
+        let hydra = launcher == Launcher::Slurm
+            && env("MPI_LOCALNRANKS").is_some()
+            && env("PMI_RANK").is_some();
+        if hydra || claims.iter().any(inner) {
             continue;
         }
-        let (rank, size) = (number(env, rank_name)?, number(env, size_name)?);
-        if rank.is_some() || size.is_some() {
-            claims.push(Claim {
-                rank_name,
-                size_name,
-                rank,
-                size,
-                how,
-            });
-        }
+        claims.extend(Claim::read(env, launcher)?);
     }
     Ok(claims)
 }
 
-pub(super) fn refuse_silent_singletons(others: &[Claim]) -> Result<()> {
-    match others
-        .iter()
-        .find(|claim| claim.size.is_some_and(|size| size > 1))
-    {
-        None => Ok(()),
-        Some(claim) => Err(Error::Usage(format!(
-            "{} says that there are several ranks, but not where they meet: export RANK, WORLD_SIZE, MASTER_ADDR (host of \
-             rank 0) and MASTER_PORT (a free port there), such as MASTER_ADDR=… MASTER_PORT=… {}",
-            claim.text(),
-            claim.how
+/// This process as the first launcher sees it; `None` when none speaks or there is one rank.
+pub(super) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Identity>> {
+    let Some(first) = claims.first() else {
+        return Ok(None);
+    };
+    let (rank, size) = first.place()?;
+    if let Some(other) = claims.iter().find(|claim| !claim.agrees(rank, size)) {
+        return Err(Error::Usage(format!(
+            "{} and {} disagree: unset the ones that do not belong to this run",
+            first.text(),
+            other.text()
+        )));
+    }
+    if size == 1 {
+        return Ok(None);
+    }
+    let source = first.launcher.source();
+    let (local_rank, local_size) = match first.launcher {
+        Launcher::OpenMpi => local(
+            env,
+            "OMPI_COMM_WORLD_LOCAL_RANK",
+            "OMPI_COMM_WORLD_LOCAL_SIZE",
+        )?,
+        Launcher::Pmi => local(env, "MPI_LOCALRANKID", "MPI_LOCALNRANKS")?,
+        Launcher::Slurm | Launcher::Kubernetes => (0, None),
+    };
+    let meeting = match first.launcher {
+        Launcher::OpenMpi if env("PMIX_NAMESPACE").is_some() => Meeting::Exchange(Exchange::Pmix),
+        Launcher::OpenMpi => return Err(no_exchange(first, "PMIX_NAMESPACE")),
+        Launcher::Slurm if env("PMIX_NAMESPACE").is_some() => Meeting::Exchange(Exchange::Pmix),
+        Launcher::Slurm => match pmi1(env)? {
+            Some(exchange) => exchange,
+            None => slurm::meeting(env, rank)?,
+        },
+        Launcher::Pmi => pmi1(env)?.ok_or_else(|| no_exchange(first, "PMI_FD"))?,
+        Launcher::Kubernetes => master(env, source)?,
+    };
+    Ok(Some(Identity {
+        rank,
+        size,
+        local_rank,
+        local_size,
+        source: source.to_owned(),
+        meeting,
+    }))
+}
+
+fn pmi1(env: Env<'_>) -> Result<Option<Meeting>> {
+    let Some(text) = env("PMI_FD") else {
+        return Ok(None);
+    };
+    match text.trim().parse() {
+        Ok(fd) if fd >= 0 => Ok(Some(Meeting::Exchange(Exchange::Pmi1 { fd }))),
+        _ => Err(Error::Usage(format!(
+            "PMI_FD={text} is not the number of an open file"
         ))),
     }
 }
 
-/// RANK and WORLD_SIZE must agree with the innermost other launcher; one further out (srun around mpirun) counts its own
-/// processes. torchrun is always the innermost, because it sets RANK itself.
+fn no_exchange(claim: &Claim, missing: &str) -> Error {
+    let text = claim.text();
+    let rank = claim.launcher.rank_name();
+    let size = claim.size_name;
+    Error::Usage(format!(
+        "{text} says that there are several ranks, but not how they find each other, for {missing} is not set: start \
+         them by mpirun or srun itself, or export RANK, WORLD_SIZE, MASTER_ADDR (host of rank 0) and MASTER_PORT (a free \
+         port there), such as MASTER_ADDR=… MASTER_PORT=… mpirun … sh -c 'RANK=${rank} WORLD_SIZE=${size} exec tonnage …'"
+    ))
+}
+
+/// Place and number of the ranks of this host, where the launcher says both.
+fn local(env: Env<'_>, rank_name: &str, size_name: &str) -> Result<(u32, Option<u32>)> {
+    match (number(env, rank_name)?, number(env, size_name)?) {
+        (Some(rank), Some(size)) => {
+            check_range(rank, size, &format!("{rank_name}/{size_name}"))?;
+            Ok((rank, Some(size)))
+        }
+        _ => Ok((0, None)),
+    }
+}
+
+/// What the command line or RANK and WORLD_SIZE say must agree with each launcher that speaks. torchrun is always the
+/// innermost, because it sets RANK itself, and several ranks of a pod have its one index.
 pub(super) fn refuse_disagreement(
     env: Env<'_>,
     identity: &Identity,
-    others: &[Claim],
+    claims: &[&Claim],
 ) -> Result<()> {
-    let Identity { rank, size, .. } = identity;
     if env("TORCHELASTIC_RUN_ID").is_some() {
         return Ok(());
     }
-    match others.first() {
-        Some(claim) if !claim.agrees(*rank, *size) => Err(Error::Usage(format!(
-            "RANK={rank} WORLD_SIZE={size} and {} disagree: unset the ones that do not belong to this run",
+    let Identity {
+        rank, size, source, ..
+    } = identity;
+    let pod_of_several = number(env, "LOCAL_WORLD_SIZE")?.is_some_and(|local| local > 1);
+    let differs = |claim: &&&Claim| {
+        let shared = claim.launcher == Launcher::Kubernetes && pod_of_several;
+        !claim.agrees(*rank, *size) && !shared
+    };
+    let mine = if source == "RANK/WORLD_SIZE" {
+        format!("RANK={rank} WORLD_SIZE={size}")
+    } else {
+        format!("{source} (rank {rank} of {size})")
+    };
+    match claims.iter().find(differs) {
+        Some(claim) => Err(Error::Usage(format!(
+            "{mine} and {} disagree: unset the ones that do not belong to this run",
             claim.text()
         ))),
-        _ => Ok(()),
+        None => Ok(()),
     }
+}
+
+/// Signs that a launcher has started more processes than this one believes in, which would then be several runs that
+/// disturb each other.
+pub(super) fn refuse_hidden_launcher(env: Env<'_>, identity: Option<&Identity>) -> Result<()> {
+    let size = identity.map_or(1, |identity| identity.size);
+    for name in [
+        "MPI_LOCALNRANKS",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "LOCAL_WORLD_SIZE",
+    ] {
+        if let Some(local) = number(env, name)?
+            && local > size
+        {
+            let believed = identity.map_or("nothing says which rank this is", |_| "fewer ranks");
+            return Err(Error::Usage(format!(
+                "{name}={local} says that a launcher has started {local} processes on this host, but this one finds \
+                 {size} ({believed}): were the launcher's other variables lost, or is another launcher's around? \
+                 Start tonnage by the launcher itself, or unset {name}"
+            )));
+        }
+    }
+    if identity.is_none()
+        && let Some(namespace) = env("PMIX_NAMESPACE")
+        && env("OMPI_COMM_WORLD_SIZE").is_none()
+        && env("SLURM_STEP_ID").is_none()
+    {
+        return Err(Error::Usage(format!(
+            "PMIX_NAMESPACE={namespace} says that a PMIx launcher has started this process, but not how many there are: \
+             export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or unset PMIX_NAMESPACE"
+        )));
+    }
+    Ok(())
 }

@@ -6,7 +6,8 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`mod@detect`], `launchers` | who am I, and where do the ranks meet |
+//! | [`mod@detect`], `launchers`, `slurm` | who am I, and how will the ranks meet |
+//! | [`meeting`], `card`, `pmi1` | ranks that a launcher started agree on a place and a secret |
 //! | [`secret`] | what proves that a connection belongs to the run |
 //! | [`options`] | deadlines and choices of a run |
 //! | [`local`] | starting ranks on this host and looking after them |
@@ -19,6 +20,7 @@
 mod address;
 mod agreement;
 mod attend;
+mod card;
 mod census;
 mod channel;
 mod clock;
@@ -31,20 +33,24 @@ mod join;
 mod launchers;
 mod lobby;
 pub mod local;
+pub mod meeting;
 pub mod message;
 pub mod options;
+mod pmi1;
 mod protocol;
 pub mod secret;
 mod settle;
 mod shared;
 mod signals;
+mod slurm;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub use detect::{Explicit, Identity, Meeting, detect};
+pub use detect::{Exchange, Explicit, Identity, Meeting, detect};
 pub use handle::{Pending, Rank};
+pub use meeting::{Met, meet};
 pub use options::{JoinOptions, host_name};
 pub use secret::Secret;
 

@@ -61,8 +61,7 @@ impl JoinOptions {
             secret,
             plan_hash,
             interface: None,
-            join_timeout: seconds(env, "TONNAGE_JOIN_TIMEOUT")?
-                .unwrap_or(Duration::from_secs(join_s)),
+            join_timeout: join_timeout(env)?.unwrap_or(Duration::from_secs(join_s)),
             heartbeat_timeout: seconds(env, "TONNAGE_HEARTBEAT_TIMEOUT")?
                 .unwrap_or(Duration::from_secs(3)),
             stranger_timeout: Duration::from_secs(5),
@@ -76,6 +75,11 @@ impl JoinOptions {
             listener: None,
         })
     }
+}
+
+/// `TONNAGE_JOIN_TIMEOUT`, when it is set.
+pub(super) fn join_timeout(env: Env<'_>) -> Result<Option<Duration>> {
+    seconds(env, "TONNAGE_JOIN_TIMEOUT")
 }
 
 fn seconds(env: Env<'_>, name: &str) -> Result<Option<Duration>> {
@@ -101,7 +105,8 @@ pub fn host_name() -> String {
         .into_owned()
 }
 
-fn boot_id() -> String {
+/// Changes when this host starts anew; empty if the system does not say it.
+pub(super) fn boot_id() -> String {
     let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     read.map(|text| text.trim().to_owned()).unwrap_or_default()
 }

@@ -85,7 +85,7 @@ pub struct Environment {
     pub hosts: Vec<String>,
     /// Which ranks run there, such as "0-3,8".
     pub ranks: String,
-    /// How the ranks were started and found each other: "tonnage --ranks", "RANK/WORLD_SIZE", …
+    /// How the ranks were started and found each other: "tonnage --ranks", "OMPI_COMM_WORLD_*, PMIx", …
     pub launcher: String,
     /// CPU model, governor, kernel, NUMA nodes, huge pages, library versions, … (see `machine::Environment`).
     pub machine: crate::machine::Environment,

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use tonnage_core::plan::Plan;
+use tonnage_core::rank::Explicit;
 use tonnage_core::{Error, Result};
 
-use super::values::{Cpus, Numa, ranks, scale};
+use super::values::{Cpus, Master, Numa, ranks, scale};
 
 /// Where ranks run and how they find each other.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
@@ -14,9 +15,23 @@ use super::values::{Cpus, Numa, ranks, scale};
 pub struct RankArgs {
     /// Start this many ranks on this host, unless a launcher has started them already.
     ///
-    /// With RANK and WORLD_SIZE in the environment the ranks are what the launcher made.
+    /// Under mpirun, srun, torchrun or an Indexed Job of Kubernetes the ranks are what the launcher made.
     #[arg(long, value_name = "N", value_parser = ranks)]
     pub ranks: Option<u32>,
+
+    /// This process is rank N, counted from 0; for ranks that are started by hand or by a launcher that tonnage does not
+    /// know. With --size and --master.
+    #[arg(long, value_name = "N", requires = "size", requires = "master")]
+    pub rank: Option<u32>,
+
+    /// How many ranks are started by hand. With --rank and --master.
+    #[arg(long, value_name = "N", value_parser = ranks, requires = "rank")]
+    pub size: Option<u32>,
+
+    /// Where rank 0 listens for the others, such as 10.0.0.1:29500: its own address or host name, and a free port. With
+    /// --rank and --size.
+    #[arg(long, value_name = "HOST:PORT", requires = "rank")]
+    pub master: Option<Master>,
 
     /// CPUs for the workers of this host, such as 0-3,8, given out in this order; "none" does not pin.
     ///
@@ -41,6 +56,20 @@ pub struct RankArgs {
     /// Network interface of the control channel, such as eth0; it binds only there.
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
+}
+
+impl RankArgs {
+    /// The place in the run that the command line states, if it does; the parser has seen to it that it is whole.
+    pub fn explicit(&self) -> Option<Explicit> {
+        let Master { host, port } = self.master.clone()?;
+        Some(Explicit {
+            rank: self.rank?,
+            size: self.size?,
+            host,
+            port,
+            source: "--rank/--size, --master".to_owned(),
+        })
+    }
 }
 
 /// What becomes of results.

@@ -182,12 +182,31 @@ fn where_ranks_run_is_read() {
         ..common::RankArgs::default()
     };
     assert_eq!(args.ranks, expected);
+    assert!(args.ranks.explicit().is_none());
     let level = |line| parse(line).unwrap().log_level;
     assert_eq!(
         level("tonnage devices --json --log-level debug"),
         LogLevel::Debug
     );
     assert_eq!(level("tonnage"), LogLevel::Warn);
+}
+
+#[test]
+fn a_place_in_the_run_is_stated_wholly_or_not_at_all() {
+    let base = "tonnage transfer --engine shm --op write --sizes 8";
+    let all = ["--rank 1", "--size 2", "--master a:7"];
+    let args = transfer(&format!("{base} {}", all.join(" ")));
+    let explicit = args.ranks.explicit().unwrap();
+    assert_eq!((explicit.rank, explicit.size), (1, 2));
+    assert_eq!((explicit.host.as_str(), explicit.port), ("a", 7));
+    for left_out in 0..3 {
+        let mut some = all.to_vec();
+        let missing = some.remove(left_out).split(' ').next().unwrap();
+        let message = refused(&format!("{base} {}", some.join(" ")));
+        assert!(message.contains(missing), "{message}");
+        let message = refused(&format!("{base} {}", all[left_out]));
+        assert!(message.contains("required"), "{message}");
+    }
 }
 
 #[test]

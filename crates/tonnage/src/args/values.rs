@@ -35,6 +35,45 @@ impl FromStr for Cpus {
     }
 }
 
+/// Where rank 0 listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Master {
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// TCP port, never 0.
+    pub port: u16,
+}
+
+impl FromStr for Master {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let read = || {
+            let (host, port) = text.rsplit_once(':')?;
+            let bracketed = host
+                .strip_prefix('[')
+                .and_then(|host| host.strip_suffix(']'));
+            let host = match bracketed {
+                Some(host) => host,
+                // An address of IPv6 without brackets would lose its end to the port.
+                None if host.contains(':') => return None,
+                None => host,
+            };
+            let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+            let port = port.parse().ok().filter(|&port| digits && port > 0)?;
+            (!host.is_empty()).then(|| Self {
+                host: host.to_owned(),
+                port,
+            })
+        };
+        read().ok_or_else(|| {
+            Error::Usage(format!(
+                "{text:?} is not a host and a port: write something like node1:29500, 10.0.0.1:29500 or [fd00::1]:29500"
+            ))
+        })
+    }
+}
+
 /// The NUMA node of the buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Numa {
@@ -164,6 +203,31 @@ mod tests {
             message,
             "\"first\" is not a NUMA node: write auto, none or a number"
         );
+    }
+
+    #[test]
+    fn a_master_is_a_host_and_a_port() {
+        let read = |text: &str| {
+            text.parse::<Master>()
+                .map(|master| (master.host, master.port))
+        };
+        assert_eq!(read("a:7").unwrap(), ("a".to_owned(), 7));
+        assert_eq!(read("10.0.0.1:65535").unwrap().1, 65535);
+        assert_eq!(read("[fd00::1]:7").unwrap(), ("fd00::1".to_owned(), 7));
+        for wrong in [
+            "",
+            "a",
+            ":7",
+            "a:",
+            "a:0",
+            "a:65536",
+            "a:+7",
+            "fd00::1:7",
+            "[]:7",
+        ] {
+            let message = read(wrong).unwrap_err().to_string();
+            assert!(message.contains("node1:29500"), "{wrong}: {message}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tonnage_core::engine::{Entry, find};
 use tonnage_core::machine::{Choice, Topology, place_workers};
 use tonnage_core::plan::Plan;
 use tonnage_core::plan::point::Point;
-use tonnage_core::rank::{self, Identity, JoinOptions, Rank, Secret};
+use tonnage_core::rank::{self, Identity, JoinOptions, Rank};
 use tonnage_core::record::file::{RecordWriter, check_writable, resume};
 use tonnage_core::record::read::{already_measured, read_records};
 use tonnage_core::record::{Program, Record};
@@ -98,7 +98,7 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
 /// # Errors
 /// A wrong request, or what ended the run.
 pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
-    let identity = rank::detect(&env, None)?;
+    let identity = rank::detect(&env, job.ranks.explicit())?;
     let ranks = how_many(job, identity.as_ref())?;
     let points = job.plan.points(ranks, ENGINES)?;
     if print_plan {
@@ -206,9 +206,13 @@ pub fn supervise(ranks: u32, arguments: &[std::ffi::OsString]) -> Result<ExitCod
 
 /// Joins the run, measures, and on rank 0 keeps and shows the records.
 fn be_a_rank(job: &Job, points: &[Point], identity: Identity) -> Result<ExitCode> {
-    let secret = Secret::find(&env)?;
+    let met = rank::meet(&env, identity, job.ranks.interface.as_deref())?;
+    // Until the end of this function, so that the launcher sees this rank go only when the run is over.
+    let _leave = met.leave;
+    let identity = met.identity;
     let hash = rank::secret::plan_hash(&format!("{}\n{}", job.plan.hash_text(), identity.size))?;
-    let mut options = JoinOptions::new(&env, &identity, secret, hash)?;
+    let mut options = JoinOptions::new(&env, &identity, met.secret, hash)?;
+    options.listener = met.listener;
     options.interface.clone_from(&job.ranks.interface);
     let mut rank = Rank::join(identity, options)?;
     log::debug!(

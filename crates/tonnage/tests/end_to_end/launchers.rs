@@ -52,7 +52,7 @@ fn written(dir: &Path) -> Vec<Record> {
     assert!(
         records
             .iter()
-            .all(|record| record.environment[0].launcher == "RANK/WORLD_SIZE")
+            .all(|record| record.environment[0].launcher == "RANK/WORLD_SIZE, MASTER_ADDR")
     );
     records
 }

@@ -8,6 +8,7 @@
 //! | [`path`] | whether the payload crossed the devices that it should have |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
 //! | [`launchers`] | ranks that something else started, and the secret that they share |
+//! | [`mpirun`] | real launchers: Open MPI's and MPICH's mpirun, torchrun; and what looks like one |
 //! | [`strangers`] | who else comes to the control port |
 //! | [`killing`] | ranks that are killed at any phase |
 //! | [`signals`] | ranks that are interrupted, stopped or never come |
@@ -26,6 +27,8 @@ mod bad_input;
 mod killing;
 #[cfg(test)]
 mod launchers;
+#[cfg(test)]
+mod mpirun;
 #[cfg(test)]
 mod operations;
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub const MARK: &str = "TONNAGE_TEST_MARK";
 pub struct Process {
     /// Its number.
     pub pid: i32,
-    /// Which rank it is; `None` for the supervisor.
+    /// Which rank it is; `None` for the supervisor or a launcher.
     pub rank: Option<u32>,
     /// Its command line, arguments joined by spaces.
     pub command_line: String,
@@ -41,7 +41,8 @@ fn look(pid: i32, mark: &str) -> Option<Process> {
     if value(MARK)? != mark {
         return None;
     }
-    let rank = value("TONNAGE_RANK").or_else(|| value("RANK"));
+    let names = ["TONNAGE_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"];
+    let rank = names.into_iter().find_map(value);
     let command_line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     Some(Process {
         pid,

@@ -28,12 +28,21 @@ pub struct Program {
 /// The program with these arguments, separated by blanks, in a directory that is also its home. It gets nothing of
 /// this process's environment.
 pub fn tonnage(dir: &Path, arguments: &str) -> Program {
+    under(dir, "", arguments)
+}
+
+/// The same, started by a launcher: its own command line, whose words are separated by blanks, comes first.
+pub fn under(dir: &Path, launcher: &str, arguments: &str) -> Program {
     static STARTS: AtomicU32 = AtomicU32::new(0);
     let start = STARTS.fetch_add(1, Ordering::Relaxed);
     let mark = format!("{}-{start}", std::process::id());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tonnage"));
+    let mut words = launcher
+        .split_whitespace()
+        .chain([env!("CARGO_BIN_EXE_tonnage")])
+        .chain(arguments.split_whitespace());
+    let mut command = Command::new(words.next().unwrap());
     command
-        .args(arguments.split_whitespace())
+        .args(words)
         .current_dir(dir)
         .env_clear()
         .env("HOME", dir)

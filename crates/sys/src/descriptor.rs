@@ -1,0 +1,47 @@
+//! Open files that this process inherited and knows by number only.
+//!
+//! The standard library cannot take a number without a promise that nobody else closes it; a copy needs none.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// A copy of the open file with this number, which is not passed on to other programs. The original stays open.
+///
+/// # Errors
+/// When no file with this number is open.
+pub fn duplicate(number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: fcntl takes any number; with F_DUPFD_CLOEXEC it touches no memory of ours.
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has just opened this number for us, so that nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_copy_is_the_same_file_and_outlives_the_original() {
+        let (mut one, other) = UnixStream::pair().unwrap();
+        let mut copy = File::from(duplicate(other.as_raw_fd()).unwrap());
+        drop(other);
+        one.write_all(b"hello").unwrap();
+        drop(one);
+        let mut text = String::new();
+        copy.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "hello");
+    }
+
+    #[test]
+    fn a_number_that_is_not_open_is_an_error() {
+        assert!(duplicate(-1).is_err());
+        assert!(duplicate(i32::MAX).is_err());
+    }
+}

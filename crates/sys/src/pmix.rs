@@ -1,0 +1,317 @@
+//! PMIx, loaded at run time: how a process that Open MPI's mpirun or `srun --mpi=pmix` has started tells the others of
+//! its job something.
+//!
+//! What lives here: the client's side of put, fence and get for strings. What does not: what is said, and to whom; that
+//! is in `tonnage_core::rank`. The layouts are those of PMIx 2 to 5 on 64-bit Linux; of the values that the library
+//! allocates only the leading part is declared, and what it reads of ours is at least as long as any release's own.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr::{self, NonNull};
+
+use crate::library::{Library, text};
+
+/// What the loader searches for; PMIx has kept this name since its second release.
+const LOADER_NAME: &str = "libpmix.so.2";
+/// Successful status.
+const SUCCESS: c_int = 0;
+/// "The job as a whole", where a rank is asked for.
+const RANK_WILDCARD: u32 = u32::MAX - 1;
+/// A value is for all processes of the job.
+const SCOPE_GLOBAL: u8 = 3;
+/// The types of values that are used here.
+const TYPE_BOOL: u16 = 1;
+const TYPE_STRING: u16 = 3;
+const TYPE_UINT32: u16 = 14;
+/// Both limits of the interface include the final zero byte.
+const NAMESPACE_BYTES: usize = 256;
+const KEY_BYTES: usize = 512;
+
+/// `pmix_proc_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Proc {
+    namespace: [c_char; NAMESPACE_BYTES],
+    rank: u32,
+}
+
+/// `pmix_value_t`: a type and a union whose longest member has three words in the releases so far.
+#[repr(C)]
+struct Value {
+    kind: u16,
+    data: u64,
+    rest: [u64; 4],
+}
+
+/// `pmix_info_t`, of which this file only ever passes one at a time.
+#[repr(C)]
+struct Info {
+    key: [c_char; KEY_BYTES],
+    flags: u32,
+    value: Value,
+}
+
+// The layout is that of 64-bit Linux; another pointer width would move the fields.
+const _: () = assert!(
+    size_of::<usize>() == 8
+        && size_of::<Proc>() == 260
+        && std::mem::offset_of!(Value, data) == 8
+        && std::mem::offset_of!(Info, value) == 520
+);
+
+type Init = unsafe extern "C" fn(me: *mut Proc, info: *const Info, infos: usize) -> c_int;
+type Finalize = unsafe extern "C" fn(info: *const Info, infos: usize) -> c_int;
+type Put = unsafe extern "C" fn(scope: u8, key: *const c_char, value: *mut Value) -> c_int;
+type Commit = unsafe extern "C" fn() -> c_int;
+type Fence = unsafe extern "C" fn(
+    procs: *const Proc,
+    count: usize,
+    info: *const Info,
+    infos: usize,
+) -> c_int;
+type Get = unsafe extern "C" fn(
+    of: *const Proc,
+    key: *const c_char,
+    info: *const Info,
+    infos: usize,
+    value: *mut *mut Value,
+) -> c_int;
+type ErrorString = unsafe extern "C" fn(status: c_int) -> *const c_char;
+
+/// Why there is no client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoClient {
+    /// The library cannot be loaded, or is not PMIx: the loader's own message.
+    Library(String),
+    /// The library is there, but the launcher does not answer.
+    Launcher(String),
+}
+
+/// A process that the launcher's PMIx server knows. Dropping it takes leave of the server; a launcher counts a process
+/// that ends without that as failed.
+#[derive(Debug)]
+pub struct Client {
+    // Held so that the functions below are never without their code, whatever becomes of the loader's policy.
+    _library: Library,
+    finalize: Finalize,
+    put: Put,
+    commit: Commit,
+    fence: Fence,
+    get: Get,
+    error_string: ErrorString,
+    namespace: [c_char; NAMESPACE_BYTES],
+    rank: u32,
+}
+
+impl Client {
+    /// Loads the library and reports to the launcher's server.
+    ///
+    /// # Errors
+    /// What is missing: the library, or the launcher's answer.
+    pub fn start() -> Result<Self, NoClient> {
+        Self::load(LOADER_NAME)
+    }
+
+    fn load(name: &str) -> Result<Self, NoClient> {
+        let library = Library::open(name).map_err(NoClient::Library)?;
+        let find = |symbol: &CStr| {
+            library
+                .symbol_without_version(symbol)
+                .map_err(NoClient::Library)
+        };
+        let init = find(c"PMIx_Init")?;
+        let finalize = find(c"PMIx_Finalize")?;
+        let put = find(c"PMIx_Put")?;
+        let commit = find(c"PMIx_Commit")?;
+        let fence = find(c"PMIx_Fence")?;
+        let get = find(c"PMIx_Get")?;
+        let error_string = find(c"PMIx_Error_string")?;
+        // SAFETY: these symbols of a library with PMIx's name are the functions that its interface declares, whose
+        // signatures have not changed since its second release.
+        let (init, finalize, put, commit, fence, get, error_string) = unsafe {
+            (
+                std::mem::transmute::<NonNull<c_void>, Init>(init),
+                std::mem::transmute::<NonNull<c_void>, Finalize>(finalize),
+                std::mem::transmute::<NonNull<c_void>, Put>(put),
+                std::mem::transmute::<NonNull<c_void>, Commit>(commit),
+                std::mem::transmute::<NonNull<c_void>, Fence>(fence),
+                std::mem::transmute::<NonNull<c_void>, Get>(get),
+                std::mem::transmute::<NonNull<c_void>, ErrorString>(error_string),
+            )
+        };
+        let mut me = Proc {
+            namespace: [0; NAMESPACE_BYTES],
+            rank: 0,
+        };
+        // SAFETY: `me` is a valid place for the result, and no information is passed.
+        let status = unsafe { init(&raw mut me, ptr::null(), 0) };
+        if status != SUCCESS {
+            return Err(NoClient::Launcher(said(error_string, "PMIx_Init", status)));
+        }
+        Ok(Self {
+            _library: library,
+            finalize,
+            put,
+            commit,
+            fence,
+            get,
+            error_string,
+            namespace: me.namespace,
+            rank: me.rank,
+        })
+    }
+
+    /// This process's number in the job.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Number of processes of the job.
+    ///
+    /// # Errors
+    /// When the server does not say it.
+    pub fn job_size(&self) -> Result<u32, String> {
+        let value = self.value(RANK_WILDCARD, c"pmix.job.size")?;
+        // SAFETY: a successful get gives a valid value, which nothing frees.
+        let (kind, data) = unsafe { ((*value.as_ptr()).kind, (*value.as_ptr()).data) };
+        if kind != TYPE_UINT32 {
+            return Err(format!("PMIx gives the job's size as type {kind}"));
+        }
+        // A 32-bit number is in the union's first bytes, which are its lowest on the machines that this is built for.
+        Ok((data & u64::from(u32::MAX)) as u32)
+    }
+
+    /// Notes a text under a key, for all processes that pass the next [`Client::fence`].
+    ///
+    /// # Errors
+    /// When the text or the key cannot be passed on, or the library refuses.
+    pub fn put(&self, key: &str, value: &str) -> Result<(), String> {
+        let key = c_key(key)?;
+        let value = CString::new(value).map_err(|_| "the text has a NUL byte".to_owned())?;
+        let mut passed = Value {
+            kind: TYPE_STRING,
+            data: value.as_ptr() as u64,
+            rest: [0; 4],
+        };
+        // SAFETY: key and value are NUL-terminated strings that outlive the call, which copies what it keeps.
+        let status = unsafe { (self.put)(SCOPE_GLOBAL, key.as_ptr(), &raw mut passed) };
+        self.check("PMIx_Put", status)
+    }
+
+    /// Waits until all processes of the job are here; what they put before is known to all afterwards.
+    ///
+    /// # Errors
+    /// When the library refuses, such as after the loss of a process.
+    pub fn fence(&self) -> Result<(), String> {
+        // SAFETY: takes nothing and only looks at the library's own state.
+        let status = unsafe { (self.commit)() };
+        self.check("PMIx_Commit", status)?;
+        let mut collect = Info {
+            key: [0; KEY_BYTES],
+            flags: 0,
+            value: Value {
+                kind: TYPE_BOOL,
+                data: 1,
+                rest: [0; 4],
+            },
+        };
+        for (to, from) in collect.key.iter_mut().zip(b"pmix.collect") {
+            *to = from.cast_signed();
+        }
+        // SAFETY: no processes means all of the job; the one piece of information outlives the call.
+        let status = unsafe { (self.fence)(ptr::null(), 0, &raw const collect, 1) };
+        self.check("PMIx_Fence", status)
+    }
+
+    /// The text that a process has put under a key before the last fence.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn get(&self, rank: u32, key: &str) -> Result<String, String> {
+        let value = self.value(rank, &c_key(key)?)?;
+        // SAFETY: a successful get gives a valid value, which nothing frees.
+        let (kind, data) = unsafe { ((*value.as_ptr()).kind, (*value.as_ptr()).data) };
+        if kind != TYPE_STRING {
+            return Err(format!("PMIx gives {key} of rank {rank} as type {kind}"));
+        }
+        // SAFETY: a value of this type holds null or a NUL-terminated string that lives as long as the value.
+        unsafe { text(data as *const c_char) }
+            .ok_or_else(|| format!("PMIx gives no text for {key} of rank {rank}"))
+    }
+
+    /// The library's value, which is never freed: the function for that is a macro in some releases, and a process asks
+    /// for a few short texts, once.
+    fn value(&self, rank: u32, key: &CStr) -> Result<NonNull<Value>, String> {
+        let of = Proc {
+            namespace: self.namespace,
+            rank,
+        };
+        let mut value = ptr::null_mut();
+        // SAFETY: process and key outlive the call, and `value` is a valid place for the result.
+        let status =
+            unsafe { (self.get)(&raw const of, key.as_ptr(), ptr::null(), 0, &raw mut value) };
+        self.check("PMIx_Get", status)?;
+        NonNull::new(value).ok_or_else(|| "PMIx_Get gives no value".to_owned())
+    }
+
+    fn check(&self, what: &str, status: c_int) -> Result<(), String> {
+        if status == SUCCESS {
+            return Ok(());
+        }
+        Err(said(self.error_string, what, status))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // SAFETY: called once, after the successful PMIx_Init of this value. What a failure would mean for the launcher
+        // cannot be mended here.
+        let _ = unsafe { (self.finalize)(ptr::null(), 0) };
+    }
+}
+
+fn said(error_string: ErrorString, what: &str, status: c_int) -> String {
+    // SAFETY: the function takes any number and returns null or a constant NUL-terminated string.
+    let meaning = unsafe { text(error_string(status)) };
+    format!(
+        "{what} failed with {} ({status})",
+        meaning.unwrap_or_default()
+    )
+}
+
+fn c_key(key: &str) -> Result<CString, String> {
+    if key.len() >= KEY_BYTES {
+        return Err(format!("a key of {} bytes is too long for PMIx", key.len()));
+    }
+    CString::new(key).map_err(|_| "the key has a NUL byte".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_library_is_told_apart_from_a_silent_launcher() {
+        let missing = Client::load("/nonexistent/libpmix.so.2").unwrap_err();
+        assert!(
+            matches!(&missing, NoClient::Library(why) if why.contains("/nonexistent/libpmix.so.2")),
+            "{missing:?}"
+        );
+    }
+
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn another_library_is_not_pmix() {
+        let other = Client::load("libc.so.6").unwrap_err();
+        assert!(
+            matches!(&other, NoClient::Library(why) if why.contains("PMIx_Init")),
+            "{other:?}"
+        );
+    }
+
+    #[test]
+    fn keys_are_bounded() {
+        assert!(c_key(&"k".repeat(KEY_BYTES)).is_err());
+        assert!(c_key("a\0b").is_err());
+        assert!(c_key("tonnage.meeting").is_ok());
+    }
+}

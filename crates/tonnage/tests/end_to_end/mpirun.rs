@@ -1,0 +1,243 @@
+//! Real launchers: Open MPI's and MPICH's mpirun and torchrun; and surroundings that only look like one.
+//!
+//! Nothing is configured: no secret, no address. A launcher that is not installed is a skip.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::tempdir;
+
+use super::support::{BRIEF, LONG, Program, Started, free_port, records, tonnage, under};
+
+const OPEN_MPI: &str = "mpirun.openmpi -np 2 --bind-to none --oversubscribe";
+const MPICH: &str = "mpirun.mpich -np 2";
+const POINT: &str = "transfer --engine shm --op write --sizes 8,4k";
+
+/// Both kinds of mpirun, with what their records say.
+const MPIRUNS: [(&str, &str); 2] = [
+    (OPEN_MPI, "OMPI_COMM_WORLD_*, PMIx"),
+    (MPICH, "PMI_*, PMI-1"),
+];
+
+/// Whether the first word of a launcher's command line is there; says how to get it otherwise.
+fn is_there(launcher: &str) -> bool {
+    let name = launcher.split_whitespace().next().unwrap();
+    let found = ["/usr/bin", "/bin"]
+        .iter()
+        .any(|folder| Path::new(folder).join(name).exists());
+    if !found {
+        let package = match name {
+            "mpirun.openmpi" => "openmpi-bin",
+            "mpirun.mpich" => "mpich",
+            _ => "python3-torch",
+        };
+        println!("skip: {name} is not installed (run: apt-get install {package})");
+    }
+    found
+}
+
+/// A program under mpirun, which asks root twice whether it is meant.
+fn under_mpirun(dir: &Path, launcher: &str, arguments: &str) -> Program {
+    under(dir, launcher, arguments)
+        .env("TMPDIR", dir)
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+}
+
+fn launcher_of(dir: &Path) -> String {
+    let records = records::read(&dir.join("r.jsonl"));
+    assert_eq!(records.len(), 2, "one run of two points");
+    assert!(records.iter().all(|record| record.point.ranks == 2));
+    records[0].environment[0].launcher.clone()
+}
+
+#[test]
+fn mpirun_needs_no_configuration() {
+    for (launcher, source) in MPIRUNS.into_iter().filter(|(name, _)| is_there(name)) {
+        let dir = tempdir().unwrap();
+        let arguments = format!("{POINT} {BRIEF} -o r.jsonl");
+        let ended = under_mpirun(dir.path(), launcher, &arguments)
+            .run()
+            .with_code(0);
+        assert_eq!(ended.rows().len(), 2, "{ended:#?}");
+        assert!(!ended.stderr.contains("error"), "{ended:#?}");
+        assert_eq!(launcher_of(dir.path()), source);
+        let home = dir.path().join(".config/tonnage/secret");
+        assert!(!home.exists(), "the run has a secret of its own");
+    }
+}
+
+#[test]
+fn ranks_of_one_host_meet_on_loopback_and_nothing_says_the_secret() {
+    for (launcher, _) in MPIRUNS.into_iter().filter(|(name, _)| is_there(name)) {
+        let dir = tempdir().unwrap();
+        let arguments = format!("{POINT} {BRIEF} --log-level debug -o r.jsonl");
+        let port = free_port();
+        let ended = under_mpirun(dir.path(), launcher, &arguments)
+            .env("TONNAGE_PORT", port.to_string())
+            .run()
+            .with_code(0)
+            .saying(&[&format!("rank 0 listens on 127.0.0.1:{port} ")]);
+        let text = fs::read_to_string(dir.path().join("r.jsonl")).unwrap() + &ended.stderr;
+        let is_secret = |word: &str| word.len() == 64;
+        let mut words = text.split(|sign: char| !sign.is_ascii_hexdigit());
+        assert!(!words.any(is_secret), "{text}");
+    }
+}
+
+#[test]
+fn a_secret_that_was_given_is_used() {
+    for (launcher, _) in MPIRUNS.into_iter().filter(|(name, _)| is_there(name)) {
+        let dir = tempdir().unwrap();
+        let run = |secret: &str| {
+            under_mpirun(dir.path(), launcher, &format!("{POINT} {BRIEF}"))
+                .env("TONNAGE_SECRET", secret)
+                .run()
+        };
+        run("correct-horse-battery-staple").with_code(0);
+        let short = run("short");
+        assert!(short.code != Some(0), "{short:#?}");
+        short.saying(&["TONNAGE_SECRET", "at least 16"]);
+    }
+}
+
+#[test]
+fn torchrun_as_it_is() {
+    let launcher = format!(
+        // The torchrun of torch 1.13 fails under Python 3.11 unless output is redirected; 1 is standard output.
+        "torchrun --no_python --nproc_per_node 2 --master_port {} --redirects 1 --tee 1 --log_dir log",
+        free_port()
+    );
+    if !is_there(&launcher) {
+        return;
+    }
+    let dir = tempdir().unwrap();
+    let arguments = format!("{POINT} {BRIEF} -o r.jsonl");
+    under(dir.path(), &launcher, &arguments)
+        .env("TONNAGE_PORT", free_port().to_string())
+        .run()
+        .with_code(0);
+    assert_eq!(launcher_of(dir.path()), "RANK/WORLD_SIZE, MASTER_ADDR");
+}
+
+/// Kills rank 1 and waits for the end of all.
+fn kill_one(run: Started) {
+    run.signal_rank(1, Signal::KILL);
+    let since = Instant::now();
+    let ended = run.end();
+    assert!(ended.code != Some(0), "{ended:#?}");
+    assert!(since.elapsed() < Duration::from_secs(20), "{ended:#?}");
+}
+
+#[test]
+fn a_killed_rank_ends_mpirun() {
+    for (launcher, _) in MPIRUNS.into_iter().filter(|(name, _)| is_there(name)) {
+        let dir = tempdir().unwrap();
+        let start = |name: &str| {
+            let arguments = format!("transfer --engine shm --op write --sizes 8 {LONG} -o {name}");
+            under_mpirun(dir.path(), launcher, &arguments).start()
+        };
+        kill_one(start("early.jsonl"));
+        let run = start("late.jsonl");
+        // Rank 0 opens the file when all have joined.
+        super::support::wait_until("the ranks have joined", || {
+            dir.path().join("late.jsonl").exists()
+        });
+        kill_one(run);
+    }
+}
+
+#[test]
+fn processes_that_cannot_know_each_other_are_refused() {
+    for (launcher, lost, part) in [
+        (
+            OPEN_MPI,
+            "env -u OMPI_COMM_WORLD_RANK -u OMPI_COMM_WORLD_SIZE",
+            "OMPI_COMM_WORLD_LOCAL_SIZE=2",
+        ),
+        (OPEN_MPI, "env RANK=0 WORLD_SIZE=1", "disagree"),
+        (
+            OPEN_MPI,
+            "env OMPI_COMM_WORLD_SIZE=4",
+            "of 4, but PMIx says rank",
+        ),
+        (MPICH, "env -u PMI_RANK -u PMI_SIZE", "MPI_LOCALNRANKS=2"),
+        (MPICH, "env RANK=0 WORLD_SIZE=1", "disagree"),
+        (MPICH, "env -u PMI_FD", "PMI_FD is not set"),
+    ] {
+        if !is_there(launcher) {
+            continue;
+        }
+        let dir = tempdir().unwrap();
+        let ended = under_mpirun(
+            dir.path(),
+            &format!("{launcher} {lost}"),
+            &format!("{POINT} {BRIEF}"),
+        )
+        .run();
+        assert!(ended.code == Some(2), "{launcher} {lost}: {ended:#?}");
+        ended.saying(&[part]);
+    }
+}
+
+#[test]
+fn what_only_looks_like_a_launcher_says_what_is_missing() {
+    let dir = tempdir().unwrap();
+    // The loader takes no file that is empty, and looks no further.
+    fs::write(dir.path().join("libpmix.so.2"), "").unwrap();
+    let program = || tonnage(dir.path(), &format!("{POINT} {BRIEF}"));
+    program()
+        .env("OMPI_COMM_WORLD_RANK", "0")
+        .env("OMPI_COMM_WORLD_SIZE", "2")
+        .env("PMIX_NAMESPACE", "7")
+        .env("LD_LIBRARY_PATH", dir.path())
+        .run()
+        .with_code(1)
+        .with_one_error(&["PMIx", "libpmix.so.2", "apt-get install libpmix2"]);
+    program()
+        .env("PMI_RANK", "1")
+        .env("PMI_SIZE", "2")
+        .env("PMI_FD", "999")
+        .run()
+        .with_code(1)
+        .with_one_error(&["PMI_FD=999", "rank 1 on", "mpirun or srun itself"]);
+}
+
+#[test]
+fn a_pod_of_an_indexed_job_is_a_rank() {
+    let dir = tempdir().unwrap();
+    let port = free_port().to_string();
+    let pod = |index: u32| {
+        tonnage(dir.path(), &format!("{POINT} {BRIEF} -o r.jsonl"))
+            .env("JOB_COMPLETION_INDEX", index.to_string())
+            .env("WORLD_SIZE", "2")
+            .env("MASTER_ADDR", "127.0.0.1")
+            .env("MASTER_PORT", &port)
+            .start()
+    };
+    for run in [pod(0), pod(1)] {
+        run.end().with_code(0);
+    }
+    assert_eq!(launcher_of(dir.path()), "JOB_COMPLETION_INDEX, MASTER_ADDR");
+}
+
+#[test]
+fn a_rank_may_be_stated_by_hand() {
+    let dir = tempdir().unwrap();
+    let master = format!("127.0.0.1:{}", free_port());
+    let rank = |rank: u32| {
+        let place = format!("--rank {rank} --size 2 --master {master}");
+        tonnage(dir.path(), &format!("{POINT} {BRIEF} -o r.jsonl {place}")).start()
+    };
+    for run in [rank(0), rank(1)] {
+        run.end().with_code(0);
+    }
+    assert_eq!(launcher_of(dir.path()), "--rank/--size, --master");
+    let wrong = format!("{POINT} --rank 2 --size 2 --master {master}");
+    tonnage(dir.path(), &wrong)
+        .run()
+        .with_code(2)
+        .with_one_error(&["--rank", "rank 2 of 2"]);
+}
