@@ -51,6 +51,9 @@ apt_install() {
 # Not grep -q, which would end ldconfig by a broken pipe.
 has_libfabric() { PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep 'libfabric\.so\.1' >/dev/null; }
 
+# Programs for administrators are not in everybody's PATH.
+has_program() { PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null; }
+
 # component NAME COMMAND: succeeds when cargo has the command, which rustup may first have to add.
 component() {
     cargo "$2" --version >/dev/null 2>&1 && return
@@ -71,6 +74,9 @@ cargo_deny() {
 PATH=$TOOLS/bin:$PATH
 
 need libfabric1 "the tests that list libfabric's providers skip themselves" has_libfabric
+need iproute2 "the tests on several hosts skip themselves" has_program tc
+need slurm-wlm "the tests under Slurm skip themselves" has_program slurmctld
+need munge "the tests under Slurm skip themselves" has_program munged
 
 if component rustfmt fmt; then
     say "cargo fmt --check"

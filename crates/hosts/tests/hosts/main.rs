@@ -75,12 +75,13 @@ mod support {
         let entries = std::fs::read_dir("/proc").unwrap();
         let pids =
             entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-        pids.filter(|pid| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&line)
-                .replace('\0', " ")
-                .contains(text)
-        })
-        .collect()
+        pids.filter(|&pid| command_line(pid).contains(text))
+            .collect()
+    }
+
+    /// A process's command line, a blank after each argument; empty when it has ended.
+    pub fn command_line(pid: i32) -> String {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).replace('\0', " ")
     }
 }

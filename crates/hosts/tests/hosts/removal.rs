@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::support::{is_gone, processes_with, spaces, two_hosts, wait_until};
+use super::support::{command_line, is_gone, processes_with, spaces, two_hosts, wait_until};
 
 /// Something that runs in a host, known by a number that nobody else waits for.
 struct Sleeper {
@@ -142,12 +142,27 @@ fn after_an_interruption() {
     if two_hosts(None).is_none() {
         return;
     }
-    let owner = Owner::start(4);
+    let mut owner = Owner::start(4);
     // The owner leaves this signal to the command, as with Ctrl-C, and removes the hosts when that has ended.
     owner.signal(Signal::INT);
-    for pid in processes_with(&format!("sleep {}", owner.sleeper.seconds)) {
-        send(pid, Signal::KILL);
+    let exact = format!("sleep {} ", owner.sleeper.seconds);
+    // The script that sleeps does so twice.
+    for _ in 0..2 {
+        let mut sleeping = Vec::new();
+        wait_until("it sleeps", || {
+            sleeping = processes_with(&exact);
+            sleeping.retain(|&pid| command_line(pid) == exact);
+            !sleeping.is_empty()
+        });
+        sleeping.into_iter().for_each(|pid| send(pid, Signal::KILL));
     }
+    let status = owner.child.wait().unwrap();
+    assert_eq!(
+        status.code(),
+        Some(128 + 9),
+        "the command's own end: {status}"
+    );
+    assert!(is_gone(&owner.folder), "removed before the owner ended");
     owner.is_followed_by_nothing();
 }
 
