@@ -7,6 +7,7 @@
 //! | [`plans`] | plans, options of length, memory and place, other formats |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
 //! | [`launchers`] | ranks that something else started, and the secret that they share |
+//! | [`hosts`] | ranks on several hosts, which are network namespaces of this machine |
 //! | [`strangers`] | who else comes to the control port |
 //! | [`killing`] | ranks that are killed at any phase |
 //! | [`signals`] | ranks that are interrupted, stopped or never come |
@@ -21,6 +22,8 @@
 
 #[cfg(test)]
 mod bad_input;
+#[cfg(test)]
+mod hosts;
 #[cfg(test)]
 mod killing;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use tonnage_hosts::Hosts;
 
 use super::processes::{self, MARK, Process};
 use super::wait_until;
@@ -28,10 +29,19 @@ pub struct Program {
 /// The program with these arguments, separated by blanks, in a directory that is also its home. It gets nothing of
 /// this process's environment.
 pub fn tonnage(dir: &Path, arguments: &str) -> Program {
+    prepare(Command::new(env!("CARGO_BIN_EXE_tonnage")), dir, arguments)
+}
+
+/// The same in one of several hosts.
+pub fn tonnage_in(hosts: &Hosts, host: usize, dir: &Path, arguments: &str) -> Program {
+    let command = hosts.command(host, env!("CARGO_BIN_EXE_tonnage"));
+    prepare(command, dir, arguments)
+}
+
+fn prepare(mut command: Command, dir: &Path, arguments: &str) -> Program {
     static STARTS: AtomicU32 = AtomicU32::new(0);
     let start = STARTS.fetch_add(1, Ordering::Relaxed);
     let mark = format!("{}-{start}", std::process::id());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tonnage"));
     command
         .args(arguments.split_whitespace())
         .current_dir(dir)
