@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -18,6 +19,9 @@ use crate::{Error, Rate, Result};
 
 /// One byte of the address tells hosts apart, and the switch has the last one.
 const COUNT_MAX: usize = 250;
+
+/// How long a link may take to come up; a second is usual on some kernels.
+const LINK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What hosts to make.
 #[derive(Debug, Clone, Copy)]
@@ -76,6 +80,9 @@ impl Hosts {
             if spec.rate.is_some() {
                 hosts.set_rate(host, spec.rate)?;
             }
+        }
+        for host in 0..spec.count {
+            hosts.wait_for_link(host)?;
         }
         Ok(hosts)
     }
@@ -165,12 +172,32 @@ impl Hosts {
         self.set_port(host, "down")
     }
 
-    /// Mends a host's cable.
+    /// Mends a host's cable, and waits until it carries.
     ///
     /// # Errors
     /// [`Error::Failed`] when the system refuses.
     pub fn link_up(&self, host: usize) -> Result<()> {
-        self.set_port(host, "up")
+        self.set_port(host, "up")?;
+        self.wait_for_link(host)
+    }
+
+    /// The kernel looks at changed links once a second at most, and a port of the switch forwards only after that.
+    fn wait_for_link(&self, host: usize) -> Result<()> {
+        let (space, switch) = (self.namespace(host), self.switch_namespace());
+        let since = Instant::now();
+        loop {
+            let port = run("ip", &format!("-n {switch} -o -d link show h{host}"))?;
+            let interface = run("ip", &format!("-n {space} -o link show eth0"))?;
+            if port.contains("state forwarding") && interface.contains("state UP") {
+                return Ok(());
+            }
+            if since.elapsed() > LINK_PATIENCE {
+                return Err(Error::Failed(format!(
+                    "the link of h{host} does not come up; look at\n{port}{interface}"
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     fn set_port(&self, host: usize, state: &str) -> Result<()> {

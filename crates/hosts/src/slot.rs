@@ -8,6 +8,7 @@
 //! Owner and guardian share a lock on a file of the folder. A folder whose lock is free has lost both, and the next
 //! [`Slot::claim`] removes it. A lock is not fooled by process numbers that are used again.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -30,15 +31,18 @@ pub(crate) struct Slot {
     folder: PathBuf,
     /// `None` once everything is removed.
     guardian: Option<Child>,
+    /// Held as long as this is there, even if the guardian is killed.
+    _lock: File,
 }
 
 impl Slot {
     /// A new one, after leftovers of others have been removed.
     ///
     /// # Errors
-    /// [`Error::Failed`] when the folder cannot be made, or leftovers resist.
+    /// [`Error::Unavailable`] when nothing can be made under /run, [`Error::Failed`] when leftovers resist.
     pub(crate) fn claim() -> Result<Self> {
-        fs::create_dir_all(ROOT).map_err(|error| cannot("make", Path::new(ROOT), error))?;
+        fs::create_dir_all(ROOT)
+            .map_err(|error| Error::Unavailable(format!("cannot make {ROOT}: {error}")))?;
         let all = lock_file(&Path::new(ROOT).join("lock"))?;
         flock(&all, FlockOperation::LockExclusive)
             .map_err(|error| Error::Failed(format!("cannot lock {ROOT}/lock: {error}")))?;
@@ -48,16 +52,19 @@ impl Slot {
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
             Error::Failed(format!("cannot lock {}/lock: {error}", folder.display()))
         })?;
+        let failed = |error| Error::Failed(format!("cannot start the guardian (sh): {error}"));
         let guardian = clean(&folder, &name, "wait")
+            .current_dir("/")
             .process_group(0)
             .stdin(Stdio::piped())
-            .stdout(lock)
+            .stdout(lock.try_clone().map_err(failed)?)
             .spawn()
-            .map_err(|error| Error::Failed(format!("cannot start the guardian (sh): {error}")))?;
+            .map_err(failed)?;
         Ok(Self {
             name,
             folder,
             guardian: Some(guardian),
+            _lock: lock,
         })
     }
 
@@ -110,12 +117,8 @@ fn clean(folder: &Path, name: &str, when: &str) -> Command {
 
 /// Removes what owners have left that are gone together with their guardians. The caller has the lock on all folders.
 fn sweep() -> Result<()> {
-    let entries = fs::read_dir(ROOT).map_err(|error| cannot("read", Path::new(ROOT), error))?;
-    for entry in entries.flatten().filter(|entry| entry.path().is_dir()) {
-        let folder = entry.path();
-        let Ok(name) = entry.file_name().into_string() else {
-            continue;
-        };
+    for name in names()? {
+        let folder = Path::new(ROOT).join(&name);
         // Without a lock file it was being removed, or never begun.
         let lock = File::open(folder.join("lock")).ok();
         let is_held = lock.as_ref().is_some_and(|lock| {
@@ -126,6 +129,33 @@ fn sweep() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The names of all sets on this machine, by their folders and by their namespaces: one that was just being made when its
+/// owner was killed may be there without a folder.
+fn names() -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    let folders = fs::read_dir(ROOT).map_err(|error| cannot("read", Path::new(ROOT), error))?;
+    for entry in folders.flatten() {
+        names.extend(entry.file_name().to_str().and_then(name_of));
+    }
+    // Before the first namespace is made, this folder is not there.
+    for entry in fs::read_dir("/run/netns").into_iter().flatten().flatten() {
+        let file_name = entry.file_name();
+        let space = file_name
+            .to_str()
+            .and_then(|name| name.strip_prefix("tonnage-"));
+        let name = space.and_then(|space| space.rsplit_once('-'));
+        names.extend(name.and_then(|(name, _)| name_of(name)));
+    }
+    Ok(names)
+}
+
+/// Takes only what [`new_folder`] can have made.
+fn name_of(text: &str) -> Option<String> {
+    let (pid, number) = text.split_once('-')?;
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    (is_number(pid) && is_number(number)).then(|| text.to_owned())
 }
 
 fn new_folder() -> Result<(String, PathBuf)> {
@@ -153,4 +183,17 @@ fn lock_file(path: &Path) -> Result<File> {
 
 fn cannot(what: &str, path: &Path, error: std::io::Error) -> Error {
     Error::Failed(format!("cannot {what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_sets_are_taken() {
+        assert_eq!(name_of("12-0").as_deref(), Some("12-0"));
+        for other in ["lock", "12", "12-", "12-x", "a-0", "12-0-1", "../12-0"] {
+            assert_eq!(name_of(other), None, "{other}");
+        }
+    }
 }

@@ -1,13 +1,18 @@
 //! Nothing stays behind, however the owner of hosts ends.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::support::{command_line, is_gone, processes_with, spaces, two_hosts, wait_until};
+use super::support::{
+    command_line, is_gone, printed, processes_with, spaces, two_hosts, wait_until,
+};
 
 /// Something that runs in a host, known by a number that nobody else waits for.
 struct Sleeper {
@@ -79,8 +84,10 @@ impl Owner {
     }
 
     /// Waits until it has ended and nothing of it is there.
-    fn is_followed_by_nothing(mut self) {
-        self.child.wait().unwrap();
+    fn leaves_nothing(mut self) {
+        wait_until("the owner ends", || {
+            self.child.try_wait().unwrap().is_some()
+        });
         wait_until("nothing is left", || {
             is_gone(&self.folder) && !self.sleeper.runs()
         });
@@ -121,6 +128,9 @@ fn after_the_guardian_was_killed() {
     let Some(hosts) = two_hosts(None) else { return };
     let folder = hosts.folder().to_owned();
     send(guardian_of(&folder), Signal::KILL);
+    // The owner is there, so the next use of others removes nothing.
+    drop(two_hosts(None));
+    assert_eq!(printed(&mut hosts.command(0, "hostname")), "h0");
     hosts.close().unwrap();
     assert!(is_gone(&folder));
 }
@@ -133,7 +143,7 @@ fn after_the_owner_was_killed() {
     for (place, signal) in [(1, Signal::KILL), (2, Signal::TERM), (3, Signal::HUP)] {
         let owner = Owner::start(place);
         owner.signal(signal);
-        owner.is_followed_by_nothing();
+        owner.leaves_nothing();
     }
 }
 
@@ -146,24 +156,28 @@ fn after_an_interruption() {
     // The owner leaves this signal to the command, as with Ctrl-C, and removes the hosts when that has ended.
     owner.signal(Signal::INT);
     let exact = format!("sleep {} ", owner.sleeper.seconds);
-    // The script that sleeps does so twice.
-    for _ in 0..2 {
-        let mut sleeping = Vec::new();
-        wait_until("it sleeps", || {
-            sleeping = processes_with(&exact);
-            sleeping.retain(|&pid| command_line(pid) == exact);
-            !sleeping.is_empty()
+    let mut status = None;
+    // The script sleeps twice.
+    wait_until("the owner ends after its command", || {
+        let sleeping = processes_with(&exact);
+        let sleeping = sleeping
+            .into_iter()
+            .filter(|&pid| command_line(pid) == exact);
+        sleeping.for_each(|pid| {
+            // It may have ended since.
+            let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
         });
-        sleeping.into_iter().for_each(|pid| send(pid, Signal::KILL));
-    }
-    let status = owner.child.wait().unwrap();
+        status = owner.child.try_wait().unwrap();
+        status.is_some()
+    });
+    let status = status.unwrap();
     assert_eq!(
         status.code(),
         Some(128 + 9),
         "the command's own end: {status}"
     );
     assert!(is_gone(&owner.folder), "removed before the owner ended");
-    owner.is_followed_by_nothing();
+    owner.leaves_nothing();
 }
 
 #[test]
@@ -177,5 +191,38 @@ fn after_owner_and_guardian_were_killed_the_next_use_removes() {
     owner.child.wait().unwrap();
     // Another test may be at its next use already; but nothing else removes.
     drop(two_hosts(None));
-    owner.is_followed_by_nothing();
+    owner.leaves_nothing();
+}
+
+#[test]
+fn a_namespace_that_came_too_late_is_removed_at_the_next_use() {
+    let Some(hosts) = two_hosts(None) else { return };
+    // As if the owner had been killed while it made the namespace, and its guardian had been faster.
+    let late = format!("tonnage-{}-4000000000-h0", std::process::id());
+    printed(Command::new("ip").args(["netns", "add", &late]));
+    let other = format!("tonnage-other-{}", std::process::id());
+    printed(Command::new("ip").args(["netns", "add", &other]));
+    drop(two_hosts(None));
+    assert!(!Path::new("/run/netns").join(late).exists());
+    assert!(Path::new("/run/netns").join(&other).exists(), "not ours");
+    printed(Command::new("ip").args(["netns", "del", &other]));
+    assert_eq!(printed(&mut hosts.command(0, "hostname")), "h0");
+}
+
+#[test]
+fn without_root_the_reason_is_told() {
+    let is_root = rustix::process::geteuid().is_root();
+    // Where this user cannot go, another may.
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.path().join("tonnage-hosts");
+    fs::copy(env!("CARGO_BIN_EXE_tonnage-hosts"), &program).unwrap();
+    let mut command = Command::new(&program);
+    if is_root {
+        command.uid(65534).gid(65534);
+    }
+    let output = command.args(["--", "true"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said, "error: only root can make network namespaces\n");
 }
