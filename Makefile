@@ -1,6 +1,6 @@
 # The commands that matter. `make` alone lists them.
 
-.PHONY: help build check test fmt doc
+.PHONY: help build check test fmt doc hosts
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z]*\): ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -20,3 +20,6 @@ fmt: ## Format the source.
 
 doc: ## Build the documentation of the source, as target/doc/tonnage_core/index.html.
 	cargo doc --workspace --no-deps --locked
+
+hosts: ## N hosts on this machine and a shell beside them (root): make hosts N=2 RATE=10gbit SLURM=1
+	@cargo run --quiet --locked -p tonnage-hosts -- --count $(or $(N),2) $(if $(RATE),--rate $(RATE)) $(if $(SLURM),--slurm)

@@ -53,6 +53,9 @@ has_libfabric() { PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep 'lib
 has() { command -v "$1" >/dev/null; }
 has_libpmix() { PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep 'libpmix\.so\.2' >/dev/null; }
 
+# Programs for administrators are not in everybody's PATH.
+has_program() { PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null; }
+
 # component NAME COMMAND: succeeds when cargo has the command, which rustup may first have to add.
 component() {
     cargo "$2" --version >/dev/null 2>&1 && return
@@ -77,6 +80,9 @@ need openmpi-bin "the tests that start ranks by Open MPI's mpirun skip themselve
 need libpmix2 "ranks under Open MPI's mpirun or srun --mpi=pmix cannot find each other" has_libpmix
 need mpich "the tests that start ranks by MPICH's mpirun skip themselves" has mpirun.mpich
 need python3-torch "the test that starts ranks by torchrun skips itself" has torchrun
+need iproute2 "the tests on several hosts skip themselves" has_program tc
+need slurm-wlm "the tests under Slurm skip themselves" has_program slurmctld
+need munge "the tests under Slurm skip themselves" has_program munged
 
 if component rustfmt fmt; then
     say "cargo fmt --check"

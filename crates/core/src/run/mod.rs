@@ -36,7 +36,7 @@ use crate::engine::{self, Entry};
 use crate::machine::{self, Choice, Topology};
 use crate::number_list;
 use crate::plan::point::Point;
-use crate::rank::Rank;
+use crate::rank::{Rank, RankInfo};
 use crate::record::{Canary, Effective, Environment, Outcome, Program, Record, SCHEMA_VERSION};
 use crate::{Error, Result};
 use point::{Failure, Measured, measure};
@@ -371,10 +371,22 @@ fn effective(session: &Session, chosen: &[Value]) -> Vec<Effective> {
         .collect()
 }
 
+/// The ranks of the host of rank `of`, itself included, in rising order.
+fn ranks_beside(infos: &[RankInfo], of: u32) -> Vec<u32> {
+    let here = &infos[of as usize];
+    infos
+        .iter()
+        .filter(|info| info.host == here.host && info.boot_id == here.boot_id)
+        .map(|info| info.rank)
+        .collect()
+}
+
 /// What every host is, told by the first rank of each.
 fn gather_environment(rank: &mut Rank) -> Result<Vec<Environment>> {
     let offset = rank.clock_offset();
-    let mine = if rank.identity().local_rank == 0 {
+    let me = rank.identity().rank;
+    // Not the first by `local_rank`: hosts by name that are one machine, such as containers, count those together.
+    let mine = if ranks_beside(rank.infos(), me).first() == Some(&me) {
         json!({
             "machine": machine::Environment::read(),
             "offset_ns": offset.offset_ns,
@@ -398,16 +410,9 @@ fn gather_environment(rank: &mut Rank) -> Result<Vec<Environment>> {
             ))
         };
         let value: Value = serde_json::from_slice(bytes).map_err(unreadable)?;
-        let info = &rank.infos()[from as usize];
-        let here: Vec<u32> = rank
-            .infos()
-            .iter()
-            .filter(|other| other.host == info.host && other.boot_id == info.boot_id)
-            .map(|other| other.rank)
-            .collect();
         hosts.push(Environment {
-            hosts: vec![info.host.clone()],
-            ranks: number_list::format(&here),
+            hosts: vec![rank.infos()[from as usize].host.clone()],
+            ranks: number_list::format(&ranks_beside(rank.infos(), from)),
             launcher: launcher.clone(),
             machine: serde_json::from_value(value["machine"].clone()).map_err(unreadable)?,
             clock_offset_ns: value["offset_ns"].as_i64().unwrap_or(0),

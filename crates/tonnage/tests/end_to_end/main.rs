@@ -9,6 +9,7 @@
 //! | [`resuming`] | a run that was interrupted goes on where it was |
 //! | [`launchers`] | ranks that something else started, and the secret that they share |
 //! | [`mpirun`] | real launchers: Open MPI's and MPICH's mpirun, torchrun; and what looks like one |
+//! | [`hosts`] | ranks on several hosts, which are network namespaces of this machine |
 //! | [`strangers`] | who else comes to the control port |
 //! | [`killing`] | ranks that are killed at any phase |
 //! | [`signals`] | ranks that are interrupted, stopped or never come |
@@ -23,6 +24,8 @@
 
 #[cfg(test)]
 mod bad_input;
+#[cfg(test)]
+mod hosts;
 #[cfg(test)]
 mod killing;
 #[cfg(test)]

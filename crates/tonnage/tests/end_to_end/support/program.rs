@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use tonnage_hosts::Hosts;
 
 use super::processes::{self, MARK, Process};
 use super::wait_until;
@@ -33,16 +34,27 @@ pub fn tonnage(dir: &Path, arguments: &str) -> Program {
 
 /// The same, started by a launcher: its own command line, whose words are separated by blanks, comes first.
 pub fn under(dir: &Path, launcher: &str, arguments: &str) -> Program {
-    static STARTS: AtomicU32 = AtomicU32::new(0);
-    let start = STARTS.fetch_add(1, Ordering::Relaxed);
-    let mark = format!("{}-{start}", std::process::id());
     let mut words = launcher
         .split_whitespace()
         .chain([env!("CARGO_BIN_EXE_tonnage")])
         .chain(arguments.split_whitespace());
     let mut command = Command::new(words.next().unwrap());
+    command.args(words);
+    prepare(command, dir)
+}
+
+/// The same in one of several hosts.
+pub fn tonnage_in(hosts: &Hosts, host: usize, dir: &Path, arguments: &str) -> Program {
+    let mut command = hosts.command(host, env!("CARGO_BIN_EXE_tonnage"));
+    command.args(arguments.split_whitespace());
+    prepare(command, dir)
+}
+
+fn prepare(mut command: Command, dir: &Path) -> Program {
+    static STARTS: AtomicU32 = AtomicU32::new(0);
+    let start = STARTS.fetch_add(1, Ordering::Relaxed);
+    let mark = format!("{}-{start}", std::process::id());
     command
-        .args(words)
         .current_dir(dir)
         .env_clear()
         .env("HOME", dir)

@@ -1,0 +1,264 @@
+//! A real Slurm whose nodes are these hosts: one munged and one slurmctld at the switch, a slurmd in each host.
+//!
+//! The daemons are children in the foreground, and all of them and their jobs run inside the hosts' network namespaces;
+//! so whatever ends the hosts ends them too. Ports are Slurm's usual ones, because every set of hosts has its own.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::tool::{output, require};
+use crate::{Error, Hosts, Result};
+
+/// A cluster starts in less than a second; on a machine that is busy with other things it may take longer.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Daemons that were asked to end have this long.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// CPUs and memory that each node claims to have. Slurm does not check them, and does not bind tasks.
+const NODE: &str = "CPUs=8 RealMemory=8000 State=UNKNOWN";
+
+/// A running Slurm with a node for each host, named like it, in one partition. Dropping it ends jobs and daemons.
+#[derive(Debug)]
+pub struct Slurm<'a> {
+    hosts: &'a Hosts,
+    folder: PathBuf,
+    daemons: Vec<(String, Child)>,
+}
+
+impl<'a> Slurm<'a> {
+    /// Starts it, and waits until all nodes are idle.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when Slurm or munge are not installed, [`Error::Failed`] when a daemon does not start (the
+    /// end of its log is in the message).
+    pub fn start(hosts: &'a Hosts) -> Result<Self> {
+        require(&["munged", "slurmctld", "slurmd", "srun", "sinfo", "scancel"])?;
+        let folder = hosts.folder().join("slurm");
+        write_configuration(hosts, &folder).map_err(|error| {
+            Error::Failed(format!("cannot prepare {}: {error}", folder.display()))
+        })?;
+        let mut slurm = Self {
+            hosts,
+            folder,
+            daemons: Vec::new(),
+        };
+        slurm.start_munged()?;
+        let mut slurmctld = slurm.command("slurmctld");
+        slurmctld
+            .args(["-D", "-c", "-f"])
+            .arg(slurm.configuration());
+        slurm.start_daemon("slurmctld", slurmctld)?;
+        for host in 0..hosts.count() {
+            let name = format!("h{host}");
+            let mut slurmd = hosts.command(host, "slurmd");
+            slurm.prepare(&mut slurmd);
+            slurmd
+                .args(["-D", "-N", &name, "-f"])
+                .arg(slurm.configuration());
+            slurm.start_daemon(&format!("slurmd.{name}"), slurmd)?;
+        }
+        slurm.wait_until_idle()?;
+        Ok(slurm)
+    }
+
+    /// The path of slurm.conf, which programs find by `SLURM_CONF`.
+    pub fn configuration(&self) -> PathBuf {
+        self.folder.join("slurm.conf")
+    }
+
+    /// `srun` with these arguments, at the switch.
+    pub fn srun<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = self.command("srun");
+        command.args(arguments);
+        command
+    }
+
+    /// A program at the switch that knows this Slurm: `sbatch`, `scontrol`, `sinfo`, …
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.hosts.switch_command(program);
+        self.prepare(&mut command);
+        command
+    }
+
+    fn prepare(&self, command: &mut Command) {
+        // Of a job that this process is part of itself, nothing may be seen.
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"SLURM_") {
+                command.env_remove(name);
+            }
+        }
+        let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+        path.push(":/usr/sbin:/sbin");
+        command
+            .env("PATH", path)
+            .env("SLURM_CONF", self.configuration());
+    }
+
+    fn start_munged(&mut self) -> Result<()> {
+        let mut command = self.command("munged");
+        command.args(["--foreground", "--force"]);
+        for (option, file) in [
+            ("--socket", "munge.sock"),
+            ("--key-file", "munge.key"),
+            ("--pid-file", "munged.pid"),
+            ("--seed-file", "munge.seed"),
+            ("--log-file", "munged.log"),
+        ] {
+            command.arg(format!("{option}={}", self.folder.join(file).display()));
+        }
+        self.start_daemon("munged", command)?;
+        let socket = self.folder.join("munge.sock");
+        self.wait("munged listens", |_| Ok(socket.exists()))
+    }
+
+    fn start_daemon(&mut self, name: &str, mut command: Command) -> Result<()> {
+        let path = self.log(name);
+        let failed = |error| Error::Failed(format!("cannot start {name}: {error}"));
+        let log = File::create(&path).map_err(failed)?;
+        let errors = log.try_clone().map_err(failed)?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .spawn()
+            .map_err(failed)?;
+        self.daemons.push((name.to_owned(), child));
+        Ok(())
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.out"))
+    }
+
+    fn wait_until_idle(&mut self) -> Result<()> {
+        let wanted = self.hosts.count().to_string();
+        self.wait("all nodes are idle", |slurm| {
+            let mut sinfo = slurm.command("sinfo");
+            sinfo.args(["--noheader", "--states=idle", "--format=%D"]);
+            // It fails until slurmctld answers.
+            Ok(output(&mut sinfo).is_ok_and(|nodes| nodes.trim() == wanted))
+        })
+    }
+
+    /// Looks again and again until `ready`, as long as all daemons are running.
+    fn wait(&mut self, what: &str, mut ready: impl FnMut(&Self) -> Result<bool>) -> Result<()> {
+        let since = Instant::now();
+        while !ready(self)? {
+            let ended = self.daemons.iter_mut().find_map(|(name, child)| {
+                child
+                    .try_wait()
+                    .ok()
+                    .flatten()
+                    .map(|status| (name.clone(), status))
+            });
+            if let Some((name, status)) = ended {
+                return Err(Error::Failed(format!(
+                    "{name} ended at once ({status}); its log ends with:\n{}",
+                    self.end_of_log(&name)
+                )));
+            }
+            if since.elapsed() > START_PATIENCE {
+                return Err(Error::Failed(format!(
+                    "waited in vain until {what}; the log of slurmctld ends with:\n{}",
+                    self.end_of_log("slurmctld")
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    fn end_of_log(&self, name: &str) -> String {
+        let text = fs::read(self.log(name)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let lines: Vec<_> = text.lines().collect();
+        lines[lines.len().saturating_sub(10)..].join("\n")
+    }
+
+    /// Ends jobs, whose processes would outlive slurmd, and waits until they are gone.
+    fn end_jobs(&self) {
+        let ask = |program: &str, arguments: &[&str]| {
+            // A controller that has ended already would be asked for a long time.
+            let mut command = self.command("timeout");
+            output(command.args(["5", program]).args(arguments))
+        };
+        let since = Instant::now();
+        // Where nobody answers there is nothing to wait for; the hosts' end is the end of all jobs anyway.
+        while ask("squeue", &["--noheader"]).is_ok_and(|jobs| !jobs.trim().is_empty())
+            && since.elapsed() < END_PATIENCE
+        {
+            let _ = ask("scancel", &["--user=root"]);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+impl Drop for Slurm<'_> {
+    fn drop(&mut self) {
+        self.end_jobs();
+        // In reverse, so that nobody loses the daemon that it talks to. Errors mean that one has ended already.
+        for (_, mut daemon) in self.daemons.drain(..).rev() {
+            if let Some(pid) = i32::try_from(daemon.id()).ok().and_then(Pid::from_raw) {
+                let _ = kill_process(pid, Signal::TERM);
+            }
+            let since = Instant::now();
+            while matches!(daemon.try_wait(), Ok(None)) && since.elapsed() < END_PATIENCE {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        // Another one may be started on the same hosts. What cannot be removed now goes with them.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn write_configuration(hosts: &Hosts, folder: &Path) -> std::io::Result<()> {
+    fs::DirBuilder::new().mode(0o755).create(folder)?;
+    fs::create_dir(folder.join("state"))?;
+    let mut key = [0u8; 128];
+    getrandom::fill(&mut key).map_err(std::io::Error::other)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(folder.join("munge.key"))?;
+    file.write_all(&key)?;
+    let mut nodes = String::new();
+    for host in 0..hosts.count() {
+        for kind in ["spool", "tmp"] {
+            fs::create_dir(folder.join(format!("{kind}.h{host}")))?;
+        }
+        nodes += &format!("NodeName=h{host} NodeAddr={} {NODE}\n", hosts.address(host));
+    }
+    let text = format!(
+        "ClusterName=local
+SlurmctldHost=switch({switch})
+AuthInfo=socket={folder}/munge.sock
+SlurmUser=root
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
+SlurmdSpoolDir={folder}/spool.%n
+TmpFS={folder}/tmp.%n
+StateSaveLocation={folder}/state
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU_Memory
+SlurmdParameters=config_overrides
+ReturnToService=2
+{nodes}PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+",
+        switch = hosts.switch_address(),
+        folder = folder.display(),
+    );
+    fs::write(folder.join("slurm.conf"), text)
+}

@@ -1,0 +1,121 @@
+//! Running the system's programs, and what their failures mean.
+
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::process::{Command, Stdio};
+
+use crate::{Error, Result};
+
+/// What programs say when the kernel, or the container, does not offer what was asked for.
+const LACKING: [&str; 5] = [
+    "Operation not permitted",
+    "Permission denied",
+    "Operation not supported",
+    "Unknown device type",
+    "Specified qdisc kind is unknown",
+];
+
+/// A program of the system, with messages that do not depend on the language. Administrators' directories are searched
+/// too, because not everybody has them in PATH.
+pub(crate) fn tool(program: impl AsRef<OsStr>) -> Command {
+    let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    path.push(":/usr/sbin:/sbin");
+    let mut command = Command::new(program);
+    command
+        .env("PATH", path)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs a program with arguments separated by blanks, and gives what it printed.
+pub(crate) fn run(program: &str, arguments: &str) -> Result<String> {
+    output(tool(program).args(arguments.split_whitespace()))
+}
+
+/// Runs a command to its end, and gives what it printed.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let what = describe(command);
+    let output = command.output().map_err(|error| {
+        if error.kind() == ErrorKind::NotFound {
+            let name = command.get_program().display();
+            Error::Unavailable(format!(
+                "{name} is not installed{}",
+                package_hint(command.get_program())
+            ))
+        } else {
+            Error::Failed(format!("cannot run {what}: {error}"))
+        }
+    })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let failure = format!("{what} failed ({}): {}", output.status, said.trim());
+    if LACKING.iter().any(|text| said.contains(text)) {
+        return Err(Error::Unavailable(format!(
+            "this kernel or container does not offer it: {failure}"
+        )));
+    }
+    Err(Error::Failed(failure))
+}
+
+fn describe(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+/// Where Debian has it.
+fn package_hint(program: &OsStr) -> String {
+    let package = match program.to_str() {
+        Some("ip" | "tc") => "iproute2",
+        Some("nsenter" | "unshare") => "util-linux",
+        Some("munged") => "munge",
+        Some("slurmctld" | "slurmd" | "sinfo" | "srun" | "scancel") => "slurm-wlm",
+        _ => return String::new(),
+    };
+    format!(" (on Debian or Ubuntu: apt-get install {package})")
+}
+
+/// Whether a program can be found.
+pub(crate) fn require(programs: &[&str]) -> Result<()> {
+    let path = tool("sh")
+        .get_envs()
+        .find_map(|(name, value)| (name == "PATH").then_some(value).flatten())
+        .map(OsStr::to_owned)
+        .unwrap_or_default();
+    for program in programs {
+        if !std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
+            return Err(Error::Unavailable(format!(
+                "{program} is not installed{}",
+                package_hint(OsStr::new(program))
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_its_package() {
+        let error = require(&["sh", "tc-that-is-not-there"]).unwrap_err();
+        assert!(
+            matches!(&error, Error::Unavailable(why) if why == "tc-that-is-not-there is not installed")
+        );
+        assert!(package_hint(OsStr::new("tc")).contains("apt-get install iproute2"));
+        let error = run("program-that-is-not-there", "").unwrap_err();
+        assert!(matches!(error, Error::Unavailable(_)), "{error}");
+    }
+
+    #[test]
+    fn a_refusal_is_told_from_a_failure() {
+        let refused = output(tool("sh").args(["-c", "echo Operation not permitted >&2; exit 1"]));
+        assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+        let failed = output(tool("sh").args(["-c", "echo File exists >&2; exit 1"]));
+        assert!(matches!(failed, Err(Error::Failed(why)) if why.contains("File exists")));
+    }
+}

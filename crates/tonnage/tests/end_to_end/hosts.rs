@@ -1,0 +1,167 @@
+//! Ranks on several hosts, which are network namespaces of this machine.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::tempdir;
+use tonnage_core::record::Outcome;
+use tonnage_hosts::{Error, Hosts, HostsSpec, Rate};
+
+use super::support::{BRIEF, Ended, Program, Started, records, tonnage_in, wait_until};
+
+/// Ports are the hosts' own, so any will do.
+const PORT: &str = "29500";
+
+/// The promise: after this, the others have ended.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Hosts, or `None` with the reason printed where this machine cannot have any.
+fn hosts(count: usize, rate: Option<Rate>) -> Option<Hosts> {
+    match Hosts::new(HostsSpec { count, rate }) {
+        Ok(hosts) => Some(hosts),
+        Err(Error::Unavailable(why)) => {
+            println!("skip: no hosts in network namespaces: {why}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Starts the program as `ranks_per_host` ranks in each host, in the order of the hosts. All ranks share a secret as
+/// hosts with a common home would.
+fn start(
+    hosts: &Hosts,
+    ranks_per_host: usize,
+    dir: &Path,
+    arguments: &str,
+    change: impl Fn(Program) -> Program,
+) -> Vec<Started> {
+    let size = hosts.count() * ranks_per_host;
+    (0..size)
+        .map(|rank| {
+            let program = tonnage_in(hosts, rank / ranks_per_host, dir, arguments)
+                .env("RANK", rank.to_string())
+                .env("WORLD_SIZE", size.to_string())
+                .env("MASTER_ADDR", hosts.address(0).to_string())
+                .env("MASTER_PORT", PORT)
+                .env("TONNAGE_SECRET", "correct-horse-battery-staple");
+            change(program).start()
+        })
+        .collect()
+}
+
+fn end(started: Vec<Started>) -> Vec<Ended> {
+    started.into_iter().map(|run| run.end()).collect()
+}
+
+/// Waits until something was measured.
+fn wait_for_a_record(dir: &Path) {
+    let file = dir.join("r.jsonl");
+    wait_until("there is a record", || {
+        std::fs::read_to_string(&file).is_ok_and(|text| text.contains('\n'))
+    });
+}
+
+fn all_good(runs: &[Ended]) {
+    for run in runs {
+        assert!(run.code == Some(0) && run.stderr.is_empty(), "{runs:#?}");
+    }
+}
+
+#[test]
+fn the_record_lists_the_hosts() {
+    for (count, ranks_per_host, expected) in [
+        (2, 1, [("h0", "0"), ("h1", "1")]),
+        (2, 2, [("h0", "0-1"), ("h1", "2-3")]),
+    ] {
+        let Some(hosts) = hosts(count, None) else {
+            return;
+        };
+        let dir = tempdir().unwrap();
+        let arguments = format!("transfer --engine null --op write --sizes 64 {BRIEF} -o r.jsonl");
+        all_good(&end(start(
+            &hosts,
+            ranks_per_host,
+            dir.path(),
+            &arguments,
+            |rank| rank,
+        )));
+        let records = records::read(&dir.path().join("r.jsonl"));
+        assert_eq!(records.len(), 1);
+        assert_eq!(records[0].outcome, Outcome::Measured);
+        let mut found: Vec<_> = records[0]
+            .environment
+            .iter()
+            .flat_map(|part| {
+                part.hosts
+                    .iter()
+                    .map(|host| (host.as_str(), part.ranks.as_str()))
+            })
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{:#?}", records[0].environment);
+    }
+}
+
+/// Some seconds of short points, so that a run is surely in the middle when the first of them is recorded.
+const SECONDS: &str = "transfer --engine null --op write --sizes 1..64k --trials 3 --trial-time 100ms --warmup 0 --limit none \
+                       -o r.jsonl";
+
+/// The points of [`SECONDS`].
+const POINTS: usize = 17;
+
+#[test]
+fn a_rank_that_is_killed_on_another_host_is_named() {
+    let Some(hosts) = hosts(2, None) else { return };
+    let dir = tempdir().unwrap();
+    let runs = start(&hosts, 1, dir.path(), SECONDS, |rank| rank);
+    wait_for_a_record(dir.path());
+    runs[1].signal_rank(1, Signal::KILL);
+    let since = Instant::now();
+    let ended = end(runs);
+    assert!(since.elapsed() < SOON, "{:?}: {ended:#?}", since.elapsed());
+    assert_eq!(ended[0].code, Some(1), "{ended:#?}");
+    assert!(ended[0].stderr.contains("rank 1 on h1"), "{ended:#?}");
+}
+
+#[test]
+fn a_cable_that_stays_cut_ends_the_run_on_both_sides() {
+    let Some(hosts) = hosts(2, None) else { return };
+    let dir = tempdir().unwrap();
+    let runs = start(&hosts, 1, dir.path(), SECONDS, |rank| rank);
+    wait_for_a_record(dir.path());
+    hosts.link_down(1).unwrap();
+    let since = Instant::now();
+    let ended = end(runs);
+    assert!(
+        since.elapsed() < 2 * SOON,
+        "{:?}: {ended:#?}",
+        since.elapsed()
+    );
+    for (run, other) in ended.iter().zip(["rank 1 on h1", "rank 0 on h0"]) {
+        assert_eq!(run.code, Some(1), "{ended:#?}");
+        assert!(run.stderr.contains(other), "no {other:?} in {run:#?}");
+    }
+}
+
+#[test]
+fn a_cable_that_is_mended_in_time_does_not_end_the_run() {
+    let Some(hosts) = hosts(2, None) else { return };
+    let dir = tempdir().unwrap();
+    // The control channel waits longer between attempts the longer a cable is cut, so it needs more than the cut itself.
+    let patient = |rank: Program| rank.env("TONNAGE_HEARTBEAT_TIMEOUT", "30");
+    let runs = start(&hosts, 1, dir.path(), SECONDS, patient);
+    wait_for_a_record(dir.path());
+    hosts.link_down(1).unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    hosts.link_up(1).unwrap();
+    all_good(&end(runs));
+    let records = records::read(&dir.path().join("r.jsonl"));
+    assert_eq!(records.len(), POINTS);
+    assert!(
+        records
+            .iter()
+            .all(|record| record.outcome == Outcome::Measured)
+    );
+}
