@@ -11,7 +11,7 @@ use super::{Row, binary, bits_per_s, row, shortened};
 /// Above this a limit is none that anybody could reach.
 const REACHABLE_BYTES_MAX: u64 = 1 << 50;
 
-/// The orders among messages, reads and writes of every kind; those of RMA alone follow from them where not said.
+/// The orders among messages, reads and writes of every kind.
 const ORDERS: [&str; 9] = [
     "RAR", "RAW", "RAS", "WAR", "WAW", "WAS", "SAR", "SAW", "SAS",
 ];
@@ -90,16 +90,22 @@ fn cells(provider: &str, offer: &FabricOffer) -> Row {
     ])
 }
 
-/// The orders that are kept, or those that are not where these are fewer.
+/// The orders that are kept, or those that are not where these are fewer; and those that are kept for RMA only, which
+/// goes without saying where they are kept for everything.
 fn ordering(kept: &[String]) -> String {
-    let is_kept = |order: &&&str| kept.iter().any(|kept| kept == **order);
-    let (kept, lost): (Vec<&str>, Vec<&str>) = ORDERS.iter().partition(|order| is_kept(&order));
-    match (kept.as_slice(), lost.as_slice()) {
-        ([], _) => "none".to_owned(),
-        (_, []) => "all".to_owned(),
-        (kept, lost) if lost.len() < kept.len() => format!("all but {}", lost.join(" ")),
-        (kept, _) => kept.join(" "),
+    let is_kept = |order: &str| kept.iter().any(|kept| kept == order);
+    let (all, lost): (Vec<&str>, Vec<&str>) = ORDERS.iter().partition(|order| is_kept(order));
+    let mut words = match (all.as_slice(), lost.as_slice()) {
+        (_, []) => vec!["all"],
+        (all, lost) if lost.len() < all.len() => [&["all but"], lost].concat(),
+        (all, _) => all.to_vec(),
+    };
+    let of_rma = |order: &&String| order.strip_prefix("RMA-").is_some_and(|all| !is_kept(all));
+    words.extend(kept.iter().filter(of_rma).map(String::as_str));
+    if words.is_empty() {
+        words.push("none");
     }
+    words.join(" ")
 }
 
 #[cfg(test)]
@@ -150,6 +156,19 @@ mod tests {
         insta::with_settings!({ snapshot_path => "snapshots", prepend_module_to_snapshot => false }, {
             insta::assert_snapshot!("libfabric", page);
         });
+    }
+
+    #[test]
+    fn orders_are_named_in_few_words() {
+        let words = |orders: &[&str]| {
+            let owned: Vec<String> = orders.iter().map(|&order| order.to_owned()).collect();
+            ordering(&owned)
+        };
+        assert_eq!(words(&[]), "none");
+        assert_eq!(words(&ORDERS), "all");
+        assert_eq!(words(&ORDERS[1..]), "all but RAR");
+        assert_eq!(words(&["SAS", "RMA-WAW"]), "SAS RMA-WAW");
+        assert_eq!(words(&["WAW", "RMA-WAW"]), "WAW");
     }
 
     #[test]
