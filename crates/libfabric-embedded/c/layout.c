@@ -219,6 +219,7 @@ static const struct tonnage_layout rows[] = {
 	FIELD(fi_ops_msg, send)
 	FIELD(fi_ops_msg, sendv)
 	FIELD(fi_ops_msg, sendmsg)
+	FIELD(fi_ops_msg, inject)
 	STRUCT(fi_msg)
 	FIELD(fi_msg, msg_iov)
 	FIELD(fi_msg, desc)
@@ -249,6 +250,7 @@ static const struct tonnage_layout rows[] = {
 	FIELD(fi_ops_rma, writemsg)
 	FIELD(fi_ops_rma, inject)
 	FIELD(fi_ops_rma, writedata)
+	FIELD(fi_ops_rma, injectdata)
 	STRUCT(fid_ep)
 	FIELD(fid_ep, fid)
 	FIELD(fid_ep, ops)
@@ -321,6 +323,10 @@ static const struct tonnage_layout rows[] = {
 	VALUE(FI_EAGAIN)
 	VALUE(FI_ENOMEM)
 	VALUE(FI_ENODATA)
+	VALUE(FI_EINVAL)
+	VALUE(FI_SOCKADDR)
+	VALUE(FI_SOCKADDR_IN)
+	VALUE(FI_SOCKADDR_IN6)
 	VALUE(FI_EAVAIL)
 };
 

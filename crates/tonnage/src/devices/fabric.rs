@@ -153,9 +153,7 @@ mod tests {
         let library = library();
         let mut page = String::new();
         group(&mut page, &heading(&library), &rows(&library));
-        insta::with_settings!({ snapshot_path => "snapshots", prepend_module_to_snapshot => false }, {
-            insta::assert_snapshot!("libfabric", page);
-        });
+        insta::assert_snapshot!(page);
     }
 
     #[test]
