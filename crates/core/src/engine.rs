@@ -16,7 +16,9 @@ use tonnage_sys::clock::Clock;
 use crate::Result;
 use crate::memory::Memory;
 
-pub use entry::{EngineOption, EngineOptions, Entry, OpenRequest, Variant, find, split_name};
+pub use entry::{
+    Domains, EngineOption, EngineOptions, Entry, OpenRequest, Variant, find, split_name,
+};
 
 /// What one operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -72,7 +74,7 @@ impl Lane {
 }
 
 /// What a lane connects.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaneSpec {
     /// Verb or receive.
     pub kind: LaneKind,
@@ -266,6 +268,14 @@ pub trait Engine: Send {
     /// # Errors
     /// When a peer cannot be reached; the message names it.
     fn connect(&mut self, peers: &[(u32, Card)]) -> Result<()>;
+    /// First contact with the peers, after all ranks have connected: for transports on which both sides must take part,
+    /// or which set up lazily what should not be timed. Polls until it is done, and ends when `stopped` says so.
+    ///
+    /// # Errors
+    /// When a peer cannot be reached; the message names the pair.
+    fn meet(&mut self, _stopped: &dyn Fn() -> bool) -> Result<()> {
+        Ok(())
+    }
     /// Resolves a lane; the same specification may be resolved again at no cost.
     ///
     /// # Errors

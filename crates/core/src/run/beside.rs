@@ -257,6 +257,7 @@ mod tests {
                 address: device.map(|(_, address)| address.into()),
                 interface: device.map(|(name, _)| name.into()),
             }],
+            path: None,
         }
     }
 

@@ -157,6 +157,8 @@ impl Session {
         rank.phase(&format!("connecting {name}"));
         let connected = connect(points, rank.id(), &mut workers, &opened);
         settle(rank, "connect", connected)?;
+        let met = meet(rank, &mut workers);
+        settle(rank, "first contact", met)?;
         let named: Vec<_> = opened.iter().map(|opened| opened.path.as_ref()).collect();
         let routes = Routes::new(rank.infos(), &named);
         Ok(Self {
@@ -195,7 +197,8 @@ fn open_local(
     let first = points
         .first()
         .ok_or_else(|| Error::Failed("no points to open an engine for".into()))?;
-    let domains = open_domains(points, entry, settings)?;
+    let one_host = rank.identity().local_size == Some(rank.size());
+    let domains = open_domains(points, entry, settings, one_host)?;
     for domain in &domains {
         check_caps(points, domain.caps(), &first.engine)?;
     }
@@ -262,6 +265,7 @@ fn open_domains(
     points: &[&Point],
     entry: &Entry,
     settings: &Settings,
+    one_host: bool,
 ) -> Result<Vec<Arc<dyn Domain>>> {
     let first = points[0];
     let mut verbs: Vec<Verb> = points.iter().map(|point| point.op).collect();
@@ -276,6 +280,7 @@ fn open_domains(
             &[]
         },
         libfabric: settings.libfabric.as_deref(),
+        one_host,
         verbs: &verbs,
     })?;
     if domains.is_empty() {
@@ -427,6 +432,14 @@ fn connect(points: &[&Point], rank: u32, workers: &mut [Worker], opened: &[Opene
         worker.engine.connect(&cards)?;
     }
     Ok(())
+}
+
+fn meet(rank: &Rank, workers: &mut [Worker]) -> Result<()> {
+    let stop = rank.stopped();
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    workers
+        .iter_mut()
+        .try_for_each(|worker| worker.engine.meet(&stopped))
 }
 
 /// All ranks go on, or all stop with the first failing rank's reason.
