@@ -2,13 +2,14 @@
 //!
 //! What lives here: words and columns. What does not: looking at the machine.
 
+mod fabric;
 mod summary;
 
 pub use summary::summary;
 use tonnage_core::Result;
 use tonnage_core::machine::devices::{
-    Absent, FabricLibrary, FileSystem, Gpu, Inventory, MemoryFound, NetworkInterface, NumaNode,
-    PciFunction, PcieLink, RdmaDevice,
+    Absent, FileSystem, Gpu, Inventory, MemoryFound, NetworkInterface, NumaNode, PciFunction,
+    PcieLink, RdmaDevice,
 };
 use tonnage_core::machine::environment::Processors;
 
@@ -34,18 +35,18 @@ pub fn text(found: &Inventory) -> String {
     group(&mut page, "Memory", &memory(&found.memory));
     group(&mut page, "Network", &networks(&found.networks));
     group(&mut page, "RDMA", &rdma(&found.rdma));
-    group(
-        &mut page,
-        "libfabric",
-        &found.libfabric.as_ref().map(libfabric).unwrap_or_default(),
-    );
+    for library in &found.libfabric {
+        group(&mut page, &fabric::heading(library), &fabric::rows(library));
+    }
     group(&mut page, "GPUs", &gpus(&found.gpus));
     group(
         &mut page,
         "File systems",
         &file_systems(&found.file_systems),
     );
-    missing(&mut page, &found.absent);
+    let providers_absent = &found.providers_absent;
+    let absent: Vec<&Absent> = found.absent.iter().chain(providers_absent).collect();
+    missing(&mut page, &absent);
     page
 }
 
@@ -76,7 +77,7 @@ fn group(page: &mut String, heading: &str, rows: &[Row]) {
     }
 }
 
-fn missing(page: &mut String, absent: &[Absent]) {
+fn missing(page: &mut String, absent: &[&Absent]) {
     if absent.is_empty() {
         return;
     }
@@ -235,25 +236,6 @@ fn rdma(devices: &[RdmaDevice]) -> Vec<Row> {
         device.ports.iter().map(one).collect::<Vec<Row>>()
     };
     devices.iter().flat_map(ports).collect()
-}
-
-fn libfabric(library: &FabricLibrary) -> Vec<Row> {
-    let mut rows = vec![row([
-        &format!("release {}", library.version),
-        &library.path,
-    ])];
-    for provider in &library.providers {
-        let domains: Vec<&str> = provider.domains.iter().map(String::as_str).collect();
-        let version = format!("version {}", provider.version);
-        let endpoints = provider.endpoints.join(", ");
-        rows.push(row([
-            &provider.name,
-            &version,
-            &endpoints,
-            &shortened(&domains),
-        ]));
-    }
-    rows
 }
 
 fn gpus(gpus: &[Gpu]) -> Vec<Row> {
@@ -435,8 +417,9 @@ mod tests {
         for heading in ["Processors", "NUMA nodes", "Memory", "Network"] {
             assert!(page.contains(&format!("\n{heading}\n")), "{page}");
         }
+        assert!(page.contains(": embedded in tonnage\n"), "{page}");
         let (_, not_here) = page.split_once("\nNot here\n").unwrap_or((&page, ""));
-        for absent in &found.absent {
+        for absent in found.absent.iter().chain(&found.providers_absent) {
             assert!(
                 not_here.contains(&absent.why) && not_here.contains(&absent.how),
                 "{page}"

@@ -7,13 +7,19 @@ use super::{bits_per_s, free_of, shortened};
 /// A name and a line for each kind of thing, for the page of a tour; what is missing is only named.
 pub fn summary(found: &Inventory) -> Vec<(&'static str, String)> {
     let usable = &found.cpu.allowed;
-    let fabric = found.libfabric.iter().map(|library| {
+    // The first is the one that is used.
+    let fabric = found.libfabric.first().map(|library| {
         let names: Vec<&str> = library
             .providers
             .iter()
             .map(|provider| &*provider.name)
             .collect();
-        format!("libfabric {} with {}", library.version, shortened(&names))
+        let embedded = if library.embedded { " (embedded)" } else { "" };
+        format!(
+            "libfabric {}{embedded} with {}",
+            library.version,
+            shortened(&names)
+        )
     });
     let up = |network: &&NetworkInterface| network.kind != "loopback" && network.state != "down";
     let absent: Vec<&str> = found.absent.iter().map(|absent| &*absent.what).collect();
@@ -45,7 +51,7 @@ pub fn summary(found: &Inventory) -> Vec<(&'static str, String)> {
                 .map(|device| device.name.clone())
                 .collect(),
         ),
-        ("fabric", fabric.collect()),
+        ("fabric", fabric.into_iter().collect()),
         (
             "GPU",
             found

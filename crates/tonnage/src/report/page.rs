@@ -323,7 +323,7 @@ mod tests {
                 "total_bytes": 8589934592, "available_bytes": 4294967296, "huge_pools": [],
                 "transparent": { "enabled": "madvise", "shmem_enabled": "never" }
             },
-            "networks": [], "rdma": [], "libfabric": null, "gpus": [], "file_systems": [],
+            "networks": [], "rdma": [], "libfabric": [], "providers_absent": [], "gpus": [], "file_systems": [],
             "absent": [{ "what": "GPUs", "why": "none is on the PCI bus", "how": "use a host with one" }]
         }"#;
         serde_json::from_str(text).unwrap()

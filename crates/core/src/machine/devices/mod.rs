@@ -11,11 +11,12 @@ mod memory;
 mod network;
 mod patience;
 mod pci;
+mod providers;
 mod rdma;
 
 use serde::{Deserialize, Serialize};
 
-pub use fabric::{FabricLibrary, FabricProvider};
+pub use fabric::{FabricLibrary, FabricOffer, FabricProvider};
 pub use files::FileSystem;
 pub use gpu::Gpu;
 pub use memory::{MemoryFound, NumaNode};
@@ -63,14 +64,16 @@ pub struct Inventory {
     pub networks: Vec<NetworkInterface>,
     /// RDMA devices.
     pub rdma: Vec<RdmaDevice>,
-    /// libfabric and its providers.
-    pub libfabric: Option<FabricLibrary>,
+    /// The libfabrics that this program can use: the one that it does use first, the embedded one last.
+    pub libfabric: Vec<FabricLibrary>,
     /// GPUs of NVIDIA and AMD.
     pub gpus: Vec<Gpu>,
     /// File systems that hold files.
     pub file_systems: Vec<FileSystem>,
     /// What is not here, or is here and cannot be used.
     pub absent: Vec<Absent>,
+    /// Well-known providers of libfabric that none of the libraries offers here.
+    pub providers_absent: Vec<Absent>,
 }
 
 impl Inventory {
@@ -89,14 +92,19 @@ impl Inventory {
     ) -> Self {
         let mut absent = Vec::new();
         let networks = network::find(tree, &mut absent);
+        let numa = memory::numa_nodes(topology);
+        let memory = memory::find(tree, &mut absent);
+        let rdma = rdma::find(tree, &networks, &mut absent);
+        let libfabric = fabric::find(libfabric, &mut absent);
         Self {
             host: Host::read(),
             cpu: Processors::read_from(tree, topology),
-            numa: memory::numa_nodes(topology),
-            memory: memory::find(tree, &mut absent),
-            rdma: rdma::find(tree, &networks, &mut absent),
+            numa,
+            memory,
             networks,
-            libfabric: fabric::find(libfabric, &mut absent),
+            providers_absent: providers::absent(tree, &rdma, &libfabric),
+            rdma,
+            libfabric,
             gpus: gpu::find(tree, &mut absent),
             file_systems: files::find(tree, &mut absent),
             absent,
@@ -121,12 +129,12 @@ mod tests {
             "network interfaces",
             "huge pages",
             "RDMA devices",
-            "libfabric",
+            "installed libfabric",
             "GPUs",
             "file systems",
         ];
         assert_eq!(missing, expected);
-        for absent in &found.absent {
+        for absent in found.absent.iter().chain(&found.providers_absent) {
             assert!(
                 !absent.why.is_empty() && !absent.how.is_empty(),
                 "{absent:?}"
