@@ -21,8 +21,9 @@ from typing import NamedTuple
 RUN_SECONDS_MAX = 60
 # How long a server may take to listen.
 LISTEN_SECONDS_MAX = 10
-# Iterations of the first, untimed run of each comparison, which finds out how many fill the time of a run.
-FIRST_ITERATIONS = {8: 2_000, 64: 20_000, 65536: 2_000, 1048576: 200}
+# Iterations of the first run of each comparison. It finds out how many fill the time of a run, and how much CPU time goes
+# into setting up.
+FIRST_ITERATIONS = {8: 500, 64: 5_000, 65536: 200, 1048576: 80}
 LISTENING = "0A"
 
 WHERE = """\
@@ -36,12 +37,20 @@ They are not part of this project and are not built by it. How to get them:
 class Run(NamedTuple):
     """What one run of a peer came to."""
 
-    # Operations of both sides in a second, and CPU time of both processes for one, their setting up included.
+    # Operations of both sides in a second, and CPU time of both processes for one.
     rate_per_s: float
     cpu_ns: float
     # What the client alone did, which is what a person reads off its output.
     client_rate_per_s: float
-    seconds: float
+
+
+class Raw(NamedTuple):
+    """What the two processes of one run of fabtests said, and the CPU time of both."""
+
+    iterations: int
+    server_s: float
+    client_s: float
+    cpu_s: float
 
 
 class Peers:
@@ -49,7 +58,7 @@ class Peers:
 
     def __init__(self, prefix, cpus, seconds):
         self.prefix, self.cpus, self.seconds = prefix, cpus, seconds
-        self.iterations = {}
+        self.first = {}
 
     @property
     def library(self):
@@ -76,27 +85,30 @@ class Peers:
     def fabtests(self, name, provider, op, size, extra=()):
         """Runs `fi_rma_bw` or `fi_rma_pingpong` for about `self.seconds`."""
         key = (name, provider, op, size)
-        if key not in self.iterations:
-            first = FIRST_ITERATIONS[size]
-            trial = self.fabtests_once(name, provider, op, size, first, extra)
-            self.iterations[key] = max(first, int(first * self.seconds / trial.seconds))
-        return self.fabtests_once(name, provider, op, size, self.iterations[key], extra)
+        if key not in self.first:
+            self.first[key] = self.fabtests_once(*key, FIRST_ITERATIONS[size], extra)
+        first = self.first[key]
+        iterations = max(4 * first.iterations, int(first.iterations * self.seconds / first.client_s))
+        raw = self.fabtests_once(*key, iterations, extra)
+        # Each half of a round trip is an operation. A window of reads or writes is issued by both sides at once, one of
+        # writedata by the client alone (see `fi_rma_bw -h`).
+        sides = 1 if name == "fi_rma_bw" and op == "writedata" else 2
+        client_rate_per_s = raw.iterations / raw.client_s
+        if name == "fi_rma_pingpong":
+            rate_per_s = client_rate_per_s = 2 * client_rate_per_s
+        else:
+            rate_per_s = client_rate_per_s + (raw.iterations / raw.server_s if sides == 2 else 0)
+        # What setting up costs is in both runs.
+        cpu_ns = (raw.cpu_s - first.cpu_s) * 1e9 / (sides * (raw.iterations - first.iterations))
+        return Run(rate_per_s, cpu_ns, client_rate_per_s)
 
     def fabtests_once(self, name, provider, op, size, iterations, extra):
         port = free_port()
-        words = [self.program(name), "-p", provider, f"-E={port}", "-m", "-o", op, "-S", str(size), "-I", str(iterations)]
-        words += [*extra, *(["-s", "127.0.0.1"] if provider == "tcp" else [])]
+        words = [self.program(name), "-p", provider, f"-E={port}", "-m", "-o", op, "-S", str(size)]
+        words += ["-I", str(iterations), *extra, *(["-s", "127.0.0.1"] if provider == "tcp" else [])]
         outputs, cpu_s = self.pair(port, words, [*words, "127.0.0.1"])
-        results = [fabtests_result(output, words) for output in outputs]
-        server, client = results[0], results[1]
-        # Each half of a round trip is an operation. A window of reads or writes is issued by both sides at once, one of
-        # writedata by the client alone (see `fi_rma_bw -h`).
-        if name == "fi_rma_pingpong":
-            client_rate_per_s = rate_per_s = 2 * client[0] / client[1]
-        else:
-            client_rate_per_s = client[0] / client[1]
-            rate_per_s = client_rate_per_s + (0 if op == "writedata" else server[0] / server[1])
-        return Run(rate_per_s, cpu_s * 1e9 / (rate_per_s * client[1]), client_rate_per_s, client[1])
+        server_s, client_s = [fabtests_seconds(output, words) for output in outputs]
+        return Raw(iterations, server_s, client_s, cpu_s)
 
     def iperf3(self, size):
         """Runs one TCP stream in blocks of `size` for a second or more."""
@@ -107,7 +119,7 @@ class Peers:
         outputs, cpu_s = self.pair(port, server, client)
         received = iperf3_result(outputs[1], client)
         rate_per_s = received["bytes"] / received["seconds"] / size
-        return Run(rate_per_s, cpu_s * 1e9 * size / received["bytes"], rate_per_s, received["seconds"])
+        return Run(rate_per_s, cpu_s * 1e9 * size / received["bytes"], rate_per_s)
 
     def pair(self, port, server_words, client_words):
         """Runs a server on the second CPU and a client on the first; what both printed, and their CPU seconds."""
@@ -146,12 +158,12 @@ class Peers:
         )
 
 
-def fabtests_result(output, words):
-    """Iterations and seconds from the line that `-m` prints."""
-    found = re.search(r"iterations: (\d+), total: \d+, time: ([0-9.]+)", output)
-    if not found or float(found[2]) == 0:
+def fabtests_seconds(output, words):
+    """The seconds that all iterations took, from the line that `-m` prints."""
+    found = re.search(r"iterations: \d+, total: \d+, time: ([0-9.]+)", output)
+    if not found or float(found[1]) == 0:
         sys.exit(f"{' '.join(words)}: printed no result\n{output}")
-    return int(found[1]), float(found[2])
+    return float(found[1])
 
 
 def iperf3_result(output, words):

@@ -1,0 +1,481 @@
+/* A libfabric with one provider that moves nothing: every operation is complete as soon as it is posted.
+ *
+ * What lives here: that library, and with RAW_LOOP defined the least program that uses it. engine_cost.py builds both
+ * against libfabric's own headers, runs tonnage's engine and the least program over the same library, and calls the
+ * difference what the engine costs. Nothing of this is part of the program.
+ *
+ * The provider takes whatever name the hints ask for, so that the engine treats it as it treats that one. It answers
+ * like shm: ordered, immediates of 8 bytes, virtual addresses, keys of its own.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+#ifndef RAW_LOOP
+
+/* Completions that can wait; more than any engine keeps in flight, and a power of two. */
+#define RING 65536
+#define DEPTH 1024
+#define INJECT_BYTES 4096
+#define ADDRESS "fi_null://0"
+
+struct null_ep {
+    struct fid_ep fid;
+    struct null_cq *cq;
+    int selective;
+};
+
+struct null_cq {
+    struct fid_cq fid;
+    unsigned head, tail;
+    struct fi_cq_data_entry ring[RING];
+};
+
+static int null_close(struct fid *fid)
+{
+    free(fid);
+    return 0;
+}
+
+static int null_bind(struct fid *fid, struct fid *other, uint64_t flags)
+{
+    if (fid->fclass == FI_CLASS_EP && other->fclass == FI_CLASS_CQ && (flags & FI_TRANSMIT)) {
+        struct null_ep *ep = (struct null_ep *)fid;
+        ep->cq = (struct null_cq *)other;
+        ep->selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
+    }
+    return 0;
+}
+
+static int null_control(struct fid *fid, int command, void *argument)
+{
+    (void)fid, (void)argument;
+    return command == FI_ENABLE ? 0 : -FI_ENOSYS;
+}
+
+static struct fi_ops fid_ops = {
+    .size = sizeof(struct fi_ops), .close = null_close, .bind = null_bind, .control = null_control,
+};
+
+static void *new_fid(size_t bytes, size_t fclass, void *context)
+{
+    struct fid *fid = calloc(1, bytes);
+    if (fid)
+        *fid = (struct fid){.fclass = fclass, .context = context, .ops = &fid_ops};
+    return fid;
+}
+
+/* Notes a completion, as a provider would that has copied the bytes at once. */
+static ssize_t complete(struct fid_ep *fid, void *context, uint64_t kind, uint64_t flags)
+{
+    struct null_ep *ep = (struct null_ep *)fid;
+    struct null_cq *cq = ep->cq;
+    if (ep->selective && !(flags & FI_COMPLETION))
+        return 0;
+    if (cq->head - cq->tail == RING)
+        return -FI_EAGAIN;
+    cq->ring[cq->head++ % RING] = (struct fi_cq_data_entry){.op_context = context, .flags = kind};
+    return 0;
+}
+
+static ssize_t null_read(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t from, uint64_t addr,
+                         uint64_t key, void *context)
+{
+    (void)buf, (void)len, (void)desc, (void)from, (void)addr, (void)key;
+    return complete(ep, context, FI_RMA | FI_READ, FI_COMPLETION);
+}
+
+static ssize_t null_write(struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t to, uint64_t addr,
+                          uint64_t key, void *context)
+{
+    (void)buf, (void)len, (void)desc, (void)to, (void)addr, (void)key;
+    return complete(ep, context, FI_RMA | FI_WRITE, FI_COMPLETION);
+}
+
+static ssize_t null_writedata(struct fid_ep *ep, const void *buf, size_t len, void *desc, uint64_t data, fi_addr_t to,
+                              uint64_t addr, uint64_t key, void *context)
+{
+    (void)data;
+    return null_write(ep, buf, len, desc, to, addr, key, context);
+}
+
+static ssize_t null_readmsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
+{
+    return complete(ep, msg->context, FI_RMA | FI_READ, flags);
+}
+
+static ssize_t null_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
+{
+    return complete(ep, msg->context, FI_RMA | FI_WRITE, flags);
+}
+
+/* Injected operations complete without a word, as the interface says. */
+static ssize_t null_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t to, uint64_t addr, uint64_t key)
+{
+    (void)ep, (void)buf, (void)len, (void)to, (void)addr, (void)key;
+    return 0;
+}
+
+static ssize_t null_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data, fi_addr_t to,
+                               uint64_t addr, uint64_t key)
+{
+    (void)data;
+    return null_inject(ep, buf, len, to, addr, key);
+}
+
+static struct fi_ops_rma rma_ops = {
+    .size = sizeof(struct fi_ops_rma),
+    .read = null_read,
+    .readmsg = null_readmsg,
+    .write = null_write,
+    .writemsg = null_writemsg,
+    .inject = null_inject,
+    .writedata = null_writedata,
+    .injectdata = null_injectdata,
+};
+
+/* Receives wait for ever, because nothing ever comes. */
+static ssize_t null_recv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t from, void *context)
+{
+    (void)ep, (void)buf, (void)len, (void)desc, (void)from, (void)context;
+    return 0;
+}
+
+static ssize_t null_send(struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t to, void *context)
+{
+    (void)buf, (void)len, (void)desc, (void)to;
+    return complete(ep, context, FI_MSG | FI_SEND, FI_COMPLETION);
+}
+
+static ssize_t null_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
+{
+    return complete(ep, msg->context, FI_MSG | FI_SEND, flags);
+}
+
+static struct fi_ops_msg msg_ops = {
+    .size = sizeof(struct fi_ops_msg), .recv = null_recv, .send = null_send, .sendmsg = null_sendmsg,
+};
+
+static int null_getname(fid_t fid, void *addr, size_t *bytes)
+{
+    size_t room = *bytes;
+    (void)fid;
+    *bytes = sizeof(ADDRESS);
+    if (room < sizeof(ADDRESS))
+        return -FI_ETOOSMALL;
+    memcpy(addr, ADDRESS, sizeof(ADDRESS));
+    return 0;
+}
+
+static struct fi_ops_cm cm_ops = {.size = sizeof(struct fi_ops_cm), .getname = null_getname};
+
+static int null_getopt(fid_t fid, int level, int name, void *value, size_t *bytes)
+{
+    (void)fid, (void)level, (void)name, (void)value, (void)bytes;
+    return -FI_ENOPROTOOPT;
+}
+
+static int null_setopt(fid_t fid, int level, int name, const void *value, size_t bytes)
+{
+    (void)fid, (void)level, (void)name, (void)value, (void)bytes;
+    return -FI_ENOPROTOOPT;
+}
+
+static struct fi_ops_ep ep_ops = {.size = sizeof(struct fi_ops_ep), .getopt = null_getopt, .setopt = null_setopt};
+
+static ssize_t null_cq_read(struct fid_cq *fid, void *buf, size_t count)
+{
+    struct null_cq *cq = (struct null_cq *)fid;
+    struct fi_cq_data_entry *entries = buf;
+    size_t found = 0;
+    while (found < count && cq->tail != cq->head)
+        entries[found++] = cq->ring[cq->tail++ % RING];
+    return found ? (ssize_t)found : -FI_EAGAIN;
+}
+
+static ssize_t null_cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *from)
+{
+    ssize_t found = null_cq_read(fid, buf, count);
+    for (ssize_t entry = 0; entry < found; entry++)
+        from[entry] = 0;
+    return found;
+}
+
+static ssize_t null_cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *entry, uint64_t flags)
+{
+    (void)fid, (void)entry, (void)flags;
+    return -FI_EAGAIN;
+}
+
+static struct fi_ops_cq cq_ops = {
+    .size = sizeof(struct fi_ops_cq),
+    .read = null_cq_read,
+    .readfrom = null_cq_readfrom,
+    .readerr = null_cq_readerr,
+};
+
+static int null_av_insert(struct fid_av *av, const void *addr, size_t count, fi_addr_t *fi_addr, uint64_t flags,
+                          void *context)
+{
+    (void)av, (void)addr, (void)flags, (void)context;
+    for (size_t index = 0; fi_addr && index < count; index++)
+        fi_addr[index] = index;
+    return (int)count;
+}
+
+static struct fi_ops_av av_ops = {.size = sizeof(struct fi_ops_av), .insert = null_av_insert};
+
+static int null_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av, void *context)
+{
+    (void)domain, (void)attr;
+    *av = new_fid(sizeof(struct fid_av), FI_CLASS_AV, context);
+    if (!*av)
+        return -FI_ENOMEM;
+    (*av)->ops = &av_ops;
+    return 0;
+}
+
+static int null_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context)
+{
+    (void)domain;
+    /* Entries of another format would be copied into the wrong places. */
+    if (attr->format != FI_CQ_FORMAT_DATA)
+        return -FI_ENOSYS;
+    *cq = new_fid(sizeof(struct null_cq), FI_CLASS_CQ, context);
+    if (!*cq)
+        return -FI_ENOMEM;
+    (*cq)->ops = &cq_ops;
+    return 0;
+}
+
+static int null_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context)
+{
+    (void)domain, (void)info;
+    *ep = new_fid(sizeof(struct null_ep), FI_CLASS_EP, context);
+    if (!*ep)
+        return -FI_ENOMEM;
+    (*ep)->ops = &ep_ops;
+    (*ep)->cm = &cm_ops;
+    (*ep)->msg = &msg_ops;
+    (*ep)->rma = &rma_ops;
+    return 0;
+}
+
+static struct fi_ops_domain domain_ops = {
+    .size = sizeof(struct fi_ops_domain), .av_open = null_av_open, .cq_open = null_cq_open, .endpoint = null_endpoint,
+};
+
+static int null_mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags, struct fid_mr **mr)
+{
+    (void)fid, (void)flags;
+    *mr = new_fid(sizeof(struct fid_mr), FI_CLASS_MR, attr->context);
+    if (!*mr)
+        return -FI_ENOMEM;
+    (*mr)->key = 1;
+    return 0;
+}
+
+static struct fi_ops_mr mr_ops = {.size = sizeof(struct fi_ops_mr), .regattr = null_mr_regattr};
+
+static int null_domain(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain, void *context)
+{
+    (void)fabric, (void)info;
+    *domain = new_fid(sizeof(struct fid_domain), FI_CLASS_DOMAIN, context);
+    if (!*domain)
+        return -FI_ENOMEM;
+    (*domain)->ops = &domain_ops;
+    (*domain)->mr = &mr_ops;
+    return 0;
+}
+
+static struct fi_ops_fabric fabric_ops = {.size = sizeof(struct fi_ops_fabric), .domain = null_domain};
+
+int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
+{
+    *fabric = new_fid(sizeof(struct fid_fabric), FI_CLASS_FABRIC, context);
+    if (!*fabric)
+        return -FI_ENOMEM;
+    (*fabric)->ops = &fabric_ops;
+    (*fabric)->api_version = attr->api_version;
+    return 0;
+}
+
+static char *copy_name(const char *name, const char *otherwise)
+{
+    return strdup(name ? name : otherwise);
+}
+
+/* A copy of `from` with memory of its own, or empty hints without it. Names stay NULL where they were. */
+struct fi_info *fi_dupinfo(const struct fi_info *from)
+{
+    struct fi_info *info = calloc(1, sizeof(*info));
+    info->tx_attr = calloc(1, sizeof(*info->tx_attr));
+    info->rx_attr = calloc(1, sizeof(*info->rx_attr));
+    info->ep_attr = calloc(1, sizeof(*info->ep_attr));
+    info->domain_attr = calloc(1, sizeof(*info->domain_attr));
+    info->fabric_attr = calloc(1, sizeof(*info->fabric_attr));
+    if (!from)
+        return info;
+    info->caps = from->caps, info->mode = from->mode, info->addr_format = from->addr_format;
+    if (from->tx_attr)
+        *info->tx_attr = *from->tx_attr;
+    if (from->rx_attr)
+        *info->rx_attr = *from->rx_attr;
+    if (from->ep_attr)
+        *info->ep_attr = *from->ep_attr;
+    if (from->domain_attr) {
+        /* Of an older caller's struct only what was there in 1.3 may be read: up to and with `ep_cnt`. */
+        memcpy(info->domain_attr, from->domain_attr, offsetof(struct fi_domain_attr, ep_cnt) + sizeof(size_t));
+        info->domain_attr->name = from->domain_attr->name ? strdup(from->domain_attr->name) : NULL;
+    }
+    if (from->fabric_attr) {
+        *info->fabric_attr = *from->fabric_attr;
+        info->fabric_attr->name = from->fabric_attr->name ? strdup(from->fabric_attr->name) : NULL;
+        info->fabric_attr->prov_name = from->fabric_attr->prov_name ? strdup(from->fabric_attr->prov_name) : NULL;
+    }
+    if (from->src_addr) {
+        info->src_addrlen = from->src_addrlen;
+        info->src_addr = memcpy(malloc(from->src_addrlen), from->src_addr, from->src_addrlen);
+    }
+    return info;
+}
+
+void fi_freeinfo(struct fi_info *info)
+{
+    while (info) {
+        struct fi_info *next = info->next;
+        free(info->src_addr);
+        free(info->domain_attr->name);
+        free(info->fabric_attr->name);
+        free(info->fabric_attr->prov_name);
+        free(info->tx_attr), free(info->rx_attr), free(info->ep_attr), free(info->domain_attr), free(info->fabric_attr);
+        free(info);
+        info = next;
+    }
+}
+
+int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags, const struct fi_info *hints,
+               struct fi_info **found)
+{
+    const char *wanted = hints && hints->fabric_attr ? hints->fabric_attr->prov_name : NULL;
+    struct fi_info *info = fi_dupinfo(hints);
+    (void)node, (void)service, (void)flags;
+    info->caps |= FI_MSG | FI_RMA | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+    info->mode = 0;
+    info->addr_format = FI_ADDR_STR;
+    free(info->src_addr);
+    info->src_addrlen = sizeof(ADDRESS), info->src_addr = strdup(ADDRESS);
+    info->tx_attr->inject_size = INJECT_BYTES, info->tx_attr->size = DEPTH;
+    info->tx_attr->iov_limit = info->tx_attr->rma_iov_limit = 4;
+    info->tx_attr->mode = info->rx_attr->mode = 0;
+    info->rx_attr->size = DEPTH, info->rx_attr->iov_limit = 4;
+    info->ep_attr->type = FI_EP_RDM, info->ep_attr->max_msg_size = SIZE_MAX;
+    info->domain_attr->mr_mode &= FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    info->domain_attr->mr_key_size = info->domain_attr->cq_data_size = 8;
+    info->domain_attr->cq_cnt = info->domain_attr->ep_cnt = 1024;
+    info->domain_attr->control_progress = info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+    if (!info->domain_attr->threading)
+        info->domain_attr->threading = FI_THREAD_DOMAIN;
+    if (!info->domain_attr->name)
+        info->domain_attr->name = copy_name(wanted, "null");
+    if (!info->fabric_attr->name)
+        info->fabric_attr->name = copy_name(wanted, "null");
+    if (!info->fabric_attr->prov_name)
+        info->fabric_attr->prov_name = copy_name(wanted, "null");
+    info->fabric_attr->prov_version = FI_VERSION(1, 0), info->fabric_attr->api_version = version;
+    *found = info;
+    return 0;
+}
+
+uint32_t fi_version(void)
+{
+    return FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION);
+}
+
+const char *fi_strerror(int error)
+{
+    return error == FI_EAVAIL ? "an error is available" : strerror(error);
+}
+
+#else
+
+static void must(int status, const char *what)
+{
+    if (status >= 0)
+        return;
+    fprintf(stderr, "%s: %s\n", what, fi_strerror(-status));
+    exit(1);
+}
+
+/* CPU time, which other work on the machine does not lengthen. */
+static double cpu_now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
+}
+
+/* raw_loop OPERATIONS WINDOW BATCH: nanoseconds of CPU time of one write with a sliding window, and nothing but that. */
+int main(int count, char **words)
+{
+    static char buffer[64 * 4096];
+    struct fi_info *hints = fi_dupinfo(NULL), *info;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_ep *ep;
+    struct fid_cq *cq;
+    struct fid_av *av;
+    struct fid_mr *mr;
+    fi_addr_t peer;
+    struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_DATA};
+    struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
+    struct iovec bytes = {buffer, sizeof(buffer)};
+    struct fi_mr_attr mr_attr = {.mr_iov = &bytes, .iov_count = 1, .access = FI_WRITE | FI_REMOTE_WRITE};
+    struct fi_cq_data_entry done[64];
+    if (count != 4)
+        return fprintf(stderr, "usage: raw_loop OPERATIONS WINDOW BATCH\n"), 2;
+    unsigned long total = strtoul(words[1], NULL, 10), window = strtoul(words[2], NULL, 10), posted = 0, completed = 0;
+    unsigned long batch = strtoul(words[3], NULL, 10);
+    if (window == 0 || batch == 0 || batch > 64)
+        return fprintf(stderr, "raw_loop: a window of at least 1 and a batch of 1 to 64\n"), 2;
+    hints->ep_attr->type = FI_EP_RDM;
+    must(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), "fi_getinfo");
+    must(fi_fabric(info->fabric_attr, &fabric, NULL), "fi_fabric");
+    must(fi_domain(fabric, info, &domain, NULL), "fi_domain");
+    must(fi_endpoint(domain, info, &ep, NULL), "fi_endpoint");
+    must(fi_cq_open(domain, &cq_attr, &cq, NULL), "fi_cq_open");
+    must(fi_av_open(domain, &av_attr, &av, NULL), "fi_av_open");
+    must(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
+    must(fi_enable(ep), "fi_enable");
+    must(fi_av_insert(av, buffer, 1, &peer, 0, NULL), "fi_av_insert");
+    must(fi_mr_regattr(domain, &mr_attr, 0, &mr), "fi_mr_regattr");
+    double start_ns = cpu_now_ns();
+    while (completed < total) {
+        while (posted < total && posted - completed < window) {
+            unsigned long offset = posted % 64 * 64;
+            ssize_t status = fi_write(ep, buffer + offset, 64, fi_mr_desc(mr), peer, offset, fi_mr_key(mr), &done);
+            if (status == -FI_EAGAIN)
+                break;
+            must((int)status, "fi_write");
+            posted++;
+        }
+        ssize_t found = fi_cq_read(cq, done, batch);
+        if (found > 0)
+            completed += (unsigned long)found;
+        else if (found != -FI_EAGAIN)
+            must((int)found, "fi_cq_read");
+    }
+    printf("%.3f\n", (cpu_now_ns() - start_ns) / (double)total);
+    return 0;
+}
+
+#endif
