@@ -11,10 +11,14 @@ use tonnage_core::plan::Plan;
 const ENGINES: [Entry; 1] = [Entry {
     name: "shm",
     about: "",
+    variant: None,
+    options: &[],
+    has_devices: false,
+    libraries: &[],
     verbs: &Verb::ALL,
     ordered_writes: true,
     moves_bytes: true,
-    open: || Err(Error::Failed("the fuzzer opens no engine".to_owned())),
+    open: |_| Err(Error::Failed("the fuzzer opens no engine".to_owned())),
 }];
 
 fuzz_target!(|text: &str| {

@@ -4,6 +4,8 @@
 //! [`Lane`] is everything that stays the same from one operation to the next, resolved once. The loops in
 //! [`crate::drive`] know only these; docs/ADDING-AN-ENGINE.md walks through writing one.
 
+mod entry;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +14,8 @@ use tonnage_sys::clock::Clock;
 
 use crate::Result;
 use crate::memory::Memory;
+
+pub use entry::{EngineOption, EngineOptions, Entry, OpenRequest, Variant, find, split_name};
 
 /// What one operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -61,6 +65,11 @@ pub enum LaneKind {
 #[repr(transparent)]
 pub struct Lane(pub u32);
 
+impl Lane {
+    /// What an arrival has whose rank the transport does not tell.
+    pub const UNNAMED: Self = Self(u32::MAX);
+}
+
 /// What a lane connects.
 #[derive(Debug, Clone, Copy)]
 pub struct LaneSpec {
@@ -71,6 +80,9 @@ pub struct LaneSpec {
     /// The last byte of a write must become visible last, because the peer waits for it by looking at its memory.
     /// Only asked for where [`Caps::ordered_writes`] is granted.
     pub ordered: bool,
+    /// A completion must mean that the bytes are visible to the peer, because the result is taken for that. Only asked
+    /// for where [`Caps::delivery_on_request`] is granted.
+    pub delivered: bool,
 }
 
 /// One operation: 32 bytes, offsets only, so that no pointer crosses a process.
@@ -110,7 +122,7 @@ pub struct Completion {
     /// The operation's tag, or that of the receive that was filled; 0 for an arrived write-imm.
     pub tag: u32,
     /// The lane of a done or failed operation. For an arrival `lane.0` is the rank that it came from, because an
-    /// arrived write-imm has no lane on this side.
+    /// arrived write-imm has no lane on this side; [`Lane::UNNAMED`] where [`Caps::arrivals_named`] is not granted.
     pub lane: Lane,
     /// Payload bytes.
     pub len: u32,
@@ -156,6 +168,11 @@ pub struct Caps {
     pub moves_bytes: bool,
     /// True when a completed write is visible to the peer. False: the loop ends a trial with a one-byte read per lane.
     pub delivered: bool,
+    /// True when a lane can be asked to complete a write only once it is visible to the peer ([`LaneSpec::delivered`]).
+    /// Of no account where `delivered` is true.
+    pub delivery_on_request: bool,
+    /// True when an arrived write-imm says which rank it came from. Of no account for a worker with one peer.
+    pub arrivals_named: bool,
     /// True when a lane can be asked to make the last byte of a write visible last.
     pub ordered_writes: bool,
     /// True when the peers map each other's memory, so that it must be allocated shared.
@@ -235,22 +252,6 @@ pub trait Engine: Send {
     fn chosen(&self) -> Value {
         Value::Null
     }
-}
-
-/// One row of the list of engines (`tonnage_engines::ENGINES`).
-pub struct Entry {
-    /// The name that `--engine` takes.
-    pub name: &'static str,
-    /// One line for `--help` and `tonnage devices`.
-    pub about: &'static str,
-    /// The verbs it knows, so that a wrong request is refused before any rank starts.
-    pub verbs: &'static [Verb],
-    /// Whether `--op write --ping-pong` can be asked for (see [`Caps::ordered_writes`]).
-    pub ordered_writes: bool,
-    /// Whether bytes really move, so that they can be verified.
-    pub moves_bytes: bool,
-    /// Opens its domain on this machine.
-    pub open: fn() -> Result<Arc<dyn Domain>>,
 }
 
 #[cfg(test)]

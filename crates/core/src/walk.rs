@@ -102,6 +102,7 @@ pub(crate) mod tests {
         Point {
             label: None,
             engine: "mock".into(),
+            engine_options: Default::default(),
             op: Verb::Write,
             traffic: Traffic::Pair,
             ranks: 2,

@@ -25,6 +25,8 @@ static CAPS: Caps = Caps {
     message_bytes_max: u32::MAX as u64,
     moves_bytes: false,
     delivered: true,
+    delivery_on_request: true,
+    arrivals_named: true,
     ordered_writes: false,
     shared_memory: false,
     limit: LimitKind::None,
@@ -34,10 +36,14 @@ static CAPS: Caps = Caps {
 pub const ENTRY: Entry = Entry {
     name: "null",
     about: "completes at once and moves nothing: the harness's own floor",
+    variant: None,
+    options: &[],
+    has_devices: false,
+    libraries: &[],
     verbs: &Verb::ALL,
     ordered_writes: false,
     moves_bytes: false,
-    open: || Ok(Arc::new(NullDomain)),
+    open: |_| Ok(vec![Arc::new(NullDomain)]),
 };
 
 struct NullDomain;
@@ -162,6 +168,7 @@ mod tests {
             kind: LaneKind::Initiate(Verb::Write),
             peer: 1,
             ordered: false,
+            delivered: false,
         };
         let lane = null.lane(&spec).unwrap();
         let capacity = null.queue.capacity();
@@ -184,6 +191,7 @@ mod tests {
             kind: LaneKind::Initiate(Verb::Send),
             peer: 3,
             ordered: false,
+            delivered: false,
         };
         let lane = null.lane(&spec).unwrap();
         null.post(&[op(lane, 9)]).unwrap();

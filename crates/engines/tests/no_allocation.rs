@@ -14,7 +14,9 @@ use tonnage_core::drive::recorder::{PerOperation, Recorder};
 use tonnage_core::drive::serve::serve;
 use tonnage_core::drive::stream::stream;
 use tonnage_core::drive::until::Until;
-use tonnage_core::engine::{Card, Engine, LaneKind, LaneSpec, Verb, WorkerConfig};
+use tonnage_core::engine::{
+    Card, Engine, Entry, LaneKind, LaneSpec, OpenRequest, Verb, WorkerConfig, find, split_name,
+};
 use tonnage_core::layout::{Layout, answers};
 use tonnage_core::memory::{Memory, Request, allocate};
 use tonnage_core::plan::point::{
@@ -68,6 +70,7 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> Point {
     Point {
         label: None,
         engine: engine.into(),
+        engine_options: Default::default(),
         op,
         traffic: Traffic::Pair,
         ranks: 2,
@@ -95,16 +98,41 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> Point {
 fn sides(point: &Point) -> Result<[Side; 2]> {
     let mut sides = [side(point, 0)?, side(point, 1)?];
     let cards: [Card; 2] = [sides[0].engine.card(), sides[1].engine.card()];
-    for (index, card) in cards.into_iter().enumerate() {
-        sides[1 - index].engine.connect(&[(index as u32, card)])?;
-    }
+    let [zero, one] = &mut sides;
+    // Both at once, as ranks do: a transport may need the other side to connect.
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| one.engine.connect(&[(0, cards[0].clone())]));
+        let own = zero.engine.connect(&[(1, cards[1].clone())]);
+        let dead = |_| Error::Failed("the connecting thread died".into());
+        other.join().map_err(dead)?.and(own)
+    })?;
     Ok(sides)
 }
 
+/// Every engine, with each variant that every machine has.
+fn engines() -> Vec<(&'static Entry, String)> {
+    let mut all = Vec::new();
+    for entry in ENGINES {
+        match entry.variant {
+            None => all.push((entry, entry.name.to_owned())),
+            Some(variant) => all.extend(
+                variant
+                    .everywhere
+                    .iter()
+                    .map(|name| (entry, format!("{}:{name}", entry.name))),
+            ),
+        }
+    }
+    all
+}
+
 fn side(point: &Point, rank: u32) -> Result<Side> {
-    let entry = ENGINES.iter().find(|entry| entry.name == point.engine);
-    let entry = entry.ok_or_else(|| Error::Failed(format!("no engine {}", point.engine)))?;
-    let domain = (entry.open)()?;
+    let entry = find(ENGINES, &point.engine)?;
+    let domains = (entry.open)(&OpenRequest {
+        variant: split_name(&point.engine).1,
+        ..OpenRequest::default()
+    })?;
+    let domain = &domains[0];
     let bytes = Layout::new(point, rank).bytes();
     let memory = allocate(&Request {
         kind: point.memory,
@@ -137,6 +165,7 @@ fn flows(point: &Point, side: &mut Side) -> Result<Vec<Flow>> {
             kind: LaneKind::Initiate(point.op),
             peer,
             ordered: answers(point) && point.op == Verb::Write,
+            delivered: false,
         })?;
         let remote = Layout::new(point, peer).into_origin_of(side.rank);
         let remote = remote.ok_or_else(|| Error::Failed("no place at the peer".into()))?;
@@ -174,6 +203,7 @@ fn receives(point: &Point, side: &mut Side) -> Result<Vec<Receives>> {
                 kind: LaneKind::Receive,
                 peer,
                 ordered: false,
+                delivered: false,
             })?;
             let origin = layout.into_origin(index);
             receives.push(Receives::new(point, peer, side.rank, lane, origin));
@@ -321,14 +351,14 @@ fn run(point: &Point, extra: Extra) -> Result<Outcome> {
 
 /// All engines, operations and sizes under one pacing: `samples` each, and nothing counted.
 fn nothing_is_allocated(pacing: Pacing, samples: impl Fn(Verb) -> u64) -> Result<()> {
-    for entry in ENGINES {
+    for (entry, engine) in engines() {
         for &op in entry.verbs {
             if pacing == Pacing::PingPong && op == Verb::Write && !entry.ordered_writes {
                 continue;
             }
             for size_bytes in SIZES {
-                let point = point(entry.name, op, size_bytes, pacing);
-                let what = format!("{} {} of {size_bytes} B", entry.name, op.name());
+                let point = point(&engine, op, size_bytes, pacing);
+                let what = format!("{engine} {} of {size_bytes} B", op.name());
                 let outcome = run(&point, Extra::Nothing)
                     .map_err(|error| Error::Failed(format!("{what}: {error}")))?;
                 assert_eq!(outcome.samples, samples(op), "{what}");
@@ -377,10 +407,10 @@ fn an_allocation_inside_the_loop_is_counted() {
         allocated_bytes: OPERATIONS * 8,
         frees: OPERATIONS,
     };
-    for entry in ENGINES {
-        let point = point(entry.name, Verb::Write, 8, Pacing::Stream { window: 64 });
+    for (_, engine) in engines() {
+        let point = point(&engine, Verb::Write, 8, Pacing::Stream { window: 64 });
         let outcome = run(&point, Extra::OneForEachSample).unwrap();
-        assert_eq!(outcome.initiator, one_each, "{}", entry.name);
-        assert_eq!(outcome.target, NOTHING, "{}", entry.name);
+        assert_eq!(outcome.initiator, one_each, "{engine}");
+        assert_eq!(outcome.target, NOTHING, "{engine}");
     }
 }

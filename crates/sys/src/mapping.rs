@@ -250,6 +250,17 @@ impl Arena {
         crate::smaps::huge_bytes(from..from + self.len as u64)
     }
 
+    /// Where a range lies, for a library that reads or writes it.
+    ///
+    /// # Errors
+    /// When the range does not lie inside.
+    #[inline]
+    pub(crate) fn pointer(&self, offset: u64, len: u64) -> Result<*mut u8, OutOfRange> {
+        // Within the mapping, so that the sum cannot wrap.
+        self.check(offset, len)
+            .map(|at| self.base.as_ptr().wrapping_add(at))
+    }
+
     #[inline]
     fn check(&self, offset: u64, len: u64) -> Result<usize, OutOfRange> {
         match offset.checked_add(len) {

@@ -5,13 +5,12 @@ use std::collections::HashSet;
 
 use super::layout::{check_memory, layout, sizes};
 use super::length::length;
-use super::names;
 use super::pacing::pacings;
 use super::point::{
     Addresses, Length, LimitChoice, MemoryKind, Pacing, Point, Traffic, TrialLength,
 };
 use super::{Plan, Transfer};
-use crate::engine::{Entry, Verb};
+use crate::engine::{self, EngineOptions, Entry, Verb};
 use crate::units::{Count, Nanos, quote};
 use crate::{Error, Result};
 
@@ -114,13 +113,13 @@ fn expand(transfer: &Transfer, ranks: u32, engines: &[Entry], room: usize) -> Re
         ));
     }
     let mut points = Vec::with_capacity(total);
-    for entry in entries {
+    for named in &entries {
         for &op in &transfer.op {
-            check_support(transfer, entry, op, engines)?;
+            check_support(transfer, named.entry, op, engines)?;
             check_roles(transfer, shared.traffic, op)?;
             for &pacing in &pacings {
                 for &size in &sizes {
-                    points.push(point(transfer, &shared, ranks, (entry, op, pacing, size))?);
+                    points.push(point(transfer, &shared, ranks, (named, op, pacing, size))?);
                 }
             }
         }
@@ -132,11 +131,12 @@ fn point(
     transfer: &Transfer,
     shared: &Shared,
     ranks: u32,
-    (entry, op, pacing, size_bytes): (&Entry, Verb, Pacing, u32),
+    (named, op, pacing, size_bytes): (&Named<'_>, Verb, Pacing, u32),
 ) -> Result<Point> {
     let mut point = Point {
         label: transfer.label.clone(),
-        engine: entry.name.to_owned(),
+        engine: named.engine.to_owned(),
+        engine_options: named.options.clone(),
         op,
         traffic: shared.traffic,
         ranks,
@@ -227,19 +227,30 @@ fn check_rate(pacings: &[Pacing], trial: TrialLength) -> Result<()> {
     ))
 }
 
-fn entries<'a>(transfer: &Transfer, engines: &'a [Entry]) -> Result<Vec<&'a Entry>> {
+/// An engine of a transfer: its entry, its name with the variant, and its options that differ from the defaults.
+struct Named<'a> {
+    entry: &'a Entry,
+    engine: &'a str,
+    options: EngineOptions,
+}
+
+fn entries<'a>(transfer: &'a Transfer, engines: &'a [Entry]) -> Result<Vec<Named<'a>>> {
     if transfer.engine.is_empty() {
         return usage("engine is missing: write engine shm".to_owned());
     }
     if transfer.op.is_empty() {
         return usage("op is missing: write op write".to_owned());
     }
-    let names: Vec<_> = engines.iter().map(|entry| entry.name).collect();
-    let find = |name: &String| {
-        let found = engines.iter().find(|entry| entry.name == name);
-        found.ok_or_else(|| names::unknown("engine", name, &names))
+    let named = |engine: &'a String| {
+        let entry = engine::find(engines, engine)?;
+        let options = entry.check_options(&transfer.engine_options)?;
+        Ok(Named {
+            entry,
+            engine,
+            options,
+        })
     };
-    transfer.engine.iter().map(find).collect()
+    transfer.engine.iter().map(named).collect()
 }
 
 /// Whether the engine can do what the transfer asks of it.

@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 use super::names::nearest;
 use super::sweep::Sweep;
 use super::{Plan, Transfer};
+use crate::engine::EngineOptions;
 use crate::units::{Count, quote};
 use crate::{Error, Result};
 
@@ -20,9 +21,10 @@ pub const TRANSFERS_MAX: usize = 1000;
 
 const PLAN_KEYS: [&str; 4] = ["name", "title", "ranks", "transfer"];
 const PLAN_KEYS_NEEDED: [&str; 2] = ["name", "transfer"];
-const TRANSFER_KEYS: [&str; 25] = [
+const TRANSFER_KEYS: [&str; 26] = [
     "label",
     "engine",
+    "engine-options",
     "op",
     "traffic",
     "sizes",
@@ -118,6 +120,7 @@ impl Transfer {
         vec![
             ("label", self.label.as_deref().map(string)),
             ("engine", Some(one_or_many(&engines))),
+            ("engine-options", options(&self.engine_options)),
             ("op", Some(one_or_many(&ops))),
             (
                 "traffic",
@@ -149,6 +152,14 @@ impl Transfer {
             ("max-duration", self.max_duration.map(text)),
         ]
     }
+}
+
+/// An inline table, because a table of its own would have to come after all other keys.
+fn options(options: &EngineOptions) -> Option<Value> {
+    let pairs = options
+        .iter()
+        .map(|(name, value)| (name.clone(), string(value)));
+    (!options.is_empty()).then(|| Value::Table(pairs.collect()))
 }
 
 fn line(key: &str, value: Value) -> String {

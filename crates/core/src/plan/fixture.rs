@@ -1,7 +1,9 @@
 //! Engines that exist only by name, for tests of what is checked before any engine is opened.
 
-use crate::Error;
-use crate::engine::{Entry, Verb};
+use std::sync::Arc;
+
+use crate::engine::{Domain, Entry, OpenRequest, Verb};
+use crate::{Error, Result};
 
 const fn entry(
     name: &'static str,
@@ -9,10 +11,16 @@ const fn entry(
     ordered_writes: bool,
     moves_bytes: bool,
 ) -> Entry {
-    let open = || Err(Error::Failed("tests of plans open no engine".to_owned()));
+    fn open(_: &OpenRequest<'_>) -> Result<Vec<Arc<dyn Domain>>> {
+        Err(Error::Failed("tests of plans open no engine".to_owned()))
+    }
     Entry {
         name,
         about: "",
+        variant: None,
+        options: &[],
+        has_devices: false,
+        libraries: &[],
         verbs,
         ordered_writes,
         moves_bytes,

@@ -30,7 +30,7 @@ mod fixture;
 
 use serde::Deserialize;
 
-use crate::engine::Verb;
+use crate::engine::{EngineOptions, Verb};
 use crate::units::{Bytes, Count, Fraction, Nanos, PerSecond};
 use crate::{Error, Result};
 use point::{Addresses, LimitChoice, MemoryKind, Traffic};
@@ -61,9 +61,12 @@ pub struct Transfer {
     /// Heading for its points.
     #[serde(default)]
     pub label: Option<String>,
-    /// Names of engines.
+    /// Names of engines, with what follows their colon.
     #[serde(deserialize_with = "text::one_or_many")]
     pub engine: Vec<String>,
+    /// Options of the engines' own, by name; each must be known to all engines of the transfer.
+    #[serde(default)]
+    pub engine_options: EngineOptions,
     /// What each operation does.
     #[serde(deserialize_with = "text::one_or_many")]
     pub op: Vec<Verb>,

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Verb;
+use crate::engine::{EngineOptions, Verb};
 
 /// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -12,8 +12,11 @@ pub struct Point {
     /// The heading under which the plan puts it, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Engine name, as in `--engine`.
+    /// Engine name, as in `--engine`, with what follows its colon.
     pub engine: String,
+    /// The engine's own options that differ from their defaults.
+    #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
+    pub engine_options: EngineOptions,
     /// What each operation does.
     pub op: Verb,
     /// Who talks to whom.

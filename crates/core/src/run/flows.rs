@@ -7,7 +7,7 @@ use crate::drive::paced::Timetable;
 use crate::drive::port::Port;
 use crate::engine::{Caps, LaneKind, LaneSpec, Verb};
 use crate::layout::{Layout, answers};
-use crate::plan::point::{Point, TrialLength};
+use crate::plan::point::{Pacing, Point, TrialLength};
 use crate::{Error, Result};
 
 /// The flow of `rank` towards `target`, the `index`-th rank of its layout.
@@ -28,6 +28,7 @@ pub(super) fn make_flow(
         kind: LaneKind::Initiate(point.op),
         peer: target,
         ordered,
+        delivered: claims_arrival(point) && caps.delivery_on_request && !caps.delivered,
     };
     let lane = worker.engine.lane(&spec)?;
     let remote = Layout::new(point, target)
@@ -38,15 +39,23 @@ pub(super) fn make_flow(
             ))
         })?;
     let mut flow = Flow::new(point, rank, target, lane, layout.out_origin(index), remote);
-    if !caps.delivered && matches!(point.op, Verb::Write | Verb::WriteImm) {
+    if !caps.delivered && !spec.delivered && matches!(point.op, Verb::Write | Verb::WriteImm) {
         let spec = LaneSpec {
             kind: LaneKind::Initiate(Verb::Read),
             peer: target,
             ordered: false,
+            delivered: false,
         };
         flow.flush_lane = Some(worker.engine.lane(&spec)?);
     }
     Ok(flow)
+}
+
+/// Whether each latency sample is taken for the time until the bytes are there. A stream's bandwidth is proved by one
+/// flush at the end of each trial instead, and a ping-pong's by its answer.
+fn claims_arrival(point: &Point) -> bool {
+    matches!(point.op, Verb::Write | Verb::WriteImm)
+        && matches!(point.pacing, Pacing::Batch { .. } | Pacing::Paced { .. })
 }
 
 /// The receives of `rank` for what each of its initiators sends.
@@ -64,6 +73,7 @@ pub(super) fn make_receives(
             kind: LaneKind::Receive,
             peer,
             ordered: false,
+            delivered: false,
         };
         let lane = port.engine.lane(&spec)?;
         Ok(Receives::new(

@@ -21,12 +21,13 @@ pub mod summary;
 pub mod totals;
 pub mod work;
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tonnage_sys::clock::Clock;
 
-use crate::engine::Entry;
+use crate::engine::{self, Entry};
 use crate::machine::{self, Choice, Topology};
 use crate::number_list;
 use crate::plan::point::Point;
@@ -48,6 +49,10 @@ pub struct Settings {
     pub cpus: Choice,
     /// Where memory comes from.
     pub numa: Numa,
+    /// Devices that engines use; empty when each is to choose.
+    pub devices: Vec<String>,
+    /// The libfabric to load instead of the one that is found.
+    pub libfabric: Option<PathBuf>,
     /// Calibrated once, before anything is timed.
     pub clock: Clock,
     /// The program that writes the records.
@@ -166,15 +171,7 @@ impl Conductor {
         observer: &mut dyn Observer,
     ) -> Result<usize> {
         let stretch: Vec<&Point> = points[range.clone()].iter().collect();
-        let name = &stretch[0].engine;
-        let entry = engines
-            .iter()
-            .find(|entry| entry.name == name)
-            .ok_or_else(|| {
-                Error::Usage(format!(
-                    "there is no engine called {name}; see `tonnage devices`"
-                ))
-            })?;
+        let entry = engine::find(engines, &stretch[0].engine)?;
         let mut session = match Session::open(&stretch, entry, rank, settings, &self.topology) {
             Ok(session) => session,
             Err(error) => {

@@ -9,11 +9,13 @@ use serde_json::Value;
 use tonnage_sys::clock::Clock;
 
 use super::{Numa, Settings};
-use crate::engine::{Caps, Card, Domain, Engine, Entry, WorkerConfig};
+use crate::engine::{
+    Caps, Card, Domain, Engine, EngineOptions, Entry, OpenRequest, Verb, WorkerConfig, split_name,
+};
 use crate::layout::Layout;
 use crate::machine::{self, Placement, Topology};
 use crate::memory::{self, Memory, Request};
-use crate::plan::point::{MemoryKind, Point, Traffic};
+use crate::plan::point::{MemoryKind, Pacing, Point, Traffic};
 use crate::rank::Rank;
 use crate::{Error, Result};
 
@@ -57,14 +59,15 @@ pub struct Session {
     pub caps: Caps,
     /// Whether this rank's workers yield.
     pub yielding: bool,
-    // Kept last, so that workers close before their domain does.
-    _domain: Arc<dyn Domain>,
+    // Kept last, so that workers close before their domains do.
+    _domains: Vec<Arc<dyn Domain>>,
 }
 
 /// Points that one session can serve have the same key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionKey {
     engine: String,
+    engine_options: EngineOptions,
     memory: MemoryKind,
     workers: u32,
     traffic: Traffic,
@@ -75,6 +78,7 @@ impl SessionKey {
     pub fn of(point: &Point) -> Self {
         Self {
             engine: point.engine.clone(),
+            engine_options: point.engine_options.clone(),
             memory: point.memory,
             workers: point.workers,
             traffic: point.traffic,
@@ -95,7 +99,8 @@ impl Session {
         settings: &Settings,
         topology: &Topology,
     ) -> Result<Self> {
-        rank.phase(&format!("opening {}", entry.name));
+        let name = &points[0].engine;
+        rank.phase(&format!("opening {name}"));
         // Once per host, before anybody allocates: later the others' memory would count as not available.
         let fits = match rank.identity().local_rank {
             0 => memory::check_fits(points[0].memory, host_bytes(points, rank)),
@@ -103,7 +108,7 @@ impl Session {
         };
         rank.agree("memory of the hosts", fits, OPEN_DEADLINE)?;
         let mine = open_local(points, entry, rank, settings, topology);
-        let (domain, mut workers, opened) = settle(rank, "open the engine", mine)?;
+        let (domains, mut workers, opened) = settle(rank, "open the engine", mine)?;
         let yielding = opened.yielding;
         let bytes = to_json(&opened)?;
         let all = rank.all_gather("exchange addresses", bytes, OPEN_DEADLINE)?;
@@ -112,15 +117,15 @@ impl Session {
             .enumerate()
             .map(|(from, bytes)| from_json(from, bytes))
             .collect::<Result<_>>()?;
-        rank.phase(&format!("connecting {}", entry.name));
+        rank.phase(&format!("connecting {name}"));
         let connected = connect(points, rank.id(), &mut workers, &opened);
         settle(rank, "connect", connected)?;
         Ok(Self {
             workers,
             opened,
-            caps: *domain.caps(),
+            caps: *domains[0].caps(),
             yielding,
-            _domain: domain,
+            _domains: domains,
         })
     }
 }
@@ -137,7 +142,7 @@ fn host_bytes(points: &[&Point], rank: &Rank) -> u64 {
         .saturating_mul(local_size)
 }
 
-type Local = (Arc<dyn Domain>, Vec<Worker>, Opened);
+type Local = (Vec<Arc<dyn Domain>>, Vec<Worker>, Opened);
 
 /// Everything that a rank can do before it needs the others.
 fn open_local(
@@ -150,9 +155,12 @@ fn open_local(
     let first = points
         .first()
         .ok_or_else(|| Error::Failed("no points to open an engine for".into()))?;
-    let domain = (entry.open)()?;
-    check_caps(points, domain.caps(), entry.name)?;
+    let domains = open_domains(points, entry, settings)?;
+    for domain in &domains {
+        check_caps(points, domain.caps(), &first.engine)?;
+    }
     let local_size = rank.identity().local_size.unwrap_or(1);
+    check_devices(domains.len(), local_size * first.workers)?;
     let placement = machine::place_workers(
         topology,
         rank.identity().local_rank,
@@ -169,6 +177,9 @@ fn open_local(
     let depth = points.iter().map(|point| point.depth()).max().unwrap_or(1);
     let mut workers = Vec::with_capacity(placement.cpus.len());
     for (index, &cpu) in (0u32..).zip(&placement.cpus) {
+        // Workers of the same place on their hosts get devices of the same place in the list, as rails are wired.
+        let place = rank.identity().local_rank * first.workers + index;
+        let domain = &domains[place as usize % domains.len()];
         if let Some(cpu) = cpu {
             // Pinned before its memory is touched, so that pages come from the worker's own node.
             machine::pin_thread(cpu)?;
@@ -196,9 +207,49 @@ fn open_local(
             cpu,
         });
     }
-    let opened = describe(&domain, &workers, &placement);
-    check_cards(&opened, entry.name)?;
-    Ok((domain, workers, opened))
+    let opened = describe(&domains, &workers, &placement);
+    check_cards(&opened, &first.engine)?;
+    Ok((domains, workers, opened))
+}
+
+/// The engine's domains on this host, at least one, for everything that the points need.
+fn open_domains(
+    points: &[&Point],
+    entry: &Entry,
+    settings: &Settings,
+) -> Result<Vec<Arc<dyn Domain>>> {
+    let first = points[0];
+    let mut verbs: Vec<Verb> = points.iter().map(|point| point.op).collect();
+    verbs.sort_unstable();
+    verbs.dedup();
+    let domains = (entry.open)(&OpenRequest {
+        variant: split_name(&first.engine).1,
+        options: &first.engine_options,
+        devices: if entry.has_devices {
+            &settings.devices
+        } else {
+            &[]
+        },
+        libfabric: settings.libfabric.as_deref(),
+        verbs: &verbs,
+    })?;
+    if domains.is_empty() {
+        return Err(Error::Failed(format!(
+            "engine {} opened no device",
+            first.engine
+        )));
+    }
+    Ok(domains)
+}
+
+/// A device that no worker uses would be an option without effect.
+fn check_devices(devices: usize, workers: u32) -> Result<()> {
+    if devices <= workers as usize {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "--devices names {devices} devices, but this host has {workers} workers: use --workers {devices}, or fewer devices"
+    )))
 }
 
 /// The ranks that this one exchanges bytes with at any of the points, ascending.
@@ -228,8 +279,12 @@ fn check_cards(opened: &Opened, engine: &str) -> Result<()> {
     )))
 }
 
-fn describe(domain: &Arc<dyn Domain>, workers: &[Worker], placement: &Placement) -> Opened {
-    let mut engine = domain.effective();
+fn describe(domains: &[Arc<dyn Domain>], workers: &[Worker], placement: &Placement) -> Opened {
+    let mut engine = domains[0].effective();
+    if let (Some(engine), [_, _, ..]) = (engine.as_object_mut(), domains) {
+        let all = domains.iter().map(|domain| domain.effective()).collect();
+        engine.insert("devices".into(), Value::Array(all));
+    }
     if let (Some(engine), Some(worker)) = (engine.as_object_mut(), workers.first()) {
         engine.insert("clock".into(), worker.clock.source_name().into());
     }
@@ -264,6 +319,23 @@ fn check_caps(points: &[&Point], caps: &Caps, name: &str) -> Result<()> {
                 what: format!("{} on {name}", point.op.name()),
                 why: "the device that was opened does not offer it".into(),
                 how: "Choose another --op or another device".into(),
+            });
+        }
+        if point.pacing == Pacing::PingPong && point.op == Verb::Write && !caps.ordered_writes {
+            return Err(Error::Unavailable {
+                what: format!("ping-pong with op write on {name}"),
+                why: "it waits for the last byte to appear, and the device does not promise that it appears last".into(),
+                how: "Choose --op write-imm or --op send".into(),
+            });
+        }
+        if point.op == Verb::WriteImm && caps.immediate_bits < 32 {
+            return Err(Error::Unavailable {
+                what: format!("write-imm on {name}"),
+                why: format!(
+                    "it carries {} bits of immediate data, and 32 are needed",
+                    caps.immediate_bits
+                ),
+                how: "Choose --op write or --op send".into(),
             });
         }
         if u64::from(point.size_bytes) > caps.message_bytes_max {

@@ -41,6 +41,8 @@ static CAPS: Caps = Caps {
     message_bytes_max: u32::MAX as u64,
     moves_bytes: true,
     delivered: true,
+    delivery_on_request: true,
+    arrivals_named: true,
     ordered_writes: true,
     shared_memory: true,
     limit: LimitKind::MemoryCopy,
@@ -50,10 +52,14 @@ static CAPS: Caps = Caps {
 pub const ENTRY: Entry = Entry {
     name: "shm",
     about: "direct memory between ranks of one host over a shared mapping: what this host can do at best",
+    variant: None,
+    options: &[],
+    has_devices: false,
+    libraries: &[],
     verbs: &Verb::ALL,
     ordered_writes: true,
     moves_bytes: true,
-    open: || Ok(Arc::new(ShmDomain)),
+    open: |_| Ok(vec![Arc::new(ShmDomain)]),
 };
 
 struct ShmDomain;

@@ -1,6 +1,7 @@
 //! Two workers of one process, connected through their cards as two ranks are.
 
 use super::*;
+use tonnage_core::engine::OpenRequest;
 use tonnage_core::memory::{Request, allocate};
 use tonnage_core::plan::point::MemoryKind;
 use tonnage_sys::clock::Clock;
@@ -23,8 +24,7 @@ fn worker(rank: u32) -> (Arc<dyn Memory>, Box<dyn Engine>) {
         depth: 64,
         clock: Clock::new(),
     };
-    let engine = (ENTRY.open)()
-        .unwrap()
+    let engine = (ENTRY.open)(&OpenRequest::default()).unwrap()[0]
         .worker(&config, Arc::clone(&memory))
         .unwrap();
     (memory, engine)
@@ -52,6 +52,7 @@ fn lane(engine: &mut Box<dyn Engine>, kind: LaneKind, peer: u32) -> Lane {
             kind,
             peer,
             ordered: false,
+            delivered: false,
         })
         .unwrap()
 }

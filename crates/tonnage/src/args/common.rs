@@ -28,6 +28,16 @@ pub struct RankArgs {
     #[arg(long, value_name = "NODE", default_value = "auto")]
     pub numa: Numa,
 
+    /// Devices that carry the bytes, such as eth0 or mlx5_0,mlx5_1: the workers of a host take them in turn. By default
+    /// the engine chooses one. `tonnage devices` lists them.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub devices: Vec<String>,
+
+    /// The libfabric to load: a path, or "embedded" for the one inside this program. By default TONNAGE_LIBFABRIC, then
+    /// that of an EFA installation, then the system's, then the embedded one.
+    #[arg(long, value_name = "PATH")]
+    pub libfabric: Option<PathBuf>,
+
     /// Network interface of the control channel, such as eth0; it binds only there.
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,

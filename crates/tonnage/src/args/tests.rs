@@ -4,7 +4,7 @@ use std::sync::Arc;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use tonnage_core::Error;
-use tonnage_core::engine::{Domain, Entry, Verb};
+use tonnage_core::engine::{Domain, Entry, OpenRequest, Verb};
 use tonnage_core::plan::Plan;
 use tonnage_core::plan::point::{Pacing, TrialLength};
 
@@ -12,7 +12,7 @@ use super::*;
 use crate::args::common::Destination;
 use crate::args::values::{Cpus, Numa};
 
-fn closed() -> tonnage_core::Result<Arc<dyn Domain>> {
+fn closed(_: &OpenRequest<'_>) -> tonnage_core::Result<Vec<Arc<dyn Domain>>> {
     Err(Error::Failed(
         "tests of arguments open no engine".to_owned(),
     ))
@@ -22,6 +22,10 @@ const ENGINES: [Entry; 2] = [
     Entry {
         name: "null",
         about: "",
+        variant: None,
+        options: &[],
+        has_devices: false,
+        libraries: &[],
         verbs: &Verb::ALL,
         ordered_writes: true,
         moves_bytes: false,
@@ -30,6 +34,10 @@ const ENGINES: [Entry; 2] = [
     Entry {
         name: "shm",
         about: "",
+        variant: None,
+        options: &[],
+        has_devices: false,
+        libraries: &[],
         verbs: &Verb::ALL,
         ordered_writes: true,
         moves_bytes: true,
@@ -171,6 +179,7 @@ fn where_ranks_run_is_read() {
         cpus: Some(Cpus::List(vec![0, 1])),
         numa: Numa::Unbound,
         interface: Some("lo".to_owned()),
+        ..common::RankArgs::default()
     };
     assert_eq!(args.ranks, expected);
     let level = |line| parse(line).unwrap().log_level;

@@ -8,7 +8,7 @@ use tonnage_core::plan::{Plan, Transfer};
 use tonnage_core::units::{Bytes, Count, Fraction, Nanos, PerSecond};
 
 use super::common::{RankArgs, ResultArgs};
-use super::values::on_off;
+use super::values::{engine_option, on_off};
 
 /// `tonnage transfer`.
 #[derive(Debug, Clone, PartialEq, Args)]
@@ -48,9 +48,13 @@ pub struct TransferArgs {
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "What is moved")]
 pub struct WhatArgs {
-    /// What moves the bytes, such as shm; several are joined by commas.
+    /// What moves the bytes, such as shm or fabric:tcp; several are joined by commas. `tonnage devices` lists them.
     #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
     pub engine: Vec<String>,
+
+    /// An option of the engine's own, such as shm-writes=cma for fabric; may be repeated. `tonnage devices` lists them.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = engine_option)]
+    pub engine_option: Vec<(String, String)>,
 
     /// What each operation does: write, write-imm, read or send; several are joined by commas.
     #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
@@ -194,6 +198,7 @@ impl TransferArgs {
         let transfer = Transfer {
             label: what.label,
             engine: what.engine,
+            engine_options: what.engine_option.into_iter().collect(),
             op: what.op,
             traffic: what.traffic,
             sizes: what.sizes,

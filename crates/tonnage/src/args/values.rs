@@ -86,6 +86,21 @@ pub fn on_off(text: &str) -> Result<bool> {
     }
 }
 
+/// Reads one option of an engine, `NAME=VALUE`. Whether the engine has it is checked with the plan.
+///
+/// # Errors
+/// `Usage` without an equals sign, or with nothing on one side of it.
+pub fn engine_option(text: &str) -> Result<(String, String)> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err(Error::Usage(format!(
+            "{text:?} is no option of an engine: write NAME=VALUE"
+        ))),
+    }
+}
+
 /// Reads a number of ranks. Whether there are enough of them is checked with the plan.
 ///
 /// # Errors

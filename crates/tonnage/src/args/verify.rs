@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tonnage_core::Result;
-use tonnage_core::engine::{Entry, Verb};
+use tonnage_core::engine::{self, Entry, Verb};
 use tonnage_core::plan::point::{LimitChoice, Traffic};
 use tonnage_core::plan::sweep::Sweep;
 use tonnage_core::plan::{Plan, Transfer};
@@ -62,8 +62,8 @@ impl VerifyArgs {
         let names: Vec<String> = match self.engine.is_empty() {
             true => engines
                 .iter()
-                .filter(|e| e.moves_bytes)
-                .map(|e| e.name.to_owned())
+                .filter(|entry| entry.moves_bytes)
+                .flat_map(everywhere)
                 .collect(),
             false => self.engine.clone(),
         };
@@ -80,7 +80,7 @@ impl VerifyArgs {
     }
 
     fn transfer(&self, engine: String, sizes: &Sweep, engines: &[Entry]) -> Transfer {
-        let known = engines.iter().find(|entry| entry.name == engine);
+        let known = engine::find(engines, &engine).ok();
         let op = match known {
             // An unknown engine is refused when the plan is expanded, whatever the verb.
             _ if !self.op.is_empty() => self.op.clone(),
@@ -102,6 +102,18 @@ impl VerifyArgs {
             warmup: Some(Nanos(0)),
             ..Transfer::default()
         }
+    }
+}
+
+/// The names of an engine's variants that every machine has; just its name when it has no variants.
+fn everywhere(entry: &Entry) -> Vec<String> {
+    match entry.variant {
+        None => vec![entry.name.to_owned()],
+        Some(variant) => variant
+            .everywhere
+            .iter()
+            .map(|name| format!("{}:{name}", entry.name))
+            .collect(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tonnage_core::engine::{Entry, find};
 use tonnage_core::machine::{Choice, Topology, place_workers};
 use tonnage_core::plan::Plan;
 use tonnage_core::plan::point::Point;
@@ -100,6 +101,7 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
         return print(&job.plan.to_toml()).map(|()| ExitCode::SUCCESS);
     }
     check_placement(job, &points)?;
+    check_effects(job, &points)?;
     match identity {
         Some(identity) => be_a_rank(job, &points, identity),
         None => {
@@ -140,6 +142,29 @@ fn check_interface(ranks: &RankArgs) -> Result<()> {
              127.0.0.1: leave --interface out"
         ))),
         None => Ok(()),
+    }
+}
+
+/// Devices and libraries for engines that use none would be options without effect.
+fn check_effects(job: &Job, points: &[Point]) -> Result<()> {
+    let any = |uses: fn(&Entry) -> bool| {
+        points
+            .iter()
+            .any(|point| find(ENGINES, &point.engine).is_ok_and(uses))
+    };
+    let without_effect = |option: String| {
+        Err(Error::Usage(format!(
+            "{option} has no effect on the engines of this run: leave it out"
+        )))
+    };
+    if !job.ranks.devices.is_empty() && !any(|entry| entry.has_devices) {
+        return without_effect(format!("--devices {}", job.ranks.devices.join(",")));
+    }
+    match &job.ranks.libfabric {
+        Some(path) if !any(|entry| entry.libraries.contains(&"libfabric")) => {
+            without_effect(format!("--libfabric {}", path.display()))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -299,6 +324,8 @@ fn settings(job: &Job) -> Settings {
         plan: job.plan.name.clone(),
         cpus,
         numa,
+        devices: job.ranks.devices.clone(),
+        libfabric: job.ranks.libfabric.clone(),
         clock: Clock::new(),
         program: program(),
     }

@@ -22,6 +22,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
     let point = Point {
         label: None,
         engine: "shm".to_owned(),
+        engine_options: Default::default(),
         op: Verb::Write,
         traffic: Traffic::Pair,
         ranks: 2,

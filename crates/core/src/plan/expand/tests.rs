@@ -30,6 +30,7 @@ fn everything_that_is_not_said_has_its_default() {
     let expected = Point {
         label: None,
         engine: "shm".into(),
+        engine_options: Default::default(),
         op: Verb::Write,
         traffic: Traffic::Pair,
         ranks: 2,
@@ -67,6 +68,7 @@ fn everything_that_is_said_is_in_the_point() {
     let expected = Point {
         label: Some("mine".into()),
         engine: "shm".into(),
+        engine_options: Default::default(),
         op: Verb::Read,
         traffic: Traffic::AllToAll,
         ranks: 2,

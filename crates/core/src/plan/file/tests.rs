@@ -271,10 +271,11 @@ prop_compose! {
         (window, batch, ping_pong, rate, workers) in paced(),
         (memory, footprint, stride, addresses, seed) in placed(),
         (latency, verify, limit) in (option::of(any::<bool>()), any::<bool>(), option::of(limits())),
+        engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
         (trials, trial_time, iters, duration, warmup, until_ci, max_duration) in long(),
     ) -> Transfer {
         Transfer {
-            label, engine, op, traffic, sizes, window, batch, ping_pong, rate, workers, memory,
+            label, engine, engine_options, op, traffic, sizes, window, batch, ping_pong, rate, workers, memory,
             footprint, stride, addresses, seed, latency, verify, limit, trials, trial_time, iters,
             duration, warmup, until_ci, max_duration,
         }

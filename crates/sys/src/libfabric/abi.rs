@@ -1,0 +1,503 @@
+//! The part of libfabric's binary interface that tonnage uses, for 64-bit Linux, under the names of its headers.
+//!
+//! What lives here: constants and `#[repr(C)]` structs, nothing that acts. Structs that the *library* allocates are
+//! declared as their leading part only, because later releases grow them at the end. Structs that *we* allocate have
+//! the newest, largest layout, zeroed, because a library reads as much as it knows of. A test (`layout`) compares every
+//! field and constant with the headers of the embedded source.
+#![allow(non_camel_case_types, missing_docs, dead_code)]
+
+use std::ffi::{c_char, c_int, c_void};
+
+/// A slot of a table of functions that is never called here.
+pub type Unused = *const c_void;
+/// An address in an address vector.
+pub type fi_addr_t = u64;
+
+pub const FI_MSG: u64 = 1 << 1;
+pub const FI_RMA: u64 = 1 << 2;
+pub const FI_READ: u64 = 1 << 8;
+pub const FI_WRITE: u64 = 1 << 9;
+pub const FI_RECV: u64 = 1 << 10;
+pub const FI_SEND: u64 = 1 << 11;
+pub const FI_TRANSMIT: u64 = FI_SEND;
+pub const FI_REMOTE_READ: u64 = 1 << 12;
+pub const FI_REMOTE_WRITE: u64 = 1 << 13;
+pub const FI_REMOTE_CQ_DATA: u64 = 1 << 17;
+pub const FI_COMPLETION: u64 = 1 << 24;
+pub const FI_INJECT: u64 = 1 << 25;
+pub const FI_INJECT_COMPLETE: u64 = 1 << 26;
+pub const FI_TRANSMIT_COMPLETE: u64 = 1 << 27;
+pub const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
+pub const FI_PROV_ATTR_ONLY: u64 = 1 << 54;
+pub const FI_RMA_EVENT: u64 = 1 << 56;
+pub const FI_SOURCE: u64 = 1 << 57;
+pub const FI_DIRECTED_RECV: u64 = 1 << 59;
+pub const FI_CONTEXT: u64 = 1 << 59;
+pub const FI_RX_CQ_DATA: u64 = 1 << 56;
+pub const FI_CONTEXT2: u64 = 1 << 52;
+
+pub const FI_MR_LOCAL: c_int = 1 << 2;
+pub const FI_MR_RAW: c_int = 1 << 3;
+pub const FI_MR_VIRT_ADDR: c_int = 1 << 4;
+pub const FI_MR_ALLOCATED: c_int = 1 << 5;
+pub const FI_MR_PROV_KEY: c_int = 1 << 6;
+pub const FI_MR_MMU_NOTIFY: c_int = 1 << 7;
+pub const FI_MR_RMA_EVENT: c_int = 1 << 8;
+pub const FI_MR_ENDPOINT: c_int = 1 << 9;
+pub const FI_MR_HMEM: c_int = 1 << 10;
+pub const FI_MR_COLLECTIVE: c_int = 1 << 11;
+
+pub const FI_ORDER_RAR: u64 = 1 << 0;
+pub const FI_ORDER_RAW: u64 = 1 << 1;
+pub const FI_ORDER_RAS: u64 = 1 << 2;
+pub const FI_ORDER_WAR: u64 = 1 << 3;
+pub const FI_ORDER_WAW: u64 = 1 << 4;
+pub const FI_ORDER_WAS: u64 = 1 << 5;
+pub const FI_ORDER_SAR: u64 = 1 << 6;
+pub const FI_ORDER_SAW: u64 = 1 << 7;
+pub const FI_ORDER_SAS: u64 = 1 << 8;
+pub const FI_ORDER_RMA_RAR: u64 = 1 << 32;
+pub const FI_ORDER_RMA_RAW: u64 = 1 << 33;
+pub const FI_ORDER_RMA_WAR: u64 = 1 << 34;
+pub const FI_ORDER_RMA_WAW: u64 = 1 << 35;
+
+pub const FI_EP_MSG: c_int = 1;
+pub const FI_EP_DGRAM: c_int = 2;
+pub const FI_EP_RDM: c_int = 3;
+pub const FI_AV_TABLE: c_int = 2;
+pub const FI_CQ_FORMAT_DATA: c_int = 3;
+pub const FI_WAIT_NONE: c_int = 0;
+pub const FI_ENABLE: c_int = 6;
+pub const FI_ADDR_UNSPEC: fi_addr_t = u64::MAX;
+
+pub const FI_THREAD_UNSPEC: c_int = 0;
+pub const FI_THREAD_SAFE: c_int = 1;
+pub const FI_THREAD_FID: c_int = 2;
+pub const FI_THREAD_DOMAIN: c_int = 3;
+pub const FI_THREAD_COMPLETION: c_int = 4;
+pub const FI_THREAD_ENDPOINT: c_int = 5;
+
+pub const FI_PROGRESS_UNSPEC: c_int = 0;
+pub const FI_PROGRESS_AUTO: c_int = 1;
+pub const FI_PROGRESS_MANUAL: c_int = 2;
+pub const FI_PROGRESS_CONTROL_UNIFIED: c_int = 3;
+
+pub const FI_EAGAIN: c_int = 11;
+pub const FI_ENOMEM: c_int = 12;
+pub const FI_ENODATA: c_int = 61;
+pub const FI_EAVAIL: c_int = 259;
+
+#[repr(C)]
+pub struct fi_tx_attr {
+    pub caps: u64,
+    pub mode: u64,
+    pub op_flags: u64,
+    pub msg_order: u64,
+    pub comp_order: u64,
+    pub inject_size: usize,
+    pub size: usize,
+    pub iov_limit: usize,
+    pub rma_iov_limit: usize,
+}
+
+#[repr(C)]
+pub struct fi_rx_attr {
+    pub caps: u64,
+    pub mode: u64,
+    pub op_flags: u64,
+    pub msg_order: u64,
+    pub comp_order: u64,
+    pub total_buffered_recv: usize,
+    pub size: usize,
+    pub iov_limit: usize,
+}
+
+#[repr(C)]
+pub struct fi_ep_attr {
+    pub type_: c_int,
+    pub protocol: u32,
+    pub protocol_version: u32,
+    pub max_msg_size: usize,
+}
+
+#[repr(C)]
+pub struct fi_domain_attr {
+    pub domain: *mut fid_domain,
+    pub name: *mut c_char,
+    pub threading: c_int,
+    pub control_progress: c_int,
+    pub data_progress: c_int,
+    pub resource_mgmt: c_int,
+    pub av_type: c_int,
+    pub mr_mode: c_int,
+    pub mr_key_size: usize,
+    pub cq_data_size: usize,
+    pub cq_cnt: usize,
+    pub ep_cnt: usize,
+}
+
+#[repr(C)]
+pub struct fi_fabric_attr {
+    pub fabric: *mut fid_fabric,
+    pub name: *mut c_char,
+    pub prov_name: *mut c_char,
+    pub prov_version: u32,
+    pub api_version: u32,
+}
+
+#[repr(C)]
+pub struct fi_info {
+    pub next: *mut fi_info,
+    pub caps: u64,
+    pub mode: u64,
+    pub addr_format: u32,
+    pub src_addrlen: usize,
+    pub dest_addrlen: usize,
+    pub src_addr: *mut c_void,
+    pub dest_addr: *mut c_void,
+    pub handle: *mut fid,
+    pub tx_attr: *mut fi_tx_attr,
+    pub rx_attr: *mut fi_rx_attr,
+    pub ep_attr: *mut fi_ep_attr,
+    pub domain_attr: *mut fi_domain_attr,
+    pub fabric_attr: *mut fi_fabric_attr,
+    pub nic: *mut fid_nic,
+}
+
+#[repr(C)]
+pub struct fi_device_attr {
+    pub name: *mut c_char,
+    pub device_id: *mut c_char,
+    pub device_version: *mut c_char,
+    pub vendor_id: *mut c_char,
+    pub driver: *mut c_char,
+    pub firmware: *mut c_char,
+}
+
+#[repr(C)]
+pub struct fi_link_attr {
+    pub address: *mut c_char,
+    pub mtu: usize,
+    /// Bits per second.
+    pub speed: usize,
+    pub state: c_int,
+    pub network_type: *mut c_char,
+}
+
+#[repr(C)]
+pub struct fid_nic {
+    pub fid: fid,
+    pub device_attr: *mut fi_device_attr,
+    pub bus_attr: *mut c_void,
+    pub link_attr: *mut fi_link_attr,
+    pub prov_attr: *mut c_void,
+}
+
+#[repr(C)]
+pub struct fid {
+    pub fclass: usize,
+    pub context: *mut c_void,
+    pub ops: *mut fi_ops,
+}
+
+#[repr(C)]
+pub struct fi_ops {
+    pub size: usize,
+    pub close: unsafe extern "C" fn(*mut fid) -> c_int,
+    pub bind: unsafe extern "C" fn(*mut fid, *mut fid, u64) -> c_int,
+    pub control: unsafe extern "C" fn(*mut fid, c_int, *mut c_void) -> c_int,
+}
+
+#[repr(C)]
+pub struct fi_ops_fabric {
+    pub size: usize,
+    pub domain: unsafe extern "C" fn(
+        *mut fid_fabric,
+        *mut fi_info,
+        *mut *mut fid_domain,
+        *mut c_void,
+    ) -> c_int,
+}
+
+#[repr(C)]
+pub struct fid_fabric {
+    pub fid: fid,
+    pub ops: *mut fi_ops_fabric,
+    pub api_version: u32,
+}
+
+#[repr(C)]
+pub struct fi_av_attr {
+    pub type_: c_int,
+    pub rx_ctx_bits: c_int,
+    pub count: usize,
+    pub ep_per_node: usize,
+    pub name: *const c_char,
+    pub map_addr: *mut c_void,
+    pub flags: u64,
+}
+
+#[repr(C)]
+pub struct fi_cq_attr {
+    pub size: usize,
+    pub flags: u64,
+    pub format: c_int,
+    pub wait_obj: c_int,
+    pub signaling_vector: c_int,
+    pub wait_cond: c_int,
+    pub wait_set: *mut c_void,
+}
+
+#[repr(C)]
+pub struct fi_ops_domain {
+    pub size: usize,
+    pub av_open: unsafe extern "C" fn(
+        *mut fid_domain,
+        *mut fi_av_attr,
+        *mut *mut fid_av,
+        *mut c_void,
+    ) -> c_int,
+    pub cq_open: unsafe extern "C" fn(
+        *mut fid_domain,
+        *mut fi_cq_attr,
+        *mut *mut fid_cq,
+        *mut c_void,
+    ) -> c_int,
+    pub endpoint:
+        unsafe extern "C" fn(*mut fid_domain, *mut fi_info, *mut *mut fid_ep, *mut c_void) -> c_int,
+}
+
+#[repr(C)]
+pub struct fi_mr_attr {
+    pub mr_iov: *const libc::iovec,
+    pub iov_count: usize,
+    pub access: u64,
+    pub offset: u64,
+    pub requested_key: u64,
+    pub context: *mut c_void,
+    pub auth_key_size: usize,
+    pub auth_key: *mut u8,
+    pub iface: c_int,
+    /// A union of device handles, all within 8 bytes.
+    pub device: u64,
+    pub hmem_data: *mut c_void,
+    pub page_size: usize,
+    pub base_mr: *const fid_mr,
+    pub sub_mr_cnt: usize,
+}
+
+#[repr(C)]
+pub struct fi_ops_mr {
+    pub size: usize,
+    pub reg: Unused,
+    pub regv: Unused,
+    pub regattr: unsafe extern "C" fn(*mut fid, *const fi_mr_attr, u64, *mut *mut fid_mr) -> c_int,
+}
+
+#[repr(C)]
+pub struct fid_domain {
+    pub fid: fid,
+    pub ops: *mut fi_ops_domain,
+    pub mr: *mut fi_ops_mr,
+}
+
+#[repr(C)]
+pub struct fid_mr {
+    pub fid: fid,
+    pub mem_desc: *mut c_void,
+    pub key: u64,
+}
+
+#[repr(C)]
+pub struct fi_ops_av {
+    pub size: usize,
+    pub insert: unsafe extern "C" fn(
+        *mut fid_av,
+        *const c_void,
+        usize,
+        *mut fi_addr_t,
+        u64,
+        *mut c_void,
+    ) -> c_int,
+}
+
+#[repr(C)]
+pub struct fid_av {
+    pub fid: fid,
+    pub ops: *mut fi_ops_av,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct fi_cq_data_entry {
+    pub op_context: *mut c_void,
+    pub flags: u64,
+    pub len: usize,
+    pub buf: *mut c_void,
+    pub data: u64,
+}
+
+#[repr(C)]
+pub struct fi_cq_err_entry {
+    pub op_context: *mut c_void,
+    pub flags: u64,
+    pub len: usize,
+    pub buf: *mut c_void,
+    pub data: u64,
+    pub tag: u64,
+    pub olen: usize,
+    pub err: c_int,
+    pub prov_errno: c_int,
+    pub err_data: *mut c_void,
+    pub err_data_size: usize,
+    pub src_addr: fi_addr_t,
+}
+
+#[repr(C)]
+pub struct fi_ops_cq {
+    pub size: usize,
+    pub read: unsafe extern "C" fn(*mut fid_cq, *mut c_void, usize) -> isize,
+    pub readfrom: Unused,
+    pub readerr: unsafe extern "C" fn(*mut fid_cq, *mut fi_cq_err_entry, u64) -> isize,
+    pub sread: Unused,
+    pub sreadfrom: Unused,
+    pub signal: Unused,
+    pub strerror: unsafe extern "C" fn(
+        *mut fid_cq,
+        c_int,
+        *const c_void,
+        *mut c_char,
+        usize,
+    ) -> *const c_char,
+}
+
+#[repr(C)]
+pub struct fid_cq {
+    pub fid: fid,
+    pub ops: *mut fi_ops_cq,
+}
+
+#[repr(C)]
+pub struct fi_ops_cm {
+    pub size: usize,
+    pub setname: Unused,
+    pub getname: unsafe extern "C" fn(*mut fid, *mut c_void, *mut usize) -> c_int,
+}
+
+#[repr(C)]
+pub struct fi_ops_msg {
+    pub size: usize,
+    pub recv: unsafe extern "C" fn(
+        *mut fid_ep,
+        *mut c_void,
+        usize,
+        *mut c_void,
+        fi_addr_t,
+        *mut c_void,
+    ) -> isize,
+    pub recvv: Unused,
+    pub recvmsg: Unused,
+    pub send: unsafe extern "C" fn(
+        *mut fid_ep,
+        *const c_void,
+        usize,
+        *mut c_void,
+        fi_addr_t,
+        *mut c_void,
+    ) -> isize,
+    pub sendv: Unused,
+    pub sendmsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg, u64) -> isize,
+    pub inject: unsafe extern "C" fn(*mut fid_ep, *const c_void, usize, fi_addr_t) -> isize,
+}
+
+#[repr(C)]
+pub struct fi_msg {
+    pub msg_iov: *const libc::iovec,
+    pub desc: *mut *mut c_void,
+    pub iov_count: usize,
+    pub addr: fi_addr_t,
+    pub context: *mut c_void,
+    pub data: u64,
+}
+
+#[repr(C)]
+pub struct fi_rma_iov {
+    pub addr: u64,
+    pub len: usize,
+    pub key: u64,
+}
+
+#[repr(C)]
+pub struct fi_msg_rma {
+    pub msg_iov: *const libc::iovec,
+    pub desc: *mut *mut c_void,
+    pub iov_count: usize,
+    pub addr: fi_addr_t,
+    pub rma_iov: *const fi_rma_iov,
+    pub rma_iov_count: usize,
+    pub context: *mut c_void,
+    pub data: u64,
+}
+
+#[repr(C)]
+pub struct fi_ops_rma {
+    pub size: usize,
+    pub read: unsafe extern "C" fn(
+        *mut fid_ep,
+        *mut c_void,
+        usize,
+        *mut c_void,
+        fi_addr_t,
+        u64,
+        u64,
+        *mut c_void,
+    ) -> isize,
+    pub readv: Unused,
+    pub readmsg: Unused,
+    pub write: unsafe extern "C" fn(
+        *mut fid_ep,
+        *const c_void,
+        usize,
+        *mut c_void,
+        fi_addr_t,
+        u64,
+        u64,
+        *mut c_void,
+    ) -> isize,
+    pub writev: Unused,
+    pub writemsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_rma, u64) -> isize,
+    pub inject:
+        unsafe extern "C" fn(*mut fid_ep, *const c_void, usize, fi_addr_t, u64, u64) -> isize,
+    pub writedata: unsafe extern "C" fn(
+        *mut fid_ep,
+        *const c_void,
+        usize,
+        *mut c_void,
+        u64,
+        fi_addr_t,
+        u64,
+        u64,
+        *mut c_void,
+    ) -> isize,
+    pub injectdata: unsafe extern "C" fn(
+        *mut fid_ep,
+        *const c_void,
+        usize,
+        u64,
+        fi_addr_t,
+        u64,
+        u64,
+    ) -> isize,
+}
+
+#[repr(C)]
+pub struct fid_ep {
+    pub fid: fid,
+    pub ops: *mut c_void,
+    pub cm: *mut fi_ops_cm,
+    pub msg: *mut fi_ops_msg,
+    pub rma: *mut fi_ops_rma,
+}
+
+// The layout is that of 64-bit Linux; another pointer width would move the fields.
+const _: () = assert!(size_of::<usize>() == 8);

@@ -1,0 +1,203 @@
+//! libfabric, loaded at run time or embedded in the program: which providers and domains it offers.
+//!
+//! What lives here: finding the library, its version, and (in `offers`) a copy of what `fi_getinfo` lists. What does
+//! not: moving bytes with it. The symbols are pinned to the oldest version that all releases since 1.9 still carry, and of every
+//! struct that the library allocates only the leading part is declared, because later releases grow them at the end.
+
+mod abi;
+mod embedded;
+#[cfg(test)]
+mod layout;
+mod offers;
+
+use std::ffi::{c_char, c_int, c_void};
+use std::path::Path;
+use std::ptr::NonNull;
+
+pub use offers::{Limits, Offer, Part};
+
+use crate::library::{Library, file_of, text};
+
+/// Where an installation for EFA puts its own library, which is preferred to the distribution's.
+const EFA_PATHS: [&str; 2] = [
+    "/opt/amazon/efa/lib64/libfabric.so.1",
+    "/opt/amazon/efa/lib/libfabric.so.1",
+];
+/// What the loader searches for in its own directories.
+const LOADER_NAME: &str = "libfabric.so.1";
+
+/// The newest interface that this file was written for; an older library is asked for its own.
+const INTERFACE_MAX: u32 = 1 << 16 | 20;
+
+/// What the embedded library has instead of a path.
+const EMBEDDED_PATH: &str = "embedded in tonnage";
+
+type GetInfo = unsafe extern "C" fn(
+    version: u32,
+    node: *const c_char,
+    service: *const c_char,
+    flags: u64,
+    hints: *const abi::fi_info,
+    list: *mut *mut abi::fi_info,
+) -> c_int;
+type FreeInfo = unsafe extern "C" fn(list: *mut abi::fi_info);
+type Version = unsafe extern "C" fn() -> u32;
+type Strerror = unsafe extern "C" fn(code: c_int) -> *const c_char;
+
+/// A release, as libfabric packs it into 32 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release(u32);
+
+impl std::fmt::Display for Release {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.0 >> 16, self.0 & 0xffff)
+    }
+}
+
+/// A libfabric: a loaded one, or the embedded one. A loaded one stays loaded until the process ends (see [`crate::library`] for why).
+#[derive(Debug)]
+pub struct Libfabric {
+    // Held so that the functions below are never without their code, whatever becomes of the loader's policy; `None` for
+    // the embedded one, whose code is the program's.
+    library: Option<Library>,
+    getinfo: GetInfo,
+    freeinfo: FreeInfo,
+    strerror: Strerror,
+    release: Release,
+    path: String,
+}
+
+impl Libfabric {
+    /// Loads libfabric from `path` alone where one is given; else from the places of an EFA installation, else by the
+    /// loader's own search. The first time can take some tenths of a second, because of the libraries that it brings
+    /// along; loading it again is cheap and gives the same library.
+    ///
+    /// # Errors
+    /// One line that says what was tried and the loader's reason. A library that is there but broken is an error, not
+    /// a reason to try the next one.
+    pub fn load(path: Option<&str>) -> Result<Self, String> {
+        let installed = EFA_PATHS.into_iter().find(|path| Path::new(path).exists());
+        let name = path.or(installed).unwrap_or(LOADER_NAME);
+        Self::with_symbols_of(Library::open(name)?, name)
+    }
+
+    /// The libfabric that this process has loaded already, if any; never loads one.
+    pub fn loaded() -> Option<Self> {
+        Self::with_symbols_of(Library::loaded(LOADER_NAME)?, LOADER_NAME).ok()
+    }
+
+    fn with_symbols_of(library: Library, name: &str) -> Result<Self, String> {
+        let getinfo = library.symbol(c"fi_getinfo", c"FABRIC_1.3")?;
+        let freeinfo = library.symbol(c"fi_freeinfo", c"FABRIC_1.3")?;
+        let version = library.symbol(c"fi_version", c"FABRIC_1.0")?;
+        let strerror = library.symbol(c"fi_strerror", c"FABRIC_1.0")?;
+        let path = file_of(getinfo).unwrap_or_else(|| name.to_owned());
+        // SAFETY: the symbol of this name and version is a function of this signature in every release that has it.
+        let version: Version = unsafe { function(version) };
+        Ok(Self {
+            // SAFETY: as for fi_version; FABRIC_1.3 fixes the structs of which `Info` is the leading part.
+            getinfo: unsafe { function(getinfo) },
+            // SAFETY: as for fi_getinfo.
+            freeinfo: unsafe { function(freeinfo) },
+            // SAFETY: as for fi_version.
+            strerror: unsafe { function(strerror) },
+            // SAFETY: takes nothing, returns a number, and needs no set-up.
+            release: Release(unsafe { version() }),
+            path,
+            library: Some(library),
+        })
+    }
+
+    /// The libfabric that is compiled into the program, with the providers tcp, rxm and shm.
+    pub fn embedded() -> Self {
+        // Names the crate, without which the linker would not see the functions below.
+        tonnage_libfabric_embedded::link();
+        Self {
+            library: None,
+            getinfo: embedded::fi_getinfo,
+            freeinfo: embedded::fi_freeinfo,
+            strerror: embedded::fi_strerror,
+            release: Release(embedded::fi_version()),
+            path: EMBEDDED_PATH.to_owned(),
+        }
+    }
+
+    /// Whether it is the embedded one.
+    pub fn is_embedded(&self) -> bool {
+        self.library.is_none()
+    }
+
+    /// The library's release.
+    pub fn release(&self) -> Release {
+        self.release
+    }
+
+    /// The file that it was loaded from; words instead of a path for the embedded one.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn reason(&self, code: c_int) -> String {
+        // SAFETY: takes any code and returns a constant NUL-terminated string, which is copied.
+        let reason = unsafe { text((self.strerror)(code.saturating_neg())) };
+        reason.unwrap_or_else(|| format!("error {code}"))
+    }
+}
+
+/// Makes a function pointer of a symbol's address.
+///
+/// # Safety
+/// `F` is a function pointer type, and the code at `address` has that signature and stays loaded while it is used.
+unsafe fn function<F: Copy>(address: NonNull<c_void>) -> F {
+    const { assert!(size_of::<F>() == size_of::<NonNull<c_void>>()) };
+    // SAFETY: the sizes agree, and the caller promises that the address is such a function's.
+    unsafe { std::mem::transmute_copy(&address) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_was_asked_for_is_the_only_one_tried() {
+        let message = Libfabric::load(Some("/nonexistent/libfabric.so.1")).unwrap_err();
+        assert!(message.contains("/nonexistent/libfabric.so.1"), "{message}");
+    }
+
+    #[test]
+    fn a_library_that_is_not_libfabric_is_refused() {
+        let message = Libfabric::load(Some("libc.so.6")).unwrap_err();
+        assert!(message.contains("fi_getinfo"), "{message}");
+    }
+
+    #[test]
+    fn releases_are_printed_as_libfabric_numbers_them() {
+        assert_eq!(Release(1 << 16 | 17).to_string(), "1.17");
+        assert_eq!(Release(117 << 16).to_string(), "117.0");
+    }
+
+    #[test]
+    fn an_installed_library_says_its_release_and_file() {
+        let library = match Libfabric::load(None) {
+            Ok(library) => library,
+            Err(why) => return eprintln!("skip: no libfabric here: {why}"),
+        };
+        assert!(
+            library.release() >= Release(1 << 16 | 9),
+            "{}",
+            library.release()
+        );
+        assert!(!library.is_embedded());
+        assert!(library.path().contains("libfabric"), "{}", library.path());
+        assert_eq!(Libfabric::loaded().unwrap().path(), library.path());
+    }
+
+    #[test]
+    fn the_embedded_library_is_the_one_that_was_compiled() {
+        let library = Libfabric::embedded();
+        assert!(library.is_embedded());
+        let release = library.release().to_string();
+        assert!(tonnage_libfabric_embedded::VERSION.starts_with(&format!("{release}.")));
+        assert!(library.path().contains("embedded"), "{}", library.path());
+    }
+}

@@ -1,0 +1,374 @@
+//! What a libfabric offers on this host: providers, domains, and the limits of each.
+//!
+//! What lives here: `fi_getinfo` without hints, and a copy of what it lists in words. What does not: choosing an offer
+//! and opening it.
+
+use std::collections::BTreeSet;
+use std::ffi::{c_char, c_int};
+
+use super::{INTERFACE_MAX, Libfabric, Release, abi};
+use crate::library::text;
+
+/// A bound on the list that is followed, far above what any host lists.
+const OFFERS_MAX: usize = 1 << 16;
+
+/// Names of the bits of mr_mode: what registering memory asks of whoever uses the domain.
+const MR_MODES: [(c_int, &str); 10] = [
+    (abi::FI_MR_LOCAL, "local"),
+    (abi::FI_MR_RAW, "raw"),
+    (abi::FI_MR_VIRT_ADDR, "virt-addr"),
+    (abi::FI_MR_ALLOCATED, "allocated"),
+    (abi::FI_MR_PROV_KEY, "prov-key"),
+    (abi::FI_MR_MMU_NOTIFY, "mmu-notify"),
+    (abi::FI_MR_RMA_EVENT, "rma-event"),
+    (abi::FI_MR_ENDPOINT, "endpoint"),
+    (abi::FI_MR_HMEM, "hmem"),
+    (abi::FI_MR_COLLECTIVE, "collective"),
+];
+
+/// Names of the orders that a provider can keep: what comes second, "after", what came first.
+const ORDERS: [(u64, &str); 13] = [
+    (abi::FI_ORDER_RAR, "RAR"),
+    (abi::FI_ORDER_RAW, "RAW"),
+    (abi::FI_ORDER_RAS, "RAS"),
+    (abi::FI_ORDER_WAR, "WAR"),
+    (abi::FI_ORDER_WAW, "WAW"),
+    (abi::FI_ORDER_WAS, "WAS"),
+    (abi::FI_ORDER_SAR, "SAR"),
+    (abi::FI_ORDER_SAW, "SAW"),
+    (abi::FI_ORDER_SAS, "SAS"),
+    (abi::FI_ORDER_RMA_RAR, "RMA-RAR"),
+    (abi::FI_ORDER_RMA_RAW, "RMA-RAW"),
+    (abi::FI_ORDER_RMA_WAR, "RMA-WAR"),
+    (abi::FI_ORDER_RMA_WAW, "RMA-WAW"),
+];
+
+const CAPABILITIES: [(u64, &str); 2] = [(abi::FI_MSG, "msg"), (abi::FI_RMA, "rma")];
+
+/// One way to communicate that the library offers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Offer {
+    /// Provider, layered ones with a semicolon: "tcp;ofi_rxm".
+    pub provider: String,
+    /// The provider's own version.
+    pub provider_version: Release,
+    /// Fabric (network) name; may be empty.
+    pub fabric: String,
+    /// Domain (device) name; may be empty.
+    pub domain: String,
+    /// Kind of endpoint: "msg", "datagram", "rdm" (reliable datagram) or another kind's number.
+    pub endpoint: String,
+    /// What it can do at most.
+    pub limits: Limits,
+}
+
+/// What an offer can do at most, as the provider states it when it is asked for nothing in particular. What it grants
+/// to an endpoint that asks for less can differ.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Limits {
+    /// Kinds of transfers: "msg" (send and receive), "rma" (write and read).
+    pub transfers: Vec<&'static str>,
+    /// Operations that can be queued for transmission.
+    pub tx_depth: usize,
+    /// Receives that can be posted.
+    pub rx_depth: usize,
+    /// Largest message that may be reused as soon as the call returns.
+    pub inject_bytes_max: usize,
+    /// Immediate data that an operation can carry to its target.
+    pub immediate_bytes: usize,
+    /// Largest message.
+    pub message_bytes_max: usize,
+    /// Bits of mr_mode, what registered memory needs: "local", "virt-addr", "prov-key", …
+    pub mr_mode: Vec<&'static str>,
+    /// Orders between operations that it can keep: "WAW" is a write after a write; W write, R read, S send.
+    pub ordering: Vec<&'static str>,
+    /// Who drives connections and the like: "auto" or "manual".
+    pub control_progress: String,
+    /// Who drives transfers.
+    pub data_progress: String,
+    /// What threads may share: "safe", "domain", …
+    pub threading: String,
+    /// Speed of the device's link, where the provider says.
+    pub link_bits_per_s: Option<u64>,
+}
+
+/// A provider that is part of a library, whether it has a device here or not.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Part {
+    /// Its name, such as "tcp", "verbs" or "ofi_rxm".
+    pub provider: String,
+    /// Its own version.
+    pub version: Release,
+}
+
+impl Libfabric {
+    /// Everything that its providers offer on this host, sorted, each once; empty when none is usable. This makes the
+    /// providers look for their devices, which can take some tenths of a second.
+    ///
+    /// # Errors
+    /// The library's own reason.
+    pub fn offers(&self) -> Result<Vec<Offer>, String> {
+        self.list(0, copy_offer)
+    }
+
+    /// The offers of one provider. A core provider is also meant by its layered forms: "tcp" finds "tcp;ofi_rxm", while
+    /// "tcp;ofi_rxm" finds itself only. Empty when it offers nothing here; [`Libfabric::parts`] tells whether the
+    /// library has it at all.
+    ///
+    /// # Errors
+    /// The library's own reason.
+    pub fn offers_of(&self, provider: &str) -> Result<Vec<Offer>, String> {
+        let mut offers = self.offers()?;
+        offers.retain(|offer| is_of(&offer.provider, provider));
+        Ok(offers)
+    }
+
+    /// The providers that the library consists of, sorted, each once, also those that have no device here.
+    ///
+    /// # Errors
+    /// The library's own reason.
+    pub fn parts(&self) -> Result<Vec<Part>, String> {
+        self.list(abi::FI_PROV_ATTR_ONLY, copy_part)
+    }
+
+    /// What `copy` makes of each entry of a list.
+    fn list<T: Ord>(
+        &self,
+        flags: u64,
+        copy: unsafe fn(&abi::fi_info) -> Option<T>,
+    ) -> Result<Vec<T>, String> {
+        let version = self.release.0.min(INTERFACE_MAX);
+        let mut list: *mut abi::fi_info = std::ptr::null_mut();
+        let none = std::ptr::null();
+        // SAFETY: node, service and hints may be null ("everything"); `list` is valid for the one write of a pointer.
+        let code =
+            unsafe { (self.getinfo)(version, none, none, flags, std::ptr::null(), &raw mut list) };
+        // Nothing matches, which without hints means that no provider is usable.
+        if code == -abi::FI_ENODATA {
+            return Ok(Vec::new());
+        }
+        if code != 0 {
+            let reason = self.reason(code);
+            return Err(format!("fi_getinfo of {} failed: {reason}", self.path()));
+        }
+        // SAFETY: after success `list` is null or the head of a list that belongs to us until fi_freeinfo; `copy` is
+        // one of the two below, which ask for no more than that.
+        let entries = unsafe { copy_list(list, copy) };
+        if !list.is_null() {
+            // SAFETY: the list came from this library's fi_getinfo, is freed once, and nothing points into it any more.
+            unsafe { (self.freeinfo)(list) };
+        }
+        Ok(entries.into_iter().collect())
+    }
+}
+
+/// Whether `name` is the provider `wanted`, or that provider under a layer.
+fn is_of(name: &str, wanted: &str) -> bool {
+    let layer = name.strip_prefix(wanted);
+    layer.is_some_and(|layer| layer.is_empty() || layer.starts_with(';'))
+}
+
+/// Copies what is used of a list of `fi_info`.
+///
+/// # Safety
+/// `list` is null or the head of a list that fi_getinfo made and nobody has freed, and `copy` is safe for its entries.
+unsafe fn copy_list<T: Ord>(
+    mut list: *mut abi::fi_info,
+    copy: unsafe fn(&abi::fi_info) -> Option<T>,
+) -> BTreeSet<T> {
+    let mut entries = BTreeSet::new();
+    for _ in 0..OFFERS_MAX {
+        // SAFETY: null ends the list; every other entry is a live fi_info.
+        let Some(info) = (unsafe { list.as_ref() }) else {
+            break;
+        };
+        // SAFETY: the entry is live, by the caller's promise.
+        entries.extend(unsafe { copy(info) });
+        list = info.next;
+    }
+    entries
+}
+
+/// Copies the name and version of a provider; `None` for an entry without.
+///
+/// # Safety
+/// `info` is an entry that fi_getinfo made and nobody has freed.
+unsafe fn copy_part(info: &abi::fi_info) -> Option<Part> {
+    // SAFETY: null or a live attribute of this entry, by the caller's promise.
+    let fabric = unsafe { info.fabric_attr.as_ref() }?;
+    Some(Part {
+        // SAFETY: null or NUL-terminated and unchanged while the list lives.
+        provider: unsafe { text(fabric.prov_name) }?,
+        version: Release(fabric.prov_version),
+    })
+}
+
+/// Copies one offer; `None` for an entry without one of the attributes that every offer has.
+///
+/// # Safety
+/// `info` is an entry that fi_getinfo made and nobody has freed.
+unsafe fn copy_offer(info: &abi::fi_info) -> Option<Offer> {
+    // SAFETY: null or a live attribute of this entry, by the caller's promise; so for the two below.
+    let fabric = unsafe { info.fabric_attr.as_ref() }?;
+    // SAFETY: as above.
+    let domain = unsafe { info.domain_attr.as_ref() }?;
+    // SAFETY: as above.
+    let endpoint = unsafe { info.ep_attr.as_ref() }?;
+    // SAFETY: names are null or NUL-terminated and unchanged while the list lives.
+    let name = |name: *mut c_char| unsafe { text(name) }.unwrap_or_default();
+    Some(Offer {
+        provider: name(fabric.prov_name),
+        provider_version: Release(fabric.prov_version),
+        fabric: name(fabric.name),
+        domain: name(domain.name),
+        endpoint: endpoint_name(endpoint.type_),
+        // SAFETY: by the caller's promise.
+        limits: unsafe { copy_limits(info, domain, endpoint) }?,
+    })
+}
+
+/// # Safety
+/// `info` is an entry that fi_getinfo made and nobody has freed, and the attributes are its own.
+unsafe fn copy_limits(
+    info: &abi::fi_info,
+    domain: &abi::fi_domain_attr,
+    endpoint: &abi::fi_ep_attr,
+) -> Option<Limits> {
+    // SAFETY: null or a live attribute of this entry, by the caller's promise; so for the one below.
+    let tx = unsafe { info.tx_attr.as_ref() }?;
+    // SAFETY: as above.
+    let rx = unsafe { info.rx_attr.as_ref() }?;
+    Some(Limits {
+        transfers: names(&CAPABILITIES, |bit| info.caps & bit != 0),
+        tx_depth: tx.size,
+        rx_depth: rx.size,
+        inject_bytes_max: tx.inject_size,
+        immediate_bytes: domain.cq_data_size,
+        message_bytes_max: endpoint.max_msg_size,
+        mr_mode: names(&MR_MODES, |bit| domain.mr_mode & bit != 0),
+        ordering: names(&ORDERS, |bit| tx.msg_order & rx.msg_order & bit != 0),
+        control_progress: progress_name(domain.control_progress),
+        data_progress: progress_name(domain.data_progress),
+        threading: threading_name(domain.threading),
+        // SAFETY: by the caller's promise.
+        link_bits_per_s: unsafe { link_bits_per_s(info) },
+    })
+}
+
+/// Speed of the link; `None` where the provider names no device, or does not know its speed.
+///
+/// # Safety
+/// `info` is an entry that fi_getinfo made and nobody has freed.
+unsafe fn link_bits_per_s(info: &abi::fi_info) -> Option<u64> {
+    // SAFETY: null or a live object of this entry, by the caller's promise; so for its attribute.
+    let nic = unsafe { info.nic.as_ref() }?;
+    // SAFETY: as above.
+    let link = unsafe { nic.link_attr.as_ref() }?;
+    u64::try_from(link.speed).ok().filter(|speed| *speed > 0)
+}
+
+/// The names of the bits that are set.
+fn names<B: Copy, const N: usize>(
+    table: &[(B, &'static str); N],
+    is_set: impl Fn(B) -> bool,
+) -> Vec<&'static str> {
+    let set = table.iter().filter(|(bit, _)| is_set(*bit));
+    set.map(|(_, name)| *name).collect()
+}
+
+fn endpoint_name(kind: c_int) -> String {
+    let known = match kind {
+        0 => "unspecified",
+        abi::FI_EP_MSG => "msg",
+        abi::FI_EP_DGRAM => "datagram",
+        abi::FI_EP_RDM => "rdm",
+        other => return format!("kind {other}"),
+    };
+    known.to_owned()
+}
+
+fn progress_name(model: c_int) -> String {
+    let known = match model {
+        abi::FI_PROGRESS_UNSPEC => "unspecified",
+        abi::FI_PROGRESS_AUTO => "auto",
+        abi::FI_PROGRESS_MANUAL => "manual",
+        abi::FI_PROGRESS_CONTROL_UNIFIED => "control-unified",
+        other => return format!("model {other}"),
+    };
+    known.to_owned()
+}
+
+fn threading_name(level: c_int) -> String {
+    let known = match level {
+        abi::FI_THREAD_UNSPEC => "unspecified",
+        abi::FI_THREAD_SAFE => "safe",
+        abi::FI_THREAD_FID => "fid",
+        abi::FI_THREAD_DOMAIN => "domain",
+        abi::FI_THREAD_COMPLETION => "completion",
+        abi::FI_THREAD_ENDPOINT => "endpoint",
+        other => return format!("level {other}"),
+    };
+    known.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_is_found_under_its_layers() {
+        assert!(is_of("tcp", "tcp") && is_of("tcp;ofi_rxm", "tcp"));
+        assert!(is_of("tcp;ofi_rxm", "tcp;ofi_rxm"));
+        assert!(!is_of("tcp", "tcp;ofi_rxm") && !is_of("tcpx", "tcp") && !is_of("udp", "tcp"));
+    }
+
+    #[test]
+    fn bits_and_numbers_have_names() {
+        let bits = abi::FI_MR_VIRT_ADDR | abi::FI_MR_PROV_KEY;
+        assert_eq!(
+            names(&MR_MODES, |bit| bits & bit != 0),
+            ["virt-addr", "prov-key"]
+        );
+        assert_eq!(endpoint_name(abi::FI_EP_RDM), "rdm");
+        assert_eq!(endpoint_name(9), "kind 9");
+        assert_eq!(progress_name(abi::FI_PROGRESS_MANUAL), "manual");
+        assert_eq!(progress_name(9), "model 9");
+        assert_eq!(threading_name(abi::FI_THREAD_DOMAIN), "domain");
+        assert_eq!(threading_name(9), "level 9");
+    }
+
+    /// What holds for every library that works: sockets and shared memory need no device.
+    fn check(library: &Libfabric) {
+        let offers = library.offers().unwrap();
+        assert!(offers.is_sorted() && offers.iter().all(|offer| !offer.provider.is_empty()));
+        assert_eq!(offers, library.offers().unwrap());
+        let tcp = library.offers_of("tcp").unwrap();
+        let rdm = |offer: &&Offer| offer.endpoint == "rdm";
+        let tcp = tcp.iter().find(rdm).expect("tcp");
+        assert!(tcp.limits.tx_depth > 0 && tcp.limits.message_bytes_max > 1 << 20);
+        assert_eq!(tcp.limits.transfers, ["msg", "rma"]);
+        assert_eq!(tcp.limits.immediate_bytes, 8);
+        assert!(library.offers_of("nonexistent").unwrap().is_empty());
+        let parts = library.parts().unwrap();
+        let part = |name: &str| parts.iter().any(|part| part.provider == name);
+        assert!(part("tcp") && part("ofi_rxm"), "{parts:?}");
+    }
+
+    #[test]
+    fn the_embedded_library_offers_tcp_and_shared_memory() {
+        let library = Libfabric::embedded();
+        check(&library);
+        let shm = library.offers_of("shm").unwrap();
+        assert!(shm.iter().any(|offer| offer.endpoint == "rdm"), "{shm:?}");
+        let parts = library.parts().unwrap();
+        assert!(!parts.iter().any(|part| part.provider == "verbs"));
+    }
+
+    #[test]
+    fn an_installed_library_lists_providers() {
+        match Libfabric::load(None) {
+            Ok(library) => check(&library),
+            Err(why) => eprintln!("skip: no libfabric here: {why}"),
+        }
+    }
+}
