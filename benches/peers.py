@@ -21,8 +21,7 @@ from typing import NamedTuple
 RUN_SECONDS_MAX = 60
 # How long a server may take to listen.
 LISTEN_SECONDS_MAX = 10
-# Iterations of the first run of each comparison. It finds out how many fill the time of a run, and how much CPU time goes
-# into setting up.
+# Iterations of the first run of each comparison, by size: short, so that its CPU time is what setting up takes.
 FIRST_ITERATIONS = {8: 500, 64: 5_000, 65536: 200, 1048576: 80}
 LISTENING = "0A"
 
@@ -58,7 +57,7 @@ class Peers:
 
     def __init__(self, prefix, cpus, seconds):
         self.prefix, self.cpus, self.seconds = prefix, cpus, seconds
-        self.first = {}
+        self.lengths = {}
 
     @property
     def library(self):
@@ -85,10 +84,9 @@ class Peers:
     def fabtests(self, name, provider, op, size, extra=()):
         """Runs `fi_rma_bw` or `fi_rma_pingpong` for about `self.seconds`."""
         key = (name, provider, op, size)
-        if key not in self.first:
-            self.first[key] = self.fabtests_once(*key, FIRST_ITERATIONS[size], extra)
-        first = self.first[key]
-        iterations = max(4 * first.iterations, int(first.iterations * self.seconds / first.client_s))
+        if key not in self.lengths:
+            self.lengths[key] = self.find_length(key, extra)
+        first, iterations = self.lengths[key]
         raw = self.fabtests_once(*key, iterations, extra)
         # Each half of a round trip is an operation. A window of reads or writes is issued by both sides at once, one of
         # writedata by the client alone (see `fi_rma_bw -h`).
@@ -101,6 +99,14 @@ class Peers:
         # What setting up costs is in both runs.
         cpu_ns = (raw.cpu_s - first.cpu_s) * 1e9 / (sides * (raw.iterations - first.iterations))
         return Run(rate_per_s, cpu_ns, client_rate_per_s)
+
+    def find_length(self, key, extra):
+        """A first short run, and how many iterations take about `self.seconds`."""
+        first = raw = self.fabtests_once(*key, FIRST_ITERATIONS[key[-1]], extra)
+        # A run of some milliseconds says little about a longer one.
+        while raw.client_s < self.seconds / 5:
+            raw = self.fabtests_once(*key, 5 * raw.iterations, extra)
+        return first, max(5 * first.iterations, int(raw.iterations * self.seconds / raw.client_s))
 
     def fabtests_once(self, name, provider, op, size, iterations, extra):
         port = free_port()
