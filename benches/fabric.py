@@ -88,7 +88,7 @@ def main():
 
 
 def arguments():
-    parser = common.arguments(__doc__, repetitions=7)
+    parser = common.arguments(__doc__, repetitions=11)
     parser.add_argument("--peers", required=True, metavar="PREFIX", help="where libfabric and fabtests are installed")
     parser.add_argument("--libfabric", metavar="PATH", help="for tonnage another library than PREFIX/lib/libfabric.so.1")
     parser.add_argument("--cpus", default="0,1", help="the CPUs of client and server [default: %(default)s]")
