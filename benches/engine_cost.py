@@ -11,11 +11,15 @@ import tempfile
 import common
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OPS = ["write", "write-imm", "read"]
+# What the least program does, and the words that make tonnage do the same. A write-imm is left out: its target waits for
+# arrivals, and nothing arrives here.
+KINDS = {
+    "write": "--op write --engine-option inject=off",
+    "inject": "--op write",
+    "read": "--op read",
+}
 WINDOW = 64
 RAW_OPERATIONS = 20_000_000
-# Completions that the least program asks for at once.
-RAW_BATCH = 64
 GOAL_NS = 20.0
 # The versions under which libfabric has had these functions since 1.9.
 VERSIONS = """\
@@ -34,13 +38,13 @@ def main():
     binary = common.program(options)
     with tempfile.TemporaryDirectory(prefix="tonnage-null-") as folder:
         library, raw_loop = build(folder, options.include)
-        common.describe_machine(engine(binary, options, library, OPS[0]))
-        raw_ns, engine_ns = [], {op: [] for op in OPS}
+        common.describe_machine(engine(binary, options, library, "write"))
+        raw_ns, engine_ns = {kind: [] for kind in KINDS}, {kind: [] for kind in KINDS}
         for _ in range(options.repetitions):
-            raw_ns.append(raw(raw_loop, options))
-            for op in OPS:
-                record = engine(binary, options, library, op)
-                engine_ns[op] += [trial["initiator_cpu_ns"] / trial["operations"] for trial in record["trials"]]
+            for kind in KINDS:
+                raw_ns[kind].append(raw(raw_loop, options, kind))
+                trials = engine(binary, options, library, kind)["trials"]
+                engine_ns[kind] += [trial["initiator_cpu_ns"] / trial["operations"] for trial in trials]
     report(raw_ns, engine_ns)
 
 
@@ -62,15 +66,15 @@ def build(folder, include):
     return library, raw_loop
 
 
-def raw(raw_loop, options):
-    """Nanoseconds of CPU time of a bare fi_write and its share of fi_cq_read."""
+def raw(raw_loop, options, kind):
+    """Nanoseconds of CPU time of a bare call and its share of fi_cq_read."""
     cpu = options.cpus.split(",")[0]
-    words = ["taskset", "-c", cpu, raw_loop, str(RAW_OPERATIONS), str(WINDOW), str(RAW_BATCH)]
+    words = ["taskset", "-c", cpu, raw_loop, kind, str(RAW_OPERATIONS), str(WINDOW)]
     return float(subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
-def engine(binary, options, library, op):
-    words = f"--engine fabric:{options.provider} --libfabric {library} --op {op} --sizes 64 --window {WINDOW}"
+def engine(binary, options, library, kind):
+    words = f"--engine fabric:{options.provider} --libfabric {library} {KINDS[kind]} --sizes 64 --window {WINDOW}"
     words += f" --ranks 2 --cpus {options.cpus} --latency off --limit none --trials 3"
     return common.run(binary, *words.split())[0]
 
@@ -78,14 +82,15 @@ def engine(binary, options, library, op):
 def report(raw_ns, engine_ns):
     goals = common.Goals()
     print(f"64 B, window {WINDOW}, over a libfabric that moves nothing, ns of CPU time per operation, in turn\n")
-    print(f"{'':24}{'median':>10}{'best':>10}")
-    print(f"{'raw calls':24}{common.median(raw_ns):10.2f}{min(raw_ns):10.2f}")
-    for op, found_ns in engine_ns.items():
-        print(f"{'tonnage, ' + op:24}{common.median(found_ns):10.2f}{min(found_ns):10.2f}")
+    print(f"{'':12}{'raw median':>12}{'best':>8}{'tonnage median':>18}{'best':>8}")
+    for kind in KINDS:
+        own, bare = engine_ns[kind], raw_ns[kind]
+        print(f"{kind:12}{common.median(bare):12.2f}{min(bare):8.2f}{common.median(own):18.2f}{min(own):8.2f}")
     print()
-    for op, found_ns in engine_ns.items():
-        own_ns = common.median(found_ns) - common.median(raw_ns)
-        goals.line(f"{op}: tonnage above the raw calls", f"{own_ns:.2f} ns", f"<= {GOAL_NS:.0f} ns", own_ns <= GOAL_NS)
+    for kind in KINDS:
+        above_ns = common.median(engine_ns[kind]) - common.median(raw_ns[kind])
+        name = f"{kind}: tonnage above the raw calls"
+        goals.line(name, f"{above_ns:.2f} ns", f"<= {GOAL_NS:.0f} ns", above_ns <= GOAL_NS)
     goals.finish()
 
 
