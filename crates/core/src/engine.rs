@@ -6,6 +6,7 @@
 
 mod entry;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,9 @@ use tonnage_sys::clock::Clock;
 use crate::Result;
 use crate::memory::Memory;
 
-pub use entry::{EngineOption, EngineOptions, Entry, OpenRequest, Variant, find, split_name};
+pub use entry::{
+    Domains, EngineOption, EngineOptions, Entry, OpenRequest, Variant, find, split_name,
+};
 
 /// What one operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -71,7 +74,7 @@ impl Lane {
 }
 
 /// What a lane connects.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaneSpec {
     /// Verb or receive.
     pub kind: LaneKind,
@@ -151,6 +154,13 @@ pub enum LimitKind {
     None,
     /// The fastest memory copy that this host can do over the same bytes.
     MemoryCopy,
+    /// What plain TCP streams carry between the same ranks at once, one for each worker of each flow.
+    SocketStream,
+    /// The nominal speed of the domain's device.
+    Link {
+        /// In one direction, in bytes per second.
+        bytes_per_s: u64,
+    },
 }
 
 /// What a domain can do. It is fixed for the domain's life.
@@ -205,12 +215,43 @@ pub struct WorkerConfig {
     pub clock: Clock,
 }
 
+/// What kind of device counts the bytes that pass through it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathKind {
+    /// A network interface, as /proc/net/dev lists it.
+    Interface,
+    /// A port of an RDMA device, as /sys/class/infiniband lists it.
+    RdmaPort,
+}
+
+/// A device that payload has to cross on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PathDevice {
+    /// Interface or RDMA port.
+    pub kind: PathKind,
+    /// The kernel's name, such as "eth0" or "mlx5_0".
+    pub name: String,
+    /// The port of an RDMA device, from 1; 0 for an interface.
+    pub port: u32,
+}
+
 /// One device of one engine, shared by a rank's workers.
 pub trait Domain: Send + Sync {
     /// What it can do.
     fn caps(&self) -> &Caps;
     /// What really was chosen (provider, version, queue sizes, …), for the record.
     fn effective(&self) -> Value;
+    /// This host's address on the device, so that a socket stream that is set beside the engine crosses it too; `None`
+    /// leaves it to the address of the control channel.
+    fn stream_address(&self) -> Option<IpAddr> {
+        None
+    }
+    /// The devices that payload has to cross, so that their counters can prove that it did. With several, each carries a
+    /// part of it; one that no worker uses is not named. Empty where no device counts (memory), or none can be told.
+    fn path(&self) -> Vec<PathDevice> {
+        Vec::new()
+    }
     /// A worker's own engine over its registered memory.
     ///
     /// # Errors
@@ -227,6 +268,14 @@ pub trait Engine: Send {
     /// # Errors
     /// When a peer cannot be reached; the message names it.
     fn connect(&mut self, peers: &[(u32, Card)]) -> Result<()>;
+    /// First contact with the peers, after all ranks have connected: for transports on which both sides must take part,
+    /// or which set up lazily what should not be timed. Polls until it is done, and ends when `stopped` says so.
+    ///
+    /// # Errors
+    /// When a peer cannot be reached; the message names the pair.
+    fn meet(&mut self, _stopped: &dyn Fn() -> bool) -> Result<()> {
+        Ok(())
+    }
     /// Resolves a lane; the same specification may be resolved again at no cost.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Where the bytes live: the [`Memory`] trait, and host memory with normal or huge pages.
+//! Where the bytes live: the [`Memory`] trait, and host memory with normal, transparent or reserved huge pages.
 //!
 //! What is written into memory to be verified is in [`crate::pattern`]; who uses which part of it is in
 //! [`crate::layout`]. GPU memory will be one more file beside this one.
@@ -44,7 +44,7 @@ pub trait Memory: Send + Sync {
 /// What is asked of an allocation.
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
-    /// Normal or huge pages.
+    /// Which pages.
     pub kind: MemoryKind,
     /// Bytes of this worker.
     pub bytes: u64,
@@ -73,18 +73,54 @@ pub fn allocate(request: &Request) -> Result<Arc<dyn Memory>> {
         Sharing::Private
     };
     match request.kind {
+        MemoryKind::Host if !request.shared => allocate_private(bytes, request),
         MemoryKind::Host => {
-            let (arena, binding) = map(bytes, Pages::Normal, sharing, request)
-                .map_err(|error| Error::io(format!("cannot map {bytes} bytes of memory"), error))?;
-            Ok(Arc::new(HostMemory::new(
-                arena,
-                "host",
-                Vec::new(),
-                &binding,
-            )))
+            allocate_plain(bytes, Pages::Normal, "host", Vec::new(), sharing, request)
+        }
+        MemoryKind::Small => {
+            allocate_plain(bytes, Pages::Small, "small", Vec::new(), sharing, request)
         }
         MemoryKind::Huge => allocate_huge(bytes, sharing, request),
     }
+}
+
+/// Memory that only this process maps: transparent huge pages as far as the kernel gives them, because a device or a
+/// socket walks fewer pages then. Lack of them is a remark in the record and never a failure.
+fn allocate_private(bytes: usize, request: &Request) -> Result<Arc<dyn Memory>> {
+    let (arena, binding) = match map(bytes, Pages::Transparent, Sharing::Private, request) {
+        Ok(mapped) => mapped,
+        Err(error) => {
+            let why = vec![format!("transparent pages: {error}")];
+            let private = Sharing::Private;
+            return allocate_plain(bytes, Pages::Normal, "host", why, private, request);
+        }
+    };
+    let why = match arena.transparent_bytes() {
+        Ok(got) if got >= arena.len() as u64 => Vec::new(),
+        Ok(got) => vec![format!(
+            "transparent pages: the kernel gave {got} of {} bytes",
+            arena.len()
+        )],
+        Err(error) => vec![format!(
+            "transparent pages: cannot tell how many there are: {error}"
+        )],
+    };
+    Ok(Arc::new(HostMemory::new(arena, "host", why, &binding)))
+}
+
+/// Memory with pages of one kind, which every kernel has.
+fn allocate_plain(
+    bytes: usize,
+    pages: Pages,
+    kind: &str,
+    why_not_better: Vec<String>,
+    sharing: Sharing,
+    request: &Request,
+) -> Result<Arc<dyn Memory>> {
+    let (arena, binding) = map(bytes, pages, sharing, request)
+        .map_err(|error| Error::io(format!("cannot map {bytes} bytes of memory"), error))?;
+    let memory = HostMemory::new(arena, kind, why_not_better, &binding);
+    Ok(Arc::new(memory))
 }
 
 /// Where pages come from: the node, or why they could not be bound to it.
@@ -224,7 +260,9 @@ impl HostMemory {
     fn new(arena: Arena, kind: &str, why_not_better: Vec<String>, binding: &Binding) -> Self {
         let transparent = arena.transparent_bytes().unwrap_or(0);
         let pages = match arena.pages() {
-            Pages::Normal => "normal",
+            Pages::Normal | Pages::Small => "normal",
+            // Advice is not a promise: the kernel may have given none at all.
+            Pages::Transparent if transparent == 0 => "normal",
             Pages::Transparent => "transparent 2 MiB",
             Pages::Huge2M => "2 MiB",
             Pages::Huge1G => "1 GiB",
@@ -297,6 +335,46 @@ mod tests {
     fn more_than_the_host_has_is_refused_before_it_is_touched() {
         let error = check_fits(MemoryKind::Host, 1 << 50).unwrap_err();
         assert!(error.to_string().contains("--footprint"), "{error}");
+    }
+
+    #[test]
+    fn host_memory_never_fails_and_says_which_pages_it_had() {
+        let memory = allocate(&request(MemoryKind::Host, 3 << 20)).unwrap();
+        let effective = memory.effective();
+        let got = effective["transparent_huge_bytes"].as_u64().unwrap();
+        let why = effective["why_not_larger_pages"].as_array().unwrap();
+        let pages = if got > 0 {
+            "transparent 2 MiB"
+        } else {
+            "normal"
+        };
+        assert_eq!(effective["pages"], pages, "{effective}");
+        assert_eq!(why.is_empty(), got == 4 << 20, "{effective}");
+        let switch = "/sys/kernel/mm/transparent_hugepage/enabled";
+        if std::fs::read_to_string(switch).is_ok_and(|text| text.contains("[never]")) {
+            assert_eq!(got, 0);
+        }
+    }
+
+    #[test]
+    fn small_memory_has_normal_pages_only() {
+        for shared in [false, true] {
+            let mut request = request(MemoryKind::Small, 8 << 20);
+            request.shared = shared;
+            let effective = allocate(&request).unwrap().effective();
+            assert_eq!(effective["kind"], "small");
+            assert_eq!(effective["pages"], "normal");
+            assert_eq!(effective["transparent_huge_bytes"], 0);
+        }
+    }
+
+    #[test]
+    fn shared_host_memory_is_not_advised() {
+        let mut request = request(MemoryKind::Host, 1 << 20);
+        request.shared = true;
+        let effective = allocate(&request).unwrap().effective();
+        assert_eq!(effective["pages"], "normal");
+        assert_eq!(effective["bytes"], 1 << 20);
     }
 
     #[test]

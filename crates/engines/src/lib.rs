@@ -2,13 +2,14 @@
 //! adding to it. What an engine is, is in [`tonnage_core::engine`]; what needs `unsafe` is in `tonnage_sys`.
 #![forbid(unsafe_code)]
 
+pub mod fabric;
 pub mod null;
 pub mod shm;
 
 use tonnage_core::engine::Entry;
 
 /// Every engine, in the order in which help texts and reports list them.
-pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY];
+pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY, fabric::ENTRY];
 
 /// The example of docs/ADDING-AN-ENGINE.md is compiled with the tests, so that it stays true.
 #[cfg(doctest)]

@@ -101,12 +101,17 @@ fn sides(point: &Point) -> Result<[Side; 2]> {
     let [zero, one] = &mut sides;
     // Both at once, as ranks do: a transport may need the other side to connect.
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| one.engine.connect(&[(0, cards[0].clone())]));
-        let own = zero.engine.connect(&[(1, cards[1].clone())]);
+        let other = scope.spawn(|| connect(one, (0, &cards[0])));
+        let own = connect(zero, (1, &cards[1]));
         let dead = |_| Error::Failed("the connecting thread died".into());
         other.join().map_err(dead)?.and(own)
     })?;
     Ok(sides)
+}
+
+fn connect(side: &mut Side, (peer, card): (u32, &Card)) -> Result<()> {
+    side.engine.connect(&[(peer, card.clone())])?;
+    side.engine.meet(&|| false)
 }
 
 /// Every engine, with each variant that every machine has.

@@ -11,4 +11,5 @@ pub mod interfaces;
 pub mod libfabric;
 pub mod library;
 pub mod mapping;
+pub mod process;
 mod smaps;

@@ -11,7 +11,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
+};
 
 use crate::copy::Method;
 
@@ -21,8 +23,10 @@ const GIB_1: usize = 1 << 30;
 /// What an arena is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
-    /// The system's normal pages.
+    /// The system's normal pages, and larger ones where the system gives those to everybody.
     Normal,
+    /// Normal pages only: the kernel was asked not to merge them.
+    Small,
     /// Normal pages that the kernel was asked to merge into 2 MiB ones; [`Arena::transparent_bytes`] says how many it did.
     Transparent,
     /// 2 MiB pages from the reserved pool.
@@ -47,6 +51,8 @@ pub struct Arena {
     len: usize,
     file: Option<OwnedFd>,
     pages: Pages,
+    /// The address range that is given back in the end; it may be larger than what is used of it.
+    range: (NonNull<u8>, usize),
 }
 
 // SAFETY: the arena owns its mapping, and all access goes through copies that the callers order among themselves or
@@ -92,7 +98,7 @@ impl Arena {
         node: Option<u32>,
     ) -> io::Result<Self> {
         let unit = match pages {
-            Pages::Normal => rustix::param::page_size(),
+            Pages::Normal | Pages::Small => rustix::param::page_size(),
             Pages::Transparent | Pages::Huge2M => MIB_2,
             Pages::Huge1G => GIB_1,
         };
@@ -102,10 +108,14 @@ impl Arena {
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         let arena = match sharing {
             Sharing::Shared => Self::map_file(new_memfd(len, pages)?, len, pages)?,
+            Sharing::Private if pages == Pages::Transparent => Self::map_aligned(len)?,
             Sharing::Private => Self::map_private(len, pages)?,
         };
-        if pages == Pages::Transparent {
-            arena.advise(Advice::LinuxHugepage)?;
+        match pages {
+            Pages::Transparent => arena.advise(Advice::LinuxHugepage)?,
+            // A kernel without transparent pages refuses the advice, and needs none.
+            Pages::Small => drop(arena.advise(Advice::LinuxNoHugepage)),
+            Pages::Normal | Pages::Huge2M | Pages::Huge1G => {}
         }
         if let Some(node) = node {
             arena.prefer_node(node)?;
@@ -146,17 +156,19 @@ impl Arena {
                 0,
             )?
         };
+        let base = non_null(base)?;
         Ok(Self {
-            base: non_null(base)?,
+            base,
             len,
             file: Some(file),
             pages,
+            range: (base, len),
         })
     }
 
     fn map_private(len: usize, pages: Pages) -> io::Result<Self> {
         let flags = match pages {
-            Pages::Normal | Pages::Transparent => MapFlags::PRIVATE,
+            Pages::Normal | Pages::Small | Pages::Transparent => MapFlags::PRIVATE,
             Pages::Huge2M => MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB,
             Pages::Huge1G => MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_1GB,
         };
@@ -169,12 +181,41 @@ impl Arena {
                 flags,
             )?
         };
+        let base = non_null(base)?;
         Ok(Self {
-            base: non_null(base)?,
+            base,
             len,
             file: None,
             pages,
+            range: (base, len),
         })
+    }
+
+    /// Private memory that starts on a multiple of 2 MiB, because only whole aligned stretches become large pages. What
+    /// is left of the address range stays inaccessible at both ends; it keeps the kernel from merging two arenas into
+    /// one mapping, whose large pages could not be told apart.
+    fn map_aligned(len: usize) -> io::Result<Self> {
+        let range_len = len
+            .checked_add(MIB_2 + rustix::param::page_size())
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that exists.
+        let start =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), range_len, ProtFlags::empty(), flags)? };
+        let start = non_null(start)?;
+        let skipped = start.as_ptr().align_offset(MIB_2);
+        let arena = Self {
+            // SAFETY: at most 2 MiB are skipped, and the range is longer than that by `len`.
+            base: unsafe { start.add(skipped) },
+            len,
+            file: None,
+            pages: Pages::Transparent,
+            range: (start, range_len),
+        };
+        let access = MprotectFlags::READ | MprotectFlags::WRITE;
+        // SAFETY: the range is this arena's own mapping, which nobody else knows yet.
+        unsafe { mprotect(arena.base.as_ptr().cast(), len, access)? };
+        Ok(arena)
     }
 
     fn advise(&self, advice: Advice) -> io::Result<()> {
@@ -411,15 +452,16 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        let (start, len) = self.range;
         // SAFETY: the mapping is this arena's own and nothing borrowed from it outlives it. A failure leaves the
         // mapping in place, which harms nobody.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+        let _ = unsafe { munmap(start.as_ptr().cast(), len) };
     }
 }
 
 fn new_memfd(len: usize, pages: Pages) -> io::Result<OwnedFd> {
     let flags = match pages {
-        Pages::Normal | Pages::Transparent => MemfdFlags::CLOEXEC,
+        Pages::Normal | Pages::Small | Pages::Transparent => MemfdFlags::CLOEXEC,
         Pages::Huge2M => MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,
         Pages::Huge1G => MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_1GB,
     };
@@ -434,72 +476,4 @@ fn non_null(pointer: *mut c_void) -> io::Result<NonNull<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn arena(bytes: usize) -> Arena {
-        Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap()
-    }
-
-    #[test]
-    fn bytes_go_in_and_come_out() {
-        let arena = arena(10_000);
-        arena.write(4095, b"hello").unwrap();
-        let mut back = [0; 5];
-        arena.read(4095, &mut back).unwrap();
-        assert_eq!(&back, b"hello");
-    }
-
-    #[test]
-    fn every_access_outside_is_refused() {
-        let arena = arena(4096);
-        let size = arena.len() as u64;
-        assert!(arena.write(size - 1, b"ab").is_err());
-        assert!(arena.read(u64::MAX, &mut [0; 2]).is_err());
-        assert!(arena.load_byte(size).is_err());
-        assert!(arena.store_byte(size, 1).is_err());
-        assert!(arena.word(size - 4).is_none() && arena.word(1).is_none());
-        assert!(
-            arena
-                .copy_to(0, &arena, size - 4, 8, Method::Memcpy)
-                .is_err()
-        );
-    }
-
-    #[test]
-    fn overlapping_copies_are_refused() {
-        let arena = arena(4096);
-        assert!(arena.copy_to(0, &arena, 7, 8, Method::Memcpy).is_err());
-        assert!(arena.copy_to(0, &arena, 8, 8, Method::Memcpy).is_ok());
-    }
-
-    #[test]
-    fn two_mappings_of_one_file_show_the_same_bytes() {
-        let first = Arena::allocate(8192, Pages::Normal, Sharing::Shared, None).unwrap();
-        let file = first.file().unwrap().try_clone_to_owned().unwrap();
-        let second = Arena::attach(file, first.len()).unwrap();
-        for len in [1, 7, 8, 9, 4097] {
-            let text: Vec<u8> = (0..len).map(|i| (i % 250) as u8 + 1).collect();
-            first.write(0, &text).unwrap();
-            let other = arena(8192);
-            second
-                .copy_to_last_byte_last(0, &other, 16, len, Method::Memcpy)
-                .unwrap();
-            let mut back = vec![0; len as usize];
-            other.read(16, &mut back).unwrap();
-            assert_eq!(back, text);
-        }
-    }
-
-    #[test]
-    fn a_short_file_is_refused() {
-        let first = Arena::allocate(4096, Pages::Normal, Sharing::Shared, None).unwrap();
-        let file = first.file().unwrap().try_clone_to_owned().unwrap();
-        assert!(Arena::attach(file, 1 << 20).is_err());
-    }
-
-    #[test]
-    fn absurd_sizes_are_an_error() {
-        assert!(Arena::allocate(usize::MAX, Pages::Normal, Sharing::Private, None).is_err());
-    }
-}
+mod tests;

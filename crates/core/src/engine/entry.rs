@@ -12,6 +12,9 @@ use crate::{Error, Result};
 /// Options of an engine by name, as a point and its record hold them: what differs from the defaults.
 pub type EngineOptions = BTreeMap<String, String>;
 
+/// The devices of an engine that were opened on one host.
+pub type Domains = Vec<Arc<dyn Domain>>;
+
 /// One row of the list of engines (`tonnage_engines::ENGINES`).
 pub struct Entry {
     /// The name that `--engine` takes, up to a colon.
@@ -33,7 +36,7 @@ pub struct Entry {
     /// Whether bytes really move, so that they can be verified.
     pub moves_bytes: bool,
     /// Opens its domains on this machine: one for each device that was asked for, or one that it chooses itself.
-    pub open: fn(&OpenRequest<'_>) -> Result<Vec<Arc<dyn Domain>>>,
+    pub open: fn(&OpenRequest<'_>) -> Result<Domains>,
 }
 
 /// What follows an engine's name after a colon.
@@ -67,6 +70,8 @@ pub struct OpenRequest<'a> {
     pub devices: &'a [String],
     /// `--libfabric`.
     pub libfabric: Option<&'a Path>,
+    /// Whether all ranks run on this host.
+    pub one_host: bool,
     /// The verbs that the points need.
     pub verbs: &'a [Verb],
 }
@@ -80,6 +85,7 @@ impl Default for OpenRequest<'_> {
             options: &NO_OPTIONS,
             devices: &[],
             libfabric: None,
+            one_host: true,
             verbs: &Verb::ALL,
         }
     }

@@ -7,9 +7,11 @@
 //! | [`topology`] | CPUs, cores, sockets, NUMA nodes |
 //! | [`placement`] | which worker runs on which CPU |
 //! | [`pages`] | huge pages |
+//! | [`counters`] | what devices and TCP have counted |
 //! | [`fabric`] | which libfabric is used |
 //! | [`tree`] | reading the kernel's files, or an invented machine's |
 
+pub mod counters;
 pub mod devices;
 pub mod environment;
 pub mod fabric;

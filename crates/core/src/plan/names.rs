@@ -58,12 +58,13 @@ impl FromStr for Traffic {
 
 impl MemoryKind {
     /// All kinds.
-    pub const ALL: [Self; 2] = [Self::Host, Self::Huge];
+    pub const ALL: [Self; 3] = [Self::Host, Self::Small, Self::Huge];
 
     /// The name on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
+            Self::Small => "small",
             Self::Huge => "huge",
         }
     }

@@ -145,8 +145,10 @@ pub enum Pacing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryKind {
-    /// Host memory with the system's normal pages.
+    /// Host memory. Where no peer maps it, the kernel is asked for transparent 2 MiB pages.
     Host,
+    /// Host memory with the system's normal pages and no others.
+    Small,
     /// Host memory with the largest pages to be had: 1 GiB, 2 MiB, transparent.
     Huge,
 }

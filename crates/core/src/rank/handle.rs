@@ -3,6 +3,7 @@
 //! Every exchange is a request to the control thread and a place where the result appears. Nothing here touches a
 //! socket, so a main thread that is stuck in a library does not stop this rank from answering the others.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -31,6 +32,7 @@ const WHAT_BYTES_MAX: usize = 256;
 pub struct Rank {
     identity: Identity,
     infos: Vec<RankInfo>,
+    local_ip: Option<IpAddr>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     next_seq: u64,
@@ -89,6 +91,7 @@ impl Rank {
             start_lead_ns: start_lead_ns.clone(),
         };
         let table = tree.table.clone();
+        let local_ip = tree.local_ip();
         let parent_is_root =
             identity.rank > 0 && join::parent_of(identity.rank, options.fanout) == 0;
         let shared = Shared::new()?;
@@ -101,6 +104,7 @@ impl Rank {
             message_bytes_max: message_bytes_max(identity.size),
             identity,
             infos: Vec::new(),
+            local_ip,
             shared,
             thread: Some(thread),
             next_seq: 0,
@@ -182,6 +186,11 @@ impl Rank {
     /// All ranks in the order of their numbers.
     pub fn infos(&self) -> &[RankInfo] {
         &self.infos
+    }
+
+    /// This host's own address on the control channel; `None` for a rank that is alone.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        self.local_ip
     }
 
     /// Who this is, with the place on this host filled in.

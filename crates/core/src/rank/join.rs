@@ -5,6 +5,7 @@
 //! which the control thread ([`super::control`]) then owns. Rank 0's side is here, the others' in [`super::attend`], and
 //! addresses in [`super::address`].
 
+use std::net::IpAddr;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -41,6 +42,15 @@ pub(super) struct Tree {
     pub(super) table: Vec<RankInfo>,
     /// Rank 0's boot.
     pub(super) root_boot_id: String,
+}
+
+impl Tree {
+    /// The address of this host that its nearest relative is connected to.
+    pub(super) fn local_ip(&self) -> Option<IpAddr> {
+        let relative = self.parent.as_ref().or(self.children.first())?;
+        let address = relative.channel.local_addr().ok()?;
+        Some(address.ip().to_canonical())
+    }
 }
 
 /// The longest message of the control channel: enough for a gather of what a rank may publish about its workers.

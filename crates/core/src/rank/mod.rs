@@ -39,7 +39,7 @@ mod settle;
 mod shared;
 mod signals;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use serde::{Deserialize, Serialize};
 

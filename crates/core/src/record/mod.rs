@@ -1,9 +1,10 @@
 //! One line of results: everything that a reader needs to understand a figure a year later.
 //!
 //! The types here are the file format; docs/record.schema.json describes the same and a test holds the two together.
-//! Writing files of records is in [`mod@file`], reading them in [`read`]. Reports read these types and nothing else.
+//! Writing files of records is in [`mod@file`], reading them in [`read`]; [`mod@path`] is what devices counted. Reports read these types and nothing else.
 
 pub mod file;
+pub mod path;
 pub mod read;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,9 @@ pub struct Record {
     /// A cache-line ping-pong beside the point, which tells whether the machine itself changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
+    /// What the devices counted that the payload had to cross; absent where the engine names none, and unless measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<path::Path>,
 }
 
 /// The program that wrote a record.

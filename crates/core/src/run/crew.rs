@@ -3,10 +3,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::check::Expected;
 use super::limit::CopyRates;
+use super::stream_limit::{Berths, Streamed};
 use super::totals::Totals;
 use super::work::{Issued, Schedule, Work};
 use crate::stats::LatencyHistogram;
@@ -17,6 +18,8 @@ use crate::{Error, Result};
 pub enum Order {
     /// Measure the copy limit.
     CopyLimit,
+    /// Carry this worker's socket streams.
+    Stream(Arc<Berths>),
     /// Put the data of a trial in place.
     Prepare(u64),
     /// Drive, serve until all ranks are done, and finish.
@@ -27,6 +30,8 @@ pub enum Order {
     Forget,
     /// Hand over the latencies of all trials.
     Latencies,
+    /// Tell how many operations the point took, the warm-up's included.
+    Operations,
     /// Use up what peers have posted, and serve until all ranks are done.
     Close,
 }
@@ -38,8 +43,12 @@ pub struct Report {
     pub totals: Option<Totals>,
     /// Of the copy limit.
     pub rates: Option<CopyRates>,
+    /// Of the socket streams.
+    pub streamed: Option<Streamed>,
     /// Latencies of all trials.
     pub latencies: Option<LatencyHistogram>,
+    /// Peers and the operations towards them, of the warm-up and all trials.
+    pub operations: Vec<(u32, u64)>,
 }
 
 /// What the workers of a rank share while bytes move.
@@ -154,6 +163,7 @@ impl Deck {
         let mut report = Report::default();
         match order {
             Order::CopyLimit => report.rates = Some(work.copy_limit()?),
+            Order::Stream(berths) => report.streamed = Some(work.stream(berths)?),
             Order::Prepare(number) => work.prepare(*number)?,
             Order::Trial(schedule) => {
                 let driven = self.drive(index, work, schedule);
@@ -165,6 +175,7 @@ impl Deck {
             Order::Check => report.totals = Some(self.check(index, work)?),
             Order::Forget => work.forget(),
             Order::Latencies => report.latencies = Some(work.histogram().clone()),
+            Order::Operations => report.operations = work.operations(),
             Order::Close => {
                 let closed = work.close();
                 self.driving.fetch_sub(1, Ordering::AcqRel);

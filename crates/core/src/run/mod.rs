@@ -7,16 +7,21 @@
 //! | [`crew`], [`work`], `flows` | the workers of a rank, what each does in a trial, and what it drives |
 //! | [`check`] | what should be where after a trial |
 //! | [`totals`] | what workers and ranks add up to |
-//! | [`limit`], [`canary`] | what a figure is set beside, and whether the machine changed under it |
+//! | [`beside`], [`limit`], [`stream_limit`] | what a figure is set beside: memory copies, socket streams, a link's speed |
+//! | [`canary`] | whether the machine changed under it |
+//! | [`path`] | whether the payload crossed the devices that it should have |
 //! | [`summary`] | trials to summary |
 
+pub mod beside;
 pub mod canary;
 pub mod check;
 pub mod crew;
 mod flows;
 pub mod limit;
+pub mod path;
 pub mod point;
 pub mod session;
+pub mod stream_limit;
 pub mod summary;
 pub mod totals;
 pub mod work;
@@ -264,6 +269,7 @@ impl Conductor {
             summary: None,
             histogram: None,
             canary: None,
+            path: None,
         }
     }
 
@@ -280,6 +286,7 @@ impl Conductor {
 fn fill(record: &mut Record, point: &Point, measured: Measured) {
     record.summary = Some(summary::summarize(point, &measured));
     record.histogram = (measured.histogram.count() > 0).then(|| measured.histogram.to_data());
+    record.path = measured.path;
     record.trials = measured.trials;
 }
 

@@ -4,15 +4,16 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use super::beside::Beside;
 use super::check::Expected;
 use super::crew::{Deck, Followers, Order, Report, follow};
-use super::limit::{CopyRates, better, describe};
+use super::path::{Routes, Watch, merge_loads, merge_paths};
 use super::session::Session;
 use super::totals::Totals;
 use super::work::{Issued, Schedule, WARM_UP, Work};
-use crate::engine::LimitKind;
-use crate::plan::point::{LimitChoice, Pacing, Point, TrialLength};
+use crate::plan::point::{Point, TrialLength};
 use crate::rank::Rank;
+use crate::record::path::Path;
 use crate::record::{Limit, Trial};
 use crate::stats::{self, LatencyHistogram};
 use crate::{Error, Result};
@@ -41,6 +42,8 @@ pub struct Measured {
     pub converged: Option<bool>,
     /// What each rank's engine decided by itself.
     pub chosen: Vec<serde_json::Value>,
+    /// What the devices counted that the payload had to cross.
+    pub path: Option<Path>,
 }
 
 /// Measures one point on an open session.
@@ -94,8 +97,8 @@ pub fn measure(point: &Point, session: &mut Session, rank: &mut Rank) -> Result<
             deck: &deck,
             followers: Followers::new(lines),
             moves_bytes: caps.moves_bytes,
-            limit: caps.limit,
-            yielding,
+            beside: Beside::new(point, &session.opened, id),
+            routes: &session.routes,
         };
         let result = lead.run();
         if let Err(Failure::Run(error)) = &result {
@@ -122,12 +125,6 @@ impl From<Error> for Failure {
     }
 }
 
-/// Copy rates of several workers together.
-struct Copying {
-    rates: CopyRates,
-    copiers: u64,
-}
-
 /// The leader: worker 0 with the ranks' control channel.
 struct Lead<'a, 'b> {
     point: &'a Point,
@@ -136,14 +133,17 @@ struct Lead<'a, 'b> {
     deck: &'a Deck,
     followers: Followers,
     moves_bytes: bool,
-    limit: LimitKind,
-    yielding: bool,
+    beside: Beside<'a>,
+    routes: &'a Routes,
 }
 
 impl Lead<'_, '_> {
     fn run(&mut self) -> Result<Measured, Failure> {
         self.rank.barrier("begin the point", SLACK)?;
-        let before = self.copy_rates()?;
+        let before = self
+            .beside
+            .measure(self.rank, &mut self.own, &self.followers)?;
+        let watch = Watch::begin(self.point, self.routes, self.rank.id());
         let length = self.point.length;
         let mut number = WARM_UP;
         if length.warmup_ns > 0 {
@@ -161,8 +161,11 @@ impl Lead<'_, '_> {
             }
         };
         self.close()?;
-        let after = self.copy_rates()?;
-        let limit = self.limit(before, after);
+        let path = self.prove(watch.as_ref())?;
+        let after = self
+            .beside
+            .measure(self.rank, &mut self.own, &self.followers)?;
+        let limit = self.beside.limit(self.rank.infos(), before, after);
         let histogram = self.gather_histogram()?;
         let chosen = serde_json::to_vec(&self.own.chosen()).unwrap_or_default();
         let chosen = self.rank.all_gather("engine choices", chosen, SLACK)?;
@@ -177,6 +180,7 @@ impl Lead<'_, '_> {
             limit,
             converged,
             chosen,
+            path,
         })
     }
 
@@ -217,67 +221,6 @@ impl Lead<'_, '_> {
     fn everybody(&mut self, order: &Order) -> Result<Vec<Report>> {
         self.followers.order(order)?;
         self.followers.collect()
-    }
-
-    /// What the bandwidth is set beside: stated, or the better of what was measured before and after the trials.
-    fn limit(&self, before: Option<Copying>, after: Option<Copying>) -> Option<Limit> {
-        match (self.point.limit, before, after) {
-            (LimitChoice::Stated { bytes_per_s }, _, _) => Some(Limit {
-                what: "stated by the user".into(),
-                bytes_per_s,
-            }),
-            (LimitChoice::Auto, Some(before), Some(after)) => Some(describe(
-                &better(&before.rates, &after.rates),
-                before.copiers,
-            )),
-            _ => None,
-        }
-    }
-
-    /// The copy rates of all initiating workers together, measured at once; `None` where bandwidth has no such limit.
-    fn copy_rates(&mut self) -> Result<Option<Copying>> {
-        let asked = self.point.limit == LimitChoice::Auto && self.point.pacing != Pacing::PingPong;
-        if !asked || self.limit != LimitKind::MemoryCopy {
-            return Ok(None);
-        }
-        self.rank.barrier("copy limit", SLACK)?;
-        let mut sum = CopyRates::default();
-        let mut copiers = 0u64;
-        if self.own.begins() {
-            self.followers.order(&Order::CopyLimit)?;
-            let own = self.own.copy_limit();
-            let others = self.followers.collect()?;
-            for rates in others
-                .iter()
-                .filter_map(|report| report.rates)
-                .chain([own?])
-            {
-                sum.iter_mut()
-                    .zip(rates)
-                    .for_each(|(sum, rate)| *sum += rate);
-                copiers += 1;
-            }
-        }
-        let mut mine: Vec<u8> = sum.iter().flat_map(|rate| rate.to_le_bytes()).collect();
-        mine.extend((copiers as f64).to_le_bytes());
-        mine.extend(f64::from(u8::from(self.yielding)).to_le_bytes());
-        let all = self
-            .rank
-            .reduce("add up the copy limit", mine, add_floats, SLACK)?;
-        let all: Vec<f64> = floats(&all).collect();
-        let [a, b, c, copiers, yielding] = all[..] else {
-            return Err(Error::Failed(
-                "the copy limits of the ranks do not add up".into(),
-            ));
-        };
-        // Copiers that share CPUs each have their best turn alone, so their sum would be more than the host can do.
-        if yielding > 0.0 {
-            return Ok(None);
-        }
-        Ok(Some(Copying {
-            rates: [a, b, c],
-            copiers: copiers as u64,
-        }))
     }
 
     /// One trial on all ranks: data in place, aligned start, drive, wait for all, count, check.
@@ -406,6 +349,25 @@ impl Lead<'_, '_> {
         self.followers.collect().map(|_| ())
     }
 
+    /// Whether the payload crossed the devices that the engines named, by what their hosts read.
+    fn prove(&mut self, watch: Option<&Watch>) -> Result<Option<Path>> {
+        let Some(watch) = watch else { return Ok(None) };
+        self.rank.phase("reading the devices' counters");
+        let mut operations = self.own.operations();
+        for report in self.everybody(&Order::Operations)? {
+            operations.extend(report.operations);
+        }
+        let loads = watch.loads(&operations)?;
+        let loads = self
+            .rank
+            .reduce("payload of devices", loads, merge_loads, SLACK)?;
+        let mine = watch.judge(&loads)?;
+        let all = self
+            .rank
+            .reduce("counters of devices", mine, merge_paths, SLACK)?;
+        watch.conclude(&all).map(Some)
+    }
+
     fn gather_histogram(&mut self) -> Result<LatencyHistogram> {
         let mut histogram = self.own.histogram().clone();
         for latencies in self
@@ -448,20 +410,4 @@ fn merge_histograms(left: &mut Vec<u8>, right: &[u8]) {
     if stats::merge_encoded(left, right).is_err() {
         left.clear();
     }
-}
-
-fn floats(bytes: &[u8]) -> impl Iterator<Item = f64> + '_ {
-    bytes.chunks_exact(8).map(|chunk| {
-        let mut word = [0; 8];
-        word.copy_from_slice(chunk);
-        f64::from_le_bytes(word)
-    })
-}
-
-fn add_floats(left: &mut Vec<u8>, right: &[u8]) {
-    let sum: Vec<u8> = floats(left)
-        .zip(floats(right))
-        .flat_map(|(a, b)| (a + b).to_le_bytes())
-        .collect();
-    *left = sum;
 }

@@ -1,6 +1,7 @@
 //! An engine that is open on all ranks: memory allocated and registered, workers connected. It serves a stretch of
 //! points that differ only in what does not need another connection.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tonnage_sys::clock::Clock;
 
+use super::path::{Named, Routes};
 use super::{Numa, Settings};
 use crate::engine::{
-    Caps, Card, Domain, Engine, EngineOptions, Entry, OpenRequest, Verb, WorkerConfig, split_name,
+    Caps, Card, Domain, Engine, EngineOptions, Entry, LimitKind, OpenRequest, PathDevice, Verb,
+    WorkerConfig, split_name,
 };
 use crate::layout::Layout;
 use crate::machine::{self, Placement, Topology};
@@ -32,6 +35,8 @@ pub struct Worker {
     pub clock: Clock,
     /// The CPU that it is pinned to.
     pub cpu: Option<u32>,
+    /// Its device.
+    pub device: Device,
 }
 
 /// What a rank tells the others about itself once it is open.
@@ -47,6 +52,36 @@ pub struct Opened {
     pub memory: Value,
     /// What the engine chose.
     pub engine: Value,
+    /// For each worker.
+    pub devices: Vec<Device>,
+    /// The devices that its payload has to cross; absent where it names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Named>,
+}
+
+/// The device that a worker was given, as far as limits depend on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its place among the devices of the host.
+    pub place: u32,
+    /// What the engine's bandwidth is set beside on it.
+    pub limit: LimitKind,
+    /// The engine's address for socket streams.
+    pub address: Option<IpAddr>,
+    /// The network interface that has that address.
+    pub interface: Option<String>,
+}
+
+impl Device {
+    fn new(place: usize, domain: &dyn Domain) -> Self {
+        let address = domain.stream_address();
+        Self {
+            place: u32::try_from(place).unwrap_or(u32::MAX),
+            limit: domain.caps().limit,
+            address,
+            interface: address.and_then(interface_of),
+        }
+    }
 }
 
 /// An engine that is open on all ranks.
@@ -59,6 +94,8 @@ pub struct Session {
     pub caps: Caps,
     /// Whether this rank's workers yield.
     pub yielding: bool,
+    /// Which rank uses which devices.
+    pub routes: Routes,
     // Kept last, so that workers close before their domains do.
     _domains: Vec<Arc<dyn Domain>>,
 }
@@ -120,9 +157,14 @@ impl Session {
         rank.phase(&format!("connecting {name}"));
         let connected = connect(points, rank.id(), &mut workers, &opened);
         settle(rank, "connect", connected)?;
+        let met = meet(rank, &mut workers);
+        settle(rank, "first contact", met)?;
+        let named: Vec<_> = opened.iter().map(|opened| opened.path.as_ref()).collect();
+        let routes = Routes::new(rank.infos(), &named);
         Ok(Self {
             workers,
             opened,
+            routes,
             caps: *domains[0].caps(),
             yielding,
             _domains: domains,
@@ -155,7 +197,8 @@ fn open_local(
     let first = points
         .first()
         .ok_or_else(|| Error::Failed("no points to open an engine for".into()))?;
-    let domains = open_domains(points, entry, settings)?;
+    let one_host = rank.identity().local_size == Some(rank.size());
+    let domains = open_domains(points, entry, settings, one_host)?;
     for domain in &domains {
         check_caps(points, domain.caps(), &first.engine)?;
     }
@@ -176,10 +219,12 @@ fn open_local(
     let peers = all_peers(points, rank.id());
     let depth = points.iter().map(|point| point.depth()).max().unwrap_or(1);
     let mut workers = Vec::with_capacity(placement.cpus.len());
+    let mut path = Vec::new();
     for (index, &cpu) in (0u32..).zip(&placement.cpus) {
         // Workers of the same place on their hosts get devices of the same place in the list, as rails are wired.
         let place = rank.identity().local_rank * first.workers + index;
-        let domain = &domains[place as usize % domains.len()];
+        let place = place as usize % domains.len();
+        let domain = &domains[place];
         if let Some(cpu) = cpu {
             // Pinned before its memory is touched, so that pages come from the worker's own node.
             machine::pin_thread(cpu)?;
@@ -200,14 +245,17 @@ fn open_local(
             clock,
         };
         let engine = domain.worker(&config, Arc::clone(&memory))?;
+        // Of several devices a rank uses only those that its workers open.
+        path.extend(domain.path());
         workers.push(Worker {
             engine,
             memory,
             clock,
             cpu,
+            device: Device::new(place, domain.as_ref()),
         });
     }
-    let opened = describe(&domains, &workers, &placement);
+    let opened = describe(&domains, &workers, &placement, path);
     check_cards(&opened, &first.engine)?;
     Ok((domains, workers, opened))
 }
@@ -217,6 +265,7 @@ fn open_domains(
     points: &[&Point],
     entry: &Entry,
     settings: &Settings,
+    one_host: bool,
 ) -> Result<Vec<Arc<dyn Domain>>> {
     let first = points[0];
     let mut verbs: Vec<Verb> = points.iter().map(|point| point.op).collect();
@@ -231,6 +280,7 @@ fn open_domains(
             &[]
         },
         libfabric: settings.libfabric.as_deref(),
+        one_host,
         verbs: &verbs,
     })?;
     if domains.is_empty() {
@@ -279,7 +329,12 @@ fn check_cards(opened: &Opened, engine: &str) -> Result<()> {
     )))
 }
 
-fn describe(domains: &[Arc<dyn Domain>], workers: &[Worker], placement: &Placement) -> Opened {
+fn describe(
+    domains: &[Arc<dyn Domain>],
+    workers: &[Worker],
+    placement: &Placement,
+    path: Vec<PathDevice>,
+) -> Opened {
     let mut engine = domains[0].effective();
     if let (Some(engine), [_, _, ..]) = (engine.as_object_mut(), domains) {
         let all = domains.iter().map(|domain| domain.effective()).collect();
@@ -294,7 +349,16 @@ fn describe(domains: &[Arc<dyn Domain>], workers: &[Worker], placement: &Placeme
         yielding: placement.yielding,
         memory: all_memory(workers),
         engine,
+        devices: workers.iter().map(|worker| worker.device.clone()).collect(),
+        path: Named::new(path),
     }
+}
+
+/// The network interface that has an address; `None` when none has, or the system does not list them.
+fn interface_of(address: IpAddr) -> Option<String> {
+    let all = tonnage_sys::interfaces::addresses().ok()?;
+    let found = all.into_iter().find(|entry| entry.address == address);
+    found.map(|entry| entry.name)
 }
 
 /// What memory the workers had: said once where it is the same for all.
@@ -370,8 +434,16 @@ fn connect(points: &[&Point], rank: u32, workers: &mut [Worker], opened: &[Opene
     Ok(())
 }
 
+fn meet(rank: &Rank, workers: &mut [Worker]) -> Result<()> {
+    let stop = rank.stopped();
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    workers
+        .iter_mut()
+        .try_for_each(|worker| worker.engine.meet(&stopped))
+}
+
 /// All ranks go on, or all stop with the first failing rank's reason.
-fn settle<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
+pub(super) fn settle<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
     match mine {
         Ok(value) => rank.agree(what, Ok(()), OPEN_DEADLINE).map(|()| value),
         Err(error) => match rank.agree(what, Err(error), OPEN_DEADLINE) {

@@ -9,6 +9,7 @@ use super::check::{Expected, Watch, check_immediates};
 use super::flows::{make_flow, make_receives, timetable};
 use super::limit::{CopyRates, copy_rates};
 use super::session::Worker;
+use super::stream_limit::{Berths, Streamed};
 use super::totals::Totals;
 use crate::drive::Scratch;
 use crate::drive::batch::batch;
@@ -192,6 +193,14 @@ impl<'a> Work<'a> {
         )
     }
 
+    /// Carries this worker's socket streams.
+    ///
+    /// # Errors
+    /// When a connection breaks.
+    pub fn stream(&self, berths: &Berths) -> Result<Streamed> {
+        berths.carry(self.worker as usize, &self.port.clock)
+    }
+
     /// Puts the data of trial `number` in place, outside the clock.
     ///
     /// # Errors
@@ -331,6 +340,15 @@ impl<'a> Work<'a> {
         Issued {
             ranges: self.watch.issued(flows),
         }
+    }
+
+    /// Peers and how many operations went to each since the point began, answers and the warm-up's included.
+    pub fn operations(&self) -> Vec<(u32, u64)> {
+        let flows = self
+            .table
+            .as_ref()
+            .map_or(&self.flows, |table| &table.flows);
+        flows.iter().map(|flow| (flow.peer, flow.issued)).collect()
     }
 
     /// Waits until everything that the initiators completed has arrived, and ends the trial: its window counts the last

@@ -64,6 +64,9 @@ pub const FI_ORDER_RMA_WAW: u64 = 1 << 35;
 pub const FI_EP_MSG: c_int = 1;
 pub const FI_EP_DGRAM: c_int = 2;
 pub const FI_EP_RDM: c_int = 3;
+pub const FI_SOCKADDR: u32 = 1;
+pub const FI_SOCKADDR_IN: u32 = 2;
+pub const FI_SOCKADDR_IN6: u32 = 3;
 pub const FI_AV_TABLE: c_int = 2;
 pub const FI_CQ_FORMAT_DATA: c_int = 3;
 pub const FI_WAIT_NONE: c_int = 0;
@@ -84,6 +87,7 @@ pub const FI_PROGRESS_CONTROL_UNIFIED: c_int = 3;
 
 pub const FI_EAGAIN: c_int = 11;
 pub const FI_ENOMEM: c_int = 12;
+pub const FI_EINVAL: c_int = 22;
 pub const FI_ENODATA: c_int = 61;
 pub const FI_EAVAIL: c_int = 259;
 
@@ -453,7 +457,7 @@ pub struct fi_ops_rma {
         *mut c_void,
     ) -> isize,
     pub readv: Unused,
-    pub readmsg: Unused,
+    pub readmsg: unsafe extern "C" fn(*mut fid_ep, *const fi_msg_rma, u64) -> isize,
     pub write: unsafe extern "C" fn(
         *mut fid_ep,
         *const c_void,
@@ -479,15 +483,8 @@ pub struct fi_ops_rma {
         u64,
         *mut c_void,
     ) -> isize,
-    pub injectdata: unsafe extern "C" fn(
-        *mut fid_ep,
-        *const c_void,
-        usize,
-        u64,
-        fi_addr_t,
-        u64,
-        u64,
-    ) -> isize,
+    pub injectdata:
+        unsafe extern "C" fn(*mut fid_ep, *const c_void, usize, u64, fi_addr_t, u64, u64) -> isize,
 }
 
 #[repr(C)]

@@ -1,20 +1,28 @@
-//! libfabric, loaded at run time or embedded in the program: which providers and domains it offers.
+//! libfabric, loaded at run time or embedded in the program: which providers and domains it offers, and moving bytes by
+//! them.
 //!
-//! What lives here: finding the library, its version, and (in `offers`) a copy of what `fi_getinfo` lists. What does
-//! not: moving bytes with it. The symbols are pinned to the oldest version that all releases since 1.9 still carry, and of every
+//! What lives here: finding the library and its version; a copy of what `fi_getinfo` lists (`offers`); a domain and the
+//! one way to use it that was chosen (`info`); and an endpoint of it that moves bytes (`endpoint`, `post`). What does
+//! not: who talks to whom, and when; that is an engine's. The symbols are pinned to the oldest version that all releases since 1.9 still carry, and of every
 //! struct that the library allocates only the leading part is declared, because later releases grow them at the end.
 
 mod abi;
 mod embedded;
+mod endpoint;
+mod info;
 #[cfg(test)]
 mod layout;
 mod offers;
+mod post;
 
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr::NonNull;
 
+pub use endpoint::{Endpoint, Peer, Region, RemoteRegion, Sizes};
+pub use info::{Attributes, Hints, Info};
 pub use offers::{Limits, Offer, Part};
+pub use post::{Action, Event, EventKind, Failure, Posted, Route};
 
 use crate::library::{Library, file_of, text};
 
@@ -29,6 +37,9 @@ const LOADER_NAME: &str = "libfabric.so.1";
 /// The newest interface that this file was written for; an older library is asked for its own.
 const INTERFACE_MAX: u32 = 1 << 16 | 20;
 
+/// What asks for the embedded library.
+const EMBEDDED_NAME: &str = "embedded";
+
 /// What the embedded library has instead of a path.
 const EMBEDDED_PATH: &str = "embedded in tonnage";
 
@@ -39,6 +50,12 @@ type GetInfo = unsafe extern "C" fn(
     flags: u64,
     hints: *const abi::fi_info,
     list: *mut *mut abi::fi_info,
+) -> c_int;
+type DupInfo = unsafe extern "C" fn(info: *const abi::fi_info) -> *mut abi::fi_info;
+type Fabric = unsafe extern "C" fn(
+    attr: *mut abi::fi_fabric_attr,
+    fabric: *mut *mut abi::fid_fabric,
+    context: *mut c_void,
 ) -> c_int;
 type FreeInfo = unsafe extern "C" fn(list: *mut abi::fi_info);
 type Version = unsafe extern "C" fn() -> u32;
@@ -62,6 +79,8 @@ pub struct Libfabric {
     library: Option<Library>,
     getinfo: GetInfo,
     freeinfo: FreeInfo,
+    dupinfo: DupInfo,
+    fabric: Fabric,
     strerror: Strerror,
     release: Release,
     path: String,
@@ -81,14 +100,35 @@ impl Libfabric {
         Self::with_symbols_of(Library::open(name)?, name)
     }
 
+    /// The libfabric to use: `asked` alone where it is given (a path, or "embedded"); else the one that [`Self::load`]
+    /// finds, else the embedded one, and then the second value says why.
+    ///
+    /// # Errors
+    /// Why the one that was asked for cannot be used.
+    pub fn choose(asked: Option<&str>) -> Result<(Self, Option<String>), String> {
+        match asked {
+            Some(EMBEDDED_NAME) => Ok((Self::embedded(), None)),
+            Some(path) => Ok((Self::load(Some(path))?, None)),
+            None => Ok(match Self::load(None) {
+                Ok(library) => (library, None),
+                Err(why) => (Self::embedded(), Some(why)),
+            }),
+        }
+    }
+
     /// The libfabric that this process has loaded already, if any; never loads one.
     pub fn loaded() -> Option<Self> {
         Self::with_symbols_of(Library::loaded(LOADER_NAME)?, LOADER_NAME).ok()
     }
 
     fn with_symbols_of(library: Library, name: &str) -> Result<Self, String> {
-        let getinfo = library.symbol(c"fi_getinfo", c"FABRIC_1.3")?;
+        let too_old = |why| format!("{why}: libfabric 1.9 or newer is needed");
+        let getinfo = library
+            .symbol(c"fi_getinfo", c"FABRIC_1.3")
+            .map_err(too_old)?;
         let freeinfo = library.symbol(c"fi_freeinfo", c"FABRIC_1.3")?;
+        let dupinfo = library.symbol(c"fi_dupinfo", c"FABRIC_1.3")?;
+        let fabric = library.symbol(c"fi_fabric", c"FABRIC_1.1")?;
         let version = library.symbol(c"fi_version", c"FABRIC_1.0")?;
         let strerror = library.symbol(c"fi_strerror", c"FABRIC_1.0")?;
         let path = file_of(getinfo).unwrap_or_else(|| name.to_owned());
@@ -99,6 +139,10 @@ impl Libfabric {
             getinfo: unsafe { function(getinfo) },
             // SAFETY: as for fi_getinfo.
             freeinfo: unsafe { function(freeinfo) },
+            // SAFETY: as for fi_getinfo.
+            dupinfo: unsafe { function(dupinfo) },
+            // SAFETY: as for fi_version; FABRIC_1.1 fixes the struct.
+            fabric: unsafe { function(fabric) },
             // SAFETY: as for fi_version.
             strerror: unsafe { function(strerror) },
             // SAFETY: takes nothing, returns a number, and needs no set-up.
@@ -116,6 +160,8 @@ impl Libfabric {
             library: None,
             getinfo: embedded::fi_getinfo,
             freeinfo: embedded::fi_freeinfo,
+            dupinfo: embedded::fi_dupinfo,
+            fabric: embedded::fi_fabric,
             strerror: embedded::fi_strerror,
             release: Release(embedded::fi_version()),
             path: EMBEDDED_PATH.to_owned(),

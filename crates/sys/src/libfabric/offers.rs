@@ -13,7 +13,7 @@ use crate::library::text;
 const OFFERS_MAX: usize = 1 << 16;
 
 /// Names of the bits of mr_mode: what registering memory asks of whoever uses the domain.
-const MR_MODES: [(c_int, &str); 10] = [
+pub(super) const MR_MODES: [(c_int, &str); 10] = [
     (abi::FI_MR_LOCAL, "local"),
     (abi::FI_MR_RAW, "raw"),
     (abi::FI_MR_VIRT_ADDR, "virt-addr"),
@@ -27,7 +27,7 @@ const MR_MODES: [(c_int, &str); 10] = [
 ];
 
 /// Names of the orders that a provider can keep: what comes second, "after", what came first.
-const ORDERS: [(u64, &str); 13] = [
+pub(super) const ORDERS: [(u64, &str); 13] = [
     (abi::FI_ORDER_RAR, "RAR"),
     (abi::FI_ORDER_RAW, "RAW"),
     (abi::FI_ORDER_RAS, "RAS"),
@@ -163,7 +163,7 @@ impl Libfabric {
 }
 
 /// Whether `name` is the provider `wanted`, or that provider under a layer.
-fn is_of(name: &str, wanted: &str) -> bool {
+pub(super) fn is_of(name: &str, wanted: &str) -> bool {
     let layer = name.strip_prefix(wanted);
     layer.is_some_and(|layer| layer.is_empty() || layer.starts_with(';'))
 }
@@ -259,7 +259,7 @@ unsafe fn copy_limits(
 ///
 /// # Safety
 /// `info` is an entry that fi_getinfo made and nobody has freed.
-unsafe fn link_bits_per_s(info: &abi::fi_info) -> Option<u64> {
+pub(super) unsafe fn link_bits_per_s(info: &abi::fi_info) -> Option<u64> {
     // SAFETY: null or a live object of this entry, by the caller's promise; so for its attribute.
     let nic = unsafe { info.nic.as_ref() }?;
     // SAFETY: as above.
@@ -268,7 +268,7 @@ unsafe fn link_bits_per_s(info: &abi::fi_info) -> Option<u64> {
 }
 
 /// The names of the bits that are set.
-fn names<B: Copy, const N: usize>(
+pub(super) fn names<B: Copy, const N: usize>(
     table: &[(B, &'static str); N],
     is_set: impl Fn(B) -> bool,
 ) -> Vec<&'static str> {
@@ -287,7 +287,7 @@ fn endpoint_name(kind: c_int) -> String {
     known.to_owned()
 }
 
-fn progress_name(model: c_int) -> String {
+pub(super) fn progress_name(model: c_int) -> String {
     let known = match model {
         abi::FI_PROGRESS_UNSPEC => "unspecified",
         abi::FI_PROGRESS_AUTO => "auto",
@@ -298,7 +298,7 @@ fn progress_name(model: c_int) -> String {
     known.to_owned()
 }
 
-fn threading_name(level: c_int) -> String {
+pub(super) fn threading_name(level: c_int) -> String {
     let known = match level {
         abi::FI_THREAD_UNSPEC => "unspecified",
         abi::FI_THREAD_SAFE => "safe",

@@ -60,6 +60,11 @@ pub struct ResultArgs {
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
     pub format: Format,
 
+    /// End with exit code 1 unless the devices' own counters prove, for every point, that the payload crossed the
+    /// devices that it should have.
+    #[arg(long)]
+    pub require_path: bool,
+
     /// Print the plan as TOML instead of running it; `tonnage run` runs it.
     #[arg(long)]
     pub print_plan: bool,

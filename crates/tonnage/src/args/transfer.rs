@@ -142,7 +142,8 @@ pub struct LengthArgs {
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Memory")]
 pub struct MemoryArgs {
-    /// Where the bytes live: host (normal pages) or huge (the largest pages to be had). [default: host]
+    /// Where the bytes live: host (transparent huge pages where an engine registers memory and the kernel gives them),
+    /// small (normal pages only) or huge (the largest pages to be had). [default: host]
     #[arg(long, value_name = "KIND")]
     pub memory: Option<MemoryKind>,
 

@@ -1,14 +1,13 @@
 //! What this host can do at most: the fastest memory copy in a cache and in DRAM, one TCP stream over loopback, and a
 //! cache line between two CPUs. The tour prints them, and sets what it measures beside them.
 
-use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::time::Duration;
 
 use tonnage_core::machine::{Environment, allowed_cpus, pin_thread};
 use tonnage_core::memory::{Request, allocate};
 use tonnage_core::plan::point::{Addresses, MemoryKind};
 use tonnage_core::record::Limit;
+use tonnage_core::run::stream_limit::{Direction, Stream, Window, pump};
 use tonnage_core::run::{canary, limit};
 use tonnage_core::walk::Walk;
 use tonnage_core::{Error, Result};
@@ -23,11 +22,11 @@ const DRAM_CACHES: u64 = 4;
 /// Bounds of the DRAM footprint: caches that are not known, and hosts with little memory.
 const DRAM_BYTES: std::ops::RangeInclusive<u64> = (64 << 20)..=(512 << 20);
 
-/// How long the socket stream is timed, after a tenth of that to let the window open.
-const SOCKET_TIME: Duration = Duration::from_millis(800);
+/// How long the socket stream is timed, after a third of that to let the window open.
+const SOCKET_TIME_NS: u64 = 600_000_000;
 
-/// Block size of the socket stream.
-const SOCKET_BLOCK_BYTES: usize = 1 << 20;
+/// Both threads of the socket stream are there by then.
+const SOCKET_DELAY_NS: u64 = 5_000_000;
 
 /// The limits of a host.
 pub struct Limits {
@@ -100,39 +99,30 @@ fn on_cpu<T: Send>(index: usize, work: impl FnOnce() -> Result<T> + Send) -> Res
     })
 }
 
+/// One stream by the same loop that measures the limit of engines over TCP.
 fn socket_stream() -> Result<f64> {
     let refused = |error| Error::io("the socket stream over 127.0.0.1", error);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
-    let address = listener.local_addr().map_err(refused)?;
-    let sender = std::thread::spawn(move || {
-        on_cpu(1, || {
-            let mut stream = TcpStream::connect(address).map_err(refused)?;
-            let block = vec![0x5a; SOCKET_BLOCK_BYTES];
-            // Ends when the receiver has seen enough and closes.
-            while stream.write_all(&block).is_ok() {}
-            Ok(())
-        })
-    });
-    let rate = on_cpu(0, || {
-        let (mut stream, _) = listener.accept().map_err(refused)?;
-        let mut block = vec![0; SOCKET_BLOCK_BYTES];
-        let clock = Clock::new();
-        let warm_ns = clock.now_ns() + SOCKET_TIME.as_nanos() as u64 / 10;
-        while clock.now_ns() < warm_ns {
-            stream.read_exact(&mut block).map_err(refused)?;
-        }
-        let (start_ns, mut bytes, mut now_ns) = (clock.now_ns(), 0u64, 0);
-        while now_ns < start_ns + SOCKET_TIME.as_nanos() as u64 {
-            stream.read_exact(&mut block).map_err(refused)?;
-            bytes += SOCKET_BLOCK_BYTES as u64;
-            now_ns = clock.now_ns();
-        }
-        Ok(bytes as f64 * 1e9 / (now_ns - start_ns) as f64)
-    })?;
-    sender
-        .join()
-        .map_err(|_| Error::Failed("the sending thread died".into()))??;
-    Ok(rate)
+    let near = TcpStream::connect(listener.local_addr().map_err(refused)?).map_err(refused)?;
+    let (far, _) = listener.accept().map_err(refused)?;
+    let clock = Clock::new();
+    let window = Window::new(clock.now_ns() + SOCKET_DELAY_NS, SOCKET_TIME_NS, 0);
+    let end = |cpu: usize, socket: TcpStream, direction: Direction| {
+        let peer = "127.0.0.1".to_owned();
+        let stream = Stream {
+            socket,
+            direction,
+            peer,
+        };
+        on_cpu(cpu, || pump(vec![stream], &window, &clock))
+    };
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| end(1, near, Direction::Out));
+        let received = end(0, far, Direction::In);
+        let died = |_| Err(Error::Failed("the sending thread died".into()));
+        sender.join().unwrap_or_else(died)?;
+        received.map(|received| received.bytes_per_s)
+    })
 }
 
 fn cache_line() -> std::result::Result<([u32; 2], f64), String> {

@@ -42,6 +42,8 @@ pub struct Job {
     pub output: Option<(PathBuf, bool)>,
     /// What standard output gets; `None` for nothing.
     pub format: Option<Format>,
+    /// Whether points whose path is not proven make the run fail.
+    pub require_path: bool,
 }
 
 /// `tonnage transfer`.
@@ -71,6 +73,7 @@ fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCo
         ranks: ranks.clone(),
         output,
         format: Some(results.format),
+        require_path: results.require_path,
     };
     start(&job, results.print_plan)
 }
@@ -85,6 +88,7 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
         ranks: args.ranks.clone(),
         output: args.output.clone().map(|path| (path, false)),
         format: Some(Format::Table),
+        require_path: false,
     };
     start(&job, args.print_plan)
 }
@@ -265,7 +269,15 @@ fn with_records(job: &Job, points: &[Point], rank: &mut Rank) -> Result<ExitCode
         print(&report::render(format.into(), &keeper.records)?)?;
     }
     result.and(stored)?;
-    let good = rank.id() != 0 || (keeper.all_measured() && !keeper.lost_writer);
+    let unproven = match job.require_path && rank.id() == 0 {
+        true => report::path::lacks_proof(&keeper.records),
+        false => None,
+    };
+    if let Some(why) = &unproven {
+        eprintln!("error: {why}");
+    }
+    let complete = keeper.all_measured() && !keeper.lost_writer && unproven.is_none();
+    let good = rank.id() != 0 || complete;
     Ok(if good {
         ExitCode::SUCCESS
     } else {

@@ -29,6 +29,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
         ranks: RankArgs::default(),
         output: Some((output.clone(), false)),
         format: None,
+        require_path: false,
     };
     // Printing the plan and being a rank are the same as for any plan; only a person's own start makes a page.
     if args.print_plan || rank::detect(&env, None)?.is_some() {

@@ -8,6 +8,7 @@
 //! | [`verify`] | the table of a run that checks bytes instead of timing them |
 //! | [`csv`], [`jsonl`] | every figure for programs |
 //! | [`page`] | the page that a tour ends with |
+//! | [`path`] | what tables say about the devices that the payload crossed |
 //! | [`text`] | numbers, sizes and durations as tables print them, and line wrapping |
 //!
 //! Nothing here measures, reads a file or knows an engine.
@@ -17,6 +18,7 @@ pub mod csv;
 pub mod explain;
 pub mod jsonl;
 pub mod page;
+pub mod path;
 pub mod table;
 pub mod text;
 mod title;

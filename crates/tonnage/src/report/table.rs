@@ -6,6 +6,7 @@ use tonnage_core::plan::point::Pacing;
 use tonnage_core::record::{Canary, Outcome, Record};
 
 use super::columns::{Column, Style, Value, by_field, cpu_share, lanes};
+use super::path;
 use super::text::{WIDTH, bytes_rounded, number, rate, wrap};
 use super::title::{same_table, title};
 
@@ -112,6 +113,7 @@ fn one_table(records: &[&Record]) -> String {
             .into_iter()
             .flatten(),
     );
+    lines.extend(path::lines(records.iter().copied()));
     lines.extend(remarks(records).map(str::to_owned));
     let below = notes
         .texts
@@ -261,6 +263,9 @@ impl Notes {
             words.push(
                 self.number("the time was up before CI95 became as narrow as asked for".to_owned()),
             );
+        }
+        if let Some(why) = path::unproven(record) {
+            words.push(format!("OFF PATH {}", self.number(why)));
         }
         words.join(" ")
     }

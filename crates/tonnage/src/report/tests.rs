@@ -29,6 +29,8 @@ fn tables_look_as_agreed() {
     insta::assert_snapshot!("table_stream", table(&samples::streams()));
     insta::assert_snapshot!("table_ping_pong", table(&samples::ping_pongs()));
     insta::assert_snapshot!("table_paced", table(&samples::paced()));
+    insta::assert_snapshot!("table_path", table(&samples::paths()));
+    insta::assert_snapshot!("table_path_proven", table(&samples::proven_paths()));
     insta::assert_snapshot!("table_verify", table(&samples::verifies()));
 }
 
@@ -40,7 +42,7 @@ fn a_verify_run_that_is_all_right_says_so() {
 #[test]
 fn tables_of_different_runs_are_apart() {
     let text = table(&samples::all());
-    assert_eq!(text.matches("MsgSize").count(), 8, "{text}");
+    assert_eq!(text.matches("MsgSize").count(), 9, "{text}");
     assert_eq!(text.matches("Bytes checked").count(), 1);
     assert_eq!(table(&[]), "");
 }
@@ -164,7 +166,13 @@ fn objects(value: &Value, at: String, found: &mut Vec<String>) {
 #[test]
 fn the_schema_refuses_renamed_fields_everywhere() {
     let schema = schema();
-    let free = ["/engine", "/effective/0/memory", "/libraries", "/variables"];
+    let free = [
+        "/engine",
+        "/effective/0/memory",
+        "/libraries",
+        "/variables",
+        "/counters",
+    ];
     for value in values() {
         let mut pointers = Vec::new();
         objects(&value, String::new(), &mut pointers);

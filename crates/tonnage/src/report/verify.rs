@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use tonnage_core::record::{Outcome, Record};
 
+use super::path;
 use super::table::draw;
 use super::text::{WIDTH, bytes_rounded, wrap};
 
@@ -58,7 +59,10 @@ pub fn verify(records: &[Record]) -> String {
     .map(str::to_owned);
     let cells = std::iter::once(header.to_vec()).chain(rows.iter().map(Row::cells));
     let mut text = draw(cells.collect(), |at| matches!(at, 2 | 4 | 5));
-    for line in rows.iter().flat_map(Row::below) {
+    let mut unproven: Vec<String> = records.iter().filter_map(path::unproven).collect();
+    unproven.dedup();
+    let below = rows.iter().flat_map(Row::below);
+    for line in below.chain(path::lines(records.iter())).chain(unproven) {
         text.push('\n');
         text.push_str(&wrap(&line, WIDTH, 4));
     }

@@ -5,6 +5,7 @@
 //! | [`promised`] | the commands that the documentation promises, and the records that they write |
 //! | [`operations`] | every operation with every pacing and pattern, bytes checked |
 //! | [`plans`] | plans, options of length, memory and place, other formats |
+//! | [`path`] | whether the payload crossed the devices that it should have |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
 //! | [`launchers`] | ranks that something else started, and the secret that they share |
 //! | [`strangers`] | who else comes to the control port |
@@ -29,6 +30,8 @@ mod launchers;
 mod operations;
 #[cfg(test)]
 mod output;
+#[cfg(test)]
+mod path;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]

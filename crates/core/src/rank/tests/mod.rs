@@ -64,7 +64,7 @@ fn start<T: Send + 'static>(
 }
 
 /// Runs all ranks of a run and gives what each returned.
-fn run_with<T: Send + 'static>(
+pub(crate) fn run_with<T: Send + 'static>(
     size: u32,
     change: impl Fn(u32, &mut JoinOptions),
     body: impl Fn(Result<Rank>) -> T + Clone + Send + 'static,
@@ -89,7 +89,10 @@ fn run_with<T: Send + 'static>(
         .collect()
 }
 
-fn run<T: Send + 'static>(size: u32, body: impl Fn(Rank) -> T + Clone + Send + 'static) -> Vec<T> {
+pub(crate) fn run<T: Send + 'static>(
+    size: u32,
+    body: impl Fn(Rank) -> T + Clone + Send + 'static,
+) -> Vec<T> {
     run_with(size, |_, _| {}, move |rank| body(rank.unwrap()))
 }
 

@@ -2,6 +2,7 @@
 
 use tonnage_core::plan::point::{Pacing, TrialLength};
 
+use super::super::path::troubles;
 use super::values::{
     batch, batch_bytes, canary_ns, fastest_batch_bytes_per_s, latency, latency_kind_name,
     offered_per_s, outcome, summary,
@@ -87,8 +88,8 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "Memory",
         field: "memory",
-        meaning: "Where the bytes live: host memory with normal pages, or with the largest pages to be \
-             had. The record's `effective` part says what was had.",
+        meaning: "Where the bytes live: host memory with the pages that the engine is best served with, with \
+             small (normal) pages only, or with the largest to be had. The record's `effective` part says what was had.",
         computed: FROM_PLAN,
         style: Style::Plain,
         value: |record| memory_name(record.point.memory).into(),
@@ -455,6 +456,28 @@ pub const COLUMNS: &[Column] = &[
         computed: "Median, one way, of a ping-pong between the CPUs of the first pair.",
         style: Style::Scaled(1.0),
         value: |record| canary_ns(record, true).into(),
+    },
+    Column {
+        name: "Path",
+        field: "path_crossed",
+        meaning: "Whether the payload crossed the devices that it should have, by these devices' own counters.",
+        computed: "yes where every device carried at least 99 % of the payload, warm-up included, from before the \
+             warm-up to after the last trial; absent where the engine names no device.",
+        style: Style::Plain,
+        value: |record| {
+            let crossed = record.path.as_ref().map(|path| path.crossed);
+            crossed
+                .map(|crossed| if crossed { "yes" } else { "no" })
+                .into()
+        },
+    },
+    Column {
+        name: "Trouble",
+        field: "path_trouble",
+        meaning: "Errors, drops and retransmits on the way, other traffic of the hosts included.",
+        computed: "Sum of all such counters of the devices and of their hosts' TCP; the record lists them.",
+        style: Style::Plain,
+        value: |record| record.path.as_ref().map(troubles).into(),
     },
     Column {
         name: "Outcome",

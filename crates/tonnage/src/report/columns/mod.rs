@@ -95,6 +95,7 @@ pub fn pacing_name(pacing: Pacing) -> &'static str {
 pub fn memory_name(memory: MemoryKind) -> &'static str {
     match memory {
         MemoryKind::Host => "host",
+        MemoryKind::Small => "small",
         MemoryKind::Huge => "huge",
     }
 }

@@ -1,0 +1,176 @@
+//! Which library, which provider, which devices.
+//!
+//! What lives here: the choice, and one clear error for each thing that is not there. What a library offers is listed
+//! by `tonnage devices`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use tonnage_core::engine::{OpenRequest, Verb};
+use tonnage_core::machine::fabric::LIBFABRIC_VARIABLE;
+use tonnage_core::{Error, Result};
+use tonnage_sys::libfabric::{Hints, Info, Libfabric};
+
+use super::{ENTRY, SHM_WRITES, core_of};
+
+/// What was chosen.
+pub(super) struct Chosen {
+    /// One answer for each device.
+    pub(super) infos: Vec<Info>,
+    /// Why the embedded library is used although nobody asked for it.
+    pub(super) why_embedded: Option<String>,
+}
+
+pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
+    let provider = request.variant;
+    let (library, why_embedded) = library(request.libfabric, provider)?;
+    let library = Arc::new(library);
+    let is_shm = core_of(provider) == "shm";
+    if !is_shm && let Some(value) = request.options.get(SHM_WRITES) {
+        return Err(Error::Usage(format!(
+            "engine-option {SHM_WRITES}={value} is for fabric:shm and has no effect on fabric:{provider}: leave it out"
+        )));
+    }
+    let ordered = is_shm && request.option(&ENTRY, SHM_WRITES) == "ordered";
+    if is_shm && !ordered {
+        tonnage_sys::process::allow_peers_to_attach();
+    }
+    let hints = Hints {
+        provider,
+        messages: request.verbs.contains(&Verb::Send),
+        directed_receives: request.verbs.contains(&Verb::Send),
+        ordered_writes: ordered,
+        virtual_addresses: true,
+    };
+    let offered = Info::query(&library, &hints)
+        .map_err(|why| unavailable(provider, why, "Run `tonnage devices`".into()))?;
+    if offered.is_empty() {
+        return Err(not_offered(&library, provider));
+    }
+    let infos = if request.devices.is_empty() {
+        vec![preferred(offered, request.one_host)]
+    } else {
+        by_device(&offered, request.devices, provider)?
+    };
+    Ok(Chosen {
+        infos,
+        why_embedded,
+    })
+}
+
+/// The library that was asked for on the command line, else in the environment, else the one that is found.
+fn library(asked: Option<&Path>, provider: &str) -> Result<(Libfabric, Option<String>)> {
+    let (asked, option) = match asked {
+        Some(path) => (path.to_str().map(str::to_owned), "--libfabric"),
+        None => (
+            std::env::var(LIBFABRIC_VARIABLE)
+                .ok()
+                .filter(|path| !path.is_empty()),
+            LIBFABRIC_VARIABLE,
+        ),
+    };
+    Libfabric::choose(asked.as_deref()).map_err(|why| {
+        let how = format!(
+            "Name another file with {option}, or \"embedded\" for the library inside this program"
+        );
+        unavailable(provider, why, how)
+    })
+}
+
+fn unavailable(provider: &str, why: String, how: String) -> Error {
+    Error::Unavailable {
+        what: format!("fabric:{provider}"),
+        why,
+        how,
+    }
+}
+
+/// Says which providers there are, and how to get the one that is not.
+fn not_offered(library: &Libfabric, provider: &str) -> Error {
+    let names: BTreeSet<String> = library
+        .offers()
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|offer| offer.endpoint == "rdm")
+        .map(|offer| offer.provider)
+        .collect();
+    let names: Vec<_> = names.into_iter().collect();
+    let release = library.release();
+    let built_in = library
+        .parts()
+        .unwrap_or_default()
+        .iter()
+        .any(|part| part.provider == core_of(provider));
+    let path = library.path();
+    let why = if built_in {
+        format!(
+            "libfabric {release} ({path}) has the provider, but finds no device here that it can use for reads and writes"
+        )
+    } else {
+        format!("libfabric {release} ({path}) was built without it")
+    };
+    let source = match core_of(provider) {
+        "efa" => "Install AWS's EFA software (aws-efa-installer)",
+        "cxi" => "Use the libfabric of the Slingshot host software",
+        "verbs" => "Install libfabric1 and the driver of the card (rdma-core)",
+        "shm" | "tcp" => "Use --libfabric embedded",
+        _ => "Install a libfabric that has it",
+    };
+    let how = format!(
+        "There are: {}. {source}, or name its libfabric.so.1 with --libfabric; `tonnage devices` lists what is missing",
+        names.join(", ")
+    );
+    unavailable(provider, why, how)
+}
+
+/// Without a word from the user: on one host its loopback, which is the way that packets go anyway; between hosts the
+/// provider's first device that is not the loopback.
+fn preferred(mut offered: Vec<Info>, one_host: bool) -> Info {
+    let rank = |info: &Info| match info.attributes().address {
+        None => 0,
+        Some(address) => {
+            let loopback_fits = address.is_loopback() == one_host;
+            2 * u32::from(!loopback_fits) + u32::from(address.is_ipv6())
+        }
+    };
+    // The first of those that fit best.
+    let best = (0..offered.len()).min_by_key(|&index| rank(&offered[index]));
+    offered.swap_remove(best.unwrap_or(0))
+}
+
+fn by_device(offered: &[Info], devices: &[String], provider: &str) -> Result<Vec<Info>> {
+    let find = |device: &String| {
+        let mut fitting: Vec<&Info> = offered
+            .iter()
+            .filter(|info| is_device(info, device))
+            .collect();
+        fitting.sort_by_key(|info| info.attributes().address.is_some_and(|a| a.is_ipv6()));
+        match fitting.first() {
+            Some(info) => info.duplicate().map_err(Error::Failed),
+            None => {
+                let mut names: Vec<_> = offered
+                    .iter()
+                    .map(|info| info.attributes().domain.as_str())
+                    .collect();
+                names.dedup();
+                Err(unavailable(
+                    provider,
+                    format!("it has no device {device} on this host"),
+                    format!("Choose --devices among {}", names.join(", ")),
+                ))
+            }
+        }
+    };
+    devices.iter().map(find).collect()
+}
+
+/// A device is meant by the name of its domain, with or without what EFA and verbs add ("-rdm"), or by its address.
+fn is_device(info: &Info, device: &str) -> bool {
+    let attributes = info.attributes();
+    let rest = attributes.domain.strip_prefix(device);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        || attributes
+            .address
+            .is_some_and(|address| address.to_string() == device)
+}

@@ -1,0 +1,196 @@
+//! What a worker publishes about itself, whether two of them fit together, and first contact.
+//!
+//! First contact is a write of eight bytes to each peer's mailbox. It sets up what a provider sets up lazily, proves
+//! that each pair can talk before anything is measured, and names the pair that cannot.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tonnage_core::engine::Card;
+use tonnage_core::{Error, Result};
+use tonnage_sys::libfabric::{Attributes, Libfabric, RemoteRegion};
+use tonnage_sys::mapping::Arena;
+
+/// Bytes of one place in a mailbox: a cache line.
+pub(super) const PLACE_BYTES: u64 = 64;
+
+/// How long first contact may take.
+pub(super) const CONTACT_DEADLINE: Duration = Duration::from_secs(30);
+
+/// What a peer needs. Opaque to everybody else.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Address {
+    pub(super) provider: String,
+    pub(super) provider_version: String,
+    pub(super) libfabric: String,
+    pub(super) library: String,
+    pub(super) name: Vec<u8>,
+    pub(super) memory: Memory,
+    pub(super) mailbox: Memory,
+    /// Whose greeting is where in the mailbox: the ranks in the order of the worker's configuration.
+    pub(super) peers: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Memory {
+    base: u64,
+    key: u64,
+    len: u64,
+}
+
+impl From<RemoteRegion> for Memory {
+    fn from(region: RemoteRegion) -> Self {
+        let RemoteRegion { base, key, len } = region;
+        Self { base, key, len }
+    }
+}
+
+impl From<Memory> for RemoteRegion {
+    fn from(memory: Memory) -> Self {
+        let Memory { base, key, len } = memory;
+        Self { base, key, len }
+    }
+}
+
+impl Address {
+    pub(super) fn new(
+        attributes: &Attributes,
+        library: &Libfabric,
+        name: &[u8],
+        regions: [RemoteRegion; 2],
+        peers: &[u32],
+    ) -> Self {
+        let [memory, mailbox] = regions.map(Memory::from);
+        Self {
+            provider: attributes.provider.clone(),
+            provider_version: attributes.provider_version.to_string(),
+            libfabric: library.release().to_string(),
+            library: library.path().to_owned(),
+            name: name.to_vec(),
+            memory,
+            mailbox,
+            peers: peers.to_vec(),
+        }
+    }
+
+    pub(super) fn card(&self) -> Card {
+        // An address holds only numbers and texts, so that writing it as JSON cannot fail.
+        Card(serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    pub(super) fn parse(card: &Card) -> Result<Self> {
+        serde_json::from_slice(&card.0)
+            .map_err(|error| Error::Failed(format!("its address cannot be read ({error})")))
+    }
+
+    /// Different releases, or different providers, do not talk to each other reliably: tcp fails, shm crashes.
+    pub(super) fn check_fits(&self, own: &Self, ranks: [u32; 2]) -> Result<()> {
+        let [me, peer] = ranks;
+        let refused = |why: String, how: &str| Error::Unavailable {
+            what: format!("fabric:{} between ranks {me} and {peer}", own.provider),
+            why,
+            how: how.to_owned(),
+        };
+        if self.libfabric != own.libfabric || self.provider_version != own.provider_version {
+            return Err(refused(
+                format!(
+                    "rank {me} has libfabric {} ({}) and rank {peer} has {} ({}), and different versions cannot be relied \
+                     on to talk to each other",
+                    own.libfabric, own.library, self.libfabric, self.library
+                ),
+                "Give all hosts the same library, or name it with --libfabric; --libfabric embedded is the same everywhere",
+            ));
+        }
+        if self.provider != own.provider {
+            return Err(refused(
+                format!(
+                    "rank {me} has the provider {} and rank {peer} has {}",
+                    own.provider, self.provider
+                ),
+                "Name the provider in full, such as fabric:verbs;ofi_rxm",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Where in its mailbox this peer waits for the greeting of `rank`.
+    pub(super) fn place_of(&self, rank: u32) -> Result<u64> {
+        let place = self.peers.iter().position(|&peer| peer == rank);
+        let place = place.ok_or_else(|| Error::Failed("it does not expect this rank".into()))?;
+        Ok(place as u64 * PLACE_BYTES)
+    }
+}
+
+/// A mailbox has a place for the greeting of each peer, and one more from which this side's own is sent.
+pub(super) fn mailbox_bytes(peers: usize) -> usize {
+    (peers + 1) * PLACE_BYTES as usize
+}
+
+/// What a rank writes into its peers' mailboxes: never 0, which is what they hold before.
+pub(super) fn greeting(rank: u32) -> u64 {
+    u64::from(rank) + 1
+}
+
+/// First contact in progress.
+pub(super) struct Contact<'a> {
+    mailbox: &'a Arena,
+    peers: &'a [u32],
+    began: Instant,
+}
+
+impl<'a> Contact<'a> {
+    pub(super) fn new(mailbox: &'a Arena, peers: &'a [u32]) -> Self {
+        Self {
+            mailbox,
+            peers,
+            began: Instant::now(),
+        }
+    }
+
+    /// The peers whose greeting has not come.
+    fn missing(&self) -> Vec<u32> {
+        let mut missing = Vec::new();
+        for (place, &peer) in (0u64..).zip(self.peers) {
+            let mut bytes = [0; 8];
+            let read = self.mailbox.read(place * PLACE_BYTES, &mut bytes);
+            if read.is_err() || u64::from_le_bytes(bytes) != greeting(peer) {
+                missing.push(peer);
+            }
+        }
+        missing
+    }
+
+    /// Whether all greetings have come.
+    ///
+    /// # Errors
+    /// When they take too long; `unsent` are the peers that did not take this side's own, and `in_flight` is how many
+    /// of those have not completed.
+    pub(super) fn is_complete(&self, me: u32, unsent: &[u32], in_flight: usize) -> Result<bool> {
+        let missing = self.missing();
+        if missing.is_empty() && unsent.is_empty() && in_flight == 0 {
+            return Ok(true);
+        }
+        if self.began.elapsed() < CONTACT_DEADLINE {
+            return Ok(false);
+        }
+        let seconds = CONTACT_DEADLINE.as_secs();
+        let list = |ranks: &[u32]| tonnage_core::number_list::format(ranks);
+        let what = match (missing.as_slice(), unsent) {
+            ([], []) => format!("{in_flight} greetings of rank {me} did not complete"),
+            ([], unsent) => format!("rank {me} could not reach {}", ranks(&list(unsent))),
+            (missing, _) => format!("{} did not reach rank {me}", ranks(&list(missing))),
+        };
+        Err(Error::Failed(format!(
+            "{what} within {seconds} s: is there a route between their devices, and is it not filtered? See --devices"
+        )))
+    }
+}
+
+fn ranks(list: &str) -> String {
+    let plural = if list.contains([',', '-']) {
+        "ranks"
+    } else {
+        "rank"
+    };
+    format!("{plural} {list}")
+}

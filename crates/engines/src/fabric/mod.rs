@@ -1,0 +1,244 @@
+//! `fabric:PROVIDER`: reliable datagram endpoints of any provider of libfabric, such as shm, tcp, efa, cxi or
+//! verbs;ofi_rxm.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `choose` | which library, provider and device; the errors of those that are not there |
+//! | `meet` | what workers publish about themselves, comparing it, and first contact |
+//! | `worker` | lanes, posting and polling |
+//!
+//! Each worker opens a domain and an endpoint of its own, so that threads share nothing (FI_THREAD_DOMAIN). Calls into
+//! the library and everything `unsafe` are in `tonnage_sys::libfabric`.
+
+mod choose;
+mod meet;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tonnage_core::engine::{
+    Caps, Domain, Engine, EngineOption, Entry, LimitKind, OpenRequest, PathDevice, PathKind,
+    Variant, Verb, WorkerConfig,
+};
+use tonnage_core::memory::Memory;
+use tonnage_core::{Error, Result};
+use tonnage_sys::libfabric::{Attributes, Info};
+
+use worker::{Inject, Worker};
+
+/// The row of the list of engines.
+pub const ENTRY: Entry = Entry {
+    name: "fabric",
+    about: "one-sided transfers by a provider of libfabric: fabric:tcp, fabric:shm, fabric:efa, …",
+    variant: Some(Variant {
+        what: "PROVIDER",
+        everywhere: &["shm", "tcp"],
+    }),
+    options: &OPTIONS,
+    has_devices: true,
+    libraries: &["libfabric"],
+    verbs: &Verb::ALL,
+    ordered_writes: true,
+    moves_bytes: true,
+    open,
+};
+
+const COMPLETION: &str = "completion";
+const SHM_WRITES: &str = "shm-writes";
+const INJECT: &str = "inject";
+
+static OPTIONS: [EngineOption; 3] = [
+    EngineOption {
+        name: COMPLETION,
+        values: &["auto", "delivery", "transmit"],
+        about: "what a completed write means: delivery to the peer's memory, transmit (its buffer may be reused), or \
+                auto: delivery for batches and timetables, transmit for streams, which end with a read of their last byte",
+    },
+    EngineOption {
+        name: SHM_WRITES,
+        values: &["ordered", "cma"],
+        about: "how the provider shm writes: ordered (through its queue, fast for small messages) or cma (each write is \
+                a process_vm_writev by the initiator)",
+    },
+    EngineOption {
+        name: INJECT,
+        values: &["auto", "off"],
+        about: "whether writes and sends below the provider's inject size are copied at once and done",
+    },
+];
+
+fn open(request: &OpenRequest<'_>) -> Result<Vec<Arc<dyn Domain>>> {
+    let chosen = choose::choose(request)?;
+    let domain = |info: Info| -> Arc<dyn Domain> {
+        Arc::new(FabricDomain::new(
+            request,
+            info,
+            chosen.why_embedded.clone(),
+        ))
+    };
+    Ok(chosen.infos.into_iter().map(domain).collect())
+}
+
+/// The provider at the bottom of a layered one: "tcp" of "tcp;ofi_rxm".
+fn core_of(provider: &str) -> &str {
+    provider.split(';').next().unwrap_or(provider)
+}
+
+/// One device of a provider.
+struct FabricDomain {
+    info: Info,
+    caps: Caps,
+    why_embedded: Option<String>,
+    completion: String,
+    shm_writes: Option<String>,
+    inject: Inject,
+}
+
+impl FabricDomain {
+    fn new(request: &OpenRequest<'_>, info: Info, why_embedded: Option<String>) -> Self {
+        let completion = request.option(&ENTRY, COMPLETION).to_owned();
+        let attributes = info.attributes();
+        let is_shm = core_of(&attributes.provider) == "shm";
+        let shm_writes = is_shm.then(|| request.option(&ENTRY, SHM_WRITES).to_owned());
+        let caps = caps(attributes, &completion, shm_writes.as_deref());
+        Self {
+            caps,
+            why_embedded,
+            completion,
+            shm_writes,
+            inject: Inject {
+                enabled: request.option(&ENTRY, INJECT) == "auto",
+            },
+            info,
+        }
+    }
+
+    /// In words, for people who read a record.
+    fn completion(&self) -> &'static str {
+        match self.completion.as_str() {
+            "delivery" => "delivery: a completed write is in the peer's memory",
+            "transmit" => {
+                "transmit: a completed write may still be under way; a trial ends with a read of the last byte"
+            }
+            _ => {
+                "delivery for batches and timetables; transmit for streams, whose trials end with a read of the last byte"
+            }
+        }
+    }
+}
+
+fn caps(attributes: &Attributes, completion: &str, shm_writes: Option<&str>) -> Caps {
+    let depth = attributes.tx_depth.min(attributes.rx_depth);
+    Caps {
+        verbs: &Verb::ALL,
+        immediate_bits: 8 * attributes.immediate_bytes.min(4) as u32,
+        depth: u32::try_from(depth).unwrap_or(u32::MAX).clamp(1, DEPTH_MAX),
+        message_bytes_max: attributes.message_bytes_max as u64,
+        moves_bytes: true,
+        delivered: completion == "delivery",
+        delivery_on_request: completion == "auto",
+        arrivals_named: attributes.immediate_bytes >= 8,
+        ordered_writes: writes_in_address_order(&attributes.provider, shm_writes),
+        shared_memory: false,
+        limit: limit(attributes),
+    }
+}
+
+/// Operations in flight on one lane, at most: more only fill queues.
+const DEPTH_MAX: u32 = 4096;
+
+/// Whether the last byte of a write is known to appear last. libfabric has no way to say it: a socket and the queue of
+/// shm are read by the target itself, which looks at the byte only between two steps of progress; an RDMA card writes a
+/// message's packets in order.
+fn writes_in_address_order(provider: &str, shm_writes: Option<&str>) -> bool {
+    match core_of(provider) {
+        "shm" => shm_writes == Some("ordered"),
+        "tcp" | "verbs" => true,
+        _ => false,
+    }
+}
+
+/// What bandwidth is set beside.
+fn limit(attributes: &Attributes) -> LimitKind {
+    match (core_of(&attributes.provider), attributes.link_bits_per_s) {
+        ("shm", _) => LimitKind::MemoryCopy,
+        ("tcp" | "sockets" | "udp", _) => LimitKind::SocketStream,
+        (_, Some(bits_per_s)) => LimitKind::Link {
+            bytes_per_s: bits_per_s / 8,
+        },
+        (_, None) => LimitKind::None,
+    }
+}
+
+/// The device that payload has to cross: the interface of a socket, or the port of an RDMA card. Memory is none.
+fn path(attributes: &Attributes) -> Option<PathDevice> {
+    let (kind, name, port) = match core_of(&attributes.provider) {
+        "shm" => return None,
+        "tcp" | "sockets" | "udp" => (PathKind::Interface, attributes.domain.as_str(), 0),
+        // EFA and verbs add the kind of endpoint to the device's name.
+        _ => {
+            let device = attributes.domain.split('-').next().unwrap_or_default();
+            (PathKind::RdmaPort, device, 1)
+        }
+    };
+    (!name.is_empty()).then(|| PathDevice {
+        kind,
+        name: name.to_owned(),
+        port,
+    })
+}
+
+impl Domain for FabricDomain {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn effective(&self) -> Value {
+        let (attributes, library) = (self.info.attributes(), self.info.library());
+        json!({
+            "name": "fabric",
+            "provider": attributes.provider,
+            "provider_version": attributes.provider_version.to_string(),
+            "libfabric": library.release().to_string(),
+            "library": library.path(),
+            "why_embedded": self.why_embedded,
+            "api_version": attributes.api_version.to_string(),
+            "fabric": attributes.fabric,
+            "domain": attributes.domain,
+            "address": attributes.address.map(|address| address.to_string()),
+            "mr_mode": attributes.mr_mode,
+            "ordering": attributes.ordering,
+            "completion": self.completion(),
+            "shm_writes": self.shm_writes,
+            "inject_bytes_max": if self.inject.enabled { attributes.inject_bytes_max } else { 0 },
+            "tx_depth": attributes.tx_depth,
+            "rx_depth": attributes.rx_depth,
+            "depth": self.caps.depth,
+            "progress": {
+                "control": attributes.control_progress,
+                "data": attributes.data_progress,
+                "driven_by": "every rank polls, targets too",
+            },
+            "threading": attributes.threading,
+            "immediate_bytes": attributes.immediate_bytes,
+        })
+    }
+
+    fn stream_address(&self) -> Option<IpAddr> {
+        self.info.attributes().address
+    }
+
+    fn path(&self) -> Vec<PathDevice> {
+        path(self.info.attributes()).into_iter().collect()
+    }
+
+    fn worker(&self, config: &WorkerConfig, memory: Arc<dyn Memory>) -> Result<Box<dyn Engine>> {
+        let info = self.info.duplicate().map_err(Error::Failed)?;
+        let worker = Worker::open(info, config, memory, self.inject)?;
+        Ok(Box::new(worker))
+    }
+}

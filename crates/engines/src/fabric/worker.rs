@@ -1,0 +1,406 @@
+//! One worker: an endpoint, its lanes, posting and polling.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tonnage_core::engine::{
+    Card, Completion, Engine, Kind, Lane, LaneKind, LaneSpec, Op, Verb, WorkerConfig,
+};
+use tonnage_core::memory::Memory;
+use tonnage_core::{Error, Result};
+use tonnage_sys::libfabric::{
+    Action, Endpoint, Event, EventKind, Failure, Info, Peer, Posted, Region, RemoteRegion, Route,
+    Sizes,
+};
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
+
+use super::meet::{Address, Contact, PLACE_BYTES, greeting, mailbox_bytes};
+
+/// Completions that are taken from the library at once.
+const EVENTS: usize = 64;
+
+/// Operations in flight over all lanes, at most.
+const OPERATIONS: std::ops::RangeInclusive<usize> = 256..=32_768;
+
+/// Receives posted over all lanes, at most.
+const RECEIVES: std::ops::RangeInclusive<usize> = 256..=32_768;
+
+/// Keys of the two registrations, where the provider lets its user choose.
+const MEMORY_KEY: u64 = 1;
+const MAILBOX_KEY: u64 = 2;
+
+/// Tag of the greeting, which is posted before any lane exists.
+const GREETING: u64 = u64::MAX;
+
+/// Whether small messages are injected.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Inject {
+    pub(super) enabled: bool,
+}
+
+struct PeerState {
+    rank: u32,
+    peer: Peer,
+    memory: RemoteRegion,
+    mailbox: RemoteRegion,
+    /// Where this side's greeting goes.
+    place: u64,
+}
+
+struct LaneState {
+    spec: LaneSpec,
+    route: Route,
+    /// In the high half of the data of a write-imm: who sent it.
+    sender: u64,
+}
+
+/// A worker's endpoint over its memory.
+pub(super) struct Worker {
+    config: WorkerConfig,
+    name: String,
+    inject_bytes_max: u32,
+    /// Writes carry 64 bits, so that an arrival says whose it is.
+    named: bool,
+    endpoint: Endpoint,
+    address: Address,
+    memory: Region,
+    mailbox: Region,
+    mail: Arc<Arena>,
+    peers: Vec<PeerState>,
+    lanes: Vec<LaneState>,
+    /// Injected operations, which are done but not yet reported.
+    done: VecDeque<Completion>,
+    events: Box<[Event; EVENTS]>,
+}
+
+impl Worker {
+    pub(super) fn open(
+        info: Info,
+        config: &WorkerConfig,
+        memory: Arc<dyn Memory>,
+        inject: Inject,
+    ) -> Result<Self> {
+        let attributes = info.attributes().clone();
+        let name = format!("fabric:{}", attributes.provider);
+        let sizes = sizes(config);
+        let opening = |why| {
+            Error::Failed(format!(
+                "cannot open {name} on {}: {why}",
+                attributes.domain
+            ))
+        };
+        let mut endpoint = Endpoint::open(info, sizes).map_err(opening)?;
+        let mail_bytes = mailbox_bytes(config.peers.len());
+        let mail = Arena::allocate(mail_bytes, Pages::Normal, Sharing::Private, None)
+            .map_err(|error| Error::io(format!("cannot map {mail_bytes} bytes"), error))?;
+        let mail = Arc::new(mail);
+        let mut register = |arena: &Arc<Arena>, key| {
+            let bytes = arena.len();
+            let region = endpoint
+                .register(Arc::clone(arena), key)
+                .map_err(|why| not_registered(&name, bytes, &why))?;
+            let remote = endpoint.remote(region);
+            let remote = remote.ok_or_else(|| Error::Failed("a region has no address".into()))?;
+            Ok::<_, Error>((region, remote))
+        };
+        let (memory, memory_remote) = register(memory.arena(), MEMORY_KEY)?;
+        let (mailbox, mailbox_remote) = register(&mail, MAILBOX_KEY)?;
+        let address = Address::new(
+            &attributes,
+            endpoint.library(),
+            endpoint.name(),
+            [memory_remote, mailbox_remote],
+            &config.peers,
+        );
+        let inject_bytes_max = if inject.enabled {
+            u32::try_from(attributes.inject_bytes_max).unwrap_or(u32::MAX)
+        } else {
+            0
+        };
+        Ok(Self {
+            config: config.clone(),
+            name,
+            inject_bytes_max,
+            named: attributes.immediate_bytes >= 8,
+            endpoint,
+            address,
+            memory,
+            mailbox,
+            mail,
+            peers: Vec::with_capacity(config.peers.len()),
+            lanes: Vec::new(),
+            done: VecDeque::with_capacity(sizes.operations as usize),
+            events: Box::new([Event::EMPTY; EVENTS]),
+        })
+    }
+
+    fn connect_one(&self, rank: u32, card: &Card) -> Result<(Address, u64)> {
+        let about = |error: Error| {
+            Error::Failed(format!(
+                "{} between ranks {} and {rank}: {error}",
+                self.name, self.config.rank
+            ))
+        };
+        let address = Address::parse(card).map_err(about)?;
+        address.check_fits(&self.address, [self.config.rank, rank])?;
+        let place = address.place_of(self.config.rank).map_err(about)?;
+        Ok((address, place))
+    }
+
+    /// Greets the peers that have not been greeted, as far as there is room; returns those that are left.
+    fn greet(&mut self, mut left: Vec<u32>) -> Result<Vec<u32>> {
+        while let Some(&rank) = left.last() {
+            let Some(peer) = self.peers.iter().find(|peer| peer.rank == rank) else {
+                break;
+            };
+            let route = Route {
+                action: Action::Write,
+                peer: peer.peer,
+                remote: peer.mailbox,
+                local: self.mailbox,
+                delivered: false,
+                inject_bytes_max: 0,
+            };
+            let own = self.peers.len() as u64 * PLACE_BYTES;
+            let posted = self.endpoint.post(&route, own, peer.place, 8, 0, GREETING);
+            match posted.map_err(|failure| self.failed(&failure, Some(rank)))? {
+                Posted::Again => break,
+                Posted::Pending | Posted::Injected => left.pop(),
+            };
+        }
+        Ok(left)
+    }
+
+    /// Names the rank, and the operation if one is known.
+    #[cold]
+    fn failed(&self, failure: &Failure, peer: Option<u32>) -> Error {
+        let lane = failure
+            .user
+            .filter(|&user| user != GREETING)
+            .and_then(|user| self.lanes.get((user >> 32) as usize));
+        let what = match (lane, peer) {
+            (Some(lane), _) => {
+                format!("{} with rank {}", kind_name(lane.spec.kind), lane.spec.peer)
+            }
+            (None, Some(peer)) => format!("first contact with rank {peer}"),
+            (None, None) => "progress".to_owned(),
+        };
+        Error::Failed(format!(
+            "{}: {what} failed on rank {}: {} ({})",
+            self.name, self.config.rank, failure.text, failure.code
+        ))
+    }
+
+    #[inline]
+    fn completion(&self, event: &Event) -> Completion {
+        let lane = (event.user >> 32) as u32;
+        match event.kind {
+            EventKind::Done => Completion {
+                tag: event.user as u32,
+                lane: Lane(lane),
+                len: event.len as u32,
+                imm: 0,
+                kind: Kind::Done,
+            },
+            EventKind::Received => Completion {
+                tag: event.user as u32,
+                lane: self
+                    .lanes
+                    .get(lane as usize)
+                    .map_or(Lane::UNNAMED, |lane| Lane(lane.spec.peer)),
+                len: event.len as u32,
+                imm: 0,
+                kind: Kind::Arrived,
+            },
+            EventKind::Arrived => Completion {
+                tag: 0,
+                lane: self.sender(event.data),
+                len: event.len as u32,
+                imm: event.data as u32,
+                kind: Kind::Arrived,
+            },
+        }
+    }
+
+    /// Whose write it was: said by its data where that is wide enough, else known only where there is one peer.
+    #[inline]
+    fn sender(&self, data: u64) -> Lane {
+        match self.config.peers.as_slice() {
+            _ if self.named => Lane((data >> 32) as u32),
+            [only] => Lane(*only),
+            _ => Lane::UNNAMED,
+        }
+    }
+}
+
+impl Engine for Worker {
+    fn card(&self) -> Card {
+        self.address.card()
+    }
+
+    fn connect(&mut self, peers: &[(u32, Card)]) -> Result<()> {
+        for (rank, card) in peers {
+            let (address, place) = self.connect_one(*rank, card)?;
+            let peer = self.endpoint.insert(&address.name).map_err(|why| {
+                Error::Failed(format!("{} cannot address rank {rank}: {why}", self.name))
+            })?;
+            self.peers.push(PeerState {
+                rank: *rank,
+                peer,
+                memory: address.memory.into(),
+                mailbox: address.mailbox.into(),
+                place,
+            });
+        }
+        Ok(())
+    }
+
+    fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
+        let own = self.peers.len() as u64 * PLACE_BYTES;
+        self.mail
+            .write(own, &greeting(self.config.rank).to_le_bytes())
+            .map_err(|error| Error::Failed(error.to_string()))?;
+        let (mail, peers) = (Arc::clone(&self.mail), self.config.peers.clone());
+        let contact = Contact::new(&mail, &peers);
+        let mut left = peers.clone();
+        let mut completed = 0;
+        loop {
+            let in_flight = peers.len() - left.len() - completed;
+            if contact.is_complete(self.config.rank, &left, in_flight)? {
+                return Ok(());
+            }
+            if stopped() {
+                return Err(Error::Failed("the run was stopped".into()));
+            }
+            left = self.greet(left)?;
+            let mut events = [Event::EMPTY; EVENTS];
+            let polled = self.endpoint.poll(&mut events);
+            completed += polled.map_err(|failure| self.failed(&failure, None))?;
+        }
+    }
+
+    fn lane(&mut self, spec: &LaneSpec) -> Result<Lane> {
+        let same = |lane: &LaneState| lane.spec == *spec;
+        if let Some(index) = self.lanes.iter().position(same) {
+            return Ok(Lane(index as u32));
+        }
+        let peer = self.peers.iter().find(|peer| peer.rank == spec.peer);
+        let peer = peer.ok_or_else(|| {
+            Error::Failed(format!(
+                "rank {} was never connected to rank {}",
+                self.config.rank, spec.peer
+            ))
+        })?;
+        let action = match spec.kind {
+            LaneKind::Initiate(Verb::Write) => Action::Write,
+            LaneKind::Initiate(Verb::WriteImm) => Action::WriteData,
+            LaneKind::Initiate(Verb::Read) => Action::Read,
+            LaneKind::Initiate(Verb::Send) => Action::Send,
+            LaneKind::Receive => Action::Receive,
+        };
+        let route = Route {
+            action,
+            peer: peer.peer,
+            remote: peer.memory,
+            local: self.memory,
+            delivered: spec.delivered,
+            inject_bytes_max: self.inject_bytes_max,
+        };
+        self.lanes.push(LaneState {
+            spec: *spec,
+            route,
+            sender: if self.named {
+                u64::from(self.config.rank) << 32
+            } else {
+                0
+            },
+        });
+        Ok(Lane(self.lanes.len() as u32 - 1))
+    }
+
+    #[inline]
+    fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        for (taken, op) in ops.iter().enumerate() {
+            let Some(lane) = self.lanes.get(op.lane.0 as usize) else {
+                let lane = op.lane.0;
+                return Err(Error::Failed(format!("lane {lane} was never resolved")));
+            };
+            if self.done.len() == self.done.capacity() {
+                return Ok(taken);
+            }
+            let user = u64::from(op.lane.0) << 32 | u64::from(op.tag);
+            let data = lane.sender | u64::from(op.imm);
+            let posted = self
+                .endpoint
+                .post(&lane.route, op.local, op.remote, op.len, data, user);
+            match posted {
+                Ok(Posted::Pending) => {}
+                Ok(Posted::Injected) => self.done.push_back(Completion {
+                    tag: op.tag,
+                    lane: op.lane,
+                    len: op.len,
+                    imm: op.imm,
+                    kind: Kind::Done,
+                }),
+                Ok(Posted::Again) => return Ok(taken),
+                Err(failure) => return Err(self.failed(&failure, None)),
+            }
+        }
+        Ok(ops.len())
+    }
+
+    #[inline]
+    fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        // The library is always asked, because asking is what makes progress; half of the room is kept for it.
+        let injected = self.done.len().min(done.len() / 2);
+        let room = (done.len() - injected).min(EVENTS);
+        let polled = self.endpoint.poll(&mut self.events[..room]);
+        let mut count = match polled {
+            Ok(count) => count,
+            Err(failure) => return Err(self.failed(&failure, None)),
+        };
+        for (place, event) in done.iter_mut().zip(&self.events[..count]) {
+            *place = self.completion(event);
+        }
+        while count < done.len()
+            && let Some(completion) = self.done.pop_front()
+        {
+            done[count] = completion;
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+fn sizes(config: &WorkerConfig) -> Sizes {
+    let lanes = config.peers.len().max(1);
+    let bounded = |wanted: usize, bounds: std::ops::RangeInclusive<usize>| {
+        wanted.clamp(*bounds.start(), *bounds.end()) as u32
+    };
+    Sizes {
+        operations: bounded(lanes.saturating_mul(config.depth as usize), OPERATIONS),
+        receives: bounded(lanes.saturating_mul(2 * config.depth as usize), RECEIVES),
+        peers: lanes,
+    }
+}
+
+fn kind_name(kind: LaneKind) -> &'static str {
+    match kind {
+        LaneKind::Initiate(verb) => verb.name(),
+        LaneKind::Receive => "receive",
+    }
+}
+
+/// A refusal for want of memory is most often the limit on locked pages.
+fn not_registered(name: &str, bytes: usize, why: &str) -> Error {
+    let advice = match tonnage_sys::process::locked_memory_limit() {
+        Some(limit) if limit < bytes as u64 => format!(
+            ": this process may lock {limit} bytes of memory; raise it with `ulimit -l unlimited`, or LimitMEMLOCK of the \
+             service that starts it"
+        ),
+        _ => String::new(),
+    };
+    Error::Failed(format!(
+        "{name} cannot register {bytes} bytes: {why}{advice}"
+    ))
+}

@@ -1,0 +1,441 @@
+//! An endpoint with everything that it needs: domain, completion queue, address vector, registered memory.
+//!
+//! What lives here: opening and closing in the right order, names and peers, registration. What does not: posting and
+//! polling, which are in [`super::post`].
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::post::{Calls, Slots};
+use super::{Info, Libfabric, abi};
+use crate::mapping::Arena;
+
+/// Room for an endpoint's name; the longest known has some 70 bytes.
+const NAME_BYTES_MAX: usize = 512;
+
+/// How much an endpoint is to hold.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes {
+    /// Operations of this side that may be in flight.
+    pub operations: u32,
+    /// Receives that may be posted.
+    pub receives: u32,
+    /// Peers, a hint.
+    pub peers: usize,
+}
+
+/// A peer in the address vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer(pub(super) abi::fi_addr_t);
+
+/// A registered arena: its place in the endpoint's list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region(pub(super) usize);
+
+/// What a peer needs to reach a registered arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RemoteRegion {
+    /// What an offset is added to.
+    pub base: u64,
+    /// The key of the registration.
+    pub key: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+pub(super) struct Registered {
+    mr: Option<Fid>,
+    pub(super) desc: *mut c_void,
+    key: u64,
+    pub(super) arena: Arc<Arena>,
+}
+
+/// An endpoint. It belongs to one thread at a time, as FI_THREAD_DOMAIN demands: nothing of its domain is shared.
+pub struct Endpoint {
+    pub(super) calls: Calls,
+    pub(super) slots: Slots,
+    pub(super) regions: Vec<Registered>,
+    virtual_addresses: bool,
+    bind_regions: bool,
+    name: Vec<u8>,
+    // Closed in this order by `drop`.
+    endpoint: Option<Fid>,
+    queue: Option<Fid>,
+    vector: Option<Fid>,
+    domain: Option<Fid>,
+    fabric: Option<Fid>,
+    info: Info,
+}
+
+// SAFETY: every object behind the pointers belongs to this value alone, its domain included, and none belongs to a
+// thread; FI_THREAD_DOMAIN asks only that threads take turns, which `&mut self` makes sure of.
+unsafe impl Send for Endpoint {}
+
+/// An object of the library that is closed with this value.
+pub(super) struct Fid(NonNull<abi::fid>);
+
+impl Fid {
+    fn new<T>(pointer: *mut T) -> Result<Self, String> {
+        NonNull::new(pointer.cast())
+            .map(Self)
+            .ok_or_else(|| "it gave nothing".to_owned())
+    }
+
+    pub(super) fn cast<T>(&self) -> *mut T {
+        self.0.as_ptr().cast()
+    }
+
+    fn bind(&self, other: &Self, flags: u64) -> c_int {
+        // SAFETY: both objects are open, and every fid begins with its table of operations.
+        unsafe { ((*(*self.0.as_ptr()).ops).bind)(self.0.as_ptr(), other.0.as_ptr(), flags) }
+    }
+
+    fn enable(&self) -> c_int {
+        let none = std::ptr::null_mut();
+        // SAFETY: as for `bind`; FI_ENABLE takes no argument.
+        unsafe { ((*(*self.0.as_ptr()).ops).control)(self.0.as_ptr(), abi::FI_ENABLE, none) }
+    }
+
+    /// Closes the object; false when it is still in use.
+    fn close(self) -> bool {
+        let fid = std::mem::ManuallyDrop::new(self);
+        // SAFETY: the object is open, and after this nobody has the pointer any more.
+        unsafe { ((*(*fid.0.as_ptr()).ops).close)(fid.0.as_ptr()) == 0 }
+    }
+}
+
+impl Drop for Fid {
+    fn drop(&mut self) {
+        // Reached when opening what comes after it failed. An object that cannot be closed is left to the end of the
+        // process.
+        Self(self.0).close();
+    }
+}
+
+impl Endpoint {
+    /// Opens fabric, domain and endpoint of an answer, with a completion queue and an address vector of its own.
+    ///
+    /// # Errors
+    /// Which call failed, with the library's reason.
+    pub fn open(info: Info, sizes: Sizes) -> Result<Self, String> {
+        let library = Arc::clone(info.library());
+        let opener = Opener {
+            library: &library,
+            info: &info,
+        };
+        let fabric = opener.fabric()?;
+        let domain = opener.domain(&fabric)?;
+        let endpoint = opener.endpoint(&domain)?;
+        let queue = opener.queue(&domain, sizes)?;
+        let vector = opener.vector(&domain, sizes)?;
+        opener.check(
+            "fi_ep_bind of the address vector",
+            endpoint.bind(&vector, 0),
+        )?;
+        let both = abi::FI_TRANSMIT | abi::FI_RECV;
+        opener.check(
+            "fi_ep_bind of the completion queue",
+            endpoint.bind(&queue, both),
+        )?;
+        opener.check("fi_enable", endpoint.enable())?;
+        let name = opener.name(&endpoint)?;
+        // SAFETY: the info is live, and so is its domain attribute.
+        let mr_mode = unsafe { (*(*info.as_ptr()).domain_attr).mr_mode };
+        // SAFETY: endpoint and queue are open and enabled, and closed only when this value is dropped.
+        let calls = unsafe { Calls::new(endpoint.cast(), queue.cast()) };
+        Ok(Self {
+            calls,
+            slots: Slots::new(sizes.operations, sizes.receives),
+            regions: Vec::new(),
+            virtual_addresses: mr_mode & abi::FI_MR_VIRT_ADDR != 0,
+            bind_regions: mr_mode & abi::FI_MR_ENDPOINT != 0,
+            name,
+            endpoint: Some(endpoint),
+            queue: Some(queue),
+            vector: Some(vector),
+            domain: Some(domain),
+            fabric: Some(fabric),
+            info,
+        })
+    }
+
+    /// The endpoint's address, which peers insert.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The library that it belongs to.
+    pub fn library(&self) -> &Libfabric {
+        self.info.library()
+    }
+
+    /// Registers an arena for everything, local and remote. `key` is asked for where the provider lets its user choose;
+    /// it must differ between the regions of an endpoint.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn register(&mut self, arena: Arc<Arena>, key: u64) -> Result<Region, String> {
+        let len = arena.len();
+        let base = arena
+            .pointer(0, len as u64)
+            .map_err(|error| error.to_string())?;
+        let mr = self.registration(base.cast(), len, key)?;
+        if self.bind_regions
+            && let Some(endpoint) = &self.endpoint
+        {
+            self.check("fi_mr_bind", mr.bind(endpoint, 0))?;
+            self.check("fi_mr_enable", mr.enable())?;
+        }
+        let raw: *mut abi::fid_mr = mr.cast();
+        // SAFETY: the registration is open, and its leading part is a fid_mr.
+        let (desc, key) = unsafe { ((*raw).mem_desc, (*raw).key) };
+        self.regions.push(Registered {
+            mr: Some(mr),
+            desc,
+            key,
+            arena,
+        });
+        Ok(Region(self.regions.len() - 1))
+    }
+
+    fn registration(&self, base: *mut c_void, len: usize, key: u64) -> Result<Fid, String> {
+        let domain: *mut abi::fid_domain = match &self.domain {
+            Some(domain) => domain.cast(),
+            None => return Err("the domain is closed".to_owned()),
+        };
+        let iov = libc::iovec {
+            iov_base: base,
+            iov_len: len,
+        };
+        let attr = abi::fi_mr_attr {
+            mr_iov: &raw const iov,
+            iov_count: 1,
+            access: abi::FI_SEND
+                | abi::FI_RECV
+                | abi::FI_READ
+                | abi::FI_WRITE
+                | abi::FI_REMOTE_READ
+                | abi::FI_REMOTE_WRITE,
+            offset: 0,
+            requested_key: key,
+            context: std::ptr::null_mut(),
+            auth_key_size: 0,
+            auth_key: std::ptr::null_mut(),
+            iface: 0,
+            device: 0,
+            hmem_data: std::ptr::null_mut(),
+            page_size: 0,
+            base_mr: std::ptr::null(),
+            sub_mr_cnt: 0,
+        };
+        let mut mr = std::ptr::null_mut();
+        // SAFETY: the domain is open; the attribute and its vector live through the call; the memory lives as long as
+        // the arena, which is kept until the registration is closed.
+        let code =
+            unsafe { ((*(*domain).mr).regattr)(domain.cast(), &raw const attr, 0, &raw mut mr) };
+        self.check("fi_mr_regattr", code)?;
+        Fid::new(mr)
+    }
+
+    /// What a peer needs to reach a region.
+    pub fn remote(&self, region: Region) -> Option<RemoteRegion> {
+        let registered = self.regions.get(region.0)?;
+        let len = registered.arena.len() as u64;
+        let base = if self.virtual_addresses {
+            registered.arena.pointer(0, len).ok()? as u64
+        } else {
+            0
+        };
+        Some(RemoteRegion {
+            base,
+            key: registered.key,
+            len,
+        })
+    }
+
+    /// Puts a peer's address into the address vector.
+    ///
+    /// # Errors
+    /// When the name is none of this provider's, with the library's reason.
+    pub fn insert(&mut self, name: &[u8]) -> Result<Peer, String> {
+        // A library reads as many bytes as its own names have.
+        if name.len() != self.name.len() && self.name_len_is_fixed() {
+            let (own, other) = (self.name.len(), name.len());
+            return Err(format!(
+                "the peer's address has {other} bytes and this side's {own}"
+            ));
+        }
+        let mut padded = [0u8; NAME_BYTES_MAX];
+        let room = padded
+            .get_mut(..name.len())
+            .ok_or("the peer's address is too long")?;
+        room.copy_from_slice(name);
+        let vector: *mut abi::fid_av = match &self.vector {
+            Some(vector) => vector.cast(),
+            None => return Err("the address vector is closed".to_owned()),
+        };
+        let mut address: abi::fi_addr_t = 0;
+        // SAFETY: the vector is open; the name lies in a buffer that is longer than any address and ends with zeros;
+        // `address` is valid for the one write that inserting one address does.
+        let count = unsafe {
+            ((*(*vector).ops).insert)(
+                vector,
+                padded.as_ptr().cast(),
+                1,
+                &raw mut address,
+                0,
+                std::ptr::null_mut(),
+            )
+        };
+        match count {
+            1 => Ok(Peer(address)),
+            0 => Err("fi_av_insert did not take the peer's address".to_owned()),
+            code => Err(format!(
+                "fi_av_insert: {}",
+                self.info.library().reason(code)
+            )),
+        }
+    }
+
+    /// Names that are texts (shm) differ in length; others are structs.
+    fn name_len_is_fixed(&self) -> bool {
+        !self.name.starts_with(b"fi_")
+    }
+
+    fn check(&self, what: &str, code: c_int) -> Result<(), String> {
+        check(self.info.library(), what, code)
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        let close = |fid: &mut Option<Fid>| fid.take().is_none_or(Fid::close);
+        // A region that is bound to its endpoint goes first; every other may still be in use by what the endpoint has
+        // in flight.
+        let mut closed = true;
+        if self.bind_regions {
+            closed &= self.regions.iter_mut().all(|region| close(&mut region.mr));
+        }
+        closed &= close(&mut self.endpoint);
+        closed &= close(&mut self.queue);
+        closed &= close(&mut self.vector);
+        closed &= self
+            .regions
+            .iter_mut()
+            .fold(true, |all, region| all & close(&mut region.mr));
+        closed &= close(&mut self.domain);
+        closed &= close(&mut self.fabric);
+        if !closed {
+            // The library may still write into what an object that is in use refers to.
+            std::mem::take(&mut self.slots).leak();
+            for region in self.regions.drain(..) {
+                std::mem::forget(region.arena);
+            }
+        }
+    }
+}
+
+fn check(library: &Libfabric, what: &str, code: c_int) -> Result<(), String> {
+    if code == 0 {
+        return Ok(());
+    }
+    Err(format!("{what}: {} ({code})", library.reason(code)))
+}
+
+/// The calls that open the parts of an endpoint.
+struct Opener<'a> {
+    library: &'a Libfabric,
+    info: &'a Info,
+}
+
+impl Opener<'_> {
+    fn check(&self, what: &str, code: c_int) -> Result<(), String> {
+        check(self.library, what, code)
+    }
+
+    fn fabric(&self) -> Result<Fid, String> {
+        let mut fabric = std::ptr::null_mut();
+        let none = std::ptr::null_mut();
+        // SAFETY: the info and its fabric attribute are live; `fabric` is valid for the write of a pointer.
+        let code = unsafe {
+            (self.library.fabric)((*self.info.as_ptr()).fabric_attr, &raw mut fabric, none)
+        };
+        self.check("fi_fabric", code)?;
+        Fid::new(fabric)
+    }
+
+    fn domain(&self, fabric: &Fid) -> Result<Fid, String> {
+        let fabric: *mut abi::fid_fabric = fabric.cast();
+        let (mut domain, none) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the fabric is open and the info live, which it stays longer than the domain.
+        let code =
+            unsafe { ((*(*fabric).ops).domain)(fabric, self.info.as_ptr(), &raw mut domain, none) };
+        self.check("fi_domain", code)?;
+        Fid::new(domain)
+    }
+
+    fn endpoint(&self, domain: &Fid) -> Result<Fid, String> {
+        let domain: *mut abi::fid_domain = domain.cast();
+        let (mut endpoint, none) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: as for `domain`.
+        let code = unsafe {
+            ((*(*domain).ops).endpoint)(domain, self.info.as_ptr(), &raw mut endpoint, none)
+        };
+        self.check("fi_endpoint", code)?;
+        Fid::new(endpoint)
+    }
+
+    fn queue(&self, domain: &Fid, sizes: Sizes) -> Result<Fid, String> {
+        let domain: *mut abi::fid_domain = domain.cast();
+        // As many again for what peers announce by immediates.
+        let size = 2 * (sizes.operations as usize + sizes.receives as usize).max(512);
+        let mut attr = abi::fi_cq_attr {
+            size,
+            flags: 0,
+            format: abi::FI_CQ_FORMAT_DATA,
+            wait_obj: abi::FI_WAIT_NONE,
+            signaling_vector: 0,
+            wait_cond: 0,
+            wait_set: std::ptr::null_mut(),
+        };
+        let (mut queue, none) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the domain is open; the attribute lives through the call.
+        let code =
+            unsafe { ((*(*domain).ops).cq_open)(domain, &raw mut attr, &raw mut queue, none) };
+        self.check("fi_cq_open", code)?;
+        Fid::new(queue)
+    }
+
+    fn vector(&self, domain: &Fid, sizes: Sizes) -> Result<Fid, String> {
+        let domain: *mut abi::fid_domain = domain.cast();
+        let mut attr = abi::fi_av_attr {
+            type_: abi::FI_AV_TABLE,
+            rx_ctx_bits: 0,
+            count: sizes.peers,
+            ep_per_node: 0,
+            name: std::ptr::null(),
+            map_addr: std::ptr::null_mut(),
+            flags: 0,
+        };
+        let (mut vector, none) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: as for `queue`.
+        let code =
+            unsafe { ((*(*domain).ops).av_open)(domain, &raw mut attr, &raw mut vector, none) };
+        self.check("fi_av_open", code)?;
+        Fid::new(vector)
+    }
+
+    fn name(&self, endpoint: &Fid) -> Result<Vec<u8>, String> {
+        let raw: *mut abi::fid_ep = endpoint.cast();
+        let mut name = vec![0u8; NAME_BYTES_MAX];
+        let mut len = name.len();
+        // SAFETY: the endpoint is enabled; the buffer has `len` bytes, and the call writes no more than that.
+        let code = unsafe {
+            ((*(*raw).cm).getname)(endpoint.cast(), name.as_mut_ptr().cast(), &raw mut len)
+        };
+        self.check("fi_getname", code)?;
+        name.truncate(len);
+        Ok(name)
+    }
+}

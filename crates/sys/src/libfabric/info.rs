@@ -1,0 +1,311 @@
+//! One way to use a provider, as it was granted: the answer of `fi_getinfo` to hints, owned.
+//!
+//! What lives here: asking, and reading what was granted. What does not: which of several answers is chosen, which an
+//! engine decides, and opening it, which is in [`super::endpoint`].
+
+use std::ffi::{CString, c_int};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::offers::{
+    MR_MODES, ORDERS, is_of, link_bits_per_s, names, progress_name, threading_name,
+};
+use super::{INTERFACE_MAX, Libfabric, Release, abi};
+use crate::library::text;
+
+/// Everything about registering memory that [`super::Endpoint`] can honour.
+const MR_MODE: c_int = abi::FI_MR_LOCAL
+    | abi::FI_MR_VIRT_ADDR
+    | abi::FI_MR_ALLOCATED
+    | abi::FI_MR_PROV_KEY
+    | abi::FI_MR_ENDPOINT;
+
+const CAPS_RMA: u64 =
+    abi::FI_RMA | abi::FI_READ | abi::FI_WRITE | abi::FI_REMOTE_READ | abi::FI_REMOTE_WRITE;
+const CAPS_MSG: u64 = abi::FI_MSG | abi::FI_SEND | abi::FI_RECV;
+
+/// Values of `addr_format` for socket addresses: of any family, of IPv4, of IPv6.
+const SOCKADDR_FORMATS: [u32; 3] = [abi::FI_SOCKADDR, abi::FI_SOCKADDR_IN, abi::FI_SOCKADDR_IN6];
+
+/// A bound on the list that is followed, far above what any host lists.
+const INFOS_MAX: usize = 1 << 12;
+
+/// What is asked of a provider.
+#[derive(Debug, Clone)]
+pub struct Hints<'a> {
+    /// Its name; layered forms of it are found as well.
+    pub provider: &'a str,
+    /// Sends and receives are needed beside writes and reads.
+    pub messages: bool,
+    /// Receives must be able to name the sender whose message they take.
+    pub directed_receives: bool,
+    /// Writes must take effect in the order in which they are posted.
+    pub ordered_writes: bool,
+    /// Addresses of remote memory may be virtual ones; without it they count from 0.
+    pub virtual_addresses: bool,
+}
+
+/// One answer of `fi_getinfo`, owned.
+#[derive(Debug)]
+pub struct Info {
+    owned: Owned,
+    attributes: Attributes,
+}
+
+/// A fi_info that is freed with this value.
+#[derive(Debug)]
+struct Owned {
+    info: NonNull<abi::fi_info>,
+    library: Arc<Libfabric>,
+}
+
+// SAFETY: the struct behind the pointer belongs to this value alone, and is only read once it is made; libfabric keeps
+// nothing of a thread in it.
+unsafe impl Send for Owned {}
+// SAFETY: as above.
+unsafe impl Sync for Owned {}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: the struct came from this library's fi_dupinfo, belongs to this value, and is freed once.
+        unsafe { (self.library.freeinfo)(self.info.as_ptr()) };
+    }
+}
+
+/// What was granted, in words and numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attributes {
+    /// Provider, layered ones with a semicolon.
+    pub provider: String,
+    /// Its own version.
+    pub provider_version: Release,
+    /// Interface that was agreed with the library.
+    pub api_version: Release,
+    /// Fabric (network) name.
+    pub fabric: String,
+    /// Domain (device) name.
+    pub domain: String,
+    /// The local address, where the provider uses those of the internet.
+    pub address: Option<IpAddr>,
+    /// What registered memory needs.
+    pub mr_mode: Vec<&'static str>,
+    /// Orders that are granted between operations.
+    pub ordering: Vec<&'static str>,
+    /// Who drives connections and the like.
+    pub control_progress: String,
+    /// Who drives transfers.
+    pub data_progress: String,
+    /// What threads may share.
+    pub threading: String,
+    /// Operations that can be queued for transmission.
+    pub tx_depth: usize,
+    /// Receives that can be posted.
+    pub rx_depth: usize,
+    /// Largest message whose bytes may be reused as soon as the call returns.
+    pub inject_bytes_max: usize,
+    /// Immediate data that a write can carry.
+    pub immediate_bytes: usize,
+    /// Largest message.
+    pub message_bytes_max: usize,
+    /// Speed of the device's link, where the provider says.
+    pub link_bits_per_s: Option<u64>,
+}
+
+impl Info {
+    /// Every way in which the provider can do what the hints ask, its preferred one first; empty when it cannot.
+    ///
+    /// # Errors
+    /// The library's own reason.
+    pub fn query(library: &Arc<Libfabric>, hints: &Hints<'_>) -> Result<Vec<Self>, String> {
+        let asked = asked(library, hints)?;
+        let version = library.release.0.min(INTERFACE_MAX);
+        let mut list: *mut abi::fi_info = std::ptr::null_mut();
+        let none = std::ptr::null();
+        // SAFETY: node and service may be null; the hints are a live fi_info of this library; `list` is valid for the
+        // one write of a pointer.
+        let code = unsafe {
+            (library.getinfo)(version, none, none, 0, asked.info.as_ptr(), &raw mut list)
+        };
+        if code == -abi::FI_ENODATA {
+            return Ok(Vec::new());
+        }
+        if code != 0 {
+            let reason = library.reason(code);
+            return Err(format!("fi_getinfo of {} failed: {reason}", library.path()));
+        }
+        let mut found = Vec::new();
+        let mut next = list;
+        for _ in 0..INFOS_MAX {
+            // SAFETY: null ends the list; every other entry is live until fi_freeinfo below.
+            let Some(entry) = (unsafe { next.as_ref() }) else {
+                break;
+            };
+            next = entry.next;
+            // SAFETY: `entry` is an entry of that list.
+            found.extend(unsafe { Self::copy_of(library, entry) });
+        }
+        if !list.is_null() {
+            // SAFETY: the list came from this library's fi_getinfo and is freed once; the copies are independent of it.
+            unsafe { (library.freeinfo)(list) };
+        }
+        found.retain(|info| is_of(&info.attributes.provider, hints.provider));
+        Ok(found)
+    }
+
+    /// A copy of one entry.
+    ///
+    /// # Safety
+    /// `entry` is a live fi_info of this library.
+    unsafe fn copy_of(library: &Arc<Libfabric>, entry: &abi::fi_info) -> Option<Self> {
+        // SAFETY: by the caller's promise; a copy belongs to the caller and has no successor.
+        let info = NonNull::new(unsafe { (library.dupinfo)(entry) })?;
+        let owned = Owned {
+            info,
+            library: Arc::clone(library),
+        };
+        // SAFETY: fi_dupinfo copies the attributes too, so that those of the copy live as long as it.
+        let attributes = unsafe { read_attributes(info.as_ref()) }?;
+        Some(Self { owned, attributes })
+    }
+
+    /// The same answer once more, for another endpoint.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn duplicate(&self) -> Result<Self, String> {
+        // SAFETY: the struct is live as long as `self`.
+        let copy = unsafe { Self::copy_of(&self.owned.library, self.owned.info.as_ref()) };
+        copy.ok_or_else(|| "fi_dupinfo gave nothing: memory is short".to_owned())
+    }
+
+    /// What was granted.
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    /// The library that answered.
+    pub fn library(&self) -> &Arc<Libfabric> {
+        &self.owned.library
+    }
+
+    /// The struct, which lives as long as `self`.
+    pub(super) fn as_ptr(&self) -> *mut abi::fi_info {
+        self.owned.info.as_ptr()
+    }
+}
+
+/// Hints as the library wants them.
+fn asked(library: &Arc<Libfabric>, hints: &Hints<'_>) -> Result<Owned, String> {
+    let name = CString::new(hints.provider)
+        .map_err(|_| format!("{:?} has a NUL byte in it", hints.provider))?;
+    let short = || "fi_dupinfo gave nothing: memory is short".to_owned();
+    // SAFETY: a null argument asks for an empty fi_info with all attributes.
+    let info = NonNull::new(unsafe { (library.dupinfo)(std::ptr::null()) }).ok_or_else(short)?;
+    let owned = Owned {
+        info,
+        library: Arc::clone(library),
+    };
+    let (caps, order, mr_mode) = bits(hints);
+    // SAFETY: fi_dupinfo(null) allocates the struct and all of its attributes, and nobody else has them. The name is
+    // made by strdup because fi_freeinfo gives it to free.
+    unsafe {
+        let info = info.as_ptr();
+        (*info).caps = caps;
+        (*info).mode = abi::FI_CONTEXT | abi::FI_CONTEXT2;
+        (*(*info).ep_attr).type_ = abi::FI_EP_RDM;
+        (*(*info).domain_attr).mr_mode = mr_mode;
+        (*(*info).domain_attr).threading = abi::FI_THREAD_DOMAIN;
+        (*(*info).tx_attr).msg_order = order;
+        (*(*info).rx_attr).msg_order = order;
+        (*(*info).fabric_attr).prov_name = libc::strdup(name.as_ptr());
+    }
+    Ok(owned)
+}
+
+/// Capabilities, message order and memory modes of hints.
+fn bits(hints: &Hints<'_>) -> (u64, u64, c_int) {
+    let mut caps = CAPS_RMA;
+    if hints.messages {
+        caps |= CAPS_MSG;
+    }
+    if hints.directed_receives {
+        caps |= abi::FI_DIRECTED_RECV;
+    }
+    let order = if hints.ordered_writes {
+        abi::FI_ORDER_RMA_WAW
+    } else {
+        0
+    };
+    let mr_mode = if hints.virtual_addresses {
+        MR_MODE
+    } else {
+        MR_MODE & !abi::FI_MR_VIRT_ADDR
+    };
+    (caps, order, mr_mode)
+}
+
+/// # Safety
+/// `info` is live, and its attributes are null or live.
+unsafe fn read_attributes(info: &abi::fi_info) -> Option<Attributes> {
+    // SAFETY: null or a live attribute of this entry, by the caller's promise; so for the five below.
+    let fabric = unsafe { info.fabric_attr.as_ref() }?;
+    // SAFETY: as above.
+    let domain = unsafe { info.domain_attr.as_ref() }?;
+    // SAFETY: as above.
+    let endpoint = unsafe { info.ep_attr.as_ref() }?;
+    // SAFETY: as above.
+    let tx = unsafe { info.tx_attr.as_ref() }?;
+    // SAFETY: as above.
+    let rx = unsafe { info.rx_attr.as_ref() }?;
+    // SAFETY: names are null or NUL-terminated and unchanged while the entry lives.
+    let name = |name| unsafe { text(name) }.unwrap_or_default();
+    Some(Attributes {
+        provider: name(fabric.prov_name),
+        provider_version: Release(fabric.prov_version),
+        api_version: Release(fabric.api_version),
+        fabric: name(fabric.name),
+        domain: name(domain.name),
+        // SAFETY: by the caller's promise.
+        address: unsafe { internet_address(info) },
+        mr_mode: names(&MR_MODES, |bit| domain.mr_mode & bit != 0),
+        ordering: names(&ORDERS, |bit| tx.msg_order & rx.msg_order & bit != 0),
+        control_progress: progress_name(domain.control_progress),
+        data_progress: progress_name(domain.data_progress),
+        threading: threading_name(domain.threading),
+        tx_depth: tx.size,
+        rx_depth: rx.size,
+        inject_bytes_max: tx.inject_size,
+        immediate_bytes: domain.cq_data_size,
+        message_bytes_max: endpoint.max_msg_size,
+        // SAFETY: by the caller's promise.
+        link_bits_per_s: unsafe { link_bits_per_s(info) },
+    })
+}
+
+/// # Safety
+/// As for [`read_attributes`]: `src_addr` is null or holds `src_addrlen` bytes.
+unsafe fn internet_address(info: &abi::fi_info) -> Option<IpAddr> {
+    if !SOCKADDR_FORMATS.contains(&info.addr_format)
+        || info.src_addr.is_null()
+        || info.src_addrlen < size_of::<libc::sa_family_t>()
+    {
+        return None;
+    }
+    // SAFETY: the caller promises that many bytes; they may lie at any address, so they are copied unaligned.
+    let family = unsafe { info.src_addr.cast::<libc::sa_family_t>().read_unaligned() };
+    match c_int::from(family) {
+        libc::AF_INET if info.src_addrlen >= size_of::<libc::sockaddr_in>() => {
+            // SAFETY: as above; the length was compared.
+            let address = unsafe { info.src_addr.cast::<libc::sockaddr_in>().read_unaligned() };
+            let bits = u32::from_be(address.sin_addr.s_addr);
+            Some(IpAddr::V4(Ipv4Addr::from_bits(bits)))
+        }
+        libc::AF_INET6 if info.src_addrlen >= size_of::<libc::sockaddr_in6>() => {
+            // SAFETY: as above; the length was compared.
+            let address = unsafe { info.src_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(IpAddr::V6(Ipv6Addr::from(address.sin6_addr.s6_addr)))
+        }
+        _ => None,
+    }
+}

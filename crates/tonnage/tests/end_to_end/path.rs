@@ -1,0 +1,85 @@
+//! Whether the payload crossed the devices that it should have, and what `--require-path` makes of it.
+
+use std::path::Path;
+
+use tempfile::tempdir;
+use tonnage_core::record::Outcome;
+
+use super::support::{BRIEF, Ended, records, tonnage};
+
+fn transfer(dir: &Path, arguments: &str) -> Ended {
+    let brief = format!("--op write --ranks 2 --sizes 64k --window 8 {BRIEF} -o r.jsonl");
+    tonnage(dir, &format!("transfer {arguments} {brief}")).run()
+}
+
+/// The same over TCP through these devices; `None` in a build without such an engine.
+fn over_tcp(dir: &Path, devices: &str) -> Option<Ended> {
+    let run = transfer(
+        dir,
+        &format!("--engine fabric:tcp --devices {devices} --require-path"),
+    );
+    if run.stderr.contains("unknown engine") {
+        println!("skip: this build has no engine fabric");
+        return None;
+    }
+    Some(run)
+}
+
+#[test]
+fn an_engine_without_devices_proves_nothing() {
+    let dir = tempdir().unwrap();
+    transfer(dir.path(), "--engine shm").with_code(0);
+    let run = transfer(dir.path(), "--engine shm --require-path").with_code(1);
+    let run = run.with_one_error(&[
+        "--require-path: 1 of 1 measured points",
+        "write 65536 B: engine shm names no device",
+        "leave --require-path out",
+    ]);
+    // The table and the records are there all the same.
+    assert_eq!(run.rows().len(), 1);
+    let records = records::read(&dir.path().join("r.jsonl"));
+    assert_eq!(records.len(), 2);
+    for record in &records {
+        assert_eq!((&record.outcome, &record.path), (&Outcome::Measured, &None));
+    }
+}
+
+#[test]
+fn the_loopback_is_crossed_by_ranks_of_one_host() {
+    let dir = tempdir().unwrap();
+    let Some(run) = over_tcp(dir.path(), "lo") else {
+        return;
+    };
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    let record = &records::read(&dir.path().join("r.jsonl"))[0];
+    let path = record.path.as_ref().unwrap();
+    assert!(path.crossed, "{path:#?}");
+    let device = &path.devices[0];
+    assert_eq!(device.name, "lo");
+    // The warm-up is counted too.
+    let payload = record.summary.as_ref().unwrap().payload_bytes;
+    assert!(device.sent_bytes_expected >= payload, "{path:#?}");
+    assert!(run.stdout.contains("path: the payload crossed lo of "));
+}
+
+#[test]
+fn payload_between_ranks_of_one_host_never_crosses_their_network_card() {
+    let dir = tempdir().unwrap();
+    let Some(name) = routed_interface() else {
+        println!("skip: no interface beside lo has a route");
+        return;
+    };
+    let Some(run) = over_tcp(dir.path(), &name) else {
+        return;
+    };
+    let run = run.with_code(1);
+    let run = run.with_one_error(&["--require-path: 1 of 1", "are on one host, and lo"]);
+    assert!(run.stdout.contains("OFF PATH [1]"), "{run:#?}");
+}
+
+/// The first interface that /proc/net/route names: it is up and has an address.
+fn routed_interface() -> Option<String> {
+    let routes = std::fs::read_to_string("/proc/net/route").ok()?;
+    let line = routes.lines().nth(1)?;
+    line.split_whitespace().next().map(str::to_owned)
+}
