@@ -213,8 +213,10 @@ def table(pairs):
         peer = common.median([peer_rate(line, pair) for pair in runs])
         own = common.median([pair.rate_per_s for pair in runs])
         found = ratios(line, runs)
-        cpu = f"{common.median([pair.peer.cpu_ns for pair in runs]):.0f}, "
-        cpu += f"{common.median([pair.cpu_ns for pair in runs]):.0f}"
+        peer_cpu_ns = common.median([pair.peer.cpu_ns for pair in runs])
+        # A difference of two runs, which on a busy machine may come out below nothing.
+        cpu = f"{peer_cpu_ns:.0f}" if peer_cpu_ns > 0 else "?"
+        cpu += f", {common.median([pair.cpu_ns for pair in runs]):.0f}"
         print(
             f"{line.name:42}{figure(line, peer):>14}{figure(line, own):>14}"
             f"{common.median(found):8.3f}{min(found):8.3f}{max(found):8.3f}{cpu:>26}"
