@@ -55,14 +55,15 @@ def build(folder, include):
         sys.exit("no C compiler: apt-get install gcc, or name one in CC")
     if not os.path.exists(os.path.join(include, "rdma", "fabric.h")):
         sys.exit(f"{include}/rdma/fabric.h is missing: apt-get install libfabric-dev, or --include PREFIX/include")
-    source, library = os.path.join(HERE, "null_provider.c"), os.path.join(folder, "libfabric.so.1")
+    library = os.path.join(folder, "libfabric.so.1")
+    provider_source, loop_source = os.path.join(HERE, "null_provider.c"), os.path.join(HERE, "raw_loop.c")
     raw_loop, versions = os.path.join(folder, "raw_loop"), os.path.join(folder, "versions.map")
     with open(versions, "w") as file:
         file.write(VERSIONS)
-    words = [compiler, "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", f"-I{include}", source]
+    words = [compiler, "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", f"-I{include}"]
     shared = ["-fPIC", "-shared", "-Wl,-soname,libfabric.so.1", f"-Wl,--version-script={versions}", "-o", library]
-    subprocess.run([*words, *shared], check=True)
-    subprocess.run([*words, "-DRAW_LOOP", library, f"-Wl,-rpath,{folder}", "-o", raw_loop], check=True)
+    subprocess.run([*words, provider_source, *shared], check=True)
+    subprocess.run([*words, loop_source, library, f"-Wl,-rpath,{folder}", "-o", raw_loop], check=True)
     return library, raw_loop
 
 
