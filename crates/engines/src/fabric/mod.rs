@@ -28,7 +28,7 @@ use tonnage_core::memory::Memory;
 use tonnage_core::{Error, Result};
 use tonnage_sys::libfabric::{Attributes, Info};
 
-use worker::{Inject, Worker};
+use worker::{Ways, Worker};
 
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
@@ -95,7 +95,7 @@ struct FabricDomain {
     why_embedded: Option<String>,
     completion: String,
     shm_writes: Option<String>,
-    inject: Inject,
+    inject: bool,
 }
 
 impl FabricDomain {
@@ -110,9 +110,7 @@ impl FabricDomain {
             why_embedded,
             completion,
             shm_writes,
-            inject: Inject {
-                enabled: request.option(&ENTRY, INJECT) == "auto",
-            },
+            inject: request.option(&ENTRY, INJECT) == "auto",
             info,
         }
     }
@@ -214,7 +212,7 @@ impl Domain for FabricDomain {
             "ordering": attributes.ordering,
             "completion": self.completion(),
             "shm_writes": self.shm_writes,
-            "inject_bytes_max": if self.inject.enabled { attributes.inject_bytes_max } else { 0 },
+            "inject_bytes_max": if self.inject { attributes.inject_bytes_max } else { 0 },
             "tx_depth": attributes.tx_depth,
             "rx_depth": attributes.rx_depth,
             "depth": self.caps.depth,
@@ -238,7 +236,11 @@ impl Domain for FabricDomain {
 
     fn worker(&self, config: &WorkerConfig, memory: Arc<dyn Memory>) -> Result<Box<dyn Engine>> {
         let info = self.info.duplicate().map_err(Error::Failed)?;
-        let worker = Worker::open(info, config, memory, self.inject)?;
+        let ways = Ways {
+            inject: self.inject,
+            delivered: self.caps.delivered,
+        };
+        let worker = Worker::open(info, config, memory, ways)?;
         Ok(Box::new(worker))
     }
 }

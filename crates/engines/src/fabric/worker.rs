@@ -32,10 +32,13 @@ const MAILBOX_KEY: u64 = 2;
 /// Tag of the greeting, which is posted before any lane exists.
 const GREETING: u64 = u64::MAX;
 
-/// Whether small messages are injected.
+/// How operations are carried out, by the engine's options.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Inject {
-    pub(super) enabled: bool,
+pub(super) struct Ways {
+    /// Whether small messages are injected.
+    pub(super) inject: bool,
+    /// Whether every write completes only in the peer's memory, also where a lane does not ask for it.
+    pub(super) delivered: bool,
 }
 
 struct PeerState {
@@ -62,6 +65,8 @@ pub(super) struct Worker {
     config: WorkerConfig,
     name: String,
     inject_bytes_max: u32,
+    /// Every write completes only in the peer's memory.
+    delivered: bool,
     /// Writes carry 64 bits, so that an arrival says whose it is.
     named: bool,
     endpoint: Endpoint,
@@ -81,7 +86,7 @@ impl Worker {
         info: Info,
         config: &WorkerConfig,
         memory: Arc<dyn Memory>,
-        inject: Inject,
+        ways: Ways,
     ) -> Result<Self> {
         let attributes = info.attributes().clone();
         let name = format!("fabric:{}", attributes.provider);
@@ -115,7 +120,7 @@ impl Worker {
             [memory_remote, mailbox_remote],
             &config.peers,
         );
-        let inject_bytes_max = if inject.enabled {
+        let inject_bytes_max = if ways.inject {
             u32::try_from(attributes.inject_bytes_max).unwrap_or(u32::MAX)
         } else {
             0
@@ -124,6 +129,7 @@ impl Worker {
             config: config.clone(),
             name,
             inject_bytes_max,
+            delivered: ways.delivered,
             named: attributes.immediate_bytes >= 8,
             endpoint,
             address,
@@ -312,7 +318,8 @@ impl Engine for Worker {
             peer: peer.peer,
             remote: peer.memory,
             local: self.memory,
-            delivered: spec.delivered && matches!(action, Action::Write | Action::WriteData),
+            delivered: (spec.delivered || self.delivered)
+                && matches!(action, Action::Write | Action::WriteData),
             inject_bytes_max: self.inject_bytes_max,
         };
         self.lanes.push(LaneState {
