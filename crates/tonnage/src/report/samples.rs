@@ -460,6 +460,102 @@ pub fn verifies() -> Vec<Record> {
     records
 }
 
+/// What an engine over libfabric says of itself.
+fn over_libfabric(provider: &str, domain: &str) -> serde_json::Value {
+    json!({
+        "name": "fabric", "provider": provider, "provider_version": "117.0", "libfabric": "1.17",
+        "library": "/usr/lib/libfabric.so.1", "domain": domain,
+    })
+}
+
+/// Writes over a fabric: streams whose completions are local, the same with an option, and batches that are delivered.
+pub fn fabric() -> Vec<Record> {
+    let stream_limit = "socket stream, 1 TCP connection, blocks of 1048576 B";
+    let writes = |pacing, kind, delivered, limit: Option<f64>| {
+        let sample = sample(pacing, 65536).with(|point| point.engine = "fabric:tcp".to_owned());
+        let limit = limit.map(|bytes_per_s| (stream_limit, bytes_per_s));
+        three_trials(sample, 30_000)
+            .summarize(kind, limit)
+            .record_with(|record| {
+                record.effective[0].engine = over_libfabric("tcp;ofi_rxm", "eth0");
+                let summary = record.summary.as_mut();
+                if let Some(latency) = summary.and_then(|summary| summary.latency.as_mut()) {
+                    latency.delivered = Some(delivered);
+                }
+            })
+    };
+    let transmit = |mut record: Record| {
+        let options = [("completion", "transmit"), ("inject", "off")];
+        let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        record.point.engine_options = options.into();
+        record
+    };
+    let stream = Pacing::Stream { window: 16 };
+    let batch = Pacing::Batch { batch: 16 };
+    let paced = Pacing::Paced {
+        window: 64,
+        rate_per_s: 20_000.0,
+    };
+    vec![
+        writes(stream, LatencyKind::Operation, false, Some(2.5e9)),
+        transmit(writes(stream, LatencyKind::Operation, false, Some(1.9e9))),
+        writes(batch, LatencyKind::Batch, true, None),
+        transmit(writes(batch, LatencyKind::Batch, false, None)),
+        transmit(writes(paced, LatencyKind::Response, false, None)),
+    ]
+}
+
+/// Three engines in the same experiment, as the tour has them; one of them could not measure one operation.
+pub fn side_by_side() -> Vec<Record> {
+    let stream = |engine: &str, size_bytes, middle_ns, limit| {
+        let sample = sample(Pacing::Stream { window: 16 }, size_bytes)
+            .with(|point| (point.engine, point.op) = (engine.to_owned(), Verb::Read));
+        three_trials(sample, middle_ns)
+            .summarize(LatencyKind::Operation, limit)
+            .record()
+    };
+    let streams = Some((
+        "socket stream, 1 TCP connection, blocks of 1048576 B",
+        3.1e9,
+    ));
+    let mut records = Vec::new();
+    for size_bytes in [64, 65536] {
+        records.push(stream(
+            "shm",
+            size_bytes,
+            40 + u64::from(size_bytes) / 6,
+            COPY,
+        ));
+        let mut shm = stream(
+            "fabric:shm",
+            size_bytes,
+            100 + u64::from(size_bytes) / 5,
+            COPY,
+        );
+        shm.effective[0].engine = over_libfabric("shm", "shm");
+        records.push(shm);
+        let mut tcp = stream(
+            "fabric:tcp",
+            size_bytes,
+            5000 + u64::from(size_bytes) / 3,
+            streams,
+        );
+        tcp.effective[0].engine = over_libfabric("tcp;ofi_rxm", "lo");
+        records.push(tcp);
+    }
+    let absent = |size_bytes| {
+        let why = "fabric:efa cannot be used here: there is no device for it. Use a host with one";
+        sample(Pacing::Stream { window: 16 }, size_bytes)
+            .with(|point| point.engine = "fabric:efa".to_owned())
+            .without_result(Outcome::Skipped {
+                why: why.to_owned(),
+            })
+            .record()
+    };
+    records.extend([absent(64), absent(65536)]);
+    records
+}
+
 /// One of everything.
 pub fn all() -> Vec<Record> {
     [
@@ -469,6 +565,7 @@ pub fn all() -> Vec<Record> {
         ping_pongs(),
         paced(),
         paths(),
+        fabric(),
         verifies(),
     ]
     .concat()
