@@ -246,10 +246,12 @@ fn by_size(records: &[&Record]) -> String {
     draw(rows, |_| true)
 }
 
-/// Whole percents, and a digit more below one of them.
+/// Whole percents; what is small is never printed as zero.
 fn percent(part: f64) -> String {
-    let decimals = usize::from(part < 0.01);
-    format!("{:.decimals$} %", part * 100.0)
+    if part < 0.01 {
+        return "< 1 %".to_owned();
+    }
+    format!("{:.0} %", part * 100.0)
 }
 
 /// What each engine's bandwidth is set beside, in words; the records say it point by point.
