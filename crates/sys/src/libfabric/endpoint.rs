@@ -7,7 +7,8 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::post::{Calls, Slots};
+use super::post::Calls;
+use super::slots::Slots;
 use super::{Info, Libfabric, abi};
 use crate::mapping::Arena;
 

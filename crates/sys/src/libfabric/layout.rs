@@ -1,7 +1,7 @@
 //! Compares our declarations in [`super::abi`] with the headers of the embedded libfabric.
 //!
 //! What lives here: a test, and the list of everything that is declared, which the test holds to be complete by reading
-//! the source of `abi.rs`. The other side of the comparison is `crates/libfabric-embedded/c/layout.c`: what is declared
+//! the sources of `abi`. The other side of the comparison is `crates/libfabric-embedded/c/layout.c`: what is declared
 //! anew goes into both.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -183,7 +183,8 @@ fn add_values(layout: &mut Layout) {
 fn declared() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut inside = None;
-    for line in include_str!("abi.rs").lines() {
+    let sources = [include_str!("abi.rs"), include_str!("abi/constants.rs")];
+    for line in sources.iter().flat_map(|source| source.lines()) {
         if let Some(rest) = line.strip_prefix("pub const ") {
             names.insert(rest.split(':').next().unwrap().to_owned());
         } else if let Some(rest) = line.strip_prefix("pub struct ") {

@@ -14,6 +14,7 @@ mod info;
 mod layout;
 mod offers;
 mod post;
+mod slots;
 
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
