@@ -105,7 +105,8 @@ impl Event {
     };
 }
 
-/// A call or an operation that failed. The endpoint cannot be relied on after it.
+/// A call or an operation that failed. The endpoint cannot be relied on after it. Boxed where it is returned, so that
+/// what the loops carry stays in registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// What [`Endpoint::post`] was given for the operation, where one is known.
@@ -179,7 +180,7 @@ impl Endpoint {
         len: u32,
         data: u64,
         user: u64,
-    ) -> Result<Posted, Failure> {
+    ) -> Result<Posted, Box<Failure>> {
         let region = self
             .regions
             .get(route.local.0)
@@ -223,7 +224,7 @@ impl Endpoint {
     }
 
     #[inline]
-    fn posted(&self, code: isize, done: Posted, user: u64) -> Result<Posted, Failure> {
+    fn posted(&self, code: isize, done: Posted, user: u64) -> Result<Posted, Box<Failure>> {
         const AGAIN: isize = -(abi::FI_EAGAIN as isize);
         match code {
             0 => Ok(done),
@@ -233,13 +234,13 @@ impl Endpoint {
     }
 
     #[cold]
-    fn refused(&self, code: isize, user: u64) -> Failure {
+    fn refused(&self, code: isize, user: u64) -> Box<Failure> {
         let code = code as c_int;
-        Failure {
+        Box::new(Failure {
             user: Some(user),
             code: code.saturating_neg(),
             text: self.library().reason(code),
-        }
+        })
     }
 
     /// Makes progress, and fills `events` with completions; returns how many. Never blocks.
@@ -247,7 +248,7 @@ impl Endpoint {
     /// # Errors
     /// The first operation that failed, or the queue's own failure.
     #[inline]
-    pub fn poll(&mut self, events: &mut [Event]) -> Result<usize, Failure> {
+    pub fn poll(&mut self, events: &mut [Event]) -> Result<usize, Box<Failure>> {
         const AGAIN: isize = -(abi::FI_EAGAIN as isize);
         let room = events.len().min(ENTRIES);
         let entries = self.calls.entries.as_mut_ptr();
@@ -289,14 +290,14 @@ impl Endpoint {
 
     /// Reads what is behind a negative answer of the completion queue.
     #[cold]
-    fn failure(&mut self, code: isize) -> Failure {
+    fn failure(&mut self, code: isize) -> Box<Failure> {
         if code != -(abi::FI_EAVAIL as isize) {
             let code = code as c_int;
-            return Failure {
+            return Box::new(Failure {
                 user: None,
                 code: code.saturating_neg(),
                 text: format!("fi_cq_read: {}", self.library().reason(code)),
-            };
+            });
         }
         // SAFETY: all bytes of the struct may be zero.
         let mut entry: abi::fi_cq_err_entry = unsafe { std::mem::zeroed() };
@@ -304,11 +305,11 @@ impl Endpoint {
         // keeps what it points to valid until the next read.
         let got = unsafe { ((*self.calls.queue_ops).readerr)(self.calls.queue, &raw mut entry, 0) };
         if got < 0 {
-            return Failure {
+            return Box::new(Failure {
                 user: None,
                 code: abi::FI_EAVAIL,
                 text: format!("fi_cq_readerr: {}", self.library().reason(got as c_int)),
-            };
+            });
         }
         let user = self.slots.complete(entry.op_context).map(|(user, _)| user);
         // SAFETY: as for readerr; the answer is null or a NUL-terminated text, which is copied at once.
@@ -326,30 +327,30 @@ impl Endpoint {
             .filter(|words| !words.is_empty() && *words != reason)
             .map(|words| format!(" ({words})"))
             .unwrap_or_default();
-        Failure {
+        Box::new(Failure {
             user,
             code: entry.err,
             text: reason + &detail,
-        }
+        })
     }
 }
 
 #[cold]
-fn outside(user: u64) -> Failure {
-    Failure {
+fn outside(user: u64) -> Box<Failure> {
+    Box::new(Failure {
         user: Some(user),
         code: libc::EFAULT,
         text: "the operation lies outside of registered memory".to_owned(),
-    }
+    })
 }
 
 #[cold]
-fn stranger() -> Failure {
-    Failure {
+fn stranger() -> Box<Failure> {
+    Box::new(Failure {
         user: None,
         code: libc::EPROTO,
         text: "the completion queue reports an operation that was never posted".to_owned(),
-    }
+    })
 }
 
 impl Calls {
