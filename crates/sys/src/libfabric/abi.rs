@@ -433,9 +433,16 @@ pub struct fi_ops_tagged {
 }
 
 #[repr(C)]
+pub struct fi_ops_ep {
+    pub size: usize,
+    pub cancel: Unused,
+    pub getopt: unsafe extern "C" fn(*mut fid, c_int, c_int, *mut c_void, *mut usize) -> c_int,
+}
+
+#[repr(C)]
 pub struct fid_ep {
     pub fid: fid,
-    pub ops: *mut c_void,
+    pub ops: *mut fi_ops_ep,
     pub cm: *mut fi_ops_cm,
     pub msg: *mut fi_ops_msg,
     pub rma: *mut fi_ops_rma,

@@ -218,7 +218,7 @@ impl Endpoint {
         // the endpoint is closed.
         let code = unsafe { self.calls.start(&operation, context) };
         if code != 0 {
-            self.slots.give_back(index, receive);
+            self.slots.give_back(index);
         }
         self.posted(code, Posted::Pending, user)
     }
@@ -263,17 +263,10 @@ impl Endpoint {
         }
         let count = (count as usize).min(room);
         for (event, entry) in events.iter_mut().zip(&self.calls.entries[..count]) {
-            *event = if entry.flags & abi::FI_REMOTE_CQ_DATA != 0 {
-                Event {
-                    kind: EventKind::Arrived,
-                    user: 0,
-                    len: entry.len as u64,
-                    data: entry.data,
-                }
-            } else {
-                let done = self.slots.complete(entry.op_context);
-                let (user, receive) = done.ok_or_else(stranger)?;
-                Event {
+            // A context of ours first: some providers mark the initiator's completion with the data too.
+            let done = self.slots.complete(entry.op_context);
+            *event = match done {
+                Some((user, receive)) => Event {
                     kind: if receive {
                         EventKind::Received
                     } else {
@@ -282,7 +275,14 @@ impl Endpoint {
                     user,
                     len: entry.len as u64,
                     data: 0,
-                }
+                },
+                None if entry.flags & abi::FI_REMOTE_CQ_DATA != 0 => Event {
+                    kind: EventKind::Arrived,
+                    user: 0,
+                    len: entry.len as u64,
+                    data: entry.data,
+                },
+                None => return Err(stranger()),
             };
         }
         Ok(count)

@@ -62,6 +62,8 @@ pub const FI_SOCKADDR_IN6: u32 = 3;
 pub const FI_AV_TABLE: c_int = 2;
 pub const FI_CQ_FORMAT_DATA: c_int = 3;
 pub const FI_WAIT_NONE: c_int = 0;
+pub const FI_OPT_ENDPOINT: c_int = 0;
+pub const FI_OPT_INJECT_RMA_SIZE: c_int = 18;
 pub const FI_ENABLE: c_int = 6;
 pub const FI_ADDR_UNSPEC: fi_addr_t = u64::MAX;
 
