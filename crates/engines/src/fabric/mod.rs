@@ -140,6 +140,7 @@ fn caps(attributes: &Attributes, completion: &str, shm_writes: Option<&str>) -> 
         delivered: completion == "delivery",
         delivery_on_request: completion == "auto",
         arrivals_named: attributes.immediate_bytes >= 8,
+        arrives_by_polling: true,
         ordered_writes: writes_in_address_order(&attributes.provider, shm_writes),
         shared_memory: false,
         limit: limit(attributes),

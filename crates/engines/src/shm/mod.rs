@@ -43,6 +43,7 @@ static CAPS: Caps = Caps {
     delivered: true,
     delivery_on_request: true,
     arrivals_named: true,
+    arrives_by_polling: false,
     ordered_writes: true,
     shared_memory: true,
     limit: LimitKind::MemoryCopy,
