@@ -144,6 +144,7 @@ mod tests {
         delivered: false,
         delivery_on_request: true,
         arrivals_named: true,
+        arrives_by_polling: true,
         ordered_writes: true,
         shared_memory: false,
         limit: LimitKind::None,
