@@ -6,11 +6,13 @@
 //! | `choose` | which library, provider and device; the errors of those that are not there |
 //! | `meet` | what workers publish about themselves, comparing it, and first contact |
 //! | `worker` | lanes, posting and polling |
+//! | `files` | what the provider shm leaves in /dev/shm |
 //!
 //! Each worker opens a domain and an endpoint of its own, so that threads share nothing (FI_THREAD_DOMAIN). Calls into
 //! the library and everything `unsafe` are in `tonnage_sys::libfabric`.
 
 mod choose;
+mod files;
 mod meet;
 #[cfg(test)]
 mod tests;
@@ -81,6 +83,11 @@ fn open(request: &OpenRequest<'_>) -> Result<Vec<Arc<dyn Domain>>> {
         ))
     };
     Ok(chosen.infos.into_iter().map(domain).collect())
+}
+
+/// Removes what a process that was killed has left on this machine.
+pub(crate) fn clean_up_after(pid: u32) {
+    files::clean_up_after(pid);
 }
 
 /// The provider at the bottom of a layered one: "tcp" of "tcp;ofi_rxm".

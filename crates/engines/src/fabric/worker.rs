@@ -14,6 +14,7 @@ use tonnage_sys::libfabric::{
 };
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
+use super::files::remove_own;
 use super::meet::{Address, Contact, PLACE_BYTES, greeting, mailbox_bytes};
 
 /// Completions that are taken from the library at once.
@@ -271,6 +272,8 @@ impl Engine for Worker {
         loop {
             let in_flight = peers.len() - left.len() - completed;
             if contact.is_complete(self.config.rank, &left, in_flight)? {
+                // Who has greeted this worker has mapped it.
+                remove_own(self.endpoint.name());
                 return Ok(());
             }
             if stopped() {
