@@ -57,18 +57,21 @@ static OPTIONS: [EngineOption; 3] = [
     EngineOption {
         name: COMPLETION,
         values: &["auto", "delivery", "transmit"],
+        variants: &[],
         about: "what a completed write means: delivery to the peer's memory, transmit (its buffer may be reused), or \
                 auto: delivery for batches and timetables, transmit for streams, which end with a read of their last byte",
     },
     EngineOption {
         name: SHM_WRITES,
         values: &["ordered", "cma"],
+        variants: &["shm"],
         about: "how the provider shm writes: ordered (through its queue, fast for small messages) or cma (each write is \
                 a process_vm_writev by the initiator)",
     },
     EngineOption {
         name: INJECT,
         values: &["auto", "off"],
+        variants: &[],
         about: "whether writes and sends below the provider's inject size are copied at once and done",
     },
 ];
