@@ -56,6 +56,8 @@ struct LaneState {
     route: Route,
     /// In the high half of the data of a write-imm: who sent it.
     sender: u64,
+    /// Receives of it are held, so that later ones have to wait behind them.
+    holds: bool,
 }
 
 /// A worker's endpoint over its memory.
@@ -74,6 +76,9 @@ pub(super) struct Worker {
     lanes: Vec<LaneState>,
     /// Injected operations, which are done but not yet reported.
     done: VecDeque<Completion>,
+    /// Receives for which the library had no room. Those of other peers must not wait for them: it may be their messages
+    /// that fill the room.
+    held: VecDeque<Op>,
     events: Box<[Event; EVENTS]>,
 }
 
@@ -134,6 +139,7 @@ impl Worker {
             peers: Vec::with_capacity(config.peers.len()),
             lanes: Vec::new(),
             done: VecDeque::with_capacity(sizes.operations as usize),
+            held: VecDeque::with_capacity(sizes.receives as usize),
             events: Box::new([Event::EMPTY; EVENTS]),
         })
     }
@@ -173,6 +179,72 @@ impl Worker {
             };
         }
         Ok(left)
+    }
+
+    /// Posts one operation; false when there is no room for it now.
+    #[inline]
+    fn take(&mut self, op: &Op) -> Result<bool> {
+        let Some(lane) = self.lanes.get(op.lane.0 as usize) else {
+            let lane = op.lane.0;
+            return Err(Error::Failed(format!("lane {lane} was never resolved")));
+        };
+        if self.done.len() == self.done.capacity() {
+            return Ok(false);
+        }
+        if lane.holds {
+            return Ok(self.hold(op));
+        }
+        let user = u64::from(op.lane.0) << 32 | u64::from(op.tag);
+        let data = lane.sender | u64::from(op.imm);
+        let posted = self
+            .endpoint
+            .post(&lane.route, op.local, op.remote, op.len, data, user);
+        match posted {
+            Ok(Posted::Pending) => Ok(true),
+            Ok(Posted::Injected) => {
+                self.done.push_back(Completion {
+                    tag: op.tag,
+                    lane: op.lane,
+                    len: op.len,
+                    imm: op.imm,
+                    kind: Kind::Done,
+                });
+                Ok(true)
+            }
+            Ok(Posted::Again) if lane.spec.kind == LaneKind::Receive => Ok(self.hold(op)),
+            Ok(Posted::Again) => Ok(false),
+            Err(failure) => Err(self.failed(&failure, None)),
+        }
+    }
+
+    /// Keeps a receive for later; false when too many are kept already.
+    #[cold]
+    fn hold(&mut self, op: &Op) -> bool {
+        if self.held.len() == self.held.capacity() {
+            return false;
+        }
+        if let Some(lane) = self.lanes.get_mut(op.lane.0 as usize) {
+            lane.holds = true;
+        }
+        self.held.push_back(*op);
+        true
+    }
+
+    /// Tries the receives again that were held, those of a lane in their order.
+    #[cold]
+    fn post_held(&mut self) -> Result<()> {
+        // Then nothing is taken, and receives do not change it.
+        if self.done.len() == self.done.capacity() {
+            return Ok(());
+        }
+        self.lanes.iter_mut().for_each(|lane| lane.holds = false);
+        for _ in 0..self.held.len() {
+            // What finds no room again goes to the end, and takes those of its lane that follow with it.
+            if let Some(op) = self.held.pop_front() {
+                self.take(&op)?;
+            }
+        }
+        Ok(())
     }
 
     /// Names the rank, and the operation if one is known.
@@ -326,6 +398,7 @@ impl Engine for Worker {
             } else {
                 0
             },
+            holds: false,
         });
         Ok(Lane(self.lanes.len() as u32 - 1))
     }
@@ -333,29 +406,8 @@ impl Engine for Worker {
     #[inline]
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         for (taken, op) in ops.iter().enumerate() {
-            let Some(lane) = self.lanes.get(op.lane.0 as usize) else {
-                let lane = op.lane.0;
-                return Err(Error::Failed(format!("lane {lane} was never resolved")));
-            };
-            if self.done.len() == self.done.capacity() {
+            if !self.take(op)? {
                 return Ok(taken);
-            }
-            let user = u64::from(op.lane.0) << 32 | u64::from(op.tag);
-            let data = lane.sender | u64::from(op.imm);
-            let posted = self
-                .endpoint
-                .post(&lane.route, op.local, op.remote, op.len, data, user);
-            match posted {
-                Ok(Posted::Pending) => {}
-                Ok(Posted::Injected) => self.done.push_back(Completion {
-                    tag: op.tag,
-                    lane: op.lane,
-                    len: op.len,
-                    imm: op.imm,
-                    kind: Kind::Done,
-                }),
-                Ok(Posted::Again) => return Ok(taken),
-                Err(failure) => return Err(self.failed(&failure, None)),
             }
         }
         Ok(ops.len())
@@ -363,6 +415,9 @@ impl Engine for Worker {
 
     #[inline]
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        if !self.held.is_empty() {
+            self.post_held()?;
+        }
         // The library is always asked, because asking is what makes progress; half of the room is kept for it.
         let injected = self.done.len().min(done.len() / 2);
         let room = (done.len() - injected).min(EVENTS);

@@ -286,7 +286,7 @@ fn verify(line: &str) -> VerifyArgs {
 
 #[test]
 fn verify_moves_every_operation_once_at_many_sizes() {
-    let plan = verify("").to_plan(&ENGINES).unwrap();
+    let plan = verify("").to_plan(&ENGINES, None).unwrap();
     let points = plan.points(2, &ENGINES).unwrap();
     assert!(points.iter().all(|point| {
         point.engine == "shm"
@@ -309,14 +309,14 @@ fn verify_moves_every_operation_once_at_many_sizes() {
 #[test]
 fn verify_of_what_cannot_be_verified_says_so() {
     let message = |line: &str| {
-        let plan = verify(line).to_plan(&ENGINES).unwrap();
+        let plan = verify(line).to_plan(&ENGINES, None).unwrap();
         plan.points(2, &ENGINES).unwrap_err().to_string()
     };
     assert!(message("--engine null").contains("moves no bytes"));
     assert!(message("--engine shn").contains("did you mean \"shm\"?"));
     assert!(message("--sizes 0").contains("the smallest size is 1"));
     let plan = verify("--op read --sizes 8..64 --traffic fan-out --ranks 3")
-        .to_plan(&ENGINES)
+        .to_plan(&ENGINES, None)
         .unwrap();
     assert_eq!(plan.ranks, Some(3));
     assert_eq!(plan.points(3, &ENGINES).unwrap().len(), 4);

@@ -31,7 +31,7 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "SWEEP", allow_hyphen_values = true)]
     pub sizes: Option<Sweep>,
 
-    /// Who talks to whom: pair, fan-out, fan-in or all-to-all. [default: pair]
+    /// Who talks to whom: pair, fan-out, fan-in or all-to-all. [default: pair; all-to-all for an odd number of ranks]
     #[arg(long, value_name = "PATTERN")]
     pub traffic: Option<Traffic>,
 
@@ -50,11 +50,11 @@ pub struct VerifyArgs {
 
 impl VerifyArgs {
     /// The plan: one operation of each kind and size, in four places, checked. A verb or engine that was named is in it even if it
-    /// cannot be done, so that expanding the plan says why.
+    /// cannot be done, so that expanding the plan says why. `launched` is how many ranks a launcher has started.
     ///
     /// # Errors
     /// `Usage`; none for the sizes that tonnage chooses itself.
-    pub fn to_plan(&self, engines: &[Entry]) -> Result<Plan> {
+    pub fn to_plan(&self, engines: &[Entry], launched: Option<u32>) -> Result<Plan> {
         let sizes = match &self.sizes {
             Some(sizes) => sizes.clone(),
             None => default_sizes()?,
@@ -67,14 +67,21 @@ impl VerifyArgs {
                 .collect(),
             false => self.engine.clone(),
         };
+        let ranks = self.ranks.ranks.unwrap_or(RANKS_DEFAULT);
+        // Pairs leave one of an odd number out.
+        let odd = !launched.unwrap_or(ranks).is_multiple_of(2);
+        let traffic = self.traffic.or(odd.then_some(Traffic::AllToAll));
         let transfers = names
             .into_iter()
-            .map(|name| self.transfer(name, &sizes, engines))
+            .map(|name| Transfer {
+                traffic,
+                ..self.transfer(name, &sizes, engines)
+            })
             .collect();
         Ok(Plan {
             name: "verify".to_owned(),
             title: None,
-            ranks: Some(self.ranks.ranks.unwrap_or(RANKS_DEFAULT)),
+            ranks: Some(ranks),
             transfers,
         })
     }
@@ -91,7 +98,6 @@ impl VerifyArgs {
             engine: vec![engine],
             op,
             sizes: sizes.clone(),
-            traffic: self.traffic,
             // Several slots, so that a swapped one shows.
             batch: Sweep::list(&[4]).ok(),
             verify: true,

@@ -83,8 +83,10 @@ fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCo
 /// # Errors
 /// A wrong request, or what ended the run.
 pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
+    let identity = rank::detect(&env, args.ranks.explicit())?;
+    let launched = identity.map(|identity| identity.size);
     let job = Job {
-        plan: args.to_plan(ENGINES)?,
+        plan: args.to_plan(ENGINES, launched)?,
         ranks: args.ranks.clone(),
         output: args.output.clone().map(|path| (path, false)),
         format: Some(Format::Table),

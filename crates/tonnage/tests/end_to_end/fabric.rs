@@ -199,6 +199,22 @@ fn patterns_and_pacings() {
     }
 }
 
+/// Small messages are done for the sender at once, so that several peers fill the receiver's queues before it looks.
+#[test]
+fn messages_that_come_before_their_receives_wait() {
+    for library in libraries() {
+        for provider in PROVIDERS {
+            let arguments = format!(
+                "transfer --engine fabric:{provider} --traffic fan-in --ranks 3 --op send --sizes 8,3001 --batch 8 --verify \
+                 --libfabric {library} {BRIEF}"
+            );
+            for _ in 0..3 {
+                measured(&arguments, 2);
+            }
+        }
+    }
+}
+
 #[test]
 fn options_change_what_is_done_and_are_recorded() {
     for library in libraries() {

@@ -156,10 +156,10 @@ fn in_the_middle_of_a_trial_over_fabric() {
         ("tcp", 0, "--op read --sizes 1M"),
         ("tcp", 1, "--op write-imm --sizes 8"),
         ("tcp", 0, "--op send --sizes 8"),
-        ("shm", 1, "--op write --sizes 1M"),
+        ("shm", 1, "--op write --sizes 1M --libfabric embedded"),
         ("shm", 0, "--op read --sizes 1M"),
         ("shm", 1, "--op write-imm --sizes 8"),
-        ("shm", 0, "--op send --sizes 8"),
+        ("shm", 0, "--op send --sizes 8 --libfabric embedded"),
     ] {
         let arguments = format!("--engine fabric:{provider} {what} {LONG}");
         kill_one_of(2, rank, &arguments, 0, |_, run| working(run, rank));
