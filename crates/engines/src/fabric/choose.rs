@@ -29,11 +29,6 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
     let (library, why_embedded) = library(request.libfabric, provider)?;
     let library = Arc::new(library);
     let is_shm = core_of(provider) == "shm";
-    if !is_shm && let Some(value) = request.options.get(SHM_WRITES) {
-        return Err(Error::Usage(format!(
-            "engine-option {SHM_WRITES}={value} is for fabric:shm and has no effect on fabric:{provider}: leave it out"
-        )));
-    }
     let ordered = is_shm && request.option(&ENTRY, SHM_WRITES) == "ordered";
     if is_shm {
         // Large messages of either way are copied from one process's memory to the other's.
@@ -166,11 +161,9 @@ fn by_device(offered: &[Info], devices: &[String], provider: &str) -> Result<Vec
         match fitting.first() {
             Some(info) => info.duplicate().map_err(Error::Failed),
             None => {
-                let mut names: Vec<_> = offered
-                    .iter()
-                    .map(|info| info.attributes().domain.as_str())
-                    .collect();
-                names.dedup();
+                let domain = |info: &'_ Info| info.attributes().domain.clone();
+                let names: BTreeSet<String> = offered.iter().map(domain).collect();
+                let names: Vec<_> = names.into_iter().collect();
                 Err(unavailable(
                     provider,
                     format!("it has no device {device} on this host"),

@@ -7,12 +7,14 @@
 //! | `choose` | which library, provider and device; the errors of those that are not there |
 //! | `meet` | what workers publish about themselves, comparing it, and first contact |
 //! | `worker` | lanes, posting and polling |
+//! | `files` | what the provider shm leaves in /dev/shm |
 //!
 //! Each worker opens a domain and an endpoint of its own, so that threads share nothing (FI_THREAD_DOMAIN). Calls into
 //! the library and everything `unsafe` are in `tonnage_sys::libfabric`.
 
 mod arrival;
 mod choose;
+mod files;
 mod meet;
 #[cfg(test)]
 mod tests;
@@ -58,18 +60,21 @@ static OPTIONS: [EngineOption; 3] = [
     EngineOption {
         name: COMPLETION,
         values: &["auto", "delivery", "transmit"],
+        variants: &[],
         about: "what a completed write means: delivery to the peer's memory, transmit (its buffer may be reused), or \
                 auto: delivery for batches and timetables, transmit for streams, which end with a read of their last byte",
     },
     EngineOption {
         name: SHM_WRITES,
         values: &["ordered", "cma"],
+        variants: &["shm"],
         about: "how the provider shm writes: ordered (through its queue, fast for small messages) or cma (each plain \
                 write is a process_vm_writev by the initiator; write-imm goes through the queue all the same)",
     },
     EngineOption {
         name: INJECT,
         values: &["auto", "off"],
+        variants: &[],
         about: "whether writes and sends below the provider's inject size are copied at once and done",
     },
 ];
@@ -82,6 +87,11 @@ fn open(request: &OpenRequest<'_>) -> Result<Domains> {
         Ok(Arc::new(domain))
     };
     chosen.infos.into_iter().map(domain).collect()
+}
+
+/// Removes what a process that was killed has left on this machine.
+pub(crate) fn clean_up_after(pid: u32) {
+    files::clean_up_after(pid);
 }
 
 /// The provider at the bottom of a layered one: "tcp" of "tcp;ofi_rxm".

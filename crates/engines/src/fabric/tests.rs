@@ -350,11 +350,9 @@ fn what_is_not_there_is_refused_with_what_is() {
         "{library}"
     );
     let cma = option(SHM_WRITES, "cma");
-    let without_effect = refused(&request("tcp", &cma));
-    assert!(
-        without_effect.contains("no effect on fabric:tcp"),
-        "{without_effect}"
-    );
+    let without_effect = ENTRY.check_options(&cma, "tcp;ofi_rxm").unwrap_err();
+    let text = without_effect.to_string();
+    assert!(text.contains("no effect on fabric:tcp;ofi_rxm"), "{text}");
 }
 
 #[test]

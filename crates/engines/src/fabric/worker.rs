@@ -15,6 +15,7 @@ use tonnage_sys::libfabric::{
 };
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
+use super::files::remove_own;
 use super::meet::{Address, Contact, PLACE_BYTES, greeting, mailbox_bytes};
 
 /// Completions that are taken from the library at once.
@@ -63,6 +64,8 @@ struct LaneState {
     route: Route,
     /// In the high half of the data of a write-imm: who sent it.
     sender: u64,
+    /// Receives of it are held, so that later ones have to wait behind them.
+    holds: bool,
 }
 
 /// A worker's endpoint over its memory.
@@ -84,6 +87,9 @@ pub(super) struct Worker {
     lanes: Vec<LaneState>,
     /// Injected operations, which are done but not yet reported.
     done: VecDeque<Completion>,
+    /// Receives for which the library had no room. Those of other peers must not wait for them: it may be their messages
+    /// that fill the room.
+    held: VecDeque<Op>,
     events: Box<[Event; EVENTS]>,
 }
 
@@ -147,6 +153,7 @@ impl Worker {
             peers: Vec::with_capacity(config.peers.len()),
             lanes: Vec::new(),
             done: VecDeque::with_capacity(sizes.operations as usize),
+            held: VecDeque::with_capacity(sizes.receives as usize),
             events: Box::new([Event::EMPTY; EVENTS]),
         })
     }
@@ -201,6 +208,72 @@ impl Worker {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Posts one operation; false when there is no room for it now.
+    #[inline]
+    fn take(&mut self, op: &Op) -> Result<bool> {
+        let Some(lane) = self.lanes.get(op.lane.0 as usize) else {
+            let lane = op.lane.0;
+            return Err(Error::Failed(format!("lane {lane} was never resolved")));
+        };
+        if self.done.len() == self.done.capacity() {
+            return Ok(false);
+        }
+        if lane.holds {
+            return Ok(self.hold(op));
+        }
+        let user = u64::from(op.lane.0) << 32 | u64::from(op.tag);
+        let data = lane.sender | u64::from(op.imm);
+        let posted = self
+            .endpoint
+            .post(&lane.route, op.local, op.remote, op.len, data, user);
+        match posted {
+            Ok(Posted::Pending) => Ok(true),
+            Ok(Posted::Injected) => {
+                self.done.push_back(Completion {
+                    tag: op.tag,
+                    lane: op.lane,
+                    len: op.len,
+                    imm: op.imm,
+                    kind: Kind::Done,
+                });
+                Ok(true)
+            }
+            Ok(Posted::Again) if lane.spec.kind == LaneKind::Receive => Ok(self.hold(op)),
+            Ok(Posted::Again) => Ok(false),
+            Err(failure) => Err(self.failed(&failure, None)),
+        }
+    }
+
+    /// Keeps a receive for later; false when too many are kept already.
+    #[cold]
+    fn hold(&mut self, op: &Op) -> bool {
+        if self.held.len() == self.held.capacity() {
+            return false;
+        }
+        if let Some(lane) = self.lanes.get_mut(op.lane.0 as usize) {
+            lane.holds = true;
+        }
+        self.held.push_back(*op);
+        true
+    }
+
+    /// Tries the receives again that were held, those of a lane in their order.
+    #[cold]
+    fn post_held(&mut self) -> Result<()> {
+        // Then nothing is taken, and receives do not change it.
+        if self.done.len() == self.done.capacity() {
+            return Ok(());
+        }
+        self.lanes.iter_mut().for_each(|lane| lane.holds = false);
+        for _ in 0..self.held.len() {
+            // What finds no room again goes to the end, and takes those of its lane that follow with it.
+            if let Some(op) = self.held.pop_front() {
+                self.take(&op)?;
+            }
+        }
+        Ok(())
     }
 
     /// Names the rank, and the operation if one is known.
@@ -303,6 +376,8 @@ impl Engine for Worker {
         loop {
             let in_flight = peers.len() - left.len() - completed;
             if contact.is_complete(self.config.rank, &left, in_flight)? {
+                // Who has greeted this worker has mapped it.
+                remove_own(self.endpoint.name());
                 return Ok(());
             }
             if stopped() {
@@ -356,6 +431,7 @@ impl Engine for Worker {
             } else {
                 0
             },
+            holds: false,
         });
         Ok(Lane(self.lanes.len() as u32 - 1))
     }
@@ -363,29 +439,8 @@ impl Engine for Worker {
     #[inline]
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         for (taken, op) in ops.iter().enumerate() {
-            let Some(lane) = self.lanes.get(op.lane.0 as usize) else {
-                let lane = op.lane.0;
-                return Err(Error::Failed(format!("lane {lane} was never resolved")));
-            };
-            if self.done.len() == self.done.capacity() {
+            if !self.take(op)? {
                 return Ok(taken);
-            }
-            let user = u64::from(op.lane.0) << 32 | u64::from(op.tag);
-            let data = lane.sender | u64::from(op.imm);
-            let posted = self
-                .endpoint
-                .post(&lane.route, op.local, op.remote, op.len, data, user);
-            match posted {
-                Ok(Posted::Pending) => {}
-                Ok(Posted::Injected) => self.done.push_back(Completion {
-                    tag: op.tag,
-                    lane: op.lane,
-                    len: op.len,
-                    imm: op.imm,
-                    kind: Kind::Done,
-                }),
-                Ok(Posted::Again) => return Ok(taken),
-                Err(failure) => return Err(self.failed(&failure, None)),
             }
         }
         Ok(ops.len())
@@ -407,6 +462,9 @@ impl Engine for Worker {
 
     #[inline]
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        if !self.held.is_empty() {
+            self.post_held()?;
+        }
         // The library is always asked, because asking is what makes progress; half of the room is kept for it.
         let injected = self.done.len().min(done.len() / 2);
         let room = (done.len() - injected).min(EVENTS);
