@@ -30,7 +30,7 @@ use tonnage_core::memory::Memory;
 use tonnage_core::{Error, Result};
 use tonnage_sys::libfabric::{Attributes, Info};
 
-use worker::{Inject, Worker};
+use worker::{Ways, Worker};
 
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
@@ -105,7 +105,7 @@ struct FabricDomain {
     why_embedded: Option<String>,
     completion: String,
     shm_writes: Option<String>,
-    inject: Inject,
+    ways: Ways,
 }
 
 impl FabricDomain {
@@ -120,8 +120,9 @@ impl FabricDomain {
             why_embedded,
             completion,
             shm_writes,
-            inject: Inject {
-                enabled: request.option(&ENTRY, INJECT) == "auto",
+            ways: Ways {
+                inject: request.option(&ENTRY, INJECT) == "auto",
+                delivered: caps.delivered,
             },
             info,
         }
@@ -224,7 +225,7 @@ impl Domain for FabricDomain {
             "ordering": attributes.ordering,
             "completion": self.completion(),
             "shm_writes": self.shm_writes,
-            "inject_bytes_max": if self.inject.enabled { attributes.inject_bytes_max } else { 0 },
+            "inject_bytes_max": if self.ways.inject { attributes.inject_bytes_max } else { 0 },
             "tx_depth": attributes.tx_depth,
             "rx_depth": attributes.rx_depth,
             "depth": self.caps.depth,
@@ -248,7 +249,7 @@ impl Domain for FabricDomain {
 
     fn worker(&self, config: &WorkerConfig, memory: Arc<dyn Memory>) -> Result<Box<dyn Engine>> {
         let info = self.info.duplicate().map_err(Error::Failed)?;
-        let worker = Worker::open(info, config, memory, self.inject)?;
+        let worker = Worker::open(info, config, memory, self.ways)?;
         Ok(Box::new(worker))
     }
 }

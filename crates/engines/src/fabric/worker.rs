@@ -33,10 +33,13 @@ const MAILBOX_KEY: u64 = 2;
 /// Tag of the greeting, which is posted before any lane exists.
 const GREETING: u64 = u64::MAX;
 
-/// Whether small messages are injected.
+/// Options that decide how operations are posted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Inject {
-    pub(super) enabled: bool,
+pub(super) struct Ways {
+    /// Whether small messages are injected.
+    pub(super) inject: bool,
+    /// Every write completes only when it is delivered, not just those of lanes that ask for it.
+    pub(super) delivered: bool,
 }
 
 struct PeerState {
@@ -65,6 +68,7 @@ pub(super) struct Worker {
     config: WorkerConfig,
     name: String,
     inject_bytes_max: u32,
+    delivered: bool,
     /// Writes carry 64 bits, so that an arrival says whose it is.
     named: bool,
     endpoint: Endpoint,
@@ -87,7 +91,7 @@ impl Worker {
         info: Info,
         config: &WorkerConfig,
         memory: Arc<dyn Memory>,
-        inject: Inject,
+        ways: Ways,
     ) -> Result<Self> {
         let attributes = info.attributes().clone();
         let name = format!("fabric:{}", attributes.provider);
@@ -121,7 +125,7 @@ impl Worker {
             [memory_remote, mailbox_remote],
             &config.peers,
         );
-        let inject_bytes_max = if inject.enabled {
+        let inject_bytes_max = if ways.inject {
             u32::try_from(attributes.inject_bytes_max).unwrap_or(u32::MAX)
         } else {
             0
@@ -130,6 +134,7 @@ impl Worker {
             config: config.clone(),
             name,
             inject_bytes_max,
+            delivered: ways.delivered,
             named: attributes.immediate_bytes >= 8,
             endpoint,
             address,
@@ -387,7 +392,8 @@ impl Engine for Worker {
             peer: peer.peer,
             remote: peer.memory,
             local: self.memory,
-            delivered: spec.delivered && matches!(action, Action::Write | Action::WriteData),
+            delivered: (spec.delivered || self.delivered)
+                && matches!(action, Action::Write | Action::WriteData),
             inject_bytes_max: self.inject_bytes_max,
         };
         self.lanes.push(LaneState {
