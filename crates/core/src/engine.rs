@@ -183,6 +183,9 @@ pub struct Caps {
     pub delivery_on_request: bool,
     /// True when an arrived write-imm says which rank it came from. Of no account for a worker with one peer.
     pub arrivals_named: bool,
+    /// True when what a peer writes can become visible only while this side polls, as with sockets. Then a loop that
+    /// waits for a byte polls after every look at it.
+    pub arrives_by_polling: bool,
     /// True when a lane can be asked to make the last byte of a write visible last.
     pub ordered_writes: bool,
     /// True when the peers map each other's memory, so that it must be allocated shared.

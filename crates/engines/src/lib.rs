@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod fabric;
+mod host;
 pub mod null;
 pub mod shm;
 

@@ -15,7 +15,8 @@ use tonnage_core::drive::serve::serve;
 use tonnage_core::drive::stream::stream;
 use tonnage_core::drive::until::Until;
 use tonnage_core::engine::{
-    Card, Engine, Entry, LaneKind, LaneSpec, OpenRequest, Verb, WorkerConfig, find, split_name,
+    Caps, Card, Engine, Entry, LaneKind, LaneSpec, OpenRequest, Verb, WorkerConfig, find,
+    split_name,
 };
 use tonnage_core::layout::{Layout, answers};
 use tonnage_core::memory::{Memory, Request, allocate};
@@ -63,7 +64,7 @@ struct Side {
     rank: u32,
     memory: Arc<dyn Memory>,
     engine: Box<dyn Engine>,
-    moves_bytes: bool,
+    caps: Caps,
 }
 
 fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> Point {
@@ -157,7 +158,7 @@ fn side(point: &Point, rank: u32) -> Result<Side> {
         rank,
         engine: domain.worker(&config, Arc::clone(&memory))?,
         memory,
-        moves_bytes: domain.caps().moves_bytes,
+        caps: *domain.caps(),
     })
 }
 
@@ -194,7 +195,7 @@ fn table(point: &Point, side: &mut Side) -> Result<Table> {
             layout.into_origin(0),
         ));
     }
-    let table = Table::new(flows(point, side)?, signals, side.rank == 1);
+    let table = Table::new(flows(point, side)?, signals, side.rank == 1, &side.caps);
     table.rearm()?;
     Ok(table)
 }
@@ -202,7 +203,7 @@ fn table(point: &Point, side: &mut Side) -> Result<Table> {
 fn receives(point: &Point, side: &mut Side) -> Result<Vec<Receives>> {
     let layout = Layout::new(point, side.rank);
     let mut receives = Vec::new();
-    if point.op == Verb::Send && side.moves_bytes {
+    if point.op == Verb::Send && side.caps.moves_bytes {
         for (index, &peer) in layout.into.iter().enumerate() {
             let lane = side.engine.lane(&LaneSpec {
                 kind: LaneKind::Receive,

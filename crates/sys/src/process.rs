@@ -11,3 +11,41 @@ pub fn allow_peers_to_attach() {
 pub fn locked_memory_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Memlock).current
 }
+
+/// Reads one byte of another process's memory, to find out whether this one may.
+///
+/// # Errors
+/// The system's reason: not permitted, no such process, no such memory.
+pub fn read_byte_of(pid: u32, address: u64) -> std::io::Result<u8> {
+    let mut byte = 0u8;
+    let local = libc::iovec {
+        iov_base: (&raw mut byte).cast(),
+        iov_len: 1,
+    };
+    let remote = libc::iovec {
+        iov_base: address as *mut _,
+        iov_len: 1,
+    };
+    let pid = libc::pid_t::try_from(pid).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+    // SAFETY: the local vector is one byte that is ours; the kernel checks the remote one.
+    let count =
+        unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    match count {
+        1 => Ok(byte),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_may_read_itself_but_not_what_is_not_there() {
+        let byte = 42u8;
+        let address = &raw const byte as u64;
+        assert_eq!(read_byte_of(std::process::id(), address).unwrap(), 42);
+        assert!(read_byte_of(std::process::id(), 8).is_err());
+        assert!(read_byte_of(u32::MAX, address).is_err());
+    }
+}

@@ -13,12 +13,12 @@ use super::flow::Flow;
 use super::port::Port;
 use super::recorder::Recorder;
 use super::until::Until;
-use crate::engine::{Completion, Kind, Op};
+use crate::engine::{Caps, Completion, Kind, Op};
 use crate::plan::point::Point;
 use crate::walk::Walk;
 use crate::{Error, Result};
 
-/// How often the last byte is looked at between two polls of the engine.
+/// How often the last byte is looked at between two polls of an engine whose peers write without this side's help.
 const LOOKS_PER_POLL: u32 = 32;
 
 /// Most own operations whose completion is still out when the next one is posted.
@@ -129,12 +129,13 @@ pub struct Table {
     /// Peers whose operation arrived and was not answered yet; only the answering side keeps them.
     unanswered: Vec<u32>,
     answers: bool,
+    looks_per_poll: u32,
     outstanding: u64,
 }
 
 impl Table {
     /// A table without anything in flight; `answers` on the side that answers.
-    pub fn new(flows: Vec<Flow>, signals: Vec<Signal>, answers: bool) -> Self {
+    pub fn new(flows: Vec<Flow>, signals: Vec<Signal>, answers: bool, caps: &Caps) -> Self {
         // One operation of each peer can be unanswered at a time, so the list never grows beyond this.
         let unanswered = Vec::with_capacity(flows.len());
         Self {
@@ -142,6 +143,11 @@ impl Table {
             signals,
             unanswered,
             answers,
+            looks_per_poll: if caps.arrives_by_polling {
+                1
+            } else {
+                LOOKS_PER_POLL
+            },
             outstanding: 0,
         }
     }
@@ -190,11 +196,13 @@ impl Table {
         let mut done = [Completion::EMPTY; BURST];
         loop {
             if let Some(signal) = self.signals.get_mut(index) {
-                for _ in 0..LOOKS_PER_POLL {
+                for look in (0..self.looks_per_poll).rev() {
                     if signal.arrived().map_err(outside)? {
                         return self.limit_outstanding(port);
                     }
-                    std::hint::spin_loop();
+                    if look > 0 {
+                        std::hint::spin_loop();
+                    }
                 }
             } else if port.arrivals.count > before {
                 return self.limit_outstanding(port);
@@ -286,7 +294,7 @@ pub fn return_all(
     let mut answers = 0;
     // With several peers a second look at one would make the others wait.
     let looks = if table.signals.len() == 1 {
-        LOOKS_PER_POLL
+        table.looks_per_poll
     } else {
         1
     };
@@ -307,13 +315,15 @@ pub fn return_all(
             answers += 1;
         }
         for index in 0..table.signals.len() {
-            for _ in 0..looks {
+            for look in (0..looks).rev() {
                 if table.signals[index].arrived().map_err(outside)? {
                     table.hit(index, port)?;
                     answers += 1;
                     break;
                 }
-                std::hint::spin_loop();
+                if look > 0 {
+                    std::hint::spin_loop();
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The row of the list of engines: what can be known of an engine before it is opened, and what it is opened with.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -74,6 +75,8 @@ pub struct OpenRequest<'a> {
     pub libfabric: Option<&'a Path>,
     /// Whether all ranks run on this host.
     pub one_host: bool,
+    /// This host's address on the control channel, where there are several ranks.
+    pub address: Option<IpAddr>,
     /// The verbs that the points need.
     pub verbs: &'a [Verb],
 }
@@ -88,6 +91,7 @@ impl Default for OpenRequest<'_> {
             devices: &[],
             libfabric: None,
             one_host: true,
+            address: None,
             verbs: &Verb::ALL,
         }
     }

@@ -5,17 +5,21 @@ use tonnage_sys::libfabric::Libfabric;
 /// The environment variable that names the library to use instead of the installed one.
 pub const LIBFABRIC_VARIABLE: &str = "TONNAGE_LIBFABRIC";
 
-/// Loads libfabric: from the path in `TONNAGE_LIBFABRIC` alone where that is set and not empty, else from the places
-/// of an EFA installation, else by the loader's own search.
+/// The libfabric that an engine uses unless its command line names one: what `TONNAGE_LIBFABRIC` names where that is set
+/// and not empty (a path, or "embedded"), else what [`Libfabric::choose`] finds.
 ///
 /// # Errors
 /// One line that says what was tried and why it could not be loaded.
 pub fn load_libfabric() -> Result<Libfabric, String> {
-    let Some(path) = std::env::var_os(LIBFABRIC_VARIABLE).filter(|path| !path.is_empty()) else {
-        return Libfabric::load(None);
+    let asked = std::env::var_os(LIBFABRIC_VARIABLE).filter(|path| !path.is_empty());
+    let Some(asked) = asked else {
+        return Ok(Libfabric::choose(None)?.0);
     };
-    let path = path
+    let asked = asked
         .to_str()
         .ok_or_else(|| format!("{LIBFABRIC_VARIABLE} is not UTF-8"))?;
-    Libfabric::load(Some(path)).map_err(|why| format!("{why} ({LIBFABRIC_VARIABLE} is set)"))
+    match Libfabric::choose(Some(asked)) {
+        Ok((library, _)) => Ok(library),
+        Err(why) => Err(format!("{why} ({LIBFABRIC_VARIABLE} is set)")),
+    }
 }

@@ -197,7 +197,8 @@ fn open_local(
     let first = points
         .first()
         .ok_or_else(|| Error::Failed("no points to open an engine for".into()))?;
-    let domains = open_domains(points, entry, settings, on_one_host(rank.infos()))?;
+    let place = (on_one_host(rank.infos()), rank.local_ip());
+    let domains = open_domains(points, entry, settings, place)?;
     for domain in &domains {
         check_caps(points, domain.caps(), &first.engine)?;
     }
@@ -260,7 +261,7 @@ fn open_domains(
     points: &[&Point],
     entry: &Entry,
     settings: &Settings,
-    one_host: bool,
+    (one_host, address): (bool, Option<IpAddr>),
 ) -> Result<Vec<Arc<dyn Domain>>> {
     let first = points[0];
     let mut verbs: Vec<Verb> = points.iter().map(|point| point.op).collect();
@@ -276,6 +277,7 @@ fn open_domains(
         },
         libfabric: settings.libfabric.as_deref(),
         one_host,
+        address,
         verbs: &verbs,
     })?;
     if domains.is_empty() {
@@ -385,6 +387,19 @@ fn check_caps(points: &[&Point], caps: &Caps, name: &str) -> Result<()> {
                 what: format!("ping-pong with op write on {name}"),
                 why: "it waits for the last byte to appear, and the device does not promise that it appears last".into(),
                 how: "Choose --op write-imm or --op send".into(),
+            });
+        }
+        let answers_several = point.pacing == Pacing::PingPong
+            && point.op == Verb::WriteImm
+            && point.traffic == Traffic::FanIn
+            && point.ranks > 2;
+        if answers_several && !caps.arrivals_named {
+            return Err(Error::Unavailable {
+                what: format!("ping-pong of several ranks with write-imm on {name}"),
+                why:
+                    "the immediate of the device is too narrow to say which rank is to be answered"
+                        .into(),
+                how: "Choose --op send, or --traffic pair".into(),
             });
         }
         if point.op == Verb::WriteImm && caps.immediate_bits < 32 {

@@ -141,13 +141,13 @@ impl<'a> Work<'a> {
             worker: index,
         };
         if answers(point) {
-            work.set_the_table();
+            work.set_the_table(caps);
         }
         Ok(work)
     }
 
     /// Both sides of a ping-pong keep their flows in a table.
-    fn set_the_table(&mut self) {
+    fn set_the_table(&mut self, caps: &Caps) {
         let flows = std::mem::take(&mut self.flows);
         let signals = if self.point.op == Verb::Write {
             let signal = |(index, &peer): (usize, &u32)| {
@@ -168,7 +168,7 @@ impl<'a> Work<'a> {
         } else {
             Vec::new()
         };
-        self.table = Some(Table::new(flows, signals, !self.begins()));
+        self.table = Some(Table::new(flows, signals, !self.begins(), caps));
     }
 
     /// Whether this worker issues operations of its own accord.

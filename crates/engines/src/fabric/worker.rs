@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use serde_json::{Value, json};
 use tonnage_core::engine::{
     Card, Completion, Engine, Kind, Lane, LaneKind, LaneSpec, Op, Verb, WorkerConfig,
 };
@@ -33,13 +34,17 @@ const MAILBOX_KEY: u64 = 2;
 /// Tag of the greeting, which is posted before any lane exists.
 const GREETING: u64 = u64::MAX;
 
-/// Options that decide how operations are posted.
+/// In which of several ways operations are carried out.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ways {
     /// Whether small messages are injected.
     pub(super) inject: bool,
-    /// Every write completes only when it is delivered, not just those of lanes that ask for it.
-    pub(super) delivered: bool,
+    /// Whether every write asks for delivery.
+    pub(super) deliver_every_write: bool,
+    /// Writes go by attaching to the peer's memory, so that the system must allow it.
+    pub(super) attaches: bool,
+    /// The provider is shm.
+    pub(super) is_shm: bool,
 }
 
 struct PeerState {
@@ -68,7 +73,9 @@ pub(super) struct Worker {
     config: WorkerConfig,
     name: String,
     inject_bytes_max: u32,
-    delivered: bool,
+    ways: Ways,
+    /// Whether this process may attach to the memory of all peers; only asked for shm.
+    attachable: Option<bool>,
     /// Writes carry 64 bits, so that an arrival says whose it is.
     named: bool,
     endpoint: Endpoint,
@@ -119,6 +126,7 @@ impl Worker {
         let (memory, memory_remote) = register(memory.arena(), MEMORY_KEY)?;
         let (mailbox, mailbox_remote) = register(&mail, MAILBOX_KEY)?;
         let address = Address::new(
+            &mail,
             &attributes,
             endpoint.library(),
             endpoint.name(),
@@ -126,7 +134,7 @@ impl Worker {
             &config.peers,
         );
         let inject_bytes_max = if ways.inject {
-            u32::try_from(attributes.inject_bytes_max).unwrap_or(u32::MAX)
+            u32::try_from(endpoint.inject_bytes_max()).unwrap_or(u32::MAX)
         } else {
             0
         };
@@ -134,7 +142,8 @@ impl Worker {
             config: config.clone(),
             name,
             inject_bytes_max,
-            delivered: ways.delivered,
+            ways,
+            attachable: None,
             named: attributes.immediate_bytes >= 8,
             endpoint,
             address,
@@ -162,12 +171,11 @@ impl Worker {
         Ok((address, place))
     }
 
-    /// Greets the peers that have not been greeted, as far as there is room; returns those that are left.
-    fn greet(&mut self, mut left: Vec<u32>) -> Result<Vec<u32>> {
-        while let Some(&rank) = left.last() {
-            let Some(peer) = self.peers.iter().find(|peer| peer.rank == rank) else {
-                break;
-            };
+    /// Greets the peers that have not been greeted, each that takes it now; returns those that are left. A peer that is
+    /// not ready must not keep the others waiting.
+    fn greet(&mut self, left: &[u32]) -> Result<Vec<u32>> {
+        let mut later = Vec::new();
+        for peer in self.peers.iter().filter(|peer| left.contains(&peer.rank)) {
             let route = Route {
                 action: Action::Write,
                 peer: peer.peer,
@@ -177,13 +185,29 @@ impl Worker {
                 inject_bytes_max: 0,
             };
             let own = self.peers.len() as u64 * PLACE_BYTES;
-            let posted = self.endpoint.post(&route, own, peer.place, 8, 0, GREETING);
-            match posted.map_err(|failure| self.failed(&failure, Some(rank)))? {
-                Posted::Again => break,
-                Posted::Pending | Posted::Injected => left.pop(),
-            };
+            match self.endpoint.post(&route, own, peer.place, 8, 0, GREETING) {
+                Ok(Posted::Again) => later.push(peer.rank),
+                Ok(Posted::Pending | Posted::Injected) => {}
+                Err(failure) => return Err(self.failed(&failure, Some(peer.rank))),
+            }
         }
-        Ok(left)
+        Ok(later)
+    }
+
+    /// Finds out whether this process may read and write a peer's memory directly.
+    fn try_to_attach(&mut self, rank: u32, address: &Address) -> Result<()> {
+        let tried = address.try_to_attach();
+        self.attachable = Some(self.attachable.unwrap_or(true) && tried.is_ok());
+        match tried {
+            Err(error) if self.ways.attaches => Err(Error::Unavailable {
+                what: format!("shm-writes=cma between ranks {} and {rank}", self.config.rank),
+                why: format!("process_vm_readv of the peer's memory failed: {error}"),
+                how: "Start both ranks as one user in one container, with kernel.yama.ptrace_scope at most 1, or use \
+                      shm-writes=ordered"
+                    .into(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Posts one operation; false when there is no room for it now.
@@ -322,6 +346,9 @@ impl Engine for Worker {
     fn connect(&mut self, peers: &[(u32, Card)]) -> Result<()> {
         for (rank, card) in peers {
             let (address, place) = self.connect_one(*rank, card)?;
+            if self.ways.is_shm {
+                self.try_to_attach(*rank, &address)?;
+            }
             let peer = self.endpoint.insert(&address.name).map_err(|why| {
                 Error::Failed(format!("{} cannot address rank {rank}: {why}", self.name))
             })?;
@@ -356,7 +383,7 @@ impl Engine for Worker {
             if stopped() {
                 return Err(Error::Failed("the run was stopped".into()));
             }
-            left = self.greet(left)?;
+            left = self.greet(&left)?;
             let mut events = [Event::EMPTY; EVENTS];
             let polled = self.endpoint.poll(&mut events);
             completed += polled.map_err(|failure| self.failed(&failure, None))?;
@@ -392,7 +419,7 @@ impl Engine for Worker {
             peer: peer.peer,
             remote: peer.memory,
             local: self.memory,
-            delivered: (spec.delivered || self.delivered)
+            delivered: (spec.delivered || self.ways.deliver_every_write)
                 && matches!(action, Action::Write | Action::WriteData),
             inject_bytes_max: self.inject_bytes_max,
         };
@@ -417,6 +444,20 @@ impl Engine for Worker {
             }
         }
         Ok(ops.len())
+    }
+
+    fn chosen(&self) -> Value {
+        // What the provider does with messages that do not fit its queue depends on what the system allows.
+        match self.attachable {
+            None => Value::Null,
+            Some(attachable) => json!({
+                "shm_large_messages": if attachable {
+                    "cma: from one process's memory to the other's"
+                } else {
+                    "through shared buffers: this process may not attach to its peers' memory"
+                }
+            }),
+        }
     }
 
     #[inline]

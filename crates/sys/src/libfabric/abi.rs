@@ -1,95 +1,21 @@
 //! The part of libfabric's binary interface that tonnage uses, for 64-bit Linux, under the names of its headers.
 //!
-//! What lives here: constants and `#[repr(C)]` structs, nothing that acts. Structs that the *library* allocates are
+//! What lives here: `#[repr(C)]` structs and (in `constants`) constants, nothing that acts. Structs that the *library* allocates are
 //! declared as their leading part only, because later releases grow them at the end. Structs that *we* allocate have
 //! the newest, largest layout, zeroed, because a library reads as much as it knows of. A test (`layout`) compares every
 //! field and constant with the headers of the embedded source.
 #![allow(non_camel_case_types, missing_docs, dead_code)]
 
+mod constants;
+
 use std::ffi::{c_char, c_int, c_void};
+
+pub use constants::*;
 
 /// A slot of a table of functions that is never called here.
 pub type Unused = *const c_void;
 /// An address in an address vector.
 pub type fi_addr_t = u64;
-
-pub const FI_MSG: u64 = 1 << 1;
-pub const FI_RMA: u64 = 1 << 2;
-pub const FI_TAGGED: u64 = 1 << 3;
-pub const FI_READ: u64 = 1 << 8;
-pub const FI_WRITE: u64 = 1 << 9;
-pub const FI_RECV: u64 = 1 << 10;
-pub const FI_SEND: u64 = 1 << 11;
-pub const FI_TRANSMIT: u64 = FI_SEND;
-pub const FI_REMOTE_READ: u64 = 1 << 12;
-pub const FI_REMOTE_WRITE: u64 = 1 << 13;
-pub const FI_REMOTE_CQ_DATA: u64 = 1 << 17;
-pub const FI_COMPLETION: u64 = 1 << 24;
-pub const FI_INJECT: u64 = 1 << 25;
-pub const FI_INJECT_COMPLETE: u64 = 1 << 26;
-pub const FI_TRANSMIT_COMPLETE: u64 = 1 << 27;
-pub const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
-pub const FI_PROV_ATTR_ONLY: u64 = 1 << 54;
-pub const FI_RMA_EVENT: u64 = 1 << 56;
-pub const FI_SOURCE: u64 = 1 << 57;
-pub const FI_CONTEXT: u64 = 1 << 59;
-pub const FI_RX_CQ_DATA: u64 = 1 << 56;
-pub const FI_CONTEXT2: u64 = 1 << 52;
-
-pub const FI_MR_LOCAL: c_int = 1 << 2;
-pub const FI_MR_RAW: c_int = 1 << 3;
-pub const FI_MR_VIRT_ADDR: c_int = 1 << 4;
-pub const FI_MR_ALLOCATED: c_int = 1 << 5;
-pub const FI_MR_PROV_KEY: c_int = 1 << 6;
-pub const FI_MR_MMU_NOTIFY: c_int = 1 << 7;
-pub const FI_MR_RMA_EVENT: c_int = 1 << 8;
-pub const FI_MR_ENDPOINT: c_int = 1 << 9;
-pub const FI_MR_HMEM: c_int = 1 << 10;
-pub const FI_MR_COLLECTIVE: c_int = 1 << 11;
-
-pub const FI_ORDER_RAR: u64 = 1 << 0;
-pub const FI_ORDER_RAW: u64 = 1 << 1;
-pub const FI_ORDER_RAS: u64 = 1 << 2;
-pub const FI_ORDER_WAR: u64 = 1 << 3;
-pub const FI_ORDER_WAW: u64 = 1 << 4;
-pub const FI_ORDER_WAS: u64 = 1 << 5;
-pub const FI_ORDER_SAR: u64 = 1 << 6;
-pub const FI_ORDER_SAW: u64 = 1 << 7;
-pub const FI_ORDER_SAS: u64 = 1 << 8;
-pub const FI_ORDER_RMA_RAR: u64 = 1 << 32;
-pub const FI_ORDER_RMA_RAW: u64 = 1 << 33;
-pub const FI_ORDER_RMA_WAR: u64 = 1 << 34;
-pub const FI_ORDER_RMA_WAW: u64 = 1 << 35;
-
-pub const FI_EP_MSG: c_int = 1;
-pub const FI_EP_DGRAM: c_int = 2;
-pub const FI_EP_RDM: c_int = 3;
-pub const FI_SOCKADDR: u32 = 1;
-pub const FI_SOCKADDR_IN: u32 = 2;
-pub const FI_SOCKADDR_IN6: u32 = 3;
-pub const FI_AV_TABLE: c_int = 2;
-pub const FI_CQ_FORMAT_DATA: c_int = 3;
-pub const FI_WAIT_NONE: c_int = 0;
-pub const FI_ENABLE: c_int = 6;
-pub const FI_ADDR_UNSPEC: fi_addr_t = u64::MAX;
-
-pub const FI_THREAD_UNSPEC: c_int = 0;
-pub const FI_THREAD_SAFE: c_int = 1;
-pub const FI_THREAD_FID: c_int = 2;
-pub const FI_THREAD_DOMAIN: c_int = 3;
-pub const FI_THREAD_COMPLETION: c_int = 4;
-pub const FI_THREAD_ENDPOINT: c_int = 5;
-
-pub const FI_PROGRESS_UNSPEC: c_int = 0;
-pub const FI_PROGRESS_AUTO: c_int = 1;
-pub const FI_PROGRESS_MANUAL: c_int = 2;
-pub const FI_PROGRESS_CONTROL_UNIFIED: c_int = 3;
-
-pub const FI_EAGAIN: c_int = 11;
-pub const FI_ENOMEM: c_int = 12;
-pub const FI_EINVAL: c_int = 22;
-pub const FI_ENODATA: c_int = 61;
-pub const FI_EAVAIL: c_int = 259;
 
 #[repr(C)]
 pub struct fi_tx_attr {
@@ -507,9 +433,16 @@ pub struct fi_ops_tagged {
 }
 
 #[repr(C)]
+pub struct fi_ops_ep {
+    pub size: usize,
+    pub cancel: Unused,
+    pub getopt: unsafe extern "C" fn(*mut fid, c_int, c_int, *mut c_void, *mut usize) -> c_int,
+}
+
+#[repr(C)]
 pub struct fid_ep {
     pub fid: fid,
-    pub ops: *mut c_void,
+    pub ops: *mut fi_ops_ep,
     pub cm: *mut fi_ops_cm,
     pub msg: *mut fi_ops_msg,
     pub rma: *mut fi_ops_rma,

@@ -7,7 +7,8 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::post::{Calls, Slots};
+use super::post::Calls;
+use super::slots::Slots;
 use super::{Info, Libfabric, abi};
 use crate::mapping::Arena;
 
@@ -126,9 +127,10 @@ impl Endpoint {
         };
         let fabric = opener.fabric()?;
         let domain = opener.domain(&fabric)?;
-        let endpoint = opener.endpoint(&domain)?;
+        // The endpoint last, so that it is closed first when a later step fails: what it is bound to cannot be.
         let queue = opener.queue(&domain, sizes)?;
         let vector = opener.vector(&domain, sizes)?;
+        let endpoint = opener.endpoint(&domain)?;
         opener.check(
             "fi_ep_bind of the address vector",
             endpoint.bind(&vector, 0),
@@ -163,6 +165,31 @@ impl Endpoint {
     /// The endpoint's address, which peers insert.
     pub fn name(&self) -> &[u8] {
         &self.name
+    }
+
+    /// The largest write that can be injected: what the endpoint says of writes where it does (since 1.22), else what
+    /// its attributes say of all messages.
+    pub fn inject_bytes_max(&self) -> usize {
+        let stated = self.info.attributes().inject_bytes_max;
+        let Some(endpoint) = &self.endpoint else {
+            return 0;
+        };
+        let raw: *mut abi::fid_ep = endpoint.cast();
+        let (mut value, mut len) = (0usize, size_of::<usize>());
+        // SAFETY: the endpoint is open; the option's value is a size_t, for which there is room.
+        let code = unsafe {
+            ((*(*raw).ops).getopt)(
+                endpoint.cast(),
+                abi::FI_OPT_ENDPOINT,
+                abi::FI_OPT_INJECT_RMA_SIZE,
+                (&raw mut value).cast(),
+                &raw mut len,
+            )
+        };
+        match code {
+            0 => value.min(stated),
+            _ => stated,
+        }
     }
 
     /// The library that it belongs to.
@@ -267,7 +294,8 @@ impl Endpoint {
             ));
         }
         let mut padded = [0u8; NAME_BYTES_MAX];
-        let room = padded
+        // One byte less, so that a text ends with a zero whatever the peer says.
+        let room = padded[..NAME_BYTES_MAX - 1]
             .get_mut(..name.len())
             .ok_or("the peer's address is too long")?;
         room.copy_from_slice(name);
@@ -328,7 +356,7 @@ impl Drop for Endpoint {
         closed &= close(&mut self.fabric);
         if !closed {
             // The library may still write into what an object that is in use refers to.
-            std::mem::take(&mut self.slots).leak();
+            self.slots.leak();
             for region in self.regions.drain(..) {
                 std::mem::forget(region.arena);
             }

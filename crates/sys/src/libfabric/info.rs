@@ -40,6 +40,10 @@ pub struct Hints<'a> {
     pub messages: bool,
     /// Writes must take effect in the order in which they are posted.
     pub ordered_writes: bool,
+    /// Reads must see what was written before them.
+    pub reads_after_writes: bool,
+    /// Completions of writes must mean delivery; for finding out whether that can be had.
+    pub delivery: bool,
     /// Addresses of remote memory may be virtual ones; without it they count from 0.
     pub virtual_addresses: bool,
 }
@@ -216,6 +220,9 @@ fn asked(library: &Arc<Libfabric>, hints: &Hints<'_>) -> Result<Owned, String> {
         (*(*info).domain_attr).threading = abi::FI_THREAD_DOMAIN;
         (*(*info).tx_attr).msg_order = order;
         (*(*info).rx_attr).msg_order = order;
+        if hints.delivery {
+            (*(*info).tx_attr).op_flags = abi::FI_DELIVERY_COMPLETE;
+        }
         (*(*info).fabric_attr).prov_name = libc::strdup(name.as_ptr());
     }
     Ok(owned)
@@ -230,6 +237,9 @@ fn bits(hints: &Hints<'_>) -> (u64, u64, c_int) {
     let mut order = 0;
     if hints.ordered_writes {
         order |= abi::FI_ORDER_RMA_WAW;
+    }
+    if hints.reads_after_writes {
+        order |= abi::FI_ORDER_RMA_RAW;
     }
     if hints.messages {
         // Receives are posted for messages in the order in which these are sent.

@@ -1,7 +1,7 @@
 //! Compares our declarations in [`super::abi`] with the headers of the embedded libfabric.
 //!
 //! What lives here: a test, and the list of everything that is declared, which the test holds to be complete by reading
-//! the source of `abi.rs`. The other side of the comparison is `crates/libfabric-embedded/c/layout.c`: what is declared
+//! the sources of `abi`. The other side of the comparison is `crates/libfabric-embedded/c/layout.c`: what is declared
 //! anew goes into both.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -157,6 +157,7 @@ fn add_objects(layout: &mut Layout) {
         fid_cq { fid, ops }
         fi_ops_cm { size, setname, getname }
         fi_ops_msg { size, recv, recvv, recvmsg, send, sendv, sendmsg, inject }
+        fi_ops_ep { size, cancel, getopt }
         fi_ops_tagged { size, recv, recvv, recvmsg, send, sendv, sendmsg, inject }
         fi_ops_rma { size, read, readv, readmsg, write, writev, writemsg, inject, writedata, injectdata }
         fid_ep { fid, ops, cm, msg, rma, tagged }
@@ -175,7 +176,7 @@ fn add_values(layout: &mut Layout) {
         FI_EP_DGRAM FI_EP_RDM FI_AV_TABLE FI_CQ_FORMAT_DATA FI_WAIT_NONE FI_ENABLE FI_ADDR_UNSPEC
         FI_THREAD_UNSPEC FI_THREAD_SAFE FI_THREAD_FID FI_THREAD_DOMAIN FI_THREAD_COMPLETION
         FI_THREAD_ENDPOINT FI_PROGRESS_UNSPEC FI_PROGRESS_AUTO FI_PROGRESS_MANUAL
-        FI_SOCKADDR FI_SOCKADDR_IN FI_SOCKADDR_IN6 FI_PROGRESS_CONTROL_UNIFIED FI_EAGAIN FI_ENOMEM FI_EINVAL FI_ENODATA FI_EAVAIL
+        FI_OPT_ENDPOINT FI_OPT_INJECT_RMA_SIZE FI_SOCKADDR FI_SOCKADDR_IN FI_SOCKADDR_IN6 FI_PROGRESS_CONTROL_UNIFIED FI_EAGAIN FI_ENOMEM FI_EINVAL FI_ENODATA FI_EAVAIL
     }
 }
 
@@ -183,7 +184,8 @@ fn add_values(layout: &mut Layout) {
 fn declared() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut inside = None;
-    for line in include_str!("abi.rs").lines() {
+    let sources = [include_str!("abi.rs"), include_str!("abi/constants.rs")];
+    for line in sources.iter().flat_map(|source| source.lines()) {
         if let Some(rest) = line.strip_prefix("pub const ") {
             names.insert(rest.split(':').next().unwrap().to_owned());
         } else if let Some(rest) = line.strip_prefix("pub struct ") {

@@ -14,6 +14,7 @@ mod info;
 mod layout;
 mod offers;
 mod post;
+mod slots;
 
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
@@ -36,6 +37,9 @@ const LOADER_NAME: &str = "libfabric.so.1";
 
 /// The newest interface that this file was written for; an older library is asked for its own.
 const INTERFACE_MAX: u32 = 1 << 16 | 20;
+
+/// The loader's words when it finds no libfabric; those for a library that libfabric needs begin with that one's name.
+const NOT_FOUND: &str = "libfabric.so.1: cannot open shared object file: No such file or directory";
 
 /// What asks for the embedded library.
 const EMBEDDED_NAME: &str = "embedded";
@@ -101,7 +105,7 @@ impl Libfabric {
     }
 
     /// The libfabric to use: `asked` alone where it is given (a path, or "embedded"); else the one that [`Self::load`]
-    /// finds, else the embedded one, and then the second value says why.
+    /// finds, else, where there is none, the embedded one, and then the second value says why.
     ///
     /// # Errors
     /// Why the one that was asked for cannot be used.
@@ -109,10 +113,12 @@ impl Libfabric {
         match asked {
             Some(EMBEDDED_NAME) => Ok((Self::embedded(), None)),
             Some(path) => Ok((Self::load(Some(path))?, None)),
-            None => Ok(match Self::load(None) {
-                Ok(library) => (library, None),
-                Err(why) => (Self::embedded(), Some(why)),
-            }),
+            None => match Self::load(None) {
+                Ok(library) => Ok((library, None)),
+                // Only where there is none: one that is there but broken, or too old, is an error.
+                Err(why) if why.contains(NOT_FOUND) => Ok((Self::embedded(), Some(why))),
+                Err(why) => Err(why),
+            },
         }
     }
 

@@ -105,7 +105,8 @@ impl Event {
     };
 }
 
-/// A call or an operation that failed. The endpoint cannot be relied on after it.
+/// A call or an operation that failed. The endpoint cannot be relied on after it. Boxed where it is returned, so that
+/// what the loops carry stays in registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// What [`Endpoint::post`] was given for the operation, where one is known.
@@ -155,88 +156,6 @@ impl Calls {
     }
 }
 
-/// What the library owns while an operation is in flight (`struct fi_context2`), and what comes back with it.
-#[repr(C, align(64))]
-#[derive(Clone, Copy)]
-struct Slot {
-    context: [*mut c_void; 8],
-    user: u64,
-    receive: bool,
-}
-
-/// The slots of an endpoint: those of operations, and behind them those of receives, so that neither can use up the
-/// other's.
-#[derive(Default)]
-pub(super) struct Slots {
-    slots: Box<[Slot]>,
-    free_operations: Vec<u32>,
-    free_receives: Vec<u32>,
-}
-
-impl Slots {
-    pub(super) fn new(operations: u32, receives: u32) -> Self {
-        let slot = |receive| Slot {
-            context: [std::ptr::null_mut(); 8],
-            user: 0,
-            receive,
-        };
-        let all = operations + receives;
-        let slots = (0..all).map(|index| slot(index >= operations)).collect();
-        Self {
-            slots,
-            free_operations: (0..operations).rev().collect(),
-            free_receives: (operations..all).rev().collect(),
-        }
-    }
-
-    /// Leaves the slots allocated for ever.
-    pub(super) fn leak(self) {
-        Box::leak(self.slots);
-    }
-
-    /// Takes a slot; `None` when all are in flight.
-    #[inline]
-    fn take(&mut self, receive: bool, user: u64) -> Option<(u32, *mut c_void)> {
-        let free = if receive {
-            &mut self.free_receives
-        } else {
-            &mut self.free_operations
-        };
-        let index = free.pop()?;
-        let slot = self.slots.get_mut(index as usize)?;
-        slot.user = user;
-        Some((index, (&raw mut slot.context).cast()))
-    }
-
-    #[inline]
-    fn give_back(&mut self, index: u32, receive: bool) {
-        if receive {
-            self.free_receives.push(index);
-        } else {
-            self.free_operations.push(index);
-        }
-    }
-
-    /// The slot that a context lies in; `None` for a pointer that is none of ours.
-    #[inline]
-    fn index_of(&self, context: *mut c_void) -> Option<u32> {
-        let from_start = (context as usize).checked_sub(self.slots.as_ptr() as usize)?;
-        let index = from_start / size_of::<Slot>();
-        let exact = from_start.is_multiple_of(size_of::<Slot>()) && index < self.slots.len();
-        exact.then_some(index as u32)
-    }
-
-    /// Takes back the slot of a completed operation, and says what it was for.
-    #[inline]
-    fn complete(&mut self, context: *mut c_void) -> Option<(u64, bool)> {
-        let index = self.index_of(context)?;
-        let slot = self.slots.get(index as usize)?;
-        let (user, receive) = (slot.user, slot.receive);
-        self.give_back(index, receive);
-        Some((user, receive))
-    }
-}
-
 /// One operation with its addresses resolved.
 struct Operation<'a> {
     route: &'a Route,
@@ -261,7 +180,7 @@ impl Endpoint {
         len: u32,
         data: u64,
         user: u64,
-    ) -> Result<Posted, Failure> {
+    ) -> Result<Posted, Box<Failure>> {
         let region = self
             .regions
             .get(route.local.0)
@@ -299,7 +218,7 @@ impl Endpoint {
         // the endpoint is closed.
         let code = unsafe { self.calls.start(&operation, context) };
         if code != 0 {
-            self.slots.give_back(index, receive);
+            self.slots.give_back(index);
         }
         // shm before 1.18 says this where messages that nobody waits for yet have used up its entries for receives.
         if receive && code == -(abi::FI_ENOMEM as isize) {
@@ -309,7 +228,7 @@ impl Endpoint {
     }
 
     #[inline]
-    fn posted(&self, code: isize, done: Posted, user: u64) -> Result<Posted, Failure> {
+    fn posted(&self, code: isize, done: Posted, user: u64) -> Result<Posted, Box<Failure>> {
         const AGAIN: isize = -(abi::FI_EAGAIN as isize);
         match code {
             0 => Ok(done),
@@ -319,13 +238,13 @@ impl Endpoint {
     }
 
     #[cold]
-    fn refused(&self, code: isize, user: u64) -> Failure {
+    fn refused(&self, code: isize, user: u64) -> Box<Failure> {
         let code = code as c_int;
-        Failure {
+        Box::new(Failure {
             user: Some(user),
             code: code.saturating_neg(),
             text: self.library().reason(code),
-        }
+        })
     }
 
     /// Makes progress, and fills `events` with completions; returns how many. Never blocks.
@@ -333,7 +252,7 @@ impl Endpoint {
     /// # Errors
     /// The first operation that failed, or the queue's own failure.
     #[inline]
-    pub fn poll(&mut self, events: &mut [Event]) -> Result<usize, Failure> {
+    pub fn poll(&mut self, events: &mut [Event]) -> Result<usize, Box<Failure>> {
         const AGAIN: isize = -(abi::FI_EAGAIN as isize);
         let room = events.len().min(ENTRIES);
         let entries = self.calls.entries.as_mut_ptr();
@@ -348,17 +267,10 @@ impl Endpoint {
         }
         let count = (count as usize).min(room);
         for (event, entry) in events.iter_mut().zip(&self.calls.entries[..count]) {
-            *event = if entry.flags & abi::FI_REMOTE_CQ_DATA != 0 {
-                Event {
-                    kind: EventKind::Arrived,
-                    user: 0,
-                    len: entry.len as u64,
-                    data: entry.data,
-                }
-            } else {
-                let done = self.slots.complete(entry.op_context);
-                let (user, receive) = done.ok_or_else(stranger)?;
-                Event {
+            // A context of ours first: some providers mark the initiator's completion with the data too.
+            let done = self.slots.complete(entry.op_context);
+            *event = match done {
+                Some((user, receive)) => Event {
                     kind: if receive {
                         EventKind::Received
                     } else {
@@ -367,7 +279,14 @@ impl Endpoint {
                     user,
                     len: entry.len as u64,
                     data: 0,
-                }
+                },
+                None if entry.flags & abi::FI_REMOTE_CQ_DATA != 0 => Event {
+                    kind: EventKind::Arrived,
+                    user: 0,
+                    len: entry.len as u64,
+                    data: entry.data,
+                },
+                None => return Err(stranger()),
             };
         }
         Ok(count)
@@ -375,14 +294,14 @@ impl Endpoint {
 
     /// Reads what is behind a negative answer of the completion queue.
     #[cold]
-    fn failure(&mut self, code: isize) -> Failure {
+    fn failure(&mut self, code: isize) -> Box<Failure> {
         if code != -(abi::FI_EAVAIL as isize) {
             let code = code as c_int;
-            return Failure {
+            return Box::new(Failure {
                 user: None,
                 code: code.saturating_neg(),
                 text: format!("fi_cq_read: {}", self.library().reason(code)),
-            };
+            });
         }
         // SAFETY: all bytes of the struct may be zero.
         let mut entry: abi::fi_cq_err_entry = unsafe { std::mem::zeroed() };
@@ -390,11 +309,11 @@ impl Endpoint {
         // keeps what it points to valid until the next read.
         let got = unsafe { ((*self.calls.queue_ops).readerr)(self.calls.queue, &raw mut entry, 0) };
         if got < 0 {
-            return Failure {
+            return Box::new(Failure {
                 user: None,
                 code: abi::FI_EAVAIL,
                 text: format!("fi_cq_readerr: {}", self.library().reason(got as c_int)),
-            };
+            });
         }
         let user = self.slots.complete(entry.op_context).map(|(user, _)| user);
         // SAFETY: as for readerr; the answer is null or a NUL-terminated text, which is copied at once.
@@ -412,30 +331,30 @@ impl Endpoint {
             .filter(|words| !words.is_empty() && *words != reason)
             .map(|words| format!(" ({words})"))
             .unwrap_or_default();
-        Failure {
+        Box::new(Failure {
             user,
             code: entry.err,
             text: reason + &detail,
-        }
+        })
     }
 }
 
 #[cold]
-fn outside(user: u64) -> Failure {
-    Failure {
+fn outside(user: u64) -> Box<Failure> {
+    Box::new(Failure {
         user: Some(user),
         code: libc::EFAULT,
         text: "the operation lies outside of registered memory".to_owned(),
-    }
+    })
 }
 
 #[cold]
-fn stranger() -> Failure {
-    Failure {
+fn stranger() -> Box<Failure> {
+    Box::new(Failure {
         user: None,
         code: libc::EPROTO,
         text: "the completion queue reports an operation that was never posted".to_owned(),
-    }
+    })
 }
 
 impl Calls {

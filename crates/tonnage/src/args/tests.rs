@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 use tonnage_core::Error;
 use tonnage_core::engine::{Domain, Entry, OpenRequest, Verb};
 use tonnage_core::plan::Plan;
-use tonnage_core::plan::point::{Pacing, TrialLength};
+use tonnage_core::plan::point::{Pacing, Traffic, TrialLength};
 
 use super::*;
 use crate::args::common::Destination;
@@ -286,7 +286,7 @@ fn verify(line: &str) -> VerifyArgs {
 
 #[test]
 fn verify_moves_every_operation_once_at_many_sizes() {
-    let plan = verify("").to_plan(&ENGINES, None).unwrap();
+    let plan = verify("").to_plan(&ENGINES, 2).unwrap();
     let points = plan.points(2, &ENGINES).unwrap();
     assert!(points.iter().all(|point| {
         point.engine == "shm"
@@ -309,15 +309,27 @@ fn verify_moves_every_operation_once_at_many_sizes() {
 #[test]
 fn verify_of_what_cannot_be_verified_says_so() {
     let message = |line: &str| {
-        let plan = verify(line).to_plan(&ENGINES, None).unwrap();
+        let plan = verify(line).to_plan(&ENGINES, 2).unwrap();
         plan.points(2, &ENGINES).unwrap_err().to_string()
     };
     assert!(message("--engine null").contains("moves no bytes"));
     assert!(message("--engine shn").contains("did you mean \"shm\"?"));
     assert!(message("--sizes 0").contains("the smallest size is 1"));
     let plan = verify("--op read --sizes 8..64 --traffic fan-out --ranks 3")
-        .to_plan(&ENGINES, None)
+        .to_plan(&ENGINES, 3)
         .unwrap();
     assert_eq!(plan.ranks, Some(3));
     assert_eq!(plan.points(3, &ENGINES).unwrap().len(), 4);
+}
+
+#[test]
+fn verify_leaves_no_rank_out() {
+    for (ranks, traffic) in [(2, Traffic::Pair), (3, Traffic::AllToAll)] {
+        let plan = verify("--sizes 8").to_plan(&ENGINES, ranks).unwrap();
+        let points = plan.points(ranks, &ENGINES).unwrap();
+        assert!(
+            points.iter().all(|point| point.traffic == traffic),
+            "{ranks}"
+        );
+    }
 }

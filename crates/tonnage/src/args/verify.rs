@@ -13,7 +13,7 @@ use tonnage_core::units::{Count, Nanos};
 use super::common::RankArgs;
 
 /// Ranks where nothing else is said.
-const RANKS_DEFAULT: u32 = 2;
+pub const RANKS_DEFAULT: u32 = 2;
 
 /// `tonnage verify`.
 #[derive(Debug, Clone, PartialEq, Args)]
@@ -31,7 +31,7 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "SWEEP", allow_hyphen_values = true)]
     pub sizes: Option<Sweep>,
 
-    /// Who talks to whom: pair, fan-out, fan-in or all-to-all. [default: pair; all-to-all for an odd number of ranks]
+    /// Who talks to whom: pair, fan-out, fan-in or all-to-all. [default: pair, or all-to-all for an odd number of ranks]
     #[arg(long, value_name = "PATTERN")]
     pub traffic: Option<Traffic>,
 
@@ -50,11 +50,11 @@ pub struct VerifyArgs {
 
 impl VerifyArgs {
     /// The plan: one operation of each kind and size, in four places, checked. A verb or engine that was named is in it even if it
-    /// cannot be done, so that expanding the plan says why. `launched` is how many ranks a launcher has started.
+    /// cannot be done, so that expanding the plan says why. `ranks` decides who talks to whom where nothing was said.
     ///
     /// # Errors
     /// `Usage`; none for the sizes that tonnage chooses itself.
-    pub fn to_plan(&self, engines: &[Entry], launched: Option<u32>) -> Result<Plan> {
+    pub fn to_plan(&self, engines: &[Entry], ranks: u32) -> Result<Plan> {
         let sizes = match &self.sizes {
             Some(sizes) => sizes.clone(),
             None => default_sizes()?,
@@ -67,16 +67,14 @@ impl VerifyArgs {
                 .collect(),
             false => self.engine.clone(),
         };
-        let ranks = self.ranks.ranks.unwrap_or(RANKS_DEFAULT);
-        // Pairs leave one of an odd number out.
-        let odd = !launched.unwrap_or(ranks).is_multiple_of(2);
-        let traffic = self.traffic.or(odd.then_some(Traffic::AllToAll));
+        // Pairs leave nobody out only where the number is even.
+        let traffic = self.traffic.unwrap_or(match ranks % 2 {
+            0 => Traffic::Pair,
+            _ => Traffic::AllToAll,
+        });
         let transfers = names
             .into_iter()
-            .map(|name| Transfer {
-                traffic,
-                ..self.transfer(name, &sizes, engines)
-            })
+            .map(|name| self.transfer(name, &sizes, engines, traffic))
             .collect();
         Ok(Plan {
             name: "verify".to_owned(),
@@ -86,7 +84,13 @@ impl VerifyArgs {
         })
     }
 
-    fn transfer(&self, engine: String, sizes: &Sweep, engines: &[Entry]) -> Transfer {
+    fn transfer(
+        &self,
+        engine: String,
+        sizes: &Sweep,
+        engines: &[Entry],
+        traffic: Traffic,
+    ) -> Transfer {
         let known = engine::find(engines, &engine).ok();
         let op = match known {
             // An unknown engine is refused when the plan is expanded, whatever the verb.
@@ -98,6 +102,7 @@ impl VerifyArgs {
             engine: vec![engine],
             op,
             sizes: sizes.clone(),
+            traffic: Some(traffic),
             // Several slots, so that a swapped one shows.
             batch: Sweep::list(&[4]).ok(),
             verify: true,

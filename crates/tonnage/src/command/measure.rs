@@ -26,7 +26,7 @@ use crate::args::common::{Format, RankArgs, ResultArgs};
 use crate::args::run::RunArgs;
 use crate::args::transfer::TransferArgs;
 use crate::args::values;
-use crate::args::verify::VerifyArgs;
+use crate::args::verify::{RANKS_DEFAULT, VerifyArgs};
 use crate::report;
 
 /// How long ranks may take to agree on what there is to do.
@@ -84,9 +84,12 @@ fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCo
 /// A wrong request, or what ended the run.
 pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     let identity = rank::detect(&env, args.ranks.explicit())?;
-    let launched = identity.map(|identity| identity.size);
+    let ranks = match &identity {
+        Some(identity) => identity.size,
+        None => args.ranks.ranks.unwrap_or(RANKS_DEFAULT),
+    };
     let job = Job {
-        plan: args.to_plan(ENGINES, launched)?,
+        plan: args.to_plan(ENGINES, ranks)?,
         ranks: args.ranks.clone(),
         output: args.output.clone().map(|path| (path, false)),
         format: Some(Format::Table),

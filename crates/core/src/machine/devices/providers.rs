@@ -119,7 +119,7 @@ fn explanation(known: &Known, library: Option<(&str, bool)>, devices: &[String])
     let why_library = match library {
         Some((path, true)) => format!("{path} has it"),
         Some((path, false)) => format!("{path} was built without it"),
-        None => "no libfabric is installed, and the embedded one has tcp and shm only".to_owned(),
+        None => "the libfabric in use is the embedded one, which has tcp and shm only".to_owned(),
     };
     let why = match (devices, has) {
         ([], true) => format!("{why_library}, but there is no device for it: it needs {needs}"),

@@ -32,6 +32,7 @@ static CAPS: Caps = Caps {
     delivered: true,
     delivery_on_request: false,
     arrivals_named: true,
+    arrives_by_polling: false,
     ordered_writes: false,
     shared_memory: false,
     limit: LimitKind::None,

@@ -1,0 +1,156 @@
+//! The contexts that the library owns while operations are in flight.
+//!
+//! What lives here: handing them out and taking them back, without allocating. What does not: the operations
+//! themselves, which are in [`super::post`].
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+/// What the library owns while an operation is in flight (`struct fi_context2`). Never read or written here.
+#[repr(C, align(64))]
+struct Context([*mut c_void; 8]);
+
+/// What comes back with a completion.
+#[derive(Debug, Clone, Copy)]
+struct Note {
+    user: u64,
+    receive: bool,
+    in_flight: bool,
+}
+
+/// The slots of an endpoint: those of operations, and behind them those of receives, so that neither can use up the
+/// other's.
+pub(super) struct Slots {
+    /// As many as there are notes. Only their addresses are used, so that nothing here aliases what the library writes.
+    contexts: NonNull<Context>,
+    notes: Vec<Note>,
+    free_operations: Vec<u32>,
+    free_receives: Vec<u32>,
+    leaked: bool,
+}
+
+impl Slots {
+    pub(super) fn new(operations: u32, receives: u32) -> Self {
+        let all = operations + receives;
+        let contexts: Vec<Context> = (0..all)
+            .map(|_| Context([std::ptr::null_mut(); 8]))
+            .collect();
+        let contexts = Box::leak(contexts.into_boxed_slice());
+        let note = |index| Note {
+            user: 0,
+            receive: index >= operations,
+            in_flight: false,
+        };
+        Self {
+            contexts: NonNull::from(contexts).cast(),
+            notes: (0..all).map(note).collect(),
+            free_operations: (0..operations).rev().collect(),
+            free_receives: (operations..all).rev().collect(),
+            leaked: false,
+        }
+    }
+
+    /// Leaves the contexts allocated for ever.
+    pub(super) fn leak(&mut self) {
+        self.leaked = true;
+    }
+
+    /// Takes a slot; `None` when all are in flight.
+    #[inline]
+    pub(super) fn take(&mut self, receive: bool, user: u64) -> Option<(u32, *mut c_void)> {
+        let free = if receive {
+            &mut self.free_receives
+        } else {
+            &mut self.free_operations
+        };
+        let index = free.pop()?;
+        let note = self.notes.get_mut(index as usize)?;
+        (note.user, note.in_flight) = (user, true);
+        // Within the allocation, because there are as many contexts as notes.
+        let context = self.contexts.as_ptr().wrapping_add(index as usize);
+        Some((index, context.cast()))
+    }
+
+    #[inline]
+    pub(super) fn give_back(&mut self, index: u32) {
+        if let Some(note) = self.notes.get_mut(index as usize) {
+            note.in_flight = false;
+            let free = if note.receive {
+                &mut self.free_receives
+            } else {
+                &mut self.free_operations
+            };
+            free.push(index);
+        }
+    }
+
+    /// The slot that a context lies in; `None` for a pointer that is none of ours.
+    #[inline]
+    fn index_of(&self, context: *mut c_void) -> Option<u32> {
+        let from_start = (context as usize).checked_sub(self.contexts.as_ptr() as usize)?;
+        let index = from_start / size_of::<Context>();
+        let exact = from_start.is_multiple_of(size_of::<Context>()) && index < self.notes.len();
+        exact.then_some(index as u32)
+    }
+
+    /// Takes back the slot of a completed operation, and says what it was for; `None` when nothing of ours that is in
+    /// flight has this context.
+    #[inline]
+    pub(super) fn complete(&mut self, context: *mut c_void) -> Option<(u64, bool)> {
+        let index = self.index_of(context)?;
+        let note = self
+            .notes
+            .get(index as usize)
+            .filter(|note| note.in_flight)?;
+        let (user, receive) = (note.user, note.receive);
+        self.give_back(index);
+        Some((user, receive))
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        if !self.leaked {
+            let slice =
+                std::ptr::slice_from_raw_parts_mut(self.contexts.as_ptr(), self.notes.len());
+            // SAFETY: the pointer came from Box::leak of a slice of this length, and is freed once. The endpoint, which
+            // is closed before, was the only one that had addresses in it.
+            drop(unsafe { Box::from_raw(slice) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_free_again_when_its_operation_is_complete() {
+        let mut slots = Slots::new(2, 1);
+        let (_, first) = slots.take(false, 10).unwrap();
+        let (_, second) = slots.take(false, 11).unwrap();
+        assert!(slots.take(false, 12).is_none(), "all are in flight");
+        let (_, receive) = slots.take(true, 13).unwrap();
+        assert!(slots.take(true, 14).is_none(), "receives have their own");
+        assert_eq!(slots.complete(second), Some((11, false)));
+        assert_eq!(slots.complete(receive), Some((13, true)));
+        assert!(slots.take(false, 15).is_some() && slots.take(true, 16).is_some());
+        assert_eq!(slots.complete(first), Some((10, false)));
+        assert_eq!(slots.complete(first), None, "it is complete already");
+    }
+
+    #[test]
+    fn a_pointer_that_is_no_slot_is_refused() {
+        let mut slots = Slots::new(2, 0);
+        let (_, context) = slots.take(false, 1).unwrap();
+        for wrong in [
+            std::ptr::null_mut(),
+            context.wrapping_byte_add(8),
+            context.wrapping_byte_add(1 << 20),
+            context.wrapping_byte_sub(1 << 20),
+        ] {
+            assert_eq!(slots.complete(wrong), None);
+        }
+        assert_eq!(Slots::new(0, 0).complete(context), None);
+    }
+}
