@@ -236,6 +236,13 @@ impl Conductor {
         record.effective = effective(session, &measured.chosen);
         record.canary = Some(canary);
         fill(&mut record, point, measured);
+        let latency = record
+            .summary
+            .as_mut()
+            .and_then(|summary| summary.latency.as_mut());
+        if let Some(latency) = latency {
+            latency.delivered = flows::delivered(point, &session.caps);
+        }
         Ok(record)
     }
 

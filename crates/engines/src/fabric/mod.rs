@@ -38,7 +38,7 @@ use worker::{Ways, Worker};
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "fabric",
-    about: "one-sided transfers by a provider of libfabric: fabric:tcp, fabric:shm, fabric:efa, …",
+    about: "one-sided transfers by any provider of libfabric, such as tcp, shm, efa, cxi or verbs;ofi_rxm",
     variant: Some(Variant {
         what: "PROVIDER",
         everywhere: &["shm", "tcp"],

@@ -490,3 +490,25 @@ fn a_silent_peer_is_the_one_that_is_named() {
         );
     }
 }
+
+/// A peer that does not poll cannot confirm anything, so that delivery and transmission tell themselves apart.
+#[test]
+fn delivery_is_asked_of_every_write_where_caps_promise_it() {
+    for (value, waits) in [("delivery", true), ("transmit", false)] {
+        let mut sides = pair("tcp", &option(COMPLETION, value));
+        for verb in [Verb::Write, Verb::WriteImm] {
+            let lane = lane(&mut sides[0], LaneKind::Initiate(verb), 1, false);
+            post(&mut sides[0], op(lane, 0, 1000, 5000));
+            let deadline = Instant::now() + Duration::from_millis(100);
+            let mut completed = 0;
+            while completed == 0 && Instant::now() < deadline {
+                let mut done = [Completion::EMPTY; 4];
+                completed = sides[0].engine.poll(&mut done).unwrap();
+            }
+            assert_eq!(completed == 0, waits, "{value} {}", verb.name());
+            if waits {
+                await_one(&mut sides, 0, Kind::Done);
+            }
+        }
+    }
+}
