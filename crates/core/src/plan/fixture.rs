@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::{Domain, Entry, OpenRequest, Verb};
+use crate::engine::{Domain, Entry, OpenRequest, Variant, Verb};
 use crate::{Error, Result};
 
 const fn entry(
@@ -38,4 +38,17 @@ pub(super) const ENGINES: [Entry; 3] = [
         false,
         true,
     ),
+];
+
+/// What the plans that ship name.
+pub(super) const SHIPPED: [Entry; 3] = [
+    entry("null", &Verb::ALL, true, false),
+    entry("shm", &Verb::ALL, true, true),
+    Entry {
+        variant: Some(Variant {
+            what: "PROVIDER",
+            everywhere: &["shm", "tcp"],
+        }),
+        ..entry("fabric", &Verb::ALL, true, true)
+    },
 ];

@@ -1,4 +1,4 @@
-use super::super::fixture::ENGINES;
+use super::super::fixture::{ENGINES, SHIPPED};
 use super::*;
 use crate::units::Bytes;
 
@@ -306,7 +306,7 @@ fn plans_that_ship_expand() {
         let path = file.unwrap().path();
         let plan = Plan::load(&path).unwrap();
         let ranks = plan.ranks.unwrap_or(2);
-        let points = plan.points(ranks, &ENGINES).unwrap();
+        let points = plan.points(ranks, &SHIPPED).unwrap();
         assert!(!points.is_empty(), "{}", path.display());
         let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
         assert_eq!(plan.name, stem);
@@ -332,13 +332,13 @@ fn the_tour_measures_less_than_20_seconds() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/tour.toml");
     let plan = Plan::load(std::path::Path::new(path)).unwrap();
     let mut total_ns = 0;
-    for point in plan.points(2, &ENGINES).unwrap() {
+    for point in plan.points(2, &SHIPPED).unwrap() {
         let TrialLength::DurationNs(trial_ns) = point.length.trial else {
             panic!("the tour is bounded by time");
         };
         assert_eq!(point.length.until_ci, None);
         assert!(
-            ["null", "shm"].contains(&point.engine.as_str()),
+            ["null", "shm", "fabric:shm", "fabric:tcp"].contains(&point.engine.as_str()),
             "{point:?}"
         );
         total_ns += point.length.warmup_ns + trial_ns * u64::from(point.length.trials);
