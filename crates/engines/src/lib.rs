@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod fabric;
+mod host;
 pub mod null;
 pub mod shm;
 
@@ -10,6 +11,11 @@ use tonnage_core::engine::Entry;
 
 /// Every engine, in the order in which help texts and reports list them.
 pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY, fabric::ENTRY];
+
+/// Removes from this machine what engines of a rank have left there that was killed. Its run must have ended.
+pub fn clean_up_after(pid: u32) {
+    fabric::clean_up_after(pid);
+}
 
 /// The example of docs/ADDING-AN-ENGINE.md is compiled with the tests, so that it stays true.
 #[cfg(doctest)]

@@ -291,6 +291,11 @@ impl Arena {
         crate::smaps::huge_bytes(from..from + self.len as u64)
     }
 
+    /// Where the mapping begins in this process: a number, for a peer that asks the kernel for it.
+    pub fn address(&self) -> u64 {
+        self.base.as_ptr() as u64
+    }
+
     /// Where a range lies, for a library that reads or writes it.
     ///
     /// # Errors

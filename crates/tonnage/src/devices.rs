@@ -1,10 +1,12 @@
 //! The page that `tonnage devices` prints, drawn from what [`tonnage_core::machine::devices`] found.
 //!
-//! What lives here: words and columns. What does not: looking at the machine.
+//! What lives here: words and columns, also for the list of engines that ends it. What does not: looking at the machine.
 
+mod engines;
 mod fabric;
 mod summary;
 
+pub use engines::engines;
 pub use summary::summary;
 use tonnage_core::Result;
 use tonnage_core::machine::devices::{

@@ -1,6 +1,7 @@
 //! The row of the list of engines: what can be known of an engine before it is opened, and what it is opened with.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -55,6 +56,8 @@ pub struct EngineOption {
     pub name: &'static str,
     /// The values that it takes, the default first.
     pub values: &'static [&'static str],
+    /// The variants of the engine on which it has an effect; empty for all.
+    pub variants: &'static [&'static str],
     /// One line for help.
     pub about: &'static str,
 }
@@ -72,6 +75,8 @@ pub struct OpenRequest<'a> {
     pub libfabric: Option<&'a Path>,
     /// Whether all ranks run on this host.
     pub one_host: bool,
+    /// This host's address on the control channel, where there are several ranks.
+    pub address: Option<IpAddr>,
     /// The verbs that the points need.
     pub verbs: &'a [Verb],
 }
@@ -86,6 +91,7 @@ impl Default for OpenRequest<'_> {
             devices: &[],
             libfabric: None,
             one_host: true,
+            address: None,
             verbs: &Verb::ALL,
         }
     }
@@ -138,11 +144,12 @@ pub fn find<'a>(engines: &'a [Entry], engine: &str) -> Result<&'a Entry> {
 }
 
 impl Entry {
-    /// Checks options against what the engine knows, and returns those that differ from the defaults.
+    /// Checks options against what the engine knows, and returns those that differ from the defaults. `variant` is what
+    /// followed the engine's name; of a layered one ("tcp;ofi_rxm") the lowest layer counts.
     ///
     /// # Errors
-    /// `Usage` for an unknown name or value, with those that there are.
-    pub fn check_options(&self, asked: &EngineOptions) -> Result<EngineOptions> {
+    /// `Usage` for an unknown name or value, with those that there are, and for one that has no effect on this variant.
+    pub fn check_options(&self, asked: &EngineOptions, variant: &str) -> Result<EngineOptions> {
         let mut options = EngineOptions::new();
         for (name, value) in asked {
             let option = self.options.iter().find(|option| option.name == name);
@@ -152,6 +159,14 @@ impl Entry {
                     "engine-option {name}={value}: engine {} takes {name}={}",
                     self.name,
                     option.values.join("|")
+                )));
+            }
+            let lowest = variant.split(';').next().unwrap_or(variant);
+            if !option.variants.is_empty() && !option.variants.contains(&lowest) {
+                return Err(Error::Usage(format!(
+                    "engine-option {name}={value} is for {engine}:{} and has no effect on {engine}:{variant}: leave it out",
+                    option.variants.join(&format!(" and {}:", self.name)),
+                    engine = self.name
                 )));
             }
             if option.values.first() != Some(&value.as_str()) {
@@ -203,6 +218,7 @@ mod tests {
             options: &[EngineOption {
                 name: "path",
                 values: &["slow", "fast"],
+                variants: &["a", "c"],
                 about: "",
             }],
             has_devices: true,
@@ -233,11 +249,19 @@ mod tests {
     #[test]
     fn options_are_checked_and_defaults_left_out() {
         let entry = find(&ENGINES, "many:a").unwrap();
-        let asked = |name: &str, value: &str| {
-            entry.check_options(&EngineOptions::from([(name.to_owned(), value.to_owned())]))
+        let on = |variant: &str, name: &str, value: &str| {
+            let options = EngineOptions::from([(name.to_owned(), value.to_owned())]);
+            entry.check_options(&options, variant)
         };
+        let asked = |name: &str, value: &str| on("a", name, value);
         assert!(asked("path", "slow").unwrap().is_empty());
         assert_eq!(asked("path", "fast").unwrap()["path"], "fast");
+        assert_eq!(on("a;x", "path", "fast").unwrap()["path"], "fast");
+        let wrong = on("b;a", "path", "fast").unwrap_err().to_string();
+        assert!(
+            wrong.contains("is for many:a and many:c and has no effect on many:b;a"),
+            "{wrong}"
+        );
         let wrong = asked("path", "other").unwrap_err().to_string();
         assert!(wrong.contains("slow|fast"), "{wrong}");
         let wrong = asked("pat", "fast").unwrap_err().to_string();

@@ -243,7 +243,8 @@ fn entries<'a>(transfer: &'a Transfer, engines: &'a [Entry]) -> Result<Vec<Named
     }
     let named = |engine: &'a String| {
         let entry = engine::find(engines, engine)?;
-        let options = entry.check_options(&transfer.engine_options)?;
+        let options =
+            entry.check_options(&transfer.engine_options, engine::split_name(engine).1)?;
         Ok(Named {
             entry,
             engine,

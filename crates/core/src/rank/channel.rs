@@ -146,6 +146,12 @@ impl Channel {
             .map_err(|error| Error::io("own address of a connection", error))
     }
 
+    /// False when both ends are on this machine, as far as addresses tell.
+    pub(super) fn is_remote(&self) -> bool {
+        let own = self.stream.local_addr().map(|own| own.ip());
+        !self.peer.ip().is_loopback() && own.is_ok_and(|own| own != self.peer.ip())
+    }
+
     /// True when the peer closed the connection or it broke; messages that came before can still be taken.
     pub(super) fn ended(&self) -> bool {
         self.ended

@@ -29,6 +29,7 @@ pub(super) struct Settings {
     pub(super) size: u32,
     pub(super) message_bytes_max: usize,
     pub(super) heartbeat_timeout: Duration,
+    pub(super) network_timeout: Duration,
     pub(super) grace: Duration,
     pub(super) end_process: bool,
     /// Whether a supervisor reports the loss of rank 0.
@@ -50,6 +51,8 @@ pub(super) struct Link {
     pub(super) channel: Channel,
     pub(super) info: RankInfo,
     pub(super) way: Way,
+    /// Whether a network lies between.
+    is_remote: bool,
     /// False until the peer's control thread has said something: before that it may still be joining.
     armed: bool,
     heard: Instant,
@@ -62,6 +65,7 @@ impl Link {
     fn new(peer: Peer, way: Way) -> Self {
         let now = Instant::now();
         Self {
+            is_remote: peer.channel.is_remote(),
             channel: peer.channel,
             info: peer.info,
             way,
@@ -285,11 +289,17 @@ impl Control {
                 link.heard = now;
             }
             let silence = now.duration_since(link.heard);
-            if link.armed && silence >= self.settings.heartbeat_timeout {
+            let patience = if link.is_remote {
+                self.settings.network_timeout
+            } else {
+                self.settings.heartbeat_timeout
+            };
+            if link.armed && silence >= patience {
+                let me = &self.settings.me;
                 let message = format!(
-                    "it (process {}) has been silent for {silence:.1?}: it hangs or is stopped, or its host or the network \
-                     to it is gone",
-                    link.info.pid
+                    "rank {} on {} has heard nothing of it (process {}) for {silence:.1?}: it hangs or is stopped, or its \
+                     host or the network between them is gone",
+                    me.rank, me.host, link.info.pid
                 );
                 let cause = Cause::rank(link.info.rank, &link.info.host, &message);
                 self.abort(cause);

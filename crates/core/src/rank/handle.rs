@@ -85,6 +85,7 @@ impl Rank {
             size: identity.size,
             message_bytes_max: message_bytes_max(identity.size),
             heartbeat_timeout: options.heartbeat_timeout,
+            network_timeout: options.network_timeout,
             grace: options.grace,
             end_process: options.end_process,
             supervised: matches!(identity.meeting, Meeting::Local { .. }),

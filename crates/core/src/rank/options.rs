@@ -7,6 +7,13 @@ use super::detect::{Env, Identity, Meeting};
 use super::secret::Secret;
 use crate::{Error, Result};
 
+/// A rank on this machine that says nothing for this long hangs.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Cables that are pulled for two seconds must not end a run. A switch takes another second to forward again, and TCP tries
+/// again at growing intervals, so that the first word may come when the outage has lasted twice as long.
+const NETWORK_TIMEOUT: Duration = Duration::from_secs(7);
+
 /// How ranks join and watch each other.
 #[derive(Debug)]
 pub struct JoinOptions {
@@ -20,6 +27,8 @@ pub struct JoinOptions {
     pub join_timeout: Duration,
     /// A rank that says nothing for this long is taken for lost.
     pub heartbeat_timeout: Duration,
+    /// The same for a rank behind a network, whose silence may be the network's.
+    pub network_timeout: Duration,
     /// How long a connection may take to prove that it is a rank.
     pub stranger_timeout: Duration,
     /// How long [`super::Rank::close`] waits for the others.
@@ -57,13 +66,14 @@ impl JoinOptions {
         } else {
             10
         };
+        let asked = seconds(env, "TONNAGE_HEARTBEAT_TIMEOUT")?;
         Ok(Self {
             secret,
             plan_hash,
             interface: None,
             join_timeout: join_timeout(env)?.unwrap_or(Duration::from_secs(join_s)),
-            heartbeat_timeout: seconds(env, "TONNAGE_HEARTBEAT_TIMEOUT")?
-                .unwrap_or(Duration::from_secs(3)),
+            heartbeat_timeout: asked.unwrap_or(HEARTBEAT_TIMEOUT),
+            network_timeout: asked.unwrap_or(NETWORK_TIMEOUT),
             stranger_timeout: Duration::from_secs(5),
             close_timeout: Duration::from_secs(60),
             grace: Duration::from_secs(2),

@@ -216,6 +216,10 @@ pub struct Spread {
 pub struct Latency {
     /// What one sample is.
     pub kind: LatencyKind,
+    /// Whether what was written is in the peer's memory when a sample ends. Absent for reads and ping-pongs, of which
+    /// the kind says it, for sends whose engine does not say it, and where nothing moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered: Option<bool>,
     /// Number of samples.
     pub samples: u64,
     /// Smallest.

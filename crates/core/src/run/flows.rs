@@ -28,7 +28,7 @@ pub(super) fn make_flow(
         kind: LaneKind::Initiate(point.op),
         peer: target,
         ordered,
-        delivered: claims_arrival(point) && caps.delivery_on_request && !caps.delivered,
+        delivered: asks_delivery(point, caps),
     };
     let lane = worker.engine.lane(&spec)?;
     let remote = Layout::new(point, target)
@@ -49,6 +49,23 @@ pub(super) fn make_flow(
         flow.flush_lane = Some(worker.engine.lane(&spec)?);
     }
     Ok(flow)
+}
+
+/// Whether lanes ask for delivery.
+fn asks_delivery(point: &Point, caps: &Caps) -> bool {
+    claims_arrival(point) && caps.delivery_on_request && !caps.delivered
+}
+
+/// Whether what was written is in the peer's memory when a latency sample ends, for the record; `None` where that is no
+/// question, or cannot be told.
+pub(super) fn delivered(point: &Point, caps: &Caps) -> Option<bool> {
+    match (point.op, point.pacing) {
+        _ if !caps.moves_bytes => None,
+        (Verb::Read, _) | (_, Pacing::PingPong) => None,
+        (Verb::Write | Verb::WriteImm, _) => Some(caps.delivered || asks_delivery(point, caps)),
+        // What is promised about writes holds for sends only in the negative.
+        (Verb::Send, _) => (!caps.delivered).then_some(false),
+    }
 }
 
 /// Whether each latency sample is taken for the time until the bytes are there. A stream's bandwidth is proved by one
@@ -109,5 +126,60 @@ pub(super) fn timetable(
         give_up_ns: start_ns
             .saturating_add(planned_ns.saturating_mul(2))
             .saturating_add(1_000_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::LimitKind;
+    use crate::plan::point::Addresses;
+
+    const CAPS: Caps = Caps {
+        verbs: &Verb::ALL,
+        immediate_bits: 32,
+        depth: 64,
+        message_bytes_max: 1 << 20,
+        moves_bytes: true,
+        delivered: false,
+        delivery_on_request: true,
+        arrivals_named: true,
+        arrives_by_polling: true,
+        ordered_writes: true,
+        shared_memory: false,
+        limit: LimitKind::None,
+    };
+
+    const STREAM: Pacing = Pacing::Stream { window: 4 };
+    const BATCH: Pacing = Pacing::Batch { batch: 4 };
+
+    #[test]
+    fn records_say_where_latency_ends_at_the_initiator() {
+        let of = |op, pacing, caps: &Caps| {
+            let mut point = crate::walk::tests::point(Addresses::Sequential, 1 << 15);
+            (point.op, point.pacing) = (op, pacing);
+            delivered(&point, caps)
+        };
+        assert_eq!(of(Verb::Write, STREAM, &CAPS), Some(false));
+        assert_eq!(of(Verb::Write, BATCH, &CAPS), Some(true));
+        assert_eq!(of(Verb::Send, BATCH, &CAPS), Some(false));
+        assert_eq!(of(Verb::Read, STREAM, &CAPS), None);
+        assert_eq!(of(Verb::WriteImm, Pacing::PingPong, &CAPS), None);
+        let never = Caps {
+            delivery_on_request: false,
+            ..CAPS
+        };
+        assert_eq!(of(Verb::WriteImm, BATCH, &never), Some(false));
+        let always = Caps {
+            delivered: true,
+            ..CAPS
+        };
+        assert_eq!(of(Verb::WriteImm, STREAM, &always), Some(true));
+        assert_eq!(of(Verb::Send, STREAM, &always), None);
+        let nothing = Caps {
+            moves_bytes: false,
+            ..always
+        };
+        assert_eq!(of(Verb::Write, STREAM, &nothing), None);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
+//! | [`host`] | this host's CPUs, and which ranks share them |
 //! | [`session`] | an engine that is open on all ranks |
 //! | [`point`] | one point from warm-up to its figures |
 //! | [`crew`], [`work`], `flows` | the workers of a rank, what each does in a trial, and what it drives |
@@ -17,6 +18,7 @@ pub mod canary;
 pub mod check;
 pub mod crew;
 mod flows;
+pub mod host;
 pub mod limit;
 pub mod path;
 pub mod point;
@@ -39,6 +41,7 @@ use crate::plan::point::Point;
 use crate::rank::{Rank, RankInfo};
 use crate::record::{Canary, Effective, Environment, Outcome, Program, Record, SCHEMA_VERSION};
 use crate::{Error, Result};
+use host::Host;
 use point::{Failure, Measured, measure};
 use session::{Session, SessionKey};
 
@@ -146,8 +149,7 @@ pub fn run(
 struct Conductor {
     run_id: String,
     environment: Vec<Environment>,
-    /// Read once, before the main thread is pinned as a worker.
-    topology: Topology,
+    host: Host,
 }
 
 impl Conductor {
@@ -161,7 +163,7 @@ impl Conductor {
         Ok(Self {
             run_id,
             environment,
-            topology: Topology::read(),
+            host: Host::look(rank)?,
         })
     }
 
@@ -177,7 +179,7 @@ impl Conductor {
     ) -> Result<usize> {
         let stretch: Vec<&Point> = points[range.clone()].iter().collect();
         let entry = engine::find(engines, &stretch[0].engine)?;
-        let mut session = match Session::open(&stretch, entry, rank, settings, &self.topology) {
+        let mut session = match Session::open(&stretch, entry, rank, settings, &self.host) {
             Ok(session) => session,
             Err(error) => {
                 if rank.why_stopped().is_some() {
@@ -222,7 +224,7 @@ impl Conductor {
         rank: &mut Rank,
         settings: &Settings,
     ) -> Result<Record, Failure> {
-        let pair = canary_cpus(point, session, rank, &self.topology.allowed);
+        let pair = canary_cpus(point, session, rank, &self.host.topology.allowed);
         let before = self.canary(rank, &pair, settings)?;
         let measured = measure(point, session, rank)?;
         let after = self.canary(rank, &pair, settings)?;
@@ -234,6 +236,13 @@ impl Conductor {
         record.effective = effective(session, &measured.chosen);
         record.canary = Some(canary);
         fill(&mut record, point, measured);
+        let latency = record
+            .summary
+            .as_mut()
+            .and_then(|summary| summary.latency.as_mut());
+        if let Some(latency) = latency {
+            latency.delivered = flows::delivered(point, &session.caps);
+        }
         Ok(record)
     }
 

@@ -284,7 +284,9 @@ impl<'a> Watch<'a> {
     fn judge_group(&self, at: usize, load: Load, after: &Snapshot, path: &mut Path) {
         let group = &self.routes.groups[at];
         let moved = self.moved(at, after);
-        let enough = carried(&moved, load, 99);
+        let counted = carried(&moved, load, 99);
+        let bypass = self.bypass(at, load, after).filter(|_| counted);
+        let enough = counted && bypass.is_none();
         let all_listed = self.routes.devices() <= DEVICES_MAX;
         let mut idle = Vec::new();
         for (device, counters) in group.devices.iter().zip(&moved) {
@@ -313,7 +315,9 @@ impl<'a> Watch<'a> {
                 });
             }
         }
-        if !enough {
+        if let Some(why) = bypass {
+            path.why.push(why);
+        } else if !enough {
             path.why.push(self.why_not(at, load, &moved, after));
         } else if !idle.is_empty() {
             path.why.push(why::idle(group, &idle));

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tonnage_sys::clock::Clock;
 
+use super::host::{Host, on_one_host};
 use super::path::{Named, Routes};
 use super::{Numa, Settings};
 use crate::engine::{
@@ -16,7 +17,7 @@ use crate::engine::{
     WorkerConfig, split_name,
 };
 use crate::layout::Layout;
-use crate::machine::{self, Placement, Topology};
+use crate::machine::{self, Placement};
 use crate::memory::{self, Memory, Request};
 use crate::plan::point::{MemoryKind, Pacing, Point, Traffic};
 use crate::rank::Rank;
@@ -124,8 +125,7 @@ impl SessionKey {
 }
 
 impl Session {
-    /// Opens the engine on all ranks for `points`, which share a key. `topology` was read before any thread was pinned:
-    /// a pinned thread sees only its own CPU.
+    /// Opens the engine on all ranks for `points`, which share a key.
     ///
     /// # Errors
     /// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
@@ -134,7 +134,7 @@ impl Session {
         entry: &Entry,
         rank: &mut Rank,
         settings: &Settings,
-        topology: &Topology,
+        host: &Host,
     ) -> Result<Self> {
         let name = &points[0].engine;
         rank.phase(&format!("opening {name}"));
@@ -144,7 +144,7 @@ impl Session {
             _ => Ok(()),
         };
         rank.agree("memory of the hosts", fits, OPEN_DEADLINE)?;
-        let mine = open_local(points, entry, rank, settings, topology);
+        let mine = open_local(points, entry, rank, settings, host);
         let (domains, mut workers, opened) = settle(rank, "open the engine", mine)?;
         let yielding = opened.yielding;
         let bytes = to_json(&opened)?;
@@ -192,25 +192,21 @@ fn open_local(
     entry: &Entry,
     rank: &Rank,
     settings: &Settings,
-    topology: &Topology,
+    host: &Host,
 ) -> Result<Local> {
     let first = points
         .first()
         .ok_or_else(|| Error::Failed("no points to open an engine for".into()))?;
-    let one_host = rank.identity().local_size == Some(rank.size());
-    let domains = open_domains(points, entry, settings, one_host)?;
+    let place = (on_one_host(rank.infos()), rank.local_ip());
+    let domains = open_domains(points, entry, settings, place)?;
     for domain in &domains {
         check_caps(points, domain.caps(), &first.engine)?;
     }
     let local_size = rank.identity().local_size.unwrap_or(1);
     check_devices(domains.len(), local_size * first.workers)?;
-    let placement = machine::place_workers(
-        topology,
-        rank.identity().local_rank,
-        local_size,
-        first.workers,
-        &settings.cpus,
-    )?;
+    let (index, count) = host.neighbours;
+    let placement =
+        machine::place_workers(&host.topology, index, count, first.workers, &settings.cpus)?;
     let bytes = points
         .iter()
         .map(|point| Layout::new(point, rank.id()).bytes())
@@ -233,7 +229,7 @@ fn open_local(
             kind: first.memory,
             bytes,
             shared: domain.caps().shared_memory,
-            node: settings.numa.node(topology, cpu)?,
+            node: settings.numa.node(&host.topology, cpu)?,
             node_required: matches!(settings.numa, Numa::Node(_)),
         })?;
         let clock = settings.clock;
@@ -265,7 +261,7 @@ fn open_domains(
     points: &[&Point],
     entry: &Entry,
     settings: &Settings,
-    one_host: bool,
+    (one_host, address): (bool, Option<IpAddr>),
 ) -> Result<Vec<Arc<dyn Domain>>> {
     let first = points[0];
     let mut verbs: Vec<Verb> = points.iter().map(|point| point.op).collect();
@@ -281,6 +277,7 @@ fn open_domains(
         },
         libfabric: settings.libfabric.as_deref(),
         one_host,
+        address,
         verbs: &verbs,
     })?;
     if domains.is_empty() {
@@ -390,6 +387,19 @@ fn check_caps(points: &[&Point], caps: &Caps, name: &str) -> Result<()> {
                 what: format!("ping-pong with op write on {name}"),
                 why: "it waits for the last byte to appear, and the device does not promise that it appears last".into(),
                 how: "Choose --op write-imm or --op send".into(),
+            });
+        }
+        let answers_several = point.pacing == Pacing::PingPong
+            && point.op == Verb::WriteImm
+            && point.traffic == Traffic::FanIn
+            && point.ranks > 2;
+        if answers_several && !caps.arrivals_named {
+            return Err(Error::Unavailable {
+                what: format!("ping-pong of several ranks with write-imm on {name}"),
+                why:
+                    "the immediate of the device is too narrow to say which rank is to be answered"
+                        .into(),
+                how: "Choose --op send, or --traffic pair".into(),
             });
         }
         if point.op == Verb::WriteImm && caps.immediate_bits < 32 {

@@ -247,6 +247,7 @@ impl LatencyHistogram {
     pub fn summary(&self, kind: LatencyKind) -> Option<Latency> {
         Some(Latency {
             kind,
+            delivered: None,
             samples: self.count(),
             latency_ns_min: self.min_ns()?,
             latency_ns_mean: self.mean_ns()?,
@@ -306,6 +307,7 @@ mod tests {
         let found = of(&all).summary(LatencyKind::Batch).unwrap();
         let expected = Latency {
             kind: LatencyKind::Batch,
+            delivered: None,
             samples: 1000,
             latency_ns_min: 1,
             latency_ns_mean: 500.5,

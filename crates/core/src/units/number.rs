@@ -60,6 +60,10 @@ pub(super) fn scaled(number: &str, exponent: i32) -> Option<f64> {
 /// The shortest plain decimal text of `value` divided by ten to the `exponent` that [`scaled`] reads back as the very
 /// same `f64`: the decimal point is moved in the text, so that nothing is rounded a second time.
 pub(super) fn shifted(value: f64, exponent: i32) -> String {
+    // Zero has no first digit that a decimal point could be moved past.
+    if value == 0.0 {
+        return "0".to_owned();
+    }
     let text = format!("{value:e}");
     let Some((mantissa, power)) = text.split_once('e') else {
         return text;

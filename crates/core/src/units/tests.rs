@@ -150,6 +150,7 @@ fn bandwidths_tell_bits_from_bytes() {
 fn a_percentage_keeps_its_sign() {
     assert_eq!("2%".parse::<Fraction>().unwrap(), Fraction(0.02));
     assert_eq!(Fraction(0.02).to_string(), "2%");
+    assert_eq!(Fraction(0.0).to_string(), "0%");
     assert_eq!(
         message::<Fraction>("0.02"),
         "\"0.02\" is not a percentage: write it with its sign, like 2% or 0.5%"

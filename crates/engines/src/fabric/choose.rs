@@ -18,6 +18,8 @@ use super::{ENTRY, SHM_WRITES, core_of};
 pub(super) struct Chosen {
     /// One answer for each device.
     pub(super) infos: Vec<Info>,
+    /// Whether completions that mean delivery are granted.
+    pub(super) delivery: bool,
     /// Why the embedded library is used although nobody asked for it.
     pub(super) why_embedded: Option<String>,
 }
@@ -27,33 +29,37 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
     let (library, why_embedded) = library(request.libfabric, provider)?;
     let library = Arc::new(library);
     let is_shm = core_of(provider) == "shm";
-    if !is_shm && let Some(value) = request.options.get(SHM_WRITES) {
-        return Err(Error::Usage(format!(
-            "engine-option {SHM_WRITES}={value} is for fabric:shm and has no effect on fabric:{provider}: leave it out"
-        )));
-    }
     let ordered = is_shm && request.option(&ENTRY, SHM_WRITES) == "ordered";
-    if is_shm && !ordered {
+    if is_shm {
+        // Large messages of either way are copied from one process's memory to the other's.
         tonnage_sys::process::allow_peers_to_attach();
     }
     let hints = Hints {
         provider,
         messages: request.verbs.contains(&Verb::Send),
         ordered_writes: ordered,
+        reads_after_writes: ordered,
+        delivery: false,
         virtual_addresses: true,
     };
     let offered = Info::query(&library, &hints)
         .map_err(|why| unavailable(provider, why, "Run `tonnage devices`".into()))?;
     if offered.is_empty() {
-        return Err(not_offered(&library, provider));
+        return Err(not_offered(&library, provider, why_embedded.as_deref()));
     }
+    let delivering = Hints {
+        delivery: true,
+        ..hints
+    };
+    let delivery = Info::query(&library, &delivering).is_ok_and(|infos| !infos.is_empty());
     let infos = if request.devices.is_empty() {
-        vec![preferred(offered, request.one_host)]
+        vec![preferred(offered, request)]
     } else {
         by_device(&offered, request.devices, provider)?
     };
     Ok(Chosen {
         infos,
+        delivery,
         why_embedded,
     })
 }
@@ -61,14 +67,16 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
 /// The library that was asked for on the command line, else in the environment, else the one that is found.
 fn library(asked: Option<&Path>, provider: &str) -> Result<(Libfabric, Option<String>)> {
     let (asked, option) = match asked {
-        Some(path) => (path.to_str().map(str::to_owned), "--libfabric"),
+        Some(path) => (Some(path.as_os_str().to_owned()), "--libfabric"),
         None => (
-            std::env::var(LIBFABRIC_VARIABLE)
-                .ok()
-                .filter(|path| !path.is_empty()),
+            std::env::var_os(LIBFABRIC_VARIABLE).filter(|path| !path.is_empty()),
             LIBFABRIC_VARIABLE,
         ),
     };
+    let asked = asked
+        .map(|path| path.into_string())
+        .transpose()
+        .map_err(|path| Error::Usage(format!("{option}: {} is not UTF-8", path.display())))?;
     Libfabric::choose(asked.as_deref()).map_err(|why| {
         let how = format!(
             "Name another file with {option}, or \"embedded\" for the library inside this program"
@@ -86,7 +94,7 @@ fn unavailable(provider: &str, why: String, how: String) -> Error {
 }
 
 /// Says which providers there are, and how to get the one that is not.
-fn not_offered(library: &Libfabric, provider: &str) -> Error {
+fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) -> Error {
     let names: BTreeSet<String> = library
         .offers()
         .unwrap_or_default()
@@ -102,13 +110,16 @@ fn not_offered(library: &Libfabric, provider: &str) -> Error {
         .iter()
         .any(|part| part.provider == core_of(provider));
     let path = library.path();
-    let why = if built_in {
+    let mut why = if built_in {
         format!(
             "libfabric {release} ({path}) has the provider, but finds no device here that it can use for reads and writes"
         )
     } else {
         format!("libfabric {release} ({path}) was built without it")
     };
+    if let Some(why_embedded) = why_embedded {
+        why += &format!("; this library is used because {why_embedded}");
+    }
     let source = match core_of(provider) {
         "efa" => "Install AWS's EFA software (aws-efa-installer)",
         "cxi" => "Use the libfabric of the Slingshot host software",
@@ -124,13 +135,15 @@ fn not_offered(library: &Libfabric, provider: &str) -> Error {
 }
 
 /// Without a word from the user: on one host its loopback, which is the way that packets go anyway; between hosts the
-/// provider's first device that is not the loopback.
-fn preferred(mut offered: Vec<Info>, one_host: bool) -> Info {
+/// device that the control channel reaches the others by, because that one is known to, else the provider's first that
+/// is not the loopback.
+fn preferred(mut offered: Vec<Info>, request: &OpenRequest<'_>) -> Info {
     let rank = |info: &Info| match info.attributes().address {
         None => 0,
+        Some(address) if !request.one_host && request.address == Some(address) => 0,
         Some(address) => {
-            let loopback_fits = address.is_loopback() == one_host;
-            2 * u32::from(!loopback_fits) + u32::from(address.is_ipv6())
+            let loopback_fits = address.is_loopback() == request.one_host;
+            1 + 2 * u32::from(!loopback_fits) + u32::from(address.is_ipv6())
         }
     };
     // The first of those that fit best.
@@ -148,11 +161,9 @@ fn by_device(offered: &[Info], devices: &[String], provider: &str) -> Result<Vec
         match fitting.first() {
             Some(info) => info.duplicate().map_err(Error::Failed),
             None => {
-                let mut names: Vec<_> = offered
-                    .iter()
-                    .map(|info| info.attributes().domain.as_str())
-                    .collect();
-                names.dedup();
+                let domain = |info: &'_ Info| info.attributes().domain.clone();
+                let names: BTreeSet<String> = offered.iter().map(domain).collect();
+                let names: Vec<_> = names.into_iter().collect();
                 Err(unavailable(
                     provider,
                     format!("it has no device {device} on this host"),

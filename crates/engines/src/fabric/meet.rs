@@ -15,7 +15,7 @@ use tonnage_sys::mapping::Arena;
 pub(super) const PLACE_BYTES: u64 = 64;
 
 /// How long first contact may take.
-pub(super) const CONTACT_DEADLINE: Duration = Duration::from_secs(30);
+pub(super) const CONTACT_DEADLINE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 30 });
 
 /// What a peer needs. Opaque to everybody else.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,6 +27,13 @@ pub(super) struct Address {
     pub(super) name: Vec<u8>,
     pub(super) memory: Memory,
     pub(super) mailbox: Memory,
+    /// The process, as its host counts, and where its mailbox lies in its memory: for finding out whether peers may
+    /// attach to it.
+    pid: u32,
+    mailbox_address: u64,
+    /// Same for two processes that can share memory.
+    boot_id: String,
+    pid_namespace: String,
     /// Whose greeting is where in the mailbox: the ranks in the order of the worker's configuration.
     pub(super) peers: Vec<u32>,
 }
@@ -54,12 +61,14 @@ impl From<Memory> for RemoteRegion {
 
 impl Address {
     pub(super) fn new(
+        mailbox: &Arena,
         attributes: &Attributes,
         library: &Libfabric,
         name: &[u8],
         regions: [RemoteRegion; 2],
         peers: &[u32],
     ) -> Self {
+        let mailbox_address = mailbox.address();
         let [memory, mailbox] = regions.map(Memory::from);
         Self {
             provider: attributes.provider.clone(),
@@ -69,6 +78,10 @@ impl Address {
             name: name.to_vec(),
             memory,
             mailbox,
+            pid: std::process::id(),
+            mailbox_address,
+            boot_id: crate::host::boot_id(),
+            pid_namespace: crate::host::pid_namespace(),
             peers: peers.to_vec(),
         }
     }
@@ -101,6 +114,19 @@ impl Address {
                 "Give all hosts the same library, or name it with --libfabric; --libfabric embedded is the same everywhere",
             ));
         }
+        if super::core_of(&own.provider) == "shm" {
+            let why = if self.boot_id != own.boot_id {
+                "they are on different hosts"
+            } else if self.pid_namespace != own.pid_namespace {
+                "they are in different containers (PID namespaces)"
+            } else {
+                ""
+            };
+            if !why.is_empty() {
+                let how = "Start both ranks on one host and in one container, or choose a network, such as fabric:tcp";
+                return Err(refused(why.to_owned(), how));
+            }
+        }
         if self.provider != own.provider {
             return Err(refused(
                 format!(
@@ -111,6 +137,11 @@ impl Address {
             ));
         }
         Ok(())
+    }
+
+    /// Reads a byte of this peer's mailbox straight from its memory.
+    pub(super) fn try_to_attach(&self) -> std::io::Result<u8> {
+        tonnage_sys::process::read_byte_of(self.pid, self.mailbox_address)
     }
 
     /// Where in its mailbox this peer waits for the greeting of `rank`.
@@ -175,11 +206,24 @@ impl<'a> Contact<'a> {
         }
         let seconds = CONTACT_DEADLINE.as_secs();
         let list = |ranks: &[u32]| tonnage_core::number_list::format(ranks);
-        let what = match (missing.as_slice(), unsent) {
-            ([], []) => format!("{in_flight} greetings of rank {me} did not complete"),
-            ([], unsent) => format!("rank {me} could not reach {}", ranks(&list(unsent))),
-            (missing, _) => format!("{} did not reach rank {me}", ranks(&list(missing))),
-        };
+        let mut what = Vec::new();
+        if !missing.is_empty() {
+            what.push(format!(
+                "{} did not reach rank {me}",
+                ranks(&list(&missing))
+            ));
+        }
+        if !unsent.is_empty() {
+            what.push(format!(
+                "rank {me} could not reach {}",
+                ranks(&list(unsent))
+            ));
+        } else if in_flight > 0 {
+            what.push(format!(
+                "{in_flight} greetings of rank {me} did not complete"
+            ));
+        }
+        let what = what.join(", and ");
         Err(Error::Failed(format!(
             "{what} within {seconds} s: is there a route between their devices, and is it not filtered? See --devices"
         )))

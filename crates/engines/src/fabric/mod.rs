@@ -3,14 +3,18 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
+//! | `arrival` | how it is known that written bytes have arrived |
 //! | `choose` | which library, provider and device; the errors of those that are not there |
 //! | `meet` | what workers publish about themselves, comparing it, and first contact |
 //! | `worker` | lanes, posting and polling |
+//! | `files` | what the provider shm leaves in /dev/shm |
 //!
 //! Each worker opens a domain and an endpoint of its own, so that threads share nothing (FI_THREAD_DOMAIN). Calls into
 //! the library and everything `unsafe` are in `tonnage_sys::libfabric`.
 
+mod arrival;
 mod choose;
+mod files;
 mod meet;
 #[cfg(test)]
 mod tests;
@@ -21,19 +25,20 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tonnage_core::engine::{
-    Caps, Domain, Engine, EngineOption, Entry, LimitKind, OpenRequest, PathDevice, PathKind,
-    Variant, Verb, WorkerConfig,
+    Caps, Domain, Domains, Engine, EngineOption, Entry, LimitKind, OpenRequest, PathDevice,
+    PathKind, Variant, Verb, WorkerConfig,
 };
 use tonnage_core::memory::Memory;
 use tonnage_core::{Error, Result};
 use tonnage_sys::libfabric::{Attributes, Info};
 
-use worker::{Inject, Worker};
+use arrival::{Arrival, Granted};
+use worker::{Ways, Worker};
 
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "fabric",
-    about: "one-sided transfers by a provider of libfabric: fabric:tcp, fabric:shm, fabric:efa, …",
+    about: "one-sided transfers by any provider of libfabric, such as tcp, shm, efa, cxi or verbs;ofi_rxm",
     variant: Some(Variant {
         what: "PROVIDER",
         everywhere: &["shm", "tcp"],
@@ -55,32 +60,38 @@ static OPTIONS: [EngineOption; 3] = [
     EngineOption {
         name: COMPLETION,
         values: &["auto", "delivery", "transmit"],
+        variants: &[],
         about: "what a completed write means: delivery to the peer's memory, transmit (its buffer may be reused), or \
                 auto: delivery for batches and timetables, transmit for streams, which end with a read of their last byte",
     },
     EngineOption {
         name: SHM_WRITES,
         values: &["ordered", "cma"],
-        about: "how the provider shm writes: ordered (through its queue, fast for small messages) or cma (each write is \
-                a process_vm_writev by the initiator)",
+        variants: &["shm"],
+        about: "how the provider shm writes: ordered (through its queue, fast for small messages) or cma (each plain \
+                write is a process_vm_writev by the initiator; write-imm goes through the queue all the same)",
     },
     EngineOption {
         name: INJECT,
         values: &["auto", "off"],
+        variants: &[],
         about: "whether writes and sends below the provider's inject size are copied at once and done",
     },
 ];
 
-fn open(request: &OpenRequest<'_>) -> Result<Vec<Arc<dyn Domain>>> {
+fn open(request: &OpenRequest<'_>) -> Result<Domains> {
     let chosen = choose::choose(request)?;
-    let domain = |info: Info| -> Arc<dyn Domain> {
-        Arc::new(FabricDomain::new(
-            request,
-            info,
-            chosen.why_embedded.clone(),
-        ))
+    let why_embedded = chosen.why_embedded;
+    let domain = |info: Info| -> Result<Arc<dyn Domain>> {
+        let domain = FabricDomain::new(request, info, chosen.delivery, why_embedded.clone())?;
+        Ok(Arc::new(domain))
     };
-    Ok(chosen.infos.into_iter().map(domain).collect())
+    chosen.infos.into_iter().map(domain).collect()
+}
+
+/// Removes what a process that was killed has left on this machine.
+pub(crate) fn clean_up_after(pid: u32) {
+    files::clean_up_after(pid);
 }
 
 /// The provider at the bottom of a layered one: "tcp" of "tcp;ofi_rxm".
@@ -93,45 +104,42 @@ struct FabricDomain {
     info: Info,
     caps: Caps,
     why_embedded: Option<String>,
-    completion: String,
+    arrival: Arrival,
     shm_writes: Option<String>,
-    inject: Inject,
+    inject: bool,
 }
 
 impl FabricDomain {
-    fn new(request: &OpenRequest<'_>, info: Info, why_embedded: Option<String>) -> Self {
-        let completion = request.option(&ENTRY, COMPLETION).to_owned();
+    fn new(
+        request: &OpenRequest<'_>,
+        info: Info,
+        delivery: bool,
+        why_embedded: Option<String>,
+    ) -> Result<Self> {
         let attributes = info.attributes();
         let is_shm = core_of(&attributes.provider) == "shm";
         let shm_writes = is_shm.then(|| request.option(&ENTRY, SHM_WRITES).to_owned());
-        let caps = caps(attributes, &completion, shm_writes.as_deref());
-        Self {
+        let ordered = |name| attributes.ordering.contains(&name);
+        let granted = Granted {
+            delivery,
+            reads_after_writes: ordered("RMA-RAW") || ordered("RAW"),
+            synchronous: shm_writes.as_deref() == Some("cma"),
+        };
+        let option = request.option(&ENTRY, COMPLETION);
+        let arrival = Arrival::choose(option, granted, request.variant)?;
+        let caps = caps(attributes, arrival, shm_writes.as_deref());
+        Ok(Self {
             caps,
             why_embedded,
-            completion,
+            arrival,
             shm_writes,
-            inject: Inject {
-                enabled: request.option(&ENTRY, INJECT) == "auto",
-            },
+            inject: request.option(&ENTRY, INJECT) == "auto",
             info,
-        }
-    }
-
-    /// In words, for people who read a record.
-    fn completion(&self) -> &'static str {
-        match self.completion.as_str() {
-            "delivery" => "delivery: a completed write is in the peer's memory",
-            "transmit" => {
-                "transmit: a completed write may still be under way; a trial ends with a read of the last byte"
-            }
-            _ => {
-                "delivery for batches and timetables; transmit for streams, whose trials end with a read of the last byte"
-            }
-        }
+        })
     }
 }
 
-fn caps(attributes: &Attributes, completion: &str, shm_writes: Option<&str>) -> Caps {
+fn caps(attributes: &Attributes, arrival: Arrival, shm_writes: Option<&str>) -> Caps {
     let depth = attributes.tx_depth.min(attributes.rx_depth);
     Caps {
         verbs: &Verb::ALL,
@@ -139,8 +147,8 @@ fn caps(attributes: &Attributes, completion: &str, shm_writes: Option<&str>) -> 
         depth: u32::try_from(depth).unwrap_or(u32::MAX).clamp(1, DEPTH_MAX),
         message_bytes_max: attributes.message_bytes_max as u64,
         moves_bytes: true,
-        delivered: completion == "delivery",
-        delivery_on_request: completion == "auto",
+        delivered: matches!(arrival, Arrival::Synchronous | Arrival::EveryWrite),
+        delivery_on_request: arrival == Arrival::Flush { on_request: true },
         arrivals_named: attributes.immediate_bytes >= 8,
         arrives_by_polling: true,
         ordered_writes: writes_in_address_order(&attributes.provider, shm_writes),
@@ -180,11 +188,13 @@ fn path(attributes: &Attributes) -> Option<PathDevice> {
     let (kind, name, port) = match core_of(&attributes.provider) {
         "shm" => return None,
         "tcp" | "sockets" | "udp" => (PathKind::Interface, attributes.domain.as_str(), 0),
-        // EFA and verbs add the kind of endpoint to the device's name.
-        _ => {
+        // EFA and verbs add the kind of endpoint to the device's name; a card with several ports is counted at its first.
+        "efa" | "verbs" => {
             let device = attributes.domain.split('-').next().unwrap_or_default();
             (PathKind::RdmaPort, device, 1)
         }
+        // The others' devices keep no counters that are read here, so that nothing can be proved.
+        _ => return None,
     };
     (!name.is_empty()).then(|| PathDevice {
         kind,
@@ -213,9 +223,9 @@ impl Domain for FabricDomain {
             "address": attributes.address.map(|address| address.to_string()),
             "mr_mode": attributes.mr_mode,
             "ordering": attributes.ordering,
-            "completion": self.completion(),
+            "completion": self.arrival.describe(),
             "shm_writes": self.shm_writes,
-            "inject_bytes_max": if self.inject.enabled { attributes.inject_bytes_max } else { 0 },
+            "inject_bytes_max": if self.inject { attributes.inject_bytes_max } else { 0 },
             "tx_depth": attributes.tx_depth,
             "rx_depth": attributes.rx_depth,
             "depth": self.caps.depth,
@@ -239,7 +249,13 @@ impl Domain for FabricDomain {
 
     fn worker(&self, config: &WorkerConfig, memory: Arc<dyn Memory>) -> Result<Box<dyn Engine>> {
         let info = self.info.duplicate().map_err(Error::Failed)?;
-        let worker = Worker::open(info, config, memory, self.inject)?;
+        let ways = Ways {
+            inject: self.inject,
+            deliver_every_write: self.arrival == Arrival::EveryWrite,
+            attaches: self.shm_writes.as_deref() == Some("cma"),
+            is_shm: self.shm_writes.is_some(),
+        };
+        let worker = Worker::open(info, config, memory, ways)?;
         Ok(Box::new(worker))
     }
 }

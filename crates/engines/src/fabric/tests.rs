@@ -350,11 +350,9 @@ fn what_is_not_there_is_refused_with_what_is() {
         "{library}"
     );
     let cma = option(SHM_WRITES, "cma");
-    let without_effect = refused(&request("tcp", &cma));
-    assert!(
-        without_effect.contains("no effect on fabric:tcp"),
-        "{without_effect}"
-    );
+    let without_effect = ENTRY.check_options(&cma, "tcp;ofi_rxm").unwrap_err();
+    let text = without_effect.to_string();
+    assert!(text.contains("no effect on fabric:tcp;ofi_rxm"), "{text}");
 }
 
 #[test]
@@ -388,18 +386,121 @@ fn a_device_is_named_by_interface_or_address() {
 
 #[test]
 fn completion_decides_what_caps_promise() {
-    for (value, delivered, on_request) in [
-        ("auto", false, true),
-        ("delivery", true, false),
-        ("transmit", false, false),
-    ] {
-        let options = option(COMPLETION, value);
-        let domains = open(&request("shm", &options)).unwrap();
+    let promised = |provider: &str, options: &EngineOptions| {
+        let domains = open(&request(provider, options)).unwrap();
         let caps = domains[0].caps();
-        assert_eq!(
-            (caps.delivered, caps.delivery_on_request),
-            (delivered, on_request),
-            "{value}"
+        (caps.delivered, caps.delivery_on_request)
+    };
+    for provider in ["shm", "tcp"] {
+        let with = |value: &str| promised(provider, &option(COMPLETION, value));
+        assert_eq!(with("auto"), (false, true), "{provider}");
+        assert_eq!(with("delivery"), (true, false), "{provider}");
+        assert_eq!(with("transmit"), (false, false), "{provider}");
+    }
+    assert_eq!(promised("shm", &option(SHM_WRITES, "cma")), (true, false));
+}
+
+/// Whether a write of `size` bytes completes while its target does nothing.
+fn completes_with_an_idle_target(provider: &str, options: &EngineOptions, size: usize) -> bool {
+    let mut sides = pair(provider, options);
+    let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, false);
+    post(&mut sides[0], op(write, 0, 0, size as u32));
+    let until = Instant::now() + Duration::from_millis(150);
+    let mut completed = 0;
+    while Instant::now() < until {
+        let mut done = [Completion::EMPTY; 4];
+        completed += sides[0].engine.poll(&mut done).unwrap();
+    }
+    if completed == 0 {
+        // It was not lost: it completes as soon as the target takes part.
+        await_one(&mut sides, 0, Kind::Done);
+    }
+    completed > 0
+}
+
+#[test]
+fn a_write_that_claims_delivery_needs_its_target() {
+    let delivery = option(COMPLETION, "delivery");
+    let transmit = option(COMPLETION, "transmit");
+    for (provider, inject) in [("tcp", 64), ("shm", 64)] {
+        for size in [inject, 5000] {
+            let idle = |options| completes_with_an_idle_target(provider, options, size);
+            assert!(!idle(&delivery), "{provider} {size} B");
+        }
+        assert!(
+            completes_with_an_idle_target(provider, &transmit, inject),
+            "{provider}"
         );
+    }
+    // The initiator copies by itself.
+    assert!(completes_with_an_idle_target(
+        "shm",
+        &option(SHM_WRITES, "cma"),
+        300_000
+    ));
+}
+
+#[test]
+fn a_silent_peer_is_the_one_that_is_named() {
+    let none = EngineOptions::new();
+    let mut sides = [
+        side("tcp", &none, 0, &[1, 2]),
+        side("tcp", &none, 1, &[0, 2]),
+        side("tcp", &none, 2, &[0, 1]),
+    ];
+    let all: Vec<(u32, Card)> = (0u32..)
+        .zip(sides.iter().map(|side| side.engine.card()))
+        .collect();
+    let began = Instant::now();
+    let errors: Vec<String> = std::thread::scope(|scope| {
+        let silent_stays = |rank: u32| rank != 2;
+        let mut threads = Vec::new();
+        for (rank, side) in (0u32..).zip(&mut sides) {
+            let peers: Vec<_> = all
+                .iter()
+                .filter(|(peer, _)| *peer != rank)
+                .cloned()
+                .collect();
+            side.engine.connect(&peers).unwrap();
+            if silent_stays(rank) {
+                let stopped = move || began.elapsed() > Duration::from_secs(60);
+                threads
+                    .push(scope.spawn(move || side.engine.meet(&stopped).unwrap_err().to_string()));
+            }
+        }
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    for (rank, error) in errors.iter().enumerate() {
+        let healthy = 1 - rank;
+        assert!(error.contains("rank 2 did not reach"), "{error}");
+        assert!(
+            !error.contains(&format!("rank {healthy} did not reach")),
+            "{error}"
+        );
+    }
+}
+
+/// A peer that does not poll cannot confirm anything, so that delivery and transmission tell themselves apart.
+#[test]
+fn delivery_is_asked_of_every_write_where_caps_promise_it() {
+    for (value, waits) in [("delivery", true), ("transmit", false)] {
+        let mut sides = pair("tcp", &option(COMPLETION, value));
+        for verb in [Verb::Write, Verb::WriteImm] {
+            let lane = lane(&mut sides[0], LaneKind::Initiate(verb), 1, false);
+            post(&mut sides[0], op(lane, 0, 1000, 5000));
+            let deadline = Instant::now() + Duration::from_millis(100);
+            let mut completed = 0;
+            while completed == 0 && Instant::now() < deadline {
+                let mut done = [Completion::EMPTY; 4];
+                completed = sides[0].engine.poll(&mut done).unwrap();
+            }
+            assert_eq!(completed == 0, waits, "{value} {}", verb.name());
+            if waits {
+                await_one(&mut sides, 0, Kind::Done);
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use serde_json::{Value, json};
 use tonnage_core::engine::{
     Card, Completion, Engine, Kind, Lane, LaneKind, LaneSpec, Op, Verb, WorkerConfig,
 };
@@ -14,6 +15,7 @@ use tonnage_sys::libfabric::{
 };
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
+use super::files::remove_own;
 use super::meet::{Address, Contact, PLACE_BYTES, greeting, mailbox_bytes};
 
 /// Completions that are taken from the library at once.
@@ -32,10 +34,17 @@ const MAILBOX_KEY: u64 = 2;
 /// Tag of the greeting, which is posted before any lane exists.
 const GREETING: u64 = u64::MAX;
 
-/// Whether small messages are injected.
+/// In which of several ways operations are carried out.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Inject {
-    pub(super) enabled: bool,
+pub(super) struct Ways {
+    /// Whether small messages are injected.
+    pub(super) inject: bool,
+    /// Whether every write asks for delivery.
+    pub(super) deliver_every_write: bool,
+    /// Writes go by attaching to the peer's memory, so that the system must allow it.
+    pub(super) attaches: bool,
+    /// The provider is shm.
+    pub(super) is_shm: bool,
 }
 
 struct PeerState {
@@ -55,6 +64,8 @@ struct LaneState {
     route: Route,
     /// In the high half of the data of a write-imm: who sent it.
     sender: u64,
+    /// Receives of it are held, so that later ones have to wait behind them.
+    holds: bool,
 }
 
 /// A worker's endpoint over its memory.
@@ -62,6 +73,9 @@ pub(super) struct Worker {
     config: WorkerConfig,
     name: String,
     inject_bytes_max: u32,
+    ways: Ways,
+    /// Whether this process may attach to the memory of all peers; only asked for shm.
+    attachable: Option<bool>,
     /// Writes carry 64 bits, so that an arrival says whose it is.
     named: bool,
     endpoint: Endpoint,
@@ -73,6 +87,9 @@ pub(super) struct Worker {
     lanes: Vec<LaneState>,
     /// Injected operations, which are done but not yet reported.
     done: VecDeque<Completion>,
+    /// Receives for which the library had no room. Those of other peers must not wait for them: it may be their messages
+    /// that fill the room.
+    held: VecDeque<Op>,
     events: Box<[Event; EVENTS]>,
 }
 
@@ -81,7 +98,7 @@ impl Worker {
         info: Info,
         config: &WorkerConfig,
         memory: Arc<dyn Memory>,
-        inject: Inject,
+        ways: Ways,
     ) -> Result<Self> {
         let attributes = info.attributes().clone();
         let name = format!("fabric:{}", attributes.provider);
@@ -109,14 +126,15 @@ impl Worker {
         let (memory, memory_remote) = register(memory.arena(), MEMORY_KEY)?;
         let (mailbox, mailbox_remote) = register(&mail, MAILBOX_KEY)?;
         let address = Address::new(
+            &mail,
             &attributes,
             endpoint.library(),
             endpoint.name(),
             [memory_remote, mailbox_remote],
             &config.peers,
         );
-        let inject_bytes_max = if inject.enabled {
-            u32::try_from(attributes.inject_bytes_max).unwrap_or(u32::MAX)
+        let inject_bytes_max = if ways.inject {
+            u32::try_from(endpoint.inject_bytes_max()).unwrap_or(u32::MAX)
         } else {
             0
         };
@@ -124,6 +142,8 @@ impl Worker {
             config: config.clone(),
             name,
             inject_bytes_max,
+            ways,
+            attachable: None,
             named: attributes.immediate_bytes >= 8,
             endpoint,
             address,
@@ -133,6 +153,7 @@ impl Worker {
             peers: Vec::with_capacity(config.peers.len()),
             lanes: Vec::new(),
             done: VecDeque::with_capacity(sizes.operations as usize),
+            held: VecDeque::with_capacity(sizes.receives as usize),
             events: Box::new([Event::EMPTY; EVENTS]),
         })
     }
@@ -150,12 +171,11 @@ impl Worker {
         Ok((address, place))
     }
 
-    /// Greets the peers that have not been greeted, as far as there is room; returns those that are left.
-    fn greet(&mut self, mut left: Vec<u32>) -> Result<Vec<u32>> {
-        while let Some(&rank) = left.last() {
-            let Some(peer) = self.peers.iter().find(|peer| peer.rank == rank) else {
-                break;
-            };
+    /// Greets the peers that have not been greeted, each that takes it now; returns those that are left. A peer that is
+    /// not ready must not keep the others waiting.
+    fn greet(&mut self, left: &[u32]) -> Result<Vec<u32>> {
+        let mut later = Vec::new();
+        for peer in self.peers.iter().filter(|peer| left.contains(&peer.rank)) {
             let route = Route {
                 action: Action::Write,
                 peer: peer.peer,
@@ -165,13 +185,95 @@ impl Worker {
                 inject_bytes_max: 0,
             };
             let own = self.peers.len() as u64 * PLACE_BYTES;
-            let posted = self.endpoint.post(&route, own, peer.place, 8, 0, GREETING);
-            match posted.map_err(|failure| self.failed(&failure, Some(rank)))? {
-                Posted::Again => break,
-                Posted::Pending | Posted::Injected => left.pop(),
-            };
+            match self.endpoint.post(&route, own, peer.place, 8, 0, GREETING) {
+                Ok(Posted::Again) => later.push(peer.rank),
+                Ok(Posted::Pending | Posted::Injected) => {}
+                Err(failure) => return Err(self.failed(&failure, Some(peer.rank))),
+            }
         }
-        Ok(left)
+        Ok(later)
+    }
+
+    /// Finds out whether this process may read and write a peer's memory directly.
+    fn try_to_attach(&mut self, rank: u32, address: &Address) -> Result<()> {
+        let tried = address.try_to_attach();
+        self.attachable = Some(self.attachable.unwrap_or(true) && tried.is_ok());
+        match tried {
+            Err(error) if self.ways.attaches => Err(Error::Unavailable {
+                what: format!("shm-writes=cma between ranks {} and {rank}", self.config.rank),
+                why: format!("process_vm_readv of the peer's memory failed: {error}"),
+                how: "Start both ranks as one user in one container, with kernel.yama.ptrace_scope at most 1, or use \
+                      shm-writes=ordered"
+                    .into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Posts one operation; false when there is no room for it now.
+    #[inline]
+    fn take(&mut self, op: &Op) -> Result<bool> {
+        let Some(lane) = self.lanes.get(op.lane.0 as usize) else {
+            let lane = op.lane.0;
+            return Err(Error::Failed(format!("lane {lane} was never resolved")));
+        };
+        if self.done.len() == self.done.capacity() {
+            return Ok(false);
+        }
+        if lane.holds {
+            return Ok(self.hold(op));
+        }
+        let user = u64::from(op.lane.0) << 32 | u64::from(op.tag);
+        let data = lane.sender | u64::from(op.imm);
+        let posted = self
+            .endpoint
+            .post(&lane.route, op.local, op.remote, op.len, data, user);
+        match posted {
+            Ok(Posted::Pending) => Ok(true),
+            Ok(Posted::Injected) => {
+                self.done.push_back(Completion {
+                    tag: op.tag,
+                    lane: op.lane,
+                    len: op.len,
+                    imm: op.imm,
+                    kind: Kind::Done,
+                });
+                Ok(true)
+            }
+            Ok(Posted::Again) if lane.spec.kind == LaneKind::Receive => Ok(self.hold(op)),
+            Ok(Posted::Again) => Ok(false),
+            Err(failure) => Err(self.failed(&failure, None)),
+        }
+    }
+
+    /// Keeps a receive for later; false when too many are kept already.
+    #[cold]
+    fn hold(&mut self, op: &Op) -> bool {
+        if self.held.len() == self.held.capacity() {
+            return false;
+        }
+        if let Some(lane) = self.lanes.get_mut(op.lane.0 as usize) {
+            lane.holds = true;
+        }
+        self.held.push_back(*op);
+        true
+    }
+
+    /// Tries the receives again that were held, those of a lane in their order.
+    #[cold]
+    fn post_held(&mut self) -> Result<()> {
+        // Then nothing is taken, and receives do not change it.
+        if self.done.len() == self.done.capacity() {
+            return Ok(());
+        }
+        self.lanes.iter_mut().for_each(|lane| lane.holds = false);
+        for _ in 0..self.held.len() {
+            // What finds no room again goes to the end, and takes those of its lane that follow with it.
+            if let Some(op) = self.held.pop_front() {
+                self.take(&op)?;
+            }
+        }
+        Ok(())
     }
 
     /// Names the rank, and the operation if one is known.
@@ -244,6 +346,9 @@ impl Engine for Worker {
     fn connect(&mut self, peers: &[(u32, Card)]) -> Result<()> {
         for (rank, card) in peers {
             let (address, place) = self.connect_one(*rank, card)?;
+            if self.ways.is_shm {
+                self.try_to_attach(*rank, &address)?;
+            }
             let peer = self.endpoint.insert(&address.name).map_err(|why| {
                 Error::Failed(format!("{} cannot address rank {rank}: {why}", self.name))
             })?;
@@ -271,12 +376,14 @@ impl Engine for Worker {
         loop {
             let in_flight = peers.len() - left.len() - completed;
             if contact.is_complete(self.config.rank, &left, in_flight)? {
+                // Who has greeted this worker has mapped it.
+                remove_own(self.endpoint.name());
                 return Ok(());
             }
             if stopped() {
                 return Err(Error::Failed("the run was stopped".into()));
             }
-            left = self.greet(left)?;
+            left = self.greet(&left)?;
             let mut events = [Event::EMPTY; EVENTS];
             let polled = self.endpoint.poll(&mut events);
             completed += polled.map_err(|failure| self.failed(&failure, None))?;
@@ -312,7 +419,8 @@ impl Engine for Worker {
             peer: peer.peer,
             remote: peer.memory,
             local: self.memory,
-            delivered: spec.delivered && matches!(action, Action::Write | Action::WriteData),
+            delivered: (spec.delivered || self.ways.deliver_every_write)
+                && matches!(action, Action::Write | Action::WriteData),
             inject_bytes_max: self.inject_bytes_max,
         };
         self.lanes.push(LaneState {
@@ -323,6 +431,7 @@ impl Engine for Worker {
             } else {
                 0
             },
+            holds: false,
         });
         Ok(Lane(self.lanes.len() as u32 - 1))
     }
@@ -330,36 +439,32 @@ impl Engine for Worker {
     #[inline]
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         for (taken, op) in ops.iter().enumerate() {
-            let Some(lane) = self.lanes.get(op.lane.0 as usize) else {
-                let lane = op.lane.0;
-                return Err(Error::Failed(format!("lane {lane} was never resolved")));
-            };
-            if self.done.len() == self.done.capacity() {
+            if !self.take(op)? {
                 return Ok(taken);
-            }
-            let user = u64::from(op.lane.0) << 32 | u64::from(op.tag);
-            let data = lane.sender | u64::from(op.imm);
-            let posted = self
-                .endpoint
-                .post(&lane.route, op.local, op.remote, op.len, data, user);
-            match posted {
-                Ok(Posted::Pending) => {}
-                Ok(Posted::Injected) => self.done.push_back(Completion {
-                    tag: op.tag,
-                    lane: op.lane,
-                    len: op.len,
-                    imm: op.imm,
-                    kind: Kind::Done,
-                }),
-                Ok(Posted::Again) => return Ok(taken),
-                Err(failure) => return Err(self.failed(&failure, None)),
             }
         }
         Ok(ops.len())
     }
 
+    fn chosen(&self) -> Value {
+        // What the provider does with messages that do not fit its queue depends on what the system allows.
+        match self.attachable {
+            None => Value::Null,
+            Some(attachable) => json!({
+                "shm_large_messages": if attachable {
+                    "cma: from one process's memory to the other's"
+                } else {
+                    "through shared buffers: this process may not attach to its peers' memory"
+                }
+            }),
+        }
+    }
+
     #[inline]
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        if !self.held.is_empty() {
+            self.post_held()?;
+        }
         // The library is always asked, because asking is what makes progress; half of the room is kept for it.
         let injected = self.done.len().min(done.len() / 2);
         let room = (done.len() - injected).min(EVENTS);

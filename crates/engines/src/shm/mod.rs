@@ -25,6 +25,7 @@ use tonnage_core::{Error, Result};
 use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::{Arena, OutOfRange, Pages, Sharing};
 
+use crate::host;
 use mailbox::{Arrival, Inbox, Mailbox, Outbox};
 use tuner::Tuner;
 
@@ -144,8 +145,8 @@ impl Shm {
     fn address(&self) -> Address {
         let raw = |arena: &Arena| arena.file().map_or(-1, |file| file.as_raw_fd());
         Address {
-            boot_id: read_trimmed("/proc/sys/kernel/random/boot_id"),
-            pid_namespace: pid_namespace(),
+            boot_id: host::boot_id(),
+            pid_namespace: host::pid_namespace(),
             pid: std::process::id(),
             memory_fd: raw(self.memory.arena()),
             memory_bytes: self.memory.arena().len() as u64,
@@ -418,18 +419,6 @@ impl Engine for Shm {
 
 fn ring(error: OutOfRange) -> Error {
     Error::Failed(format!("a ring of shm was torn: {error}"))
-}
-
-fn read_trimmed(path: &str) -> String {
-    std::fs::read_to_string(path)
-        .map(|text| text.trim().to_owned())
-        .unwrap_or_default()
-}
-
-fn pid_namespace() -> String {
-    std::fs::read_link("/proc/self/ns/pid")
-        .map(|link| link.display().to_string())
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -274,7 +274,7 @@ fn the_tour_carries_its_plan() {
     .to_plan()
     .unwrap();
     assert_eq!(plan.name, "tour");
-    assert!(!plan.points(2, &ENGINES).unwrap().is_empty());
+    assert!(!plan.points(2, tonnage_engines::ENGINES).unwrap().is_empty());
 }
 
 fn verify(line: &str) -> VerifyArgs {

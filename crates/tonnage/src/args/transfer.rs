@@ -52,7 +52,8 @@ pub struct WhatArgs {
     #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
     pub engine: Vec<String>,
 
-    /// An option of the engine's own, such as shm-writes=cma for fabric; may be repeated. `tonnage devices` lists them.
+    /// An option of the engine's own, such as completion=delivery for fabric; may be repeated. `tonnage devices` ends with
+    /// the engines and all their options.
     #[arg(long, value_name = "NAME=VALUE", value_parser = engine_option)]
     pub engine_option: Vec<(String, String)>,
 

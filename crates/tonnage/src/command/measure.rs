@@ -17,7 +17,7 @@ use tonnage_core::record::read::{already_measured, read_records};
 use tonnage_core::record::{Program, Record};
 use tonnage_core::run::{Numa, Settings};
 use tonnage_core::{Error, Result};
-use tonnage_engines::ENGINES;
+use tonnage_engines::{ENGINES, clean_up_after};
 use tonnage_sys::clock::Clock;
 
 use super::observer::Keeper;
@@ -205,7 +205,12 @@ fn how_many(job: &Job, identity: Option<&Identity>) -> Result<u32> {
 pub fn supervise(ranks: u32, arguments: &[std::ffi::OsString]) -> Result<ExitCode> {
     let program = std::env::current_exe()
         .map_err(|error| Error::io("cannot find this program's own file", error))?;
-    let code = rank::local::start_local(ranks, &program, arguments)?.wait()?;
+    let supervisor = rank::local::start_local(ranks, &program, arguments)?;
+    let pids = supervisor.pids();
+    let code = supervisor.wait()?;
+    if code != 0 {
+        pids.into_iter().for_each(clean_up_after);
+    }
     Ok(ExitCode::from(code))
 }
 
@@ -243,8 +248,21 @@ fn be_a_rank(job: &Job, points: &[Point], identity: Identity) -> Result<ExitCode
         eprintln!("error: {cause}");
     }
     let code = cause.exit_code();
+    let beside = ranks_of_this_machine(&rank);
     drop(rank);
+    beside.into_iter().for_each(clean_up_after);
     Ok(ExitCode::from(code))
+}
+
+/// Processes of the other ranks of this machine, which may have been killed.
+fn ranks_of_this_machine(rank: &Rank) -> Vec<u32> {
+    let infos = rank.infos();
+    let Some(me) = infos.get(rank.id() as usize) else {
+        return Vec::new();
+    };
+    let others = infos.iter().filter(|info| info.rank != me.rank);
+    let beside = others.filter(|info| info.boot_id == me.boot_id && !info.boot_id.is_empty());
+    beside.map(|info| info.pid).collect()
 }
 
 /// The cause of an early end, once the control thread has taken it up.

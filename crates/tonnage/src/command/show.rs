@@ -48,18 +48,8 @@ pub fn devices(json: bool) -> Result<ExitCode> {
     let text = if json {
         devices::json(&found)? + "\n"
     } else {
-        devices::text(&found) + &engines()
+        devices::text(&found) + &devices::engines(ENGINES)
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What of all this the program can move bytes with.
-fn engines() -> String {
-    let width = ENGINES.iter().map(|entry| entry.name.len()).max();
-    let width = width.unwrap_or(0);
-    let lines = ENGINES
-        .iter()
-        .map(|entry| format!("  {:width$}  {}\n", entry.name, entry.about));
-    format!("\nEngines of this program\n{}", lines.collect::<String>())
 }

@@ -36,7 +36,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
         return start(&job, args.print_plan);
     }
     check_writable(&output)?;
-    eprintln!("Looking at this machine, then measuring it for some twenty seconds …");
+    eprintln!("Looking at this machine, then measuring it for about half a minute …");
     let environment = Environment::read();
     let inventory = Inventory::read();
     let limits = limits::measure(&environment)?;

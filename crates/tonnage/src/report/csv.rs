@@ -2,15 +2,15 @@
 
 use tonnage_core::record::Record;
 
-use super::columns::{COLUMNS, Value};
+use super::columns::{self, Value};
 
 /// A header and one row for each record; what a record does not know is an empty field.
 pub fn csv(records: &[Record]) -> String {
-    let mut text = row(COLUMNS.iter().map(|column| column.field.to_owned()));
+    let mut text = row(columns::all().map(|column| column.field.to_owned()));
     for record in records {
-        text.push_str(&row(COLUMNS
-            .iter()
-            .map(|column| field((column.value)(record)))));
+        text.push_str(&row(
+            columns::all().map(|column| field((column.value)(record)))
+        ));
     }
     text
 }

@@ -2,14 +2,14 @@
 
 use tonnage_core::{Error, Result};
 
-use super::columns::{COLUMNS, Column, Style};
+use super::columns::{self, Column, ELSEWHERE, Elsewhere, Style};
 use super::text::entry;
 
 /// How many near names an error offers.
 const SUGGESTIONS: usize = 3;
 
 /// Explains one column, named by its header with or without the unit or by its CSV name, in any case; without a name
-/// lists all columns.
+/// lists all columns. Columns that only one report shows are explained too.
 ///
 /// # Errors
 /// [`Error::Usage`] with the nearest names when there is no such column.
@@ -18,10 +18,21 @@ pub fn explain(name: Option<&str>) -> Result<String> {
         return Ok(list());
     };
     let wanted = name.trim().to_lowercase();
-    let found = COLUMNS
-        .iter()
-        .find(|column| names(column).contains(&wanted));
-    found.map(one).ok_or_else(|| unknown(name, &wanted))
+    let found = columns::all().find(|column| names(column).contains(&wanted));
+    let elsewhere = || {
+        let is_wanted = |column: &&Elsewhere| names_of(column.name).contains(&wanted);
+        ELSEWHERE.iter().find(is_wanted).map(one_elsewhere)
+    };
+    found
+        .map(one)
+        .or_else(elsewhere)
+        .ok_or_else(|| unknown(name, &wanted))
+}
+
+fn one_elsewhere(column: &Elsewhere) -> String {
+    let entries = [("means", column.meaning), ("where", column.place)];
+    let entries = entries.map(|(head, body)| entry(&format!("  {head}"), 12, body));
+    format!("{}\n{}", column.name, entries.concat())
 }
 
 fn one(column: &Column) -> String {
@@ -52,13 +63,15 @@ fn one(column: &Column) -> String {
 }
 
 fn list() -> String {
-    let width = COLUMNS
-        .iter()
-        .map(|column| column.name.len())
-        .max()
-        .unwrap_or(0)
-        + 2;
-    let entries = COLUMNS.iter().map(|Column { name, meaning, .. }| {
+    let all = || {
+        let elsewhere = ELSEWHERE.iter().map(|column| (column.name, column.meaning));
+        columns::all()
+            .map(|column| (column.name, column.meaning))
+            .chain(elsewhere)
+    };
+    let width = all().map(|(name, _)| name.chars().count()).max();
+    let width = width.unwrap_or(0) + 2;
+    let entries = all().map(|(name, meaning)| {
         let first = meaning.split_inclusive(". ").next().unwrap_or(meaning);
         entry(name, width, first)
     });
@@ -70,18 +83,29 @@ fn list() -> String {
 
 /// All names that a column answers to, in lower case.
 fn names(column: &Column) -> [String; 3] {
-    let bare = column.name.split(" (").next().unwrap_or(column.name);
-    [column.name, bare, column.field].map(str::to_lowercase)
+    let [name, bare] = names_of(column.name);
+    [name, bare, column.field.to_lowercase()]
+}
+
+/// A header with its unit and without.
+fn names_of(name: &str) -> [String; 2] {
+    let bare = name.split(" (").next().unwrap_or(name);
+    [name, bare].map(str::to_lowercase)
 }
 
 fn unknown(name: &str, wanted: &str) -> Error {
-    let nearness = |column: &Column| {
-        let near = names(column).map(|name| strsim::normalized_damerau_levenshtein(&name, wanted));
-        near.into_iter().fold(0.0, f64::max)
+    let near = |names: &[String]| {
+        let near = names
+            .iter()
+            .map(|name| strsim::normalized_damerau_levenshtein(name, wanted));
+        near.fold(0.0, f64::max)
     };
-    let mut near: Vec<_> = COLUMNS
+    let elsewhere = ELSEWHERE
         .iter()
-        .map(|column| (nearness(column), column.name))
+        .map(|column| (near(&names_of(column.name)), column.name));
+    let mut near: Vec<_> = columns::all()
+        .map(|column| (near(&names(column)), column.name))
+        .chain(elsewhere)
         .collect();
     near.sort_by(|left, right| right.0.total_cmp(&left.0));
     let near: Vec<_> = near
@@ -125,17 +149,27 @@ mod tests {
     #[test]
     fn every_column_is_listed_and_explained_within_the_width() {
         let all = explain(None).unwrap();
-        for column in COLUMNS {
-            assert!(all.contains(column.name));
-            let text = explain(Some(column.field)).unwrap();
-            assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+        let elsewhere = ELSEWHERE.iter().map(|column| (column.name, column.name));
+        let fields = columns::all().map(|column| (column.name, column.field));
+        for (name, asked) in fields.chain(elsewhere) {
+            assert!(all.contains(name));
+            let text = explain(Some(asked)).unwrap();
+            assert!(text.starts_with(name), "{text}");
+            assert!(
+                text.lines().all(|line| line.chars().count() <= WIDTH),
+                "{text}"
+            );
         }
-        assert!(all.lines().all(|line| line.len() <= WIDTH), "{all}");
+        assert!(
+            all.lines().all(|line| line.chars().count() <= WIDTH),
+            "{all}"
+        );
     }
 
     #[test]
     fn explanations_look_as_agreed() {
         insta::assert_snapshot!("explain_max_bw", explain(Some("Max BW")).unwrap());
+        insta::assert_snapshot!("explain_note", explain(Some("note")).unwrap());
         insta::assert_snapshot!("explain_all", explain(None).unwrap());
     }
 }

@@ -3,6 +3,7 @@
 //! | module | what it makes |
 //! | --- | --- |
 //! | [`columns`] | the one list of columns: names, units, meanings, values |
+//! | [`engine`] | what an engine says about its options, library and devices |
 //! | [`explain`] | what a column means, for `tonnage explain` |
 //! | [`table`] | tables for people, one for each configuration |
 //! | [`verify`] | the table of a run that checks bytes instead of timing them |
@@ -15,6 +16,7 @@
 
 pub mod columns;
 pub mod csv;
+pub mod engine;
 pub mod explain;
 pub mod jsonl;
 pub mod page;

@@ -10,6 +10,7 @@ use tonnage_core::plan::point::Pacing;
 use tonnage_core::record::{Canary, Outcome, Record};
 
 use super::columns::cpu_share;
+use super::engine;
 use super::table::{CPU_SHARE_LEAST, draw};
 use super::text::{bytes, entry, number, wrap};
 use crate::command::limits::Limits;
@@ -173,46 +174,61 @@ fn latency(tour: &Tour) -> String {
         + "\n"
 }
 
-/// One row for each size: bandwidth and part of the limit, for each operation.
+/// A table for each operation: a row for each size, bandwidth and part of the limit for each engine.
 fn bandwidth(tour: &Tour) -> String {
-    let streams: Vec<&Record> = tour
-        .records
-        .iter()
-        .filter(|record| {
-            let streams = matches!(record.point.pacing, Pacing::Stream { .. });
-            streams && !is_floor(record) && record.summary.is_some()
-        })
-        .collect();
-    let mut kinds: Vec<(&str, Verb)> = Vec::new();
-    let mut sizes: Vec<u32> = Vec::new();
-    for record in &streams {
-        let kind = (record.point.engine.as_str(), record.point.op);
-        if !kinds.contains(&kind) {
-            kinds.push(kind);
-        }
-        if !sizes.contains(&record.point.size_bytes) {
-            sizes.push(record.point.size_bytes);
-        }
-    }
+    let is_shown = |record: &&Record| {
+        let streams = matches!(record.point.pacing, Pacing::Stream { .. });
+        streams && !is_floor(record) && record.summary.is_some()
+    };
+    let streams: Vec<&Record> = tour.records.iter().filter(is_shown).collect();
     if streams.is_empty() {
         return String::new();
     }
+    let ops = distinct(streams.iter().map(|record| record.point.op));
+    let mut text = heading("How fast bytes move between two ranks");
+    for op in ops {
+        let same: Vec<&Record> = streams
+            .iter()
+            .copied()
+            .filter(|record| record.point.op == op)
+            .collect();
+        let pacings = distinct(same.iter().map(|record| record.point.pacing));
+        let pacings: Vec<_> = pacings.iter().map(super::text::pacing).collect();
+        let what = format!("{}, {}", op.name(), pacings.join(" and "));
+        text += &format!("{what}\n{}\n\n", by_size(&same));
+    }
+    text += &wrap(&what_limits(&streams), WIDTH, 0);
+    text.push('\n');
+    for engine in distinct(streams.iter().map(|record| &*record.point.engine)) {
+        let same = streams
+            .iter()
+            .filter(|record| record.point.engine == engine);
+        for means in distinct(same.map(|record| engine::means(record))) {
+            if !means.is_empty() {
+                text += &wrap(&format!("{engine}: {means}."), WIDTH, 2);
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+fn by_size(records: &[&Record]) -> String {
+    let engines = distinct(records.iter().map(|record| &*record.point.engine));
     let mut head = vec!["MsgSize".to_owned()];
-    for (engine, op) in &kinds {
-        head.push(format!("{engine} {} (GB/s)", op.name()));
+    for engine in &engines {
+        head.push(format!("{engine}\n(GB/s)"));
         head.push("± 95 %".to_owned());
         head.push("Of limit".to_owned());
     }
     let mut rows = vec![head];
-    for size in sizes {
+    for size in distinct(records.iter().map(|record| record.point.size_bytes)) {
         let mut row = vec![bytes(u64::from(size))];
-        for (engine, op) in &kinds {
+        for engine in &engines {
             let same = |record: &&&Record| {
-                record.point.engine == *engine
-                    && record.point.op == *op
-                    && record.point.size_bytes == size
+                record.point.engine == *engine && record.point.size_bytes == size
             };
-            let summary = streams
+            let summary = records
                 .iter()
                 .find(same)
                 .and_then(|record| record.summary.as_ref());
@@ -223,38 +239,97 @@ fn bandwidth(tour: &Tour) -> String {
             let spread = &summary.bandwidth_bytes_per_s;
             row.push(number(spread.mean / 1e9));
             row.push(spread.ci95.map_or("n/a".to_owned(), |ci| number(ci / 1e9)));
-            row.push(
-                summary
-                    .utilization
-                    .map_or("n/a".to_owned(), |part| format!("{:.0} %", part * 100.0)),
-            );
+            row.push(summary.utilization.map_or("n/a".to_owned(), percent));
         }
         rows.push(row);
     }
-    let explanation = "The limit is the fastest memory copy over the same footprint, measured just before \
-                       and after each point; small messages stay below it because of what each operation costs.";
-    heading("How fast bytes move between two ranks")
-        + &draw(rows, |_| true)
-        + "\n"
-        + &wrap(explanation, WIDTH, 0)
-        + "\n"
+    draw(rows, |_| true)
+}
+
+/// Whole percents; what is small is never printed as zero.
+fn percent(part: f64) -> String {
+    if part < 0.01 {
+        return "< 1 %".to_owned();
+    }
+    format!("{:.0} %", part * 100.0)
+}
+
+/// What each engine's bandwidth is set beside, in words; the records say it point by point.
+fn what_limits(records: &[&Record]) -> String {
+    let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
+    for record in records {
+        let limit = record
+            .summary
+            .as_ref()
+            .and_then(|summary| summary.limit.as_ref());
+        let Some(limit) = limit else { continue };
+        let words = match limit.what.split([' ', ',']).next() {
+            Some("memory") => "the fastest memory copy over the same footprint".to_owned(),
+            Some("socket") => "what a plain TCP stream carries between the same ranks".to_owned(),
+            _ => limit.what.clone(),
+        };
+        let engine = &*record.point.engine;
+        match kinds.iter_mut().find(|(known, _)| *known == words) {
+            Some((_, engines)) if engines.contains(&engine) => {}
+            Some((_, engines)) => engines.push(engine),
+            None => kinds.push((words, vec![engine])),
+        }
+    }
+    let limits = kinds
+        .iter()
+        .map(|(words, engines)| format!("the limit of {} is {words}", engines.join(" and ")));
+    let limits = limits.collect::<Vec<_>>().join("; ");
+    if limits.is_empty() {
+        return limits;
+    }
+    format!(
+        "{}{}. It is measured just before and after each point; small messages stay below it because of what each \
+         operation costs.",
+        limits[..1].to_uppercase(),
+        &limits[1..]
+    )
+}
+
+/// Each once, in the order in which they come first.
+fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut kept = Vec::new();
+    for one in all {
+        if !kept.contains(&one) {
+            kept.push(one);
+        }
+    }
+    kept
+}
+
+/// What could not be measured, each reason once.
+fn not_measured(records: &[Record]) -> String {
+    let why = |record: &Record| match &record.outcome {
+        Outcome::Skipped { why } | Outcome::Failed { why } => Some(why.clone()),
+        Outcome::Measured => None,
+    };
+    let mut text = String::new();
+    for reason in distinct(records.iter().filter_map(why)) {
+        let same = records
+            .iter()
+            .filter(|record| why(record).as_ref() == Some(&reason));
+        let what = same.clone().map(|record| {
+            let point = &record.point;
+            format!("{} {}", point.engine, point.op.name())
+        });
+        let what = distinct(what).join(", ");
+        let points = match same.count() {
+            1 => String::new(),
+            several => format!(" ({several} points)"),
+        };
+        text += &wrap(&format!("Not measured: {what}{points}: {reason}"), WIDTH, 2);
+        text.push('\n');
+    }
+    text
 }
 
 /// What failed, and whether the machine changed under the measurement.
 fn notes(records: &[Record]) -> String {
-    let mut text = String::new();
-    for record in records {
-        if let Outcome::Skipped { why } | Outcome::Failed { why } = &record.outcome {
-            let what = format!(
-                "{} {} {}",
-                record.point.engine,
-                record.point.op.name(),
-                record.point.size_bytes
-            );
-            text += &wrap(&format!("Not measured: {what} B: {why}"), WIDTH, 2);
-            text.push('\n');
-        }
-    }
+    let mut text = not_measured(records);
     let changed = records
         .iter()
         .filter(|record| matches!(record.canary, Some(Canary::Measured { changed: true, .. })))
@@ -295,6 +370,9 @@ fn next(output: &Path, program: &str) -> String {
         format!("{program} show {file}"),
         format!(
             "{program} transfer --engine shm --op write-imm --ranks 2 --sizes 8,4k --ping-pong"
+        ),
+        format!(
+            "{program} transfer --engine fabric:tcp --op read --ranks 2 --sizes 8..1M --batch 128"
         ),
         format!("{program} verify --ranks 2"),
         format!("{program} devices"),
@@ -344,8 +422,12 @@ mod tests {
             socket_bytes_per_s: 4.2e9,
             cache_line_ns: Ok(([0, 1], 62.5)),
         };
-        let mut records = samples::ping_pongs();
-        records.extend(samples::streams());
+        let records = [
+            samples::ping_pongs(),
+            samples::streams(),
+            samples::side_by_side(),
+        ];
+        let records = records.concat();
         let page = page(&Tour {
             inventory: &inventory(),
             limits: &limits,
@@ -353,6 +435,9 @@ mod tests {
             output: Path::new("tour.jsonl"),
             program: "tonnage",
         });
+        for line in page.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line:?} is too wide");
+        }
         insta::assert_snapshot!(page);
     }
 }

@@ -1,18 +1,19 @@
 //! Records for tests, made by one builder whose figures follow from each other as those of a real run do.
 
-use std::collections::BTreeMap;
+mod network;
 
 use serde_json::json;
-use tonnage_core::engine::{PathKind, Verb};
+use tonnage_core::engine::Verb;
 use tonnage_core::plan::point::{
     Addresses, Length, LimitChoice, MemoryKind, Pacing, Point, Traffic, TrialLength,
 };
-use tonnage_core::record::path::{DevicePath, Path, TcpPath};
 use tonnage_core::record::{
     Canary, Effective, LatencyKind, Limit, Outcome, Pace, Program, Record, SCHEMA_VERSION, Summary,
     Trial,
 };
 use tonnage_core::stats::{LatencyHistogram, spread};
+
+pub use network::{fabric, paths, proven_paths, side_by_side};
 
 /// Under construction.
 pub struct Sample {
@@ -337,78 +338,6 @@ pub fn paced() -> Vec<Record> {
     vec![at(200_000.0, 4900), at(5e6, 150_000)]
 }
 
-/// Streams through network interfaces: one point with trouble on the way, one on another way than it should be.
-pub fn paths() -> Vec<Record> {
-    let stream = |window, change: fn(&mut Path)| {
-        let sample = sample(Pacing::Stream { window }, 65536).with(|point| {
-            point.engine = "fabric:tcp".to_owned();
-            point.limit = LimitChoice::None;
-        });
-        let payload_bytes = 3 * 2000 * 65536;
-        let device = |rank: u32, sent, received, errors: &[(&str, u64)]| {
-            let mut counters: BTreeMap<String, u64> = errors
-                .iter()
-                .map(|(name, count)| ((*name).to_owned(), *count))
-                .collect();
-            counters.extend([("tx_bytes".into(), sent), ("rx_bytes".into(), received)]);
-            DevicePath {
-                host: format!("node{rank}"),
-                ranks: rank.to_string(),
-                kind: PathKind::Interface,
-                name: "eth0".to_owned(),
-                port: None,
-                sent_bytes_expected: if rank == 0 { payload_bytes } else { 0 },
-                received_bytes_expected: if rank == 1 { payload_bytes } else { 0 },
-                sent_bytes: Some(sent),
-                received_bytes: Some(received),
-                crossed: true,
-                counters,
-            }
-        };
-        let tcp = |rank: u32, segments: u64| TcpPath {
-            host: format!("node{rank}"),
-            ranks: rank.to_string(),
-            counters: BTreeMap::from([("OutSegs".into(), 9000), ("RetransSegs".into(), segments)]),
-        };
-        let (data_bytes, answer_bytes) = (payload_bytes * 26 / 25, payload_bytes / 50);
-        let mut path = Path {
-            crossed: true,
-            devices_named: 2,
-            devices_crossed: 2,
-            devices: vec![
-                device(0, data_bytes, answer_bytes, &[]),
-                device(1, answer_bytes, data_bytes, &[("rx_dropped", 3)]),
-            ],
-            tcp: vec![tcp(0, 12), tcp(1, 0)],
-            why: Vec::new(),
-        };
-        change(&mut path);
-        three_trials(sample, 30_000)
-            .summarize(LatencyKind::Operation, None)
-            .record_with(|record| record.path = Some(path))
-    };
-    let calm = |path: &mut Path| {
-        path.tcp.clear();
-        path.devices[1].counters.remove("rx_dropped");
-    };
-    let elsewhere = |path: &mut Path| {
-        (path.crossed, path.devices_crossed) = (false, 1);
-        path.devices[0].crossed = false;
-        path.devices[0].kind = PathKind::RdmaPort;
-        (path.devices[0].name, path.devices[0].port) = ("mlx5_0".to_owned(), Some(1));
-        let why = "the payload did not cross mlx5_0 port 1 of node0: rank 0 sent 375 MiB and received 0 B, and the \
-                   counters show 312 B and 10.0 B; eth0 carried that much meanwhile: look at the routes and addresses \
-                   of the hosts, or ask for eth0";
-        path.why.push(why.to_owned());
-    };
-    vec![stream(1, |_| {}), stream(16, calm), stream(64, elsewhere)]
-}
-
-/// Streams whose path is proven and quiet.
-pub fn proven_paths() -> Vec<Record> {
-    paths().split_off(1)[..1].to_vec()
-}
-
 /// A verify run: two operations right, one wrong in one size, one engine without bytes to look at, one not here.
 pub fn verifies() -> Vec<Record> {
     let point = |engine: &str, op, size_bytes| {
@@ -469,6 +398,7 @@ pub fn all() -> Vec<Record> {
         ping_pongs(),
         paced(),
         paths(),
+        fabric(),
         verifies(),
     ]
     .concat()

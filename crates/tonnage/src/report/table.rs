@@ -2,10 +2,11 @@
 //! configuration, one row for each point, and below it the limit, the canary and whatever a reader has to know.
 
 use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table, TableStyle};
-use tonnage_core::plan::point::Pacing;
+use tonnage_core::plan::point::{LimitChoice, Pacing};
 use tonnage_core::record::{Canary, Outcome, Record};
 
 use super::columns::{Column, Style, Value, by_field, cpu_share, lanes};
+use super::engine;
 use super::path;
 use super::text::{WIDTH, bytes_rounded, number, rate, wrap};
 use super::title::{same_table, title};
@@ -108,6 +109,7 @@ fn one_table(records: &[&Record]) -> String {
     }
     let drawn = draw(rows, |at| at < columns.len());
     let mut lines = vec![title(records), drawn];
+    lines.extend(engine::lines(records.iter().copied()));
     lines.extend(
         [limit(records), canary(records), verified(records)]
             .into_iter()
@@ -264,6 +266,9 @@ impl Notes {
                 self.number("the time was up before CI95 became as narrow as asked for".to_owned()),
             );
         }
+        if let Some(text) = above_limit(record) {
+            words.push(self.number(text));
+        }
         if let Some(why) = path::unproven(record) {
             words.push(format!("OFF PATH {}", self.number(why)));
         }
@@ -281,6 +286,29 @@ impl Notes {
             });
         format!("[{}]", at + 1)
     }
+}
+
+/// A limit that is exceeded by more than it may be off deserves a word about why.
+const UTILIZATION_MOST: f64 = 1.05;
+
+/// Why a point is above its limit, if it is.
+fn above_limit(record: &Record) -> Option<String> {
+    let summary = record.summary.as_ref()?;
+    summary
+        .utilization
+        .filter(|part| *part > UTILIZATION_MOST)?;
+    let what = &summary.limit.as_ref()?.what;
+    let why = match record.point.limit {
+        LimitChoice::Auto if what.starts_with("link speed") => {
+            "the device is faster than it says, or not all bytes crossed it; --require-path tells"
+        }
+        LimitChoice::Auto => {
+            "it was measured for moments just before and after the trials, and the machine was faster in between (its \
+             clock, its caches, other programs); measure longer with --duration"
+        }
+        _ => "it was stated, not measured; --limit auto measures one",
+    };
+    Some(format!("above its limit: {why}"))
 }
 
 /// What the bandwidths are set beside, each kind of limit once.

@@ -31,6 +31,7 @@ fn tables_look_as_agreed() {
     insta::assert_snapshot!("table_paced", table(&samples::paced()));
     insta::assert_snapshot!("table_path", table(&samples::paths()));
     insta::assert_snapshot!("table_path_proven", table(&samples::proven_paths()));
+    insta::assert_snapshot!("table_fabric", table(&samples::fabric()));
     insta::assert_snapshot!("table_verify", table(&samples::verifies()));
 }
 
@@ -42,7 +43,7 @@ fn a_verify_run_that_is_all_right_says_so() {
 #[test]
 fn tables_of_different_runs_are_apart() {
     let text = table(&samples::all());
-    assert_eq!(text.matches("MsgSize").count(), 9, "{text}");
+    assert_eq!(text.matches("MsgSize").count(), 14, "{text}");
     assert_eq!(text.matches("Bytes checked").count(), 1);
     assert_eq!(table(&[]), "");
 }
@@ -170,6 +171,7 @@ fn the_schema_refuses_renamed_fields_everywhere() {
         "/engine",
         "/effective/0/memory",
         "/libraries",
+        "/engine_options",
         "/variables",
         "/counters",
     ];

@@ -4,6 +4,7 @@ use tonnage_core::plan::point::{Length, Pacing, Point, Traffic, TrialLength};
 use tonnage_core::record::{LatencyKind, Record};
 
 use super::columns::{addresses_name, memory_name, pacing_name};
+use super::engine;
 use super::text::{WIDTH, bytes, duration, number, wrap};
 
 /// The title of a table of one or more records with the same configuration.
@@ -17,7 +18,7 @@ pub fn title(records: &[&Record]) -> String {
         lines.push_str(&format!("{label}\n"));
     }
     let parts = [
-        format!("{} {}", point.engine, point.op.name()),
+        format!("{} {}", engine::name(point), point.op.name()),
         pacing_name(point.pacing).to_owned(),
         who(point),
         format!("{} memory", memory_name(point.memory)),
@@ -86,18 +87,25 @@ fn length(length: &Length) -> String {
 
 fn latency(records: &[&Record]) -> String {
     let summaries = records.iter().filter_map(|record| record.summary.as_ref());
-    let kind = summaries
+    let Some(latency) = summaries
         .filter_map(|summary| summary.latency.as_ref())
-        .map(|latency| latency.kind)
-        .next();
-    let what = match kind {
-        Some(LatencyKind::Operation) => "from post to completion of one operation",
-        Some(LatencyKind::Batch) => "from first post to last completion of one batch",
-        Some(LatencyKind::OneWay) => "one way, half a round trip",
-        Some(LatencyKind::Response) => "from when an operation was due to its completion",
-        None => return "no latencies recorded".to_owned(),
+        .next()
+    else {
+        return "no latencies recorded".to_owned();
     };
-    format!("latency {what}")
+    let (local, but) = match latency.delivered {
+        Some(false) => ("local ", " (its bytes may still be on their way)"),
+        _ => ("", ""),
+    };
+    let what = match latency.kind {
+        LatencyKind::Operation => format!("from post to {local}completion of one operation"),
+        LatencyKind::Batch => format!("from first post to last {local}completion of one batch"),
+        LatencyKind::OneWay => "one way, half a round trip".to_owned(),
+        LatencyKind::Response => {
+            format!("from when an operation was due to its {local}completion")
+        }
+    };
+    format!("latency {what}{but}")
 }
 
 /// What tells tables apart: the plan, and the point without what varies from row to row.

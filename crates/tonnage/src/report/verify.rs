@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use tonnage_core::record::{Outcome, Record};
 
+use super::engine;
 use super::path;
 use super::table::draw;
 use super::text::{WIDTH, bytes_rounded, wrap};
@@ -18,8 +19,9 @@ pub fn is_verify(record: &Record) -> bool {
 
 /// What became of one engine's operation.
 #[derive(Default)]
-struct Row<'a> {
-    engine: &'a str,
+struct Row {
+    /// With its options.
+    engine: String,
     op: &'static str,
     sizes: BTreeSet<u32>,
     checked_bytes: u64,
@@ -33,10 +35,10 @@ struct Row<'a> {
 pub fn verify(records: &[Record]) -> String {
     let mut rows: Vec<Row> = Vec::new();
     for record in records {
-        let (engine, op) = (record.point.engine.as_str(), record.point.op.name());
+        let (engine, op) = (engine::name(&record.point), record.point.op.name());
         let at = rows
             .iter()
-            .position(|row| (row.engine, row.op) == (engine, op))
+            .position(|row| (&row.engine, row.op) == (&engine, op))
             .unwrap_or_else(|| {
                 rows.push(Row {
                     engine,
@@ -62,7 +64,9 @@ pub fn verify(records: &[Record]) -> String {
     let mut unproven: Vec<String> = records.iter().filter_map(path::unproven).collect();
     unproven.dedup();
     let below = rows.iter().flat_map(Row::below);
-    for line in below.chain(path::lines(records.iter())).chain(unproven) {
+    let by = engine::lines(records.iter());
+    let path = path::lines(records.iter());
+    for line in below.chain(by).chain(path).chain(unproven) {
         text.push('\n');
         text.push_str(&wrap(&line, WIDTH, 4));
     }
@@ -70,7 +74,7 @@ pub fn verify(records: &[Record]) -> String {
     text
 }
 
-impl Row<'_> {
+impl Row {
     fn add(&mut self, record: &Record) {
         let checked = record
             .trials
@@ -109,7 +113,7 @@ impl Row<'_> {
         let right = self.right.to_string();
         let checked = bytes_rounded(self.checked_bytes);
         vec![
-            self.engine.to_owned(),
+            self.engine.clone(),
             self.op.to_owned(),
             sizes,
             range,

@@ -28,10 +28,22 @@ fn shared_memory() -> BTreeSet<String> {
         .collect()
 }
 
-fn nothing_new(before: &BTreeSet<String>) {
+/// Nothing is new in /dev/shm but files of other processes than `pids`, whose names begin with their number.
+fn nothing_new(before: &BTreeSet<String>, pids: &[i32]) {
+    let of_others = |name: &str| {
+        let pid = name.split_once(':').and_then(|(pid, _)| pid.parse().ok());
+        pid.is_some_and(|pid: i32| !pids.contains(&pid))
+    };
     let after = shared_memory();
-    let new: Vec<_> = after.difference(before).collect();
+    let new: Vec<_> = after
+        .difference(before)
+        .filter(|name| !of_others(name))
+        .collect();
     assert!(new.is_empty(), "left in /dev/shm: {new:?}");
+}
+
+fn pids(run: &Started) -> Vec<i32> {
+    run.processes().iter().map(|process| process.pid).collect()
 }
 
 /// What was measured is whole; the point that was interrupted may be there as a failure.
@@ -57,8 +69,20 @@ fn blames(ended: &Ended, rank: u32) {
     assert!(ended.stderr.contains(&name), "no {name:?} in {ended:#?}");
 }
 
-/// Kills a rank of a supervised run when `ready`, and looks at how it ends.
+/// Kills a rank of a supervised run over shm when `ready`, and looks at how it ends.
 fn kill_one(
+    ranks: u32,
+    rank: u32,
+    arguments: &str,
+    measured: usize,
+    ready: impl Fn(&Path, &Started),
+) {
+    let arguments = format!("--engine shm --sizes 8..64 {arguments}");
+    kill_one_of(ranks, rank, &arguments, measured, ready);
+}
+
+/// The same over any engine.
+fn kill_one_of(
     ranks: u32,
     rank: u32,
     arguments: &str,
@@ -67,11 +91,11 @@ fn kill_one(
 ) {
     let dir = tempdir().unwrap();
     let before = shared_memory();
-    let arguments =
-        format!("transfer --engine shm --ranks {ranks} --sizes 8..64 {arguments} -o r.jsonl");
+    let arguments = format!("transfer --ranks {ranks} {arguments} -o r.jsonl");
     let run = tonnage(dir.path(), &arguments).start();
     run.rank(rank);
     ready(dir.path(), &run);
+    let pids = pids(&run);
     run.signal_rank(rank, Signal::KILL);
     let killed = Instant::now();
     let ended = run.end();
@@ -83,7 +107,7 @@ fn kill_one(
     assert_eq!(ended.code, Some(1), "{ended:#?}");
     blames(&ended, rank);
     kept(&dir.path().join("r.jsonl"), measured);
-    nothing_new(&before);
+    nothing_new(&before, &pids);
 }
 
 fn lines_of(dir: &Path) -> usize {
@@ -99,12 +123,16 @@ fn in_the_middle_of_a_trial() {
         (4, 2, "--op read --traffic all-to-all"),
     ] {
         kill_one(ranks, rank, &format!("{what} {LONG}"), 0, |_, run| {
-            // Working, not waiting, is what a rank does in a trial.
-            wait_until("the rank uses its CPU", || {
-                cpu_ticks(run.rank(rank).pid) > 10
-            });
+            working(run, rank);
         });
     }
+}
+
+/// Waits until a rank is in its trial: working, not waiting, is what it does there.
+fn working(run: &Started, rank: u32) {
+    wait_until("the rank uses its CPU", || {
+        cpu_ticks(run.rank(rank).pid) > 10
+    });
 }
 
 /// CPU time of a process, in hundredths of a second on every Linux.
@@ -118,6 +146,52 @@ fn cpu_ticks(pid: i32) -> u64 {
         .collect();
     let field = |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok());
     field(11).unwrap_or(0) + field(12).unwrap_or(0)
+}
+
+/// A peer's connection breaks, or its memory stays: that it is dead is what must be said.
+#[test]
+fn in_the_middle_of_a_trial_over_fabric() {
+    for (provider, rank, what) in [
+        ("tcp", 1, "--op write --sizes 1M"),
+        ("tcp", 0, "--op read --sizes 1M"),
+        ("tcp", 1, "--op write-imm --sizes 8"),
+        ("tcp", 0, "--op send --sizes 8"),
+        ("shm", 1, "--op write --sizes 1M --libfabric embedded"),
+        ("shm", 0, "--op read --sizes 1M"),
+        ("shm", 1, "--op write-imm --sizes 8"),
+        ("shm", 0, "--op send --sizes 8 --libfabric embedded"),
+    ] {
+        let arguments = format!("--engine fabric:{provider} {what} {LONG}");
+        kill_one_of(2, rank, &arguments, 0, |_, run| working(run, rank));
+    }
+}
+
+#[test]
+fn of_several_peers_over_fabric() {
+    for provider in ["tcp", "shm"] {
+        let what = "--op write --traffic all-to-all --sizes 64k";
+        let arguments = format!("--engine fabric:{provider} {what} {LONG}");
+        kill_one_of(3, 1, &arguments, 0, |_, run| working(run, 1));
+    }
+}
+
+/// While memory is allocated and registered, which takes long when it is much, and while all connect for the first time.
+#[test]
+fn while_fabric_opens_and_connects() {
+    for provider in ["tcp", "shm"] {
+        for (step, delay_ms) in [10, 40, 70, 100, 150, 250].into_iter().enumerate() {
+            let much = if step % 2 == 0 {
+                "--footprint 256M"
+            } else {
+                ""
+            };
+            let arguments =
+                format!("--engine fabric:{provider} --op write --sizes 64k {much} {LONG}");
+            kill_one_of(2, step as u32 / 2 % 2, &arguments, 0, |_, _| {
+                std::thread::sleep(Duration::from_millis(delay_ms));
+            });
+        }
+    }
 }
 
 #[test]
@@ -148,20 +222,23 @@ fn soon_after_the_start() {
 
 #[test]
 fn ranks_of_a_launcher_end_too() {
-    for victim in [0, 1] {
+    for (engine, victim) in [("shm", 0), ("shm", 1), ("fabric:shm", 0), ("fabric:tcp", 1)] {
         let dir = tempdir().unwrap();
         let before = shared_memory();
         let port = free_port();
-        let arguments = "transfer --engine shm --op write --sizes 8..64 --trials 1 --trial-time 300ms --warmup 0 \
-                         --limit none -o r.jsonl";
+        let arguments = format!(
+            "transfer --engine {engine} --op write --sizes 8..64 --trials 1 --trial-time 300ms --warmup 0 --limit none \
+             -o r.jsonl"
+        );
         let mut runs: Vec<_> = (0..2)
             .map(|rank| {
-                tonnage(dir.path(), arguments)
+                tonnage(dir.path(), &arguments)
                     .launched(rank, 2, port)
                     .start()
             })
             .collect();
         wait_until("a point is done", || lines_of(dir.path()) >= 1);
+        let pids: Vec<_> = runs.iter().flat_map(pids).collect();
         runs[victim as usize].signal_rank(victim, Signal::KILL);
         let killed = Instant::now();
         let lost = runs.remove(victim as usize).end();
@@ -175,7 +252,7 @@ fn ranks_of_a_launcher_end_too() {
         assert_eq!(other.code, Some(1), "{other:#?}");
         blames(&other, victim);
         kept(&dir.path().join("r.jsonl"), 1);
-        nothing_new(&before);
+        nothing_new(&before, &pids);
     }
 }
 
@@ -191,10 +268,11 @@ fn the_supervisor() {
         .start();
         run.rank(1);
         std::thread::sleep(Duration::from_millis(delay_ms));
+        let pids = pids(&run);
         run.signal(Signal::KILL);
         // That its ranks end within 5 s is looked at for every run.
         let ended = run.end();
         assert_eq!(ended.code, None, "{ended:#?}");
-        nothing_new(&before);
+        nothing_new(&before, &pids);
     }
 }

@@ -5,6 +5,8 @@
 //! | [`promised`] | the commands that the documentation promises, and the records that they write |
 //! | [`operations`] | every operation with every pacing and pattern, bytes checked |
 //! | [`plans`] | plans, options of length, memory and place, other formats |
+//! | [`fabric`] | the engine fabric: its commands, records, libraries, devices, and what is refused |
+//! | [`known_answers`] | links of known speed, links that are cut, and a real Slurm, on hosts of this machine |
 //! | [`path`] | whether the payload crossed the devices that it should have |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
 //! | [`launchers`] | ranks that something else started, and the secret that they share |
@@ -25,9 +27,13 @@
 #[cfg(test)]
 mod bad_input;
 #[cfg(test)]
+mod fabric;
+#[cfg(test)]
 mod hosts;
 #[cfg(test)]
 mod killing;
+#[cfg(test)]
+mod known_answers;
 #[cfg(test)]
 mod launchers;
 #[cfg(test)]

@@ -72,6 +72,26 @@ fn mpirun_needs_no_configuration() {
 }
 
 #[test]
+fn fabric_runs_under_every_launcher() {
+    let torchrun = format!(
+        "torchrun --no_python --nproc_per_node 2 --master_port {} --redirects 1 --tee 1 --log_dir log",
+        free_port()
+    );
+    for launcher in [OPEN_MPI, MPICH, &torchrun] {
+        if !is_there(launcher) {
+            continue;
+        }
+        let dir = tempdir().unwrap();
+        let point = "transfer --engine fabric:tcp --op read --sizes 4k,64k --window 32";
+        under_mpirun(dir.path(), launcher, &format!("{point} {BRIEF} -o r.jsonl"))
+            .env("TONNAGE_PORT", free_port().to_string())
+            .run()
+            .with_code(0);
+        launcher_of(dir.path());
+    }
+}
+
+#[test]
 fn ranks_of_one_host_meet_on_loopback_and_nothing_says_the_secret() {
     for (launcher, _) in MPIRUNS.into_iter().filter(|(name, _)| is_there(name)) {
         let dir = tempdir().unwrap();

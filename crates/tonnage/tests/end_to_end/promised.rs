@@ -100,6 +100,9 @@ fn the_tour_is_one_page_and_a_file() {
         "cache line",
         "shm write",
         "shm read",
+        "fabric:shm read",
+        "fabric:tcp write",
+        "provider tcp",
         "tonnage show",
     ] {
         assert!(run.stdout.contains(part), "no {part:?} in {run:#?}");

@@ -123,7 +123,10 @@ fn a_stopped_process_is_named_by_its_silence() {
         signal(pid, rustix::process::Signal::STOP);
     }) {
         assert_eq!(blamed(&error), (1, "h1".into()));
-        assert!(error.to_string().contains("silent for"), "{error}");
+        assert!(
+            error.to_string().contains("has heard nothing of it"),
+            "{error}"
+        );
     }
     assert!(
         begun.elapsed() < Duration::from_secs(15),

@@ -217,6 +217,27 @@ fn payload_between_ranks_of_one_host_is_found_on_the_loopback() {
 }
 
 #[test]
+fn other_traffic_does_not_prove_what_went_over_the_loopback() {
+    let eth = || named(&[interface("eth0")], "");
+    let (point, routes) = (point(Verb::Write, 2), routes(&["a", "a"], &[eth(), eth()]));
+    let machine = Machine::new();
+    counted(&machine, &[("eth0", 0, 0), ("lo", 0, 0)]);
+    let watch = watch(&machine, &point, &routes, 0);
+    // Somebody copies a file meanwhile.
+    counted(
+        &machine,
+        &[("eth0", 1 << 30, 1 << 30), ("lo", 9_000, 9_000)],
+    );
+    let path = found(&watch, &[(0, 8_000, 8_000)]);
+    assert!(!path.crossed && !path.devices[0].crossed);
+    assert!(
+        path.why[0].contains("lo carried that much meanwhile"),
+        "{:?}",
+        path.why
+    );
+}
+
+#[test]
 fn payload_that_took_another_way_is_said_to() {
     let eth = || named(&[interface("eth0")], "");
     let (point, routes) = (point(Verb::Write, 2), routes(&["a", "b"], &[eth(), eth()]));

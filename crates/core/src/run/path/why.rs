@@ -73,6 +73,30 @@ impl Watch<'_> {
         }
     }
 
+    /// Ranks of one host reach each other over the loopback, whatever interface's address they use. Other traffic can
+    /// make that interface count as much all the same, so that its counters prove nothing.
+    pub(super) fn bypass(&self, at: usize, load: Load, after: &Snapshot) -> Option<String> {
+        let group = &self.routes.groups[at];
+        let is_loopback = |device: &PathDevice| device.name == "lo";
+        let interface = group
+            .devices
+            .iter()
+            .find(|device| device.kind == PathKind::Interface && !is_loopback(device))?;
+        let (from, to) = self.neighbours(group)?;
+        let loopback = self
+            .others(at, load, after)
+            .into_iter()
+            .find(|other| is_loopback(other))?;
+        Some(format!(
+            "the payload did not cross {} of {}: ranks {from} and {to} are on one host, and {} carried that much \
+             meanwhile: place the ranks on different hosts, or ask for {}",
+            title(interface),
+            group.host,
+            title(&loopback),
+            title(&loopback)
+        ))
+    }
+
     /// The first two ranks of a group's place that exchange payload with each other.
     pub(super) fn neighbours(&self, group: &Group) -> Option<(u32, u32)> {
         let is_here = |rank: u32| {

@@ -1,14 +1,17 @@
 //! The one list of columns: what each is called, in which unit, what it means, how it is computed, and its value.
 //!
-//! Tables, CSV and `tonnage explain` all read [`COLUMNS`], so that a figure and its definition cannot drift apart.
+//! Tables, CSV and `tonnage explain` all read [`all`], so that a figure and its definition cannot drift apart. What only
+//! one report shows, and no record holds as it stands, is in [`ELSEWHERE`].
 
-mod list;
+mod asked;
+mod elsewhere;
+mod figures;
 mod values;
 
 use tonnage_core::plan::point::{Addresses, MemoryKind, Pacing};
 use tonnage_core::record::Record;
 
-pub use list::COLUMNS;
+pub use elsewhere::{ELSEWHERE, Elsewhere};
 pub use values::{cpu_share, lanes};
 
 /// One figure of a record.
@@ -109,9 +112,14 @@ pub fn addresses_name(addresses: Addresses) -> &'static str {
     }
 }
 
+/// All columns, in the order of CSV.
+pub fn all() -> impl Iterator<Item = &'static Column> + Clone {
+    asked::ASKED.iter().chain(figures::FIGURES)
+}
+
 /// The column with this CSV name.
 pub fn by_field(field: &str) -> Option<&'static Column> {
-    COLUMNS.iter().find(|column| column.field == field)
+    all().find(|column| column.field == field)
 }
 
 #[cfg(test)]
@@ -122,18 +130,22 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_definitions_are_sentences() {
-        let names: HashSet<_> = COLUMNS
+        let elsewhere = ELSEWHERE.iter().map(|column| column.name);
+        let names = all().map(|column| column.name).chain(elsewhere);
+        let different: HashSet<_> = names.clone().map(str::to_lowercase).collect();
+        let fields: HashSet<_> = all().map(|column| column.field).collect();
+        let count = all().count();
+        assert_eq!(different.len(), count + ELSEWHERE.len());
+        assert_eq!(fields.len(), count);
+        let texts = all().map(|column| [column.meaning, column.computed]);
+        let elsewhere = ELSEWHERE
             .iter()
-            .map(|column| column.name.to_lowercase())
-            .collect();
-        let fields: HashSet<_> = COLUMNS.iter().map(|column| column.field).collect();
-        assert_eq!((names.len(), fields.len()), (COLUMNS.len(), COLUMNS.len()));
-        for column in COLUMNS {
-            for text in [column.meaning, column.computed] {
+            .map(|column| [column.place, column.meaning]);
+        for (name, texts) in names.zip(texts.chain(elsewhere)) {
+            for text in texts {
                 assert!(
                     text.ends_with('.') && !text.contains("  "),
-                    "{}: {text:?}",
-                    column.name
+                    "{name}: {text:?}"
                 );
             }
         }

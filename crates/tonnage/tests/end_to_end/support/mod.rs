@@ -12,7 +12,7 @@ pub mod records;
 
 use std::time::{Duration, Instant};
 
-pub use program::{Ended, Program, Started, tonnage, tonnage_in, under};
+pub use program::{Ended, Program, Started, tonnage, tonnage_by, tonnage_in, under};
 
 /// As little measuring as possible.
 pub const BRIEF: &str = "--trials 2 --trial-time 5ms --warmup 1ms --limit none";

@@ -50,6 +50,14 @@ pub fn tonnage_in(hosts: &Hosts, host: usize, dir: &Path, arguments: &str) -> Pr
     prepare(command, dir)
 }
 
+/// The same at the end of another command line, such as that of `srun`. Of its environment nothing stays.
+pub fn tonnage_by(mut launcher: Command, dir: &Path, arguments: &str) -> Program {
+    launcher
+        .arg(env!("CARGO_BIN_EXE_tonnage"))
+        .args(arguments.split_whitespace());
+    prepare(launcher, dir)
+}
+
 fn prepare(mut command: Command, dir: &Path) -> Program {
     static STARTS: AtomicU32 = AtomicU32::new(0);
     let start = STARTS.fetch_add(1, Ordering::Relaxed);

@@ -1,13 +1,12 @@
-//! [`COLUMNS`] itself.
+//! Columns of what was measured, and of what became of the point.
 
-use tonnage_core::plan::point::{Pacing, TrialLength};
+use tonnage_core::plan::point::TrialLength;
 
 use super::super::path::troubles;
 use super::values::{
-    batch, batch_bytes, canary_ns, fastest_batch_bytes_per_s, latency, latency_kind_name,
-    offered_per_s, outcome, summary,
+    canary_ns, fastest_batch_bytes_per_s, latency, latency_kind_name, outcome, summary,
 };
-use super::{Column, Style, Value, addresses_name, memory_name, pacing_name};
+use super::{Column, Style, Value};
 
 const GIGA: Style = Style::Scaled(1e-9);
 const MICROSECONDS: Style = Style::Scaled(1e-3);
@@ -16,155 +15,9 @@ const FROM_PLAN: &str =
     "As the plan or the command line asked for it; the record's point repeats it.";
 const FROM_HISTOGRAM: &str = "From one histogram of all samples of all trials and workers, with three significant \
      digits; never below the minimum or above the maximum, which are exact.";
-/// All columns, in the order of CSV.
-pub const COLUMNS: &[Column] = &[
-    Column {
-        name: "Plan",
-        field: "plan",
-        meaning: "The plan that the point belongs to.",
-        computed: "The plan's own name, or that of the command.",
-        style: Style::Plain,
-        value: |record| record.plan.as_str().into(),
-    },
-    Column {
-        name: "Label",
-        field: "label",
-        meaning: "The heading under which the plan puts the point, if it gave one.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        value: |record| record.point.label.as_deref().into(),
-    },
-    Column {
-        name: "Engine",
-        field: "engine",
-        meaning: "What moved the bytes; `tonnage devices` lists the engines.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        value: |record| record.point.engine.as_str().into(),
-    },
-    Column {
-        name: "Op",
-        field: "op",
-        meaning: "What one operation does: write, write-imm, read or send.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        value: |record| record.point.op.name().into(),
-    },
-    Column {
-        name: "Traffic",
-        field: "traffic",
-        meaning: "Who talks to whom: pair (initiator i with target i), fan-out (rank 0 to all others), \
-             fan-in (all others to rank 0), all-to-all.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        value: |record| record.point.traffic.name().into(),
-    },
-    Column {
-        name: "Ranks",
-        field: "ranks",
-        meaning: "Processes of the run.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        value: |record| record.point.ranks.into(),
-    },
-    Column {
-        name: "Workers",
-        field: "workers",
-        meaning: "Threads of each rank that move bytes, each with its own engine.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        value: |record| record.point.workers.into(),
-    },
-    Column {
-        name: "Pacing",
-        field: "pacing",
-        meaning: "How operations are issued: ping-pong (one, then wait for the answer), stream (a \
-             sliding window), batch (post B, wait for B), paced (due at fixed times, whatever the \
-             completions do).",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        value: |record| pacing_name(record.point.pacing).into(),
-    },
-    Column {
-        name: "Memory",
-        field: "memory",
-        meaning: "Where the bytes live: host memory with the pages that serve the engine best, with small \
-             (normal) pages only, or with the largest to be had. The record's `effective` part says what was had.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        value: |record| memory_name(record.point.memory).into(),
-    },
-    Column {
-        name: "Addresses",
-        field: "addresses",
-        meaning: "In which order operations walk over the footprint: sequential, random (seeded) or \
-             fixed (always the same place). It changes results several-fold, because it decides \
-             what caches hold.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        value: |record| addresses_name(record.point.addresses).into(),
-    },
-    Column {
-        name: "Footprint (B)",
-        field: "footprint_bytes",
-        meaning: "Bytes over which the operations of one lane walk, on either side. Whether they fit a \
-             cache decides the bandwidth.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        value: |record| record.point.footprint_bytes.into(),
-    },
-    Column {
-        name: "Stride (B)",
-        field: "stride_bytes",
-        meaning: "Distance between the starts of two neighbouring places in the footprint.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        value: |record| record.point.stride_bytes.into(),
-    },
-    Column {
-        name: "MsgSize (B)",
-        field: "size_bytes",
-        meaning: "Payload bytes of one operation.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        value: |record| record.point.size_bytes.into(),
-    },
-    Column {
-        name: "BatchSize",
-        field: "batch",
-        meaning: "Operations that are posted together and then all waited for, on each lane.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        value: |record| batch(&record.point).into(),
-    },
-    Column {
-        name: "Window",
-        field: "window",
-        meaning: "Operations in flight on each lane; a new one is posted for every one that \
-             completes.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        value: |record| match record.point.pacing {
-            Pacing::Stream { window } | Pacing::Paced { window, .. } => window.into(),
-            _ => Value::Unknown,
-        },
-    },
-    Column {
-        name: "TotalSize (MB)",
-        field: "batch_payload_bytes",
-        meaning: "Payload of one batch, in megabytes of 1e6 bytes.",
-        computed: "MsgSize x BatchSize.",
-        style: Style::Scaled(1e-6),
-        value: |record| batch_bytes(&record.point).into(),
-    },
-    Column {
-        name: "Offered (op/s)",
-        field: "offered_per_s",
-        meaning: "Operations per second that were asked for, all initiating ranks together.",
-        computed: FROM_PLAN,
-        style: Style::Rate,
-        value: |record| offered_per_s(&record.point).into(),
-    },
+
+/// What measuring gave.
+pub const FIGURES: &[Column] = &[
     Column {
         name: "Reached (op/s)",
         field: "reached_per_s",
@@ -267,6 +120,23 @@ pub const COLUMNS: &[Column] = &[
              operation, because nothing arrives at its target.",
         style: Style::Plain,
         value: |record| latency(record, |latency| latency_kind_name(latency.kind)),
+    },
+    Column {
+        name: "Delivered",
+        field: "latency_delivered",
+        meaning: "Whether what was written is in the peer's memory when a latency sample ends. \
+             Where it is not, the latency is to local completion: the bytes may still be on their \
+             way.",
+        computed: "From what the engine promises about completions; absent for reads and ping-pongs, whose kind says \
+             it, and where it cannot be told.",
+        style: Style::Plain,
+        value: |record| {
+            let delivered = record
+                .summary
+                .as_ref()
+                .and_then(|summary| summary.latency.as_ref()?.delivered);
+            delivered.map(yes_or_no).into()
+        },
     },
     Column {
         name: "Samples",
@@ -466,9 +336,7 @@ pub const COLUMNS: &[Column] = &[
         style: Style::Plain,
         value: |record| {
             let crossed = record.path.as_ref().map(|path| path.crossed);
-            crossed
-                .map(|crossed| if crossed { "yes" } else { "no" })
-                .into()
+            crossed.map(yes_or_no).into()
         },
     },
     Column {
@@ -497,3 +365,7 @@ pub const COLUMNS: &[Column] = &[
         value: |record| outcome(record).1.into(),
     },
 ];
+
+fn yes_or_no(is: bool) -> &'static str {
+    if is { "yes" } else { "no" }
+}

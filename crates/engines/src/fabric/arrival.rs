@@ -1,0 +1,143 @@
+//! How it is known that written bytes have arrived, which is what every result of a write claims in the end.
+//!
+//! What lives here: the choice, from what the provider grants and what the option `completion` asks. What does not:
+//! asking the provider, which is in [`super::choose`].
+
+use tonnage_core::{Error, Result};
+
+/// How arrival is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// The initiator copies the bytes itself before the write completes (process_vm_writev).
+    Synchronous,
+    /// Every write asks for a completion that means delivery.
+    EveryWrite,
+    /// A completion means that the buffer may be reused; a read of the last byte at the end of a trial, which the
+    /// provider carries out after the writes, proves arrival. Batches and timetables ask for delivery if `on_request`.
+    Flush {
+        /// Whether lanes can ask for delivery.
+        on_request: bool,
+    },
+}
+
+/// What a provider grants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Granted {
+    /// Completions that mean delivery.
+    pub(super) delivery: bool,
+    /// Reads that see what was written before them.
+    pub(super) reads_after_writes: bool,
+    /// Writes are carried out by the initiator itself.
+    pub(super) synchronous: bool,
+}
+
+impl Arrival {
+    /// What to do for the option's value.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the provider grants nothing by which arrival could be known in that way.
+    pub(super) fn choose(option: &str, granted: Granted, provider: &str) -> Result<Self> {
+        let unavailable = |why: &str, how: &str| Error::Unavailable {
+            what: format!("completion={option} on fabric:{provider}"),
+            why: why.to_owned(),
+            how: how.to_owned(),
+        };
+        let Granted {
+            delivery,
+            reads_after_writes,
+            synchronous,
+        } = granted;
+        match option {
+            "delivery" if synchronous => Ok(Self::Synchronous),
+            "delivery" if delivery => Ok(Self::EveryWrite),
+            "delivery" => Err(unavailable(
+                "the provider does not grant completions that mean delivery",
+                "Use --engine-option completion=auto, or --op write-imm, whose arrivals are counted",
+            )),
+            "transmit" if synchronous => Ok(Self::Synchronous),
+            "transmit" if reads_after_writes => Ok(Self::Flush { on_request: false }),
+            "transmit" => Err(unavailable(
+                "the provider does not order reads after writes, so that nothing could prove that writes arrived",
+                "Use --engine-option completion=delivery",
+            )),
+            _ if synchronous => Ok(Self::Synchronous),
+            _ if reads_after_writes => Ok(Self::Flush {
+                on_request: delivery,
+            }),
+            _ if delivery => Ok(Self::EveryWrite),
+            _ => Err(unavailable(
+                "the provider grants neither completions that mean delivery nor reads ordered after writes, so that \
+                 nothing could prove that writes arrived",
+                "Use --op send, whose arrivals are counted",
+            )),
+        }
+    }
+
+    /// In words, for a record.
+    pub(super) fn describe(self) -> &'static str {
+        match self {
+            Self::Synchronous => {
+                "delivery: the initiator copies the bytes itself before a write completes"
+            }
+            Self::EveryWrite => "delivery: a completed write is in the peer's memory",
+            Self::Flush { on_request: true } => {
+                "batches and timetables: delivery; streams: transmit (the buffer may be reused), and a trial ends with a \
+                 read of the last byte"
+            }
+            Self::Flush { on_request: false } => {
+                "transmit: the buffer may be reused; a trial ends with a read of the last byte"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Granted = Granted {
+        delivery: true,
+        reads_after_writes: true,
+        synchronous: false,
+    };
+
+    fn chosen(option: &str, granted: Granted) -> Option<Arrival> {
+        Arrival::choose(option, granted, "x").ok()
+    }
+
+    #[test]
+    fn arrival_is_never_taken_for_granted() {
+        let unordered = Granted {
+            reads_after_writes: false,
+            ..ALL
+        };
+        let undelivered = Granted {
+            delivery: false,
+            ..ALL
+        };
+        let neither = Granted {
+            delivery: false,
+            ..unordered
+        };
+        let flush = |on_request| Some(Arrival::Flush { on_request });
+        assert_eq!(chosen("auto", ALL), flush(true));
+        assert_eq!(chosen("auto", unordered), Some(Arrival::EveryWrite));
+        assert_eq!(chosen("auto", undelivered), flush(false));
+        assert_eq!(chosen("auto", neither), None);
+        assert_eq!(chosen("delivery", ALL), Some(Arrival::EveryWrite));
+        assert_eq!(chosen("delivery", undelivered), None);
+        assert_eq!(chosen("transmit", ALL), flush(false));
+        assert_eq!(chosen("transmit", unordered), None);
+        let synchronous = Granted {
+            synchronous: true,
+            ..neither
+        };
+        for option in ["auto", "delivery", "transmit"] {
+            assert_eq!(
+                chosen(option, synchronous),
+                Some(Arrival::Synchronous),
+                "{option}"
+            );
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Answers that are known before anything is measured: links of known speed, links that are cut, and which CPUs and
+//! devices ranks get that a real Slurm starts on hosts of one machine.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tempfile::tempdir;
+use tonnage_core::record::{Outcome, Record, Trial};
+use tonnage_hosts::{Error, Hosts, Rate, Slurm};
+
+use super::hosts::{all_good, end, hosts, start};
+use super::support::{BRIEF, Ended, Started, records, tonnage_by, wait_until};
+
+/// How far a figure may be from what theory says.
+const TOLERANCE: f64 = 0.03;
+
+/// Spinning workers use all of their CPUs; with less than this, others took it.
+const CPU_SHARE_MIN: f64 = 0.9;
+
+/// A frame has 1514 bytes for 1448 of payload; with acknowledgements, requests and what is sent again it is a little more.
+const BYTES_PER_PAYLOAD_MAX: f64 = 1.08;
+
+const STREAM: &str = "--trials 2 --trial-time 2s --warmup 200ms --limit none";
+
+/// Runs two ranks on two hosts into a file; all must go well.
+fn measure(hosts: &Hosts, arguments: &str) -> Vec<Record> {
+    let dir = tempdir().unwrap();
+    let arguments = format!("transfer --engine fabric:tcp --sizes 1M {arguments} -o r.jsonl");
+    let ended = end(start(hosts, 1, dir.path(), &arguments, |rank| rank));
+    all_good(&ended);
+    let records = records::read(&dir.path().join("r.jsonl"));
+    assert!(!records.is_empty());
+    assert!(
+        records
+            .iter()
+            .all(|record| record.outcome == Outcome::Measured)
+    );
+    records
+}
+
+/// What part of its time the busier of two workers was on its CPU, at the worse of both.
+fn cpu_share(trial: &Trial) -> f64 {
+    trial.initiator_cpu_ns.min(trial.target_cpu_ns) as f64 / trial.window_ns as f64
+}
+
+/// No trial is above the link's speed, and one of them reaches it. Where other programs took the CPU, which shapers and
+/// switches need too, it may be less, and that is said.
+fn reads_the_link(record: &Record, rate: Rate) {
+    let link = rate.tcp_payload_bytes_per_s();
+    let what = format!("{} over {rate}", record.point.op.name());
+    let of_link = |trial: &Trial| trial.bandwidth_bytes_per_s / link;
+    for trial in &record.trials {
+        assert!(of_link(trial) < 1.0 + TOLERANCE, "{what}: {trial:#?}");
+    }
+    let best = record
+        .trials
+        .iter()
+        .max_by(|one, other| of_link(one).total_cmp(&of_link(other)))
+        .unwrap();
+    if of_link(best) > 1.0 - TOLERANCE {
+        return;
+    }
+    let share = cpu_share(best);
+    let said = format!(
+        "{what} reads {:.1} MB/s of {:.1} where the workers had {:.0} % of their CPUs",
+        best.bandwidth_bytes_per_s / 1e6,
+        link / 1e6,
+        100.0 * share
+    );
+    assert!(share < CPU_SHARE_MIN, "{said}: {record:#?}");
+    println!("skip: {said}");
+}
+
+/// The counters of both hosts' interfaces saw the payload and its headers, and no more; and both saw the same.
+fn both_ends_agree(record: &Record) {
+    let path = record.path.as_ref().unwrap();
+    assert!(path.crossed && path.devices.len() == 2, "{path:#?}");
+    let [one, other] = [&path.devices[0], &path.devices[1]];
+    for (from, to) in [(one, other), (other, one)] {
+        assert_eq!(from.name, "eth0");
+        let (sent, received) = (
+            from.sent_bytes.unwrap() as f64,
+            to.received_bytes.unwrap() as f64,
+        );
+        let payload = from.sent_bytes_expected as f64;
+        assert_eq!(from.sent_bytes_expected, to.received_bytes_expected);
+        if payload == 0.0 {
+            continue;
+        }
+        assert!(
+            (payload..BYTES_PER_PAYLOAD_MAX * payload).contains(&sent),
+            "{path:#?}"
+        );
+        assert!(
+            (payload..BYTES_PER_PAYLOAD_MAX * payload).contains(&received),
+            "{path:#?}"
+        );
+        assert!((sent / received - 1.0).abs() < 0.02, "{path:#?}");
+    }
+}
+
+fn every_operation(rate: Rate) {
+    let Some(hosts) = hosts(2, Some(rate)) else {
+        return;
+    };
+    let operations = "--op write,read,write-imm --window 8 --devices eth0 --require-path";
+    let records = measure(&hosts, &format!("{operations} {STREAM}"));
+    assert_eq!(records.len(), 3);
+    for record in &records {
+        reads_the_link(record, rate);
+        both_ends_agree(record);
+        let payload = record
+            .trials
+            .iter()
+            .map(|trial| trial.payload_bytes)
+            .sum::<u64>();
+        let devices = &record.path.as_ref().unwrap().devices;
+        assert!(
+            devices
+                .iter()
+                .any(|device| device.sent_bytes_expected >= payload)
+        );
+    }
+    if rate == Rate::GBIT_1 {
+        bursts(&hosts, rate);
+    }
+}
+
+/// Whoever waits until all has arrived before he goes on, or keeps to a timetable, does not exceed the link either: what
+/// is on its way when a trial ends is waited for.
+fn bursts(hosts: &Hosts, rate: Rate) {
+    let link = rate.tcp_payload_bytes_per_s();
+    for pacing in ["--batch 1", "--batch 8"] {
+        let record = &measure(hosts, &format!("--op write {pacing} {STREAM}"))[0];
+        for trial in &record.trials {
+            assert!(
+                trial.bandwidth_bytes_per_s < link * (1.0 + TOLERANCE),
+                "{pacing}: {trial:#?}"
+            );
+        }
+    }
+    let record = &measure(hosts, &format!("--op write --rate 40 --window 8 {STREAM}"))[0];
+    for trial in &record.trials {
+        let offered = 40.0 * f64::from(1 << 20);
+        assert!(
+            trial.bandwidth_bytes_per_s < offered * (1.0 + TOLERANCE),
+            "{trial:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_link_of_1_gigabit_reads_119_6_megabytes() {
+    every_operation(Rate::GBIT_1);
+}
+
+#[test]
+fn a_link_of_10_gigabits_reads_1196_megabytes() {
+    every_operation(Rate::GBIT_10);
+}
+
+/// Two ranks in a long point over a link that is not shaped, which have begun to transfer.
+fn streaming(hosts: &Hosts, dir: &Path, length: &str) -> Vec<Started> {
+    let arguments = format!(
+        "transfer --engine fabric:tcp --op write --sizes 1M --window 8 {length} -o r.jsonl"
+    );
+    let runs = start(hosts, 1, dir, &arguments, |rank| rank);
+    let sent = || {
+        let counter = "cat /sys/class/net/eth0/statistics/tx_bytes";
+        let output = hosts
+            .command(0, "sh")
+            .args(["-c", counter])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap_or(0_u64)
+    };
+    wait_until("payload goes over the link", || sent() > 64 << 20);
+    runs
+}
+
+#[test]
+fn an_outage_of_two_seconds_shows_and_the_run_goes_on() {
+    let Some(hosts) = hosts(2, Some(Rate::GBIT_1)) else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let runs = streaming(
+        &hosts,
+        dir.path(),
+        "--trials 1 --trial-time 8s --warmup 0 --limit none",
+    );
+    hosts.link_down(1).unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    hosts.link_up(1).unwrap();
+    all_good(&end(runs));
+    let record = &records::read(&dir.path().join("r.jsonl"))[0];
+    assert_eq!(record.outcome, Outcome::Measured);
+    let latency = record.summary.as_ref().unwrap().latency.as_ref().unwrap();
+    assert!(latency.latency_ns_max > 1_900_000_000, "{latency:#?}");
+}
+
+#[test]
+fn an_outage_for_ever_ends_the_run_and_names_both_ends() {
+    let Some(hosts) = hosts(2, Some(Rate::GBIT_1)) else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let runs = streaming(
+        &hosts,
+        dir.path(),
+        "--trials 1 --trial-time 1h --warmup 0 --limit none",
+    );
+    hosts.link_down(1).unwrap();
+    let since = Instant::now();
+    let ended = end(runs);
+    assert!(since.elapsed() < Duration::from_secs(15), "{ended:#?}");
+    for (run, parts) in ended.iter().zip([
+        ["rank 1 on h1: ", "rank 0 on h0 has heard nothing of it"],
+        ["rank 0 on h0: ", "rank 1 on h1 has heard nothing of it"],
+    ]) {
+        assert_eq!(run.code, Some(1), "{ended:#?}");
+        for part in parts {
+            assert!(run.stderr.contains(part), "no {part:?} in {run:#?}");
+        }
+    }
+    // The point that was interrupted may be there as a failure.
+    let records = records::read(&dir.path().join("r.jsonl"));
+    assert!(
+        records
+            .iter()
+            .all(|record| matches!(record.outcome, Outcome::Failed { .. }))
+    );
+}
+
+#[test]
+fn a_rank_that_is_killed_while_it_streams_is_named_on_the_other_host() {
+    let Some(hosts) = hosts(2, None) else { return };
+    let dir = tempdir().unwrap();
+    let runs = streaming(
+        &hosts,
+        dir.path(),
+        "--trials 1 --trial-time 1h --warmup 0 --limit none",
+    );
+    runs[1].signal_rank(1, rustix::process::Signal::KILL);
+    let since = Instant::now();
+    let ended = end(runs);
+    assert!(since.elapsed() < Duration::from_secs(5), "{ended:#?}");
+    assert_eq!(ended[0].code, Some(1), "{ended:#?}");
+    assert!(ended[0].stderr.contains("rank 1 on h1"), "{ended:#?}");
+}
+
+fn srun(slurm: &Slurm<'_>, dir: &Path, mpi: &str, arguments: &str) -> Ended {
+    let launcher = slurm.srun([&format!("--mpi={mpi}"), "-N2"]);
+    tonnage_by(launcher, dir, &format!("{arguments} -o r.jsonl"))
+        .env("SLURM_CONF", slurm.configuration())
+        .run()
+}
+
+/// Slurm calls both ranks the first of their hosts. The hosts are one machine, so they must not share a CPU all the same.
+#[test]
+fn slurm_starts_ranks_on_two_hosts() {
+    let Some(hosts) = hosts(2, None) else { return };
+    let slurm = match Slurm::start(&hosts) {
+        Ok(slurm) => slurm,
+        Err(Error::Unavailable(why)) => {
+            println!("skip: no Slurm: {why}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let plugins = Command::new("srun")
+        .arg("--mpi=list")
+        .env("SLURM_CONF", slurm.configuration())
+        .output()
+        .unwrap();
+    let plugins = String::from_utf8_lossy(&plugins.stdout).into_owned()
+        + &String::from_utf8_lossy(&plugins.stderr);
+    for (mpi, launcher) in [
+        ("none", "SLURM_PROCID, SLURM_STEP_NODELIST"),
+        ("pmi2", "SLURM_PROCID, PMI-1"),
+        ("pmix", "SLURM_PROCID, PMIx"),
+    ] {
+        if !plugins.split_whitespace().any(|word| word == mpi) {
+            println!("skip: this Slurm has no plugin for --mpi={mpi}");
+            continue;
+        }
+        let dir = tempdir().unwrap();
+        let arguments = format!(
+            "transfer --engine fabric:tcp --op write --sizes 1M --window 8 --require-path {BRIEF}"
+        );
+        let ended = srun(&slurm, dir.path(), mpi, &arguments).with_code(0);
+        let record = &records::read(&dir.path().join("r.jsonl"))[0];
+        assert_eq!(record.outcome, Outcome::Measured, "{mpi}: {ended:#?}");
+        assert_eq!(record.environment[0].launcher, launcher);
+        let addresses = record
+            .effective
+            .iter()
+            .map(|part| part.engine["address"].as_str().unwrap());
+        let expected = [hosts.address(0).to_string(), hosts.address(1).to_string()];
+        assert!(
+            addresses.eq(expected.iter().map(String::as_str)),
+            "{record:#?}"
+        );
+        let cpus: BTreeSet<_> = record
+            .effective
+            .iter()
+            .flat_map(|part| &part.cpus)
+            .collect();
+        let allowed = std::thread::available_parallelism().map_or(1, |count| count.get());
+        assert_eq!(cpus.len(), allowed.min(2), "{:#?}", record.effective);
+    }
+}
