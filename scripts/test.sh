@@ -53,6 +53,9 @@ has_libfabric() { PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep 'lib
 has() { command -v "$1" >/dev/null; }
 has_libpmix() { PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep 'libpmix\.so\.2' >/dev/null; }
 
+# Slurm's plugin asks the loader for this name, when slurmd starts.
+has_libpmix_dev() { ls /usr/lib/*/libpmix.so /usr/lib64/libpmix.so 2>/dev/null | grep . >/dev/null; }
+
 # Programs for administrators are not in everybody's PATH.
 has_program() { PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null; }
 
@@ -82,6 +85,7 @@ need mpich "the tests that start ranks by MPICH's mpirun skip themselves" has mp
 need python3-torch "the test that starts ranks by torchrun skips itself" has torchrun
 need iproute2 "the tests on several hosts skip themselves" has_program tc
 need slurm-wlm "the tests under Slurm skip themselves" has_program slurmctld
+need libpmix-dev "the test under srun --mpi=pmix skips itself" has_libpmix_dev
 need munge "the tests under Slurm skip themselves" has_program munged
 
 if component rustfmt fmt; then

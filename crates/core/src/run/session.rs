@@ -106,6 +106,8 @@ pub struct Session {
 pub struct SessionKey {
     engine: String,
     engine_options: EngineOptions,
+    /// An engine may open itself in another way for each, and what a point gets must not depend on its neighbours.
+    op: Verb,
     memory: MemoryKind,
     workers: u32,
     traffic: Traffic,
@@ -117,6 +119,7 @@ impl SessionKey {
         Self {
             engine: point.engine.clone(),
             engine_options: point.engine_options.clone(),
+            op: point.op,
             memory: point.memory,
             workers: point.workers,
             traffic: point.traffic,

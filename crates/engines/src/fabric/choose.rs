@@ -29,7 +29,12 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
     let (library, why_embedded) = library(request.libfabric, provider)?;
     let library = Arc::new(library);
     let is_shm = core_of(provider) == "shm";
-    let ordered = is_shm && request.option(&ENTRY, SHM_WRITES) == "ordered";
+    let writes = request
+        .verbs
+        .iter()
+        .any(|verb| matches!(verb, Verb::Write | Verb::WriteImm));
+    // Order takes reads through the queue as well, so that it is asked for only where something is written.
+    let ordered = is_shm && writes && request.option(&ENTRY, SHM_WRITES) == "ordered";
     if is_shm {
         // Large messages of either way are copied from one process's memory to the other's.
         tonnage_sys::process::allow_peers_to_attach();

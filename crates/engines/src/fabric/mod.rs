@@ -104,7 +104,9 @@ struct FabricDomain {
     info: Info,
     caps: Caps,
     why_embedded: Option<String>,
-    arrival: Arrival,
+    /// `None` where nothing is written.
+    arrival: Option<Arrival>,
+    is_shm: bool,
     shm_writes: Option<String>,
     inject: bool,
 }
@@ -118,20 +120,26 @@ impl FabricDomain {
     ) -> Result<Self> {
         let attributes = info.attributes();
         let is_shm = core_of(&attributes.provider) == "shm";
-        let shm_writes = is_shm.then(|| request.option(&ENTRY, SHM_WRITES).to_owned());
+        let does = |verb| request.verbs.contains(&verb);
+        let writes = does(Verb::Write) || does(Verb::WriteImm);
+        let shm_writes = (is_shm && writes).then(|| request.option(&ENTRY, SHM_WRITES).to_owned());
         let ordered = |name| attributes.ordering.contains(&name);
         let granted = Granted {
             delivery,
             reads_after_writes: ordered("RMA-RAW") || ordered("RAW"),
-            synchronous: shm_writes.as_deref() == Some("cma"),
+            // What carries data goes through the queue all the same.
+            synchronous: shm_writes.as_deref() == Some("cma") && !does(Verb::WriteImm),
         };
         let option = request.option(&ENTRY, COMPLETION);
-        let arrival = Arrival::choose(option, granted, request.variant)?;
+        let arrival = writes
+            .then(|| Arrival::choose(option, granted, request.variant))
+            .transpose()?;
         let caps = caps(attributes, arrival, shm_writes.as_deref());
         Ok(Self {
             caps,
             why_embedded,
             arrival,
+            is_shm,
             shm_writes,
             inject: request.option(&ENTRY, INJECT) == "auto",
             info,
@@ -139,7 +147,7 @@ impl FabricDomain {
     }
 }
 
-fn caps(attributes: &Attributes, arrival: Arrival, shm_writes: Option<&str>) -> Caps {
+fn caps(attributes: &Attributes, arrival: Option<Arrival>, shm_writes: Option<&str>) -> Caps {
     let depth = attributes.tx_depth.min(attributes.rx_depth);
     Caps {
         verbs: &Verb::ALL,
@@ -147,8 +155,8 @@ fn caps(attributes: &Attributes, arrival: Arrival, shm_writes: Option<&str>) -> 
         depth: u32::try_from(depth).unwrap_or(u32::MAX).clamp(1, DEPTH_MAX),
         message_bytes_max: attributes.message_bytes_max as u64,
         moves_bytes: true,
-        delivered: matches!(arrival, Arrival::Synchronous | Arrival::EveryWrite),
-        delivery_on_request: arrival == Arrival::Flush { on_request: true },
+        delivered: matches!(arrival, Some(Arrival::Synchronous | Arrival::EveryWrite)),
+        delivery_on_request: arrival == Some(Arrival::Flush { on_request: true }),
         arrivals_named: attributes.immediate_bytes >= 8,
         arrives_by_polling: true,
         ordered_writes: writes_in_address_order(&attributes.provider, shm_writes),
@@ -223,7 +231,7 @@ impl Domain for FabricDomain {
             "address": attributes.address.map(|address| address.to_string()),
             "mr_mode": attributes.mr_mode,
             "ordering": attributes.ordering,
-            "completion": self.arrival.describe(),
+            "completion": self.arrival.map(Arrival::describe),
             "shm_writes": self.shm_writes,
             "inject_bytes_max": if self.inject { attributes.inject_bytes_max } else { 0 },
             "tx_depth": attributes.tx_depth,
@@ -251,9 +259,9 @@ impl Domain for FabricDomain {
         let info = self.info.duplicate().map_err(Error::Failed)?;
         let ways = Ways {
             inject: self.inject,
-            deliver_every_write: self.arrival == Arrival::EveryWrite,
+            deliver_every_write: self.arrival == Some(Arrival::EveryWrite),
             attaches: self.shm_writes.as_deref() == Some("cma"),
-            is_shm: self.shm_writes.is_some(),
+            is_shm: self.is_shm,
         };
         let worker = Worker::open(info, config, memory, ways)?;
         Ok(Box::new(worker))
