@@ -29,4 +29,5 @@ done
 for space in $(spaces); do ip netns del "$space"; done
 left=$(spaces)
 [ -z "$left" ] || { echo "tonnage-hosts: cannot remove the network namespaces" $left >&2; exit 1; }
-rm -rf -- "$state"
+# What somebody has mounted in there is not ours.
+rm -rf --one-file-system -- "$state"

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::slot::Slot;
-use crate::tool::{require, run};
+use crate::tool::{probe, require, run};
 use crate::{Error, Rate, Result};
 
 /// One byte of the address tells hosts apart, and the switch has the last one.
@@ -219,7 +219,7 @@ impl Hosts {
             None => "noqueue".to_owned(),
         };
         let space = self.namespace(host);
-        run(
+        probe(
             "tc",
             &format!("-n {space} qdisc replace dev eth0 root {qdisc}"),
         )
@@ -267,7 +267,7 @@ impl Hosts {
 
     fn make_switch(&self) -> Result<()> {
         let switch = self.switch_namespace();
-        run("ip", &format!("netns add {switch}"))?;
+        probe("ip", &format!("netns add {switch}"))?;
         for step in [
             "link set lo up".to_owned(),
             "link add bridge type bridge".to_owned(),

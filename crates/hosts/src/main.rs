@@ -65,6 +65,12 @@ fn run(arguments: &Arguments) -> Result<u8> {
     };
     let mut command = command_of(arguments);
     command.env("PATH", path_of(&hosts)?);
+    // Of a step that this was started in; programs in the hosts would take them for their own.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SLURM_") {
+            command.env_remove(name);
+        }
+    }
     for host in 0..hosts.count() {
         command.env(format!("HOST{host}"), hosts.address(host).to_string());
     }

@@ -14,6 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -22,6 +23,8 @@ use crate::tool::{output, tool};
 use crate::{Error, Result};
 
 const ROOT: &str = "/run/tonnage-hosts";
+/// How long others may remove leftovers. One set takes six seconds at most, and more than a few are rare.
+const PATIENCE: Duration = Duration::from_secs(60);
 const CLEAN: &str = include_str!("clean.sh");
 
 /// The folder and the names of one set of hosts, under a guardian.
@@ -39,14 +42,15 @@ impl Slot {
     /// A new one, after leftovers of others have been removed.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when nothing can be made under /run, [`Error::Failed`] when leftovers resist.
+    /// [`Error::Unavailable`] when nothing can be made under /run, [`Error::Failed`] when another process keeps the lock.
     pub(crate) fn claim() -> Result<Self> {
         fs::create_dir_all(ROOT)
             .map_err(|error| Error::Unavailable(format!("cannot make {ROOT}: {error}")))?;
         let all = lock_file(&Path::new(ROOT).join("lock"))?;
-        flock(&all, FlockOperation::LockExclusive)
-            .map_err(|error| Error::Failed(format!("cannot lock {ROOT}/lock: {error}")))?;
-        sweep()?;
+        lock_within(&all, PATIENCE)?;
+        for error in sweep()? {
+            eprintln!("tonnage-hosts: another set's leftovers stay where they are: {error}");
+        }
         let (name, folder) = new_folder()?;
         let lock = lock_file(&folder.join("lock"))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
@@ -115,8 +119,29 @@ fn clean(folder: &Path, name: &str, when: &str) -> Command {
     command
 }
 
-/// Removes what owners have left that are gone together with their guardians. The caller has the lock on all folders.
-fn sweep() -> Result<()> {
+/// Takes the lock on all folders, which others have while they remove leftovers.
+fn lock_within(all: &File, patience: Duration) -> Result<()> {
+    let until = Instant::now() + patience;
+    loop {
+        match flock(all, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(Errno::WOULDBLOCK) => {
+                return Err(Error::Failed(format!(
+                    "another process has kept {ROOT}/lock for {patience:.0?}: `fuser {ROOT}/lock` shows which"
+                )));
+            }
+            Err(error) => return Err(Error::Failed(format!("cannot lock {ROOT}/lock: {error}"))),
+        }
+    }
+}
+
+/// Removes what owners have left that are gone together with their guardians, and says what resisted: it is in nobody's
+/// way. The caller has the lock on all folders.
+fn sweep() -> Result<Vec<Error>> {
+    let mut resisted = Vec::new();
     for name in names()? {
         let folder = Path::new(ROOT).join(&name);
         // Without a lock file it was being removed, or never begun.
@@ -125,10 +150,10 @@ fn sweep() -> Result<()> {
             flock(lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
         });
         if !is_held {
-            output(&mut clean(&folder, &name, "now"))?;
+            resisted.extend(output(&mut clean(&folder, &name, "now")).err());
         }
     }
-    Ok(())
+    Ok(resisted)
 }
 
 /// The names of all sets on this machine, by their folders and by their namespaces: one that was just being made when its
@@ -188,6 +213,23 @@ fn cannot(what: &str, path: &Path, error: std::io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_that_another_keeps_is_waited_for_but_not_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let kept = lock_file(&path).unwrap();
+        lock_within(&kept, Duration::ZERO).unwrap();
+        let mine = lock_file(&path).unwrap();
+        let refused = lock_within(&mine, Duration::from_millis(60));
+        assert!(matches!(refused, Err(Error::Failed(why)) if why.contains("kept")));
+        let other = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            drop(kept);
+        });
+        lock_within(&mine, Duration::from_secs(20)).unwrap();
+        other.join().unwrap();
+    }
 
     #[test]
     fn only_names_of_sets_are_taken() {

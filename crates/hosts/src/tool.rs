@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 
 use crate::{Error, Result};
 
-/// What programs say when the kernel, or the container, does not offer what was asked for.
+/// What programs say when the kernel, or the container, does not offer what was asked for. Only [`probe`] reads it so:
+/// where the same has worked before, it is a failure.
 const LACKING: [&str; 5] = [
     "Operation not permitted",
     "Permission denied",
@@ -33,6 +34,16 @@ pub(crate) fn run(program: &str, arguments: &str) -> Result<String> {
     output(tool(program).args(arguments.split_whitespace()))
 }
 
+/// Like [`run`], where a machine may lack what is asked for.
+pub(crate) fn probe(program: &str, arguments: &str) -> Result<String> {
+    run(program, arguments).map_err(|error| match error {
+        Error::Failed(why) if LACKING.iter().any(|text| why.contains(text)) => {
+            Error::Unavailable(format!("this kernel or container does not offer it: {why}"))
+        }
+        other => other,
+    })
+}
+
 /// Runs a command to its end, and gives what it printed.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let what = describe(command);
@@ -51,13 +62,11 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let failure = format!("{what} failed ({}): {}", output.status, said.trim());
-    if LACKING.iter().any(|text| said.contains(text)) {
-        return Err(Error::Unavailable(format!(
-            "this kernel or container does not offer it: {failure}"
-        )));
-    }
-    Err(Error::Failed(failure))
+    let status = output.status;
+    Err(Error::Failed(format!(
+        "{what} failed ({status}): {}",
+        said.trim()
+    )))
 }
 
 fn describe(command: &Command) -> String {
@@ -113,9 +122,18 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_from_a_failure() {
-        let refused = output(tool("sh").args(["-c", "echo Operation not permitted >&2; exit 1"]));
-        assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
-        let failed = output(tool("sh").args(["-c", "echo File exists >&2; exit 1"]));
+        let folder = tempfile::tempdir().unwrap();
+        let saying = |text: &str| {
+            let script = folder.path().join("script");
+            std::fs::write(&script, format!("echo {text} >&2; exit 1")).unwrap();
+            script.display().to_string()
+        };
+        let refused = saying("Operation not permitted");
+        assert!(matches!(probe("sh", &refused), Err(Error::Unavailable(_))));
+        // Removing what is there, or adding to it, is no question to the machine.
+        let again = run("sh", &refused);
+        assert!(matches!(&again, Err(Error::Failed(why)) if why.contains("not permitted")));
+        let failed = probe("sh", &saying("File exists"));
         assert!(matches!(failed, Err(Error::Failed(why)) if why.contains("File exists")));
     }
 }

@@ -5,6 +5,8 @@
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
+use rustix::fs::FileType;
+
 /// A copy of the open file with this number, which is not passed on to other programs. The original stays open.
 ///
 /// # Errors
@@ -17,6 +19,15 @@ pub fn duplicate(number: i32) -> io::Result<OwnedFd> {
     }
     // SAFETY: the call has just opened this number for us, so that nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Whether the open file with this number is a socket; not so when none is open.
+pub fn is_socket(number: i32) -> bool {
+    let kind = |copy: OwnedFd| {
+        let found = rustix::fs::fstat(copy).ok()?;
+        Some(FileType::from_raw_mode(found.st_mode))
+    };
+    duplicate(number).ok().and_then(kind) == Some(FileType::Socket)
 }
 
 #[cfg(test)]
@@ -37,6 +48,18 @@ mod tests {
         let mut text = String::new();
         copy.read_to_string(&mut text).unwrap();
         assert_eq!(text, "hello");
+    }
+
+    #[test]
+    fn sockets_are_told_from_other_files() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        assert!(is_socket(one.as_raw_fd()));
+        let (pipe, _writer) = std::io::pipe().unwrap();
+        assert!(!is_socket(pipe.as_raw_fd()));
+        assert!(!is_socket(
+            File::open("/proc/self/exe").unwrap().as_raw_fd()
+        ));
+        assert!(!is_socket(-1) && !is_socket(i32::MAX));
     }
 
     #[test]

@@ -2,16 +2,20 @@
 //! its job something.
 //!
 //! What lives here: the client's side of put, fence and get for strings. What does not: what is said, and to whom; that
-//! is in `tonnage_core::rank`. The layouts are those of PMIx 2 to 5 on 64-bit Linux; of the values that the library
-//! allocates only the leading part is declared, and what it reads of ours is at least as long as any release's own.
+//! is in `tonnage_core::rank`. The layouts are those of PMIx 2 to 5 on 64-bit Linux, compared with the headers of 4.2;
+//! of a value that the library allocates only the member that its type names is read.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use crate::library::{Library, text};
 
 /// What the loader searches for; PMIx has kept this name since its second release.
 const LOADER_NAME: &str = "libpmix.so.2";
+/// How long a server may take to hear a farewell. One that hangs must not keep a run that is over.
+const FAREWELL: Duration = Duration::from_secs(3);
 /// Successful status.
 const SUCCESS: c_int = 0;
 /// "The job as a whole", where a rank is asked for.
@@ -34,12 +38,12 @@ struct Proc {
     rank: u32,
 }
 
-/// `pmix_value_t`: a type and a union whose longest member has three words in the releases so far.
+/// `pmix_value_t`: a type and a union whose longest member has three words.
 #[repr(C)]
 struct Value {
     kind: u16,
     data: u64,
-    rest: [u64; 4],
+    rest: [u64; 2],
 }
 
 /// `pmix_info_t`, of which this file only ever passes one at a time.
@@ -54,7 +58,11 @@ struct Info {
 const _: () = assert!(
     size_of::<usize>() == 8
         && size_of::<Proc>() == 260
+        && std::mem::offset_of!(Proc, rank) == 256
+        && size_of::<Value>() == 32
         && std::mem::offset_of!(Value, data) == 8
+        && size_of::<Info>() == 552
+        && std::mem::offset_of!(Info, flags) == 512
         && std::mem::offset_of!(Info, value) == 520
 );
 
@@ -91,7 +99,7 @@ pub enum NoClient {
 #[derive(Debug)]
 pub struct Client {
     // Held so that the functions below are never without their code, whatever becomes of the loader's policy.
-    _library: Library,
+    library: Option<Library>,
     finalize: Finalize,
     put: Put,
     commit: Commit,
@@ -148,7 +156,7 @@ impl Client {
             return Err(NoClient::Launcher(said(error_string, "PMIx_Init", status)));
         }
         Ok(Self {
-            _library: library,
+            library: Some(library),
             finalize,
             put,
             commit,
@@ -172,12 +180,13 @@ impl Client {
     pub fn job_size(&self) -> Result<u32, String> {
         let value = self.value(RANK_WILDCARD, c"pmix.job.size")?;
         // SAFETY: a successful get gives a valid value, which nothing frees.
-        let (kind, data) = unsafe { ((*value.as_ptr()).kind, (*value.as_ptr()).data) };
+        let kind = unsafe { (*value.as_ptr()).kind };
         if kind != TYPE_UINT32 {
             return Err(format!("PMIx gives the job's size as type {kind}"));
         }
-        // A 32-bit number is in the union's first bytes, which are its lowest on the machines that this is built for.
-        Ok((data & u64::from(u32::MAX)) as u32)
+        // SAFETY: a value of this type holds a 32-bit number at the union's beginning; the rest of the union need not
+        // have been written. The union is aligned for more than that.
+        Ok(unsafe { (&raw const (*value.as_ptr()).data).cast::<u32>().read() })
     }
 
     /// Notes a text under a key, for all processes that pass the next [`Client::fence`].
@@ -190,7 +199,7 @@ impl Client {
         let mut passed = Value {
             kind: TYPE_STRING,
             data: value.as_ptr() as u64,
-            rest: [0; 4],
+            rest: [0; 2],
         };
         // SAFETY: key and value are NUL-terminated strings that outlive the call, which copies what it keeps.
         let status = unsafe { (self.put)(SCOPE_GLOBAL, key.as_ptr(), &raw mut passed) };
@@ -211,7 +220,7 @@ impl Client {
             value: Value {
                 kind: TYPE_BOOL,
                 data: 1,
-                rest: [0; 4],
+                rest: [0; 2],
             },
         };
         for (to, from) in collect.key.iter_mut().zip(b"pmix.collect") {
@@ -229,12 +238,12 @@ impl Client {
     pub fn get(&self, rank: u32, key: &str) -> Result<String, String> {
         let value = self.value(rank, &c_key(key)?)?;
         // SAFETY: a successful get gives a valid value, which nothing frees.
-        let (kind, data) = unsafe { ((*value.as_ptr()).kind, (*value.as_ptr()).data) };
+        let kind = unsafe { (*value.as_ptr()).kind };
         if kind != TYPE_STRING {
             return Err(format!("PMIx gives {key} of rank {rank} as type {kind}"));
         }
         // SAFETY: a value of this type holds null or a NUL-terminated string that lives as long as the value.
-        unsafe { text(data as *const c_char) }
+        unsafe { text((*value.as_ptr()).data as *const c_char) }
             .ok_or_else(|| format!("PMIx gives no text for {key} of rank {rank}"))
     }
 
@@ -263,10 +272,28 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // SAFETY: called once, after the successful PMIx_Init of this value. What a failure would mean for the launcher
-        // cannot be mended here.
-        let _ = unsafe { (self.finalize)(ptr::null(), 0) };
+        let (library, finalize) = (self.library.take(), self.finalize);
+        // What a failure, or no answer, would mean for the launcher cannot be mended here.
+        within(FAREWELL, move || {
+            // SAFETY: called once, after the successful PMIx_Init of this value, and nothing else of the library is
+            // called after it.
+            let _ = unsafe { finalize(ptr::null(), 0) };
+            drop(library);
+        });
     }
+}
+
+/// Does what may never end, on a thread of its own that is given up after some time. Says whether it was done.
+fn within(patience: Duration, work: impl FnOnce() + Send + 'static) -> bool {
+    let (sender, receiver) = mpsc::channel();
+    let thread = std::thread::Builder::new()
+        .name("farewell".into())
+        .spawn(move || {
+            work();
+            // Nobody listens any more when the time is over.
+            let _ = sender.send(());
+        });
+    thread.is_ok() && receiver.recv_timeout(patience).is_ok()
 }
 
 fn said(error_string: ErrorString, what: &str, status: c_int) -> String {
@@ -306,6 +333,18 @@ mod tests {
             matches!(&other, NoClient::Library(why) if why.contains("PMIx_Init")),
             "{other:?}"
         );
+    }
+
+    #[test]
+    fn a_farewell_to_a_server_that_hangs_ends() {
+        let (_sender, never) = mpsc::channel::<()>();
+        let hang = move || {
+            let _ = never.recv_timeout(Duration::from_secs(60));
+        };
+        let begun = std::time::Instant::now();
+        assert!(!within(Duration::from_millis(50), hang));
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        assert!(within(Duration::from_secs(60), || {}));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use super::address::interface_address;
 use super::options::{boot_id, host_name};
+use crate::number_list;
 use crate::{Error, Result};
 
 /// More addresses than this are not published; a launcher bounds how much may be said.
@@ -24,11 +25,16 @@ pub(super) struct Card {
     network: u64,
     /// Addresses that other hosts may reach, the likeliest first.
     addresses: Vec<IpAddr>,
+    /// Whether the user gave this rank a secret.
+    given: bool,
 }
+
+/// What stands for a secret that was given, and for none.
+const GIVEN: [(&str, bool); 2] = [("given", true), ("none", false)];
 
 impl Card {
     /// This process's.
-    pub(super) fn mine(interface: Option<&str>) -> Result<Self> {
+    pub(super) fn mine(interface: Option<&str>, given: bool) -> Result<Self> {
         let network = std::fs::metadata("/proc/self/ns/net").map(|metadata| metadata.ino());
         Ok(Self {
             host: host_name(),
@@ -38,6 +44,7 @@ impl Card {
                 Some(name) => vec![interface_address(name, None)?],
                 None => own_addresses()?,
             },
+            given,
         })
     }
 
@@ -52,11 +59,12 @@ impl Card {
         };
         let addresses: Vec<_> = self.addresses.iter().map(IpAddr::to_string).collect();
         format!(
-            "{}/{}/{}/{}",
+            "{}/{}/{}/{}/{}",
             plain(&self.host),
             plain(&self.boot_id),
             self.network,
-            addresses.join(",")
+            addresses.join(","),
+            GIVEN[usize::from(!self.given)].0
         )
     }
 
@@ -69,6 +77,8 @@ impl Card {
         let addresses = list.split(',').filter(|address| !address.is_empty());
         let addresses: std::result::Result<_, _> =
             addresses.map(|address| address.parse()).collect();
+        let word = parts.next()?;
+        let (_, given) = GIVEN.into_iter().find(|(text, _)| *text == word)?;
         if parts.next().is_some() {
             return None;
         }
@@ -77,12 +87,38 @@ impl Card {
             boot_id,
             network,
             addresses: addresses.ok()?,
+            given,
         })
     }
 
     fn shares_loopback_with(&self, other: &Self) -> bool {
         self.host == other.host && self.boot_id == other.boot_id && self.network == other.network
     }
+}
+
+/// Either all ranks were given a secret, or none was: one that is known to some only would protect nothing.
+///
+/// # Errors
+/// [`Error::Usage`] with the ranks that differ from rank 0. The others' cards are in the order of their ranks, from 1.
+pub(super) fn refuse_mixed_secrets(mine: &Card, others: &[Card]) -> Result<()> {
+    let ranks: Vec<u32> = (1..)
+        .zip(others)
+        .filter(|(_, other)| other.given != mine.given)
+        .map(|(rank, _)| rank)
+        .collect();
+    if ranks.is_empty() {
+        return Ok(());
+    }
+    let list = number_list::format(&ranks);
+    let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+    let (with, without) = match mine.given {
+        true => ("rank 0".to_owned(), format!("{noun} {list}")),
+        false => (format!("{noun} {list}"), "rank 0".to_owned()),
+    };
+    Err(Error::Usage(format!(
+        "a secret (TONNAGE_SECRET or TONNAGE_SECRET_FILE) was given to {with}, but not to {without}: pass it on to all \
+         ranks (Open MPI: mpirun -x TONNAGE_SECRET), or to none"
+    )))
 }
 
 /// Where rank 0 listens so that all others reach it.
@@ -184,6 +220,7 @@ mod tests {
             boot_id: format!("boot-{host}"),
             network: 7,
             addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
+            given: false,
         }
     }
 
@@ -220,6 +257,26 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_is_for_all_or_for_none() {
+        let with = |given: bool| Card {
+            given,
+            ..card("a", &[])
+        };
+        for given in [true, false] {
+            refuse_mixed_secrets(&with(given), &[with(given), with(given)]).unwrap();
+        }
+        let mixed = [with(false), with(true), with(true)];
+        let error = refuse_mixed_secrets(&with(false), &mixed).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        let text = error.to_string();
+        assert!(text.contains("to ranks 2-3, but not to rank 0"), "{text}");
+        let text = refuse_mixed_secrets(&with(true), &mixed)
+            .unwrap_err()
+            .to_string();
+        assert!(text.contains("to rank 0, but not to rank 1"), "{text}");
+    }
+
+    #[test]
     fn another_network_namespace_is_another_host() {
         let other = Card {
             network: 8,
@@ -230,16 +287,25 @@ mod tests {
 
     #[test]
     fn cards_come_back_as_they_went() {
-        let mine = Card::mine(None).unwrap();
+        let mine = Card::mine(None, true).unwrap();
         let text = mine.text();
         assert!(!text.contains([' ', '=', '\n', ';']), "{text}");
         assert!(text.len() <= super::super::pmi1::VALUE_BYTES_MAX);
         let read = Card::parse(&text).unwrap();
         assert!(read.shares_loopback_with(&Card::parse(&text).unwrap()));
         assert_eq!(read.addresses, mine.addresses);
+        assert!(read.given);
         let card = card("a b=c", &["10.1.0.1", "fd00::2"]);
         assert_eq!(Card::parse(&card.text()).unwrap().host, "a_b_c");
-        for wrong in ["", "a/b/c/", "a/b/1", "a/b/1/x", "a/b/1/10.0.0.1/"] {
+        for wrong in [
+            "",
+            "a/b/c//none",
+            "a/b/1",
+            "a/b/1/x/none",
+            "a/b/1/10.0.0.1",
+            "a/b/1/10.0.0.1/",
+            "a/b/1/10.0.0.1/none/",
+        ] {
             assert_eq!(Card::parse(wrong), None, "{wrong}");
         }
     }

@@ -47,6 +47,8 @@ pub enum Meeting {
         host: String,
         /// TCP port.
         port: u16,
+        /// Who said so, for messages and for what may be changed about it.
+        said_by: SaidBy,
     },
     /// The launcher passes on where rank 0 listens, and the secret that it has made.
     Exchange(Exchange),
@@ -59,6 +61,53 @@ pub enum Meeting {
         /// Whether the step has other hosts too; else the ranks meet on 127.0.0.1.
         others: bool,
     },
+}
+
+/// Where rank 0's address comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SaidBy {
+    /// The command line: `--master`.
+    Option,
+    /// `MASTER_ADDR` and `MASTER_PORT`.
+    Variable,
+    /// Rank 0 itself, by its launcher.
+    Launcher,
+    /// The list of hosts of a Slurm step.
+    Step,
+}
+
+impl SaidBy {
+    /// The host as the user knows it.
+    pub(super) fn host(self, host: &str) -> String {
+        match self {
+            Self::Option => format!("--master {host}"),
+            Self::Variable => format!("MASTER_ADDR={host}"),
+            Self::Launcher => format!("{host}, which the launcher passed on,"),
+            Self::Step => format!("{host}, the first host of the step,"),
+        }
+    }
+
+    /// What to do when the host is not rank 0's.
+    pub(super) fn another_host(self) -> &'static str {
+        match self {
+            Self::Option => "--master must name the host of rank 0",
+            Self::Variable => "MASTER_ADDR must be the host of rank 0",
+            Self::Launcher => "choose another interface with --interface NAME",
+            Self::Step => "start with --mpi=pmix or --mpi=pmi2, by which rank 0 says where it is",
+        }
+    }
+
+    /// What to do when the port is in use.
+    pub(super) fn another_port(self) -> &'static str {
+        match self {
+            Self::Option => "Choose another port with --master HOST:PORT, the same for all ranks",
+            Self::Variable => {
+                "Choose another port with MASTER_PORT or TONNAGE_PORT, the same for all ranks"
+            }
+            Self::Launcher => "Choose another TONNAGE_PORT, or leave it out",
+            Self::Step => "Choose another port with TONNAGE_PORT, the same for all ranks",
+        }
+    }
 }
 
 /// How a launcher passes a few words from rank to rank.
@@ -105,13 +154,14 @@ pub fn detect(env: Env<'_>, explicit: Option<Explicit>) -> Result<Option<Identit
         refuse_disagreement(env, &identity, &several)?;
         refuse_other_rank(env, &identity)?;
         identity
-    } else if env("RANK").is_some()
-        || env("WORLD_SIZE").is_some() && env("JOB_COMPLETION_INDEX").is_none()
-    {
+    } else if env("RANK").is_some() || has_only_a_world_size(env, &claims) {
         let identity = from_rank_and_world_size(env)?;
-        refuse_disagreement(env, &identity, &claims.iter().collect::<Vec<_>>())?;
+        // A launcher of one process may have started a shell, in which the variables were set by hand.
+        let others: Vec<&Claim> = claims.iter().filter(|claim| !claim.alone()).collect();
+        refuse_disagreement(env, &identity, &others)?;
         identity
     } else {
+        refuse_other_size(env, &claims)?;
         match identity_of(env, &claims)? {
             Some(identity) => identity,
             None => {
@@ -122,6 +172,31 @@ pub fn detect(env: Env<'_>, explicit: Option<Explicit>) -> Result<Option<Identit
     };
     refuse_hidden_launcher(env, Some(&identity))?;
     Ok(Some(identity))
+}
+
+/// WORLD_SIZE without RANK means something only where no launcher says the rank: batch scripts export the number for
+/// all, and leave the rank to srun or mpirun.
+fn has_only_a_world_size(env: Env<'_>, claims: &[Claim]) -> bool {
+    env("WORLD_SIZE").is_some()
+        && env("JOB_COMPLETION_INDEX").is_none()
+        && !claims.iter().any(Claim::several)
+}
+
+/// A WORLD_SIZE that a script exported for ranks of a launcher must be the launcher's number.
+fn refuse_other_size(env: Env<'_>, claims: &[Claim]) -> Result<()> {
+    if env("JOB_COMPLETION_INDEX").is_some() {
+        return Ok(());
+    }
+    let Some(size) = number(env, "WORLD_SIZE")? else {
+        return Ok(());
+    };
+    match claims.iter().find(|claim| !claim.is_of(size)) {
+        Some(claim) => Err(Error::Usage(format!(
+            "WORLD_SIZE={size} and {} disagree: unset the ones that do not belong to this run",
+            claim.text()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// RANK and WORLD_SIZE, when both are there and mean several ranks, must say what the command line says.
@@ -150,7 +225,11 @@ fn from_explicit(explicit: Explicit) -> Result<Identity> {
     let meeting = if size == 1 {
         Meeting::Alone
     } else {
-        Meeting::Master { host, port }
+        Meeting::Master {
+            host,
+            port,
+            said_by: SaidBy::Option,
+        }
     };
     Ok(Identity {
         rank,
@@ -228,13 +307,18 @@ pub(super) fn master(env: Env<'_>, source: &str) -> Result<Meeting> {
     let host = env("MASTER_ADDR")
         .filter(|host| !host.is_empty())
         .ok_or_else(|| missing("MASTER_ADDR", "the host name or address of rank 0"))?;
+    let at = |port| Meeting::Master {
+        host: host.clone(),
+        port,
+        said_by: SaidBy::Variable,
+    };
     if let Some(port) = port(env, "TONNAGE_PORT")? {
-        return Ok(Meeting::Master { host, port });
+        return Ok(at(port));
     }
     let port = port(env, "MASTER_PORT")?
         .ok_or_else(|| missing("MASTER_PORT", "a TCP port that is free on rank 0"))?;
     if env("TORCHELASTIC_USE_AGENT_STORE").is_none_or(|value| value != "True") {
-        return Ok(Meeting::Master { host, port });
+        return Ok(at(port));
     }
     let next = port.checked_add(1).ok_or_else(|| {
         Error::Usage(format!("torchrun uses MASTER_PORT={port} itself and there is no port after it: set TONNAGE_PORT"))
@@ -242,7 +326,7 @@ pub(super) fn master(env: Env<'_>, source: &str) -> Result<Meeting> {
     log::info!(
         "torchrun listens on MASTER_PORT={port} itself, so the ranks meet on port {next}; TONNAGE_PORT overrides"
     );
-    Ok(Meeting::Master { host, port: next })
+    Ok(at(next))
 }
 
 pub(super) fn check_range(rank: u32, size: u32, source: &str) -> Result<()> {

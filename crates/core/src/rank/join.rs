@@ -108,7 +108,7 @@ fn host(
     options: &mut JoinOptions,
     signals: &mut Signals,
 ) -> Result<Tree> {
-    let listener = root_listener(identity, options)?;
+    let listener = root_listener(identity, options, signals)?;
     let seats = STRANGERS_MAX + identity.size as usize;
     let mut lobby = Lobby::new(
         listener,

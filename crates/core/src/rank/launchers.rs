@@ -6,6 +6,7 @@
 use super::detect::{Env, Exchange, Identity, Meeting, check_range, master, number};
 use super::slurm;
 use crate::{Error, Result};
+use tonnage_sys::descriptor::is_socket;
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +91,8 @@ impl Claim {
         }))
     }
 
-    fn text(&self) -> String {
+    /// As variables with their values.
+    pub(super) fn text(&self) -> String {
         let shown =
             |value: Option<u32>| value.map_or("(not set)".to_owned(), |value| value.to_string());
         format!(
@@ -109,6 +111,23 @@ impl Claim {
     /// Whether it says that there are several ranks.
     pub(super) fn several(&self) -> bool {
         self.size.is_some_and(|size| size > 1)
+    }
+
+    /// Whether it says that there is one rank.
+    pub(super) fn alone(&self) -> bool {
+        self.size == Some(1)
+    }
+
+    /// Whether it does not say another number of ranks.
+    pub(super) fn is_of(&self, size: u32) -> bool {
+        self.size.is_none_or(|mine| mine == size)
+    }
+
+    /// Whether it counts not ranks but starters of several ranks each, as srun does with one DeepSpeed for each host,
+    /// and a pod's index with the ranks that a script starts in the pod.
+    fn counts_starters(&self, size: u32, local: u32) -> bool {
+        let starters = || self.size.and_then(|mine| mine.checked_mul(local)) == Some(size);
+        local > 1 && (self.launcher == Launcher::Kubernetes || starters())
     }
 
     /// Rank and number of ranks.
@@ -138,24 +157,42 @@ impl Claim {
 
 /// What launchers say here, the first one to be believed first. Left out are those further out, which count processes
 /// of their own: Slurm starts one daemon of mpirun for each host, and torchrun or a script may start several in a pod.
+/// An srun that mpirun has started is not further out, though it looks like it.
 pub(super) fn claims(env: Env<'_>) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     for launcher in LAUNCHERS {
-        let inner = |one: &Claim| match launcher {
-            Launcher::Slurm => one.launcher == Launcher::OpenMpi,
-            Launcher::Kubernetes => true,
-            _ => false,
+        let claim = Claim::read(env, launcher)?;
+        let hidden = match launcher {
+            Launcher::Slurm => claim
+                .as_ref()
+                .is_some_and(|slurm| is_around_mpirun(env, slurm)),
+            Launcher::Kubernetes => !claims.is_empty(),
+            Launcher::OpenMpi | Launcher::Pmi => false,
         };
-        // MPICH's mpirun says so, and srun does not.
-        let hydra = launcher == Launcher::Slurm
-            && env("MPI_LOCALNRANKS").is_some()
-            && env("PMI_RANK").is_some();
-        if hydra || claims.iter().any(inner) {
-            continue;
+        if !hidden {
+            claims.extend(claim);
         }
-        claims.extend(Claim::read(env, launcher)?);
     }
     Ok(claims)
+}
+
+/// Whether Slurm started an mpirun, or its daemon, which then started this process: so its task is not a rank.
+fn is_around_mpirun(env: Env<'_>, slurm: &Claim) -> bool {
+    let open_mpi = Launcher::OpenMpi.rank_name();
+    let (rank_name, size_name) = if env(open_mpi).is_some() || env("OMPI_COMM_WORLD_SIZE").is_some()
+    {
+        (open_mpi, "OMPI_COMM_WORLD_SIZE")
+    } else if env("MPI_LOCALNRANKS").is_some() && env("PMI_RANK").is_some() {
+        // MPICH's mpirun says the first, and srun does not.
+        ("MPI_LOCALNRANKS", "PMI_SIZE")
+    } else {
+        return false;
+    };
+    match slurm::task_had(env, rank_name) {
+        Some(had) => !had,
+        // Nobody can tell. One rank in several tasks would be several runs.
+        None => !slurm.several() || env(size_name).is_none_or(|size| size.trim() != "1"),
+    }
 }
 
 /// This process as the first launcher sees it; `None` when none speaks or there is one rank.
@@ -187,8 +224,15 @@ pub(super) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Ident
     let meeting = match first.launcher {
         Launcher::OpenMpi if env("PMIX_NAMESPACE").is_some() => Meeting::Exchange(Exchange::Pmix),
         Launcher::OpenMpi => return Err(no_exchange(first, "PMIX_NAMESPACE")),
-        Launcher::Slurm if env("PMIX_NAMESPACE").is_some() => Meeting::Exchange(Exchange::Pmix),
+        Launcher::Slurm if slurm::has_pmix(env) => Meeting::Exchange(Exchange::Pmix),
         Launcher::Slurm => match pmi1(env)? {
+            Some(Meeting::Exchange(Exchange::Pmi1 { fd })) if !is_socket(fd) => {
+                log::warn!(
+                    "PMI_FD={fd} is no connection to a launcher, so it is left over from another one; the ranks meet on \
+                     the step's first host"
+                );
+                slurm::meeting(env, rank)?
+            }
             Some(exchange) => exchange,
             None => slurm::meeting(env, rank)?,
         },
@@ -239,8 +283,8 @@ fn local(env: Env<'_>, rank_name: &str, size_name: &str) -> Result<(u32, Option<
     }
 }
 
-/// What the command line or RANK and WORLD_SIZE say must agree with each launcher that speaks. torchrun is always the
-/// innermost, because it sets RANK itself, and several ranks of a pod have its one index.
+/// What the command line or RANK and WORLD_SIZE say must agree with each launcher that speaks and counts ranks. torchrun
+/// is always the innermost, because it sets RANK itself.
 pub(super) fn refuse_disagreement(
     env: Env<'_>,
     identity: &Identity,
@@ -252,11 +296,9 @@ pub(super) fn refuse_disagreement(
     let Identity {
         rank, size, source, ..
     } = identity;
-    let pod_of_several = number(env, "LOCAL_WORLD_SIZE")?.is_some_and(|local| local > 1);
-    let differs = |claim: &&&Claim| {
-        let shared = claim.launcher == Launcher::Kubernetes && pod_of_several;
-        !claim.agrees(*rank, *size) && !shared
-    };
+    let local = number(env, "LOCAL_WORLD_SIZE")?.unwrap_or(1);
+    let differs =
+        |claim: &&&Claim| !claim.agrees(*rank, *size) && !claim.counts_starters(*size, local);
     let mine = if source == "RANK/WORLD_SIZE" {
         format!("RANK={rank} WORLD_SIZE={size}")
     } else {

@@ -3,18 +3,20 @@
 //! With PMIx or PMI-1 every rank first says which host it is on. Rank 0 then listens where all can reach it, and says
 //! the address, together with a secret that it has just made: nothing has to be configured. The launcher's own channel,
 //! which only the job's processes have, is what keeps that secret. Plain `srun` passes nothing on, so that the address
-//! follows from its variables and the secret is the user's. In all cases what comes out is a [`Meeting::Master`], which
-//! `join` and its neighbours take from there.
+//! follows from its variables and the secret is the user's. Such a secret serves many runs; the run's name, where there
+//! is one, makes a key of the run's own from it. In all cases what comes out is a [`Meeting::Master`], which `join` and
+//! its neighbours take from there.
 
-use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use tonnage_sys::pmix::{Client as Pmix, NoClient};
 
 use super::address::listen_on;
-use super::card::{Card, listening_address};
-use super::detect::{Env, Exchange, Identity, Meeting, port};
+use super::card::{Card, listening_address, refuse_mixed_secrets};
+use super::detect::{Env, Exchange, Identity, Meeting, SaidBy, port};
+use super::first_host::first_host;
 use super::options::{host_name, join_timeout};
 use super::pmi1::{Client as Pmi1, VALUE_BYTES_MAX};
 use super::secret::{Secret, generate_text};
@@ -23,8 +25,8 @@ use crate::{Error, Result};
 
 /// How long a launcher may take to bring all ranks up.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// In place of a secret: everybody uses the one that was given to all.
-const GIVEN: &str = "given";
+/// Before the fresh text: it is not the secret itself, but the run's name beside the secret that was given to all.
+const GIVEN: &str = "given-";
 /// In place of a host or an address: this rank ends with an error.
 const FAILED: &str = "failed";
 /// The key of what rank 0 says.
@@ -61,74 +63,56 @@ pub fn meet(env: Env<'_>, mut identity: Identity, interface: Option<&str>) -> Re
             return by_exchange(env, identity, &exchange, interface);
         }
         Meeting::Alone | Meeting::Local { .. } => {}
-        // What the command line says has its option's name in its source already.
-        Meeting::Master { .. } if identity.source.contains("--master") => {}
-        Meeting::Master { .. } => identity.source.push_str(", MASTER_ADDR"),
+        Meeting::Master { said_by, .. } => {
+            // What the command line says has its option's name in its source already.
+            if said_by == SaidBy::Variable {
+                identity.source.push_str(", MASTER_ADDR");
+            }
+        }
         Meeting::FirstHost { host, port, others } => {
+            let secret = secret_of_run(env, &identity)?;
             identity.source.push_str(", SLURM_STEP_NODELIST");
             let (host, listener) = first_host(&host, port, others, &identity, interface)?;
-            identity.meeting = Meeting::Master { host, port };
+            identity.meeting = Meeting::Master {
+                host,
+                port,
+                said_by: SaidBy::Step,
+            };
             return Ok(Met {
                 identity,
-                secret: Secret::find(env)?,
+                secret,
                 listener,
                 leave: Leave { _store: None },
             });
         }
     }
     Ok(Met {
+        secret: secret_of_run(env, &identity)?,
         identity,
-        secret: Secret::find(env)?,
         listener: None,
         leave: Leave { _store: None },
     })
 }
 
-/// Rank 0's own address of the first host's name; what the others connect to.
-fn first_host(
-    host: &str,
-    port: u16,
-    others: bool,
-    identity: &Identity,
-    interface: Option<&str>,
-) -> Result<(String, Option<TcpListener>)> {
-    if !others {
-        return Ok(("127.0.0.1".into(), None));
+/// The user's secret, made the run's own where all its ranks know a name of the run.
+fn secret_of_run(env: Env<'_>, identity: &Identity) -> Result<Secret> {
+    let secret = Secret::find(env)?;
+    match run_name(env, &identity.meeting) {
+        Some(name) => secret.of_run(&name),
+        None => Ok(secret),
     }
-    let reachable = |name: &str| -> Vec<IpAddr> {
-        let found = (name, port).to_socket_addrs().into_iter().flatten();
-        // Debian lists a host's own name as 127.0.1.1 in /etc/hosts, which means nothing to others.
-        found
-            .map(|address| address.ip())
-            .filter(|ip| !ip.is_loopback())
-            .collect()
-    };
-    if identity.rank == 0 && interface.is_some() {
-        return Ok((host.to_owned(), None));
+}
+
+/// `None` where ranks are started by hand, or each by something that knows nothing of the others.
+fn run_name(env: Env<'_>, meeting: &Meeting) -> Option<String> {
+    match meeting {
+        Meeting::FirstHost { .. } => slurm::step_name(env).map(|step| format!("slurm {step}")),
+        Meeting::Master {
+            said_by: SaidBy::Variable,
+            ..
+        } => env("TORCHELASTIC_RUN_ID").map(|id| format!("torchelastic {id}")),
+        _ => None,
     }
-    let mut name = host.to_owned();
-    let mut addresses = reachable(&name);
-    if addresses.is_empty() {
-        name = slurm::node_address(host)?;
-        addresses = reachable(&name);
-        log::info!("the name {host} leads nowhere; Slurm says that its address is {name}");
-    }
-    if identity.rank > 0 {
-        return Ok((name, None));
-    }
-    let mut last = None;
-    for ip in addresses {
-        match listen_on(SocketAddr::new(ip, port), host) {
-            Ok(listener) => return Ok((name, Some(listener))),
-            Err(error) => last = Some(error),
-        }
-    }
-    Err(last.unwrap_or_else(|| {
-        Error::Usage(format!(
-            "rank 0 on {} finds no address under the name {name} that other hosts can reach: give --interface NAME",
-            host_name()
-        ))
-    }))
 }
 
 /// The launcher's store of words.
@@ -266,12 +250,13 @@ fn by_exchange(
     identity.meeting = Meeting::Master {
         host: outcome.address.ip().to_string(),
         port: outcome.address.port(),
+        said_by: SaidBy::Launcher,
     };
     Ok(Met {
         identity,
         secret: match &outcome.secret {
-            Some(text) => Secret::from_text(text)?,
-            None => Secret::find(env)?,
+            Word::Secret(text) => Secret::from_text(text)?,
+            Word::Name(name) => Secret::find(env)?.of_run(name)?,
         },
         listener: outcome.listener,
         leave: Leave {
@@ -294,17 +279,25 @@ struct Task {
 /// What the exchange gives.
 struct Outcome {
     address: SocketAddr,
-    /// `None` for the one that the user gave.
-    secret: Option<String>,
+    secret: Word,
     listener: Option<TcpListener>,
     store: Store,
+}
+
+/// The text that rank 0 has made.
+#[derive(Debug, PartialEq, Eq)]
+enum Word {
+    /// The secret itself.
+    Secret(String),
+    /// The run's name, for the secret that the user gave.
+    Name(String),
 }
 
 impl Task {
     fn run(&self) -> Result<Outcome> {
         let mut store = Store::open(&self.exchange, &self.identity)?;
         let rank = self.identity.rank;
-        let card = Card::mine(self.interface.as_deref());
+        let card = Card::mine(self.interface.as_deref(), self.given);
         let text = card.as_ref().map_or(FAILED.to_owned(), Card::text);
         if text.len() > VALUE_BYTES_MAX {
             return Err(broken(format!("{} bytes are too many", text.len())));
@@ -350,18 +343,16 @@ impl Task {
                 })?,
             );
         }
+        refuse_mixed_secrets(mine, &others)?;
         let ip = listening_address(mine, &others, self.interface.as_deref())?;
-        let listener = listen_on(SocketAddr::new(ip, self.port), &ip.to_string())?;
+        let to = SocketAddr::new(ip, self.port);
+        let listener = listen_on(to, &ip.to_string(), SaidBy::Launcher)?;
         let address = listener
             .local_addr()
             .map_err(|error| Error::io("address of the listening socket", error))?;
         log::info!("rank 0 listens on {address} and says so by the launcher");
-        let secret = if self.given {
-            GIVEN.to_owned()
-        } else {
-            generate_text()?
-        };
-        Ok((listener, format!("{address}/{secret}")))
+        let prefix = if self.given { GIVEN } else { "" };
+        Ok((listener, format!("{address}/{prefix}{}", generate_text()?)))
     }
 }
 
@@ -369,12 +360,12 @@ fn host_key(rank: u32) -> String {
     format!("tonnage-host-{rank}")
 }
 
-fn read_word(word: &str) -> Result<(SocketAddr, Option<String>)> {
+fn read_word(word: &str) -> Result<(SocketAddr, Word)> {
     if word == FAILED {
         return Err(Error::Rank {
             rank: 0,
             host: "unknown host".into(),
-            message: "it cannot listen for the others: look at its output".into(),
+            message: "it cannot let the others in: look at its output".into(),
         });
     }
     let parts = word.split_once('/');
@@ -383,7 +374,11 @@ fn read_word(word: &str) -> Result<(SocketAddr, Option<String>)> {
         .ok_or_else(|| {
             broken("what rank 0 said is unreadable; do all hosts have the same tonnage?".into())
         })?;
-    Ok((address, (secret != GIVEN).then(|| secret.to_owned())))
+    let word = match secret.strip_prefix(GIVEN) {
+        Some(name) => Word::Name(name.to_owned()),
+        None => Word::Secret(secret.to_owned()),
+    };
+    Ok((address, word))
 }
 
 #[cfg(test)]
@@ -393,13 +388,68 @@ mod tests {
     #[test]
     fn what_rank_0_says_is_read() {
         let (address, secret) = read_word("10.0.0.1:7/0123").unwrap();
-        assert_eq!((address.port(), secret.as_deref()), (7, Some("0123")));
-        let (address, secret) = read_word("[fd00::2]:7/given").unwrap();
-        assert!(address.is_ipv6() && secret.is_none());
+        assert_eq!((address.port(), secret), (7, Word::Secret("0123".into())));
+        let (address, secret) = read_word("[fd00::2]:7/given-0123").unwrap();
+        assert!(address.is_ipv6());
+        assert_eq!(secret, Word::Name("0123".into()));
         for wrong in ["", "failed", "10.0.0.1:7", "10.0.0.1/x", "x:1/y"] {
             let error = read_word(wrong).unwrap_err();
             assert_eq!(error.exit_code(), 1, "{wrong}");
         }
+    }
+
+    fn meeting_by(said_by: SaidBy) -> Meeting {
+        Meeting::Master {
+            host: "a".into(),
+            port: 7,
+            said_by,
+        }
+    }
+
+    #[test]
+    fn a_run_is_named_where_all_its_ranks_know_the_name() {
+        let env = |pairs: &'static [(&str, &str)]| {
+            move |name: &str| {
+                let found = pairs.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            }
+        };
+        let step = env(&[
+            ("SLURM_JOB_ID", "7"),
+            ("SLURM_STEP_ID", "0"),
+            ("TONNAGE_SECRET", "0123456789abcdef"),
+        ]);
+        let first_host = Meeting::FirstHost {
+            host: "n1".into(),
+            port: 7,
+            others: true,
+        };
+        assert_eq!(run_name(&step, &first_host).unwrap(), "slurm 7.0");
+        // Ranks by hand may be in several steps, or in none.
+        assert_eq!(run_name(&step, &meeting_by(SaidBy::Option)), None);
+        assert_eq!(run_name(&step, &meeting_by(SaidBy::Variable)), None);
+        let torchrun = env(&[("TORCHELASTIC_RUN_ID", "x")]);
+        let named = run_name(&torchrun, &meeting_by(SaidBy::Variable));
+        assert_eq!(named.unwrap(), "torchelastic x");
+        let identity = |meeting: Meeting| Identity {
+            rank: 1,
+            size: 2,
+            local_rank: 0,
+            local_size: None,
+            source: "test".into(),
+            meeting,
+        };
+        let plain = Secret::find(&step).unwrap();
+        let met = meet(&step, identity(meeting_by(SaidBy::Variable)), None).unwrap();
+        assert_eq!(met.secret.key(), plain.key());
+        assert_eq!(met.identity.source, "test, MASTER_ADDR");
+        let alone = Meeting::FirstHost {
+            host: "n1".into(),
+            port: 7,
+            others: false,
+        };
+        let met = meet(&step, identity(alone), None).unwrap();
+        assert_eq!(met.secret.key(), plain.of_run("slurm 7.0").unwrap().key());
     }
 
     #[test]

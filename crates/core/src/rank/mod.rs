@@ -6,7 +6,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`mod@detect`], `launchers`, `slurm` | who am I, and how will the ranks meet |
+//! | [`mod@detect`], `launchers`, `slurm`, `first_host` | who am I, and how will the ranks meet |
 //! | [`meeting`], `card`, `pmi1` | ranks that a launcher started agree on a place and a secret |
 //! | [`secret`] | what proves that a connection belongs to the run |
 //! | [`options`] | deadlines and choices of a run |
@@ -27,6 +27,7 @@ mod clock;
 mod collective;
 mod control;
 pub mod detect;
+mod first_host;
 pub mod frame;
 mod handle;
 mod join;
@@ -48,7 +49,7 @@ pub(crate) mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub use detect::{Exchange, Explicit, Identity, Meeting, detect};
+pub use detect::{Exchange, Explicit, Identity, Meeting, SaidBy, detect};
 pub use handle::{Pending, Rank};
 pub use meeting::{Met, meet};
 pub use options::{JoinOptions, host_name};

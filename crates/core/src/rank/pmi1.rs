@@ -4,12 +4,17 @@
 //! it is in [`super::meeting`].
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::time::Duration;
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 /// Longer answers are not from PMI.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 /// The longest value that every server accepts.
 pub(super) const VALUE_BYTES_MAX: usize = 1000;
+/// How long a server may take to hear a farewell. One that hangs must not keep a run that is over.
+const FAREWELL: Duration = Duration::from_secs(3);
 
 /// A process that the launcher's PMI server knows. Dropping it takes leave of the server; a launcher ends the job when a
 /// process ends without that.
@@ -18,6 +23,8 @@ pub(super) struct Client {
     to: File,
     from: BufReader<File>,
     space: String,
+    /// Whether the server has answered, so that there is somebody to take leave of.
+    known: bool,
 }
 
 impl Client {
@@ -28,6 +35,14 @@ impl Client {
     pub(super) fn start(fd: i32) -> Result<Self, String> {
         let open = || tonnage_sys::descriptor::duplicate(fd).map(File::from);
         let failed = |error| format!("PMI_FD={fd} cannot be used: {error}");
+        drop(open().map_err(failed)?);
+        // A number that was left over may by now be a file of the user's, which must not be written to.
+        if !tonnage_sys::descriptor::is_socket(fd) {
+            return Err(format!(
+                "PMI_FD={fd} is no connection to a launcher but another open file: is it left over from a launcher that \
+                 has ended?"
+            ));
+        }
         Self::over(open().map_err(failed)?, open().map_err(failed)?)
     }
 
@@ -36,8 +51,10 @@ impl Client {
             to,
             from: BufReader::new(from),
             space: String::new(),
+            known: false,
         };
         client.call("init pmi_version=1 pmi_subversion=1", "response_to_init")?;
+        client.known = true;
         let answer = client.call("get_my_kvsname", "my_kvsname")?;
         client.space = word(&answer, "kvsname")
             .ok_or_else(|| format!("PMI gives no name of the job: {}", answer.trim()))?
@@ -69,7 +86,10 @@ impl Client {
         let what = command.split(' ').next().unwrap_or_default();
         self.to
             .write_all(format!("cmd={command}\n").as_bytes())
-            .map_err(|error| format!("PMI's {what} cannot be sent: {error}"))?;
+            .map_err(|error| match error.kind() {
+                ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => ended(what),
+                _ => format!("PMI's {what} cannot be sent: {error}"),
+            })?;
         let mut answer = String::new();
         let read = self
             .from
@@ -77,10 +97,9 @@ impl Client {
             .take(LINE_BYTES_MAX)
             .read_line(&mut answer);
         match read {
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => Err(ended(what)),
             Err(error) => Err(format!("PMI does not answer to {what}: {error}")),
-            Ok(_) if !answer.ends_with('\n') => Err(format!(
-                "PMI ends the connection instead of answering to {what}: has the launcher ended?"
-            )),
+            Ok(_) if !answer.ends_with('\n') => Err(ended(what)),
             Ok(_) => check(&answer, expected).map(|()| answer),
         }
     }
@@ -88,9 +107,32 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
+        if !self.known {
+            return;
+        }
+        for direction in [Timeout::Send, Timeout::Recv] {
+            if let Err(error) = set_socket_timeout(&self.to, direction, Some(FAREWELL)) {
+                log::debug!("no farewell to PMI, for it might take for ever: {error}");
+                return;
+            }
+        }
         // A launcher that has gone needs no leave.
-        let _ = self.call("finalize", "finalize_ack");
+        if let Err(why) = self.call("finalize", "finalize_ack") {
+            log::debug!("PMI did not take the farewell: {why}");
+        }
     }
+}
+
+/// Why a server may close the connection.
+fn ended(what: &str) -> String {
+    let likely = match what {
+        "init" => {
+            "has an earlier program of this process already taken leave of the launcher, which serves one program for \
+             each process? Then give every tonnage an mpirun of its own"
+        }
+        _ => "has the launcher ended?",
+    };
+    format!("PMI ends the connection instead of answering to {what}: {likely}")
 }
 
 fn check(answer: &str, expected: &str) -> Result<(), String> {
@@ -113,7 +155,7 @@ fn word<'a>(line: &'a str, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::OwnedFd;
+    use std::os::fd::{AsRawFd, OwnedFd};
     use std::os::unix::net::UnixStream;
     use std::thread::JoinHandle;
 
@@ -124,7 +166,9 @@ mod tests {
             let mut reader = BufReader::new(there.try_clone().unwrap());
             let (mut there, mut asked) = (there, String::new());
             for answer in answers {
-                reader.read_line(&mut asked).unwrap();
+                if reader.read_line(&mut asked).unwrap() == 0 {
+                    break;
+                }
                 there.write_all(answer.as_bytes()).unwrap();
             }
             asked
@@ -172,5 +216,50 @@ mod tests {
         }
         let error = Client::start(-1).unwrap_err();
         assert!(error.contains("PMI_FD=-1"), "{error}");
+    }
+
+    #[test]
+    fn a_file_of_the_users_is_not_written_to() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"mine").unwrap();
+        let error = Client::start(file.as_raw_fd()).unwrap_err();
+        assert!(error.contains("another open file"), "{error}");
+        assert_eq!(file.metadata().unwrap().len(), 4);
+    }
+
+    #[test]
+    fn there_is_no_farewell_without_a_greeting() {
+        let (client, thread) = server(&["hello\n", "cmd=finalize_ack rc=0\n"]);
+        client.unwrap_err();
+        let asked = thread.join().unwrap();
+        assert_eq!(asked, "cmd=init pmi_version=1 pmi_subversion=1\n");
+    }
+
+    #[test]
+    fn a_connection_that_was_used_up_says_by_whom() {
+        let (here, there) = UnixStream::pair().unwrap();
+        drop(there);
+        let error = Client::start(here.as_raw_fd()).unwrap_err();
+        assert!(error.contains("an mpirun of its own"), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_hangs_does_not_keep_the_run() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let mut answers = there.try_clone().unwrap();
+        answers
+            .write_all(b"cmd=response_to_init rc=0\ncmd=my_kvsname kvsname=job_7 rc=0\n")
+            .unwrap();
+        let client = Client::start(here.as_raw_fd()).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            drop(client);
+            sender.send(()).unwrap();
+        });
+        let ended = receiver.recv_timeout(4 * FAREWELL);
+        // Closing ends the wait of a client that has no deadline.
+        drop((there, answers));
+        thread.join().unwrap();
+        assert!(ended.is_ok(), "it waits for ever");
     }
 }

@@ -77,6 +77,17 @@ impl Secret {
         Self::from_text(&read_private(&path)?).map_err(about(&path.display().to_string()))
     }
 
+    /// The key of one run, which no other run of the user has: two runs whose ports are the same by chance turn each
+    /// other's ranks away like strangers.
+    ///
+    /// # Errors
+    /// When the hash function is not available, which does not happen in a build of ours.
+    pub fn of_run(&self, name: &str) -> Result<Self> {
+        Ok(Self {
+            key: blake2s(&[b"tonnage run\0", &self.key, name.as_bytes()])?,
+        })
+    }
+
     /// The key, for the handshake.
     pub(super) fn key(&self) -> &[u8; 32] {
         &self.key
@@ -227,6 +238,21 @@ mod tests {
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains("TONNAGE_SECRET"), "{error}");
         }
+    }
+
+    #[test]
+    fn each_run_has_a_key_of_its_own() {
+        let secret = Secret::from_text("hello hello hello").unwrap();
+        let other = Secret::from_text("other other other").unwrap();
+        let keys = [
+            *secret.key(),
+            *secret.of_run("step 7.0").unwrap().key(),
+            *secret.of_run("step 10007.0").unwrap().key(),
+            *other.of_run("step 7.0").unwrap().key(),
+        ];
+        let different: std::collections::BTreeSet<_> = keys.iter().collect();
+        assert_eq!(different.len(), keys.len());
+        assert_eq!(secret.of_run("step 7.0").unwrap().key(), &keys[1]);
     }
 
     #[test]

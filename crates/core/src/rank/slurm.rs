@@ -1,8 +1,8 @@
 //! Plain `srun`, which passes nothing on from rank to rank: rank 0 is on the first host of the step, and the port follows
 //! from the step's number.
 //!
-//! What lives here: reading Slurm's lists of hosts, and asking Slurm for a host's address where its name means nothing
-//! to the resolver.
+//! What lives here: reading Slurm's lists of hosts, asking Slurm for a host's address where its name means nothing to
+//! the resolver, and telling this step's own variables from those that something further out has left.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -55,6 +55,68 @@ pub(super) fn meeting(env: Env<'_>, rank: u32) -> Result<Meeting> {
         port,
         others: hosts.len() > 1,
     })
+}
+
+/// The step's name, which no other step of the cluster has.
+pub(super) fn step_name(env: Env<'_>) -> Option<String> {
+    Some(format!(
+        "{}.{}",
+        env("SLURM_JOB_ID")?.trim(),
+        env("SLURM_STEP_ID")?.trim()
+    ))
+}
+
+/// Whether `srun --mpi=pmix` offers PMIx to this step. What another launcher, or a step further out, has left in the
+/// environment leads to somebody else's server.
+pub(super) fn has_pmix(env: Env<'_>) -> bool {
+    let Some(namespace) = env("PMIX_NAMESPACE") else {
+        return false;
+    };
+    let step = env("SLURM_STEP_ID").unwrap_or_default();
+    // The parts of a heterogeneous job have numbers of their own, and PMIx takes the first part's.
+    let mine = ["SLURM_JOB_ID", "SLURM_JOB_ID_HET_GROUP_0"]
+        .iter()
+        .filter_map(|name| env(name))
+        .any(|job| namespace == format!("slurm.pmix.{}.{}", job.trim(), step.trim()));
+    if !mine {
+        log::warn!(
+            "PMIX_NAMESPACE={namespace} is not of the Slurm step {}: it is left over from another launcher, and not used",
+            step_name(env).unwrap_or_default()
+        );
+    }
+    mine
+}
+
+/// How many processes may be between a step's task and this one, such as shells.
+const ANCESTORS_MAX: usize = 64;
+
+/// Whether the task of this step that this process is, or comes from, was itself started with this variable; `None`
+/// where the task is not among this process's ancestors, or they cannot be looked at.
+pub(super) fn task_had(env: Env<'_>, name: &str) -> Option<bool> {
+    let task: u32 = env("SLURM_TASK_PID")?.trim().parse().ok()?;
+    let mut pid = std::process::id();
+    if pid == task {
+        return Some(env(name).is_some());
+    }
+    for _ in 0..ANCESTORS_MAX {
+        pid = parent_of(pid)?;
+        if pid == task {
+            let started_with = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+            let mut variables = started_with.split(|byte| *byte == 0);
+            return Some(variables.any(|variable| {
+                variable
+                    .strip_prefix(name.as_bytes())
+                    .is_some_and(|rest| rest.starts_with(b"="))
+            }));
+        }
+    }
+    None
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    line.trim().parse().ok().filter(|parent| *parent > 0)
 }
 
 /// A port of this step: the same for all its ranks, and another one for the next step.

@@ -210,6 +210,51 @@ fn a_namespace_that_came_too_late_is_removed_at_the_next_use() {
 }
 
 #[test]
+fn leftovers_that_resist_are_in_nobodys_way_and_mounts_in_them_are_not_emptied() {
+    let Some(hosts) = two_hosts(None) else { return };
+    let left = PathBuf::from(format!(
+        "/run/tonnage-hosts/4000000000-{}",
+        std::process::id()
+    ));
+    let inside = left.join("inside");
+    fs::create_dir_all(&inside).unwrap();
+    // A file system of its own: nothing of it may go, and the folder cannot go while it is mounted.
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "tonnage-test"])
+        .arg(&inside)
+        .status()
+        .unwrap();
+    assert!(mounted.success(), "mount needs the root that made hosts");
+    fs::write(inside.join("file"), "").unwrap();
+    let others = two_hosts(None);
+    let kept = inside.join("file").exists();
+    printed(Command::new("umount").arg(&inside));
+    assert!(kept, "what was mounted there was removed");
+    let others = others.expect("the leftover was in the way");
+    assert_ne!(hosts.folder(), others.folder());
+    drop(two_hosts(None));
+    assert!(!left.exists());
+}
+
+#[test]
+fn variables_of_a_step_stay_outside() {
+    if two_hosts(None).is_none() {
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_tonnage-hosts"))
+        .env("SLURM_JOB_ID", "7")
+        .env("SLURM_STEP_ID", "0")
+        .args(["--", "env"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("HOST0=") && !text.contains("SLURM_"),
+        "{text}"
+    );
+}
+
+#[test]
 fn without_root_the_reason_is_told() {
     let is_root = rustix::process::geteuid().is_root();
     // Where this user cannot go, another may.

@@ -229,6 +229,35 @@ fn sources_that_disagree_are_refused() {
     }
 }
 
+/// Job J and job J + 10000 have the same port; without a name of the run in the key, ranks of both would become one run.
+#[test]
+fn steps_with_one_port_do_not_mix() {
+    let dir = tempdir().unwrap();
+    let port = free_port().to_string();
+    let task = |job: &str, rank: &str| {
+        transfer(dir.path(), 2, "")
+            .env("SLURM_JOB_ID", job)
+            .env("SLURM_STEP_ID", "0")
+            .env("SLURM_PROCID", rank)
+            .env("SLURM_STEP_NUM_TASKS", "2")
+            .env("SLURM_STEP_NODELIST", "n1")
+            .env("TONNAGE_PORT", &port)
+            .env("TONNAGE_SECRET", SECRET)
+            .env("TONNAGE_JOIN_TIMEOUT", "20")
+            .start()
+    };
+    let zero = task("7", "0");
+    let stranger = task("10007", "1").end();
+    assert_eq!(stranger.code, Some(1), "{stranger:#?}");
+    assert!(
+        stranger.stderr.contains("rank 0 of this run"),
+        "{stranger:#?}"
+    );
+    // The run that it came to goes on waiting for its own rank.
+    task("7", "1").end().with_code(0);
+    zero.end().with_code(0);
+}
+
 #[test]
 fn ranks_with_different_plans_do_not_start() {
     let dir = tempdir().unwrap();

@@ -6,10 +6,12 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
 
-use super::support::{BRIEF, LONG, Program, Started, free_port, records, tonnage, under};
+use super::support::{
+    BRIEF, Ended, LONG, Program, Started, free_port, records, tonnage, under, wait_until,
+};
 
 const OPEN_MPI: &str = "mpirun.openmpi -np 2 --bind-to none --oversubscribe";
 const MPICH: &str = "mpirun.mpich -np 2";
@@ -95,15 +97,133 @@ fn ranks_of_one_host_meet_on_loopback_and_nothing_says_the_secret() {
         let dir = tempdir().unwrap();
         let arguments = format!("{POINT} {BRIEF} --log-level debug -o r.jsonl");
         let port = free_port();
-        let ended = under_mpirun(dir.path(), launcher, &arguments)
+        let run = under_mpirun(dir.path(), launcher, &arguments)
             .env("TONNAGE_PORT", port.to_string())
-            .run()
+            .start();
+        // A rank may have ended before it was looked at, but not before rank 0 was there.
+        let mut lines = format!("{:?}", run.rank(0));
+        let ranks = run.processes();
+        lines.extend(ranks.iter().map(|process| process.command_line.clone()));
+        let ended = run
+            .end()
             .with_code(0)
             .saying(&[&format!("rank 0 listens on 127.0.0.1:{port} ")]);
-        let text = fs::read_to_string(dir.path().join("r.jsonl")).unwrap() + &ended.stderr;
-        let is_secret = |word: &str| word.len() == 64;
-        let mut words = text.split(|sign: char| !sign.is_ascii_hexdigit());
-        assert!(!words.any(is_secret), "{text}");
+        let record = fs::read_to_string(dir.path().join("r.jsonl")).unwrap();
+        assert!(lines.contains("transfer") && !ended.stdout.is_empty());
+        for text in [record, ended.stderr, ended.stdout, lines] {
+            let is_secret = |word: &str| word.len() == 64;
+            let mut words = text.split(|sign: char| !sign.is_ascii_hexdigit());
+            assert!(!words.any(is_secret), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_secret_that_only_some_ranks_have_is_refused() {
+    for (launcher, _) in MPIRUNS.into_iter().filter(|(name, _)| is_there(name)) {
+        let dir = tempdir().unwrap();
+        // As when Open MPI's -x was forgotten, so that only the ranks of mpirun's own host have it.
+        let script = format!(
+            "case $OMPI_COMM_WORLD_RANK$PMI_RANK in 1) export TONNAGE_SECRET=correct-horse-battery-staple ;; esac\n\
+             exec {} {POINT} {BRIEF}\n",
+            env!("CARGO_BIN_EXE_tonnage")
+        );
+        fs::write(dir.path().join("rank.sh"), script).unwrap();
+        let ended = run_script(dir.path(), launcher, "rank.sh");
+        assert!(ended.code != Some(0), "{ended:#?}");
+        ended.saying(&["was given to rank 1, but not to rank 0", "mpirun -x"]);
+    }
+}
+
+/// A script in the directory, run by a launcher; what `under` adds is only its argument.
+fn run_script(dir: &Path, launcher: &str, script: &str) -> Ended {
+    under_mpirun(dir, &format!("{launcher} sh {script}"), "").run()
+}
+
+#[test]
+fn two_runs_in_one_job_of_mpich_say_what_is_wrong() {
+    if !is_there(MPICH) {
+        return;
+    }
+    let dir = tempdir().unwrap();
+    let run = format!("{} {POINT} {BRIEF}", env!("CARGO_BIN_EXE_tonnage"));
+    fs::write(dir.path().join("two.sh"), format!("{run} && {run}\n")).unwrap();
+    let ended = run_script(dir.path(), MPICH, "two.sh");
+    assert!(
+        ended.code != Some(0) && ended.rows().len() == 2,
+        "{ended:#?}"
+    );
+    ended.saying(&["taken leave of the launcher", "an mpirun of its own"]);
+}
+
+#[test]
+fn an_srun_that_mpirun_started_is_not_hidden_by_it() {
+    let dir = tempdir().unwrap();
+    let step = "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=n1";
+    let tonnage = format!("{} {POINT} {BRIEF}", env!("CARGO_BIN_EXE_tonnage"));
+    // The shell is the step's task; the program is its child, as with a wrapper script, or takes its place.
+    for (name, last) in [("child.sh", "; exit $?"), ("same.sh", "")] {
+        let exec = if last.is_empty() { "exec " } else { "" };
+        let script = format!("export SLURM_TASK_PID=$$\n{exec}env {step} {tonnage}{last}\n");
+        fs::write(dir.path().join(name), script).unwrap();
+        under(dir.path(), &format!("sh {name}"), "")
+            .env("OMPI_COMM_WORLD_RANK", "0")
+            .env("OMPI_COMM_WORLD_SIZE", "1")
+            .run()
+            .with_code(2)
+            .with_one_error(&[
+                "OMPI_COMM_WORLD_SIZE=1",
+                "SLURM_STEP_NUM_TASKS=2",
+                "disagree",
+            ]);
+    }
+    // The other way round, the task came before mpirun, and counts what mpirun is.
+    let script = format!(
+        "export SLURM_TASK_PID=$$ {step}\n\
+         env OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 {tonnage} --ranks 2\nexit $?\n"
+    );
+    fs::write(dir.path().join("around.sh"), script).unwrap();
+    under(dir.path(), "sh around.sh", "").run().with_code(0);
+}
+
+#[test]
+fn a_stopped_launcher_does_not_keep_a_run_that_is_over() {
+    for (launcher, helper) in [(OPEN_MPI, "mpirun.openmpi"), (MPICH, "hydra_pmi_proxy")] {
+        if !is_there(launcher) {
+            continue;
+        }
+        let dir = tempdir().unwrap();
+        let arguments = "transfer --engine shm --op write --sizes 8 --trials 1 --trial-time 2s --warmup 0 --limit none \
+                         -o r.jsonl";
+        let run = under_mpirun(dir.path(), launcher, arguments).start();
+        wait_until("the ranks have joined", || {
+            dir.path().join("r.jsonl").exists()
+        });
+        let server = run
+            .processes()
+            .into_iter()
+            .find(|process| process.rank.is_none() && process.command_line.contains(helper))
+            .unwrap();
+        let server = Pid::from_raw(server.pid).unwrap();
+        kill_process(server, Signal::STOP).unwrap();
+        let since = Instant::now();
+        let ranks = || {
+            let processes = run.processes();
+            processes
+                .iter()
+                .filter(|process| process.rank.is_some())
+                .count()
+        };
+        while ranks() > 0 && since.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let left = ranks();
+        kill_process(server, Signal::CONT).unwrap();
+        assert_eq!(
+            left, 0,
+            "{launcher}: the ranks wait for the stopped {helper}"
+        );
+        run.end();
     }
 }
 
@@ -135,10 +255,8 @@ fn torchrun_as_it_is() {
     }
     let dir = tempdir().unwrap();
     let arguments = format!("{POINT} {BRIEF} -o r.jsonl");
-    under(dir.path(), &launcher, &arguments)
-        .env("TONNAGE_PORT", free_port().to_string())
-        .run()
-        .with_code(0);
+    // torchrun listens on its port itself, so the ranks take the next one.
+    under(dir.path(), &launcher, &arguments).run().with_code(0);
     assert_eq!(launcher_of(dir.path()), "RANK/WORLD_SIZE, MASTER_ADDR");
 }
 
@@ -162,7 +280,7 @@ fn a_killed_rank_ends_mpirun() {
         kill_one(start("early.jsonl"));
         let run = start("late.jsonl");
         // Rank 0 opens the file when all have joined.
-        super::support::wait_until("the ranks have joined", || {
+        wait_until("the ranks have joined", || {
             dir.path().join("late.jsonl").exists()
         });
         kill_one(run);

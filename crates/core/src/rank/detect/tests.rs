@@ -68,7 +68,8 @@ fn rank_and_world_size() {
         identity.meeting,
         Meeting::Master {
             host: "hosta".into(),
-            port: 29500
+            port: 29500,
+            said_by: SaidBy::Variable,
         }
     );
     let alone = seen(&[("RANK", "0"), ("WORLD_SIZE", "1")])
@@ -129,10 +130,10 @@ fn launchers_that_disagree_are_named_with_their_values() {
         &with(&[("PMI_RANK", "3"), ("PMI_SIZE", "9")]),
         &["PMI_SIZE=9"],
     );
-    let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")];
+    let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "5")];
     assert!(seen(&with(&slurm)).is_ok(), "not a step");
     let step = [("SLURM_STEP_ID", "0"), slurm[0], slurm[1]];
-    refused(&with(&step), &["SLURM_PROCID=0", "SLURM_NTASKS=4"]);
+    refused(&with(&step), &["SLURM_PROCID=0", "SLURM_NTASKS=5"]);
     let inside_torchrun: Vec<_> = with(&[("TORCHELASTIC_RUN_ID", "none")])
         .into_iter()
         .chain(step)
@@ -215,8 +216,16 @@ fn each_launcher_has_its_way_to_meet() {
         meeting
     };
     assert_eq!(under_srun(&[("PMIX_NAMESPACE", "slurm.pmix.12.3")]), pmix);
-    let pmi2 = [("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("PMI_FD", "11")];
-    assert_eq!(under_srun(&pmi2), pmi1(11));
+    let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&socket);
+    let text: &'static str = Box::leak(fd.to_string().into_boxed_str());
+    let pmi2 = [("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("PMI_FD", text)];
+    assert_eq!(under_srun(&pmi2), pmi1(fd));
+    // What launchers further out have left belongs to other servers, or to files of the user's.
+    for stale in ["slurm.pmix.12.4", "slurm.pmix.2.3", "prterun-a-7@1"] {
+        assert_eq!(under_srun(&[("PMIX_NAMESPACE", stale)]), first_host);
+    }
+    assert_eq!(under_srun(&[("PMI_FD", "999999")]), first_host);
     let other = [("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("PMI_FD", "11")];
     let pairs: Vec<_> = SRUN.iter().chain(&other).copied().collect();
     refused(&pairs, &["SLURM_PROCID=1", "PMI_RANK=0", "disagree"]);
@@ -231,6 +240,104 @@ fn launchers_inside_slurm_count_their_own_processes() {
         assert_eq!((rank, size), (1, 2));
         assert_ne!(source, "SLURM_PROCID");
     }
+}
+
+#[test]
+fn an_srun_inside_mpirun_is_not_hidden() {
+    let me: &'static str = Box::leak(std::process::id().to_string().into_boxed_str());
+    let step = |task: &'static str| {
+        [("SLURM_TASK_PID", task)]
+            .into_iter()
+            .chain(SRUN)
+            .collect::<Vec<_>>()
+    };
+    let one = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1")];
+    // This process is the task itself; or nobody knows where the task is, and one rank in each of two would be two runs.
+    for task in [me, "4194999", "x"] {
+        let pairs: Vec<_> = one.into_iter().chain(step(task)).collect();
+        refused(
+            &pairs,
+            &["OMPI_COMM_WORLD_SIZE=1", "SLURM_STEP_NUM_TASKS=2"],
+        );
+    }
+    // A leftover of MPICH's, and ranks by `--mpi=pmi2`.
+    let left = [
+        ("MPI_LOCALNRANKS", "1"),
+        ("PMI_RANK", "1"),
+        ("PMI_SIZE", "2"),
+    ];
+    let pairs: Vec<_> = left.into_iter().chain(step(me)).collect();
+    assert_eq!(meeting_of(&pairs).2, "SLURM_PROCID");
+}
+
+#[test]
+fn a_shell_inside_a_step_of_one_task_starts_ranks_by_hand() {
+    let shell = [
+        ("SLURM_STEP_ID", "0"),
+        ("SLURM_PROCID", "0"),
+        ("SLURM_STEP_NUM_TASKS", "1"),
+    ];
+    let pairs: Vec<_> = shell.into_iter().chain(TORCHRUN).collect();
+    assert_eq!(seen(&pairs).unwrap().unwrap().rank, 3);
+    let alone: Vec<_> = [("RANK", "0"), ("WORLD_SIZE", "1")]
+        .into_iter()
+        .chain(SRUN)
+        .collect();
+    refused(&alone, &["WORLD_SIZE=1", "disagree"]);
+}
+
+#[test]
+fn a_batch_script_may_export_the_number_of_ranks() {
+    let exported = [
+        ("WORLD_SIZE", "2"),
+        ("MASTER_ADDR", "n1"),
+        ("MASTER_PORT", "29500"),
+    ];
+    for launcher in [&OPEN_MPI[..], &MPICH, &SRUN] {
+        let pairs: Vec<_> = exported.iter().chain(launcher).copied().collect();
+        let (rank, size, source, _) = meeting_of(&pairs);
+        assert_eq!((rank, size), (1, 2));
+        assert_ne!(source, "RANK/WORLD_SIZE");
+        let other: Vec<_> = [("WORLD_SIZE", "3")]
+            .iter()
+            .chain(launcher)
+            .copied()
+            .collect();
+        refused(&other, &["WORLD_SIZE=3", "=2", "disagree"]);
+    }
+    let one = [
+        exported[0],
+        ("OMPI_COMM_WORLD_RANK", "0"),
+        ("OMPI_COMM_WORLD_SIZE", "1"),
+    ];
+    refused(&one, &["RANK is not set"]);
+}
+
+#[test]
+fn a_launcher_may_count_starters_of_several_ranks() {
+    // Rank 3 of 8, two on each host, and one task on each host.
+    for counted in [
+        [
+            ("SLURM_PROCID", "1"),
+            ("SLURM_STEP_NUM_TASKS", "4"),
+            ("SLURM_STEP_ID", "0"),
+        ],
+        [
+            ("OMPI_COMM_WORLD_RANK", "1"),
+            ("OMPI_COMM_WORLD_SIZE", "4"),
+            ("PMIX_NAMESPACE", "7"),
+        ],
+    ] {
+        assert_eq!(seen(&with(&counted)).unwrap().unwrap().rank, 3);
+    }
+    refused(
+        &with(&[
+            ("SLURM_PROCID", "1"),
+            ("SLURM_STEP_NUM_TASKS", "3"),
+            ("SLURM_STEP_ID", "0"),
+        ]),
+        &["SLURM_STEP_NUM_TASKS=3", "disagree"],
+    );
 }
 
 #[test]
@@ -249,6 +356,7 @@ fn an_indexed_job_says_its_size_by_world_size() {
     let master = Meeting::Master {
         host: "job-0.svc".into(),
         port: 29500,
+        said_by: SaidBy::Variable,
     };
     assert_eq!(meeting, master);
     refused(&job[..1], &["WORLD_SIZE", "completions", "WORLD_SIZE=1"]);
@@ -348,6 +456,7 @@ fn the_command_line_comes_first() {
     let master = Meeting::Master {
         host: "a".into(),
         port: 7,
+        said_by: SaidBy::Option,
     };
     for pairs in [
         &[][..],
