@@ -52,7 +52,7 @@ class Comparison(NamedTuple):
     size: int
     # Normal pages for both, or for tonnage those that it takes by itself.
     own_pages: bool = False
-    # Of the peer, what its client alone prints; without a goal, for it does not compare what is alike.
+    # Of the peer, what its client alone prints.
     client_only: bool = False
 
 
@@ -166,12 +166,15 @@ def bandwidths(rivals, provider):
         traffic = ("--traffic", "all-to-all") if both_ways else ()
         name = f"{provider} {op} {size_name(size)}"
         goal = RATE_GOALS[provider, size]
-        line = Comparison(f"{name}{' both ways' if both_ways else ''}", peer, words + traffic, goal, False, size)
+        # The goals are about the figure that the peer prints, which is its client's own. What both sides moved together
+        # is set beside it, because one side of two is not the whole.
+        line = Comparison(name, peer, words, goal, False, size)._replace(client_only=both_ways)
         lines.append(line)
         if (provider, size) == ("shm", 1048576):
-            lines.append(line._replace(name=f"{line.name}, own pages", goal=OWN_PAGES_GOAL, own_pages=True))
+            lines.append(line._replace(name=f"{name}, own pages", goal=OWN_PAGES_GOAL, own_pages=True))
         if both_ways:
-            lines.append(line._replace(name=f"{name} one way", words=words, goal=None, client_only=True))
+            both = line._replace(name=f"{name} both ways", words=words + traffic, goal=None, client_only=False)
+            lines.append(both)
     return lines
 
 

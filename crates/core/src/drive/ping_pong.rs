@@ -131,6 +131,8 @@ pub struct Table {
     answers: bool,
     looks_per_poll: u32,
     outstanding: u64,
+    /// Made once: filling it anew for each hop would be part of the latency.
+    done: Box<[Completion; BURST]>,
 }
 
 impl Table {
@@ -149,6 +151,7 @@ impl Table {
                 LOOKS_PER_POLL
             },
             outstanding: 0,
+            done: Box::new([Completion::EMPTY; BURST]),
         }
     }
 
@@ -171,16 +174,16 @@ impl Table {
         }
         let op: [Op; 1] = [self.flows[index].next_op(0)];
         while port.post(&op)? == 0 {
-            self.poll(port, &mut [Completion::EMPTY; BURST])?;
+            self.poll(port)?;
         }
         self.outstanding += 1;
         Ok(())
     }
 
     #[inline]
-    fn poll(&mut self, port: &mut Port, done: &mut [Completion; BURST]) -> Result<usize> {
-        let count = port.poll(done)?;
-        for completion in &done[..count] {
+    fn poll(&mut self, port: &mut Port) -> Result<usize> {
+        let count = port.poll(&mut self.done)?;
+        for completion in &self.done[..count] {
             match completion.kind {
                 Kind::Done => self.outstanding = self.outstanding.saturating_sub(1),
                 Kind::Arrived if self.answers => self.unanswered.push(completion.lane.0),
@@ -193,7 +196,6 @@ impl Table {
     /// Waits until the answer of the `index`-th peer has arrived.
     #[inline]
     fn wait(&mut self, index: usize, port: &mut Port, before: u64) -> Result<()> {
-        let mut done = [Completion::EMPTY; BURST];
         loop {
             if let Some(signal) = self.signals.get_mut(index) {
                 for look in (0..self.looks_per_poll).rev() {
@@ -207,21 +209,21 @@ impl Table {
             } else if port.arrivals.count > before {
                 return self.limit_outstanding(port);
             }
-            self.poll(port, &mut done)?;
+            self.poll(port)?;
         }
     }
 
     #[inline]
     fn limit_outstanding(&mut self, port: &mut Port) -> Result<()> {
         while self.outstanding >= OUTSTANDING_MAX {
-            self.poll(port, &mut [Completion::EMPTY; BURST])?;
+            self.poll(port)?;
         }
         Ok(())
     }
 
     fn drain(&mut self, port: &mut Port) -> Result<()> {
         while self.outstanding > 0 {
-            self.poll(port, &mut [Completion::EMPTY; BURST])?;
+            self.poll(port)?;
         }
         Ok(())
     }
@@ -290,7 +292,6 @@ pub fn return_all(
     table: &mut Table,
     mut over: impl FnMut() -> bool,
 ) -> Result<u64> {
-    let mut done = [Completion::EMPTY; BURST];
     let mut answers = 0;
     // With several peers a second look at one would make the others wait.
     let looks = if table.signals.len() == 1 {
@@ -299,7 +300,7 @@ pub fn return_all(
         1
     };
     while !over() {
-        table.poll(port, &mut done)?;
+        table.poll(port)?;
         port.check_stop()?;
         while let Some(peer) = table.unanswered.pop() {
             let index = table

@@ -35,6 +35,8 @@ pub struct Port<'a> {
     undated: bool,
     stop: &'a AtomicBool,
     yielding: bool,
+    /// Whether an idle loop rests for a moment; not where every poll is a call into a library that takes longer.
+    pausing: bool,
     receives: Vec<Receives>,
     /// Receives to be handed over, the oldest last taken first.
     staged: Vec<Op>,
@@ -57,10 +59,17 @@ impl<'a> Port<'a> {
             undated: false,
             stop,
             yielding,
+            pausing: true,
             receives: Vec::new(),
             staged: Vec::new(),
             reposting: true,
         }
+    }
+
+    /// Polls without a pause when idle, for an engine on which arrivals wait for the next poll.
+    pub fn without_pause(mut self) -> Self {
+        self.pausing = false;
+        self
     }
 
     /// Posts `depth` receives for each peer; every arrival hands one back until [`Self::use_up_receives`].
@@ -167,7 +176,7 @@ impl<'a> Port<'a> {
         }
         if self.yielding {
             std::thread::yield_now();
-        } else {
+        } else if self.pausing {
             std::hint::spin_loop();
         }
         Ok(())

@@ -108,6 +108,9 @@ impl<'a> Work<'a> {
         }
         let mut posted = 0;
         let mut port = Port::new(worker.engine.as_mut(), worker.clock, stop, yielding);
+        if caps.arrives_by_polling {
+            port = port.without_pause();
+        }
         let receives_depth = caps.depth.min(RECEIVES_MAX).min(2 * point.depth().max(8));
         if point.op == Verb::Send && caps.moves_bytes {
             let receives = make_receives(point, rank, &layout, &mut port)?;
