@@ -6,6 +6,7 @@
 //! | `arrival` | how it is known that written bytes have arrived |
 //! | `choose` | which library, provider and device; the errors of those that are not there |
 //! | `meet` | what workers publish about themselves, comparing it, and first contact |
+//! | `room` | how much an endpoint is to hold |
 //! | `worker` | lanes, posting and polling |
 //! | `files` | what the provider shm leaves in /dev/shm |
 //!
@@ -16,6 +17,7 @@ mod arrival;
 mod choose;
 mod files;
 mod meet;
+mod room;
 #[cfg(test)]
 mod tests;
 mod worker;

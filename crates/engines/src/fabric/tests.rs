@@ -1,5 +1,7 @@
 //! Two workers of one process over the embedded library, connected through their cards as two ranks are.
 
+mod choices;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -308,93 +310,6 @@ fn more_than_the_queue_holds_waits_for_its_turn() {
         }
     }
     assert!(took_fewer, "no queue holds that many");
-}
-
-#[test]
-fn other_versions_and_providers_are_refused_with_both_named() {
-    let none = EngineOptions::new();
-    let mut own = side("tcp", &none, 0, &[1]);
-    let other = side("tcp", &none, 1, &[0]);
-    let altered = |key: &str, value: &str| {
-        let mut card: Value = serde_json::from_slice(&other.engine.card().0).unwrap();
-        card[key] = value.into();
-        Card(serde_json::to_vec(&card).unwrap())
-    };
-    let mut refused = |card: Card| own.engine.connect(&[(1, card)]).unwrap_err().to_string();
-    let version = refused(altered("libfabric", "9.9"));
-    assert!(
-        version.contains("rank 0 has libfabric 1.22") && version.contains("rank 1 has 9.9"),
-        "{version}"
-    );
-    assert!(version.contains("--libfabric"), "{version}");
-    let provider = refused(altered("provider", "efa"));
-    assert!(
-        provider.contains("provider tcp") && provider.contains("has efa"),
-        "{provider}"
-    );
-    assert!(refused(Card(b"nonsense".to_vec())).contains("ranks 0 and 1"));
-}
-
-#[test]
-fn what_is_not_there_is_refused_with_what_is() {
-    let none = EngineOptions::new();
-    let efa = refused(&request("efa", &none));
-    assert!(
-        efa.contains("was built without it") && efa.contains("There are: shm, tcp"),
-        "{efa}"
-    );
-    let nonsense = refused(&request("nonsense", &none));
-    assert!(nonsense.contains("fabric:nonsense"), "{nonsense}");
-    let devices = ["nope0".to_owned()];
-    let device = refused(&OpenRequest {
-        devices: &devices,
-        ..request("tcp", &none)
-    });
-    assert!(
-        device.contains("no device nope0") && device.contains("lo"),
-        "{device}"
-    );
-    let library = refused(&OpenRequest {
-        libfabric: Some(Path::new("/nonexistent/libfabric.so.1")),
-        ..request("tcp", &none)
-    });
-    assert!(
-        library.contains("/nonexistent/libfabric.so.1") && library.contains("--libfabric"),
-        "{library}"
-    );
-    let cma = option(SHM_WRITES, "cma");
-    let without_effect = ENTRY.check_options(&cma, "tcp;ofi_rxm").unwrap_err();
-    let text = without_effect.to_string();
-    assert!(text.contains("no effect on fabric:tcp;ofi_rxm"), "{text}");
-}
-
-#[test]
-fn a_device_is_named_by_interface_or_address() {
-    let none = EngineOptions::new();
-    for device in ["lo", "127.0.0.1"] {
-        let devices = [device.to_owned()];
-        let domains = open(&OpenRequest {
-            devices: &devices,
-            ..request("tcp", &none)
-        });
-        let domains = domains.unwrap();
-        assert_eq!(domains.len(), 1);
-        let effective = domains[0].effective();
-        assert_eq!(effective["domain"], "lo", "{effective}");
-        assert_eq!(effective["libfabric"], "1.22", "{effective}");
-        assert_eq!(domains[0].path()[0].name, "lo");
-        assert_eq!(domains[0].caps().limit, LimitKind::SocketStream);
-    }
-    let shm = open(&request("shm", &none)).unwrap();
-    assert!(shm[0].path().is_empty());
-    assert_eq!(shm[0].caps().limit, LimitKind::MemoryCopy);
-    assert!(shm[0].caps().ordered_writes);
-    let cma = option(SHM_WRITES, "cma");
-    assert!(
-        !open(&request("shm", &cma)).unwrap()[0]
-            .caps()
-            .ordered_writes
-    );
 }
 
 #[test]

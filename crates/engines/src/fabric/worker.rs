@@ -11,21 +11,15 @@ use tonnage_core::memory::Memory;
 use tonnage_core::{Error, Result};
 use tonnage_sys::libfabric::{
     Action, Endpoint, Event, EventKind, Failure, Info, Peer, Posted, Region, RemoteRegion, Route,
-    Sizes,
 };
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
 use super::files::remove_own;
 use super::meet::{Address, Contact, PLACE_BYTES, greeting, mailbox_bytes};
+use super::room::{not_registered, sizes};
 
 /// Completions that are taken from the library at once.
 const EVENTS: usize = 64;
-
-/// Operations in flight over all lanes, at most.
-const OPERATIONS: std::ops::RangeInclusive<usize> = 256..=32_768;
-
-/// Receives posted over all lanes, at most.
-const RECEIVES: std::ops::RangeInclusive<usize> = 256..=32_768;
 
 /// Keys of the two registrations, where the provider lets its user choose.
 const MEMORY_KEY: u64 = 1;
@@ -486,35 +480,9 @@ impl Engine for Worker {
     }
 }
 
-fn sizes(config: &WorkerConfig) -> Sizes {
-    let lanes = config.peers.len().max(1);
-    let bounded = |wanted: usize, bounds: std::ops::RangeInclusive<usize>| {
-        wanted.clamp(*bounds.start(), *bounds.end()) as u32
-    };
-    Sizes {
-        operations: bounded(lanes.saturating_mul(config.depth as usize), OPERATIONS),
-        receives: bounded(lanes.saturating_mul(2 * config.depth as usize), RECEIVES),
-        peers: lanes,
-    }
-}
-
 fn kind_name(kind: LaneKind) -> &'static str {
     match kind {
         LaneKind::Initiate(verb) => verb.name(),
         LaneKind::Receive => "receive",
     }
-}
-
-/// A refusal for want of memory is most often the limit on locked pages.
-fn not_registered(name: &str, bytes: usize, why: &str) -> Error {
-    let advice = match tonnage_sys::process::locked_memory_limit() {
-        Some(limit) if limit < bytes as u64 => format!(
-            ": this process may lock {limit} bytes of memory; raise it with `ulimit -l unlimited`, or LimitMEMLOCK of the \
-             service that starts it"
-        ),
-        _ => String::new(),
-    };
-    Error::Failed(format!(
-        "{name} cannot register {bytes} bytes: {why}{advice}"
-    ))
 }
