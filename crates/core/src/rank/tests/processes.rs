@@ -3,7 +3,8 @@
 //! A test starts this very program again as a supervisor, which starts it again as ranks; ignored tests are the entry
 //! points of both, and one environment variable says which play is given.
 
-use std::process::{Child, Command, Output, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
@@ -110,14 +111,20 @@ fn a_signal_to_one_rank_ends_all_with_its_code() {
 }
 
 /// Reads the numbers of the ranks' processes from the supervisor's first lines.
-fn pids(child: &mut Child) -> Vec<Pid> {
-    use std::io::{BufRead, BufReader};
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    lines
-        .filter_map(|line| line.unwrap().split_once("pid ")?.1.trim().parse().ok())
-        .filter_map(Pid::from_raw)
-        .take(3)
-        .collect()
+///
+/// The reader comes back with them: ranks that report their end to nobody would fail for that reason.
+fn pids(child: &mut Child) -> (Vec<Pid>, BufReader<ChildStdout>) {
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let mut pids = Vec::new();
+    let mut line = String::new();
+    while pids.len() < 3 && reader.read_line(&mut line).unwrap() > 0 {
+        let pid = line
+            .split_once("pid ")
+            .and_then(|(_, pid)| pid.trim().parse().ok());
+        pids.extend(pid.and_then(Pid::from_raw));
+        line.clear();
+    }
+    (pids, reader)
 }
 
 /// A process that has ended but that nobody has waited for counts as gone.
@@ -142,7 +149,7 @@ fn all_gone(pids: &[Pid], time: Duration) -> bool {
 fn signals_to_the_supervisor_reach_the_ranks() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         let mut child = supervisor("stuck");
-        let pids = pids(&mut child);
+        let (pids, _reader) = pids(&mut child);
         assert_eq!(pids.len(), 3);
         sleep(Duration::from_millis(300));
         kill_process(Pid::from_child(&child), signal).unwrap();
@@ -155,7 +162,7 @@ fn signals_to_the_supervisor_reach_the_ranks() {
 #[test]
 fn a_killed_supervisor_leaves_nothing_behind() {
     let mut child = supervisor("stuck");
-    let pids = pids(&mut child);
+    let (pids, _reader) = pids(&mut child);
     assert_eq!(pids.len(), 3);
     sleep(Duration::from_millis(300));
     child.kill().unwrap();
