@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -262,11 +263,27 @@ fn without_root_the_reason_is_told() {
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = folder.path().join("tonnage-hosts");
     fs::copy(env!("CARGO_BIN_EXE_tonnage-hosts"), &program).unwrap();
-    let mut command = Command::new(&program);
-    if is_root {
-        command.uid(65534).gid(65534);
+    let run = || {
+        let mut command = Command::new(&program);
+        if is_root {
+            command.uid(65534).gid(65534);
+        }
+        command.args(["--", "true"]).output()
+    };
+    // A test beside this one that starts a process while the copy is being written holds it open for a moment.
+    let is_busy = |output: &std::io::Result<std::process::Output>| {
+        let error = output.as_ref().err();
+        error.is_some_and(|error| error.kind() == std::io::ErrorKind::ExecutableFileBusy)
+    };
+    let mut output = run();
+    for _ in 0..100 {
+        if !is_busy(&output) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        output = run();
     }
-    let output = command.args(["--", "true"]).output().unwrap();
+    let output = output.unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(said, "error: only root can make network namespaces\n");
