@@ -25,6 +25,9 @@ const SLACK: Duration = Duration::from_secs(60);
 /// stopped rank is found by the heartbeat long before.
 const ITERATIONS_DEADLINE: Duration = Duration::from_secs(3600);
 
+/// How long an engine's failure waits for a cause that the control channel tells.
+const CAUSE_PATIENCE: Duration = Duration::from_millis(500);
+
 /// Rounds of warming up while an engine is still trying things out.
 const WARM_UP_ROUNDS_MAX: u32 = 20;
 
@@ -103,11 +106,21 @@ pub fn measure(point: &Point, session: &mut Session, rank: &mut Rank) -> Result<
         let result = lead.run();
         if let Err(Failure::Run(error)) = &result {
             // The other ranks and this rank's own followers are still polling; the stop flag ends them.
+            await_first_cause(lead.rank);
             lead.rank.fail(error);
             lead.deck.finish(Vec::new());
         }
         result
     })
+}
+
+/// A peer that dies breaks the engines of others at once, and its death, which the control channel tells a moment later,
+/// says more than what it looks like from here.
+fn await_first_cause(rank: &Rank) {
+    let since = Instant::now();
+    while rank.why_stopped().is_none() && since.elapsed() < CAUSE_PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// How far a failure reaches.
