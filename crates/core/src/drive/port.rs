@@ -86,6 +86,7 @@ impl<'a> Port<'a> {
         }
         while !self.staged.is_empty() {
             self.hand_over_receives()?;
+            self.check_stop()?;
         }
         Ok(())
     }

@@ -35,6 +35,7 @@ use tonnage_core::{Error, Result};
 use tonnage_sys::libfabric::{Attributes, Info};
 
 use arrival::{Arrival, Granted};
+pub(crate) use files::clean_up_after;
 use worker::{Ways, Worker};
 
 /// The row of the list of engines.
@@ -89,11 +90,6 @@ fn open(request: &OpenRequest<'_>) -> Result<Domains> {
         Ok(Arc::new(domain))
     };
     chosen.infos.into_iter().map(domain).collect()
-}
-
-/// Removes what a process that was killed has left on this machine.
-pub(crate) fn clean_up_after(pid: u32) {
-    files::clean_up_after(pid);
 }
 
 /// The provider at the bottom of a layered one: "tcp" of "tcp;ofi_rxm".

@@ -441,17 +441,17 @@ impl Engine for Worker {
     }
 
     fn chosen(&self) -> Value {
-        // What the provider does with messages that do not fit its queue depends on what the system allows.
-        match self.attachable {
-            None => Value::Null,
-            Some(attachable) => json!({
-                "shm_large_messages": if attachable {
-                    "cma: from one process's memory to the other's"
-                } else {
-                    "through shared buffers: this process may not attach to its peers' memory"
-                }
-            }),
+        // The endpoint can allow less for writes than the provider's attributes say of all messages.
+        let mut chosen = json!({ "inject_bytes_max": self.inject_bytes_max });
+        // What the provider shm does with messages that do not fit its queue depends on what the system allows.
+        if let Some(attachable) = self.attachable {
+            chosen["shm_large_messages"] = if attachable {
+                "cma: from one process's memory to the other's".into()
+            } else {
+                "through shared buffers: this process may not attach to its peers' memory".into()
+            };
         }
+        chosen
     }
 
     #[inline]
