@@ -1,5 +1,5 @@
 //! Constants of libfabric, under the names of its headers.
-#![allow(missing_docs, dead_code)]
+#![allow(missing_docs)]
 
 use std::ffi::c_int;
 
@@ -17,15 +17,9 @@ pub const FI_REMOTE_READ: u64 = 1 << 12;
 pub const FI_REMOTE_WRITE: u64 = 1 << 13;
 pub const FI_REMOTE_CQ_DATA: u64 = 1 << 17;
 pub const FI_COMPLETION: u64 = 1 << 24;
-pub const FI_INJECT: u64 = 1 << 25;
-pub const FI_INJECT_COMPLETE: u64 = 1 << 26;
-pub const FI_TRANSMIT_COMPLETE: u64 = 1 << 27;
 pub const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
 pub const FI_PROV_ATTR_ONLY: u64 = 1 << 54;
-pub const FI_RMA_EVENT: u64 = 1 << 56;
-pub const FI_SOURCE: u64 = 1 << 57;
 pub const FI_CONTEXT: u64 = 1 << 59;
-pub const FI_RX_CQ_DATA: u64 = 1 << 56;
 pub const FI_CONTEXT2: u64 = 1 << 52;
 
 pub const FI_MR_LOCAL: c_int = 1 << 2;
