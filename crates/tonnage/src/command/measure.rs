@@ -231,7 +231,9 @@ fn be_a_rank(job: &Job, points: &[Point], identity: Identity) -> Result<ExitCode
         rank.size(),
         std::process::id()
     );
-    let result = with_records(job, points, &mut rank);
+    // What engines keep until the end is ended while the others are still watched, so that nobody is waited for in vain.
+    let result = with_records(job, points, &mut rank)
+        .and_then(|code| tonnage_engines::finish().map(|()| code));
     let failure = match result {
         Ok(code) => match rank.close() {
             Ok(()) => return Ok(code),
