@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tonnage_core::engine::calls::{Call, Calls, FileDomain, OpenFile, OpenFiles, Transfer, View};
 use tonnage_core::plan::file_point::FilePoint;
 use tonnage_core::rank::{JoinOptions, Rank, detect, meet};
-use tonnage_engines::mpiio::ENTRY;
+use tonnage_engines::mpiio::{ENTRY, start_before_meeting};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
 const PLAY: &str = "TONNAGE_TEST_PLAY";
@@ -232,6 +232,7 @@ fn as_rank() {
         return;
     };
     let identity = detect(&env, None).unwrap().unwrap();
+    start_before_meeting(&identity, None);
     let met = meet(&env, identity, None).unwrap();
     let mut options = JoinOptions::new(&env, &met.identity, met.secret, "plan".into()).unwrap();
     options.listener = met.listener;
@@ -352,7 +353,7 @@ fn romio_inside_open_mpi_takes_its_own_hints() {
         return;
     };
     assert!(success, "{output}");
-    assert_eq!(said[0][1]["io_layer"], "ROMIO");
+    assert_eq!(said[0][1]["io_layer"], "ROMIO of Open MPI");
     assert!(said[0][1]["hints_not_taken"]["romio_cb_write"].is_null());
 }
 

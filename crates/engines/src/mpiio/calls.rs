@@ -99,7 +99,7 @@ impl MpiCalls {
         }
         // Once, because it takes time; all files of a point have the same ones.
         if self.shown.is_empty() {
-            self.shown.note(file.hints()?);
+            self.shown.ask(file, self.world.dialect())?;
         }
         Ok(())
     }
@@ -168,7 +168,7 @@ impl Calls for MpiCalls {
     }
 
     fn chosen(&self) -> Value {
-        self.shown.describe(&self.hints, self.world.dialect())
+        self.shown.describe(&self.hints)
     }
 }
 

@@ -13,14 +13,14 @@
 mod calls;
 mod hints;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tonnage_core::engine::EngineOption;
 use tonnage_core::engine::calls::{Calls, FileDomain, FileEntry, OpenFiles};
 use tonnage_core::plan::file_point::{FileLayout, FilePoint};
-use tonnage_core::rank::host_name;
+use tonnage_core::rank::{Exchange, Identity, Meeting, host_name};
 use tonnage_core::{Error, Result};
 use tonnage_sys::mapping::Arena;
 use tonnage_sys::mpi::{Dialect, Family, NoLibrary, NoMpi, World, start};
@@ -50,6 +50,21 @@ static OPTIONS: [EngineOption; 1] = [EngineOption {
     about: "makes room for the whole file when it is opened to be written, by MPI_File_preallocate",
 }];
 
+/// Starts MPI before the ranks meet by PMIx, for a run that will use this engine. Open MPI 5 takes its own name from
+/// PMIx only where it is the one that starts PMIx, and fails where somebody else has. Other ways to meet are no matter.
+///
+/// What fails here fails again, and is reported, when the engine is opened.
+pub fn start_before_meeting(identity: &Identity, mpi: Option<&Path>) {
+    if identity.meeting != Meeting::Exchange(Exchange::Pmix) {
+        return;
+    }
+    let (asked, _) = asked(mpi);
+    match start(asked.as_deref(), &env) {
+        Ok(world) => log::debug!("{world:?} has been started before the ranks meet"),
+        Err(why) => log::debug!("MPI cannot be started before the ranks meet: {why:?}"),
+    }
+}
+
 /// Ends MPI, if this process has started it, together with all other ranks; for a run that ends in order.
 ///
 /// # Errors
@@ -62,6 +77,16 @@ fn env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
+/// The library that the user has named, and by what one can be named.
+fn asked(option: Option<&Path>) -> (Option<PathBuf>, &'static str) {
+    let variable = || env(MPI_VARIABLE).filter(|path| !path.is_empty());
+    match (option, variable()) {
+        (Some(path), _) => (Some(path.to_owned()), "--mpi"),
+        (None, Some(path)) => (Some(path.into()), MPI_VARIABLE),
+        (None, None) => (None, "--mpi"),
+    }
+}
+
 fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
     let point = request.point;
     if point.threads > 1 {
@@ -71,15 +96,7 @@ fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
             point.threads
         )));
     }
-    let (asked, said_by) = match request.mpi {
-        Some(path) => (Some(path.to_owned()), "--mpi"),
-        None => (
-            env(MPI_VARIABLE)
-                .filter(|path| !path.is_empty())
-                .map(PathBuf::from),
-            MPI_VARIABLE,
-        ),
-    };
+    let (asked, said_by) = asked(request.mpi);
     let world = start(asked.as_deref(), &env).map_err(|why| unavailable(why, said_by))?;
     refuse_other_world(&world, request.rank, point.ranks)?;
     Ok(Arc::new(MpiDomain {
@@ -114,10 +131,8 @@ fn unavailable(why: NoMpi, said_by: &str) -> Error {
         },
         NoMpi::Library(NoLibrary::Unusable(why)) => Error::Unavailable {
             what,
+            how: how_to_get_a_usable_one(&why, said_by),
             why: format!("on {host}: {why}"),
-            how: format!(
-                "Name another libmpi.so file with {said_by}, the one that belongs to the mpirun that starts the ranks"
-            ),
         },
         NoMpi::Failed(why) => Error::Unavailable {
             what,
@@ -125,6 +140,17 @@ fn unavailable(why: NoMpi, said_by: &str) -> Error {
             how: "Start the ranks by the mpirun that the library belongs to, or name another library with --mpi".into(),
         },
     }
+}
+
+fn how_to_get_a_usable_one(why: &str, said_by: &str) -> String {
+    let pmix = if why.to_lowercase().contains("pmix") {
+        ", or add the folder of its own libpmix.so.2 to LD_LIBRARY_PATH, for another one was loaded"
+    } else {
+        ""
+    };
+    format!(
+        "Name another libmpi.so file with {said_by}, that of the mpirun that starts the ranks{pmix}"
+    )
 }
 
 /// Processes that the launcher's MPI does not know come up as so many jobs of one process each, which would write over

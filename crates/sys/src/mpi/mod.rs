@@ -50,11 +50,13 @@ static STATE: Mutex<State> = Mutex::new(State::Idle);
 enum State {
     Idle,
     Running(Arc<World>),
+    /// It was tried, in vain.
+    Failed(String),
     Ended,
 }
 
 fn state() -> MutexGuard<'static, State> {
-    // A panic in between leaves one of the three states, each of them whole.
+    // A panic in between leaves one of the states, each of them whole.
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -81,11 +83,21 @@ pub fn start(path: Option<&Path>, env: Env<'_>) -> Result<Arc<World>, NoMpi> {
                 "MPI has ended in this process, and cannot be started twice".into(),
             ));
         }
+        State::Failed(why) => return Err(NoMpi::Failed(why.clone())),
         State::Idle => {}
     }
-    let world = Arc::new(World::start(Loaded::load(path, env)?).map_err(NoMpi::Failed)?);
-    *state = State::Running(Arc::clone(&world));
-    Ok(world)
+    match World::start(Loaded::load(path, env)?) {
+        Ok(world) => {
+            let world = Arc::new(world);
+            *state = State::Running(Arc::clone(&world));
+            Ok(world)
+        }
+        // There is no second try.
+        Err(why) => {
+            *state = State::Failed(why.clone());
+            Err(NoMpi::Failed(why))
+        }
+    }
 }
 
 /// Ends MPI if it runs, together with all other ranks. Where the run has failed it must not be called: ranks that have
@@ -94,11 +106,20 @@ pub fn start(path: Option<&Path>, env: Env<'_>) -> Result<Arc<World>, NoMpi> {
 /// # Errors
 /// MPI's own words, or a file that is still open.
 pub fn finish() -> Result<(), String> {
-    let before = std::mem::replace(&mut *state(), State::Ended);
-    match before {
-        State::Running(world) => world.finalize(),
-        State::Idle | State::Ended => Ok(()),
-    }
+    let mut state = state();
+    let State::Running(world) = &*state else {
+        return Ok(());
+    };
+    let world = Arc::clone(world);
+    *state = State::Ended;
+    drop(state);
+    world.finalize()
+}
+
+/// Whether MPI has been started in this process, running or not. It then takes leave of the launcher by itself, some
+/// libraries not before the process ends; whoever shares its connection must not do so before.
+pub fn has_started() -> bool {
+    !matches!(&*state(), State::Idle)
 }
 
 /// A library that has been loaded and recognised.
