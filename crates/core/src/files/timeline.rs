@@ -65,7 +65,7 @@ impl Timeline {
         let before: u64 = self.bytes.iter().take(whole).sum();
         let part_ns = since_start_ns & ((1 << self.shift) - 1);
         let within = self.bytes.get(whole).copied().unwrap_or(0);
-        before + (u128::from(within) * u128::from(part_ns) >> self.shift) as u64
+        before + ((u128::from(within) * u128::from(part_ns)) >> self.shift) as u64
     }
 
     /// Length of one interval.
