@@ -14,7 +14,7 @@ use tonnage_core::plan::point::Point;
 use tonnage_core::rank::{self, Identity, JoinOptions, Rank};
 use tonnage_core::record::file::{RecordWriter, check_writable, resume};
 use tonnage_core::record::read::{already_measured, read_records};
-use tonnage_core::record::{Program, Record};
+use tonnage_core::record::{Line, Program};
 use tonnage_core::run::{Numa, Settings};
 use tonnage_core::{Error, Result};
 use tonnage_engines::{ENGINES, clean_up_after};
@@ -313,12 +313,12 @@ fn with_records(job: &Job, points: &[Point], rank: &mut Rank) -> Result<ExitCode
 }
 
 /// The records that are there already, and the writer for new ones.
-fn open_output(job: &Job) -> Result<(Vec<Record>, Option<RecordWriter>)> {
+fn open_output(job: &Job) -> Result<(Vec<Line>, Option<RecordWriter>)> {
     match &job.output {
         None => Ok((Vec::new(), None)),
         Some((path, true)) if path.exists() => {
-            let (records, writer) = resume(path)?;
-            Ok((records, Some(writer)))
+            let (lines, writer) = resume(path)?;
+            Ok((lines, Some(writer)))
         }
         Some((path, _)) => Ok((Vec::new(), Some(open_new(path)?))),
     }
@@ -334,7 +334,7 @@ fn open_new(path: &Path) -> Result<RecordWriter> {
 }
 
 /// The points that a resumed file does not hold. Rank 0 knows, and tells the others.
-fn points_left(points: &[Point], before: &[Record], rank: &mut Rank) -> Result<Vec<Point>> {
+fn points_left(points: &[Point], before: &[Line], rank: &mut Rank) -> Result<Vec<Point>> {
     let mine = (rank.id() == 0).then(|| {
         points
             .iter()

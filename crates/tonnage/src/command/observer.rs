@@ -7,7 +7,7 @@ use tonnage_core::Result;
 use tonnage_core::plan::point::Point;
 use tonnage_core::record::file::RecordWriter;
 use tonnage_core::record::read::final_attempts;
-use tonnage_core::record::{Outcome, Record};
+use tonnage_core::record::{Line, Outcome, Record};
 use tonnage_core::run::Observer;
 use tonnage_core::units::Bytes;
 
@@ -18,7 +18,7 @@ use crate::report::{self, text};
 /// Keeps records, writes them on, and shows how far the run is.
 pub struct Keeper {
     /// All records of the run, those that a resumed file held already first.
-    pub records: Vec<Record>,
+    pub records: Vec<Line>,
     writer: Option<RecordWriter>,
     /// JSON lines go out as they come, so that a reader of the pipe need not wait for the end.
     stream: bool,
@@ -29,7 +29,7 @@ pub struct Keeper {
 
 impl Keeper {
     /// Starts with the records of a resumed file.
-    pub fn new(records: Vec<Record>, writer: Option<RecordWriter>, format: Format) -> Self {
+    pub fn new(records: Vec<Line>, writer: Option<RecordWriter>, format: Format) -> Self {
         let progress = if std::io::stderr().is_terminal() {
             progress_line()
         } else {
@@ -57,7 +57,7 @@ impl Keeper {
     pub fn all_measured(&self) -> bool {
         final_attempts(&self.records)
             .iter()
-            .all(|record| record.outcome == Outcome::Measured)
+            .all(|line| *line.outcome() == Outcome::Measured)
     }
 }
 
@@ -69,21 +69,28 @@ impl Observer for Keeper {
     }
 
     fn record(&mut self, record: Record) -> Result<()> {
+        self.keep(record.into())
+    }
+}
+
+impl Keeper {
+    /// Writes a record on and keeps it.
+    fn keep(&mut self, line: Line) -> Result<()> {
         if self.stream {
             print(&report::render(
                 report::Format::Jsonl,
-                std::slice::from_ref(&record),
+                std::slice::from_ref(&line),
             )?)?;
         }
         if let Some(writer) = &mut self.writer
-            && let Err(error) = writer.write(&record)
+            && let Err(error) = writer.write(&line)
         {
             self.progress
                 .suspend(|| log::error!("{error}; going on without the file"));
             self.writer = None;
             self.lost_writer = true;
         }
-        self.records.push(record);
+        self.records.push(line);
         Ok(())
     }
 }
