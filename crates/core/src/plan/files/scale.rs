@@ -97,7 +97,7 @@ impl FileJob {
 ///
 /// # Errors
 /// `Usage` when that would make one file of two.
-pub(super) fn move_files(jobs: &mut [FileJob], place: &str) -> Result<()> {
+pub(in crate::plan) fn move_files(jobs: &mut [FileJob], place: &str) -> Result<()> {
     if place.is_empty() || place.contains('\0') {
         return Err(Error::Usage(format!(
             "path {} cannot be the place of files: write a directory, or what the files' names shall begin with",
