@@ -170,15 +170,15 @@ impl Plan {
         Ok(())
     }
 
-    /// Makes the plan one for this many ranks. Where that is fewer than it was made for, ranks that would read files
-    /// of a rank too far behind them read those of the farthest that there is.
+    /// Makes a plan that names its ranks one for this many. Where that is fewer than it was made for, ranks that would
+    /// read files of a rank too far behind them read those of the farthest that there is.
     pub fn fit_ranks(&mut self, ranks: u32) {
         if self.ranks.is_some_and(|planned| planned > ranks) {
             for job in &mut self.files {
                 job.fit_ranks(ranks);
             }
         }
-        self.ranks = Some(ranks);
+        self.ranks = self.ranks.map(|_| ranks);
     }
 
     /// Moves the files of all file experiments to `place`: a directory (one that is there, or a name that ends with a
