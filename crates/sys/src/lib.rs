@@ -15,3 +15,4 @@ pub mod mapping;
 pub mod pmix;
 pub mod process;
 mod smaps;
+pub mod uring;
