@@ -1,6 +1,7 @@
 //! How a ring ends: not before the kernel is done with its memory and files.
 
 use std::mem::ManuallyDrop;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use io_uring::EnterFlags;
@@ -11,7 +12,7 @@ use super::Ring;
 /// How long a ring that is dropped waits for what is in flight.
 const DRAIN: Duration = Duration::from_secs(10);
 
-impl Ring {
+impl<F: AsFd> Ring<F> {
     /// Waits for all that the kernel has; whether nothing is left in its hands.
     fn drain(&mut self) -> bool {
         if self.in_flight() > self.pushed {
@@ -49,7 +50,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl<F: AsFd> Drop for Ring<F> {
     fn drop(&mut self) {
         if !self.drain() {
             // The kernel may still write into the arena, and so it stays mapped for the rest of this process.

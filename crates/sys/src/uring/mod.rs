@@ -12,7 +12,7 @@ mod setup;
 
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use io_uring::types::Fd;
@@ -25,6 +25,9 @@ pub use setup::{Level, Refused, Registered};
 
 /// The most operations that a ring can have in flight.
 pub const DEPTH_MAX: u32 = 32_768;
+
+/// Numbers of files are below this.
+pub const FILES_MAX: u32 = 1 << 16;
 
 /// What a ring is opened with.
 #[derive(Debug, Clone, Copy)]
@@ -59,29 +62,31 @@ struct Flight {
     moved: u32,
 }
 
-struct OpenFile {
-    file: OwnedFd,
+struct OpenFile<F> {
+    file: F,
     in_flight: u32,
 }
 
 /// One submission and one completion queue. See the module's head.
-pub struct Ring {
+pub struct Ring<F: AsFd> {
     /// Dropped by hand, because it has to go before the arena and only if nothing is in flight.
     ring: ManuallyDrop<IoUring>,
     arena: ManuallyDrop<Arc<Arena>>,
-    files: ManuallyDrop<Vec<Option<OpenFile>>>,
+    files: ManuallyDrop<Vec<Option<OpenFile<F>>>>,
     flights: Box<[Flight]>,
     /// Indices into `flights` that are not in use.
     free: Vec<u32>,
     /// Operations that were pushed and not yet handed to the kernel.
     pushed: u32,
+    /// Whether the last poll found nothing and handed nothing over.
+    found_nothing: bool,
     /// Set once the thread that uses the ring has made it its own.
     enabled: bool,
     batch: u32,
     granted: Granted,
 }
 
-impl std::fmt::Debug for Ring {
+impl<F: AsFd> std::fmt::Debug for Ring<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ring")
             .field("granted", &self.granted)
@@ -90,7 +95,7 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-impl Ring {
+impl<F: AsFd> Ring<F> {
     /// Opens a ring over an arena. Where the level is [`Level::SingleIssuer`] or better, the first thread that posts is
     /// the only one that may use it from then on; another gets an error.
     ///
@@ -123,6 +128,7 @@ impl Ring {
             flights: vec![nothing; depth as usize].into_boxed_slice(),
             free: (0..depth).rev().collect(),
             pushed: 0,
+            found_nothing: false,
             enabled: level > Level::SingleIssuer,
             batch: config.batch.max(1),
             granted: Granted {
@@ -151,60 +157,72 @@ impl Ring {
         self.free.len() as u32
     }
 
-    /// Takes a file over.
+    /// Takes a file over under a number that the caller chooses.
     ///
     /// # Errors
-    /// When the kernel does not register it.
-    pub fn open(&mut self, file: OwnedFd) -> io::Result<FileId> {
-        let index = self.files.iter().position(Option::is_none);
-        let index = index.unwrap_or_else(|| {
-            self.files.push(None);
-            self.files.len() - 1
-        });
+    /// When the number is in use or too large, or the kernel does not register the file.
+    pub fn open(&mut self, number: FileId, file: F) -> io::Result<()> {
+        let index = number.0 as usize;
+        if number.0 >= FILES_MAX || matches!(self.files.get(index), Some(Some(_))) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("file number {index} is in use, or not below {FILES_MAX}"),
+            ));
+        }
+        if self.files.len() <= index {
+            self.files.resize_with(index + 1, || None);
+        }
         if self.is_registered(index) {
-            self.ring
-                .submitter()
-                .register_files_update(index as u32, &[file.as_raw_fd()])?;
+            let descriptor = file.as_fd().as_raw_fd();
+            let submitter = self.ring.submitter();
+            submitter.register_files_update(number.0, &[descriptor])?;
         }
         self.files[index] = Some(OpenFile { file, in_flight: 0 });
-        Ok(FileId(index as u32))
+        Ok(())
     }
 
     /// Gives a file back, to be closed by the caller.
     ///
     /// # Errors
     /// When operations on it are in flight, or there is no such file.
-    pub fn release(&mut self, file: FileId) -> io::Result<OwnedFd> {
-        let index = file.0 as usize;
-        let entry = self.files.get_mut(index).and_then(Option::as_mut);
-        let entry = entry.ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
-        if entry.in_flight > 0 {
+    pub fn release(&mut self, number: FileId) -> io::Result<F> {
+        let index = number.0 as usize;
+        let no_file = || io::Error::from_raw_os_error(libc::EBADF);
+        let entry = self.files.get(index).and_then(Option::as_ref);
+        let in_flight = entry.ok_or_else(no_file)?.in_flight;
+        if in_flight > 0 {
             return Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
-                format!("{} operations on the file are in flight", entry.in_flight),
+                format!("{in_flight} operations on the file are in flight"),
             ));
         }
         if self.is_registered(index) {
-            self.ring.submitter().register_files_update(file.0, &[-1])?;
+            let submitter = self.ring.submitter();
+            submitter.register_files_update(number.0, &[-1])?;
         }
         let entry = self.files.get_mut(index).and_then(Option::take);
-        entry
-            .map(|entry| entry.file)
-            .ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
+        entry.map(|entry| entry.file).ok_or_else(no_file)
     }
 
-    /// The file of a handle, for calls that are not operations.
-    pub fn file(&self, file: FileId) -> Option<&OwnedFd> {
-        let entry = self.files.get(file.0 as usize)?.as_ref();
+    /// The file of a number, for calls that are not operations.
+    #[inline]
+    pub fn file(&self, number: FileId) -> Option<&F> {
+        let entry = self.files.get(number.0 as usize)?.as_ref();
         entry.map(|entry| &entry.file)
+    }
+
+    /// The memory that operations name.
+    #[inline]
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
     }
 
     fn is_registered(&self, index: usize) -> bool {
         self.granted.files == Registered::Yes && index < setup::FILES as usize
     }
 
-    /// Takes a request; it reaches the kernel when as many as a batch have gathered, and at the latest in the next `poll`
-    /// that finds nothing or the next `wait`. Returns whether there was room for it.
+    /// Takes a request; it reaches the kernel when as many as a batch have gathered, and at the latest in the next `wait`
+    /// or the second `poll` in a row that finds nothing. Returns whether there was room for it.
     ///
     /// # Errors
     /// When it lies outside the arena, names no file, or the kernel takes nothing more. Only in the last case it is in
@@ -263,7 +281,7 @@ impl Ring {
         let (target, flags) = if self.is_registered(number) {
             (Fd(request.file.0 as i32), squeue::Flags::FIXED_FILE)
         } else {
-            (Fd(file.file.as_raw_fd()), squeue::Flags::empty())
+            (Fd(file.file.as_fd().as_raw_fd()), squeue::Flags::empty())
         };
         let entry = match (request.direction, self.buffer_of(local, len)) {
             (Direction::Read, Some(buffer)) => opcode::ReadFixed::new(target, bytes, len, buffer)
@@ -288,8 +306,9 @@ impl Ring {
         (self.granted.buffers == Registered::Yes && first == last).then_some(first as u16)
     }
 
-    /// Fills `done` with what has ended and returns how many. Never blocks; what is pushed is handed to the kernel when
-    /// nothing has ended.
+    /// Fills `done` with what has ended and returns how many. Never blocks. The second time in a row that nothing has
+    /// ended, what is pushed is handed to the kernel: not the first time, because a caller that then waits does it by
+    /// the same system call.
     ///
     /// # Errors
     /// When the kernel does not take what was posted.
@@ -297,7 +316,11 @@ impl Ring {
     pub fn poll(&mut self, done: &mut [Finished]) -> io::Result<usize> {
         let found = self.reap(done);
         if found > 0 || done.is_empty() {
+            self.found_nothing = false;
             return Ok(found);
+        }
+        if !std::mem::replace(&mut self.found_nothing, true) {
+            return Ok(0);
         }
         if self.pushed > 0 || self.ring.submission().taskrun() {
             self.enter(0)?;
@@ -386,6 +409,7 @@ impl Ring {
             self.ring.submitter().register_enable_rings()?;
             self.enabled = true;
         }
+        self.found_nothing = false;
         let result = self.ring.submit_and_wait(wanted as usize);
         self.pushed = self.ring.submission().len() as u32;
         match result {

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::mapping::OutOfRange;
 
-/// Handle of a file within its ring.
+/// Number of a file within its ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileId(pub u32);
 

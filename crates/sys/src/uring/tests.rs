@@ -1,6 +1,7 @@
 use super::*;
 
 use std::fs::{File, OpenOptions};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
@@ -64,7 +65,7 @@ fn config(depth: u32) -> Config {
 }
 
 /// A ring, or `None` where this machine forbids them.
-fn ring(arena: &Arc<Arena>, config: &Config) -> Option<Ring> {
+fn ring(arena: &Arc<Arena>, config: &Config) -> Option<Ring<OwnedFd>> {
     match Ring::new(Arc::clone(arena), config) {
         Ok(ring) => Some(ring),
         Err(refused) => {
@@ -86,7 +87,7 @@ fn request(file: FileId, direction: Direction, block: u64) -> Request {
 }
 
 /// Polls and waits until so many have ended.
-fn finish(ring: &mut Ring, count: usize) -> Vec<Finished> {
+fn finish(ring: &mut Ring<OwnedFd>, count: usize) -> Vec<Finished> {
     let (mut all, mut done) = (Vec::new(), [Finished::EMPTY; 16]);
     while all.len() < count {
         let found = ring.poll(&mut done).unwrap();
@@ -116,7 +117,8 @@ fn write_then_read(place: Place, config: &Config, direct: bool) {
         let at = block * u64::from(BLOCK);
         arena.write(at, &content(block)).unwrap();
     }
-    let file = writer.open(scratch.file(direct)).unwrap();
+    let file = FileId(3);
+    writer.open(file, scratch.file(direct)).unwrap();
     for block in 0..16 {
         let wanted = request(file, Direction::Write, block);
         while !writer.post(&wanted).unwrap() {
@@ -130,8 +132,9 @@ fn write_then_read(place: Place, config: &Config, direct: bool) {
     drop(writer.release(file).unwrap());
     assert_eq!(std::fs::read(&scratch.0).unwrap().len(), 16 * 4096);
 
-    let mut reader = Ring::new(Arc::clone(&other), config).unwrap();
-    let file = reader.open(scratch.file(direct)).unwrap();
+    let mut reader = Ring::<OwnedFd>::new(Arc::clone(&other), config).unwrap();
+    let file = FileId(3);
+    reader.open(file, scratch.file(direct)).unwrap();
     for block in (0..16).rev() {
         while !reader.post(&request(file, Direction::Read, block)).unwrap() {
             finish(&mut reader, 1);
@@ -185,7 +188,7 @@ fn the_record_says_what_was_granted() {
         fixed_buffers: false,
         ..config(4)
     };
-    let ring = Ring::new(arena, &without).unwrap();
+    let ring = Ring::<OwnedFd>::new(arena, &without).unwrap();
     assert_eq!(ring.granted().buffers, Registered::NotAsked);
 }
 
@@ -196,7 +199,8 @@ fn no_more_than_the_depth_is_taken_and_a_batch_gathers() {
     let Some(mut ring) = ring(&arena, &config(4)) else {
         return;
     };
-    let file = ring.open(scratch.file(false)).unwrap();
+    let file = FileId(3);
+    ring.open(file, scratch.file(false)).unwrap();
     for block in 0..4 {
         assert!(ring.post(&request(file, Direction::Write, block)).unwrap());
     }
@@ -208,8 +212,13 @@ fn no_more_than_the_depth_is_taken_and_a_batch_gathers() {
     assert_eq!(finish(&mut ring, 4).len(), 4);
     assert_eq!(std::fs::metadata(&scratch.0).unwrap().len(), 16384);
     assert_eq!((ring.in_flight(), ring.room()), (0, 4));
+    assert!(
+        ring.open(file, scratch.file(false)).is_err(),
+        "the number is in use"
+    );
     drop(ring.release(file).unwrap());
     assert!(ring.release(file).is_err(), "it was released already");
+    assert!(ring.open(FileId(FILES_MAX), scratch.file(false)).is_err());
     let late = ring.post(&request(file, Direction::Write, 0));
     assert!(matches!(late, Err(PostError::NoFile(_))));
 }
@@ -221,7 +230,8 @@ fn what_lies_outside_is_refused_before_it_reaches_the_kernel() {
     let Some(mut ring) = ring(&arena, &config(4)) else {
         return;
     };
-    let file = ring.open(scratch.file(false)).unwrap();
+    let file = FileId(3);
+    ring.open(file, scratch.file(false)).unwrap();
     for local in [arena.len() as u64, arena.len() as u64 - 1, u64::MAX] {
         let wrong = Request {
             local,
@@ -247,7 +257,8 @@ fn the_end_of_a_file_and_errors_are_told_apart() {
         let Some(mut ring) = ring(&arena, &config(4)) else {
             return;
         };
-        let file = ring.open(scratch.file(direct)).unwrap();
+        let file = FileId(3);
+        ring.open(file, scratch.file(direct)).unwrap();
         for block in 0..3 {
             ring.post(&request(file, Direction::Read, block)).unwrap();
         }
@@ -263,7 +274,9 @@ fn the_end_of_a_file_and_errors_are_told_apart() {
         );
         assert_eq!(ended[2], (0, Outcome::EndOfFile));
         // A file that may only be read.
-        let reading = ring.open(File::open(&scratch.0).unwrap().into()).unwrap();
+        let reading = FileId(300);
+        ring.open(reading, File::open(&scratch.0).unwrap().into())
+            .unwrap();
         ring.post(&request(reading, Direction::Write, 0)).unwrap();
         let ended = finish(&mut ring, 1)[0];
         assert_eq!(ended.outcome, Outcome::Failed(libc::EBADF));
@@ -300,12 +313,13 @@ fn what_ends_too_soon_is_continued() {
 
 type Pipe = (FileId, std::io::PipeWriter);
 
-fn with_pipe() -> Option<(Ring, Pipe, Arc<Arena>)> {
+fn with_pipe() -> Option<(Ring<OwnedFd>, Pipe, Arc<Arena>)> {
     let arena = arena(4);
     let mut ring = ring(&arena, &config(4))?;
     let (reading, writing) = std::io::pipe().unwrap();
-    let reading = ring.open(reading.into()).unwrap();
-    Some((ring, (reading, writing), arena))
+    let number = FileId(0);
+    ring.open(number, reading.into()).unwrap();
+    Some((ring, (number, writing), arena))
 }
 
 #[test]
@@ -316,7 +330,9 @@ fn a_ring_that_is_dropped_leaves_nothing_in_flight() {
     // One that waits in the kernel for ever, and one that was never handed over.
     ring.post(&request(reading, Direction::Read, 0)).unwrap();
     let mut done = [Finished::EMPTY; 1];
-    assert_eq!(ring.poll(&mut done).unwrap(), 0);
+    for _ in 0..2 {
+        assert_eq!(ring.poll(&mut done).unwrap(), 0);
+    }
     ring.post(&request(reading, Direction::Read, 1)).unwrap();
     let before = std::time::Instant::now();
     drop(ring);
@@ -342,7 +358,8 @@ fn a_ring_with_disk_reads_in_flight_can_be_dropped() {
         let Some(mut ring) = ring(&arena, &wanted) else {
             return;
         };
-        let file = ring.open(scratch.file(true)).unwrap();
+        let file = FileId(3);
+        ring.open(file, scratch.file(true)).unwrap();
         for block in 0..60 {
             ring.post(&request(file, Direction::Read, block)).unwrap();
         }
@@ -359,7 +376,8 @@ fn another_thread_may_open_a_ring_and_only_one_may_use_it() {
         return;
     };
     let single = ring.granted().level <= Level::SingleIssuer;
-    let file = ring.open(scratch.file(false)).unwrap();
+    let file = FileId(3);
+    ring.open(file, scratch.file(false)).unwrap();
     let mut ring = std::thread::spawn(move || {
         ring.post(&request(file, Direction::Write, 0)).unwrap();
         assert_eq!(finish(&mut ring, 1).len(), 1);
@@ -425,7 +443,7 @@ fn a_sandbox_that_forbids_rings_is_named() {
     let arena = arena(4);
     let refused = std::thread::spawn(move || {
         forbid_rings();
-        Ring::new(arena, &config(4)).err().unwrap()
+        Ring::<OwnedFd>::new(arena, &config(4)).err().unwrap()
     });
     let refused = refused.join().unwrap();
     assert!(refused.why.contains("io_uring_setup"), "{refused}");
