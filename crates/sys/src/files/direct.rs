@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
 
-/// What direct transfers must be multiples of.
+/// What direct transfers must be multiples of: powers of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alignment {
     /// Where in memory a transfer may begin.
@@ -29,31 +29,33 @@ pub enum DirectIo {
 }
 
 impl Alignment {
+    /// Whether the kernel takes a transfer as it is.
+    #[inline]
+    pub fn fits(&self, address: u64, offset: u64, len: u64) -> bool {
+        let misfit = |position: u64, unit: u32| position & (u64::from(unit).wrapping_sub(1));
+        misfit(address, self.memory_bytes) | misfit(offset | len, self.offset_bytes) == 0
+    }
+
     /// The first part of a transfer that does not fit, in words; `None` when it fits.
     pub fn misfit(&self, address: u64, offset: u64, len: u64) -> Option<String> {
-        let (memory, unit) = (u64::from(self.memory_bytes), u64::from(self.offset_bytes));
-        if !address.is_multiple_of(memory) {
-            Some(format!(
-                "memory that does not begin on a multiple of {memory} bytes"
-            ))
-        } else if !offset.is_multiple_of(unit) {
-            Some(format!(
-                "offset {offset}, which is no multiple of {unit} bytes"
-            ))
-        } else if !len.is_multiple_of(unit) {
-            Some(format!(
-                "a length of {len} bytes, which is no multiple of {unit}"
-            ))
+        let (memory, unit) = (self.memory_bytes, self.offset_bytes);
+        let what = if !self.fits(address, 0, 0) {
+            format!("memory at {address:#x} is not aligned to {memory} bytes")
+        } else if !self.fits(0, offset, 0) {
+            format!("offset {offset} is no multiple of {unit} bytes")
+        } else if !self.fits(0, 0, len) {
+            format!("a length of {len} bytes is no multiple of {unit}")
         } else {
-            None
-        }
+            return None;
+        };
+        Some(what)
     }
 }
 
 /// Asks the kernel about one file that is open; directories have no answer.
 ///
 /// # Errors
-/// When the file cannot be asked at all.
+/// When the file cannot be asked at all, or the answer makes no sense.
 pub fn direct_io(file: impl AsFd) -> io::Result<DirectIo> {
     let answer = match statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
         Ok(answer) => answer,
@@ -62,6 +64,16 @@ pub fn direct_io(file: impl AsFd) -> io::Result<DirectIo> {
         Err(error) => return Err(error.into()),
     };
     let said = StatxFlags::from_bits_retain(answer.stx_mask).contains(StatxFlags::DIOALIGN);
+    let power_of_two = |unit: u32| unit == 0 || unit.is_power_of_two();
+    if !power_of_two(answer.stx_dio_mem_align) || !power_of_two(answer.stx_dio_offset_align) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!(
+                "the kernel says alignments that are no powers of two: memory {}, offset {}",
+                answer.stx_dio_mem_align, answer.stx_dio_offset_align
+            ),
+        ));
+    }
     Ok(
         match (said, answer.stx_dio_mem_align, answer.stx_dio_offset_align) {
             (false, ..) => DirectIo::NotSaid,
@@ -112,16 +124,16 @@ mod tests {
             alignment.misfit(arena.address() + local, offset, u64::from(len)),
             None
         );
-        let count = transfer::read_at(direct.as_fd(), &arena, local, offset, len).unwrap();
+        let count = transfer::read_at(direct.as_fd(), &arena, local, offset, len.into()).unwrap();
         assert_eq!(count, len as usize);
         assert_eq!(arena.load_byte(local), Ok(7));
-        let count = transfer::write_at(direct.as_fd(), &arena, local, 0, len).unwrap();
+        let count = transfer::write_at(direct.as_fd(), &arena, local, 0, len.into()).unwrap();
         assert_eq!(count, len as usize);
         assert_eq!(
             residency::resident_bytes(&file, 0, 1 << 20).unwrap().bytes,
             0
         );
-        let odd = transfer::read_at(direct.as_fd(), &arena, local, 1, len).unwrap_err();
+        let odd = transfer::read_at(direct.as_fd(), &arena, local, 1, len.into()).unwrap_err();
         assert_eq!(odd.raw_os_error(), Some(libc::EINVAL));
     }
 
@@ -148,7 +160,10 @@ mod tests {
         let misfit =
             |address, offset, len| alignment.misfit(address, offset, len).unwrap_or_default();
         assert_eq!(misfit(4, 512, 1024), "");
-        assert!(misfit(2, 512, 512).contains("multiple of 4"));
+        assert!(alignment.fits(4, 512, 1024) && alignment.fits(0, 0, 0));
+        assert!(!alignment.fits(2, 512, 512) && !alignment.fits(4, 100, 512));
+        assert!(!alignment.fits(4, 512, 100));
+        assert!(misfit(2, 512, 512).contains("aligned to 4"));
         assert!(misfit(4, 100, 512).contains("offset 100"));
         assert!(misfit(4, 512, 100).contains("length of 100"));
     }

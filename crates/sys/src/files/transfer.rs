@@ -1,5 +1,5 @@
 //! Bytes between a file and an [`Arena`]: one system call each, nothing else. What a short transfer means is the
-//! caller's.
+//! caller's; Linux moves at most 2 GiB less a page at a time.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -17,7 +17,7 @@ pub fn read_at(
     arena: &Arena,
     local: u64,
     offset: u64,
-    len: u32,
+    len: u64,
 ) -> io::Result<usize> {
     let target = inside(arena, local, len)?;
     loop {
@@ -48,7 +48,7 @@ pub fn write_at(
     arena: &Arena,
     local: u64,
     offset: u64,
-    len: u32,
+    len: u64,
 ) -> io::Result<usize> {
     let source = inside(arena, local, len)?;
     loop {
@@ -70,9 +70,9 @@ pub fn write_at(
 }
 
 #[inline]
-fn inside(arena: &Arena, local: u64, len: u32) -> io::Result<*mut u8> {
+fn inside(arena: &Arena, local: u64, len: u64) -> io::Result<*mut u8> {
     arena
-        .pointer(local, u64::from(len))
+        .pointer(local, len)
         .map_err(|outside| io::Error::new(io::ErrorKind::InvalidInput, outside))
 }
 
@@ -132,7 +132,7 @@ mod tests {
         let file = scratch.holding(b"");
         let arena = arena();
         let size = arena.len() as u64;
-        for (local, len) in [(size, 1), (size - 1, 2), (u64::MAX, 1), (0, u32::MAX)] {
+        for (local, len) in [(size, 1), (size - 1, 2), (u64::MAX, 1), (0, u64::MAX)] {
             for transfer in [read_at, write_at] {
                 let refused = transfer(file.as_fd(), &arena, local, 0, len).unwrap_err();
                 assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{local} {len}");
