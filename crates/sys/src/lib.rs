@@ -16,3 +16,4 @@ pub mod mapping;
 pub mod pmix;
 pub mod process;
 mod smaps;
+pub mod uring;
