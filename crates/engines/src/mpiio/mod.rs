@@ -19,7 +19,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tonnage_core::engine::EngineOption;
 use tonnage_core::engine::calls::{Calls, FileDomain, FileEntry, OpenFiles};
-use tonnage_core::plan::file_point::{FileLayout, FilePoint};
+use tonnage_core::plan::file_point::{FileLayout, FilePoint, Fsync};
 use tonnage_core::rank::{Exchange, Identity, Meeting, host_name};
 use tonnage_core::{Error, Result};
 use tonnage_sys::mapping::Arena;
@@ -40,6 +40,9 @@ pub const ENTRY: FileEntry = FileEntry {
 
 /// Names the library instead of `--mpi`.
 pub const MPI_VARIABLE: &str = "TONNAGE_MPI";
+
+/// Asks for the library that fits the launcher, whatever the variable says.
+const AUTO: &str = "auto";
 
 const PREALLOCATE: &str = "preallocate";
 
@@ -79,16 +82,21 @@ fn env(name: &str) -> Option<String> {
 
 /// The library that the user has named, and by what one can be named.
 fn asked(option: Option<&Path>) -> (Option<PathBuf>, &'static str) {
-    let variable = || env(MPI_VARIABLE).filter(|path| !path.is_empty());
-    match (option, variable()) {
-        (Some(path), _) => (Some(path.to_owned()), "--mpi"),
-        (None, Some(path)) => (Some(path.into()), MPI_VARIABLE),
-        (None, None) => (None, "--mpi"),
+    if let Some(path) = option {
+        let named = (path != Path::new(AUTO)).then(|| path.to_owned());
+        return (named, "--mpi");
     }
+    let named = env(MPI_VARIABLE).filter(|path| !path.is_empty() && path != AUTO);
+    let by = if named.is_some() {
+        MPI_VARIABLE
+    } else {
+        "--mpi"
+    };
+    (named.map(PathBuf::from), by)
 }
 
-fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
-    let point = request.point;
+/// What can be known to hang: syncs are made by all ranks together.
+fn check(point: &FilePoint) -> Result<()> {
     if point.threads > 1 {
         return Err(Error::Usage(format!(
             "engine mpiio makes all calls on one thread of a rank, and {} threads were asked for: leave --threads out and \
@@ -96,6 +104,20 @@ fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
             point.threads
         )));
     }
+    let each = point.fsync == Fsync::Each && point.layout == FileLayout::Shared;
+    if each && point.stonewall.is_some() && !point.collective {
+        return Err(Error::Usage(
+            "with engine mpiio all ranks sync a shared file together, and a stonewall lets each make another number of \
+             writes: use --fsync end, --collective, or leave --stonewall out"
+                .into(),
+        ));
+    }
+    Ok(())
+}
+
+fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
+    let point = request.point;
+    check(point)?;
     let (asked, said_by) = asked(request.mpi);
     let world = start(asked.as_deref(), &env).map_err(|why| unavailable(why, said_by))?;
     refuse_other_world(&world, request.rank, point.ranks)?;
