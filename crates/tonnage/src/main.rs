@@ -7,6 +7,7 @@
 mod args;
 mod command;
 mod devices;
+mod ior;
 mod report;
 
 use std::io::Write;

@@ -1,0 +1,11 @@
+//! `tonnage ior`: IOR's command lines, and IOR's result block.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | [`options`] | IOR's options, read as IOR reads them |
+//! | [`block`] | IOR's result block, drawn from records |
+//!
+//! Nothing is measured here: a command line becomes a plan like any other, and the result block is drawn from records.
+
+pub mod block;
+pub mod options;
