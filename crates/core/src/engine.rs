@@ -4,6 +4,7 @@
 //! [`Lane`] is everything that stays the same from one operation to the next, resolved once. The loops in
 //! [`crate::drive`] know only these; docs/ADDING-AN-ENGINE.md walks through writing one.
 
+pub mod calls;
 mod entry;
 
 use std::net::IpAddr;
@@ -17,7 +18,8 @@ use crate::Result;
 use crate::memory::Memory;
 
 pub use entry::{
-    Domains, EngineOption, EngineOptions, Entry, OpenRequest, Variant, find, split_name,
+    Domains, EngineOption, EngineOptions, Entry, OpenRequest, Variant, check_options, find,
+    split_name,
 };
 
 /// What one operation does.

@@ -8,9 +8,13 @@ pub mod null;
 pub mod shm;
 
 use tonnage_core::engine::Entry;
+use tonnage_core::engine::calls::FileEntry;
 
 /// Every engine, in the order in which help texts and reports list them.
 pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY, fabric::ENTRY];
+
+/// Every engine for files, in the same way.
+pub static FILE_ENGINES: &[FileEntry] = &[];
 
 /// Removes from this machine what engines of a rank have left there that was killed. Its run must have ended.
 pub fn clean_up_after(pid: u32) {

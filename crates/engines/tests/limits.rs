@@ -137,6 +137,7 @@ fn one_rank(
         numa: Numa::None,
         devices: Vec::new(),
         libfabric: None,
+        mpi: None,
         clock: Clock::new(),
         program: Program {
             version: "0".into(),

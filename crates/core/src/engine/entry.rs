@@ -150,45 +150,55 @@ impl Entry {
     /// # Errors
     /// `Usage` for an unknown name or value, with those that there are, and for one that has no effect on this variant.
     pub fn check_options(&self, asked: &EngineOptions, variant: &str) -> Result<EngineOptions> {
-        let mut options = EngineOptions::new();
-        for (name, value) in asked {
-            let option = self.options.iter().find(|option| option.name == name);
-            let option = option.ok_or_else(|| self.unknown_option(name))?;
-            if !option.values.contains(&value.as_str()) {
-                return Err(Error::Usage(format!(
-                    "engine-option {name}={value}: engine {} takes {name}={}",
-                    self.name,
-                    option.values.join("|")
-                )));
-            }
-            let lowest = variant.split(';').next().unwrap_or(variant);
-            if !option.variants.is_empty() && !option.variants.contains(&lowest) {
-                return Err(Error::Usage(format!(
-                    "engine-option {name}={value} is for {engine}:{} and has no effect on {engine}:{variant}: leave it out",
-                    option.variants.join(&format!(" and {}:", self.name)),
-                    engine = self.name
-                )));
-            }
-            if option.values.first() != Some(&value.as_str()) {
-                options.insert(name.clone(), value.clone());
-            }
-        }
-        Ok(options)
+        check_options(self.name, self.options, asked, variant)
     }
+}
 
-    fn unknown_option(&self, name: &str) -> Error {
-        let names: Vec<_> = self.options.iter().map(|option| option.name).collect();
-        let hint = match (nearest(name, &names), names.as_slice()) {
-            (_, []) => "it has none: leave engine-option out".to_owned(),
-            (Some(near), _) => format!("did you mean {near}? it has {}", names.join(", ")),
-            (None, _) => format!("it has {}", names.join(", ")),
-        };
-        Error::Usage(format!(
-            "engine {} has no option {}: {hint}",
-            self.name,
-            quote(name)
-        ))
+/// Checks options against those of an engine; see [`Entry::check_options`].
+///
+/// # Errors
+/// As there.
+pub fn check_options(
+    engine: &str,
+    known: &[EngineOption],
+    asked: &EngineOptions,
+    variant: &str,
+) -> Result<EngineOptions> {
+    let mut options = EngineOptions::new();
+    for (name, value) in asked {
+        let option = known.iter().find(|option| option.name == name);
+        let option = option.ok_or_else(|| unknown_option(engine, known, name))?;
+        if !option.values.contains(&value.as_str()) {
+            return Err(Error::Usage(format!(
+                "engine-option {name}={value}: engine {engine} takes {name}={}",
+                option.values.join("|")
+            )));
+        }
+        let lowest = variant.split(';').next().unwrap_or(variant);
+        if !option.variants.is_empty() && !option.variants.contains(&lowest) {
+            return Err(Error::Usage(format!(
+                "engine-option {name}={value} is for {engine}:{} and has no effect on {engine}:{variant}: leave it out",
+                option.variants.join(&format!(" and {engine}:"))
+            )));
+        }
+        if option.values.first() != Some(&value.as_str()) {
+            options.insert(name.clone(), value.clone());
+        }
     }
+    Ok(options)
+}
+
+fn unknown_option(engine: &str, known: &[EngineOption], name: &str) -> Error {
+    let names: Vec<_> = known.iter().map(|option| option.name).collect();
+    let hint = match (nearest(name, &names), names.as_slice()) {
+        (_, []) => "it has none: leave engine-option out".to_owned(),
+        (Some(near), _) => format!("did you mean {near}? it has {}", names.join(", ")),
+        (None, _) => format!("it has {}", names.join(", ")),
+    };
+    Error::Usage(format!(
+        "engine {engine} has no option {}: {hint}",
+        quote(name)
+    ))
 }
 
 #[cfg(test)]

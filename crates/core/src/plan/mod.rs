@@ -17,6 +17,7 @@
 
 pub mod expand;
 pub mod file;
+pub mod file_point;
 pub mod layout;
 pub mod length;
 pub mod names;

@@ -4,6 +4,7 @@
 //! Writing files of records is in [`mod@file`], reading them in [`read`]; [`mod@path`] is what devices counted. Reports read these types and nothing else.
 
 pub mod file;
+pub mod files;
 pub mod path;
 pub mod read;
 #[cfg(test)]
@@ -289,4 +290,13 @@ pub enum Canary {
         /// Why.
         why: String,
     },
+}
+
+/// A line of a results file.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Line {
+    /// Bytes between the memories of ranks.
+    Transfer(Record),
+    /// Bytes between memory and files.
+    File(files::FileRecord),
 }

@@ -5,6 +5,7 @@
 //! | [`host`] | this host's CPUs, and which ranks share them |
 //! | [`session`] | an engine that is open on all ranks |
 //! | [`point`] | one point from warm-up to its figures |
+//! | [`files`] | file experiments |
 //! | [`crew`], [`work`], `flows` | the workers of a rank, what each does in a trial, and what it drives |
 //! | [`check`] | what should be where after a trial |
 //! | [`totals`] | what workers and ranks add up to |
@@ -17,6 +18,7 @@ pub mod beside;
 pub mod canary;
 pub mod check;
 pub mod crew;
+pub mod files;
 mod flows;
 pub mod host;
 pub mod limit;
@@ -61,6 +63,8 @@ pub struct Settings {
     pub devices: Vec<String>,
     /// The libfabric to load instead of the one that is found.
     pub libfabric: Option<PathBuf>,
+    /// The MPI library to load instead of the one that fits the launcher.
+    pub mpi: Option<PathBuf>,
     /// Calibrated once, before anything is timed.
     pub clock: Clock,
     /// The program that writes the records.

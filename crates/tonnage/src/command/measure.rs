@@ -365,6 +365,7 @@ fn settings(job: &Job) -> Settings {
         numa,
         devices: job.ranks.devices.clone(),
         libfabric: job.ranks.libfabric.clone(),
+        mpi: None,
         clock: Clock::new(),
         program: program(),
     }

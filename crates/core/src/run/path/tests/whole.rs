@@ -176,6 +176,7 @@ fn records(engine: &'static str, open: Open) -> Vec<Record> {
         numa: Numa::None,
         devices: Vec::new(),
         libfabric: None,
+        mpi: None,
         clock: Clock::new(),
         program: Program {
             version: "0".into(),
