@@ -8,4 +8,6 @@
 //! Nothing is measured here: a command line becomes a plan like any other, and the result block is drawn from records.
 
 pub mod block;
+pub mod help;
+pub mod hints;
 pub mod options;

@@ -89,9 +89,16 @@ impl Figures {
         let mut passes: Vec<Pass> = all.collect();
         // Stable, so that write stays before read in each repetition.
         passes.sort_by_key(|pass| pass.repetition);
-        let measured = record.phases.iter().filter(|phase| !phase.trials.is_empty());
+        let measured = record
+            .phases
+            .iter()
+            .filter(|phase| !phase.trials.is_empty());
         let summaries = measured.map(|phase| summary(options, phase, tasks));
-        let (nodes, tasks_on_node_0) = nodes(record);
+        let groups = record.environment.iter();
+        let groups: Vec<_> = groups
+            .map(|group| (group.hosts.len(), group.ranks.as_str()))
+            .collect();
+        let (nodes, tasks_on_node_0) = nodes(&groups, tasks);
         Self {
             passes,
             summaries: summaries.collect(),
@@ -102,7 +109,9 @@ impl Figures {
 
     /// The summary of one kind of access, where it was measured.
     pub fn summary(&self, access: &str) -> Option<&Summary> {
-        self.summaries.iter().find(|summary| summary.access == access)
+        self.summaries
+            .iter()
+            .find(|summary| summary.access == access)
     }
 }
 
@@ -133,7 +142,9 @@ fn summary(options: &IorOptions, phase: &PhaseRecord, tasks: u32) -> Summary {
         spread(each.map(|trial| ratio(amount(trial) as f64, seconds(trial.total_ns))))
     };
     let worn_out = options.wear_out.on();
-    let walls = trials.iter().filter_map(|trial| trial.stonewall.filter(|_| worn_out));
+    let walls = trials
+        .iter()
+        .filter_map(|trial| trial.stonewall.filter(|_| worn_out));
     let walls: Vec<_> = walls.collect();
     let after_s: f64 = walls.iter().map(|wall| seconds(wall.after_ns)).sum();
     let bytes: f64 = walls.iter().map(|wall| wall.payload_bytes as f64).sum();
@@ -162,16 +173,18 @@ fn spread(values: impl Iterator<Item = f64>) -> Spread {
     }
 }
 
-/// Hosts, and ranks on that of rank 0; hosts that are alike share an entry, and are taken to have as many ranks each.
-fn nodes(record: &FileRecord) -> (u64, u64) {
-    let nodes: usize = record.environment.iter().map(|group| group.hosts.len()).sum();
-    let first = record.environment.iter().find_map(|group| {
-        let ranks = number_list::parse(&group.ranks).ok()?;
-        let hosts = group.hosts.len().max(1);
-        ranks.contains(&0).then(|| ranks.len().div_ceil(hosts))
+/// Hosts, and ranks on that of rank 0; hosts that are alike share a group (how many hosts, which ranks), and are taken
+/// to have as many ranks each.
+fn nodes(groups: &[(usize, &str)], ranks: u32) -> (u64, u64) {
+    let nodes: usize = groups.iter().map(|(hosts, _)| hosts).sum();
+    let first = groups.iter().find_map(|(hosts, ranks)| {
+        let ranks = number_list::parse(ranks).ok()?;
+        ranks
+            .contains(&0)
+            .then(|| ranks.len().div_ceil((*hosts).max(1)))
     });
-    let all = record.file.ranks as usize;
-    (nodes.max(1) as u64, first.unwrap_or(all) as u64)
+    let on_node_0 = first.unwrap_or(ranks as usize);
+    (nodes.max(1) as u64, on_node_0 as u64)
 }
 
 fn seconds(ns: u64) -> f64 {
@@ -180,4 +193,17 @@ fn seconds(ns: u64) -> f64 {
 
 fn ratio(amount: f64, over: f64) -> f64 {
     if over > 0.0 { amount / over } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nodes;
+
+    #[test]
+    fn nodes_are_counted_with_the_tasks_of_the_first() {
+        assert_eq!(nodes(&[], 2), (1, 2));
+        assert_eq!(nodes(&[(1, "0-3")], 4), (1, 4));
+        assert_eq!(nodes(&[(1, "4-5"), (2, "0-3,6-7")], 8), (3, 3));
+        assert_eq!(nodes(&[(960, "0-3839")], 3840), (960, 4));
+    }
 }

@@ -57,10 +57,23 @@ pub fn asked(
         ("api", Value::from(options.api.name())),
         ("apiVersion", Value::from("")),
         ("test filename", Value::from(options.path.as_str())),
-        ("access", pick(options.file_per_process.on(), "file-per-process", "single-shared-file")),
-        ("type", pick(options.collective.on(), "collective", "independent")),
+        (
+            "access",
+            pick(
+                options.file_per_process.on(),
+                "file-per-process",
+                "single-shared-file",
+            ),
+        ),
+        (
+            "type",
+            pick(options.collective.on(), "collective", "independent"),
+        ),
         ("segments", point.segments.into()),
-        ("ordering in a file", pick(options.shuffled.on(), "random", "sequential")),
+        (
+            "ordering in a file",
+            pick(options.shuffled.on(), "random", "sequential"),
+        ),
     ];
     match (options.reorder.on(), options.reorder_random.on()) {
         (true, _) => all.extend([
@@ -107,7 +120,10 @@ fn human(bytes: u64) -> String {
         if bytes >> shift > 0 {
             return match bytes.is_multiple_of(1 << shift) {
                 true => format!("{} {unit}", bytes >> shift),
-                false => format!("{:.2} {unit}", bytes as f64 / f64::from(1u32 << (shift - 10)) / 1024.0),
+                false => format!(
+                    "{:.2} {unit}",
+                    bytes as f64 / f64::from(1u32 << (shift - 10)) / 1024.0
+                ),
             };
         }
     }

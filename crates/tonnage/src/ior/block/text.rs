@@ -43,7 +43,9 @@ fn write(
     pair(out, "Path", options.paths().first().unwrap_or(&""))?;
     writeln!(out, "\nOptions: ")?;
     for (name, value) in json::asked(options, record, figures) {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let value = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
         pair(out, name, &value)?;
     }
     writeln!(out, "\nResults: \n\n{}", HEAD.trim_end())?;
@@ -103,12 +105,22 @@ fn short(value: f64) -> String {
 fn summary_head() -> String {
     let mut head = format!("{:<9}", "Operation");
     for name in [
-        "Max(MiB)", "Min(MiB)", "Mean(MiB)", "StdDev", "Max(OPs)", "Min(OPs)", "Mean(OPs)", "StdDev", "Mean(s)",
+        "Max(MiB)",
+        "Min(MiB)",
+        "Mean(MiB)",
+        "StdDev",
+        "Max(OPs)",
+        "Min(OPs)",
+        "Mean(OPs)",
+        "StdDev",
+        "Mean(s)",
         "Stonewall(s)",
     ] {
         head.push_str(&format!(" {name:>10}"));
     }
-    head.push_str(" Stonewall(MiB) Test# #Tasks tPN reps fPP reord reordoff reordrand seed segcnt ");
+    head.push_str(
+        " Stonewall(MiB) Test# #Tasks tPN reps fPP reord reordoff reordrand seed segcnt ",
+    );
     head.push_str(&format!(
         "{:>8} {:>8} {:>9} {:>5} RefNum",
         " blksiz", "xsize", "aggs(MiB)", "API"
@@ -125,10 +137,20 @@ fn summary_row(
 ) -> std::fmt::Result {
     let (bandwidth, operations) = (&summary.bandwidth, &summary.operations);
     write!(out, "{:<9} ", summary.access)?;
-    for value in [bandwidth.max, bandwidth.min, bandwidth.mean, bandwidth.stddev] {
+    for value in [
+        bandwidth.max,
+        bandwidth.min,
+        bandwidth.mean,
+        bandwidth.stddev,
+    ] {
         write!(out, "{:>10.2} ", value / MIB)?;
     }
-    for value in [operations.max, operations.min, operations.mean, operations.stddev] {
+    for value in [
+        operations.max,
+        operations.min,
+        operations.mean,
+        operations.stddev,
+    ] {
         write!(out, "{value:>10.2} ")?;
     }
     write!(out, "{:>10.5} ", summary.total_s_mean)?;

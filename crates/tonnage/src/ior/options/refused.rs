@@ -37,7 +37,7 @@ pub const REFUSED: &[Row] = &[
         &[],
         &["setAlignment"],
         "SIZE",
-        "it aligns objects of HDF5: buffers are page-aligned, and blocks as large as -b",
+        "it aligns objects of HDF5: leave it out",
     ),
     refused(
         Some('K'),

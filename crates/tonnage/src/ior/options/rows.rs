@@ -346,7 +346,7 @@ pub const HONOURED: &[Row] = &[
         keys: &[],
         value: "KEY=VALUE",
         kind: Kind::Directives,
-        does: "the same options by the keys below, with commas between them",
+        does: "the same by IOR's long names (-O writeFile=1,blockSize=4m), and what follows",
     },
     text(
         None,

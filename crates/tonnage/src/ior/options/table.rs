@@ -75,8 +75,8 @@ pub fn key(name: &str) -> Option<&'static Row> {
 }
 
 /// All long names.
-pub fn long_names() -> impl Iterator<Item = &'static str> {
-    all().flat_map(|row| row.long.iter().copied())
+pub fn long_names<'a>() -> impl Iterator<Item = &'a str> {
+    all().flat_map(|row| row.long.iter().map(|name| -> &'a str { name }))
 }
 
 /// All keys behind `-O`.

@@ -203,8 +203,8 @@ fn unknown_letter(letter: char, group: &str) -> Error {
 }
 
 fn unknown_long(name: &str, own: &[Own]) -> Error {
-    let ours = own.iter().map(|option| option.name.as_str());
-    let names: Vec<&str> = ours.chain(table::long_names()).collect();
+    let mut names: Vec<&str> = own.iter().map(|option| option.name.as_str()).collect();
+    names.extend(table::long_names());
     unknown("--", name, &names)
 }
 
