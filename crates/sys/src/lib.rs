@@ -8,6 +8,7 @@ pub mod clock;
 pub mod copy;
 pub mod counting_alloc;
 pub mod descriptor;
+pub mod files;
 pub mod interfaces;
 pub mod libfabric;
 pub mod library;
