@@ -1,13 +1,13 @@
 //! Records as CSV (RFC 4180): every column, with its unit in its name, in base units and full precision.
 
-use tonnage_core::record::Record;
+use tonnage_core::record::Line;
 
 use super::columns::{self, Value};
 
 /// A header and one row for each record; what a record does not know is an empty field.
-pub fn csv(records: &[Record]) -> String {
+pub fn csv(lines: &[Line]) -> String {
     let mut text = row(columns::all().map(|column| column.field.to_owned()));
-    for record in records {
+    for record in lines.iter().filter_map(Line::as_transfer) {
         text.push_str(&row(
             columns::all().map(|column| field((column.value)(record)))
         ));
