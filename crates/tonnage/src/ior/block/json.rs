@@ -10,7 +10,7 @@ use crate::ior::options::IorOptions;
 
 /// One object.
 pub fn render(options: &IorOptions, run: &Run, record: &FileRecord, figures: &Figures) -> String {
-    let passes = figures.passes.iter().map(|each| pass(options, each));
+    let passes = figures.passes.iter().map(|each| pass(record, each));
     let summaries = figures.summaries.iter();
     let summaries = summaries.map(|each| summary(options, record, figures, each));
     let asked: Map<String, Value> = asked(options, record, figures)
@@ -130,12 +130,13 @@ fn human(bytes: u64) -> String {
     format!("{bytes} bytes")
 }
 
-fn pass(options: &IorOptions, pass: &Pass) -> Value {
+fn pass(record: &FileRecord, pass: &Pass) -> Value {
+    let kib = |bytes: u64| bytes as f64 / 1024.0;
     json!({
         "access": pass.access,
         "bwMiB": pass.bandwidth_mib_per_s,
-        "blockKiB": options.block_bytes as f64 / 1024.0,
-        "xferKiB": options.transfer_bytes as f64 / 1024.0,
+        "blockKiB": kib(record.file.block_bytes),
+        "xferKiB": kib(record.file.transfer_bytes),
         "iops": pass.operations_per_s,
         "latency": pass.latency_s,
         "openTime": pass.open_s,
@@ -167,9 +168,9 @@ fn summary(
         "API": options.api.name(),
         "TestID": 0,
         "ReferenceNumber": 0,
-        "segmentCount": options.segments,
-        "blockSize": options.block_bytes,
-        "transferSize": options.transfer_bytes,
+        "segmentCount": record.file.segments,
+        "blockSize": record.file.block_bytes,
+        "transferSize": record.file.transfer_bytes,
         "numTasks": record.file.ranks,
         "tasksPerNode": figures.tasks_on_node_0,
         "repetitions": options.repetitions,
@@ -229,8 +230,8 @@ fn parameters(options: &IorOptions, record: &FileRecord, figures: &Figures) -> V
         "keepFile": options.keep.0,
         "verbose": options.verbose.0,
         "collective": options.collective.0,
-        "segmentCount": options.segments,
-        "transferSize": options.transfer_bytes,
-        "blockSize": options.block_bytes,
+        "segmentCount": record.file.segments,
+        "transferSize": record.file.transfer_bytes,
+        "blockSize": record.file.block_bytes,
     })
 }

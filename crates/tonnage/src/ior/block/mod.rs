@@ -37,7 +37,7 @@ pub fn render(options: &IorOptions, run: &Run, record: &FileRecord) -> String {
     match options.summary_format {
         SummaryFormat::Text => text::render(options, run, record, &figures),
         SummaryFormat::Json => json::render(options, run, record, &figures),
-        SummaryFormat::Csv => csv::render(options, &figures, record.file.ranks),
+        SummaryFormat::Csv => csv::render(&record.file, &figures),
     }
 }
 

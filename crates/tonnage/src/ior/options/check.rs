@@ -2,7 +2,7 @@
 
 use tonnage_core::{Error, Result};
 
-use super::{Api, IorOptions};
+use super::{Api, IorOptions, Stripes};
 
 /// Checks everything that the command line alone decides.
 ///
@@ -92,7 +92,7 @@ fn files(options: &IorOptions) -> Result<()> {
     refuse(options.existing.on() && !options.writes(), || {
         "-E is about files that are there before writing, and nothing is written: add -w or leave -E out".to_owned()
     })?;
-    refuse(options.stripe_count == Some(0), || {
+    refuse(options.stripe_count == Some(Stripes::Targets(0)), || {
         "a stripe count of 0 leaves it to the file system: leave it out".to_owned()
     })
 }
@@ -117,6 +117,7 @@ fn only_mpiio(options: &IorOptions) -> Result<()> {
         (options.show_hints.on(), "-H (--mpiio.showHints)"),
         (options.hints_file.is_some(), "-U (--mpiio.hintsFileName)"),
         (options.file_view.on(), "-V (--mpiio.useFileView)"),
+        (options.preallocate.on(), "-p (--mpiio.preallocate)"),
     ];
     if options.api == Api::Mpiio {
         refuse(options.direct.on(), || {
@@ -125,6 +126,9 @@ fn only_mpiio(options: &IorOptions) -> Result<()> {
         })?;
         refuse(options.shuffled.on() && options.collective.on(), || {
             "-z does not go with -c, for the tasks' transfers would lie anywhere: leave one of them out".to_owned()
+        })?;
+        refuse(options.preallocate.on() && !options.writes(), || {
+            "-p makes room for what is written, and nothing is: add -w or leave -p out".to_owned()
         })?;
         return refuse(options.shuffled.on() && options.file_view.on(), || {
             "-z does not go with -V, whose view is in order: leave one of them out".to_owned()

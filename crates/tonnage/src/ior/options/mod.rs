@@ -62,6 +62,15 @@ pub enum SummaryFormat {
     Csv,
 }
 
+/// Over how many targets a file is spread (`--posix.lustre.stripecount`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stripes {
+    /// All, which Lustre writes as -1.
+    All,
+    /// So many.
+    Targets(u64),
+}
+
 /// A command line of IOR. The fields have IOR's defaults and units; flags that IOR counts are counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IorOptions {
@@ -143,8 +152,10 @@ pub struct IorOptions {
     pub hints_file: Option<String>,
     /// `-V`, `--mpiio.useFileView`.
     pub file_view: Switch,
+    /// `-p`, `--mpiio.preallocate`.
+    pub preallocate: Switch,
     /// `--posix.lustre.stripecount`.
-    pub stripe_count: Option<u64>,
+    pub stripe_count: Option<Stripes>,
     /// `--posix.lustre.stripesize`.
     pub stripe_bytes: Option<u64>,
     /// `-v`.
@@ -200,6 +211,7 @@ impl Default for IorOptions {
             show_hints: off,
             hints_file: None,
             file_view: off,
+            preallocate: off,
             stripe_count: None,
             stripe_bytes: None,
             verbose: off,

@@ -54,13 +54,6 @@ pub const REFUSED: &[Row] = &[
         "it belongs to HDF5: leave it out",
     ),
     refused(
-        Some('p'),
-        &["mpiio.preallocate"],
-        &["preallocate"],
-        "",
-        "write the file in a run of its own with -w -k, then measure with -w -E -k",
-    ),
-    refused(
         Some('P'),
         &[],
         &["useSharedFilePointer"],

@@ -3,7 +3,8 @@
 use tonnage_core::{Error, Result};
 
 use super::table::{Kind, Row, always, flag, number, text};
-use super::{Api, IorOptions, SummaryFormat};
+use super::value::whole;
+use super::{Api, IorOptions, Stripes, SummaryFormat};
 
 /// What is honoured, in the order of the help.
 pub const HONOURED: &[Row] = &[
@@ -310,13 +311,20 @@ pub const HONOURED: &[Row] = &[
         |o| &mut o.file_view,
         "with MPIIO: each task sees only its own blocks",
     ),
-    number(
+    flag(
+        Some('p'),
+        &["mpiio.preallocate"],
+        &["preallocate"],
+        |o| &mut o.preallocate,
+        "with MPIIO: make room for the whole file when it is opened to be written",
+    ),
+    text(
         None,
         &["posix.lustre.stripecount"],
         &["lustreStripeCount"],
         "N",
-        |o, v| o.stripe_count = Some(v),
-        "stripes of new files on Lustre",
+        stripes,
+        "stripes of new files on Lustre, -1 for all targets",
     ),
     number(
         None,
@@ -389,6 +397,14 @@ fn api(options: &mut IorOptions, shown: &str, name: &str) -> Result<()> {
             )));
         }
     };
+    Ok(())
+}
+
+fn stripes(options: &mut IorOptions, shown: &str, count: &str) -> Result<()> {
+    options.stripe_count = Some(match count {
+        "-1" => Stripes::All,
+        count => Stripes::Targets(whole(shown, count)?),
+    });
     Ok(())
 }
 

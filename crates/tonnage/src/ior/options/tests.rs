@@ -107,7 +107,7 @@ fn long_options_take_values_either_way() {
     let stripes = options("--posix.lustre.stripecount=4 --posix.lustre.stripesize 8m");
     assert_eq!(
         (stripes.stripe_count, stripes.stripe_bytes),
-        (Some(4), Some(8 << 20))
+        (Some(Stripes::Targets(4)), Some(8 << 20))
     );
     assert!(
         options("-a mpiio --mpiio.useFileView --mpiio.showHints -U h")
@@ -117,6 +117,10 @@ fn long_options_take_values_either_way() {
     assert_eq!(
         options("-O summaryFormat=JSON,summaryFile=s.json").summary_format,
         SummaryFormat::Json
+    );
+    assert_eq!(
+        options("--posix.lustre.stripecount=-1").stripe_count,
+        Some(Stripes::All)
     );
     assert!(options("--dryRun").dry_run.on());
 }
@@ -268,7 +272,6 @@ fn what_cannot_be_honoured_says_what_to_use_instead() {
         ("-O refNum=7", "--output"),
         ("-w -K", "use -k"),
         ("-S", "use -V"),
-        ("--mpiio.preallocate", "-w -E -k"),
         ("-O minTimeDuration=5", "-D SECONDS"),
         ("--gpuDirect", "host memory"),
     ] {
