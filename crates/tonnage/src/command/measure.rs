@@ -23,6 +23,7 @@ use tonnage_engines::{ENGINES, FILE_ENGINES, clean_up_after, mpiio};
 use tonnage_sys::clock::Clock;
 
 use super::checks::{check_effects, check_interface, check_output, check_placement, loads};
+use super::ior::Block;
 use super::observer::Keeper;
 use super::{env, print};
 use crate::args::common::{Format, RankArgs, ResultArgs};
@@ -48,6 +49,8 @@ pub struct Job {
     pub format: Option<Format>,
     /// Whether points whose path is not proven make the run fail.
     pub require_path: bool,
+    /// IOR's result block, where it is asked for; it stands before everything else.
+    pub block: Option<Block>,
 }
 
 /// What is measured, expanded from the plan.
@@ -104,6 +107,7 @@ fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCo
         output,
         format: Some(results.format),
         require_path: results.require_path,
+        block: None,
     };
     start(&job, results.print_plan)
 }
@@ -124,6 +128,7 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
         output: args.output.clone().map(|path| (path, false)),
         format: Some(Format::Table),
         require_path: false,
+        block: None,
     };
     start(&job, args.print_plan)
 }
@@ -155,7 +160,7 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
 }
 
 /// The launcher's number of ranks, else the command line's, else the plan's, else one.
-fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity>) -> Result<u32> {
+pub(super) fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity>) -> Result<u32> {
     let asked = ranks.ranks.or(plan.ranks);
     match (identity, ranks.ranks) {
         (Some(identity), Some(asked)) if asked != identity.size => Err(Error::Usage(format!(
@@ -268,6 +273,11 @@ fn with_records(job: &Job, points: &Points, rank: &mut Rank) -> Result<ExitCode>
     let settings = settings(job);
     let result = measure(&transfers, &files, rank, &settings, &mut keeper);
     let stored = keeper.finish();
+    if rank.id() == 0
+        && let Some(block) = &job.block
+    {
+        block.write(&keeper.records)?;
+    }
     if rank.id() == 0
         && let Some(format) = job.format
         && format != Format::Jsonl
