@@ -4,8 +4,11 @@
 
 pub mod fabric;
 mod host;
+mod host_file;
 pub mod null;
+pub mod posix;
 pub mod shm;
+pub mod uring;
 
 use tonnage_core::engine::Entry;
 use tonnage_core::engine::calls::FileEntry;
@@ -14,7 +17,7 @@ use tonnage_core::engine::calls::FileEntry;
 pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY, fabric::ENTRY];
 
 /// Every engine for files, in the same way.
-pub static FILE_ENGINES: &[FileEntry] = &[];
+pub static FILE_ENGINES: &[FileEntry] = &[posix::ENTRY, uring::ENTRY];
 
 /// Removes from this machine what engines of a rank have left there that was killed. Its run must have ended.
 pub fn clean_up_after(pid: u32) {
