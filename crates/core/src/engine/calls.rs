@@ -76,6 +76,28 @@ pub struct OpenFile<'a> {
     pub create: bool,
     /// Whether all ranks open this very file together.
     pub shared: bool,
+    /// With `--file-view`: the only parts of the file that this rank will name.
+    pub view: Option<View>,
+}
+
+/// Parts of a file at equal distances. Transfers name offsets in the file all the same; an engine that hands views on
+/// computes those in the view by [`View::offset_in`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct View {
+    /// Where the first part begins.
+    pub begin: u64,
+    /// Bytes of each part.
+    pub block_bytes: u64,
+    /// From the begin of one part to that of the next.
+    pub stride_bytes: u64,
+}
+
+impl View {
+    /// Where a byte of the file is in the view, counting only what the view shows; the byte must be in it.
+    pub fn offset_in(&self, offset: u64) -> u64 {
+        let from_begin = offset - self.begin;
+        from_begin / self.stride_bytes * self.block_bytes + from_begin % self.stride_bytes
+    }
 }
 
 /// One read or write of `len` bytes. All of them are moved, or the call fails.
@@ -174,6 +196,17 @@ pub fn find_files<'a>(engines: &'a [FileEntry], engine: &str) -> Result<&'a File
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_view_counts_only_what_it_shows() {
+        let view = View {
+            begin: 10,
+            block_bytes: 10,
+            stride_bytes: 30,
+        };
+        let offsets = [10, 19, 40, 73].map(|offset| view.offset_in(offset));
+        assert_eq!(offsets, [0, 9, 10, 23]);
+    }
 
     #[test]
     fn a_lane_holds_file_and_direction() {

@@ -6,6 +6,7 @@
 //! | [`devices`] | everything that could move bytes here, for people (`tonnage devices`) |
 //! | [`topology`] | CPUs, cores, sockets, NUMA nodes |
 //! | [`placement`] | which worker runs on which CPU |
+//! | [`mounts`] | what is mounted where files are |
 //! | [`pages`] | huge pages |
 //! | [`counters`] | what devices and TCP have counted |
 //! | [`fabric`] | which libfabric is used |
@@ -15,6 +16,7 @@ pub mod counters;
 pub mod devices;
 pub mod environment;
 pub mod fabric;
+pub mod mounts;
 pub mod pages;
 pub mod placement;
 pub mod topology;

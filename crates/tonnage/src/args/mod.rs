@@ -8,6 +8,8 @@
 //! [`Plan::points`]: tonnage_core::plan::Plan::points
 
 pub mod common;
+pub mod file;
+pub mod ior;
 pub mod run;
 pub mod transfer;
 pub mod values;
@@ -18,6 +20,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use common::Format;
+use file::FileArgs;
+use ior::IorArgs;
 use run::{RunArgs, TourArgs};
 use transfer::TransferArgs;
 use verify::VerifyArgs;
@@ -42,6 +46,16 @@ pub struct Cli {
     pub log_level: LogLevel,
 }
 
+impl Cli {
+    /// How much is logged; IOR's command lines say it in their own way.
+    pub fn log_level(&self) -> LogLevel {
+        match &self.command {
+            Some(Command::Ior(args)) => args.log_level().unwrap_or(self.log_level),
+            _ => self.log_level,
+        }
+    }
+}
+
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Subcommand)]
 pub enum Command {
@@ -49,6 +63,11 @@ pub enum Command {
     Tour(TourArgs),
     /// Move bytes between ranks and measure them.
     Transfer(Box<TransferArgs>),
+    /// Write and read files from all ranks and measure it.
+    File(Box<FileArgs>),
+    /// The same by IOR's own command lines, with IOR's result block: `tonnage ior --help`.
+    #[command(disable_help_flag = true)]
+    Ior(IorArgs),
     /// Measure everything that a plan file asks for.
     Run(RunArgs),
     /// Draw the table of a file of results again.

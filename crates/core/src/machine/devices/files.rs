@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
 
+use super::super::mounts::unescape;
 use super::super::tree::Tree;
 use super::Absent;
 use super::patience::within;
@@ -148,30 +149,6 @@ fn mount(line: &str) -> Option<FileSystem> {
     })
 }
 
-/// The kernel writes blanks, tabs, line ends and backslashes as a backslash and three octal digits.
-fn unescape(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('\\') {
-        plain.push_str(before);
-        let code = after
-            .get(..3)
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match code.filter(u8::is_ascii) {
-            Some(code) => {
-                plain.push(char::from(code));
-                rest = after.get(3..).unwrap_or_default();
-            }
-            None => {
-                plain.push('\\');
-                rest = after;
-            }
-        }
-    }
-    plain.push_str(rest);
-    plain
-}
-
 /// Total and available bytes; `None` when the place is not a directory (containers mount single files) or cannot be
 /// asked, as when it belongs to another user.
 fn size_of_directory(place: &Path) -> Option<(u64, u64)> {
@@ -208,13 +185,6 @@ mod tests {
         );
         assert_eq!(kept.mount, Path::new("/mnt/a b\\c"));
         assert_eq!(mount("tmpfs /dev/shm tmpfs rw 0 0").unwrap().kind, "tmpfs");
-    }
-
-    #[test]
-    fn an_escape_that_is_none_is_kept() {
-        assert_eq!(unescape("a\\9z\\"), "a\\9z\\");
-        assert_eq!(unescape("\\377"), "\\377");
-        assert_eq!(unescape("\\é\\011"), "\\é\t");
     }
 
     #[test]

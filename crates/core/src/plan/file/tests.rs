@@ -1,4 +1,5 @@
-use super::super::fixture::ENGINES;
+use super::super::files::arbitrary::file_jobs;
+use super::super::fixture::{ENGINES, FILE_ENGINES};
 use super::super::names;
 use super::*;
 use crate::engine::Verb;
@@ -47,6 +48,13 @@ fn missing_keys_are_named_with_an_example() {
     );
     assert!(message("").contains("a plan needs the key \"name\": write name = \"my-plan\""));
     assert!(message("name = 'p'").contains("a [[transfer]] table for each experiment"));
+    assert!(message("name = 'p'").contains("a [[file]] table for each with files"));
+    assert_eq!(
+        message("name = 'p'\n[[file]]\nkeep = true"),
+        "p.toml:2: a file experiment needs the key \"path\": write path = \"data/file\""
+    );
+    assert!(message("name = 'p'\n[file]\n").contains("a table under [[file]]"));
+    assert!(message("name = 'p'\nfile = [1]\n").contains("a table under [[file]]"));
     assert!(message("name = 'p'\n[transfer]\n").contains("a table under [[transfer]]"));
     assert!(message("name = 'p'\ntransfer = [1]\n").contains("a table under [[transfer]]"));
 }
@@ -151,7 +159,7 @@ fn files_that_are_no_plans_are_refused() {
 #[test]
 fn a_short_text_cannot_take_much_memory_or_stack() {
     let transfer = "[[transfer]]\nengine='a'\nop='read'\nsizes='1..4096+1'\n";
-    let text = format!("name='p'\n{}", transfer.repeat(TRANSFERS_MAX + 1));
+    let text = format!("name='p'\n{}", transfer.repeat(EXPERIMENTS_MAX + 1));
     assert!(message(&text).starts_with("p.toml:4002: a plan has at most 1000 transfers"));
     for nested in ["[", "{a=", "[[", "a."] {
         let text = format!("{HEAD}sizes = {}", nested.repeat(100_000));
@@ -288,14 +296,17 @@ prop_compose! {
         title in option::of("(?s).{0,40}"),
         ranks in option::of(any::<u32>()),
         transfers in proptest::collection::vec(transfers(), 0..3),
+        files in proptest::collection::vec(file_jobs(), 0..3),
     ) -> Plan {
-        Plan { name, title, ranks, transfers }
+        Plan { name, title, ranks, transfers, files }
     }
 }
 
-const SHIPPED: [&str; 2] = [
+const SHIPPED: [&str; 4] = [
     include_str!("../../../../../plans/tour.toml"),
     include_str!("../../../../../plans/mori-io.toml"),
+    include_str!("../../../../../plans/cori-lustre-mpiio.toml"),
+    include_str!("../../../../../plans/cori-datawarp-1.toml"),
 ];
 
 proptest! {
@@ -310,7 +321,7 @@ proptest! {
     fn any_plan_expands_or_is_refused_as_usage(
         mut plan in plans(), ranks in 0u32..6, factor in 1e-5..1e5,
     ) {
-        plan.scale(factor).unwrap();
+        plan.scale(factor, ranks).unwrap();
         for transfer in &mut plan.transfers {
             transfer.engine = vec!["shm".into()];
         }
@@ -352,8 +363,11 @@ proptest! {
         match Plan::from_toml(&text.iter().collect::<String>(), "p") {
             Ok(plan) => {
                 prop_assert_eq!(&Plan::from_toml(&plan.to_toml(), "p").unwrap(), &plan);
-                let expanded = plan.points(plan.ranks.unwrap_or(2), &ENGINES);
-                prop_assert!(expanded.map_or_else(|e| e.exit_code() == 2, |points| !points.is_empty()));
+                let ranks = plan.ranks.unwrap_or(2);
+                let transfers = plan.points(ranks, &ENGINES).map(|points| points.len());
+                let files = plan.file_points(ranks, &FILE_ENGINES).map(|points| points.len());
+                let any = transfers.and_then(|transfers| Ok(transfers + files?));
+                prop_assert!(any.map_or_else(|e| e.exit_code() == 2, |points| points > 0));
             }
             Err(error) => prop_assert_eq!(error.exit_code(), 2),
         }

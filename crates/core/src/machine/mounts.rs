@@ -1,0 +1,182 @@
+//! What is mounted where files are, and what it comes from: a device, a server's export. Listing all file systems of
+//! the machine is in [`super::devices`]; what the system tells of one file, in `tonnage_sys::files`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tonnage_sys::files::file_system::{self, FileSystem};
+
+use super::tree::Tree;
+
+/// The file system that a path is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Its kind in the kernel's words: "ext4", "nfs4", "fuse.sshfs", …
+    pub kind: String,
+    /// Where it is mounted; `None` where /proc does not tell.
+    pub place: Option<PathBuf>,
+    /// What is mounted: a device, a server's export, …; `None` where /proc does not tell.
+    pub source: Option<String>,
+    /// What the file itself tells.
+    pub file_system: FileSystem,
+}
+
+/// What is mounted where a path is; it must exist, and may be a folder.
+///
+/// # Errors
+/// When nothing is there, or the file system does not answer.
+pub fn of_path(path: &Path) -> io::Result<Mount> {
+    let file_system = file_system::of_path(path)?;
+    let mounts = Tree::host().text("proc/self/mountinfo").unwrap_or_default();
+    Ok(found(&mounts, file_system, &path.canonicalize()?))
+}
+
+fn found(mounts: &str, file_system: FileSystem, path: &Path) -> Mount {
+    let lines = || mounts.lines().filter_map(line);
+    let by_number = lines().find(|line| Some(line.id) == file_system.mount_id);
+    // Kernels before 5.8 do not say the number: then it is the innermost of its device, the last of several at one
+    // place.
+    let innermost = || {
+        lines()
+            .filter(|line| line.device == file_system.device && path.starts_with(&line.place))
+            .max_by_key(|line| line.place.components().count())
+    };
+    let line = match file_system.mount_id {
+        Some(_) => by_number,
+        None => innermost(),
+    };
+    match line {
+        Some(line) => Mount {
+            kind: line.kind,
+            place: Some(line.place),
+            source: Some(line.source),
+            file_system,
+        },
+        None => Mount {
+            kind: file_system.name.clone(),
+            place: None,
+            source: None,
+            file_system,
+        },
+    }
+}
+
+struct Line {
+    id: u64,
+    device: (u32, u32),
+    place: PathBuf,
+    kind: String,
+    source: String,
+}
+
+/// One line of /proc/self/mountinfo: number, parent's number, device, root, place, options, any number of further
+/// fields, a dash, kind, source, more options.
+fn line(text: &str) -> Option<Line> {
+    let (before, after) = text.split_once(" - ")?;
+    let mut fields = before.split(' ');
+    let id = fields.next()?.parse().ok()?;
+    let (major, minor) = fields.nth(1)?.split_once(':')?;
+    let place = fields.nth(1)?;
+    let (kind, rest) = after.split_once(' ')?;
+    let source = rest.split(' ').next()?;
+    Some(Line {
+        id,
+        device: (major.parse().ok()?, minor.parse().ok()?),
+        place: PathBuf::from(unescape(place)),
+        kind: kind.to_owned(),
+        source: unescape(source),
+    })
+}
+
+/// The kernel writes blanks, tabs, line ends and backslashes as a backslash and three octal digits.
+pub(super) fn unescape(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        plain.push_str(before);
+        let code = after
+            .get(..3)
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code.filter(u8::is_ascii) {
+            Some(code) => {
+                plain.push(char::from(code));
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                plain.push('\\');
+                rest = after;
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_escape_that_is_none_is_kept() {
+        assert_eq!(unescape("a\\9z\\"), "a\\9z\\");
+        assert_eq!(unescape("\\377"), "\\377");
+        assert_eq!(unescape("\\é\\011"), "\\é\t");
+    }
+
+    const MOUNTS: &str = "\
+22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard
+30 27 0:27 / /mnt/a\\040b rw shared:1 master:2 - lustre 10.0.0.1@tcp:/fs rw
+31 27 254:0 /sub /mnt/sub rw - ext4 /dev/vda rw
+32 31 254:0 /other /mnt/sub rw - ext4 /dev/vda rw
+a line that is none
+33 27 x:y / /bad rw - ext4 /dev/vda rw";
+
+    fn on(device: (u32, u32), mount_id: Option<u64>, path: &str) -> Mount {
+        let file_system = FileSystem {
+            name: "0xbd00bd0".into(),
+            device,
+            mount_id,
+            network: true,
+            memory: false,
+        };
+        found(MOUNTS, file_system, Path::new(path))
+    }
+
+    #[test]
+    fn the_number_of_a_mount_decides() {
+        let mount = on((9, 9), Some(30), "/anywhere");
+        assert_eq!(mount.kind, "lustre");
+        assert_eq!(mount.place.as_deref(), Some(Path::new("/mnt/a b")));
+        assert_eq!(mount.source.as_deref(), Some("10.0.0.1@tcp:/fs"));
+        let hidden = on((254, 0), Some(31), "/mnt/sub/x");
+        assert_eq!(hidden.place.as_deref(), Some(Path::new("/mnt/sub")));
+    }
+
+    #[test]
+    fn without_a_number_it_is_the_innermost_of_the_device() {
+        let place = |device, path| on(device, None, path).place;
+        assert_eq!(place((254, 0), "/home/x"), Some("/".into()));
+        assert_eq!(place((254, 0), "/mnt/sub/x"), Some("/mnt/sub".into()));
+        assert_eq!(place((254, 0), "/mnt/subway"), Some("/".into()));
+        assert_eq!(place((0, 27), "/mnt/a b/x"), Some("/mnt/a b".into()));
+    }
+
+    #[test]
+    fn what_is_not_listed_keeps_the_name_that_the_file_tells() {
+        for mount in [on((1, 1), None, "/"), on((254, 0), Some(99), "/")] {
+            assert_eq!(mount.kind, "0xbd00bd0");
+            assert_eq!((mount.place, mount.source), (None, None));
+        }
+    }
+
+    #[test]
+    fn this_machine_s_root_is_found() {
+        let mount = of_path(Path::new("/")).unwrap();
+        if mount.place.is_none() {
+            return println!("skip: /proc/self/mountinfo does not list the root");
+        }
+        assert_eq!(mount.place.as_deref(), Some(Path::new("/")));
+        assert!(of_path(Path::new("/nowhere/at/all")).is_err());
+    }
+}

@@ -1,0 +1,288 @@
+//! A file that this host's kernel has open, for the engines that use its calls: opening it as asked or not at all,
+//! forcing it to storage, closing it, and saying what went wrong where. Transfers are the engines' own.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tonnage_core::engine::calls::OpenFile;
+use tonnage_core::{Error, Result};
+use tonnage_sys::files::direct::{Alignment, DirectIo, direct_io};
+use tonnage_sys::files::file_system::{self, FileSystem};
+use tonnage_sys::files::open::{Access, close, open};
+
+/// An open file.
+pub(crate) struct HostFile {
+    file: File,
+    path: PathBuf,
+    direct: Option<Direct>,
+}
+
+/// How a file that is open without the page cache must be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Direct {
+    /// What memory, offsets and lengths are multiples of.
+    pub alignment: Alignment,
+    /// Who says so.
+    pub said_by: &'static str,
+}
+
+impl Direct {
+    /// For the record.
+    pub fn effective(self) -> Value {
+        json!({
+            "memory_bytes": self.alignment.memory_bytes,
+            "offset_bytes": self.alignment.offset_bytes,
+            "said_by": self.said_by,
+        })
+    }
+}
+
+impl HostFile {
+    /// Opens a file; with `direct` past the page cache.
+    ///
+    /// # Errors
+    /// `Unavailable` when nobody vouches for it that direct transfers really pass the page cache by; otherwise the
+    /// system's refusal. A file that was made only to find this out is removed.
+    pub fn open(request: &OpenFile<'_>, direct: bool) -> Result<Self> {
+        let new = direct && request.create && !request.path.exists();
+        let opened = Self::open_as_asked(request, direct);
+        if new && opened.is_err() {
+            let _ = std::fs::remove_file(request.path);
+        }
+        opened
+    }
+
+    fn open_as_asked(request: &OpenFile<'_>, direct: bool) -> Result<Self> {
+        let access = Access {
+            read: request.read,
+            write: request.write,
+            create: request.create,
+            direct,
+            ..Access::default()
+        };
+        let file = match open(request.path, &access) {
+            Ok(file) => file,
+            // This is how file systems without it refuse direct I/O, when they do.
+            Err(error) if direct && error.raw_os_error() == Some(EINVAL) => {
+                return Err(no_direct(request.path, "its file system has none"));
+            }
+            Err(error) => return Err(cannot_open(request, error)),
+        };
+        regular(&file, request)?;
+        let direct = direct
+            .then(|| how_direct(&file, request.path))
+            .transpose()?;
+        Ok(Self {
+            file,
+            path: request.path.to_owned(),
+            direct,
+        })
+    }
+
+    /// For system calls.
+    #[inline]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// How it must be used without the page cache; `None` for a file that is open with it.
+    pub fn direct(&self) -> Option<Direct> {
+        self.direct
+    }
+
+    /// Whether a transfer can be made as it is; `address` is where its bytes are in memory. A kernel may carry out one
+    /// that is not aligned by the page cache, and say nothing.
+    ///
+    /// # Errors
+    /// `Usage` for a direct transfer that is not aligned.
+    #[inline]
+    pub fn check(&self, address: u64, offset: u64, len: u64) -> Result<()> {
+        match self.direct {
+            Some(direct) if !direct.alignment.fits(address, offset, len) => {
+                Err(self.misfit(direct, address, offset, len))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn misfit(&self, direct: Direct, address: u64, offset: u64, len: u64) -> Error {
+        let why = direct.alignment.misfit(address, offset, len);
+        Error::Usage(format!(
+            "direct transfers of {}: {}. Make block and transfer multiples of {} bytes, or leave --direct out",
+            self.path.display(),
+            why.unwrap_or_default(),
+            direct.alignment.offset_bytes
+        ))
+    }
+
+    /// Whether a transfer that was cut short can be continued here. A direct one that ends between two multiples of the
+    /// alignment has met the end of the file, or of the disk.
+    #[inline]
+    pub fn goes_on_at(&self, offset: u64) -> bool {
+        self.direct
+            .is_none_or(|direct| direct.alignment.fits(0, offset, 0))
+    }
+
+    /// Forces what was written to stable storage.
+    ///
+    /// # Errors
+    /// When the system could not store it.
+    pub fn sync(&self) -> Result<()> {
+        let stored = self.file.sync_all();
+        stored.map_err(|error| explained(format!("cannot sync {}", self.path.display()), error))
+    }
+
+    /// Closes it.
+    ///
+    /// # Errors
+    /// When the system says only now that something could not be stored.
+    pub fn close(self) -> Result<()> {
+        let closed = close(self.file);
+        closed.map_err(|error| explained(format!("cannot close {}", self.path.display()), error))
+    }
+
+    /// That a transfer failed.
+    #[cold]
+    pub fn failed(&self, write: bool, offset: u64, len: u64, error: io::Error) -> Error {
+        let verb = if write { "write" } else { "read" };
+        let path = self.path.display();
+        explained(
+            format!("cannot {verb} {len} bytes at offset {offset} of {path}"),
+            error,
+        )
+    }
+
+    /// That a read met the end of the file at `end`.
+    #[cold]
+    pub fn ended(&self, offset: u64, len: u64, end: u64) -> Error {
+        Error::Failed(format!(
+            "{} ends at {end}: cannot read {len} bytes at offset {offset}. Write it with the same ranks, block, \
+             transfer and segments before it is read",
+            self.path.display()
+        ))
+    }
+
+    /// That the system took a part of a write and will take no more; `done` bytes were taken.
+    #[cold]
+    pub fn cut_short(&self, offset: u64, len: u64, done: u64) -> Error {
+        Error::Failed(format!(
+            "the system took only {done} of {len} bytes written at offset {offset} of {}. See whether its disk is full",
+            self.path.display()
+        ))
+    }
+}
+
+/// Error numbers by which the system's answer is explained.
+const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
+const ENOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();
+const EDQUOT: i32 = rustix::io::Errno::DQUOT.raw_os_error();
+const EFBIG: i32 = rustix::io::Errno::FBIG.raw_os_error();
+
+/// The system's answer, and what to try next where that is known.
+fn explained(what: String, error: io::Error) -> Error {
+    let how = match error.raw_os_error() {
+        Some(ENOSPC) => "Free some space there, or make block or segments smaller",
+        Some(EDQUOT) => "Free some of your space there, or make block or segments smaller",
+        Some(EFBIG) => {
+            "Make block or segments smaller, raise `ulimit -f`, or choose another file system"
+        }
+        _ => return Error::io(what, error),
+    };
+    Error::Failed(format!("{what}: {error}. {how}"))
+}
+
+fn cannot_open(request: &OpenFile<'_>, error: io::Error) -> Error {
+    let path = request.path.display();
+    let purpose = if request.write { "writing" } else { "reading" };
+    let how = match error.kind() {
+        io::ErrorKind::NotFound if request.create => "Make its directory first",
+        io::ErrorKind::NotFound => "Write it first, or name another path",
+        io::ErrorKind::IsADirectory => "Name a file, not a directory",
+        io::ErrorKind::PermissionDenied => "Name a path that you may use",
+        io::ErrorKind::ReadOnlyFilesystem => "Name a path on a file system that can be written",
+        _ => return explained(format!("cannot open {path} for {purpose}"), error),
+    };
+    Error::Failed(format!("cannot open {path} for {purpose}: {error}. {how}"))
+}
+
+/// Refuses what has no offsets, or no bytes.
+fn regular(file: &File, request: &OpenFile<'_>) -> Result<()> {
+    let path = request.path.display();
+    let status = file
+        .metadata()
+        .map_err(|error| Error::io(format!("cannot look at {path}"), error))?;
+    let kind = status.file_type();
+    if kind.is_file() || kind.is_block_device() {
+        return Ok(());
+    }
+    let what = if kind.is_dir() {
+        "a directory"
+    } else {
+        "neither a file nor a block device"
+    };
+    Err(Error::Failed(format!("{path} is {what}: name a file")))
+}
+
+/// Finds out who vouches for direct transfers, and for which.
+fn how_direct(file: &File, path: &Path) -> Result<Direct> {
+    let asked = |error| Error::io(format!("cannot look at {}", path.display()), error);
+    let said = direct_io(file).map_err(asked)?;
+    let on = file_system::of_file(file).map_err(asked)?;
+    vouched(said, &on, path)
+}
+
+/// The kernel's word counts. Two network file systems do not answer it, but document that `O_DIRECT` is honoured:
+/// Lustre for whole pages, NFS for everything. Nobody else is believed.
+fn vouched(said: DirectIo, on: &FileSystem, path: &Path) -> Result<Direct> {
+    let name = &on.name;
+    match said {
+        DirectIo::Supported(alignment) => Ok(Direct {
+            alignment,
+            said_by: "statx",
+        }),
+        DirectIo::NotSupported => Err(no_direct(
+            path,
+            &format!("the kernel says that {name} has none for it"),
+        )),
+        DirectIo::NotSaid if matches!(name.as_str(), "lustre" | "nfs") => {
+            let page_bytes = u32::try_from(rustix::param::page_size()).unwrap_or(4096);
+            Ok(Direct {
+                alignment: Alignment {
+                    memory_bytes: page_bytes,
+                    offset_bytes: page_bytes,
+                },
+                said_by: "the file system's documentation",
+            })
+        }
+        DirectIo::NotSaid if on.memory => Err(no_direct(
+            path,
+            &format!("it is on {name}, which keeps it in memory and would ignore the flag"),
+        )),
+        DirectIo::NotSaid => Err(Error::Unavailable {
+            what: format!("direct I/O on {}", path.display()),
+            why: format!(
+                "the kernel does not say whether {name} honours it (statx has no STATX_DIOALIGN), and it could go \
+                 through the page cache unseen"
+            ),
+            how: "Use Linux 6.1 or later with ext4, xfs, btrfs or f2fs, or leave --direct out and drop caches instead"
+                .into(),
+        }),
+    }
+}
+
+fn no_direct(path: &Path, why: &str) -> Error {
+    Error::Unavailable {
+        what: format!("direct I/O on {}", path.display()),
+        why: why.into(),
+        how: "Choose a path on a disk's file system, such as ext4 or xfs, or leave --direct out"
+            .into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

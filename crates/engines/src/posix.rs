@@ -1,0 +1,182 @@
+//! `posix`: one `pread` or `pwrite` for each transfer, by the thread that makes it. What it opens and how it refuses is
+//! in `host_file`.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tonnage_core::engine::calls::{Call, Calls, FileDomain, FileEntry, OpenFile, Transfer};
+use tonnage_core::{Error, Result};
+use tonnage_sys::files::transfer::{read_at, write_at};
+use tonnage_sys::mapping::Arena;
+
+use crate::host_file::{Direct, HostFile};
+
+/// The row of the list of engines for files.
+pub const ENTRY: FileEntry = FileEntry {
+    name: "posix",
+    about: "pread and pwrite, one system call for each transfer",
+    options: &[],
+    queues: false,
+    threads: true,
+    collective: false,
+    direct: true,
+    libraries: &[],
+    open: |request| {
+        Ok(Arc::new(PosixDomain {
+            direct: request.point.direct,
+        }))
+    },
+};
+
+/// The numbers of open files are below this; each thread has room for as many as it uses.
+const FILES_MAX: u32 = 1 << 16;
+
+struct PosixDomain {
+    direct: bool,
+}
+
+impl FileDomain for PosixDomain {
+    fn effective(&self) -> Value {
+        json!({ "name": "posix", "calls": "pread, pwrite, fsync", "direct": self.direct })
+    }
+
+    fn thread(&self, _thread: u32, memory: Arc<Arena>) -> Result<Box<dyn Calls>> {
+        Ok(Box::new(Posix {
+            memory,
+            files: Vec::new(),
+            direct: self.direct,
+            aligned: None,
+        }))
+    }
+}
+
+struct Posix {
+    memory: Arc<Arena>,
+    /// By the number that the caller chose.
+    files: Vec<Option<HostFile>>,
+    direct: bool,
+    /// How the last file that was opened without the page cache had to be used, for the record.
+    aligned: Option<Direct>,
+}
+
+impl Posix {
+    fn open(&mut self, request: &OpenFile<'_>) -> Result<()> {
+        if request.file >= FILES_MAX {
+            return Err(Error::Failed(format!(
+                "file number {}: posix has {FILES_MAX}",
+                request.file
+            )));
+        }
+        let index = request.file as usize;
+        if self.files.len() <= index {
+            self.files.resize_with(index + 1, || None);
+        }
+        match self.files.get_mut(index) {
+            Some(slot @ None) => {
+                let file = HostFile::open(request, self.direct)?;
+                self.aligned = file.direct().or(self.aligned);
+                *slot = Some(file);
+                Ok(())
+            }
+            _ => Err(Error::Failed(format!(
+                "file {index} is open already: {} needs another number",
+                request.path.display()
+            ))),
+        }
+    }
+
+    #[inline]
+    fn file(&self, number: u32) -> Result<&HostFile> {
+        match self.files.get(number as usize) {
+            Some(Some(file)) => Ok(file),
+            _ => Err(not_open(number)),
+        }
+    }
+
+    fn close(&mut self, number: u32) -> Result<()> {
+        let slot = self.files.get_mut(number as usize);
+        let file = slot.and_then(Option::take);
+        file.ok_or_else(|| not_open(number))?.close()
+    }
+
+    fn read(&self, transfer: &Transfer) -> Result<u64> {
+        let file = self.file(transfer.file)?;
+        let Transfer {
+            local, offset, len, ..
+        } = *transfer;
+        file.check(self.memory.address().wrapping_add(local), offset, len)?;
+        let mut done = 0;
+        while done < len {
+            let count = read_at(
+                file.fd(),
+                &self.memory,
+                local + done,
+                offset + done,
+                len - done,
+            );
+            match count {
+                Ok(0) => return Err(file.ended(offset, len, offset + done)),
+                Ok(count) => done += count as u64,
+                Err(error) => return Err(file.failed(false, offset + done, len - done, error)),
+            }
+            if done < len && !file.goes_on_at(offset + done) {
+                return Err(file.ended(offset, len, offset + done));
+            }
+        }
+        Ok(done)
+    }
+
+    fn write(&self, transfer: &Transfer) -> Result<u64> {
+        let file = self.file(transfer.file)?;
+        let Transfer {
+            local, offset, len, ..
+        } = *transfer;
+        file.check(self.memory.address().wrapping_add(local), offset, len)?;
+        let mut done = 0;
+        while done < len {
+            let count = write_at(
+                file.fd(),
+                &self.memory,
+                local + done,
+                offset + done,
+                len - done,
+            );
+            match count {
+                Ok(0) => return Err(file.cut_short(offset, len, done)),
+                Ok(count) => done += count as u64,
+                Err(error) => return Err(file.failed(true, offset + done, len - done, error)),
+            }
+            if done < len && !file.goes_on_at(offset + done) {
+                return Err(file.cut_short(offset, len, done));
+            }
+        }
+        Ok(done)
+    }
+}
+
+#[cold]
+fn not_open(number: u32) -> Error {
+    Error::Failed(format!("file {number} is not open"))
+}
+
+impl Calls for Posix {
+    fn call(&mut self, call: &Call<'_>) -> Result<u64> {
+        match call {
+            Call::Read(transfer) => self.read(transfer),
+            Call::Write(transfer) => self.write(transfer),
+            Call::Open(request) => self.open(request).map(|()| 0),
+            Call::Sync { file } => self.file(*file)?.sync().map(|()| 0),
+            Call::Close { file } => self.close(*file).map(|()| 0),
+        }
+    }
+
+    fn chosen(&self) -> Value {
+        self.aligned.map_or(
+            Value::Null,
+            |direct| json!({ "direct": direct.effective() }),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

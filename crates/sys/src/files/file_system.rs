@@ -1,0 +1,153 @@
+//! Which file system a file is on, as far as the file itself tells. Where that is mounted and what it comes from, is in
+//! /proc/self/mountinfo, which `tonnage_core::machine` reads.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, StatFs, StatxFlags, fstatfs, statfs, statx};
+
+/// One file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileSystem {
+    /// "ext4", "tmpfs", "lustre", …; the number in hexadecimal ("0x1234") when it is not a known one. ext2, ext3 and
+    /// ext4 have one number, which is called "ext4"; so have all those of FUSE, called "fuse".
+    pub name: String,
+    /// Major and minor number of the device that files say they are on; 0 and a running number where there is none.
+    pub device: (u32, u32),
+    /// The number of its mount in /proc/self/mountinfo; `None` on kernels before 5.8.
+    pub mount_id: Option<u64>,
+    /// Whether the bytes are kept by other machines. Not known, and false, for "fuse".
+    pub network: bool,
+    /// Whether the bytes are kept in this machine's memory.
+    pub memory: bool,
+}
+
+enum Keeper {
+    Here,
+    Memory,
+    Network,
+}
+
+/// What statfs(2) calls each: from linux/magic.h, and for those outside the kernel from their own headers (Lustre's
+/// lustre_user.h, BeeGFS's FhgfsOpsSuper.h, OrangeFS's pvfs2-kernel.h; GPFS's spells "GPFS").
+const KNOWN: &[(u64, &str, Keeper)] = &[
+    (0xef53, "ext4", Keeper::Here),
+    (0x5846_5342, "xfs", Keeper::Here),
+    (0x9123_683e, "btrfs", Keeper::Here),
+    (0x2fc1_2fc1, "zfs", Keeper::Here),
+    (0xca45_1a4e, "bcachefs", Keeper::Here),
+    (0xf2f5_2010, "f2fs", Keeper::Here),
+    (0x3153_464a, "jfs", Keeper::Here),
+    (0x4d44, "vfat", Keeper::Here),
+    (0x2011_bab0, "exfat", Keeper::Here),
+    (0x794c_7630, "overlay", Keeper::Here),
+    (0x7371_7368, "squashfs", Keeper::Here),
+    (0x0116_1970, "gfs2", Keeper::Here),
+    (0x7461_636f, "ocfs2", Keeper::Here),
+    (0x6573_5546, "fuse", Keeper::Here),
+    (0x0102_1994, "tmpfs", Keeper::Memory),
+    (0x8584_58f6, "ramfs", Keeper::Memory),
+    (0x9584_58f6, "hugetlbfs", Keeper::Memory),
+    (0x6969, "nfs", Keeper::Network),
+    (0xff53_4d42, "cifs", Keeper::Network),
+    (0xfe53_4d42, "smb2", Keeper::Network),
+    (0x00c3_6400, "ceph", Keeper::Network),
+    (0x0102_1997, "9p", Keeper::Network),
+    (0x5346_414f, "afs", Keeper::Network),
+    (0x0bd0_0bd0, "lustre", Keeper::Network),
+    (0x1983_0326, "beegfs", Keeper::Network),
+    (0x4750_4653, "gpfs", Keeper::Network),
+    (0x2003_0528, "orangefs", Keeper::Network),
+    (0xaad7_aaea, "panfs", Keeper::Network),
+];
+
+/// The file system of what is at a path, which may be a folder.
+///
+/// # Errors
+/// When nothing is there, or the file system does not answer.
+pub fn of_path(path: &Path) -> io::Result<FileSystem> {
+    let status = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID)?;
+    Ok(described(&statfs(path)?, &status))
+}
+
+/// The file system of an open file.
+///
+/// # Errors
+/// When the file system does not answer.
+pub fn of_file(file: impl AsFd) -> io::Result<FileSystem> {
+    let status = statx(&file, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    Ok(described(&fstatfs(&file)?, &status))
+}
+
+fn described(answer: &StatFs, status: &rustix::fs::Statx) -> FileSystem {
+    // The kernel's number has 32 bits; how they are extended differs between architectures.
+    let magic = answer.f_type as u64 & 0xffff_ffff;
+    let known = KNOWN.iter().find(|(number, ..)| *number == magic);
+    let said = StatxFlags::from_bits_retain(status.stx_mask);
+    FileSystem {
+        name: known.map_or_else(|| format!("{magic:#x}"), |(_, name, _)| (*name).to_owned()),
+        device: (status.stx_dev_major, status.stx_dev_minor),
+        mount_id: said
+            .contains(StatxFlags::MNT_ID)
+            .then_some(status.stx_mnt_id),
+        network: matches!(known, Some((_, _, Keeper::Network))),
+        memory: matches!(known, Some((_, _, Keeper::Memory))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scratch::Scratch;
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_file_and_its_path_are_on_the_same_one() {
+        let scratch = Scratch::on_disk();
+        let file = scratch.holding(b"x");
+        let found = of_file(&file).unwrap();
+        assert_eq!(found, of_path(scratch.path()).unwrap());
+        let device = file.metadata().unwrap().dev();
+        assert_eq!(
+            found.device,
+            (rustix::fs::major(device), rustix::fs::minor(device))
+        );
+        assert!(!found.name.is_empty());
+    }
+
+    #[test]
+    fn memory_is_told_from_disks() {
+        let scratch = match Scratch::in_memory() {
+            Ok(scratch) => scratch,
+            Err(why) => return println!("skip: {why}"),
+        };
+        drop(scratch.holding(b"x"));
+        let found = of_path(scratch.path()).unwrap();
+        assert_eq!(
+            (found.name.as_str(), found.memory, found.network),
+            ("tmpfs", true, false)
+        );
+    }
+
+    #[test]
+    fn one_that_is_not_known_is_called_by_its_number() {
+        let proc = of_path(Path::new("/proc")).unwrap();
+        assert_eq!(proc.name, "0x9fa0");
+        assert!(!proc.memory && !proc.network);
+        assert!(of_path(Path::new("/nowhere/at/all")).is_err());
+    }
+
+    #[test]
+    fn every_number_and_name_is_there_once() {
+        for (index, (number, name, _)) in KNOWN.iter().enumerate() {
+            let later = &KNOWN[index + 1..];
+            assert!(
+                later
+                    .iter()
+                    .all(|(other, another, _)| other != number && another != name),
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Over how many servers a new file of Lustre is spread, without Lustre's library or its `lfs`.
+//!
+//! Numbers and layout are those of Lustre's public header, lustre/include/uapi/linux/lustre/lustre_user.h of the
+//! releases 2.12 to 2.16 (`O_LOV_DELAY_CREATE`, `LL_IOC_LOV_SETSTRIPE`, `struct lov_user_md_v1`, the attribute
+//! "lustre.lov"). They have been part of its interface with programs since 1.8. No Lustre was at hand where this was
+//! written: what is tested is the layout, and what other file systems answer.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::Path;
+
+use rustix::fs::fgetxattr;
+
+use super::file_system;
+use super::open::{Access, open};
+
+/// Further flags of open(2) for a new file that gets its striping afterwards. Lustre 1.8 had a bit of its own, which
+/// later kernels mask out; since then two flags mean it that mean nothing else on a regular file.
+pub const DELAY_CREATE: i32 = 0o100_000_000 | libc::O_NOCTTY | libc::O_ASYNC;
+
+/// `LL_IOC_LOV_SETSTRIPE`.
+const SET_STRIPE: libc::Ioctl = libc::_IOW::<libc::c_long>(b'f' as u32, 154);
+
+/// `LOV_USER_MAGIC_V1`.
+const MAGIC_V1: u32 = 0x0bd1_0bd0;
+/// `LOV_USER_MAGIC_V3`: as V1, followed by the name of a pool.
+const MAGIC_V3: u32 = 0x0bd3_0bd0;
+/// `LOV_USER_MAGIC_SPECIFIC`: as V3, with the servers that were asked for.
+const MAGIC_SPECIFIC: u32 = 0x0bd5_0bd0;
+/// `LOV_USER_MAGIC_COMP_V1`: several layouts, each for a part of the file.
+const MAGIC_COMPOSITE: u32 = 0x0bd6_0bd0;
+
+/// The kernel hands out attributes of at most 64 KiB, and layouts are no longer.
+const LAYOUT_BYTES_MAX: usize = 64 << 10;
+
+/// Stripes are multiples of this (`LOV_MIN_STRIPE_SIZE`).
+pub const STRIPE_UNIT_BYTES: u32 = 64 << 10;
+
+/// How a file is spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Striping {
+    /// Over how many object storage targets.
+    pub count: StripeCount,
+    /// Bytes on one before the next follows; 0 leaves it to the file system.
+    pub size_bytes: u32,
+}
+
+/// Over how many object storage targets a file is spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StripeCount {
+    /// As many as the folder or the file system says.
+    Default,
+    /// All that there are.
+    All,
+    /// So many, at least 1.
+    Number(u16),
+}
+
+/// `struct lov_user_md_v1` without the list of objects that follows it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Layout {
+    magic: u32,
+    pattern: u32,
+    object_id: u64,
+    object_sequence: u64,
+    stripe_size: u32,
+    stripe_count: u16,
+    /// Where the first stripe goes when it is set; the layout's generation when it is read.
+    stripe_offset: u16,
+}
+
+/// What the ioctl is given: it may write the objects of the new file behind the layout.
+#[repr(C)]
+struct Room {
+    layout: Layout,
+    objects: [u8; LAYOUT_BYTES_MAX],
+}
+
+impl Striping {
+    /// # Errors
+    /// When Lustre would not take it, with what it takes.
+    fn layout(self) -> io::Result<Layout> {
+        let refused = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
+        if !self.size_bytes.is_multiple_of(STRIPE_UNIT_BYTES) {
+            return Err(refused(format!(
+                "a stripe of {} bytes: Lustre takes multiples of {STRIPE_UNIT_BYTES}",
+                self.size_bytes
+            )));
+        }
+        let stripe_count = match self.count {
+            StripeCount::Default => 0,
+            StripeCount::All => u16::MAX,
+            StripeCount::Number(number @ 1..=2000) => number,
+            StripeCount::Number(number) => {
+                return Err(refused(format!(
+                    "{number} stripes: Lustre takes 1 to 2000, or all"
+                )));
+            }
+        };
+        Ok(Layout {
+            magic: MAGIC_V1,
+            stripe_size: self.size_bytes,
+            stripe_count,
+            // Any server may be the first.
+            stripe_offset: u16::MAX,
+            ..Layout::default()
+        })
+    }
+}
+
+/// Makes a new file that is spread as asked, and opens it. A file that is there already keeps its striping for ever, so
+/// it is refused.
+///
+/// # Errors
+/// `Unsupported` when the folder is on another file system, `AlreadyExists`, `InvalidInput` for a striping that Lustre
+/// does not take, and the system's refusal. Nothing is left behind then.
+pub fn create(path: &Path, access: &Access, striping: Striping) -> io::Result<File> {
+    let layout = striping.layout()?;
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let found = file_system::of_path(folder)?;
+    if found.name != "lustre" {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!(
+                "{} is on {}: only files of Lustre can be striped",
+                folder.display(),
+                found.name
+            ),
+        ));
+    }
+    let access = Access {
+        create: true,
+        flags: access.flags | libc::O_EXCL | DELAY_CREATE,
+        ..*access
+    };
+    let file = open(path, &access)?;
+    if let Err(error) = set(file.as_fd(), layout) {
+        let _ = std::fs::remove_file(path);
+        return Err(error);
+    }
+    Ok(file)
+}
+
+fn set(file: BorrowedFd<'_>, layout: Layout) -> io::Result<()> {
+    let mut room = Box::new(Room {
+        layout,
+        objects: [0; LAYOUT_BYTES_MAX],
+    });
+    // SAFETY: Lustre reads a layout and may write it back with the objects of the file, of which there is room for more
+    // than the largest layout has. Other file systems do not know the number, and refuse it untouched.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), SET_STRIPE, &raw mut *room) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// How a file of Lustre really is spread.
+///
+/// # Errors
+/// `Unsupported` for a file that is not on Lustre, or whose parts are spread differently; otherwise the system's
+/// refusal.
+pub fn striping(file: impl AsFd) -> io::Result<Striping> {
+    let found = file_system::of_file(&file)?;
+    if found.name != "lustre" {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("it is on {}, which has no stripes", found.name),
+        ));
+    }
+    let mut bytes = vec![0; LAYOUT_BYTES_MAX];
+    let length = fgetxattr(&file, "lustre.lov", bytes.as_mut_slice())?;
+    parsed(bytes.get(..length).unwrap_or_default())
+}
+
+/// Reads the attribute "lustre.lov", which has the order of bytes of this machine.
+fn parsed(bytes: &[u8]) -> io::Result<Striping> {
+    let word = |at: usize| {
+        let word = bytes.get(at..at + 4)?;
+        word.try_into().ok().map(u32::from_ne_bytes)
+    };
+    let half = |at: usize| {
+        let half = bytes.get(at..at + 2)?;
+        half.try_into().ok().map(u16::from_ne_bytes)
+    };
+    match (word(0), word(24), half(28)) {
+        (Some(MAGIC_V1 | MAGIC_V3 | MAGIC_SPECIFIC), Some(size_bytes), Some(count)) => {
+            Ok(Striping {
+                count: match count {
+                    0 => StripeCount::Default,
+                    u16::MAX => StripeCount::All,
+                    count => StripeCount::Number(count),
+                },
+                size_bytes,
+            })
+        }
+        (Some(MAGIC_COMPOSITE), ..) => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "its parts are spread differently (a composite layout)",
+        )),
+        (magic, ..) => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!(
+                "Lustre answered {} bytes that are no known layout (it begins with {:#x})",
+                bytes.len(),
+                magic.unwrap_or(0)
+            ),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scratch::Scratch;
+    use super::*;
+    use std::mem::offset_of;
+
+    const STRIPING: Striping = Striping {
+        count: StripeCount::Number(72),
+        size_bytes: 1 << 20,
+    };
+
+    #[test]
+    fn layout_and_numbers_are_those_of_the_header() {
+        assert_eq!(size_of::<Layout>(), 32);
+        assert_eq!(offset_of!(Layout, object_id), 8);
+        assert_eq!(offset_of!(Layout, stripe_size), 24);
+        assert_eq!(offset_of!(Layout, stripe_count), 28);
+        assert_eq!(offset_of!(Layout, stripe_offset), 30);
+        assert_eq!(offset_of!(Room, objects), 32);
+        if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+            assert_eq!(SET_STRIPE, 0x4008_669a);
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_what_lustre_is_told() {
+        let layout = STRIPING.layout().unwrap();
+        assert_eq!((layout.magic, layout.pattern), (0x0bd1_0bd0, 0));
+        assert_eq!(
+            (
+                layout.stripe_count,
+                layout.stripe_size,
+                layout.stripe_offset
+            ),
+            (72, 1 << 20, 0xffff)
+        );
+        let all = Striping {
+            count: StripeCount::All,
+            size_bytes: 0,
+        };
+        assert_eq!(all.layout().unwrap().stripe_count, 0xffff);
+        let refused = |count, size_bytes| {
+            let error = Striping { count, size_bytes }.layout().unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            error.to_string()
+        };
+        assert!(refused(StripeCount::All, 4096).contains("multiples of 65536"));
+        assert!(refused(StripeCount::Number(0), 0).contains("1 to 2000"));
+        assert!(refused(StripeCount::Number(2001), 0).contains("1 to 2000"));
+    }
+
+    #[test]
+    fn other_file_systems_say_so_and_nothing_is_left() {
+        let scratch = Scratch::on_disk();
+        if file_system::of_path(scratch.path().parent().unwrap())
+            .unwrap()
+            .name
+            == "lustre"
+        {
+            return println!("skip: the build folder is on Lustre");
+        }
+        let access = Access {
+            write: true,
+            ..Access::default()
+        };
+        let refused = create(scratch.path(), &access, STRIPING).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
+        assert!(refused.to_string().contains("only files of Lustre"));
+        assert!(!scratch.path().exists());
+        let file = scratch.holding(b"");
+        let answer = set(file.as_fd(), STRIPING.layout().unwrap()).unwrap_err();
+        assert_eq!(answer.raw_os_error(), Some(libc::ENOTTY));
+        assert_eq!(
+            striping(&file).unwrap_err().kind(),
+            io::ErrorKind::Unsupported
+        );
+    }
+
+    /// What `getfattr -n lustre.lov` shows of a file, by the header: 32 bytes and 24 for each object.
+    fn attribute(magic: u32, count: u16) -> Vec<u8> {
+        let mut bytes = vec![0; 32 + 24 * usize::from(count)];
+        bytes[0..4].copy_from_slice(&magic.to_ne_bytes());
+        bytes[4] = 1;
+        bytes[24..28].copy_from_slice(&(1u32 << 20).to_ne_bytes());
+        bytes[28..30].copy_from_slice(&count.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn the_attribute_is_read_and_what_is_none_refused() {
+        for magic in [MAGIC_V1, MAGIC_V3, MAGIC_SPECIFIC] {
+            assert_eq!(parsed(&attribute(magic, 72)).unwrap(), STRIPING);
+        }
+        let composite = parsed(&attribute(MAGIC_COMPOSITE, 1)).unwrap_err();
+        assert_eq!(composite.kind(), io::ErrorKind::Unsupported);
+        let whole = attribute(MAGIC_V1, 0);
+        for length in 0..30 {
+            let cut = parsed(&whole[..length]).unwrap_err();
+            assert_eq!(cut.kind(), io::ErrorKind::InvalidData, "{length}");
+        }
+        assert!(parsed(&attribute(0xd00f, 1)).is_err());
+    }
+}

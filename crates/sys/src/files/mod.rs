@@ -1,0 +1,82 @@
+//! What the system tells about files and does with them.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | [`open`] | opening, and closing with the system's answer |
+//! | [`transfer`] | bytes between a file and an [`crate::mapping::Arena`], one system call each |
+//! | [`direct`] | whether a file can be read and written past the page cache, and with which alignment |
+//! | [`residency`] | how much of a file is in memory |
+//! | [`advice`] | asking the kernel to forget what it holds of a file |
+//! | [`file_system`] | which file system a file is on |
+//! | [`lustre`] | over how many servers a new file of Lustre is spread |
+//!
+//! What does not live here: which calls are made when, and what is made of the answers. That is in `tonnage-core` and
+//! `tonnage-engines`. Everything takes file descriptors of the standard library, and is safe to call with any of them.
+
+pub mod advice;
+pub mod direct;
+pub mod file_system;
+pub mod lustre;
+pub mod open;
+pub mod residency;
+pub mod transfer;
+
+/// Files for the tests of this module: on the disk that holds the build folder, and in memory.
+#[cfg(test)]
+mod scratch {
+    use std::fs::File;
+    use std::path::{Path, PathBuf};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::open::{Access, open};
+
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+    /// A name for one file, which is removed with it.
+    pub struct Scratch(PathBuf);
+
+    impl Scratch {
+        /// In the build folder.
+        pub fn on_disk() -> Self {
+            let program = std::env::current_exe().unwrap();
+            Self::new(program.parent().unwrap())
+        }
+
+        /// In memory, or why not.
+        pub fn in_memory() -> Result<Self, &'static str> {
+            let folder = Path::new("/dev/shm");
+            let found = super::file_system::of_path(folder).map_err(|_| "/dev/shm is missing")?;
+            if found.memory {
+                Ok(Self::new(folder))
+            } else {
+                Err("/dev/shm is no memory")
+            }
+        }
+
+        fn new(folder: &Path) -> Self {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            Self(folder.join(format!("tonnage-test-{}-{number}", std::process::id())))
+        }
+
+        pub fn path(&self) -> &Path {
+            &self.0
+        }
+
+        /// Opened for reading and writing, with this content.
+        pub fn holding(&self, bytes: &[u8]) -> File {
+            std::fs::write(&self.0, bytes).unwrap();
+            let access = Access {
+                read: true,
+                write: true,
+                ..Access::default()
+            };
+            open(&self.0, &access).unwrap()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! How much of a file is in memory, so that a read can say whether it was cold.
+//!
+//! What counts is the page cache of this machine: clean pages, dirty ones, and those that are being stored. What a
+//! server or the disk itself holds in memory, no system call tells.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr::null_mut;
+
+use rustix::fs::{Access, AtFlags, CWD, accessat, fstat};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// The same number on every architecture but alpha, since Linux 6.5; the libc crate has it for few of them.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// How much of a file is mapped at a time where the kernel has no better way; one byte per page is needed to count.
+const WINDOW_BYTES: u64 = 1 << 30;
+
+/// How it was found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// By cachestat(2).
+    Cachestat,
+    /// By mincore(2) over mapped windows, on kernels before 6.5.
+    Mincore,
+}
+
+/// What of a range is in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resident {
+    /// Bytes, in whole pages but never more than the range has.
+    pub bytes: u64,
+    /// How it was found out.
+    pub how: How,
+}
+
+/// How much of `len` bytes at `offset` is in this machine's page cache.
+///
+/// # Errors
+/// The system's refusal. It tells only those who may write the file, or own it: `EPERM` for others.
+pub fn resident_bytes(file: impl AsFd, offset: u64, len: u64) -> io::Result<Resident> {
+    let file = file.as_fd();
+    match by_cachestat(file, offset, len) {
+        Ok(bytes) => Ok(Resident {
+            bytes,
+            how: How::Cachestat,
+        }),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EOPNOTSUPP)) => {
+            by_mincore(file, offset, len, WINDOW_BYTES).map(|bytes| Resident {
+                bytes,
+                how: How::Mincore,
+            })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// `struct cachestat_range` of linux/mman.h.
+#[repr(C)]
+struct Range {
+    offset: u64,
+    len: u64,
+}
+
+/// `struct cachestat` of linux/mman.h; all are numbers of pages.
+#[repr(C)]
+#[derive(Default)]
+struct Pages {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+fn by_cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {
+    if len == 0 {
+        // To the kernel it would mean "to the end of the file".
+        return Ok(0);
+    }
+    let range = Range { offset, len };
+    let mut pages = Pages::default();
+    // SAFETY: both structures have the kernel's layout and outlive the call; the kernel writes only the second.
+    let result = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            file.as_raw_fd(),
+            &raw const range,
+            &raw mut pages,
+            0,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // Dirty pages and those under way to the disk are among the cached ones.
+    Ok(pages
+        .cached
+        .saturating_mul(rustix::param::page_size() as u64)
+        .min(len))
+}
+
+fn by_mincore(file: BorrowedFd<'_>, offset: u64, len: u64, window_bytes: u64) -> io::Result<u64> {
+    let status = fstat(file)?;
+    may_know(file, status.st_uid)?;
+    let page = rustix::param::page_size() as u64;
+    let size = u64::try_from(status.st_size).unwrap_or(0);
+    let end = offset.saturating_add(len).min(size);
+    let mut at = offset - offset % page;
+    let mut bytes = 0u64;
+    let mut pages = Vec::new();
+    while at < end {
+        let length = (end - at).min(window_bytes);
+        pages.clear();
+        pages.resize(length.div_ceil(page) as usize, 0u8);
+        look(file, at, length as usize, &mut pages)?;
+        let resident = pages.iter().filter(|&&page| page & 1 != 0).count();
+        bytes = bytes.saturating_add((resident as u64).saturating_mul(page));
+        at += length;
+    }
+    Ok(bytes.min(len))
+}
+
+/// To those who may not know, mincore says that everything is in memory instead of refusing.
+fn may_know(file: BorrowedFd<'_>, owner: u32) -> io::Result<()> {
+    let user = rustix::process::geteuid();
+    if user.is_root() || user.as_raw() == owner {
+        return Ok(());
+    }
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    match accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS) {
+        Ok(()) => Ok(()),
+        Err(_) => Err(rustix::io::Errno::PERM.into()),
+    }
+}
+
+/// Notes for each page of a window whether it is in memory. No page is touched, so that the looking changes nothing.
+fn look(file: BorrowedFd<'_>, at: u64, len: usize, pages: &mut [u8]) -> io::Result<()> {
+    let len = len.min(pages.len() * rustix::param::page_size());
+    // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that exists.
+    let window = unsafe { mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, at)? };
+    // SAFETY: the window is mapped for `len` bytes, and `pages` has a byte for each of its pages, because `len` was cut
+    // to that. The kernel writes nothing else.
+    let result = unsafe { libc::mincore(window, len, pages.as_mut_ptr()) };
+    let outcome = if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    };
+    // SAFETY: the window is this function's own, and nothing refers to it any more.
+    unsafe { munmap(window, len)? };
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::advice::drop_cached;
+    use super::super::file_system::of_file;
+    use super::super::scratch::Scratch;
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn the_structures_have_the_kernel_s_sizes() {
+        assert_eq!((size_of::<Range>(), size_of::<Pages>()), (16, 40));
+    }
+
+    /// Both ways, and mincore with windows that do not divide the file.
+    fn both(file: &std::fs::File, offset: u64, len: u64) -> Vec<u64> {
+        let page = rustix::param::page_size() as u64;
+        let found = resident_bytes(file, offset, len).unwrap();
+        if found.how == How::Mincore {
+            println!("skip: this kernel has no cachestat, only mincore was asked");
+        }
+        vec![
+            found.bytes,
+            by_mincore(file.as_fd(), offset, len, WINDOW_BYTES).unwrap(),
+            by_mincore(file.as_fd(), offset, len, 3 * page).unwrap(),
+        ]
+    }
+
+    #[test]
+    fn both_ways_say_how_much_of_a_file_is_in_memory() {
+        let scratch = Scratch::on_disk();
+        let size = (2 << 20) + 100;
+        let file = scratch.holding(&vec![5; size as usize]);
+        if of_file(&file).unwrap().memory {
+            return println!("skip: the build folder lives in memory");
+        }
+        assert_eq!(both(&file, 0, size), [size; 3]);
+        assert_eq!(both(&file, 0, 0), [0; 3]);
+        assert_eq!(both(&file, 1 << 30, 4096), [0; 3]);
+        drop_cached(&file).unwrap();
+        assert_eq!(both(&file, 0, size), [0; 3]);
+        // One page in the middle, without the kernel reading ahead.
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+        file.read_exact_at(&mut [0; 1], 1 << 20).unwrap();
+        let some = both(&file, 0, size);
+        assert!(some[0] > 0 && some[0] < size, "{some:?}");
+        assert!(some.iter().all(|bytes| *bytes == some[0]), "{some:?}");
+        assert_eq!(both(&file, 1 << 20, 1), [1; 3]);
+        assert_eq!(both(&file, 0, 4096), [0; 3]);
+    }
+
+    #[test]
+    fn files_in_memory_are_in_memory_as_far_as_they_are_written() {
+        let scratch = match Scratch::in_memory() {
+            Ok(scratch) => scratch,
+            Err(why) => return println!("skip: {why}"),
+        };
+        let file = scratch.holding(&[]);
+        file.set_len(1 << 20).unwrap();
+        assert_eq!(both(&file, 0, 1 << 20), [0; 3]);
+        file.write_all_at(&vec![1; 512 << 10], 0).unwrap();
+        assert_eq!(both(&file, 0, 1 << 20), [512 << 10; 3]);
+    }
+
+    #[test]
+    fn what_is_no_file_has_no_answer() {
+        let (pipe, _writer) = std::io::pipe().unwrap();
+        assert!(by_mincore(pipe.as_fd(), 0, 4096, WINDOW_BYTES).unwrap_or(0) == 0);
+        assert!(resident_bytes(&pipe, 0, 4096).map_or(0, |found| found.bytes) == 0);
+    }
+}

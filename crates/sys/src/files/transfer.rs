@@ -1,0 +1,171 @@
+//! Bytes between a file and an [`Arena`]: one system call each, nothing else. What a short transfer means is the
+//! caller's; Linux moves at most 2 GiB less a page at a time.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::mapping::Arena;
+
+/// Reads up to `len` bytes at `offset` of the file to `local` of the arena, and returns how many there were; 0 at the
+/// file's end.
+///
+/// # Errors
+/// When `local` and `len` do not lie inside the arena, and the system's refusal.
+#[inline]
+pub fn read_at(
+    file: BorrowedFd<'_>,
+    arena: &Arena,
+    local: u64,
+    offset: u64,
+    len: u64,
+) -> io::Result<usize> {
+    let target = inside(arena, local, len)?;
+    loop {
+        // SAFETY: the arena has `len` bytes at `target`, and stays mapped while it is borrowed. No reference to them
+        // exists, because none is ever formed over an arena.
+        let count = unsafe {
+            libc::pread64(
+                file.as_raw_fd(),
+                target.cast(),
+                len as usize,
+                offset.cast_signed(),
+            )
+        };
+        match usize::try_from(count) {
+            Ok(count) => return Ok(count),
+            Err(_) => unless_interrupted()?,
+        }
+    }
+}
+
+/// Writes up to `len` bytes at `local` of the arena to `offset` of the file, and returns how many were taken.
+///
+/// # Errors
+/// As for [`read_at`].
+#[inline]
+pub fn write_at(
+    file: BorrowedFd<'_>,
+    arena: &Arena,
+    local: u64,
+    offset: u64,
+    len: u64,
+) -> io::Result<usize> {
+    let source = inside(arena, local, len)?;
+    loop {
+        // SAFETY: as for reading. What somebody else writes to these bytes meanwhile changes what is stored and
+        // nothing else.
+        let count = unsafe {
+            libc::pwrite64(
+                file.as_raw_fd(),
+                source.cast(),
+                len as usize,
+                offset.cast_signed(),
+            )
+        };
+        match usize::try_from(count) {
+            Ok(count) => return Ok(count),
+            Err(_) => unless_interrupted()?,
+        }
+    }
+}
+
+#[inline]
+fn inside(arena: &Arena, local: u64, len: u64) -> io::Result<*mut u8> {
+    arena
+        .pointer(local, len)
+        .map_err(|outside| io::Error::new(io::ErrorKind::InvalidInput, outside))
+}
+
+/// Only a signal's interruption, before anything was moved, is a reason to try again.
+#[cold]
+fn unless_interrupted() -> io::Result<()> {
+    let error = io::Error::last_os_error();
+    if error.kind() == io::ErrorKind::Interrupted {
+        Ok(())
+    } else {
+        Err(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scratch::Scratch;
+    use super::*;
+    use crate::mapping::{Pages, Sharing};
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    fn arena() -> Arena {
+        Arena::allocate(1 << 16, Pages::Normal, Sharing::Private, None).unwrap()
+    }
+
+    #[test]
+    fn bytes_go_where_they_should_and_nowhere_else() {
+        let scratch = Scratch::on_disk();
+        let file = scratch.holding(b"");
+        let arena = arena();
+        arena.write(1000, b"tonnage").unwrap();
+        assert_eq!(write_at(file.as_fd(), &arena, 1000, 5000, 7).unwrap(), 7);
+        let content = std::fs::read(scratch.path()).unwrap();
+        assert_eq!(content.len(), 5007);
+        assert_eq!(&content[5000..], b"tonnage");
+        assert!(content[..5000].iter().all(|&byte| byte == 0));
+        assert_eq!(read_at(file.as_fd(), &arena, 41, 4999, 8).unwrap(), 8);
+        let mut bytes = [0xee; 10];
+        arena.read(40, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"\0\0tonnage\0");
+    }
+
+    #[test]
+    fn a_read_across_the_end_is_short_and_behind_it_empty() {
+        let scratch = Scratch::on_disk();
+        let file = scratch.holding(b"four");
+        let arena = arena();
+        assert_eq!(read_at(file.as_fd(), &arena, 0, 2, 4096).unwrap(), 2);
+        assert_eq!(read_at(file.as_fd(), &arena, 0, 4, 4096).unwrap(), 0);
+        assert_eq!(read_at(file.as_fd(), &arena, 0, 1 << 40, 1).unwrap(), 0);
+    }
+
+    #[test]
+    fn what_lies_outside_the_arena_is_refused_and_moves_nothing() {
+        let scratch = Scratch::on_disk();
+        let file = scratch.holding(b"");
+        let arena = arena();
+        let size = arena.len() as u64;
+        for (local, len) in [(size, 1), (size - 1, 2), (u64::MAX, 1), (0, u64::MAX)] {
+            for transfer in [read_at, write_at] {
+                let refused = transfer(file.as_fd(), &arena, local, 0, len).unwrap_err();
+                assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{local} {len}");
+            }
+        }
+        assert_eq!(file.metadata().unwrap().len(), 0);
+    }
+
+    #[test]
+    fn the_system_s_reasons_arrive() {
+        let scratch = Scratch::on_disk();
+        let file = scratch.holding(b"");
+        let arena = arena();
+        let reason = |result: io::Result<usize>| result.unwrap_err().raw_os_error();
+        let behind = u64::MAX;
+        assert_eq!(
+            reason(read_at(file.as_fd(), &arena, 0, behind, 1)),
+            Some(libc::EINVAL)
+        );
+        let folder = File::open("/").unwrap();
+        assert_eq!(
+            reason(read_at(folder.as_fd(), &arena, 0, 0, 1)),
+            Some(libc::EISDIR)
+        );
+        let read_only = File::open(scratch.path()).unwrap();
+        assert_eq!(
+            reason(write_at(read_only.as_fd(), &arena, 0, 0, 1)),
+            Some(libc::EBADF)
+        );
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        assert_eq!(
+            reason(write_at(full.as_fd(), &arena, 0, 0, 1)),
+            Some(libc::ENOSPC)
+        );
+    }
+}
