@@ -19,10 +19,10 @@ use tonnage_core::record::{Line, Program};
 use tonnage_core::run::files::run_files;
 use tonnage_core::run::{Numa, Settings};
 use tonnage_core::{Error, Result};
-use tonnage_engines::{ENGINES, FILE_ENGINES, clean_up_after};
+use tonnage_engines::{ENGINES, FILE_ENGINES, clean_up_after, mpiio};
 use tonnage_sys::clock::Clock;
 
-use super::checks::{check_effects, check_interface, check_output, check_placement};
+use super::checks::{check_effects, check_interface, check_output, check_placement, loads};
 use super::ior::Block;
 use super::observer::Keeper;
 use super::{env, print};
@@ -190,6 +190,9 @@ pub fn supervise(ranks: u32, arguments: &[std::ffi::OsString]) -> Result<ExitCod
 
 /// Joins the run, measures, and on rank 0 keeps and shows the records.
 fn be_a_rank(job: &Job, points: &Points, identity: Identity) -> Result<ExitCode> {
+    if loads(points, "mpi") {
+        mpiio::start_before_meeting(&identity, job.ranks.mpi.as_deref());
+    }
     let met = rank::meet(&env, identity, job.ranks.interface.as_deref())?;
     // Until the end of this function, so that the launcher sees this rank go only when the run is over.
     let _leave = met.leave;
@@ -205,7 +208,9 @@ fn be_a_rank(job: &Job, points: &Points, identity: Identity) -> Result<ExitCode>
         rank.size(),
         std::process::id()
     );
-    let result = with_records(job, points, &mut rank);
+    // What engines keep until the end is ended while the others are still watched, so that nobody is waited for in vain.
+    let result = with_records(job, points, &mut rank)
+        .and_then(|code| tonnage_engines::finish().map(|()| code));
     let failure = match result {
         Ok(code) => match rank.close() {
             Ok(()) => return Ok(code),
@@ -369,7 +374,7 @@ fn settings(job: &Job) -> Settings {
         devices: job.ranks.devices.clone(),
         libfabric: job.ranks.libfabric.clone(),
         // "auto" is to choose by the launcher, as when nothing is said.
-        mpi: job.ranks.mpi.clone().filter(|path| path != "auto"),
+        mpi: job.ranks.mpi.clone(),
         clock: Clock::new(),
         program: program(),
     }

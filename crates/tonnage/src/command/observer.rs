@@ -165,8 +165,8 @@ fn how_far(progress: &Progress) -> String {
         .left
         .map_or(to_do, |left| left.as_secs_f64().min(to_do));
     format!(
-        "{phase}{trial}, {percent} at {} GB/s, {left:.0} s left",
-        digits(rate * f64::from(progress.ranks) / 1e9)
+        "{phase}{trial}, {percent} at {}, {left:.0} s left",
+        human::bandwidth(rate * f64::from(progress.ranks))
     )
 }
 

@@ -1,0 +1,338 @@
+//! `uring`: reads and writes through io_uring, as many in flight at a time as the window says. Opening, syncing and
+//! closing are calls that block, as those of [`crate::posix`]; both use [`crate::host_file`]. The ring itself is in
+//! `tonnage_sys::uring`.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tonnage_core::engine::calls::{
+    Call, Calls, FileDomain, FileEntry, OpenFile, OpenFiles, Queue, Transfer, file_of, lane_of,
+};
+use tonnage_core::engine::{Completion, EngineOption, Kind, Lane, Op};
+use tonnage_core::{Error, Result};
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
+use tonnage_sys::uring::{
+    Config, DEPTH_MAX, Direction, FileId, Finished, Granted, Level, Outcome, PostError, Refused,
+    Registered, Request, Ring,
+};
+
+use crate::host_file::{Direct, HostFile};
+
+/// The row of the list of engines for files.
+pub const ENTRY: FileEntry = FileEntry {
+    name: "uring",
+    about: "io_uring: many reads and writes in flight, few system calls",
+    options: &OPTIONS,
+    queues: true,
+    threads: true,
+    collective: false,
+    direct: true,
+    libraries: &[],
+    open,
+};
+
+const FIXED_BUFFERS: &str = "fixed-buffers";
+const SUBMIT_BATCH: &str = "submit-batch";
+
+static OPTIONS: [EngineOption; 2] = [
+    EngineOption {
+        name: FIXED_BUFFERS,
+        values: &["on", "off"],
+        variants: &[],
+        about: "registers the memory once, so that the kernel need not look its pages up for each transfer",
+    },
+    EngineOption {
+        name: SUBMIT_BATCH,
+        values: &["8", "1", "4", "16", "32"],
+        variants: &[],
+        about: "how many transfers are handed to the kernel together while there is room for more",
+    },
+];
+
+/// The largest piece of a transfer that blocks; longer ones are made of several.
+const PIECE_BYTES: u64 = 1 << 30;
+
+/// How many completions are taken from the ring at a time.
+const TAKEN: usize = 64;
+
+fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
+    let point = request.point;
+    if point.window > DEPTH_MAX {
+        return Err(Error::Usage(format!(
+            "window {}: engine uring has at most {DEPTH_MAX} transfers in flight",
+            point.window
+        )));
+    }
+    let options = &point.engine_options;
+    let asked = |name: &str| options.get(name).map(String::as_str);
+    let batch = asked(SUBMIT_BATCH).unwrap_or(OPTIONS[1].values[0]);
+    let config = Config {
+        depth: point.window.max(1),
+        batch: batch.parse().map_err(|_| {
+            Error::Usage(format!(
+                "engine-option {SUBMIT_BATCH}={batch} is not a number"
+            ))
+        })?,
+        fixed_buffers: asked(FIXED_BUFFERS) != Some("off"),
+        best: Level::Deferred,
+    };
+    UringDomain::new(config, point.direct).map(|domain| Arc::new(domain) as Arc<dyn FileDomain>)
+}
+
+/// What to do about a kernel that gives no ring.
+fn unavailable(refused: Refused) -> Error {
+    Error::Unavailable {
+        what: "engine uring".into(),
+        why: refused.why,
+        how: refused.how,
+    }
+}
+
+struct UringDomain {
+    config: Config,
+    direct: bool,
+    /// What a ring that was opened to try has got.
+    granted: Granted,
+}
+
+impl UringDomain {
+    /// Tries whether there are rings at all, so that the point is skipped before any file is made.
+    fn new(config: Config, direct: bool) -> Result<Self> {
+        let arena = Arena::allocate(1, Pages::Normal, Sharing::Private, None)
+            .map_err(|error| Error::io("cannot map a page for a first ring", error))?;
+        let ring = Ring::<HostFile>::new(Arc::new(arena), &config).map_err(unavailable)?;
+        Ok(Self {
+            config,
+            direct,
+            granted: ring.granted().clone(),
+        })
+    }
+
+    fn uring(&self, memory: Arc<Arena>) -> Result<Uring> {
+        Ok(Uring {
+            ring: Ring::new(memory, &self.config).map_err(unavailable)?,
+            direct: self.direct,
+            piece_bytes: PIECE_BYTES,
+            aligned: None,
+            finished: [Finished::EMPTY; TAKEN],
+        })
+    }
+}
+
+impl FileDomain for UringDomain {
+    fn effective(&self) -> Value {
+        let Granted { level, missing, .. } = &self.granted;
+        let mut effective = json!({
+            "name": "uring",
+            "direct": self.direct,
+            "depth": self.config.depth,
+            "submit_batch": self.config.batch,
+            "flags": level.flags(),
+        });
+        if !missing.is_empty() {
+            effective["flags_refused"] = json!(missing);
+        }
+        effective
+    }
+
+    fn thread(&self, _thread: u32, memory: Arc<Arena>) -> Result<Box<dyn Calls>> {
+        Ok(Box::new(self.uring(memory)?))
+    }
+}
+
+struct Uring {
+    ring: Ring<HostFile>,
+    direct: bool,
+    /// [`PIECE_BYTES`], or less in tests.
+    piece_bytes: u64,
+    /// How the last file that was opened without the page cache has to be used, for the record.
+    aligned: Option<Direct>,
+    /// What the ring's answers are taken into.
+    finished: [Finished; TAKEN],
+}
+
+impl AsFd for HostFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd()
+    }
+}
+
+#[cold]
+fn not_open(number: u32) -> Error {
+    Error::Failed(format!("file {number} is not open"))
+}
+
+#[cold]
+fn dead(error: &io::Error) -> Error {
+    Error::Failed(format!("io_uring takes no operations: {error}"))
+}
+
+impl Uring {
+    fn open(&mut self, request: &OpenFile<'_>) -> Result<()> {
+        let file = HostFile::open(request, self.direct)?;
+        self.aligned = file.direct().or(self.aligned);
+        let taken = self.ring.open(FileId(request.file), file);
+        let what = || format!("cannot hand {} to io_uring", request.path.display());
+        taken.map_err(|error| Error::io(what(), error))
+    }
+
+    fn file(&self, number: u32) -> Result<&HostFile> {
+        self.ring
+            .file(FileId(number))
+            .ok_or_else(|| not_open(number))
+    }
+
+    fn close(&mut self, number: u32) -> Result<()> {
+        self.file(number)?;
+        let released = self.ring.release(FileId(number));
+        let what = || format!("cannot take file {number} back from io_uring");
+        released.map_err(|error| Error::io(what(), error))?.close()
+    }
+
+    /// Checks an operation against what its file allows, and gives it to the ring. False when the ring is full.
+    #[inline]
+    fn give(&mut self, op: &Op) -> Result<bool> {
+        let (number, write) = file_of(op.lane);
+        let file = self.ring.file(FileId(number));
+        let file = file.ok_or_else(|| not_open(number))?;
+        let address = self.ring.arena().address().wrapping_add(op.local);
+        file.check(address, op.remote, u64::from(op.len))?;
+        let request = Request {
+            file: FileId(number),
+            direction: if write {
+                Direction::Write
+            } else {
+                Direction::Read
+            },
+            local: op.local,
+            offset: op.remote,
+            len: op.len,
+            tag: u64::from(op.lane.0) << 32 | u64::from(op.tag),
+        };
+        self.ring.post(&request).map_err(|error| match error {
+            PostError::Kernel(error) => dead(&error),
+            other => Error::Failed(format!("a transfer that was posted: {other}")),
+        })
+    }
+
+    /// One transfer, and nothing else, from begin to end.
+    fn transfer(&mut self, transfer: &Transfer, write: bool) -> Result<u64> {
+        if self.ring.in_flight() > 0 {
+            return Err(Error::Failed(format!(
+                "a transfer that blocks was asked for while {} are in flight",
+                self.ring.in_flight()
+            )));
+        }
+        let mut done = 0;
+        while done < transfer.len {
+            let piece = (transfer.len - done).min(self.piece_bytes);
+            let op = Op {
+                lane: lane_of(transfer.file, write),
+                tag: 0,
+                local: transfer.local + done,
+                remote: transfer.offset + done,
+                len: piece as u32,
+                imm: 0,
+            };
+            self.give(&op)?;
+            done += u64::from(self.finish_one(transfer, done, write)?);
+        }
+        Ok(done)
+    }
+
+    /// Waits for the only operation in flight, whose piece of the transfer begins at `begin`.
+    fn finish_one(&mut self, transfer: &Transfer, begin: u64, write: bool) -> Result<u32> {
+        let mut finished = [Finished::EMPTY; 1];
+        // Waiting hands it over too: one system call does both.
+        while self.ring.in_flight() > 0 {
+            self.ring.wait(1).map_err(|error| dead(&error))?;
+            self.ring
+                .poll(&mut finished)
+                .map_err(|error| dead(&error))?;
+        }
+        let [Finished { moved, outcome, .. }] = finished;
+        let file = self.file(transfer.file)?;
+        let end = transfer.offset + begin + u64::from(moved);
+        let left = transfer.len - begin - u64::from(moved);
+        match outcome {
+            Outcome::Whole => Ok(moved),
+            Outcome::EndOfFile => Err(file.ended(transfer.offset, transfer.len, end)),
+            Outcome::Failed(code) => {
+                Err(file.failed(write, end, left, io::Error::from_raw_os_error(code)))
+            }
+        }
+    }
+}
+
+impl Queue for Uring {
+    fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        for (taken, op) in ops.iter().enumerate() {
+            if !self.give(op)? {
+                return Ok(taken);
+            }
+        }
+        Ok(ops.len())
+    }
+
+    fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        let room = done.len().min(TAKEN);
+        let finished = &mut self.finished[..room];
+        let count = self.ring.poll(finished).map_err(|error| dead(&error))?;
+        for (slot, finished) in done.iter_mut().zip(&finished[..count]) {
+            *slot = Completion {
+                tag: finished.tag as u32,
+                lane: Lane((finished.tag >> 32) as u32),
+                len: finished.moved,
+                imm: 0,
+                kind: match finished.outcome {
+                    Outcome::Whole => Kind::Done,
+                    Outcome::EndOfFile => Kind::Failed(0),
+                    Outcome::Failed(code) => Kind::Failed(code),
+                },
+            };
+        }
+        Ok(count)
+    }
+
+    /// Waits for one completion only, so that none is reported later than it happened. Where completions come faster
+    /// than they are worked off, one call finds many all the same.
+    fn wait(&mut self) -> Result<()> {
+        self.ring.wait(1).map_err(|error| dead(&error))
+    }
+}
+
+impl Calls for Uring {
+    fn call(&mut self, call: &Call<'_>) -> Result<u64> {
+        match call {
+            Call::Read(transfer) => self.transfer(transfer, false),
+            Call::Write(transfer) => self.transfer(transfer, true),
+            Call::Open(request) => self.open(request).map(|()| 0),
+            Call::Sync { file } => self.file(*file)?.sync().map(|()| 0),
+            Call::Close { file } => self.close(*file).map(|()| 0),
+        }
+    }
+
+    fn queue(&mut self) -> Option<&mut dyn Queue> {
+        Some(self)
+    }
+
+    /// What became of the registrations, which need the memory and the files.
+    fn chosen(&self) -> Value {
+        let Granted { buffers, files, .. } = self.ring.granted();
+        let told = |registered: &Registered| match registered {
+            Registered::Yes => json!(true),
+            Registered::NotAsked => json!(false),
+            Registered::Refused(why) => json!(format!("refused: {why}")),
+        };
+        let mut chosen = json!({ "fixed_buffers": told(buffers), "fixed_files": told(files) });
+        if let Some(direct) = self.aligned {
+            chosen["direct"] = direct.effective();
+        }
+        chosen
+    }
+}
+
+#[cfg(test)]
+mod tests;

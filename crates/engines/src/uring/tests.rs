@@ -1,0 +1,347 @@
+//! The engine on real files, on the disk that holds the build folder and in memory.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tonnage_core::plan::file_point::FilePoint;
+
+use super::*;
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// A name for one file, which is removed with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn on_disk() -> Self {
+        let program = std::env::current_exe().unwrap();
+        Self::within(program.parent().unwrap())
+    }
+
+    fn in_memory() -> Self {
+        Self::within(Path::new("/dev/shm"))
+    }
+
+    fn within(folder: &Path) -> Self {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tonnage-uring-engine-{}-{number}", std::process::id());
+        Self(folder.join(name))
+    }
+
+    fn open(&self, file: u32, write: bool) -> Call<'_> {
+        Call::Open(OpenFile {
+            file,
+            path: &self.0,
+            read: true,
+            write,
+            create: write,
+            shared: false,
+            view: None,
+        })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+const SIZE: u64 = 1 << 20;
+const BLOCK: u64 = 4096;
+
+/// What a plan would expand to; only what the engine looks at matters.
+fn point(options: Value, window: u32) -> FilePoint {
+    let point = json!({
+        "engine": "uring", "engine_options": options, "ranks": 1, "threads": 1, "paths": ["t"], "layout": "shared",
+        "block_bytes": BLOCK, "transfer_bytes": BLOCK, "segments": 1, "order": "sequential", "seed": 1,
+        "phases": ["write"], "read_from": { "kind": "own" }, "fsync": "none", "direct": false, "collective": false,
+        "file_view": false, "barriers": false, "keep": false, "existing": false, "window": window,
+        "prefill": false, "data": { "kind": "random" }, "drop_caches": false, "trials": 1, "limit": { "kind": "none" },
+    });
+    serde_json::from_value(point).unwrap()
+}
+
+fn asked(options: Value, window: u32) -> Result<Arc<dyn FileDomain>> {
+    (ENTRY.open)(&OpenFiles {
+        point: &point(options, window),
+        rank: 0,
+        mpi: None,
+    })
+}
+
+fn memory() -> Arc<Arena> {
+    Arc::new(Arena::allocate(SIZE as usize, Pages::Normal, Sharing::Private, None).unwrap())
+}
+
+/// The engine itself; `None` where this machine has no rings.
+fn engine(direct: bool) -> Option<(Arc<Arena>, Uring)> {
+    let config = Config {
+        depth: 4,
+        batch: 8,
+        fixed_buffers: true,
+        best: Level::Deferred,
+    };
+    let memory = memory();
+    let made = UringDomain::new(config, direct).and_then(|domain| domain.uring(memory.clone()));
+    match made {
+        Ok(engine) => Some((memory, engine)),
+        Err(Error::Unavailable { why, .. }) => {
+            println!("skip: {why}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn op(write: bool, block: u64) -> Op {
+    Op {
+        lane: lane_of(5, write),
+        tag: block as u32,
+        local: block * BLOCK,
+        remote: block * BLOCK,
+        len: BLOCK as u32,
+        imm: 0,
+    }
+}
+
+/// Posts all, as often as the window needs it, and returns how each ended, in the order of their tags.
+fn carry_out(engine: &mut Uring, ops: &[Op]) -> Vec<Completion> {
+    let (mut posted, mut ended) = (0, Vec::new());
+    let mut done = [Completion::EMPTY; 3];
+    while ended.len() < ops.len() {
+        posted += engine.post(&ops[posted..]).unwrap();
+        match engine.poll(&mut done).unwrap() {
+            0 => engine.wait().unwrap(),
+            count => ended.extend_from_slice(&done[..count]),
+        }
+    }
+    ended.sort_by_key(|completion| completion.tag);
+    ended
+}
+
+/// Differs from block to block and from byte to byte.
+fn content(block: u64) -> Vec<u8> {
+    (0..BLOCK).map(|at| (at % 251 + block * 11) as u8).collect()
+}
+
+fn goes_round(scratch: &Scratch, direct: bool) {
+    let Some((memory, mut engine)) = engine(direct) else {
+        return;
+    };
+    for block in 0..32 {
+        memory.write(block * BLOCK, &content(block)).unwrap();
+    }
+    engine.call(&scratch.open(5, true)).unwrap();
+    let writes: Vec<Op> = (0..32).rev().map(|block| op(true, block)).collect();
+    let reads: Vec<Op> = (0..32).map(|block| op(false, block)).collect();
+    for ended in carry_out(&mut engine, &writes) {
+        assert_eq!((ended.kind, ended.len), (Kind::Done, BLOCK as u32));
+        assert_eq!(ended.lane, lane_of(5, true));
+    }
+    engine.call(&Call::Sync { file: 5 }).unwrap();
+    let stored = std::fs::read(&scratch.0).unwrap();
+    for block in 0..32 {
+        memory.write(block * BLOCK, &[0; BLOCK as usize]).unwrap();
+        let from = (block * BLOCK) as usize;
+        assert!(stored[from..from + BLOCK as usize] == content(block));
+    }
+    for ended in carry_out(&mut engine, &reads) {
+        assert_eq!((ended.kind, ended.lane), (Kind::Done, lane_of(5, false)));
+    }
+    let mut bytes = vec![0; BLOCK as usize];
+    for block in 0..32 {
+        memory.read(block * BLOCK, &mut bytes).unwrap();
+        assert!(bytes == content(block), "block {block}");
+    }
+    assert_eq!(engine.chosen()["fixed_files"], true);
+    assert_eq!(engine.chosen()["direct"].is_null(), !direct);
+    engine.call(&Call::Close { file: 5 }).unwrap();
+}
+
+#[test]
+fn blocks_go_round_on_a_disk_and_in_memory() {
+    goes_round(&Scratch::on_disk(), false);
+    goes_round(&Scratch::in_memory(), false);
+}
+
+#[test]
+fn blocks_go_round_past_the_page_cache() {
+    let scratch = Scratch::on_disk();
+    let Some((_, mut engine)) = engine(true) else {
+        return;
+    };
+    match engine.call(&scratch.open(5, true)) {
+        Err(error @ Error::Unavailable { .. }) => return println!("skip: {error}"),
+        other => other.unwrap(),
+    };
+    let wrong = Op {
+        remote: 1,
+        ..op(true, 0)
+    };
+    let refused = engine.post(&[wrong]).unwrap_err();
+    assert!(matches!(refused, Error::Usage(_)), "{refused}");
+    goes_round(&scratch, true);
+}
+
+#[test]
+fn memory_is_no_place_for_direct_transfers() {
+    let scratch = Scratch::in_memory();
+    let Some((_, mut engine)) = engine(true) else {
+        return;
+    };
+    let refused = engine.call(&scratch.open(0, true)).unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
+}
+
+#[test]
+fn a_transfer_that_blocks_is_made_in_pieces() {
+    let scratch = Scratch::on_disk();
+    let Some((memory, mut engine)) = engine(false) else {
+        return;
+    };
+    engine.piece_bytes = 3000;
+    for block in 0..4 {
+        memory.write(block * BLOCK, &content(block)).unwrap();
+    }
+    let transfer = |local, offset, len| Transfer {
+        file: 0,
+        local,
+        offset,
+        len,
+    };
+    engine.call(&scratch.open(0, true)).unwrap();
+    let whole = 4 * BLOCK;
+    let written = engine.call(&Call::Write(transfer(0, 7, whole))).unwrap();
+    let read = engine.call(&Call::Read(transfer(8 * BLOCK, 7, whole)));
+    assert_eq!((written, read.unwrap()), (whole, whole));
+    let mut bytes = vec![0; BLOCK as usize];
+    for block in 0..4 {
+        memory.read((8 + block) * BLOCK, &mut bytes).unwrap();
+        assert!(bytes == content(block));
+    }
+    let beyond = engine.call(&Call::Read(transfer(0, 100, whole)));
+    let text = beyond.unwrap_err().to_string();
+    let end = format!(
+        "ends at {}: cannot read {whole} bytes at offset 100",
+        7 + whole
+    );
+    assert!(text.contains(&end), "{text}");
+    let nothing = engine.call(&Call::Read(transfer(0, 0, 0)));
+    assert_eq!(nothing.unwrap(), 0);
+}
+
+#[test]
+fn the_window_is_honoured_and_blocking_calls_wait_for_its_end() {
+    let scratch = Scratch::in_memory();
+    let Some((_, mut engine)) = engine(false) else {
+        return;
+    };
+    engine.call(&scratch.open(5, true)).unwrap();
+    let ops: Vec<Op> = (0..6).map(|block| op(true, block)).collect();
+    assert_eq!(engine.post(&ops).unwrap(), 4, "the window is 4");
+    let transfer = Transfer {
+        file: 5,
+        local: 0,
+        offset: 0,
+        len: 1,
+    };
+    for early in [
+        Call::Write(transfer),
+        Call::Read(transfer),
+        Call::Close { file: 5 },
+    ] {
+        let text = engine.call(&early).unwrap_err().to_string();
+        assert!(text.contains("in flight"), "{text}");
+    }
+    let (mut ended, mut done) = (0, [Completion::EMPTY; 8]);
+    while ended < 4 {
+        engine.wait().unwrap();
+        ended += engine.poll(&mut done).unwrap();
+    }
+    // With nothing in flight it returns at once.
+    engine.wait().unwrap();
+    engine.call(&Call::Close { file: 5 }).unwrap();
+}
+
+#[test]
+fn what_fails_has_the_system_s_number_and_the_end_of_a_file_none() {
+    let scratch = Scratch::on_disk();
+    std::fs::write(&scratch.0, vec![1; 4096 + 10]).unwrap();
+    let Some((_, mut engine)) = engine(false) else {
+        return;
+    };
+    engine.call(&scratch.open(5, false)).unwrap();
+    let ops: Vec<Op> = (0..3).map(|block| op(false, block)).collect();
+    let ended: Vec<_> = carry_out(&mut engine, &ops)
+        .iter()
+        .map(|ended| (ended.kind, ended.len))
+        .collect();
+    let (end, bad) = (Kind::Failed(0), rustix::io::Errno::BADF.raw_os_error());
+    assert_eq!(ended, [(Kind::Done, 4096), (end, 10), (end, 0)]);
+    // It was opened for reading only.
+    let ended = carry_out(&mut engine, &[op(true, 0)]);
+    assert_eq!((ended[0].kind, ended[0].len), (Kind::Failed(bad), 0));
+    let transfer = Transfer {
+        file: 5,
+        local: 0,
+        offset: 8192,
+        len: 4096,
+    };
+    let refused = engine.call(&Call::Write(transfer)).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("cannot write 4096 bytes at offset 8192 of "),
+        "{refused}"
+    );
+    let outside = Op {
+        local: SIZE,
+        ..op(false, 0)
+    };
+    let refused = engine.post(&[outside]).unwrap_err().to_string();
+    assert!(refused.contains("lie outside a memory"), "{refused}");
+    let unknown = Op {
+        lane: lane_of(6, false),
+        ..op(false, 0)
+    };
+    let refused = engine.post(&[unknown]).unwrap_err().to_string();
+    assert!(refused.contains("file 6 is not open"), "{refused}");
+}
+
+#[test]
+fn an_engine_with_reads_in_flight_can_be_dropped() {
+    let scratch = Scratch::on_disk();
+    std::fs::write(&scratch.0, vec![1; 16 * 4096]).unwrap();
+    let Some((memory, mut engine)) = engine(false) else {
+        return;
+    };
+    engine.call(&scratch.open(5, false)).unwrap();
+    let ops: Vec<Op> = (0..4).map(|block| op(false, block)).collect();
+    engine.post(&ops).unwrap();
+    // The second poll that finds nothing hands them to the kernel, as `wait` would.
+    let mut done = [Completion::EMPTY; 1];
+    for _ in 0..2 {
+        engine.poll(&mut done).unwrap();
+    }
+    drop(engine);
+    assert_eq!(Arc::strong_count(&memory), 1);
+}
+
+#[test]
+fn options_do_what_they_say_and_the_record_shows_it() {
+    let plain = match asked(json!({}), 32) {
+        Err(error @ Error::Unavailable { .. }) => return println!("skip: {error}"),
+        other => other.unwrap(),
+    };
+    let effective = plain.effective();
+    assert_eq!(effective["submit_batch"], 8);
+    assert_eq!(effective["depth"], 32);
+    let chosen = plain.thread(0, memory()).unwrap().chosen();
+    assert_ne!(chosen["fixed_buffers"], false);
+    let other = json!({ "fixed-buffers": "off", "submit-batch": "16" });
+    let other = asked(other, 1).unwrap();
+    assert_eq!(other.effective()["submit_batch"], 16);
+    let chosen = other.thread(0, memory()).unwrap().chosen();
+    assert_eq!(chosen["fixed_buffers"], false);
+    let refused = asked(json!({}), DEPTH_MAX + 1).err().unwrap().to_string();
+    assert!(refused.contains("at most 32768"), "{refused}");
+}

@@ -1,0 +1,89 @@
+//! What a ring is asked for and what it answers: plain values without pointers.
+
+use std::io;
+
+use crate::mapping::OutOfRange;
+
+/// Number of a file within its ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileId(pub u32);
+
+/// In which direction bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the file to the arena.
+    Read,
+    /// From the arena to the file.
+    Write,
+}
+
+/// One read or write. Offsets only: no pointer of the caller's is ever used.
+#[derive(Debug, Clone, Copy)]
+pub struct Request {
+    /// Which file.
+    pub file: FileId,
+    /// Which way.
+    pub direction: Direction,
+    /// Where in the arena.
+    pub local: u64,
+    /// Where in the file.
+    pub offset: u64,
+    /// How many bytes.
+    pub len: u32,
+    /// Given back when it is finished.
+    pub tag: u64,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All its bytes were moved.
+    Whole,
+    /// The file ended before: a read that the kernel answered with nothing more.
+    EndOfFile,
+    /// The kernel's error number. A write that moves nothing, which a full device may do, is `ENOSPC`.
+    Failed(i32),
+}
+
+/// A request that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finished {
+    /// The request's tag.
+    pub tag: u64,
+    /// Bytes that were moved, all of them for [`Outcome::Whole`].
+    pub moved: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+impl Finished {
+    /// What a buffer is filled with before it is used.
+    pub const EMPTY: Self = Self {
+        tag: 0,
+        moved: 0,
+        outcome: Outcome::Whole,
+    };
+}
+
+/// Why a request was not taken.
+#[derive(Debug)]
+pub enum PostError {
+    /// Its bytes lie outside the arena.
+    Outside(OutOfRange),
+    /// No such file is open in this ring.
+    NoFile(FileId),
+    /// The kernel does not take what was posted.
+    Kernel(io::Error),
+}
+
+impl std::fmt::Display for PostError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Outside(error) => error.fmt(f),
+            Self::NoFile(file) => write!(f, "file {} was never opened in this ring", file.0),
+            Self::Kernel(error) => write!(f, "the kernel takes no operations: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for PostError {}

@@ -1,0 +1,220 @@
+//! Opening a ring: which of its flags this kernel grants, whether the memory and the files can be registered, and what to
+//! do where there is no io_uring at all.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use io_uring::{IoUring, Probe, opcode};
+
+use crate::mapping::Arena;
+
+/// Registered buffers are at most this long; a longer arena is registered as several.
+pub(super) const BUFFER_BYTES: u64 = 1 << 30;
+
+/// Files that can be registered at a time; those beyond are used by their number, which costs a look-up each time.
+pub(super) const FILES: u32 = 256;
+
+/// How a ring is set up with its kernel, best first. A kernel that does not know a flag refuses the whole set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Completions are worked off only when the one thread that uses the ring asks for them (Linux 6.1).
+    Deferred,
+    /// One thread uses the ring, and is not interrupted to work completions off (6.0).
+    SingleIssuer,
+    /// The thread is not interrupted to work completions off (5.19).
+    Cooperative,
+    /// No flag at all (5.6).
+    Plain,
+}
+
+impl Level {
+    /// All of them, best first.
+    pub const ALL: [Self; 4] = [
+        Self::Deferred,
+        Self::SingleIssuer,
+        Self::Cooperative,
+        Self::Plain,
+    ];
+
+    /// The kernel's names of the flags, without IORING_SETUP_.
+    pub fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Deferred => &[
+                "DEFER_TASKRUN",
+                "SINGLE_ISSUER",
+                "COOP_TASKRUN",
+                "TASKRUN_FLAG",
+            ],
+            Self::SingleIssuer => &["SINGLE_ISSUER", "COOP_TASKRUN", "TASKRUN_FLAG"],
+            Self::Cooperative => &["COOP_TASKRUN", "TASKRUN_FLAG"],
+            Self::Plain => &[],
+        }
+    }
+
+    fn build(self, depth: u32) -> io::Result<IoUring> {
+        let mut builder = IoUring::builder();
+        if self <= Self::Cooperative {
+            builder.setup_coop_taskrun().setup_taskrun_flag();
+        }
+        if self <= Self::SingleIssuer {
+            // The thread that enables the ring becomes the one that may use it, and that need not be the one which
+            // opens it.
+            builder.setup_single_issuer().setup_r_disabled();
+        }
+        if self == Self::Deferred {
+            builder.setup_defer_taskrun();
+        }
+        builder.build(depth)
+    }
+}
+
+/// Whether something that makes operations cheaper is in use, or why not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Registered {
+    /// It is.
+    Yes,
+    /// It was not asked for.
+    NotAsked,
+    /// The kernel refused it, and said this.
+    Refused(String),
+}
+
+/// Why no ring can be had, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// What the kernel said, and what that means here.
+    pub why: String,
+    /// How to get it.
+    pub how: String,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}. {}", self.why, self.how)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// The ring, its level, and why better levels were not had.
+pub(super) fn open(depth: u32, best: Level) -> Result<(IoUring, Level, Vec<String>), Refused> {
+    let mut missing = Vec::new();
+    for level in Level::ALL.into_iter().filter(|&level| level >= best) {
+        match level.build(depth) {
+            Ok(ring) => {
+                check_operations(&ring)?;
+                return Ok((ring, level, missing));
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) && level != Level::Plain => {
+                missing.push(format!("{}: {error}", level.flags().join(" + ")));
+            }
+            Err(error) => return Err(explain(&error, &disabled())),
+        }
+    }
+    // Not reached: the last level ends either way.
+    Err(explain(
+        &io::Error::from_raw_os_error(libc::EINVAL),
+        &disabled(),
+    ))
+}
+
+/// Reading and writing came with Linux 5.6, the ring itself with 5.1.
+fn check_operations(ring: &IoUring) -> Result<(), Refused> {
+    let mut probe = Probe::new();
+    let known = ring.submitter().register_probe(&mut probe);
+    let codes = [
+        opcode::Read::CODE,
+        opcode::Write::CODE,
+        opcode::ReadFixed::CODE,
+        opcode::WriteFixed::CODE,
+    ];
+    if known.is_ok() && codes.iter().all(|&code| probe.is_supported(code)) {
+        return Ok(());
+    }
+    Err(Refused {
+        why: "this kernel's io_uring has no reads and writes at an offset".into(),
+        how: "It needs Linux 5.6 or newer; engine posix works everywhere".into(),
+    })
+}
+
+/// What `kernel.io_uring_disabled` says; empty where the kernel does not have it.
+fn disabled() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
+        .map(|text| text.trim().to_owned())
+        .unwrap_or_default()
+}
+
+/// Turns the answer to io_uring_setup into what a person can do about it.
+pub(super) fn explain(error: &io::Error, disabled: &str) -> Refused {
+    let how = match (error.raw_os_error(), disabled) {
+        (Some(libc::EPERM), "2") => {
+            "It is switched off: an administrator allows it by sysctl kernel.io_uring_disabled=0"
+        }
+        (Some(libc::EPERM), "1") => {
+            "It is allowed to root and one group only: join the group that sysctl kernel.io_uring_group names, or ask for \
+             kernel.io_uring_disabled=0"
+        }
+        (Some(libc::EPERM | libc::EACCES), _) => {
+            "A seccomp profile forbids it, as those of containers do: start the container with one that allows \
+             io_uring_setup, io_uring_enter and io_uring_register (docker: --security-opt seccomp=unconfined)"
+        }
+        (Some(libc::ENOSYS), _) => {
+            "The kernel is older than 5.6, was built without CONFIG_IO_URING, or a sandbox hides the call: use another \
+             kernel or sandbox"
+        }
+        (Some(libc::ENOMEM), _) => {
+            "On kernels before 5.12 rings count as locked memory: raise the limit (ulimit -l unlimited)"
+        }
+        (Some(libc::EMFILE | libc::ENFILE), _) => "Raise the limit of open files (ulimit -n)",
+        (Some(libc::EINVAL), _) => {
+            "Ask for a smaller window: a ring holds at most 32768 operations"
+        }
+        _ => "Use engine posix, which needs none of it",
+    };
+    Refused {
+        why: format!("the kernel refuses io_uring_setup: {error}"),
+        how: how.into(),
+    }
+}
+
+/// Registers the whole arena, so that the kernel need not look its pages up for each operation.
+pub(super) fn register_buffers(ring: &IoUring, arena: &Arena) -> Registered {
+    let len = arena.len() as u64;
+    let mut pieces = Vec::new();
+    for from in (0..len).step_by(BUFFER_BYTES as usize) {
+        let bytes = BUFFER_BYTES.min(len - from);
+        match arena.pointer(from, bytes) {
+            Ok(base) => pieces.push(libc::iovec {
+                iov_base: base.cast(),
+                iov_len: bytes as usize,
+            }),
+            Err(error) => return Registered::Refused(error.to_string()),
+        }
+    }
+    // SAFETY: the pieces lie in the arena, which the ring's owner holds until the ring has nothing in flight and is closed.
+    match unsafe { ring.submitter().register_buffers(&pieces) } {
+        Ok(()) => Registered::Yes,
+        Err(error) => Registered::Refused(match error.raw_os_error() {
+            Some(libc::ENOMEM | libc::EPERM) => {
+                format!(
+                    "{error}: the limit of locked memory is too small for {len} bytes (ulimit -l)"
+                )
+            }
+            _ => error.to_string(),
+        }),
+    }
+}
+
+/// An empty table, filled as files are opened.
+pub(super) fn register_files(ring: &IoUring) -> Registered {
+    let submitter = ring.submitter();
+    let empty = [-1 as RawFd; FILES as usize];
+    // Kernels before 5.19 have no sparse tables, but take one whose entries are all empty.
+    let table = submitter
+        .register_files_sparse(FILES)
+        .or_else(|_| submitter.register_files(&empty));
+    match table {
+        Ok(()) => Registered::Yes,
+        Err(error) => Registered::Refused(error.to_string()),
+    }
+}

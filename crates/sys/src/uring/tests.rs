@@ -1,0 +1,455 @@
+use super::*;
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use crate::mapping::{Pages, Sharing};
+
+const BLOCK: u32 = 4096;
+
+/// A file that is gone when the test ends.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(place: Place, name: &str) -> Self {
+        let folder = match place {
+            // Beside the test itself, which is where builds go: a disk.
+            Place::Disk => std::env::current_exe().unwrap().with_file_name(""),
+            Place::Memory => PathBuf::from("/dev/shm"),
+        };
+        let name = format!("tonnage-uring-{}-{name}", std::process::id());
+        Self(folder.join(name))
+    }
+
+    fn file(&self, direct: bool) -> OwnedFd {
+        let flags = if direct { libc::O_DIRECT } else { 0 };
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(flags)
+            .open(&self.0)
+            .unwrap()
+            .into()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Where the files of tests go.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Place {
+    Disk,
+    Memory,
+}
+
+fn arena(blocks: u32) -> Arc<Arena> {
+    let bytes = (blocks * BLOCK) as usize;
+    Arc::new(Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap())
+}
+
+fn config(depth: u32) -> Config {
+    Config {
+        depth,
+        batch: 8,
+        fixed_buffers: true,
+        best: Level::Deferred,
+    }
+}
+
+/// A ring, or `None` where this machine forbids them.
+fn ring(arena: &Arc<Arena>, config: &Config) -> Option<Ring<OwnedFd>> {
+    match Ring::new(Arc::clone(arena), config) {
+        Ok(ring) => Some(ring),
+        Err(refused) => {
+            println!("skip: {refused}");
+            None
+        }
+    }
+}
+
+fn request(file: FileId, direction: Direction, block: u64) -> Request {
+    Request {
+        file,
+        direction,
+        local: block * u64::from(BLOCK),
+        offset: block * u64::from(BLOCK),
+        len: BLOCK,
+        tag: 1000 + block,
+    }
+}
+
+/// Polls and waits until so many have ended.
+fn finish(ring: &mut Ring<OwnedFd>, count: usize) -> Vec<Finished> {
+    let (mut all, mut done) = (Vec::new(), [Finished::EMPTY; 16]);
+    while all.len() < count {
+        let found = ring.poll(&mut done).unwrap();
+        all.extend_from_slice(&done[..found]);
+        if found == 0 {
+            ring.wait(1).unwrap();
+        }
+    }
+    all.sort_by_key(|finished| finished.tag);
+    all
+}
+
+/// What block `block` holds: no two blocks are alike.
+fn content(block: u64) -> Vec<u8> {
+    (0..BLOCK as u64)
+        .map(|at| (at % 251 + block * 7) as u8)
+        .collect()
+}
+
+fn write_then_read(place: Place, config: &Config, direct: bool) {
+    let scratch = Scratch::new(place, &format!("{config:?}{direct}").replace(' ', ""));
+    let (arena, other) = (arena(16), arena(16));
+    let Some(mut writer) = ring(&arena, config) else {
+        return;
+    };
+    for block in 0..16 {
+        let at = block * u64::from(BLOCK);
+        arena.write(at, &content(block)).unwrap();
+    }
+    let file = FileId(3);
+    writer.open(file, scratch.file(direct)).unwrap();
+    for block in 0..16 {
+        let wanted = request(file, Direction::Write, block);
+        while !writer.post(&wanted).unwrap() {
+            finish(&mut writer, 1);
+        }
+    }
+    let left = writer.in_flight() as usize;
+    for finished in finish(&mut writer, left) {
+        assert_eq!((finished.moved, finished.outcome), (BLOCK, Outcome::Whole));
+    }
+    drop(writer.release(file).unwrap());
+    assert_eq!(std::fs::read(&scratch.0).unwrap().len(), 16 * 4096);
+
+    let mut reader = Ring::<OwnedFd>::new(Arc::clone(&other), config).unwrap();
+    let file = FileId(3);
+    reader.open(file, scratch.file(direct)).unwrap();
+    for block in (0..16).rev() {
+        while !reader.post(&request(file, Direction::Read, block)).unwrap() {
+            finish(&mut reader, 1);
+        }
+    }
+    let left = reader.in_flight() as usize;
+    finish(&mut reader, left);
+    for block in 0..16 {
+        let mut bytes = vec![0; BLOCK as usize];
+        other.read(block * u64::from(BLOCK), &mut bytes).unwrap();
+        assert!(bytes == content(block), "block {block} in {place:?}");
+    }
+}
+
+#[test]
+fn blocks_land_where_they_should_however_the_ring_is_set_up() {
+    for place in [Place::Disk, Place::Memory] {
+        for best in Level::ALL {
+            for (fixed_buffers, batch, depth) in [(true, 8, 16), (false, 1, 4), (true, 32, 3)] {
+                let config = Config {
+                    depth,
+                    batch,
+                    fixed_buffers,
+                    best,
+                };
+                write_then_read(place, &config, false);
+            }
+        }
+    }
+    write_then_read(Place::Disk, &config(16), true);
+}
+
+#[test]
+fn the_record_says_what_was_granted() {
+    let arena = arena(4);
+    for best in Level::ALL {
+        let wanted = Config { best, ..config(4) };
+        let Some(ring) = ring(&arena, &wanted) else {
+            return;
+        };
+        let granted = ring.granted();
+        assert!(granted.level >= best);
+        // Every level that was passed over has its reason.
+        let passed = Level::ALL
+            .iter()
+            .filter(|&&level| level >= best && level < granted.level);
+        assert_eq!(granted.missing.len(), passed.count());
+        assert_ne!(granted.buffers, Registered::NotAsked);
+    }
+    let without = Config {
+        fixed_buffers: false,
+        ..config(4)
+    };
+    let ring = Ring::<OwnedFd>::new(arena, &without).unwrap();
+    assert_eq!(ring.granted().buffers, Registered::NotAsked);
+}
+
+#[test]
+fn no_more_than_the_depth_is_taken_and_a_batch_gathers() {
+    let scratch = Scratch::new(Place::Memory, "depth");
+    let arena = arena(8);
+    let Some(mut ring) = ring(&arena, &config(4)) else {
+        return;
+    };
+    let file = FileId(3);
+    ring.open(file, scratch.file(false)).unwrap();
+    for block in 0..4 {
+        assert!(ring.post(&request(file, Direction::Write, block)).unwrap());
+    }
+    assert!(!ring.post(&request(file, Direction::Write, 4)).unwrap());
+    assert_eq!((ring.in_flight(), ring.room()), (4, 0));
+    // Fewer than a batch: nothing has reached the kernel yet.
+    assert_eq!(std::fs::metadata(&scratch.0).unwrap().len(), 0);
+    assert!(ring.release(file).is_err(), "it has operations in flight");
+    assert_eq!(finish(&mut ring, 4).len(), 4);
+    assert_eq!(std::fs::metadata(&scratch.0).unwrap().len(), 16384);
+    assert_eq!((ring.in_flight(), ring.room()), (0, 4));
+    assert!(
+        ring.open(file, scratch.file(false)).is_err(),
+        "the number is in use"
+    );
+    drop(ring.release(file).unwrap());
+    assert!(ring.release(file).is_err(), "it was released already");
+    assert!(ring.open(FileId(FILES_MAX), scratch.file(false)).is_err());
+    let late = ring.post(&request(file, Direction::Write, 0));
+    assert!(matches!(late, Err(PostError::NoFile(_))));
+}
+
+#[test]
+fn what_lies_outside_is_refused_before_it_reaches_the_kernel() {
+    let scratch = Scratch::new(Place::Memory, "outside");
+    let arena = arena(4);
+    let Some(mut ring) = ring(&arena, &config(4)) else {
+        return;
+    };
+    let file = FileId(3);
+    ring.open(file, scratch.file(false)).unwrap();
+    for local in [arena.len() as u64, arena.len() as u64 - 1, u64::MAX] {
+        let wrong = Request {
+            local,
+            ..request(file, Direction::Write, 0)
+        };
+        assert!(matches!(ring.post(&wrong), Err(PostError::Outside(_))));
+    }
+    let unknown = request(FileId(7), Direction::Write, 0);
+    assert!(matches!(ring.post(&unknown), Err(PostError::NoFile(_))));
+    assert_eq!(ring.in_flight(), 0);
+}
+
+#[test]
+fn the_end_of_a_file_and_errors_are_told_apart() {
+    for (place, direct) in [
+        (Place::Disk, true),
+        (Place::Disk, false),
+        (Place::Memory, false),
+    ] {
+        let scratch = Scratch::new(place, &format!("end{direct}"));
+        std::fs::write(&scratch.0, vec![7; 4096 + 100]).unwrap();
+        let arena = arena(4);
+        let Some(mut ring) = ring(&arena, &config(4)) else {
+            return;
+        };
+        let file = FileId(3);
+        ring.open(file, scratch.file(direct)).unwrap();
+        for block in 0..3 {
+            ring.post(&request(file, Direction::Read, block)).unwrap();
+        }
+        let ended: Vec<_> = finish(&mut ring, 3)
+            .iter()
+            .map(|finished| (finished.moved, finished.outcome))
+            .collect();
+        assert_eq!(ended[0], (4096, Outcome::Whole));
+        assert_eq!(
+            ended[1],
+            (100, Outcome::EndOfFile),
+            "direct {direct} in {place:?}"
+        );
+        assert_eq!(ended[2], (0, Outcome::EndOfFile));
+        // A file that may only be read.
+        let reading = FileId(300);
+        ring.open(reading, File::open(&scratch.0).unwrap().into())
+            .unwrap();
+        ring.post(&request(reading, Direction::Write, 0)).unwrap();
+        let ended = finish(&mut ring, 1)[0];
+        assert_eq!(ended.outcome, Outcome::Failed(libc::EBADF));
+    }
+}
+
+#[test]
+fn what_ends_too_soon_is_continued() {
+    let Some((mut ring, file, arena)) = with_pipe() else {
+        return;
+    };
+    let (reading, mut writing) = file;
+    // A pipe gives what it has, and the rest later.
+    use std::io::Write;
+    writing.write_all(&content(1)[..100]).unwrap();
+    let wanted = Request {
+        local: 0,
+        // Pipes have no offset.
+        offset: u64::MAX,
+        ..request(reading, Direction::Read, 0)
+    };
+    ring.post(&wanted).unwrap();
+    let mut done = [Finished::EMPTY; 1];
+    for _ in 0..100 {
+        assert_eq!(ring.poll(&mut done).unwrap(), 0, "it is not whole yet");
+    }
+    writing.write_all(&content(1)[100..]).unwrap();
+    let ended = finish(&mut ring, 1)[0];
+    assert_eq!((ended.moved, ended.outcome), (BLOCK, Outcome::Whole));
+    let mut bytes = vec![0; BLOCK as usize];
+    arena.read(0, &mut bytes).unwrap();
+    assert!(bytes == content(1));
+}
+
+type Pipe = (FileId, std::io::PipeWriter);
+
+fn with_pipe() -> Option<(Ring<OwnedFd>, Pipe, Arc<Arena>)> {
+    let arena = arena(4);
+    let mut ring = ring(&arena, &config(4))?;
+    let (reading, writing) = std::io::pipe().unwrap();
+    let number = FileId(0);
+    ring.open(number, reading.into()).unwrap();
+    Some((ring, (number, writing), arena))
+}
+
+#[test]
+fn a_ring_that_is_dropped_leaves_nothing_in_flight() {
+    let Some((mut ring, (reading, writing), arena)) = with_pipe() else {
+        return;
+    };
+    // One that waits in the kernel for ever, and one that was never handed over.
+    ring.post(&request(reading, Direction::Read, 0)).unwrap();
+    let mut done = [Finished::EMPTY; 1];
+    for _ in 0..2 {
+        assert_eq!(ring.poll(&mut done).unwrap(), 0);
+    }
+    ring.post(&request(reading, Direction::Read, 1)).unwrap();
+    let before = std::time::Instant::now();
+    drop(ring);
+    assert!(
+        before.elapsed().as_secs() < 9,
+        "it was cancelled, not waited for"
+    );
+    // The ring gave the memory back, which it does only when the kernel has nothing of it any more.
+    assert_eq!(Arc::strong_count(&arena), 1);
+    drop(writing);
+}
+
+#[test]
+fn a_ring_with_disk_reads_in_flight_can_be_dropped() {
+    let scratch = Scratch::new(Place::Disk, "dropped");
+    std::fs::write(&scratch.0, vec![1; 64 * 4096]).unwrap();
+    for batch in [1, 8] {
+        let arena = arena(64);
+        let wanted = Config {
+            batch,
+            ..config(64)
+        };
+        let Some(mut ring) = ring(&arena, &wanted) else {
+            return;
+        };
+        let file = FileId(3);
+        ring.open(file, scratch.file(true)).unwrap();
+        for block in 0..60 {
+            ring.post(&request(file, Direction::Read, block)).unwrap();
+        }
+        drop(ring);
+        assert_eq!(Arc::strong_count(&arena), 1);
+    }
+}
+
+#[test]
+fn another_thread_may_open_a_ring_and_only_one_may_use_it() {
+    let scratch = Scratch::new(Place::Memory, "thread");
+    let arena = arena(4);
+    let Some(mut ring) = ring(&arena, &config(4)) else {
+        return;
+    };
+    let single = ring.granted().level <= Level::SingleIssuer;
+    let file = FileId(3);
+    ring.open(file, scratch.file(false)).unwrap();
+    let mut ring = std::thread::spawn(move || {
+        ring.post(&request(file, Direction::Write, 0)).unwrap();
+        assert_eq!(finish(&mut ring, 1).len(), 1);
+        ring
+    })
+    .join()
+    .unwrap();
+    ring.post(&request(file, Direction::Write, 1)).unwrap();
+    let refused = ring.wait(1).is_err();
+    assert_eq!(refused, single);
+}
+
+#[test]
+fn refusals_say_how_to_get_it() {
+    let how = |code, disabled| {
+        let error = io::Error::from_raw_os_error(code);
+        setup::explain(&error, disabled).to_string()
+    };
+    assert!(how(libc::EPERM, "2").contains("kernel.io_uring_disabled=0"));
+    assert!(how(libc::EPERM, "1").contains("io_uring_group"));
+    assert!(how(libc::EPERM, "0").contains("seccomp"));
+    assert!(how(libc::ENOSYS, "").contains("CONFIG_IO_URING"));
+    assert!(how(libc::ENOMEM, "").contains("ulimit -l"));
+}
+
+/// Forbids io_uring_setup to the calling thread only.
+fn forbid_rings() {
+    let number = libc::SYS_io_uring_setup as u32;
+    let (load, equal, give) = (
+        libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
+        libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+        libc::BPF_RET | libc::BPF_K,
+    );
+    let step = |code: u32, yes, no, k| libc::sock_filter {
+        code: code as u16,
+        jt: yes,
+        jf: no,
+        k,
+    };
+    let mut filter = [
+        step(load, 0, 0, 0),
+        step(equal, 0, 1, number),
+        step(give, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        step(give, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: both calls only restrict this thread, and the program outlives them.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(
+            libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
+            0
+        );
+    }
+}
+
+#[test]
+fn a_sandbox_that_forbids_rings_is_named() {
+    let arena = arena(4);
+    let refused = std::thread::spawn(move || {
+        forbid_rings();
+        Ring::<OwnedFd>::new(arena, &config(4)).err().unwrap()
+    });
+    let refused = refused.join().unwrap();
+    assert!(refused.why.contains("io_uring_setup"), "{refused}");
+    if !std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
+        .is_ok_and(|text| text.trim() != "0")
+    {
+        assert!(refused.how.contains("seccomp"), "{refused}");
+    }
+}
