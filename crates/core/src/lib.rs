@@ -7,6 +7,7 @@
 //! | [`engine`] | the traits that an engine implements |
 //! | [`memory`] | where the bytes live, and what is written into them to be verified |
 //! | [`pattern`], [`layout`], [`walk`] | which byte belongs where, and in which order places are used |
+//! | [`files`] | which byte of a file belongs where |
 //! | [`drive`] | the timed loops |
 //! | [`stats`] | histograms, means and confidence |
 //! | [`record`] | one line of results |
@@ -19,6 +20,7 @@
 pub mod drive;
 pub mod engine;
 pub mod error;
+pub mod files;
 pub mod layout;
 pub mod machine;
 pub mod memory;

@@ -161,8 +161,8 @@ impl HostFile {
     #[cold]
     pub fn ended(&self, offset: u64, len: u64, end: u64) -> Error {
         Error::Failed(format!(
-            "{} ends at {end}: cannot read {len} bytes at offset {offset}. Write it with the same ranks, block, transfer \
-             and segments before it is read",
+            "{} ends at {end}: cannot read {len} bytes at offset {offset}. Write it with the same ranks, block, \
+             transfer and segments before it is read",
             self.path.display()
         ))
     }
@@ -236,8 +236,8 @@ fn how_direct(file: &File, path: &Path) -> Result<Direct> {
     vouched(said, &on, path)
 }
 
-/// The kernel's word counts. Two network file systems do not answer it, but document that `O_DIRECT` is honoured: Lustre
-/// for whole pages, NFS for everything. Nobody else is believed.
+/// The kernel's word counts. Two network file systems do not answer it, but document that `O_DIRECT` is honoured:
+/// Lustre for whole pages, NFS for everything. Nobody else is believed.
 fn vouched(said: DirectIo, on: &FileSystem, path: &Path) -> Result<Direct> {
     let name = &on.name;
     match said {
@@ -266,8 +266,8 @@ fn vouched(said: DirectIo, on: &FileSystem, path: &Path) -> Result<Direct> {
         DirectIo::NotSaid => Err(Error::Unavailable {
             what: format!("direct I/O on {}", path.display()),
             why: format!(
-                "the kernel does not say whether {name} honours it (statx has no STATX_DIOALIGN), and it could go through \
-                 the page cache unseen"
+                "the kernel does not say whether {name} honours it (statx has no STATX_DIOALIGN), and it could go \
+                 through the page cache unseen"
             ),
             how: "Use Linux 6.1 or later with ext4, xfs, btrfs or f2fs, or leave --direct out and drop caches instead"
                 .into(),

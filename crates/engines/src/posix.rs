@@ -1,5 +1,5 @@
 //! `posix`: one `pread` or `pwrite` for each transfer, by the thread that makes it. What it opens and how it refuses is
-//! in [`crate::host_file`].
+//! in `host_file`.
 
 use std::sync::Arc;
 

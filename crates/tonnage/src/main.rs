@@ -35,6 +35,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
         Command::Tour(args) => command::tour::tour(&args),
         Command::Transfer(args) => command::measure::transfer(&args),
+        Command::File(args) => command::measure::file(&args),
         Command::Run(args) => command::measure::run(&args),
         Command::Verify(args) => command::measure::verify(&args),
         Command::Show(args) => command::show::show(&args),

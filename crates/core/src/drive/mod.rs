@@ -7,6 +7,7 @@
 //! | [`batch`] | post B, wait for B |
 //! | [`ping_pong`] | one operation, one answer; both sides |
 //! | [`paced`] | operations due at fixed times |
+//! | [`mod@files`] | reads and writes of files, one by one or a window of them |
 //! | [`serve`] | the target of one-sided operations: progress until everybody is done |
 //!
 //! When a trial starts and ends, who agrees on it, and what is checked afterwards is in [`crate::run`].
@@ -14,6 +15,7 @@
 use std::collections::VecDeque;
 
 pub mod batch;
+pub mod files;
 pub mod flow;
 pub mod paced;
 pub mod ping_pong;

@@ -1,5 +1,5 @@
-//! What is mounted where files are, and what it comes from: a device, a server's export. Listing all file systems of the
-//! machine is in [`super::devices`]; what the system tells of one file, in `tonnage_sys::files`.
+//! What is mounted where files are, and what it comes from: a device, a server's export. Listing all file systems of
+//! the machine is in [`super::devices`]; what the system tells of one file, in `tonnage_sys::files`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,8 @@ pub fn of_path(path: &Path) -> io::Result<Mount> {
 fn found(mounts: &str, file_system: FileSystem, path: &Path) -> Mount {
     let lines = || mounts.lines().filter_map(line);
     let by_number = lines().find(|line| Some(line.id) == file_system.mount_id);
-    // Kernels before 5.8 do not say the number: then it is the innermost of its device, the last of several at one place.
+    // Kernels before 5.8 do not say the number: then it is the innermost of its device, the last of several at one
+    // place.
     let innermost = || {
         lines()
             .filter(|line| line.device == file_system.device && path.starts_with(&line.place))

@@ -24,15 +24,20 @@ pub const RANKS_MAX: u32 = 65_536;
 pub const WORKERS_MAX: u32 = 1024;
 
 impl Plan {
-    /// The points of the plan for a run of `ranks` ranks, in the order in which they are measured: transfers as they
-    /// are written, and in each of them engine, op, window or batch, and size, the last of these varying fastest.
-    /// The same plan always expands to the same points.
+    /// The points of the plan's transfers for a run of `ranks` ranks, in the order in which they are measured: transfers
+    /// as they are written, and in each of them engine, op, window or batch, and size, the last of these varying
+    /// fastest. Empty for a plan that has only files. The same plan always expands to the same points.
     ///
     /// # Errors
     /// `Usage` for everything that can be found wrong without starting a rank.
     pub fn points(&self, ranks: u32, engines: &[Entry]) -> Result<Vec<Point>> {
         if self.transfers.is_empty() {
-            return usage("the plan has no transfer: add a [[transfer]] table".to_owned());
+            return match self.files.is_empty() {
+                true => usage(
+                    "the plan has no experiment: add a [[transfer]] or a [[file]] table".to_owned(),
+                ),
+                false => Ok(Vec::new()),
+            };
         }
         let mut points = Vec::new();
         let mut seen = HashSet::new();
@@ -54,7 +59,7 @@ impl Plan {
     /// Says which transfer an error is about, unless there is only one.
     fn located(&self, index: usize, error: Error) -> Error {
         match error {
-            Error::Usage(message) if self.transfers.len() > 1 => {
+            Error::Usage(message) if self.transfers.len() + self.files.len() > 1 => {
                 let label = self
                     .transfers
                     .get(index)

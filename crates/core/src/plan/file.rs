@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::path::Path;
 
-use toml::Value;
 use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Value};
 
+use super::files::{FILE_KEYS, FILE_KEYS_NEEDED};
 use super::names::nearest;
 use super::sweep::Sweep;
 use super::{Plan, Transfer};
@@ -16,11 +17,11 @@ use crate::{Error, Result};
 /// The longest plan that is read: a plan is written by hand, and anything longer is some other file.
 pub const PLAN_BYTES_MAX: u64 = 1 << 20;
 
-/// The most experiments of one plan. Each holds its sweeps in memory, so that this bounds what a short text can take.
-pub const TRANSFERS_MAX: usize = 1000;
+/// The most experiments of each kind in one plan. Each holds its sweeps in memory, so that this bounds what a short text can take.
+pub const EXPERIMENTS_MAX: usize = 1000;
 
-const PLAN_KEYS: [&str; 4] = ["name", "title", "ranks", "transfer"];
-const PLAN_KEYS_NEEDED: [&str; 2] = ["name", "transfer"];
+const PLAN_KEYS: [&str; 5] = ["name", "title", "ranks", "transfer", "file"];
+const PLAN_KEYS_NEEDED: [&str; 1] = ["name"];
 const TRANSFER_KEYS: [&str; 26] = [
     "label",
     "engine",
@@ -98,12 +99,14 @@ impl Plan {
             self.ranks
                 .map(|ranks| line("ranks", Value::Integer(ranks.into()))),
         );
-        if self.transfers.is_empty() {
+        if self.transfers.is_empty() && self.files.is_empty() {
             lines.push("transfer = []".to_owned());
         }
-        for transfer in &self.transfers {
-            lines.push("\n[[transfer]]".to_owned());
-            let pairs = transfer.pairs().into_iter();
+        let transfers = self.transfers.iter().map(|it| ("transfer", it.pairs()));
+        let files = self.files.iter().map(|it| ("file", it.pairs()));
+        for (kind, pairs) in transfers.chain(files) {
+            lines.push(format!("\n[[{kind}]]"));
+            let pairs = pairs.into_iter();
             lines.extend(pairs.filter_map(|(key, value)| Some(line(key, value?))));
         }
         lines.push(String::new());
@@ -155,7 +158,7 @@ impl Transfer {
 }
 
 /// An inline table, because a table of its own would have to come after all other keys.
-fn options(options: &EngineOptions) -> Option<Value> {
+pub(super) fn options(options: &EngineOptions) -> Option<Value> {
     let pairs = options
         .iter()
         .map(|(name, value)| (name.clone(), string(value)));
@@ -166,20 +169,20 @@ fn line(key: &str, value: Value) -> String {
     format!("{key} = {value}")
 }
 
-fn string(value: &str) -> Value {
+pub(super) fn string(value: &str) -> Value {
     Value::String(value.to_owned())
 }
 
-fn text(value: impl ToString) -> Value {
+pub(super) fn text(value: impl ToString) -> Value {
     Value::String(value.to_string())
 }
 
 /// TOML's integers are signed: what is beyond them is written as text, which reads back just as well.
-fn count(value: Count) -> Value {
+pub(super) fn count(value: Count) -> Value {
     i64::try_from(value.0).map_or_else(|_| text(value), Value::Integer)
 }
 
-fn one_or_many(values: &[&str]) -> Value {
+pub(super) fn one_or_many(values: &[&str]) -> Value {
     match values {
         [one] => string(one),
         many => Value::Array(many.iter().map(|value| string(value)).collect()),
@@ -187,7 +190,7 @@ fn one_or_many(values: &[&str]) -> Value {
 }
 
 /// One value is written as the integer it is when that is its shortest form, everything else as text.
-fn sweep_value(sweep: &Sweep) -> Value {
+pub(super) fn sweep_value(sweep: &Sweep) -> Value {
     let text = sweep.to_string();
     match text.parse::<i64>() {
         Ok(value) if value.to_string() == text => Value::Integer(value),
@@ -201,36 +204,76 @@ struct WrongKey {
     message: String,
 }
 
+/// What may stand in the tables of one kind of experiment.
+struct Kind {
+    /// The key of the list in the plan.
+    key: &'static str,
+    /// For messages.
+    article_and_name: &'static str,
+    keys: &'static [&'static str],
+    needed: &'static [&'static str],
+}
+
+const KINDS: [Kind; 2] = [
+    Kind {
+        key: "transfer",
+        article_and_name: "a transfer",
+        keys: &TRANSFER_KEYS,
+        needed: &TRANSFER_KEYS_NEEDED,
+    },
+    Kind {
+        key: "file",
+        article_and_name: "a file experiment",
+        keys: &FILE_KEYS,
+        needed: &FILE_KEYS_NEEDED,
+    },
+];
+
 /// Checks keys before values are read, because a mistyped key is the most common mistake and deserves the best message.
 fn check_keys(table: &DeTable<'_>) -> std::result::Result<(), WrongKey> {
     check_table(table, 0..0, "a plan", &PLAN_KEYS, &PLAN_KEYS_NEEDED)?;
-    let Some(transfers) = table.get("transfer") else {
-        return Ok(());
-    };
+    if !KINDS.iter().any(|kind| table.contains_key(kind.key)) {
+        return Err(WrongKey {
+            span: 0..0,
+            message: "a plan needs experiments: write a [[transfer]] table for each experiment between memories, and a \
+                      [[file]] table for each with files"
+                .to_owned(),
+        });
+    }
+    KINDS
+        .iter()
+        .filter_map(|kind| Some((kind, table.get(kind.key)?)))
+        .try_for_each(|(kind, list)| check_experiments(kind, list))
+}
+
+fn check_experiments(
+    kind: &Kind,
+    list: &Spanned<DeValue<'_>>,
+) -> std::result::Result<(), WrongKey> {
+    let key = kind.key;
     let not_tables = |span| WrongKey {
         span,
-        message: "each experiment is a table under [[transfer]]".to_owned(),
+        message: format!("each experiment is a table under [[{key}]]"),
     };
-    let DeValue::Array(items) = transfers.get_ref() else {
-        return Err(not_tables(transfers.span()));
+    let DeValue::Array(items) = list.get_ref() else {
+        return Err(not_tables(list.span()));
     };
-    if let Some(item) = items.get(TRANSFERS_MAX) {
-        let message = format!("a plan has at most {TRANSFERS_MAX} transfers: make several plans");
+    if let Some(item) = items.get(EXPERIMENTS_MAX) {
         return Err(WrongKey {
             span: item.span(),
-            message,
+            message: format!("a plan has at most {EXPERIMENTS_MAX} {key}s: make several plans"),
         });
     }
     for item in items.iter() {
-        let DeValue::Table(transfer) = item.get_ref() else {
+        let DeValue::Table(table) = item.get_ref() else {
             return Err(not_tables(item.span()));
         };
         check_table(
-            transfer,
+            table,
             item.span(),
-            "a transfer",
-            &TRANSFER_KEYS,
-            &TRANSFER_KEYS_NEEDED,
+            kind.article_and_name,
+            kind.keys,
+            kind.needed,
         )?;
     }
     Ok(())
@@ -266,9 +309,9 @@ fn check_table(
         Some(missing) => {
             let example = match *missing {
                 "name" => "name = \"my-plan\"",
-                "transfer" => "a [[transfer]] table for each experiment",
                 "engine" => "engine = \"shm\"",
                 "op" => "op = \"write\"",
+                "path" => "path = \"data/file\"",
                 _ => "sizes = \"8..1M\"",
             };
             let message = format!("{what} needs the key {missing:?}: write {example}");

@@ -237,7 +237,7 @@ pub enum DataKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Striping {
-    /// Over so many targets; `None` for all.
+    /// Over so many targets; `None` for all, 0 for as many as the file system chooses.
     #[serde(default)]
     pub count: Option<u32>,
     /// Bytes on one target before the next one's turn; `None` for the file system's own.

@@ -1,8 +1,8 @@
 //! What a user asks for, and the list of points it expands to.
 //!
 //! A [`Plan`] is the one way in: a plan file is read into it ([`mod@file`]), a command line is compiled to it (in the
-//! `tonnage` crate), and [`Plan::points`] turns it into [`point::Point`]s after checking everything that can be
-//! checked before a rank starts.
+//! `tonnage` crate), and [`Plan::points`] and [`Plan::file_points`] turn it into [`point::Point`]s and
+//! [`file_point::FilePoint`]s after checking everything that can be checked before a rank starts.
 //!
 //! | module | what lives there |
 //! | --- | --- |
@@ -12,12 +12,14 @@
 //! | [`expand`] | the points of a plan, and the checks of engines, verbs and ranks |
 //! | [`pacing`], [`length`], [`layout`] | the checks and defaults of one group of options each |
 //! | [`point`] | one cell of a sweep, with everything fixed |
+//! | [`files`], [`file_point`] | the same for experiments with files |
 //!
 //! How a point is measured is not known here; see the timed loops and `run`.
 
 pub mod expand;
 pub mod file;
 pub mod file_point;
+pub mod files;
 pub mod layout;
 pub mod length;
 pub mod names;
@@ -34,6 +36,7 @@ use serde::Deserialize;
 use crate::engine::{EngineOptions, Verb};
 use crate::units::{Bytes, Count, Fraction, Nanos, PerSecond};
 use crate::{Error, Result};
+use files::FileJob;
 use point::{Addresses, LimitChoice, MemoryKind, Traffic};
 use sweep::Sweep;
 
@@ -49,9 +52,12 @@ pub struct Plan {
     /// Ranks that the plan is made for; the command line may ask for others.
     #[serde(default, deserialize_with = "text::optional_u32")]
     pub ranks: Option<u32>,
-    /// The experiments, in order.
-    #[serde(rename = "transfer")]
+    /// The experiments between memories, in order.
+    #[serde(default, rename = "transfer")]
     pub transfers: Vec<Transfer>,
+    /// The experiments with files, in order; they come after those between memories.
+    #[serde(default, rename = "file")]
+    pub files: Vec<FileJob>,
 }
 
 /// One experiment: a `[[transfer]]` table, or one `tonnage transfer` command line. Each field is the option of the
@@ -140,12 +146,14 @@ pub struct Transfer {
 }
 
 impl Plan {
-    /// Multiplies how long everything is measured: trial time, duration, iterations and the bound of `until-ci`, but
-    /// never below one iteration or one millisecond of each trial. Trials and warm-up stay as they are.
+    /// Scales how long everything is measured. Between memories that is time: trial time, duration, iterations and the
+    /// bound of `until-ci`, but never below one iteration or one millisecond of each trial; trials and warm-up stay as
+    /// they are. With files it is bytes: those of all the ranks that the plan is made for, times the factor, are shared
+    /// out to the `ranks` of the run (see [`FileJob`]'s segments and block); stonewalls stay as they are.
     ///
     /// # Errors
     /// When `factor` is not a number from 1/100,000 to 100,000.
-    pub fn scale(&mut self, factor: f64) -> Result<()> {
+    pub fn scale(&mut self, factor: f64, ranks: u32) -> Result<()> {
         if !(1e-5..=1e5).contains(&factor) {
             return Err(Error::Usage(format!(
                 "scale {factor} makes no sense: write a factor from 0.00001 to 100000, such as 0.1 or 10"
@@ -154,7 +162,37 @@ impl Plan {
         for transfer in &mut self.transfers {
             length::scale(transfer, factor);
         }
+        let planned = self.ranks.unwrap_or(ranks).max(1);
+        let of_rank = factor * f64::from(planned) / f64::from(ranks.max(1));
+        for job in &mut self.files {
+            job.scale(of_rank);
+        }
         Ok(())
+    }
+
+    /// Makes a plan that names its ranks one for this many. Where that is fewer than it was made for, ranks that would
+    /// read files of a rank too far behind them read those of the farthest that there is.
+    pub fn fit_ranks(&mut self, ranks: u32) {
+        if self.ranks.is_some_and(|planned| planned > ranks) {
+            for job in &mut self.files {
+                job.fit_ranks(ranks);
+            }
+        }
+        self.ranks = self.ranks.map(|_| ranks);
+    }
+
+    /// Moves the files of all file experiments to `place`: a directory (one that is there, or a name that ends with a
+    /// slash) gets them under their own names, anything else is put before their names with a dash.
+    ///
+    /// # Errors
+    /// `Usage` when that would make one file of two, or the plan has no files.
+    pub fn move_files(&mut self, place: &str) -> Result<()> {
+        if self.files.is_empty() {
+            return Err(Error::Usage(format!(
+                "path {place} has no effect on a plan without a [[file]] table: leave it out"
+            )));
+        }
+        files::move_files(&mut self.files, place)
     }
 
     /// The text from which the ranks of a run see that they run the same plan with the same version of tonnage.

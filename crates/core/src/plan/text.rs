@@ -1,6 +1,7 @@
 //! Deserializing what people write: each value is a number or a text in a plan file, and is read by the same parser
 //! as on the command line, so that both say the same when it is wrong.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -142,4 +143,44 @@ where
     D: Deserializer<'de>,
 {
     sweep(deserializer).map(Some)
+}
+
+/// Texts that may hold commas: `"a"` or `["a", "b"]`.
+pub(super) fn whole_texts<'de, D>(deserializer: D) -> Result<Vec<String>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    deserializer.deserialize_any(WholeTextsVisitor)
+}
+
+struct WholeTextsVisitor;
+
+impl<'de> Visitor<'de> for WholeTextsVisitor {
+    type Value = Vec<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text or a list of texts")
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Vec<String>, E> {
+        Ok(vec![value.to_owned()])
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<String>, A::Error> {
+        let mut texts = Vec::new();
+        while let Some(text) = items.next_element()? {
+            texts.push(text);
+        }
+        Ok(texts)
+    }
+}
+
+/// A table of values by name, numbers turned into their digits.
+pub(super) fn by_name<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let values = BTreeMap::<String, Text>::deserialize(deserializer)?;
+    let plain = values.into_iter().map(|(name, Text(value))| (name, value));
+    Ok(plain.collect())
 }

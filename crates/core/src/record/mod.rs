@@ -1,7 +1,8 @@
 //! One line of results: everything that a reader needs to understand a figure a year later.
 //!
 //! The types here are the file format; docs/record.schema.json describes the same and a test holds the two together.
-//! Writing files of records is in [`mod@file`], reading them in [`read`]; [`mod@path`] is what devices counted. Reports read these types and nothing else.
+//! Writing files of records is in [`mod@file`], reading them in [`read`]; [`mod@path`] is what devices counted,
+//! [`files`] the record of a file experiment. Reports read these types and nothing else.
 
 pub mod file;
 pub mod files;
@@ -292,11 +293,51 @@ pub enum Canary {
     },
 }
 
-/// A line of a results file.
-#[derive(Debug, Clone, PartialEq)]
+/// A line of a results file. Written, it is its record and nothing more; reading tells the two by their keys `point`
+/// and `file`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum Line {
     /// Bytes between the memories of ranks.
     Transfer(Record),
     /// Bytes between memory and files.
     File(files::FileRecord),
+}
+
+impl Line {
+    /// What became of it.
+    pub fn outcome(&self) -> &Outcome {
+        match self {
+            Self::Transfer(record) => &record.outcome,
+            Self::File(record) => &record.outcome,
+        }
+    }
+
+    /// The record of a transfer, if it is one.
+    pub fn as_transfer(&self) -> Option<&Record> {
+        match self {
+            Self::Transfer(record) => Some(record),
+            Self::File(_) => None,
+        }
+    }
+
+    /// The record of a file experiment, if it is one.
+    pub fn as_file(&self) -> Option<&files::FileRecord> {
+        match self {
+            Self::Transfer(_) => None,
+            Self::File(record) => Some(record),
+        }
+    }
+}
+
+impl From<Record> for Line {
+    fn from(record: Record) -> Self {
+        Self::Transfer(record)
+    }
+}
+
+impl From<files::FileRecord> for Line {
+    fn from(record: files::FileRecord) -> Self {
+        Self::File(record)
+    }
 }

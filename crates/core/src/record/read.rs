@@ -6,8 +6,10 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
 
 use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::{Outcome, Record, SCHEMA_VERSION};
+use super::{Line, Outcome, SCHEMA_VERSION};
+use crate::plan::file_point::FilePoint;
 use crate::plan::point::Point;
 use crate::{Error, Result};
 
@@ -17,8 +19,8 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 /// What a file held.
 #[derive(Debug)]
 pub struct ReadOutcome {
-    /// Its records in order.
-    pub records: Vec<Record>,
+    /// Its records in order, of both kinds.
+    pub lines: Vec<Line>,
     /// True when the last line has no end and is no record: the run that wrote it was interrupted.
     pub truncated_tail: bool,
     /// Bytes up to the end of the last whole record; what follows is the broken line.
@@ -41,7 +43,7 @@ pub fn read_records(path: &Path) -> Result<ReadOutcome> {
     })?;
     let mut reader = BufReader::new(file);
     let mut outcome = ReadOutcome {
-        records: Vec::new(),
+        lines: Vec::new(),
         truncated_tail: false,
         good_bytes: 0,
     };
@@ -63,7 +65,7 @@ pub fn read_records(path: &Path) -> Result<ReadOutcome> {
         }
         if !line.trim_ascii().is_empty() {
             match parse(&line) {
-                Ok(record) => outcome.records.push(*record),
+                Ok(record) => outcome.lines.push(*record),
                 Err(Problem::NotJson(_)) if !ended && is_begun_record(&line) => {
                     outcome.truncated_tail = true;
                     break;
@@ -79,22 +81,35 @@ pub fn read_records(path: &Path) -> Result<ReadOutcome> {
 }
 
 /// Whether a record says that this very point has been measured. Skipped and failed points are to be tried again.
-pub fn already_measured(records: &[Record], point: &Point) -> bool {
-    records
+pub fn already_measured(lines: &[Line], point: &Point) -> bool {
+    lines
         .iter()
+        .filter_map(Line::as_transfer)
         .any(|record| record.outcome == Outcome::Measured && record.point == *point)
+}
+
+/// As [`already_measured`], for a file experiment.
+pub fn file_already_measured(lines: &[Line], point: &FilePoint) -> bool {
+    lines
+        .iter()
+        .filter_map(Line::as_file)
+        .any(|record| record.outcome == Outcome::Measured && record.file == *point)
 }
 
 /// The records without those of attempts that came to nothing and were made again later: whoever takes up an interrupted
 /// run cares for what a point came to in the end.
-pub fn final_attempts(records: &[Record]) -> Vec<Record> {
+pub fn final_attempts(lines: &[Line]) -> Vec<Line> {
     let mut seen = HashSet::new();
-    let mut kept: Vec<Record> = Vec::with_capacity(records.len());
-    for record in records.iter().rev() {
+    let mut kept: Vec<Line> = Vec::with_capacity(lines.len());
+    for line in lines.iter().rev() {
         // Points have no hash of their own; their text is as good a key.
-        let is_last = seen.insert(format!("{:?}", record.point));
-        if is_last || record.outcome == Outcome::Measured {
-            kept.push(record.clone());
+        let key = match line {
+            Line::Transfer(record) => format!("{:?}", record.point),
+            Line::File(record) => format!("{:?}", record.file),
+        };
+        let is_last = seen.insert(key);
+        if is_last || *line.outcome() == Outcome::Measured {
+            kept.push(line.clone());
         }
     }
     kept.reverse();
@@ -117,27 +132,40 @@ enum Problem {
     NotRecord(String),
 }
 
+/// What tells which kind of record a line is, and whether this program knows its format.
 #[derive(Deserialize)]
-struct Version {
+struct Head {
     schema_version: u32,
+    #[serde(default)]
+    file: Option<IgnoredAny>,
 }
 
 /// The version is looked at first, because a newer record need not have the fields that this program expects.
-fn parse(line: &[u8]) -> Result<Box<Record>, Problem> {
-    let of = |error: serde_json::Error| {
-        let what = format!("not a record of tonnage: {error}");
-        if error.is_data() {
-            Problem::NotRecord(what)
-        } else {
-            Problem::NotJson(what)
-        }
-    };
-    let Version { schema_version } = serde_json::from_slice(line).map_err(of)?;
+fn parse(line: &[u8]) -> Result<Box<Line>, Problem> {
+    let Head {
+        schema_version,
+        file,
+    } = json(line)?;
     if schema_version > SCHEMA_VERSION {
         return Err(Problem::NotRecord(format!(
             "schema version {schema_version} is newer than {SCHEMA_VERSION}, the newest that this tonnage reads: use \
              the tonnage that wrote it, or a newer one"
         )));
     }
-    serde_json::from_slice(line).map(Box::new).map_err(of)
+    // One kind is tried and not both, so that a message is about the record that the line means to be.
+    Ok(Box::new(match file {
+        None => Line::Transfer(json(line)?),
+        Some(_) => Line::File(json(line)?),
+    }))
+}
+
+fn json<T: DeserializeOwned>(line: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(line).map_err(|error| {
+        let what = format!("not a record of tonnage: {error}");
+        if error.is_data() {
+            Problem::NotRecord(what)
+        } else {
+            Problem::NotJson(what)
+        }
+    })
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::file::{RecordWriter, check_writable, resume};
 use super::read::{already_measured, final_attempts, read_records};
-use super::{Outcome, Record};
+use super::{Line, Outcome, Record};
 use crate::Error;
 
 fn sample_value(size_bytes: u32) -> Value {
@@ -32,8 +32,12 @@ fn sample_value(size_bytes: u32) -> Value {
     })
 }
 
-pub(super) fn sample(size_bytes: u32) -> Record {
+fn record(size_bytes: u32) -> Record {
     serde_json::from_value(sample_value(size_bytes)).unwrap()
+}
+
+pub(super) fn sample(size_bytes: u32) -> Line {
+    record(size_bytes).into()
 }
 
 fn file_in(directory: &tempfile::TempDir, bytes: &[u8]) -> PathBuf {
@@ -63,7 +67,7 @@ fn what_is_written_is_read_back() {
     let mut writer = RecordWriter::append(&path).unwrap();
     writer.write(&sample(2)).unwrap();
     let found = read_records(&path).unwrap();
-    assert_eq!(found.records, [sample(1), sample(2)]);
+    assert_eq!(found.lines, [sample(1), sample(2)]);
     assert!(!found.truncated_tail);
     assert_eq!(found.good_bytes, fs::metadata(&path).unwrap().len());
     RecordWriter::create(&path).unwrap();
@@ -84,8 +88,8 @@ fn a_file_cut_anywhere_is_taken_up_again() {
         writer.write(&sample(3)).unwrap();
         let found = read_records(&path).unwrap();
         assert!(!found.truncated_tail, "cut at {cut}");
-        assert_eq!(found.records.len(), whole_records + 1, "cut at {cut}");
-        assert_eq!(found.records.last(), Some(&sample(3)));
+        assert_eq!(found.lines.len(), whole_records + 1, "cut at {cut}");
+        assert_eq!(found.lines.last(), Some(&sample(3)));
     }
 }
 
@@ -95,7 +99,7 @@ fn a_cut_line_is_reported_and_left_alone_by_reading() {
     for tail in [&line(2)[..40], b"{", b"\0\0\0\0"] {
         let path = file_in(&directory, &[&line(1), tail].concat());
         let found = read_records(&path).unwrap();
-        assert_eq!(found.records, [sample(1)]);
+        assert_eq!(found.lines, [sample(1)]);
         assert!(found.truncated_tail);
         assert_eq!(found.good_bytes, line(1).len() as u64);
         assert!(matches!(RecordWriter::append(&path), Err(Error::Usage(_))));
@@ -127,27 +131,29 @@ fn a_foreign_file_is_refused_and_not_touched() {
 
 #[test]
 fn only_measured_points_are_done() {
-    let measured = sample(8);
-    let mut skipped = sample(16);
+    let measured = record(8);
+    let mut skipped = record(16);
     skipped.outcome = Outcome::Skipped { why: "no".into() };
-    let mut failed = sample(32);
+    let mut failed = record(32);
     failed.outcome = Outcome::Failed { why: "no".into() };
     let points = [
         measured.point.clone(),
         skipped.point.clone(),
         failed.point.clone(),
     ];
-    let records = [skipped, measured, failed];
-    let done = points.map(|point| already_measured(&records, &point));
+    let lines = [skipped, measured, failed].map(Line::from);
+    let done = points.map(|point| already_measured(&lines, &point));
     assert_eq!(done, [true, false, false]);
-    assert!(!already_measured(&records, &sample(64).point));
+    assert!(!already_measured(&lines, &record(64).point));
 }
 
 #[test]
 fn an_attempt_that_failed_gives_way_to_a_later_one() {
-    let failed = |size| Record {
-        outcome: Outcome::Failed { why: "x".into() },
-        ..sample(size)
+    let failed = |size| {
+        Line::from(Record {
+            outcome: Outcome::Failed { why: "x".into() },
+            ..record(size)
+        })
     };
     let records = [
         failed(8),
@@ -164,7 +170,7 @@ fn an_attempt_that_failed_gives_way_to_a_later_one() {
 
 #[test]
 fn fractions_survive_the_file() {
-    let record = sample(8);
+    let record = record(8);
     let back: Record = serde_json::from_slice(&line(8)).unwrap();
     assert_eq!(
         back, record,

@@ -116,7 +116,7 @@ pub fn measure(point: &Point, session: &mut Session, rank: &mut Rank) -> Result<
 
 /// A peer that dies breaks the engines of others at once, and its death, which the control channel tells a moment later,
 /// says more than what it looks like from here.
-fn await_first_cause(rank: &Rank) {
+pub(super) fn await_first_cause(rank: &Rank) {
     let since = Instant::now();
     while rank.why_stopped().is_none() && since.elapsed() < CAUSE_PATIENCE {
         std::thread::sleep(Duration::from_millis(5));

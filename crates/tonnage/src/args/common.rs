@@ -53,6 +53,10 @@ pub struct RankArgs {
     #[arg(long, value_name = "PATH")]
     pub libfabric: Option<PathBuf>,
 
+    /// The MPI library to load: a path, or "auto" for the one that fits the launcher.
+    #[arg(long, value_name = "PATH|auto")]
+    pub mpi: Option<PathBuf>,
+
     /// Network interface of the control channel, such as eth0; it binds only there.
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
@@ -98,7 +102,8 @@ pub struct ResultArgs {
     #[arg(long)]
     pub print_plan: bool,
 
-    /// Multiply how long everything is measured, such as 0.1 for a quick look.
+    /// Multiply how long everything is measured, such as 0.1 for a quick look: times between memories, and with files the
+    /// bytes of all ranks together.
     #[arg(long, value_name = "FACTOR", value_parser = scale)]
     pub scale: Option<f64>,
 }
@@ -150,14 +155,15 @@ impl ResultArgs {
         }
     }
 
-    /// Applies `--scale` to a plan.
+    /// Applies `--scale` to a plan, and makes it one for the run's number of ranks.
     ///
     /// # Errors
     /// `Usage` for a factor out of range.
-    pub fn scaled(&self, mut plan: Plan) -> Result<Plan> {
+    pub fn scaled(&self, mut plan: Plan, ranks: u32) -> Result<Plan> {
         if let Some(factor) = self.scale {
-            plan.scale(factor)?;
+            plan.scale(factor, ranks)?;
         }
+        plan.fit_ranks(ranks);
         Ok(plan)
     }
 }

@@ -8,6 +8,7 @@
 //! [`Plan::points`]: tonnage_core::plan::Plan::points
 
 pub mod common;
+pub mod file;
 pub mod run;
 pub mod transfer;
 pub mod values;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use common::Format;
+use file::FileArgs;
 use run::{RunArgs, TourArgs};
 use transfer::TransferArgs;
 use verify::VerifyArgs;
@@ -49,6 +51,8 @@ pub enum Command {
     Tour(TourArgs),
     /// Move bytes between ranks and measure them.
     Transfer(Box<TransferArgs>),
+    /// Write and read files from all ranks and measure it.
+    File(Box<FileArgs>),
     /// Measure everything that a plan file asks for.
     Run(RunArgs),
     /// Draw the table of a file of results again.

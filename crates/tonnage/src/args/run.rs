@@ -8,6 +8,7 @@ use tonnage_core::plan::Plan;
 
 use super::common::{RankArgs, ResultArgs};
 use super::values::scale;
+use super::verify::RANKS_DEFAULT;
 
 /// `tonnage run`.
 #[derive(Debug, Clone, PartialEq, Args)]
@@ -20,6 +21,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub engine: Vec<String>,
 
+    /// Where the files of the plan's file experiments are: in this directory, under the plan's own names, or else named
+    /// PLACE-NAME. By default the plan says it.
+    ///
+    /// A directory is one that is there, or a name that ends with a slash.
+    #[arg(long, value_name = "PLACE")]
+    pub path: Option<String>,
+
     /// Where ranks run.
     #[command(flatten)]
     pub ranks: RankArgs,
@@ -29,18 +37,25 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// The plan of the file, with the engines and the ranks of the command line where it names any, before `--scale`.
+    /// The plan of the file, with the engines and the place of the files of the command line where it names any, before
+    /// `--scale`. It is still for the ranks that it was made for, if it says for how many.
     ///
     /// # Errors
-    /// `Usage` when the file cannot be read or is not a plan.
+    /// `Usage` when the file cannot be read or is not a plan, and for a place that its files cannot have.
     pub fn to_plan(&self) -> Result<Plan> {
         let mut plan = Plan::load(&self.plan)?;
         if !self.engine.is_empty() {
             for transfer in &mut plan.transfers {
                 transfer.engine.clone_from(&self.engine);
             }
+            for job in &mut plan.files {
+                job.engine.clone_from(&self.engine);
+            }
         }
-        plan.ranks = self.ranks.ranks.or(plan.ranks);
+        if let Some(place) = &self.path {
+            plan.move_files(place)?;
+        }
+        plan.ranks = plan.ranks.or(self.ranks.ranks);
         Ok(plan)
     }
 }
@@ -70,7 +85,7 @@ impl TourArgs {
         let text = include_str!("../../../../plans/tour.toml");
         let mut plan = Plan::from_toml(text, "plans/tour.toml")?;
         if let Some(factor) = self.scale {
-            plan.scale(factor)?;
+            plan.scale(factor, plan.ranks.unwrap_or(RANKS_DEFAULT))?;
         }
         Ok(plan)
     }

@@ -227,9 +227,9 @@ impl TransferArgs {
         };
         Plan {
             name: "transfer".to_owned(),
-            title: None,
             ranks: ranks.ranks,
             transfers: vec![transfer],
+            ..Plan::default()
         }
     }
 }

@@ -140,6 +140,18 @@ pub fn engine_option(text: &str) -> Result<(String, String)> {
     }
 }
 
+/// Reads one hint, `NAME=VALUE`. Which hints there are only the library knows.
+///
+/// # Errors
+/// `Usage` without an equals sign, or with nothing on one side of it.
+pub fn hint(text: &str) -> Result<(String, String)> {
+    engine_option(text).map_err(|_| {
+        Error::Usage(format!(
+            "{text:?} is no hint: write NAME=VALUE, such as romio_cb_write=disable"
+        ))
+    })
+}
+
 /// Reads a number of ranks. Whether there are enough of them is checked with the plan.
 ///
 /// # Errors

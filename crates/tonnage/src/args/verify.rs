@@ -78,9 +78,9 @@ impl VerifyArgs {
             .collect();
         Ok(Plan {
             name: "verify".to_owned(),
-            title: None,
             ranks: Some(ranks),
             transfers,
+            ..Plan::default()
         })
     }
 

@@ -1,28 +1,32 @@
-//! `transfer`, `run` and `verify`: a plan goes to ranks, and records come back.
+//! `transfer`, `file`, `run` and `verify`: a plan goes to ranks, and records come back.
 //!
 //! Without a launcher this process starts the ranks and looks after them ([`supervise`]); started by one, it is a rank
-//! ([`be_a_rank`]). Everything that can be known to be wrong is refused before a rank starts.
+//! ([`be_a_rank`]). Everything that can be known to be wrong is refused before a rank starts, here or in
+//! [`super::checks`].
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tonnage_core::engine::{Entry, find};
-use tonnage_core::machine::{Choice, Topology, place_workers};
+use tonnage_core::machine::Choice;
 use tonnage_core::plan::Plan;
+use tonnage_core::plan::file_point::FilePoint;
 use tonnage_core::plan::point::Point;
 use tonnage_core::rank::{self, Identity, JoinOptions, Rank};
-use tonnage_core::record::file::{RecordWriter, check_writable, resume};
-use tonnage_core::record::read::{already_measured, read_records};
-use tonnage_core::record::{Program, Record};
+use tonnage_core::record::file::{RecordWriter, resume};
+use tonnage_core::record::read::{already_measured, file_already_measured};
+use tonnage_core::record::{Line, Program};
+use tonnage_core::run::files::run_files;
 use tonnage_core::run::{Numa, Settings};
 use tonnage_core::{Error, Result};
-use tonnage_engines::{ENGINES, clean_up_after};
+use tonnage_engines::{ENGINES, FILE_ENGINES, clean_up_after};
 use tonnage_sys::clock::Clock;
 
+use super::checks::{check_effects, check_interface, check_output, check_placement};
 use super::observer::Keeper;
 use super::{env, print};
 use crate::args::common::{Format, RankArgs, ResultArgs};
+use crate::args::file::FileArgs;
 use crate::args::run::RunArgs;
 use crate::args::transfer::TransferArgs;
 use crate::args::values;
@@ -46,13 +50,37 @@ pub struct Job {
     pub require_path: bool,
 }
 
+/// What is measured, expanded from the plan.
+pub(super) struct Points {
+    /// Between memories; these come first.
+    pub transfers: Vec<Point>,
+    /// With files.
+    pub files: Vec<FilePoint>,
+}
+
+impl Points {
+    fn of(plan: &Plan, ranks: u32) -> Result<Self> {
+        Ok(Self {
+            transfers: plan.points(ranks, ENGINES)?,
+            files: plan.file_points(ranks, FILE_ENGINES)?,
+        })
+    }
+}
+
 /// `tonnage transfer`.
 ///
 /// # Errors
 /// A wrong request, or what ended the run.
 pub fn transfer(args: &TransferArgs) -> Result<ExitCode> {
-    let plan = args.results.scaled(args.to_plan())?;
-    measured(plan, &args.ranks, &args.results)
+    measured(args.to_plan(), &args.ranks, &args.results)
+}
+
+/// `tonnage file`.
+///
+/// # Errors
+/// A wrong request, or what ended the run.
+pub fn file(args: &FileArgs) -> Result<ExitCode> {
+    measured(args.to_plan(), &args.ranks, &args.results)
 }
 
 /// `tonnage run`.
@@ -60,11 +88,13 @@ pub fn transfer(args: &TransferArgs) -> Result<ExitCode> {
 /// # Errors
 /// A wrong request, or what ended the run.
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
-    let plan = args.results.scaled(args.to_plan()?)?;
-    measured(plan, &args.ranks, &args.results)
+    measured(args.to_plan()?, &args.ranks, &args.results)
 }
 
 fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCode> {
+    let identity = rank::detect(&env, ranks.explicit())?;
+    let count = how_many(ranks, &plan, identity.as_ref())?;
+    let plan = results.scaled(plan, count)?;
     let output = results
         .destination()?
         .map(|to| (to.path.to_owned(), to.resume));
@@ -104,8 +134,8 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
 /// A wrong request, or what ended the run.
 pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
     let identity = rank::detect(&env, job.ranks.explicit())?;
-    let ranks = how_many(job, identity.as_ref())?;
-    let points = job.plan.points(ranks, ENGINES)?;
+    let ranks = how_many(&job.ranks, &job.plan, identity.as_ref())?;
+    let points = Points::of(&job.plan, ranks)?;
     if print_plan {
         return print(&job.plan.to_toml()).map(|()| ExitCode::SUCCESS);
     }
@@ -124,71 +154,10 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
     }
 }
 
-/// Whether records can be written to a file, and whether they would be in good company.
-fn check_output(path: &Path, resume: bool) -> Result<()> {
-    check_writable(path)?;
-    match path.metadata() {
-        // Appending to something else would spoil it, and nobody could read the records back.
-        Ok(known) if known.is_file() => read_records(path).map(|_| ()),
-        Ok(_) => Ok(()),
-        Err(_) => {
-            if resume {
-                log::warn!(
-                    "{} is not there, so that the run begins with its first point",
-                    path.display()
-                );
-            }
-            Ok(())
-        }
-    }
-}
-
-/// Ranks that are started here talk over loopback, so an interface would be an option without effect.
-fn check_interface(ranks: &RankArgs) -> Result<()> {
-    match &ranks.interface {
-        Some(name) => Err(Error::Usage(format!(
-            "--interface {name} is for ranks that a launcher starts, and the ranks that tonnage starts itself meet on \
-             127.0.0.1: leave --interface out"
-        ))),
-        None => Ok(()),
-    }
-}
-
-/// Devices and libraries for engines that use none would be options without effect.
-fn check_effects(job: &Job, points: &[Point]) -> Result<()> {
-    let any = |uses: fn(&Entry) -> bool| {
-        points
-            .iter()
-            .any(|point| find(ENGINES, &point.engine).is_ok_and(uses))
-    };
-    let without_effect = |option: String| {
-        Err(Error::Usage(format!(
-            "{option} has no effect on the engines of this run: leave it out"
-        )))
-    };
-    if !job.ranks.devices.is_empty() && !any(|entry| entry.has_devices) {
-        return without_effect(format!("--devices {}", job.ranks.devices.join(",")));
-    }
-    match &job.ranks.libfabric {
-        Some(path) if !any(|entry| entry.libraries.contains(&"libfabric")) => {
-            without_effect(format!("--libfabric {}", path.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// CPUs and NUMA nodes that this host lacks are refused here, before a rank starts; each rank looks at its own host.
-fn check_placement(job: &Job, points: &[Point]) -> Result<()> {
-    let (topology, (cpus, numa)) = (Topology::read(), placement(job));
-    let workers = points.iter().map(|point| point.workers).max().unwrap_or(1);
-    place_workers(&topology, 0, 1, workers, &cpus)?;
-    numa.node(&topology, None).map(|_| ())
-}
-
 /// The launcher's number of ranks, else the command line's, else the plan's, else one.
-fn how_many(job: &Job, identity: Option<&Identity>) -> Result<u32> {
-    let asked = job.ranks.ranks.or(job.plan.ranks);
-    match (identity, job.ranks.ranks) {
+fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity>) -> Result<u32> {
+    let asked = ranks.ranks.or(plan.ranks);
+    match (identity, ranks.ranks) {
         (Some(identity), Some(asked)) if asked != identity.size => Err(Error::Usage(format!(
             "--ranks {asked} does not fit the {} ranks that {} gives: leave --ranks out",
             identity.size, identity.source
@@ -215,7 +184,7 @@ pub fn supervise(ranks: u32, arguments: &[std::ffi::OsString]) -> Result<ExitCod
 }
 
 /// Joins the run, measures, and on rank 0 keeps and shows the records.
-fn be_a_rank(job: &Job, points: &[Point], identity: Identity) -> Result<ExitCode> {
+fn be_a_rank(job: &Job, points: &Points, identity: Identity) -> Result<ExitCode> {
     let met = rank::meet(&env, identity, job.ranks.interface.as_deref())?;
     // Until the end of this function, so that the launcher sees this rank go only when the run is over.
     let _leave = met.leave;
@@ -276,18 +245,23 @@ fn settled_cause(rank: &Rank) -> Option<Error> {
     None
 }
 
-fn with_records(job: &Job, points: &[Point], rank: &mut Rank) -> Result<ExitCode> {
+fn with_records(job: &Job, points: &Points, rank: &mut Rank) -> Result<ExitCode> {
     let prepared = if rank.id() == 0 {
         open_output(job)
     } else {
         Ok((Vec::new(), None))
     };
     let (before, writer) = prepared?;
-    let left = points_left(points, &before, rank)?;
+    let transfers = points_left(&points.transfers, rank, |point| {
+        already_measured(&before, point)
+    })?;
+    let files = points_left(&points.files, rank, |point| {
+        file_already_measured(&before, point)
+    })?;
     let format = job.format.unwrap_or_default();
     let mut keeper = Keeper::new(before, writer, format);
     let settings = settings(job);
-    let result = tonnage_core::run::run(&left, rank, ENGINES, &settings, &mut keeper);
+    let result = measure(&transfers, &files, rank, &settings, &mut keeper);
     let stored = keeper.finish();
     if rank.id() == 0
         && let Some(format) = job.format
@@ -312,13 +286,27 @@ fn with_records(job: &Job, points: &[Point], rank: &mut Rank) -> Result<ExitCode
     })
 }
 
+/// Everything in its order. What fails only a point is in its record.
+fn measure(
+    transfers: &[Point],
+    files: &[FilePoint],
+    rank: &mut Rank,
+    settings: &Settings,
+    keeper: &mut Keeper,
+) -> Result<()> {
+    if !transfers.is_empty() {
+        tonnage_core::run::run(transfers, rank, ENGINES, settings, keeper)?;
+    }
+    run_files(files, rank, FILE_ENGINES, settings, keeper)
+}
+
 /// The records that are there already, and the writer for new ones.
-fn open_output(job: &Job) -> Result<(Vec<Record>, Option<RecordWriter>)> {
+fn open_output(job: &Job) -> Result<(Vec<Line>, Option<RecordWriter>)> {
     match &job.output {
         None => Ok((Vec::new(), None)),
         Some((path, true)) if path.exists() => {
-            let (records, writer) = resume(path)?;
-            Ok((records, Some(writer)))
+            let (lines, writer) = resume(path)?;
+            Ok((lines, Some(writer)))
         }
         Some((path, _)) => Ok((Vec::new(), Some(open_new(path)?))),
     }
@@ -334,19 +322,24 @@ fn open_new(path: &Path) -> Result<RecordWriter> {
 }
 
 /// The points that a resumed file does not hold. Rank 0 knows, and tells the others.
-fn points_left(points: &[Point], before: &[Record], rank: &mut Rank) -> Result<Vec<Point>> {
+fn points_left<P: Clone>(
+    points: &[P],
+    rank: &mut Rank,
+    is_measured: impl Fn(&P) -> bool,
+) -> Result<Vec<P>> {
+    if points.is_empty() {
+        return Ok(Vec::new());
+    }
     let mine = (rank.id() == 0).then(|| {
-        points
-            .iter()
-            .map(|point| u8::from(already_measured(before, point)))
-            .collect()
+        let measured = points.iter().map(|point| u8::from(is_measured(point)));
+        measured.collect()
     });
     let measured = rank.broadcast("points that are measured already", mine, AGREE_DEADLINE)?;
     let left = points
         .iter()
         .zip(&measured)
         .filter(|(_, measured)| **measured == 0);
-    let left: Vec<Point> = left.map(|(point, _)| point.clone()).collect();
+    let left: Vec<P> = left.map(|(point, _)| point.clone()).collect();
     if rank.id() == 0 && left.len() < points.len() {
         log::info!(
             "{} of {} points are measured already",
@@ -365,14 +358,15 @@ fn settings(job: &Job) -> Settings {
         numa,
         devices: job.ranks.devices.clone(),
         libfabric: job.ranks.libfabric.clone(),
-        mpi: None,
+        // "auto" is to choose by the launcher, as when nothing is said.
+        mpi: job.ranks.mpi.clone().filter(|path| path != "auto"),
         clock: Clock::new(),
         program: program(),
     }
 }
 
 /// Where workers and their memory are to be.
-fn placement(job: &Job) -> (Choice, Numa) {
+pub(super) fn placement(job: &Job) -> (Choice, Numa) {
     let cpus = match &job.ranks.cpus {
         None => Choice::Auto,
         Some(values::Cpus::Unpinned) => Choice::None,

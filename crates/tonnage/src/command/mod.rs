@@ -2,11 +2,13 @@
 //!
 //! | file | command |
 //! | --- | --- |
-//! | [`measure`] | `transfer`, `run`, `verify`: a plan, ranks, records, a table |
+//! | [`measure`] | `transfer`, `file`, `run`, `verify`: a plan, ranks, records, a table |
+//! | `checks` | what is refused before a rank starts |
 //! | [`tour`] | `tour`: limits of this host, then a plan, then one page |
 //! | [`limits`] | what this host can do at most, for the tour |
 //! | [`show`] | `show`, `explain` |
 
+mod checks;
 pub mod limits;
 pub mod measure;
 mod observer;

@@ -4,12 +4,15 @@ use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tonnage_core::Result;
+use tonnage_core::plan::file_point::FilePoint;
 use tonnage_core::plan::point::Point;
 use tonnage_core::record::file::RecordWriter;
+use tonnage_core::record::files::FileRecord;
 use tonnage_core::record::read::final_attempts;
-use tonnage_core::record::{Outcome, Record};
+use tonnage_core::record::{Line, Outcome, Record};
 use tonnage_core::run::Observer;
-use tonnage_core::units::Bytes;
+use tonnage_core::run::files::{FileObserver, Progress};
+use tonnage_core::units::{Bytes, human};
 
 use super::print;
 use crate::args::common::Format;
@@ -18,18 +21,20 @@ use crate::report::{self, text};
 /// Keeps records, writes them on, and shows how far the run is.
 pub struct Keeper {
     /// All records of the run, those that a resumed file held already first.
-    pub records: Vec<Record>,
+    pub records: Vec<Line>,
     writer: Option<RecordWriter>,
     /// JSON lines go out as they come, so that a reader of the pipe need not wait for the end.
     stream: bool,
     progress: ProgressBar,
+    /// What the file experiment that runs is called.
+    experiment: String,
     /// The file could not be written; the run goes on for the table's sake and ends with an error.
     pub lost_writer: bool,
 }
 
 impl Keeper {
     /// Starts with the records of a resumed file.
-    pub fn new(records: Vec<Record>, writer: Option<RecordWriter>, format: Format) -> Self {
+    pub fn new(records: Vec<Line>, writer: Option<RecordWriter>, format: Format) -> Self {
         let progress = if std::io::stderr().is_terminal() {
             progress_line()
         } else {
@@ -40,6 +45,7 @@ impl Keeper {
             writer,
             stream: format == Format::Jsonl,
             progress,
+            experiment: String::new(),
             lost_writer: false,
         }
     }
@@ -57,7 +63,7 @@ impl Keeper {
     pub fn all_measured(&self) -> bool {
         final_attempts(&self.records)
             .iter()
-            .all(|record| record.outcome == Outcome::Measured)
+            .all(|line| *line.outcome() == Outcome::Measured)
     }
 }
 
@@ -69,21 +75,47 @@ impl Observer for Keeper {
     }
 
     fn record(&mut self, record: Record) -> Result<()> {
+        self.keep(record.into())
+    }
+}
+
+impl FileObserver for Keeper {
+    fn begin(&mut self, index: usize, of: usize, point: &FilePoint) {
+        self.progress.set_length(of as u64);
+        self.progress.set_position(index as u64);
+        self.experiment = describe_files(point);
+        self.progress.set_message(self.experiment.clone());
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        let far = how_far(progress);
+        self.progress
+            .set_message(format!("{}: {far}", self.experiment));
+    }
+
+    fn record(&mut self, record: FileRecord) -> Result<()> {
+        self.keep(record.into())
+    }
+}
+
+impl Keeper {
+    /// Writes a record on and keeps it.
+    fn keep(&mut self, line: Line) -> Result<()> {
         if self.stream {
             print(&report::render(
                 report::Format::Jsonl,
-                std::slice::from_ref(&record),
+                std::slice::from_ref(&line),
             )?)?;
         }
         if let Some(writer) = &mut self.writer
-            && let Err(error) = writer.write(&record)
+            && let Err(error) = writer.write(&line)
         {
             self.progress
                 .suspend(|| log::error!("{error}; going on without the file"));
             self.writer = None;
             self.lost_writer = true;
         }
-        self.records.push(record);
+        self.records.push(line);
         Ok(())
     }
 }
@@ -101,4 +133,77 @@ fn describe(point: &Point) -> String {
     let pacing = text::pacing(&point.pacing);
     let size = Bytes(u64::from(point.size_bytes));
     format!("{} {} {size}, {pacing}", point.engine, point.op.name())
+}
+
+fn describe_files(point: &FilePoint) -> String {
+    let block = Bytes(point.block_bytes);
+    let transfer = Bytes(point.transfer_bytes);
+    format!(
+        "{} {}, {} x {block} by {transfer}",
+        point.engine,
+        point.layout.name(),
+        point.segments
+    )
+}
+
+/// Such as `write, 45 % at 1.93 GB/s, 12 s left`. The rate is rank 0's own times the ranks, which have as much to do.
+fn how_far(progress: &Progress) -> String {
+    let phase = progress.phase.name();
+    let trial = match progress.trial {
+        0 => String::new(),
+        trial => format!(" of trial {}", trial + 1),
+    };
+    let part = progress.done_bytes as f64 / progress.all_bytes.max(1) as f64;
+    let percent = format!("{:.0} %", part * 100.0);
+    let elapsed = progress.elapsed.as_secs_f64();
+    if progress.done_bytes == 0 || elapsed <= 0.0 {
+        return format!("{phase}{trial}, {percent}");
+    }
+    let rate = progress.done_bytes as f64 / elapsed;
+    let to_do = progress.all_bytes.saturating_sub(progress.done_bytes) as f64 / rate;
+    let left = progress
+        .left
+        .map_or(to_do, |left| left.as_secs_f64().min(to_do));
+    format!(
+        "{phase}{trial}, {percent} at {}, {left:.0} s left",
+        human::bandwidth(rate * f64::from(progress.ranks))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tonnage_core::plan::file_point::Phase;
+
+    use super::*;
+
+    #[test]
+    fn the_progress_line_has_a_rate_and_what_is_left() {
+        let half = Progress {
+            phase: Phase::Write,
+            trial: 0,
+            done_bytes: 1 << 30,
+            all_bytes: 2 << 30,
+            ranks: 2,
+            elapsed: Duration::from_secs(10),
+            left: None,
+        };
+        assert_eq!(how_far(&half), "write, 50 % at 215 MB/s, 10 s left");
+        let walled = Progress {
+            trial: 1,
+            left: Some(Duration::from_secs(3)),
+            ..half
+        };
+        assert_eq!(
+            how_far(&walled),
+            "write of trial 2, 50 % at 215 MB/s, 3 s left"
+        );
+        let begun = Progress {
+            done_bytes: 0,
+            elapsed: Duration::ZERO,
+            ..half
+        };
+        assert_eq!(how_far(&begun), "write, 0 %");
+    }
 }

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tonnage_core::machine::Environment;
 use tonnage_core::machine::devices::Inventory;
 use tonnage_core::rank;
+use tonnage_core::record::Line;
 use tonnage_core::record::file::check_writable;
 use tonnage_core::record::read::read_records;
 use tonnage_core::{Error, Result};
@@ -41,12 +42,19 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     let inventory = Inventory::read();
     let limits = limits::measure(&environment)?;
     let before = if output.exists() {
-        read_records(&output)?.records.len()
+        read_records(&output)?.lines.len()
     } else {
         0
     };
     let code = supervise(job.plan.ranks.unwrap_or(2), &rank_arguments(args, &output))?;
-    let records = read_records(&output)?.records.split_off(before);
+    let lines = read_records(&output)?.lines.split_off(before);
+    let records: Vec<_> = lines
+        .into_iter()
+        .filter_map(|line| match line {
+            Line::Transfer(record) => Some(record),
+            Line::File(_) => None,
+        })
+        .collect();
     let program = std::env::args()
         .next()
         .unwrap_or_else(|| "tonnage".to_owned());

@@ -6,6 +6,7 @@
 //! | [`engine`] | what an engine says about its options, library and devices |
 //! | [`explain`] | what a column means, for `tonnage explain` |
 //! | [`table`] | tables for people, one for each configuration |
+//! | [`files`] | tables and columns of file experiments |
 //! | [`verify`] | the table of a run that checks bytes instead of timing them |
 //! | [`csv`], [`jsonl`] | every figure for programs |
 //! | [`page`] | the page that a tour ends with |
@@ -18,6 +19,7 @@ pub mod columns;
 pub mod csv;
 pub mod engine;
 pub mod explain;
+pub mod files;
 pub mod jsonl;
 pub mod page;
 pub mod path;
@@ -32,8 +34,9 @@ mod samples;
 mod tests;
 
 use tonnage_core::Result;
-use tonnage_core::record::Record;
+use tonnage_core::record::files::FileRecord;
 use tonnage_core::record::read::final_attempts;
+use tonnage_core::record::{Line, Record};
 
 /// What `--format` chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,29 +60,53 @@ impl From<crate::args::common::Format> for Format {
     }
 }
 
-/// Draws records in a format. Tables leave out attempts that failed and were made again. No records give an empty text, or a header alone.
+/// Draws records in a format. Tables leave out attempts that failed and were made again. No records give an empty text,
+/// or a header alone.
 ///
 /// # Errors
 /// When a record cannot be written as JSON.
-pub fn render(format: Format, records: &[Record]) -> Result<String> {
+pub fn render(format: Format, lines: &[Line]) -> Result<String> {
     match format {
-        Format::Jsonl => jsonl::jsonl(records),
-        Format::Csv => Ok(csv::csv(records)),
-        Format::Table => Ok(tables(&final_attempts(records))),
+        Format::Jsonl => jsonl::jsonl(lines),
+        Format::Csv => Ok(csv::csv(lines)),
+        Format::Table => Ok(tables(final_attempts(lines))),
     }
 }
 
-/// Records of `tonnage verify` make one table, all others one for each configuration.
-fn tables(records: &[Record]) -> String {
-    records
-        .chunk_by(|left, right| verify::is_verify(left) == verify::is_verify(right))
-        .map(|part| {
-            if verify::is_verify(&part[0]) {
-                verify::verify(part)
-            } else {
-                table::table(part)
+/// Consecutive records that are drawn together.
+enum Part {
+    /// Of `tonnage verify`, in one table.
+    Verify(Vec<Record>),
+    /// A table for each configuration.
+    Transfers(Vec<Record>),
+    /// A table for each experiment.
+    Files(Vec<FileRecord>),
+}
+
+fn tables(lines: Vec<Line>) -> String {
+    let mut parts: Vec<Part> = Vec::new();
+    for line in lines {
+        match (parts.last_mut(), line) {
+            (Some(Part::Verify(part)), Line::Transfer(record)) if verify::is_verify(&record) => {
+                part.push(record)
             }
-        })
-        .collect::<Vec<_>>()
-        .join("\n")
+            (Some(Part::Transfers(part)), Line::Transfer(record))
+                if !verify::is_verify(&record) =>
+            {
+                part.push(record)
+            }
+            (Some(Part::Files(part)), Line::File(record)) => part.push(record),
+            (_, Line::Transfer(record)) if verify::is_verify(&record) => {
+                parts.push(Part::Verify(vec![record]))
+            }
+            (_, Line::Transfer(record)) => parts.push(Part::Transfers(vec![record])),
+            (_, Line::File(record)) => parts.push(Part::Files(vec![record])),
+        }
+    }
+    let drawn = parts.iter().map(|part| match part {
+        Part::Verify(records) => verify::verify(records),
+        Part::Transfers(records) => table::table(records),
+        Part::Files(records) => files::table(records),
+    });
+    drawn.collect::<Vec<_>>().join("\n")
 }

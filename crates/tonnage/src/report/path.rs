@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tonnage_core::machine::counters::is_trouble;
 use tonnage_core::record::path::Path;
 use tonnage_core::record::read::final_attempts;
-use tonnage_core::record::{Outcome, Record};
+use tonnage_core::record::{Line, Outcome, Record};
 
 /// More devices than these are counted instead of named.
 const NAMED_MAX: usize = 6;
@@ -21,11 +21,12 @@ pub fn unproven(record: &Record) -> Option<String> {
 }
 
 /// What `--require-path` ends with: how many measured points are not proven, and why the first of them is not. `None`
-/// where all are.
-pub fn lacks_proof(records: &[Record]) -> Option<String> {
-    let records = final_attempts(records);
+/// where all are. File experiments move no bytes between ranks, so they have nothing to prove.
+pub fn lacks_proof(lines: &[Line]) -> Option<String> {
+    let records = final_attempts(lines);
     let measured = records
         .iter()
+        .filter_map(Line::as_transfer)
         .filter(|record| record.outcome == Outcome::Measured);
     let is_unproven = |record: &&Record| record.path.as_ref().is_none_or(|path| !path.crossed);
     let first = measured.clone().find(is_unproven)?;

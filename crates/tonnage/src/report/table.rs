@@ -197,9 +197,17 @@ fn same_size_other_footprint(records: &[&Record]) -> bool {
 
 /// A value as the table prints it: "n/a" where a measured point has none, "-" where nothing was measured.
 fn cell(column: &Column, record: &Record) -> String {
-    match ((column.value)(record), column.style) {
-        (Value::Unknown, _) if record.outcome == Outcome::Measured => "n/a".to_owned(),
-        (Value::Unknown, _) => "-".to_owned(),
+    let unknown = match record.outcome {
+        Outcome::Measured => "n/a",
+        _ => "-",
+    };
+    shown((column.value)(record), column.style, unknown)
+}
+
+/// A value as tables print it, and the words for one that is not known.
+pub fn shown(value: Value, style: Style, unknown: &str) -> String {
+    match (value, style) {
+        (Value::Unknown, _) => unknown.to_owned(),
         (Value::Text(text), _) => text,
         (Value::Count(count), Style::Plain) => count.to_string(),
         (Value::Number(value), Style::Plain) => number(value),

@@ -47,6 +47,13 @@ fn missing_keys_are_named_with_an_example() {
     );
     assert!(message("").contains("a plan needs the key \"name\": write name = \"my-plan\""));
     assert!(message("name = 'p'").contains("a [[transfer]] table for each experiment"));
+    assert!(message("name = 'p'").contains("a [[file]] table for each with files"));
+    assert_eq!(
+        message("name = 'p'\n[[file]]\nkeep = true"),
+        "p.toml:2: a file experiment needs the key \"path\": write path = \"data/file\""
+    );
+    assert!(message("name = 'p'\n[file]\n").contains("a table under [[file]]"));
+    assert!(message("name = 'p'\nfile = [1]\n").contains("a table under [[file]]"));
     assert!(message("name = 'p'\n[transfer]\n").contains("a table under [[transfer]]"));
     assert!(message("name = 'p'\ntransfer = [1]\n").contains("a table under [[transfer]]"));
 }
@@ -151,7 +158,7 @@ fn files_that_are_no_plans_are_refused() {
 #[test]
 fn a_short_text_cannot_take_much_memory_or_stack() {
     let transfer = "[[transfer]]\nengine='a'\nop='read'\nsizes='1..4096+1'\n";
-    let text = format!("name='p'\n{}", transfer.repeat(TRANSFERS_MAX + 1));
+    let text = format!("name='p'\n{}", transfer.repeat(EXPERIMENTS_MAX + 1));
     assert!(message(&text).starts_with("p.toml:4002: a plan has at most 1000 transfers"));
     for nested in ["[", "{a=", "[[", "a."] {
         let text = format!("{HEAD}sizes = {}", nested.repeat(100_000));
@@ -288,8 +295,9 @@ prop_compose! {
         title in option::of("(?s).{0,40}"),
         ranks in option::of(any::<u32>()),
         transfers in proptest::collection::vec(transfers(), 0..3),
+        files in proptest::collection::vec(file_jobs(), 0..3),
     ) -> Plan {
-        Plan { name, title, ranks, transfers }
+        Plan { name, title, ranks, transfers, files }
     }
 }
 

@@ -12,6 +12,14 @@ const FROM_PLAN: &str =
 /// What there is to say before anything is measured.
 pub const ASKED: &[Column] = &[
     Column {
+        name: "Kind",
+        field: "kind",
+        meaning: "What the row is about: \"transfer\" for bytes between memories, \"file\" for a file experiment.",
+        computed: "It follows from the record: one has the key point, the other the key file.",
+        style: Style::Plain,
+        value: |_| "transfer".into(),
+    },
+    Column {
         name: "Plan",
         field: "plan",
         meaning: "The plan that the point belongs to.",

@@ -1,0 +1,112 @@
+//! Bytes over time in bounded memory: when an interval's end lies beyond the last one, neighbours are joined and every
+//! interval lasts twice as long. Adding costs a shift and an addition.
+
+use serde::{Deserialize, Serialize};
+
+/// Intervals that are kept.
+pub const INTERVALS: usize = 512;
+
+/// The first intervals last 2^20 ns, about a millisecond.
+const SHIFT_FIRST: u32 = 20;
+
+/// Bytes of transfers by the interval in which they ended, counted from a common start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timeline {
+    shift: u32,
+    bytes: Vec<u64>,
+}
+
+impl Default for Timeline {
+    fn default() -> Self {
+        Self {
+            shift: SHIFT_FIRST,
+            bytes: vec![0; INTERVALS],
+        }
+    }
+}
+
+impl Timeline {
+    /// Adds bytes whose transfer ended `since_start_ns` after the common start.
+    #[inline]
+    pub fn add(&mut self, since_start_ns: u64, bytes: u64) {
+        let mut at = since_start_ns >> self.shift;
+        while at >= INTERVALS as u64 {
+            self.coarsen();
+            at = since_start_ns >> self.shift;
+        }
+        self.bytes[at as usize] += bytes;
+    }
+
+    #[cold]
+    fn coarsen(&mut self) {
+        for at in 0..INTERVALS / 2 {
+            self.bytes[at] = self.bytes[2 * at] + self.bytes[2 * at + 1];
+        }
+        self.bytes[INTERVALS / 2..].fill(0);
+        self.shift += 1;
+    }
+
+    /// Adds another thread's or rank's.
+    pub fn merge(&mut self, mut other: Self) {
+        while self.shift < other.shift {
+            self.coarsen();
+        }
+        while other.shift < self.shift {
+            other.coarsen();
+        }
+        for (mine, theirs) in self.bytes.iter_mut().zip(&other.bytes) {
+            *mine += theirs;
+        }
+    }
+
+    /// Bytes that had been moved at an instant; within an interval it is taken to be even.
+    pub fn bytes_at(&self, since_start_ns: u64) -> u64 {
+        let whole = (since_start_ns >> self.shift) as usize;
+        let before: u64 = self.bytes.iter().take(whole).sum();
+        let part_ns = since_start_ns & ((1 << self.shift) - 1);
+        let within = self.bytes.get(whole).copied().unwrap_or(0);
+        before + ((u128::from(within) * u128::from(part_ns)) >> self.shift) as u64
+    }
+
+    /// Length of one interval.
+    pub fn interval_ns(&self) -> u64 {
+        1 << self.shift
+    }
+
+    /// The intervals up to the last in which anything ended.
+    pub fn intervals(&self) -> &[u64] {
+        let last = self.bytes.iter().rposition(|&bytes| bytes > 0);
+        &self.bytes[..last.map_or(0, |last| last + 1)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_lost_when_intervals_are_joined() {
+        let mut timeline = Timeline::default();
+        for second in 0..100u64 {
+            timeline.add(second * 1_000_000_000, 10);
+        }
+        assert_eq!(timeline.intervals().iter().sum::<u64>(), 1000);
+        assert!(timeline.interval_ns() * INTERVALS as u64 > 99_000_000_000);
+        // Half of it in half the time, to one interval.
+        assert!(timeline.bytes_at(49_500_000_000).abs_diff(500) <= 10);
+        assert_eq!(timeline.bytes_at(u64::MAX >> 1), 1000);
+    }
+
+    #[test]
+    fn merging_takes_the_longer_intervals() {
+        let (mut short, mut long) = (Timeline::default(), Timeline::default());
+        short.add(0, 1);
+        short.add(3 << SHIFT_FIRST, 5);
+        long.add(1 << 40, 7);
+        let mut other = long.clone();
+        other.merge(short.clone());
+        short.merge(long);
+        assert_eq!(short, other);
+        assert_eq!(short.bytes_at(1 << 39), 6);
+    }
+}

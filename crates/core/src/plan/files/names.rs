@@ -1,0 +1,226 @@
+//! Names of what file experiments choose between, and the other values that are written as one word.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+
+use super::super::file_point::{DataKind, FileLayout, FileOrder, Fsync, Phase};
+use super::super::names::unknown;
+use crate::units::{Count, Fraction, quote};
+use crate::{Error, Result};
+
+/// After which phases bytes are checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verify {
+    /// After the last phase.
+    Last,
+    /// After each of these.
+    After(Vec<Phase>),
+}
+
+/// Over how many targets new files are spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StripeCount {
+    /// All that the file system has.
+    All,
+    /// So many.
+    Targets(u32),
+}
+
+impl FileLayout {
+    /// Both layouts.
+    pub const ALL: [Self; 2] = [Self::Shared, Self::PerProcess];
+
+    /// The name on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::PerProcess => "per-process",
+        }
+    }
+}
+
+impl FileOrder {
+    /// Both orders.
+    pub const ALL: [Self; 2] = [Self::Sequential, Self::Shuffled];
+
+    /// The name on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sequential => "sequential",
+            Self::Shuffled => "shuffled",
+        }
+    }
+}
+
+impl Fsync {
+    /// All choices.
+    pub const ALL: [Self; 3] = [Self::End, Self::Each, Self::None];
+
+    /// The name on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::End => "end",
+            Self::Each => "each",
+            Self::None => "none",
+        }
+    }
+}
+
+impl FromStr for FileLayout {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|layout| layout.name() == text);
+        found.ok_or_else(|| unknown("layout", text, &Self::ALL.map(Self::name)))
+    }
+}
+
+impl FromStr for FileOrder {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|order| order.name() == text);
+        found.ok_or_else(|| unknown("order", text, &Self::ALL.map(Self::name)))
+    }
+}
+
+impl FromStr for Phase {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|phase| phase.name() == text);
+        found.ok_or_else(|| unknown("phase", text, &Self::ALL.map(Self::name)))
+    }
+}
+
+impl FromStr for Fsync {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|fsync| fsync.name() == text);
+        found.ok_or_else(|| unknown("fsync choice", text, &Self::ALL.map(Self::name)))
+    }
+}
+
+/// `random` or `compressible=30%`.
+impl FromStr for DataKind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "random" {
+            return Ok(Self::Random);
+        }
+        let part = text.strip_prefix("compressible=");
+        let Some(Ok(Fraction(part))) = part.map(str::parse) else {
+            return Err(Error::Usage(format!(
+                "{} is not a kind of data: write random, or compressible=30%",
+                quote(text)
+            )));
+        };
+        let percent = (part * 100.0).round();
+        if !(1.0..=99.0).contains(&percent) || (part * 100.0 - percent).abs() > 1e-9 {
+            return Err(Error::Usage(format!(
+                "data {} makes no sense: write compressible=1% to compressible=99% in whole percents, or random",
+                quote(text)
+            )));
+        }
+        Ok(Self::Compressible {
+            percent: percent as u32,
+        })
+    }
+}
+
+impl fmt::Display for DataKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Random => f.write_str("random"),
+            Self::Compressible { percent } => write!(f, "compressible={percent}%"),
+        }
+    }
+}
+
+impl FromStr for StripeCount {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        let targets = text.parse().ok().and_then(|Count(count)| {
+            let narrow = u32::try_from(count).ok();
+            narrow.filter(|&targets| targets > 0)
+        });
+        targets.map(Self::Targets).ok_or_else(|| {
+            Error::Usage(format!(
+                "{} is not a stripe count: write a number from 1, or all",
+                quote(text)
+            ))
+        })
+    }
+}
+
+impl fmt::Display for StripeCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Targets(targets) => write!(f, "{targets}"),
+        }
+    }
+}
+
+/// `last`, or phases joined by commas.
+impl FromStr for Verify {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "last" {
+            return Ok(Self::Last);
+        }
+        let phases = text.split(',').map(|phase| phase.trim().parse());
+        phases.collect::<Result<_>>().map(Self::After)
+    }
+}
+
+/// `verify = true`, or the phases after which it happens, as a text or a list.
+pub(super) fn verify<'de, D>(deserializer: D) -> std::result::Result<Option<Verify>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    deserializer.deserialize_any(VerifyVisitor)
+}
+
+struct VerifyVisitor;
+
+impl<'de> Visitor<'de> for VerifyVisitor {
+    type Value = Option<Verify>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("true, false or the phases after which bytes are checked")
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> std::result::Result<Self::Value, E> {
+        Ok(value.then_some(Verify::Last))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> std::result::Result<Self::Value, E> {
+        value.parse().map(Some).map_err(de::Error::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(
+        self,
+        mut items: A,
+    ) -> std::result::Result<Self::Value, A::Error> {
+        let mut phases = Vec::new();
+        while let Some(phase) = items.next_element::<Phase>()? {
+            phases.push(phase);
+        }
+        match phases.is_empty() {
+            true => Err(de::Error::custom(
+                "verify needs a phase: write true, or a phase such as \"write\"",
+            )),
+            false => Ok(Some(Verify::After(phases))),
+        }
+    }
+}

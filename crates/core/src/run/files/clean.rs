@@ -1,0 +1,190 @@
+//! Removing files: old ones before they are written anew, and those of this run when it is over. Only what tonnage
+//! wrote is ever removed.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use crate::files::data::{FileKey, STAMP_BYTES};
+use crate::files::names::{number_of, path_of};
+use crate::plan::file_point::{FileLayout, FilePoint};
+use crate::{Error, Result};
+
+/// Files and directories that this rank has made in this run, or that are made for it.
+#[derive(Debug, Default)]
+pub struct Made {
+    files: BTreeSet<PathBuf>,
+    /// Those that stay, unless a later experiment of the run is not to keep them.
+    kept: BTreeSet<PathBuf>,
+    directories: BTreeSet<PathBuf>,
+}
+
+impl Made {
+    /// Remembers a file that is about to be made.
+    pub fn add(&mut self, path: &Path) {
+        self.files.insert(path.to_owned());
+    }
+
+    /// Whether this run made it.
+    pub fn has(&self, path: &Path) -> bool {
+        self.files.contains(path) || self.kept.contains(path)
+    }
+
+    /// Makes the directory of a rank.
+    ///
+    /// # Errors
+    /// The system's refusal, with the path.
+    pub fn directory(&mut self, path: &Path) -> Result<()> {
+        if path.is_dir() {
+            return Ok(());
+        }
+        fs::create_dir(path)
+            .map_err(|error| Error::io(format!("cannot create {}", path.display()), error))?;
+        self.directories.insert(path.to_owned());
+        Ok(())
+    }
+
+    /// Removes files that this run made, and then the directories that it made for them.
+    ///
+    /// # Errors
+    /// The first that could not be removed; the others are tried all the same.
+    pub fn remove(&mut self, paths: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+        let mut outcome = Ok(());
+        for path in paths {
+            let ours = self.files.remove(&path) | self.kept.remove(&path);
+            if ours && let Err(error) = remove_file(&path) {
+                outcome = outcome.and(Err(error));
+            }
+        }
+        // One that still holds files stays.
+        self.directories
+            .retain(|path| fs::remove_dir(path).is_err());
+        outcome
+    }
+
+    /// These stay, also when the run fails later.
+    pub fn keep(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        for path in paths {
+            if self.files.remove(&path) {
+                self.kept.insert(path);
+            }
+        }
+    }
+
+    /// These are no longer this rank's business.
+    pub fn forget(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        for path in paths {
+            self.files.remove(&path);
+        }
+    }
+
+    /// Removes what this run made and was not to keep, after a failure.
+    pub fn remove_all(&mut self) {
+        let all: Vec<_> = self.files.iter().cloned().collect();
+        if let Err(error) = self.remove(all) {
+            log::warn!("{error}");
+        }
+    }
+}
+
+/// Removes a file that is in the way of a new one, if it may be: it is empty or tonnage wrote it.
+///
+/// # Errors
+/// When it is something else, or cannot be removed.
+pub fn remove_old(point: &FilePoint, path: &Path, writer: u32) -> Result<()> {
+    let shown = path.display();
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Error::io(format!("cannot look at {shown}"), error)),
+        Ok(found) => found,
+    };
+    if !found.is_file() {
+        return Err(Error::Failed(format!(
+            "{shown} is there and is no regular file: name another path, or write into it with --existing"
+        )));
+    }
+    if found.len() > 0 && !is_ours(path, number_of(point, writer)) {
+        return Err(Error::Failed(format!(
+            "{shown} is there and was not written by tonnage: remove it, name another path, or write into it with \
+             --existing"
+        )));
+    }
+    remove_file(path)
+}
+
+/// Whether a file begins as those of tonnage do, whichever rank it belongs to.
+fn is_ours(path: &Path, number: u32) -> bool {
+    let mut stamp = [0; STAMP_BYTES];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut stamp));
+    // A shuffled order that was cut short leaves holes of zeros.
+    read.is_ok() && (FileKey::of_stamp(stamp, number, 0).is_some() || stamp == [0; STAMP_BYTES])
+}
+
+fn remove_file(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(
+            format!("cannot remove {}", path.display()),
+            error,
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The files that a rank looks after when the run has failed: its own, and those of its neighbours, who may be dead.
+pub fn files_beside(point: &FilePoint, rank: u32, trial: u32) -> Vec<PathBuf> {
+    let ranks = point.ranks.max(1);
+    let writers = match point.layout {
+        FileLayout::Shared => vec![0],
+        FileLayout::PerProcess => vec![rank, (rank + 1) % ranks, (rank + ranks - 1) % ranks],
+    };
+    writers
+        .into_iter()
+        .map(|writer| path_of(point, writer, trial))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::places::tests::point;
+
+    #[test]
+    fn only_what_tonnage_wrote_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t");
+        let point = point(1);
+        assert!(remove_old(&point, &path, 0).is_ok());
+        fs::write(&path, "somebody's letters").unwrap();
+        let refused = remove_old(&point, &path, 0).unwrap_err().to_string();
+        assert!(refused.contains("not written by tonnage"), "{refused}");
+        fs::write(&path, FileKey::new(5, 0).stamp(0)).unwrap();
+        remove_old(&point, &path, 0).unwrap();
+        assert!(!path.exists());
+        fs::write(&path, "").unwrap();
+        remove_old(&point, &path, 0).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(remove_old(&point, &path, 0).is_err());
+    }
+
+    #[test]
+    fn what_the_run_made_goes_and_the_rest_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let (own, other) = (directory.path().join("7/a"), directory.path().join("b"));
+        let mut made = Made::default();
+        made.directory(&directory.path().join("7")).unwrap();
+        made.add(&own);
+        fs::write(&own, "x").unwrap();
+        fs::write(&other, "y").unwrap();
+        made.remove([own.clone(), other.clone()]).unwrap();
+        assert!(!own.exists() && !directory.path().join("7").exists() && other.exists());
+        made.add(&own);
+        made.keep([own.clone()]);
+        fs::create_dir(own.parent().unwrap()).unwrap();
+        fs::write(&own, "x").unwrap();
+        made.remove_all();
+        assert!(made.has(&own) && own.exists());
+        made.remove([own.clone()]).unwrap();
+        assert!(!own.exists());
+    }
+}

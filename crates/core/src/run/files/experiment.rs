@@ -1,0 +1,494 @@
+//! One experiment on all ranks: look at the storage, open the engine, then phase after phase.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
+
+use super::super::host::Host;
+use super::super::point::Failure;
+use super::super::{STEP_DEADLINE, Settings};
+use super::FileObserver;
+use super::before::{self, Written};
+use super::clean::{Made, files_beside};
+use super::figures::Sums;
+use super::limit::Streams;
+use super::storage::{self, Place};
+use super::team::{Member, PHASE_DEADLINE};
+use super::totals::Merge;
+use crate::drive::files::{Room, Samples, Slots};
+use crate::engine::calls::{FileDomain, FileEntry, OpenFiles, find_files};
+use crate::files::names::{bytes_of_file, path_of, source_of};
+use crate::machine::{Choice, place_workers};
+use crate::number_list;
+use crate::plan::file_point::{FileLayout, FilePoint, Phase, ReadFrom};
+use crate::plan::point::LimitChoice;
+use crate::rank::Rank;
+use crate::record::files::FileRecord;
+use crate::record::{Effective, Limit};
+use crate::units::Bytes;
+use crate::{Error, Result};
+
+/// One experiment as one rank takes part in it.
+pub struct Experiment<'a> {
+    /// What is asked for.
+    pub point: &'a FilePoint,
+    /// The other ranks.
+    pub rank: &'a mut Rank,
+    /// What steers the run.
+    pub settings: &'a Settings,
+    /// This host's CPUs.
+    pub host: &'a Host,
+    /// Files of this run.
+    pub made: &'a mut Made,
+    /// Told how it goes, on rank 0.
+    pub observer: &'a mut dyn FileObserver,
+}
+
+/// What lasts from phase to phase.
+pub struct State {
+    /// This rank's threads.
+    pub team: Vec<Member>,
+    /// What each rank's files are on.
+    pub places: Vec<Place>,
+    /// Transfers of each rank that a stonewalled phase wrote; `None` when all were.
+    pub written: Option<Written>,
+    /// Whether the files were filled before the first phase.
+    pub prefilled: bool,
+    /// For each phase, in order.
+    pub sums: Vec<Sums>,
+    /// What one stream for each device gives.
+    pub streams: Option<Streams>,
+    /// What a reader has to know.
+    pub remarks: Vec<String>,
+    /// What a file system that stripes says of the files.
+    pub striping: Option<String>,
+}
+
+/// What a rank tells the others once its engine is open.
+#[derive(Serialize, Deserialize)]
+struct Opened {
+    engine: Value,
+    memory: Value,
+    cpus: Vec<Option<u32>>,
+}
+
+impl Experiment<'_> {
+    /// Measures it, and fills the record as it goes: what was measured before a failure stays there.
+    ///
+    /// # Errors
+    /// [`Failure::Point`] when all ranks know and can go on, [`Failure::Run`] otherwise.
+    pub fn measure(
+        &mut self,
+        engines: &[FileEntry],
+        record: &mut FileRecord,
+    ) -> Result<(), Failure> {
+        let entry = find_files(engines, &self.point.engine)?;
+        let places = self.look()?;
+        record.storage = storage::group(&places, None);
+        let open = (entry.open)(&OpenFiles {
+            point: self.point,
+            rank: self.rank.id(),
+            mpi: self.settings.mpi.as_deref(),
+        });
+        let (domain, mine) = split(open);
+        self.agree("open the engine", mine)?;
+        let Some(domain) = domain else {
+            return Err(Error::Failed("the engine did not open".into()).into());
+        };
+        let (team, mine) = split(self.team(entry, &*domain));
+        self.agree("open the engine's threads", mine)?;
+        let mut state = State {
+            team: team.unwrap_or_default(),
+            places,
+            written: None,
+            prefilled: false,
+            sums: self
+                .point
+                .phases
+                .iter()
+                .map(|&phase| Sums::new(phase))
+                .collect(),
+            streams: None,
+            remarks: Vec::new(),
+            striping: None,
+        };
+        record.effective = self.effective(&*domain, &state)?;
+        self.remark(&mut state);
+        let outcome = self.phases(&mut state);
+        let told = match &outcome {
+            Err(Failure::Run(_)) => Ok(()),
+            _ => self.conclude(&*domain, &state, record),
+        };
+        record.remarks = std::mem::take(&mut state.remarks);
+        record.phases = self.records(&state);
+        // The first failure is the one that counts.
+        outcome.and(told)
+    }
+
+    fn phases(&mut self, state: &mut State) -> Result<(), Failure> {
+        if self.point.limit == LimitChoice::Auto {
+            state.streams = Some(self.streams(state)?);
+        }
+        if self.point.prefill {
+            self.prefill(state)?;
+        }
+        let since = std::time::Instant::now();
+        for trial in 0..self.point.trials {
+            for index in 0..self.point.phases.len() {
+                self.phase(state, trial, index)?;
+            }
+            let over = self
+                .point
+                .max_duration_ns
+                .is_some_and(|most| since.elapsed().as_nanos() >= u128::from(most));
+            if self.any("whether the time is up", over)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What only the end can tell, and the files' end.
+    fn conclude(
+        &mut self,
+        domain: &dyn FileDomain,
+        state: &State,
+        record: &mut FileRecord,
+    ) -> Result<(), Failure> {
+        record.effective = self.effective(domain, state)?;
+        record.storage = storage::group(&state.places, state.striping.as_deref());
+        self.rank
+            .barrier("the files are no longer needed", PHASE_DEADLINE)?;
+        let mine = self.tidy();
+        self.agree("remove the files", mine)
+    }
+
+    /// Removes this rank's files, unless they are to stay; the shared one is rank 0's.
+    fn tidy(&mut self) -> Result<()> {
+        let (point, id) = (self.point, self.rank.id());
+        let trials = if point.file_per_trial {
+            point.trials
+        } else {
+            1
+        };
+        let beside = (0..trials).flat_map(|trial| files_beside(point, id, trial));
+        if point.keep {
+            self.made.keep(beside);
+            return Ok(());
+        }
+        let mine = point.layout == FileLayout::PerProcess || id == 0;
+        let own = (0..trials)
+            .filter(|_| mine)
+            .map(|trial| path_of(point, id, trial));
+        let removed = self.made.remove(own);
+        self.made.forget(beside);
+        removed
+    }
+
+    /// Every rank takes the outcome of the first that failed.
+    pub fn agree(&mut self, what: &str, mine: Result<()>) -> Result<(), Failure> {
+        self.rank.phase(what);
+        match self.rank.agree(what, mine, PHASE_DEADLINE) {
+            Ok(()) => Ok(()),
+            Err(error) if self.rank.why_stopped().is_some() => Err(Failure::Run(error)),
+            Err(error) => Err(Failure::Point(error)),
+        }
+    }
+
+    /// Whether it holds on any rank.
+    fn any(&mut self, what: &str, mine: bool) -> Result<bool> {
+        let merge: fn(&mut Vec<u8>, &[u8]) = |left, right| {
+            if right != [0] {
+                *left = vec![1];
+            }
+        };
+        let any = self
+            .rank
+            .reduce(what, vec![u8::from(mine)], merge, STEP_DEADLINE)?;
+        Ok(any != [0])
+    }
+
+    fn writes(&self) -> bool {
+        self.point.prefill || self.point.phases.iter().any(|phase| phase.writes())
+    }
+
+    /// Checks where the files are to be, and asks every rank what that is on.
+    fn look(&mut self) -> Result<Vec<Place>, Failure> {
+        let (point, writes) = (self.point, self.writes());
+        let id = self.rank.id();
+        let mut paths = Vec::new();
+        if writes {
+            paths.push(path_of(point, id, 0));
+        }
+        if point.phases.contains(&Phase::Read) {
+            paths.push(path_of(point, source_of(point, id), 0));
+        }
+        paths.dedup();
+        let mine = paths.iter().try_for_each(|path| {
+            if writes && point.directory_per_rank {
+                self.made.directory(&storage::directory_of(path))?;
+            }
+            before::check_target(path, writes)
+        });
+        self.agree("look at the path", mine)?;
+        // A phase that only reads has nothing to ask about while its file is missing.
+        let reads_first = point.phases.first().is_some_and(|phase| phase.reads()) && !point.prefill;
+        let mine = if reads_first {
+            self.check_sources(None, 0)
+        } else {
+            Ok(())
+        };
+        self.agree("look at what is to be read", mine)?;
+        let path = paths.last().cloned().unwrap_or_default();
+        let (place, mine) = split(Place::look(&path, writes));
+        self.agree("look at the file system", mine)?;
+        let mine = place
+            .as_ref()
+            .map_or(Ok(()), |place| before::check_direct(point, place));
+        self.agree("look at direct I/O", mine)?;
+        let mine = serde_json::to_vec(&place).unwrap_or_default();
+        let all = self
+            .rank
+            .all_gather("what the files are on", mine, STEP_DEADLINE)?;
+        let places = all
+            .iter()
+            .map(|bytes| serde_json::from_slice(bytes))
+            .collect::<Result<_, _>>();
+        places.map_err(|error| {
+            Failure::Run(Error::Failed(format!(
+                "a rank told unreadably what its files are on: {error}"
+            )))
+        })
+    }
+
+    /// Whether what this rank reads is there. `written` limits how much of it.
+    pub fn check_sources(&self, written: Option<&Written>, trial: u32) -> Result<()> {
+        let point = self.point;
+        let mixed = point.phases.first() == Some(&Phase::Mixed);
+        let id = self.rank.id();
+        let part = if mixed { id } else { source_of(point, id) };
+        let transfers = quota(point, written, part);
+        before::check_source(
+            &path_of(point, part, trial),
+            before::needed_bytes(point, part, transfers),
+        )
+    }
+
+    fn team(&self, entry: &FileEntry, domain: &dyn FileDomain) -> Result<Vec<Member>> {
+        let point = self.point;
+        let (place, beside) = self.host.neighbours;
+        let cpus = match &self.settings.cpus {
+            // The kernel's own threads do a good part of this work, and need room beside the ranks.
+            Choice::Auto | Choice::None => vec![None; point.threads as usize],
+            list @ Choice::List(_) => {
+                let placement =
+                    place_workers(&self.host.topology, place, beside, point.threads, list)?;
+                placement.cpus
+            }
+        };
+        let slots = if entry.queues { point.window } else { 1 };
+        let room = Room::new(point.transfer_bytes, slots, !entry.queues && self.writes());
+        let member = |(thread, cpu): (u32, Option<u32>)| {
+            let memory =
+                Arena::allocate(room.bytes() as usize, Pages::Normal, Sharing::Private, None);
+            let memory = Arc::new(memory.map_err(|error| {
+                let what = format!(
+                    "cannot allocate {} for thread {thread}",
+                    Bytes(room.bytes())
+                );
+                Error::io(what, error)
+            })?);
+            Ok(Member {
+                calls: domain.thread(thread, memory.clone())?,
+                memory,
+                room,
+                samples: Samples::new(),
+                slots: Slots::new(room.count),
+                cpu,
+            })
+        };
+        (0u32..).zip(cpus).map(member).collect()
+    }
+
+    /// What the engines say of themselves, ranks with the same answer together.
+    fn effective(&mut self, domain: &dyn FileDomain, state: &State) -> Result<Vec<Effective>> {
+        let mut engine = domain.effective();
+        for member in &state.team {
+            if let (Value::Object(chosen), Some(engine)) =
+                (member.calls.chosen(), engine.as_object_mut())
+            {
+                engine.extend(chosen);
+            }
+        }
+        let bytes = state
+            .team
+            .iter()
+            .map(|member| member.memory.len() as u64)
+            .sum::<u64>();
+        let opened = Opened {
+            engine,
+            memory: json!({ "kind": "host", "bytes": bytes }),
+            cpus: state.team.iter().map(|member| member.cpu).collect(),
+        };
+        let mine = serde_json::to_vec(&opened).unwrap_or_default();
+        let all = self
+            .rank
+            .all_gather("what the engines are", mine, STEP_DEADLINE)?;
+        let mut groups: Vec<(Vec<u32>, Effective)> = Vec::new();
+        for (rank, bytes) in (0u32..).zip(&all) {
+            let opened: Opened = serde_json::from_slice(bytes).map_err(|error| {
+                Error::Failed(format!(
+                    "rank {rank} told unreadably what its engine is: {error}"
+                ))
+            })?;
+            let effective = Effective {
+                ranks: String::new(),
+                engine: opened.engine,
+                memory: opened.memory,
+                cpus: opened.cpus,
+                yielding: false,
+            };
+            match groups.iter_mut().find(|(_, known)| *known == effective) {
+                Some((ranks, _)) => ranks.push(rank),
+                None => groups.push((vec![rank], effective)),
+            }
+        }
+        let named = groups.into_iter().map(|(ranks, effective)| Effective {
+            ranks: number_list::format(&ranks),
+            ..effective
+        });
+        Ok(named.collect())
+    }
+
+    /// One stream for each device at once, where the limit is to be measured.
+    fn streams(&mut self, state: &State) -> Result<Streams, Failure> {
+        let id = self.rank.id();
+        self.rank
+            .barrier("before the storage's streams", STEP_DEADLINE)?;
+        let first = storage::is_first_on_device(self.rank.infos(), &state.places, id);
+        let place = state
+            .places
+            .get(id as usize)
+            .filter(|_| first && self.writes());
+        let measured = place.map_or_else(|| Ok(Streams::default()), Streams::measure);
+        let (streams, mine) = split(measured);
+        // Files may be read only, and a storage that is full has no room for a stream: then there is no limit.
+        if let Err(error) = mine {
+            log::warn!("the storage's limit is not known: {error}");
+        }
+        let mine = streams.unwrap_or_default().to_bytes()?;
+        let all = self.rank.reduce(
+            "the storage's streams",
+            mine,
+            Streams::merge_bytes,
+            PHASE_DEADLINE,
+        )?;
+        Ok(Streams::from_bytes(&all)?)
+    }
+
+    /// The limit that a phase is set beside.
+    pub fn limit(&self, state: &State, phase: Phase) -> Option<Limit> {
+        match self.point.limit {
+            LimitChoice::None => None,
+            LimitChoice::Stated { bytes_per_s } => Some(Limit {
+                what: "stated".into(),
+                bytes_per_s,
+            }),
+            LimitChoice::Auto => state.streams.as_ref()?.limit(self.point, phase),
+        }
+    }
+
+    fn remark(&self, state: &mut State) {
+        let point = self.point;
+        let hosts = {
+            let infos = self.rank.infos();
+            infos
+                .iter()
+                .filter(|info| info.boot_id != infos[0].boot_id)
+                .count()
+        };
+        if point.read_from != ReadFrom::Own && point.phases.contains(&Phase::Read) {
+            state.remarks.push(if hosts == 0 {
+                "reads were of what another rank wrote, which proves that the file system hands data from rank to rank; all \
+                 ranks are on one host and share its page cache, so it proves nothing about reading what another host \
+                 wrote, nor about the disk"
+                    .into()
+            } else {
+                let infos = self.rank.infos();
+                let elsewhere = (0..point.ranks).filter(|&rank| {
+                    infos[source_of(point, rank) as usize].boot_id != infos[rank as usize].boot_id
+                });
+                format!(
+                    "{} of {} ranks read what a rank on another host wrote",
+                    elsewhere.count(),
+                    point.ranks
+                )
+            });
+        }
+        if point.phases.iter().any(|phase| phase.reads())
+            && state.places.iter().any(|place| place.network)
+        {
+            state.remarks.push(
+                "the page caches of the ranks' hosts were looked at; what the file system's servers hold in memory cannot \
+                 be seen from here"
+                    .into(),
+            );
+        }
+        let needed = bytes_of_file(point)
+            * if point.layout == FileLayout::Shared {
+                1
+            } else {
+                u64::from(point.ranks)
+            };
+        let free = state
+            .places
+            .iter()
+            .map(|place| place.free_bytes)
+            .min()
+            .unwrap_or(0);
+        if self.writes() && needed > free {
+            let text = format!(
+                "the files take {} when complete, and {} are free",
+                Bytes(needed),
+                Bytes(free)
+            );
+            if self.rank.id() == 0 {
+                log::warn!("{text}");
+            }
+            state.remarks.push(text);
+        }
+    }
+
+    /// Remembers the files that a phase is about to make, so that they go even when a neighbour dies.
+    pub fn remember(&mut self, trial: u32) {
+        let (point, id) = (self.point, self.rank.id());
+        if !point.existing {
+            for path in files_beside(point, id, trial) {
+                self.made.add(&path);
+            }
+            return;
+        }
+        // What was there before is not ours to remove.
+        let own = path_of(point, id, trial);
+        if !own.exists() {
+            self.made.add(&own);
+        }
+    }
+}
+
+/// Transfers on the data of rank `part` that a phase which reads makes.
+pub fn quota(point: &FilePoint, written: Option<&Written>, part: u32) -> u64 {
+    let all = point.transfers_of_rank();
+    let written = written.and_then(|written| written.transfers.get(part as usize));
+    written.map_or(all, |&written| written.min(all))
+}
+
+/// A value for who goes on, and an outcome for the others.
+pub fn split<T>(result: Result<T>) -> (Option<T>, Result<()>) {
+    match result {
+        Ok(value) => (Some(value), Ok(())),
+        Err(error) => (None, Err(error)),
+    }
+}

@@ -1,0 +1,89 @@
+//! What the repetitions of a phase add up to on rank 0, and its record.
+
+use super::experiment::{Experiment, State};
+use crate::plan::file_point::Phase;
+use crate::record::files::{PhaseRecord, PhaseSummary, PhaseTrial, TransferLatency};
+use crate::record::{LatencyKind, Limit};
+use crate::stats::{LatencyHistogram, spread};
+
+/// A phase and its repetitions so far.
+pub struct Sums {
+    /// Which.
+    pub phase: Phase,
+    /// Its repetitions.
+    pub trials: Vec<PhaseTrial>,
+    /// Latencies of reads, all ranks and repetitions.
+    pub reads: LatencyHistogram,
+    /// Latencies of writes.
+    pub writes: LatencyHistogram,
+}
+
+impl Sums {
+    /// Nothing yet.
+    pub fn new(phase: Phase) -> Self {
+        Self {
+            phase,
+            trials: Vec::new(),
+            reads: LatencyHistogram::new(),
+            writes: LatencyHistogram::new(),
+        }
+    }
+
+    fn record(&self, limit: Option<Limit>) -> Option<PhaseRecord> {
+        if self.trials.is_empty() {
+            return None;
+        }
+        let latency = |write: bool, histogram: &LatencyHistogram| {
+            Some(TransferLatency {
+                write,
+                latency: histogram.summary(LatencyKind::Operation)?,
+                histogram: histogram.to_data(),
+            })
+        };
+        let latencies = [latency(false, &self.reads), latency(true, &self.writes)];
+        Some(PhaseRecord {
+            phase: self.phase,
+            trials: self.trials.clone(),
+            summary: self.summary(limit),
+            latencies: latencies.into_iter().flatten().collect(),
+        })
+    }
+
+    fn summary(&self, limit: Option<Limit>) -> PhaseSummary {
+        let values =
+            |of: fn(&PhaseTrial) -> f64| -> Vec<f64> { self.trials.iter().map(of).collect() };
+        let sum = |of: fn(&PhaseTrial) -> u64| -> u64 { self.trials.iter().map(of).sum() };
+        let bandwidth = spread(&values(|trial| trial.bandwidth_bytes_per_s));
+        let (operations, payload_bytes) = (
+            sum(|trial| trial.operations),
+            sum(|trial| trial.payload_bytes),
+        );
+        let gib = payload_bytes as f64 / (1u64 << 30) as f64;
+        PhaseSummary {
+            trials: self.trials.len() as u32,
+            operations,
+            payload_bytes,
+            bandwidth_bytes_per_s: bandwidth,
+            operations_per_s: spread(&values(|trial| trial.operations_per_s)),
+            cpu_ns_per_operation: per(sum(|trial| trial.transfer_cpu_ns), operations as f64),
+            cpu_ns_per_gib: per(sum(|trial| trial.cpu_ns), gib),
+            utilization: limit
+                .as_ref()
+                .map(|limit| bandwidth.mean / limit.bytes_per_s),
+            limit,
+        }
+    }
+}
+
+/// 0 where there is nothing to divide by.
+fn per(ns: u64, count: f64) -> f64 {
+    if count > 0.0 { ns as f64 / count } else { 0.0 }
+}
+
+impl Experiment<'_> {
+    /// The phases that have at least one repetition.
+    pub(super) fn records(&self, state: &State) -> Vec<PhaseRecord> {
+        let record = |sums: &Sums| sums.record(self.limit(state, sums.phase));
+        state.sums.iter().filter_map(record).collect()
+    }
+}

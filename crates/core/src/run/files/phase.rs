@@ -1,0 +1,478 @@
+//! One phase on all ranks: made ready, timed, added up, and checked where that is asked for.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use super::before::{self, Written};
+use super::cache::{Cached, drop_file};
+use super::check::{Checker, Verdict};
+use super::clean::remove_old;
+use super::experiment::{Experiment, State, quota};
+use super::team::{self, PHASE_DEADLINE, Plan, Shared, without_gap};
+use super::totals::{Figures, Merge, PhaseTotals};
+use super::{FileObserver, Progress};
+use crate::drive::files::{Blind, Inspect};
+use crate::engine::calls::View;
+use crate::files::data::{FileKey, Pool, Wrong};
+use crate::files::names::{bytes_of_file, number_of, path_of, source_of};
+use crate::files::places::Places;
+use crate::plan::file_point::{FileLayout, FileOrder, FilePoint, Fsync, Phase};
+use crate::record::files::CacheState;
+use crate::run::point::Failure;
+use crate::stats::{LatencyHistogram, merge_encoded};
+use crate::{Error, Result};
+
+/// How often rank 0 is told how far a phase is.
+const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+
+/// What one phase does, as this rank sees it.
+struct Job<'a> {
+    phase: Phase,
+    trial: u32,
+    /// The rank whose data is moved.
+    part: u32,
+    path: PathBuf,
+    quota: u64,
+    order: FileOrder,
+    /// Fills and checks are not what is measured.
+    measured: bool,
+    data: Option<(FileKey, &'a Pool)>,
+}
+
+impl Experiment<'_> {
+    /// One repetition of a phase.
+    ///
+    /// # Errors
+    /// As for [`Experiment::measure`].
+    pub(super) fn phase(
+        &mut self,
+        state: &mut State,
+        trial: u32,
+        index: usize,
+    ) -> Result<(), Failure> {
+        let (point, phase) = (self.point, self.point.phases[index]);
+        if point.delay_ns > 0 && (trial > 0 || index > 0) {
+            self.rank.phase("pausing before a phase");
+            std::thread::sleep(Duration::from_nanos(point.delay_ns));
+        }
+        let mut job = self.job(state, phase, trial);
+        self.ready(state, &job)?;
+        let cache = if phase.reads() {
+            Some(self.cache(&job)?)
+        } else {
+            None
+        };
+        let seed = self.seed(phase, &job)?;
+        let pool = seed
+            .filter(|_| phase.writes())
+            .map(|seed| Pool::new(seed, point.data));
+        job.data = seed
+            .zip(pool.as_ref())
+            .map(|(seed, pool)| (FileKey::new(seed, number_of(point, job.part)), pool));
+        let figures = self.run(state, &job, &mut vec![Blind; state.team.len()])?;
+        let totals = self.add_up(state, index, &figures)?;
+        if phase == Phase::Write {
+            self.note_written(state, &job)?;
+        }
+        let mut entry = totals.trial(point, trial, self.rank.infos());
+        entry.cache = cache;
+        entry.data_seed = seed;
+        state.sums[index].trials.push(entry);
+        if point.verify_after.contains(&phase) {
+            let checked_bytes = self.verify(state, phase, trial, seed)?;
+            if let Some(entry) = state.sums[index].trials.last_mut() {
+                entry.verified_bytes = Some(checked_bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all of the files, untimed, before the first phase.
+    ///
+    /// # Errors
+    /// As for [`Experiment::measure`].
+    pub(super) fn prefill(&mut self, state: &mut State) -> Result<(), Failure> {
+        let point = self.point;
+        let trials = if point.file_per_trial {
+            point.trials
+        } else {
+            1
+        };
+        for trial in 0..trials {
+            let mut job = self.job(state, Phase::Write, trial);
+            (job.order, job.measured) = (FileOrder::Sequential, false);
+            self.ready(state, &job)?;
+            let seed = self.seed(Phase::Write, &job)?.unwrap_or(0);
+            let pool = Pool::new(seed, point.data);
+            job.data = Some((FileKey::new(seed, number_of(point, job.part)), &pool));
+            self.run(state, &job, &mut vec![Blind; state.team.len()])?;
+        }
+        state.prefilled = true;
+        Ok(())
+    }
+
+    fn job(&self, state: &State, phase: Phase, trial: u32) -> Job<'static> {
+        let (point, id) = (self.point, self.rank.id());
+        let part = if phase == Phase::Read {
+            source_of(point, id)
+        } else {
+            id
+        };
+        let written = state.written.as_ref().filter(|_| phase != Phase::Write);
+        Job {
+            phase,
+            trial,
+            part,
+            path: path_of(point, part, trial),
+            quota: quota(point, written, part),
+            order: point.order,
+            measured: true,
+            data: None,
+        }
+    }
+
+    /// Old files go, directories are there, and what is to be read is there.
+    fn ready(&mut self, state: &mut State, job: &Job<'_>) -> Result<(), Failure> {
+        let (point, id) = (self.point, self.rank.id());
+        let makes = point.layout == FileLayout::PerProcess || id == 0;
+        if job.phase == Phase::Write {
+            let fresh = !point.existing && !state.prefilled;
+            let mine = if fresh && makes {
+                remove_old(point, &job.path, id)
+            } else {
+                Ok(())
+            };
+            self.agree("remove what an earlier run has written", mine)?;
+            self.remember(job.trial);
+            if let Some(striping) = point.striping.filter(|_| fresh) {
+                let place = state.places.get(id as usize).filter(|_| makes);
+                let made = place.map(|place| before::make_striped(&job.path, place, striping));
+                let (said, mine) = match made.transpose() {
+                    Ok(said) => (said, Ok(())),
+                    Err(error) => (None, Err(error)),
+                };
+                self.agree("stripe the files", mine)?;
+                state.striping = said.or(state.striping.take());
+            }
+            return Ok(());
+        }
+        if state.written.is_none()
+            && let Some(status) = &point.status_file
+        {
+            let (written, mine) =
+                super::experiment::split(Written::load(status.as_ref(), point.ranks));
+            self.agree("read the status file", mine)?;
+            state.written = written;
+        }
+        let mine = self.check_sources(state.written.as_ref(), job.trial);
+        self.agree("look at what is to be read", mine)
+    }
+
+    /// Drops what is cached where that is asked for, and tells how much is cached still.
+    fn cache(&mut self, job: &Job<'_>) -> Result<CacheState, Failure> {
+        let point = self.point;
+        // A shared file is looked at once on each host.
+        let id = self.rank.id();
+        let beside = super::super::ranks_beside(self.rank.infos(), id);
+        let looks = point.layout == FileLayout::PerProcess || beside.first() == Some(&id);
+        if point.drop_caches {
+            let own = path_of(point, id, job.trial);
+            let both = [&own, &job.path];
+            let mine = if looks {
+                both.into_iter()
+                    .filter(|path| path.exists())
+                    .try_for_each(|path| drop_file(path))
+            } else {
+                Ok(())
+            };
+            self.agree("drop what is cached", mine)?;
+        }
+        let mine = if looks {
+            Cached::look(&job.path, bytes_of_file(point))
+        } else {
+            Cached::default()
+        };
+        let all = self.rank.reduce(
+            "what is cached",
+            mine.to_bytes()?,
+            Cached::merge_bytes,
+            PHASE_DEADLINE,
+        )?;
+        Ok(Cached::from_bytes(&all)?.record(point.drop_caches, point.direct))
+    }
+
+    /// The seed of what is written or checked: rank 0 says it.
+    fn seed(&mut self, phase: Phase, job: &Job<'_>) -> Result<Option<u64>, Failure> {
+        let point = self.point;
+        if !phase.writes() && !point.verify_after.contains(&phase) {
+            return Ok(None);
+        }
+        let fresh = || point.data_seed.map_or_else(random, Ok);
+        let found = match (self.rank.id(), phase) {
+            (0, Phase::Write) => fresh(),
+            // Data of one file must be of one seed.
+            (0, _) => match before::key_of(point, &job.path, job.part) {
+                Ok(key) => Ok(key.seed()),
+                Err(_) if point.verify_after.is_empty() => fresh(),
+                Err(error) => Err(error),
+            },
+            _ => Ok(0),
+        };
+        let (seed, mine) = super::experiment::split(found);
+        self.agree("find out the seed of the data", mine)?;
+        let mine = seed
+            .filter(|_| self.rank.id() == 0)
+            .map(|seed| seed.to_le_bytes().to_vec());
+        let said = self
+            .rank
+            .broadcast("the seed of the data", mine, PHASE_DEADLINE)?;
+        let seed = said.try_into().map(u64::from_le_bytes);
+        seed.map(Some)
+            .map_err(|_| Failure::Run(Error::Failed("rank 0 said no seed of the data".into())))
+    }
+
+    /// Runs the threads of this rank from the common start on.
+    fn run<I: Inspect + Send>(
+        &mut self,
+        state: &mut State,
+        job: &Job<'_>,
+        inspectors: &mut [I],
+    ) -> Result<Vec<Figures>, Failure> {
+        let point = self.point;
+        if let Some((_, pool)) = job.data {
+            for member in state.team.iter().filter(|member| member.room.slots > 0) {
+                pool.place(&member.memory, member.room.source, 0, member.room.slots)?;
+            }
+        }
+        self.rank.phase(&format!(
+            "{} phase of repetition {}",
+            job.phase.name(),
+            job.trial
+        ));
+        let start_ns = self
+            .rank
+            .aligned_start("start of a phase", PHASE_DEADLINE)?;
+        let ordered = FilePoint {
+            order: job.order,
+            ..point.clone()
+        };
+        let mut clock = self.settings.clock;
+        clock.resync();
+        let plan = Plan {
+            point,
+            path: &job.path,
+            name: job.path.display().to_string(),
+            access: (
+                job.phase.reads(),
+                job.phase.writes(),
+                job.phase == Phase::Write,
+            ),
+            view: view(point, job.part),
+            places: Places::new(&ordered, job.part, job.phase),
+            quota: job.quota,
+            data: job.data,
+            fsync: if job.measured {
+                point.fsync
+            } else {
+                Fsync::End
+            },
+            barriers: point.barriers && job.measured,
+            stonewall: point.stonewall.filter(|_| job.measured),
+            start_ns,
+            clock,
+        };
+        let shared = Shared::new(state.team.len(), self.rank.stopped());
+        let progress = Progress {
+            phase: job.phase,
+            trial: job.trial,
+            done_bytes: 0,
+            all_bytes: job.quota * point.transfer_bytes,
+            ranks: point.ranks,
+            elapsed: Duration::ZERO,
+            left: None,
+        };
+        let watches = self.rank.id() == 0 && job.measured;
+        let (rank, observer) = (&mut *self.rank, &mut *self.observer);
+        let figures = std::thread::scope(|scope| {
+            let (over, until_over) = channel::<()>();
+            if watches {
+                let (watched, wall) = (&shared.watched, plan.stonewall);
+                scope.spawn(move || {
+                    let wall = wall.map(|wall| Duration::from_nanos(wall.after_ns));
+                    watch(observer, progress, wall, watched, &until_over);
+                });
+            }
+            let figures = team::run(&plan, &shared, &mut state.team, inspectors, rank);
+            drop(over);
+            figures
+        });
+        Ok(figures?)
+    }
+
+    /// Merges what all ranks measured.
+    fn add_up(
+        &mut self,
+        state: &mut State,
+        index: usize,
+        figures: &[Figures],
+    ) -> Result<PhaseTotals> {
+        let samples = state.team.iter().map(|member| &member.samples);
+        let mine = PhaseTotals::of_rank(self.rank.id(), figures.iter().zip(samples));
+        let mine = mine.ok_or_else(|| Error::Failed("a rank needs at least one thread".into()))?;
+        let totals = self.rank.reduce(
+            "add up a phase",
+            mine.to_bytes()?,
+            PhaseTotals::merge_bytes,
+            PHASE_DEADLINE,
+        )?;
+        let totals = PhaseTotals::from_bytes(&totals)?;
+        for write in [false, true] {
+            let mut mine = LatencyHistogram::new();
+            for member in &state.team {
+                let samples = &member.samples;
+                mine.merge(if write {
+                    &samples.write_latencies
+                } else {
+                    &samples.read_latencies
+                });
+            }
+            let all = self.rank.reduce(
+                "merge latencies",
+                mine.encode(),
+                merge_histograms,
+                PHASE_DEADLINE,
+            )?;
+            let sums = &mut state.sums[index];
+            let into = if write {
+                &mut sums.writes
+            } else {
+                &mut sums.reads
+            };
+            into.merge(&LatencyHistogram::decode(&all)?);
+        }
+        Ok(totals)
+    }
+
+    /// What a stonewall left unwritten cannot be read.
+    fn note_written(&mut self, state: &mut State, job: &Job<'_>) -> Result<(), Failure> {
+        let point = self.point;
+        if point.stonewall.is_none() {
+            state.written = None;
+            return Ok(());
+        }
+        let made = state.team.iter().map(|member| member.samples.transfers);
+        let mine = without_gap(made, state.team.len() as u64).min(job.quota);
+        let all = self.rank.all_gather(
+            "how far ranks have written",
+            mine.to_le_bytes().to_vec(),
+            PHASE_DEADLINE,
+        )?;
+        let number = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes);
+        let written = Written {
+            transfers: all.iter().map(number).collect(),
+        };
+        let mine = match &point.status_file {
+            Some(path) if self.rank.id() == 0 => written.save(path.as_ref()),
+            _ => Ok(()),
+        };
+        state.written = Some(written);
+        self.agree("write the status file", mine)
+    }
+
+    /// Reads everything back and compares it; returns the bytes that were checked.
+    fn verify(
+        &mut self,
+        state: &mut State,
+        phase: Phase,
+        trial: u32,
+        seed: Option<u64>,
+    ) -> Result<u64, Failure> {
+        let point = self.point;
+        let mut job = self.job(state, Phase::Read, trial);
+        if phase == Phase::Mixed {
+            job.part = self.rank.id();
+            job.path = path_of(point, job.part, trial);
+        }
+        job.quota = quota(point, state.written.as_ref(), job.part);
+        job.measured = false;
+        let seed = seed.unwrap_or(0);
+        let pool = Pool::new(seed, point.data);
+        let checker = |member: &team::Member| Checker {
+            key: FileKey::new(seed, number_of(point, job.part)),
+            pool: &pool,
+            path: &job.path,
+            files: if point.layout == FileLayout::Shared {
+                1
+            } else {
+                point.ranks
+            },
+            file_bytes: bytes_of_file(point),
+            memory: member.memory.clone(),
+            transfer_bytes: point.transfer_bytes,
+            found: Wrong::default(),
+        };
+        let mut checkers: Vec<Checker<'_>> = state.team.iter().map(checker).collect();
+        self.run(state, &job, &mut checkers)?;
+        let mut found = Wrong::default();
+        checkers
+            .iter()
+            .for_each(|checker| found.merge(&checker.found));
+        let mine = Verdict::of_rank(self.rank.id(), &found).to_bytes()?;
+        let all = self.rank.reduce(
+            "compare what was read",
+            mine,
+            Verdict::merge_bytes,
+            PHASE_DEADLINE,
+        )?;
+        let verdict = Verdict::from_bytes(&all)?;
+        match verdict.complaint() {
+            Some(complaint) => Err(Failure::Point(Error::Failed(complaint))),
+            None => Ok(verdict.checked_bytes),
+        }
+    }
+}
+
+/// The part of a shared file that a rank sees through its view.
+fn view(point: &FilePoint, part: u32) -> Option<View> {
+    point.file_view.then(|| View {
+        begin: u64::from(part) * point.block_bytes,
+        block_bytes: point.block_bytes,
+        stride_bytes: u64::from(point.ranks) * point.block_bytes,
+    })
+}
+
+/// Tells the observer how far the phase is, until the channel closes.
+fn watch(
+    observer: &mut dyn FileObserver,
+    mut progress: Progress,
+    wall: Option<Duration>,
+    watched: &[AtomicU64],
+    until_over: &std::sync::mpsc::Receiver<()>,
+) {
+    let since = Instant::now();
+    while let Err(RecvTimeoutError::Timeout) = until_over.recv_timeout(PROGRESS_EVERY) {
+        progress.done_bytes = watched
+            .iter()
+            .map(|bytes| bytes.load(Ordering::Relaxed))
+            .sum();
+        progress.elapsed = since.elapsed();
+        progress.left = wall.map(|wall| wall.saturating_sub(progress.elapsed));
+        observer.progress(&progress);
+    }
+}
+
+fn random() -> Result<u64> {
+    getrandom::u64().map_err(|error| {
+        Error::Failed(format!(
+            "no random seed: {error}; give one with --data-seed"
+        ))
+    })
+}
+
+fn merge_histograms(left: &mut Vec<u8>, right: &[u8]) {
+    if merge_encoded(left, right).is_err() {
+        left.clear();
+    }
+}

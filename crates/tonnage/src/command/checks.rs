@@ -1,0 +1,116 @@
+//! What can be known to be wrong with a command before a rank starts, beside what the plan itself says.
+
+use std::path::Path;
+
+use tonnage_core::engine::calls::find_files;
+use tonnage_core::engine::find;
+use tonnage_core::machine::{Topology, place_workers};
+use tonnage_core::record::file::check_writable;
+use tonnage_core::record::read::read_records;
+use tonnage_core::{Error, Result};
+use tonnage_engines::{ENGINES, FILE_ENGINES};
+
+use super::measure::{Job, Points, placement};
+use crate::args::common::RankArgs;
+
+/// Whether records can be written to a file, and whether they would be in good company.
+///
+/// # Errors
+/// When it cannot be written, or holds something else.
+pub fn check_output(path: &Path, resume: bool) -> Result<()> {
+    check_writable(path)?;
+    match path.metadata() {
+        // Appending to something else would spoil it, and nobody could read the records back.
+        Ok(known) if known.is_file() => read_records(path).map(|_| ()),
+        Ok(_) => Ok(()),
+        Err(_) => {
+            if resume {
+                log::warn!(
+                    "{} is not there, so that the run begins with its first point",
+                    path.display()
+                );
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Ranks that are started here talk over loopback, so an interface would be an option without effect.
+///
+/// # Errors
+/// `Usage` when there is one.
+pub fn check_interface(ranks: &RankArgs) -> Result<()> {
+    match &ranks.interface {
+        Some(name) => Err(Error::Usage(format!(
+            "--interface {name} is for ranks that a launcher starts, and the ranks that tonnage starts itself meet on \
+             127.0.0.1: leave --interface out"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Devices, libraries and proofs for engines that have none would be options without effect.
+///
+/// # Errors
+/// `Usage` for the first of them.
+pub fn check_effects(job: &Job, points: &Points) -> Result<()> {
+    let has_devices = points
+        .transfers
+        .iter()
+        .any(|point| find(ENGINES, &point.engine).is_ok_and(|entry| entry.has_devices));
+    let loads = |library: &str| loads(points, library);
+    let ranks = &job.ranks;
+    let without_effect = |option: String| {
+        Err(Error::Usage(format!(
+            "{option} has no effect on the engines of this run: leave it out"
+        )))
+    };
+    if !ranks.devices.is_empty() && !has_devices {
+        return without_effect(format!("--devices {}", ranks.devices.join(",")));
+    }
+    let libraries = [
+        ("--libfabric", "libfabric", &ranks.libfabric),
+        ("--mpi", "mpi", &ranks.mpi),
+    ];
+    for (option, library, path) in libraries {
+        if let Some(path) = path
+            && !loads(library)
+        {
+            return without_effect(format!("{option} {}", path.display()));
+        }
+    }
+    if job.require_path && points.transfers.is_empty() {
+        return Err(Error::Usage(
+            "--require-path is about bytes that cross devices between ranks, and file experiments have none: leave it \
+             out"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Whether an engine of the points loads this library.
+fn loads(points: &Points, library: &str) -> bool {
+    let transfers = points.transfers.iter().any(|point| {
+        find(ENGINES, &point.engine).is_ok_and(|entry| entry.libraries.contains(&library))
+    });
+    let mut files = points.files.iter();
+    transfers
+        || files.any(|point| {
+            find_files(FILE_ENGINES, &point.engine)
+                .is_ok_and(|entry| entry.libraries.contains(&library))
+        })
+}
+
+/// CPUs and NUMA nodes that this host lacks are refused here, before a rank starts; each rank looks at its own host.
+///
+/// # Errors
+/// `Usage`, with those that there are.
+pub fn check_placement(job: &Job, points: &Points) -> Result<()> {
+    let (topology, (cpus, numa)) = (Topology::read(), placement(job));
+    let workers = points.transfers.iter().map(|point| point.workers);
+    let threads = points.files.iter().map(|point| point.threads);
+    let most = workers.chain(threads).max().unwrap_or(1);
+    place_workers(&topology, 0, 1, most, &cpus)?;
+    numa.node(&topology, None).map(|_| ())
+}
