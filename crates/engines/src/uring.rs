@@ -1,5 +1,5 @@
 //! `uring`: reads and writes through io_uring, as many in flight at a time as the window says. Opening, syncing and
-//! closing are calls that block, as those of [`crate::posix`]; both use [`crate::host_file`]. The ring itself is in
+//! closing are calls that block, as those of [`crate::posix`]; both use `host_file.rs`. The ring itself is in
 //! `tonnage_sys::uring`.
 
 use std::io;
