@@ -21,9 +21,7 @@ use std::collections::{BTreeMap, HashSet};
 use serde::Deserialize;
 
 use super::expand::{POINTS_MAX, RANKS_MAX};
-use super::file_point::{
-    DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, Published,
-};
+use super::file_point::{DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, Published};
 use super::point::LimitChoice;
 use super::sweep::Sweep;
 use super::{Plan, text};
@@ -225,12 +223,7 @@ fn twice(point: &FilePoint) -> Error {
     ))
 }
 
-fn expand(
-    job: &FileJob,
-    ranks: u32,
-    engines: &[FileEntry],
-    room: usize,
-) -> Result<Vec<FilePoint>> {
+fn expand(job: &FileJob, ranks: u32, engines: &[FileEntry], room: usize) -> Result<Vec<FilePoint>> {
     if ranks == 0 || ranks > RANKS_MAX {
         return usage(format!(
             "a run of {ranks} ranks is not possible: use --ranks 1 to --ranks {RANKS_MAX}"
@@ -255,5 +248,7 @@ fn expand(
     Ok(points)
 }
 
+#[cfg(test)]
+pub(super) mod arbitrary;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::engine::{Domain, Entry, OpenRequest, Variant, Verb};
+use crate::engine::calls::{FileDomain, FileEntry, OpenFiles};
+use crate::engine::{Domain, EngineOption, Entry, OpenRequest, Variant, Verb};
 use crate::{Error, Result};
 
 const fn entry(
@@ -51,4 +52,36 @@ pub(super) const SHIPPED: [Entry; 3] = [
         }),
         ..entry("fabric", &Verb::ALL, true, true)
     },
+];
+
+const fn files(name: &'static str, queues: bool, collective: bool) -> FileEntry {
+    fn open(_: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
+        Err(Error::Failed("tests of plans open no engine".to_owned()))
+    }
+    FileEntry {
+        name,
+        about: "",
+        options: &[],
+        queues,
+        threads: !collective,
+        collective,
+        direct: !collective,
+        libraries: &[],
+        open,
+    }
+}
+
+/// One transfer at a time, many of them, and all ranks together.
+pub(super) const FILE_ENGINES: [FileEntry; 3] = [
+    files("posix", false, false),
+    FileEntry {
+        options: &[EngineOption {
+            name: "polling",
+            values: &["off", "on"],
+            variants: &[],
+            about: "",
+        }],
+        ..files("uring", true, false)
+    },
+    files("mpiio", false, true),
 ];

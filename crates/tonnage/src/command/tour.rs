@@ -31,6 +31,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
         output: Some((output.clone(), false)),
         format: None,
         require_path: false,
+        block: None,
     };
     // Printing the plan and being a rank are the same as for any plan; only a person's own start makes a page.
     if args.print_plan || rank::detect(&env, None)?.is_some() {

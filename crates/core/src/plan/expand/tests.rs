@@ -1,4 +1,4 @@
-use super::super::fixture::{ENGINES, SHIPPED};
+use super::super::fixture::{ENGINES, FILE_ENGINES, SHIPPED};
 use super::*;
 use crate::units::Bytes;
 
@@ -264,7 +264,7 @@ fn the_same_point_twice_is_refused_unless_labels_tell_them_apart() {
 #[test]
 fn plans_built_in_code_are_checked_too() {
     let nothing = Plan::default().points(2, &ENGINES).unwrap_err().to_string();
-    assert!(nothing.contains("add a [[transfer]] table"));
+    assert!(nothing.contains("add a [[transfer]] or a [[file]] table"));
     let mut transfer = Transfer::default();
     let message = |transfer: &Transfer| {
         let plan = Plan {
@@ -283,13 +283,13 @@ fn plans_built_in_code_are_checked_too() {
 #[test]
 fn scaling_a_plan_shortens_its_points_and_nothing_else() {
     let mut scaled = plan(WRITE);
-    scaled.scale(0.1).unwrap();
+    scaled.scale(0.1, 2).unwrap();
     let mut point = scaled.points(2, &ENGINES).unwrap().remove(0);
     assert_eq!(point.length.trial, TrialLength::DurationNs(20_000_000));
     point.length.trial = TrialLength::DurationNs(200_000_000);
     assert_eq!(points(WRITE), [point]);
     for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
-        let message = scaled.scale(wrong).unwrap_err().to_string();
+        let message = scaled.scale(wrong, 2).unwrap_err().to_string();
         assert!(
             message.contains("write a factor from 0.00001 to 100000"),
             "{message}"
@@ -306,8 +306,9 @@ fn plans_that_ship_expand() {
         let path = file.unwrap().path();
         let plan = Plan::load(&path).unwrap();
         let ranks = plan.ranks.unwrap_or(2);
-        let points = plan.points(ranks, &SHIPPED).unwrap();
-        assert!(!points.is_empty(), "{}", path.display());
+        let points = plan.points(ranks, &SHIPPED).unwrap().len();
+        let files = plan.file_points(ranks, &FILE_ENGINES).unwrap().len();
+        assert!(points + files > 0, "{}", path.display());
         let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
         assert_eq!(plan.name, stem);
         let text = std::fs::read_to_string(&path).unwrap();

@@ -1,4 +1,5 @@
-use super::super::fixture::ENGINES;
+use super::super::files::arbitrary::file_jobs;
+use super::super::fixture::{ENGINES, FILE_ENGINES};
 use super::super::names;
 use super::*;
 use crate::engine::Verb;
@@ -301,9 +302,11 @@ prop_compose! {
     }
 }
 
-const SHIPPED: [&str; 2] = [
+const SHIPPED: [&str; 4] = [
     include_str!("../../../../../plans/tour.toml"),
     include_str!("../../../../../plans/mori-io.toml"),
+    include_str!("../../../../../plans/cori-lustre-mpiio.toml"),
+    include_str!("../../../../../plans/cori-datawarp-1.toml"),
 ];
 
 proptest! {
@@ -318,7 +321,7 @@ proptest! {
     fn any_plan_expands_or_is_refused_as_usage(
         mut plan in plans(), ranks in 0u32..6, factor in 1e-5..1e5,
     ) {
-        plan.scale(factor).unwrap();
+        plan.scale(factor, ranks).unwrap();
         for transfer in &mut plan.transfers {
             transfer.engine = vec!["shm".into()];
         }
@@ -360,8 +363,11 @@ proptest! {
         match Plan::from_toml(&text.iter().collect::<String>(), "p") {
             Ok(plan) => {
                 prop_assert_eq!(&Plan::from_toml(&plan.to_toml(), "p").unwrap(), &plan);
-                let expanded = plan.points(plan.ranks.unwrap_or(2), &ENGINES);
-                prop_assert!(expanded.map_or_else(|e| e.exit_code() == 2, |points| !points.is_empty()));
+                let ranks = plan.ranks.unwrap_or(2);
+                let transfers = plan.points(ranks, &ENGINES).map(|points| points.len());
+                let files = plan.file_points(ranks, &FILE_ENGINES).map(|points| points.len());
+                let any = transfers.and_then(|transfers| Ok(transfers + files?));
+                prop_assert!(any.map_or_else(|e| e.exit_code() == 2, |points| points > 0));
             }
             Err(error) => prop_assert_eq!(error.exit_code(), 2),
         }

@@ -198,9 +198,9 @@ fn segments(job: &FileJob) -> Result<u64> {
 fn read_percent(job: &FileJob, phases: &[Phase]) -> Result<Option<u32>> {
     let mixed = phases.contains(&Phase::Mixed);
     match job.read_percent {
-        None if mixed => {
-            usage("phase mixed needs to know how many of 100 transfers are reads: add read-percent 70")
-        }
+        None if mixed => usage(
+            "phase mixed needs to know how many of 100 transfers are reads: add read-percent 70",
+        ),
         None => Ok(None),
         Some(Count(percent)) if !mixed => usage(format!(
             "read-percent {percent} is for phase mixed, which is not asked for: leave phases out, or write phases mixed"

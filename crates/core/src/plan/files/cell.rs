@@ -125,7 +125,9 @@ impl Axes {
                 .as_ref()
                 .map_or_else(|| vec![default], |sweep| sweep.values().to_vec());
             match values.iter().find(|&&value| value == 0) {
-                Some(_) => usage(format!("{what} 0 would move nothing: write {what} 4k or more")),
+                Some(_) => usage(format!(
+                    "{what} 0 would move nothing: write {what} 4k or more"
+                )),
                 None => Ok(values),
             }
         };
@@ -261,7 +263,9 @@ fn check_transfers(base: &FilePoint, transfers: u64) -> Result<()> {
             base.threads
         ));
     }
-    let worn = base.stonewall.map_or(0, |stonewall| stonewall.transfers_min);
+    let worn = base
+        .stonewall
+        .map_or(0, |stonewall| stonewall.transfers_min);
     if worn > transfers {
         return usage(format!(
             "wear-out-transfers {worn} are more than the {transfers} transfers of each rank: write \

@@ -1,0 +1,99 @@
+//! The plans that ship.
+
+use super::*;
+
+fn shipped(name: &str) -> Plan {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
+    Plan::load(&std::path::Path::new(folder).join(format!("{name}.toml"))).unwrap()
+}
+
+const CORI: [&str; 7] = [
+    "cori-lustre-posix",
+    "cori-lustre-mpiio",
+    "cori-lustre-2-buffered",
+    "cori-lustre-2-direct",
+    "cori-lustre-2-haswell",
+    "cori-datawarp-1",
+    "cori-datawarp-2",
+];
+
+/// The report of the acceptance tests, as far as a plan can say it.
+#[test]
+fn the_cori_plans_have_the_published_options_and_figures() {
+    let points = |name: &str| {
+        let plan = shipped(name);
+        plan.file_points(plan.ranks.unwrap(), &FILE_ENGINES)
+            .unwrap()
+    };
+    let total = |point: &FilePoint| point.bytes_of_rank() * u64::from(point.ranks);
+    let posix = points("cori-lustre-posix");
+    // 1638 and 51 segments are the whole numbers below 24 and 12 TiB.
+    assert!((23 << 40..=24 << 40).contains(&total(&posix[0])));
+    assert!((11 << 40..=12 << 40).contains(&total(&points("cori-lustre-mpiio")[0])));
+    assert!((23 << 40..=24 << 40).contains(&total(&points("cori-lustre-2-direct")[0])));
+    assert_eq!(posix[0].fsync, Fsync::End);
+    assert_eq!(posix[1].read_from, ReadFrom::Shift { ranks: 4 });
+    let all: Vec<_> = CORI.into_iter().flat_map(points).collect();
+    assert!(all.iter().all(|point| point.barriers));
+    let collective = all.iter().filter(|point| point.collective);
+    let disabled = |point: &FilePoint| {
+        ["romio_cb_write", "romio_cb_read"]
+            .iter()
+            .all(|hint| point.hints[*hint] == "disable")
+    };
+    assert!(collective.clone().count() == 2 && collective.clone().all(disabled));
+    let figures: Vec<_> = all.iter().flat_map(|point| &point.published).collect();
+    assert_eq!(figures.len(), 10 + 6 + 6);
+    let speeds: f64 = figures
+        .iter()
+        .filter_map(|figure| figure.bandwidth_mib_per_s)
+        .sum();
+    let rates: f64 = figures
+        .iter()
+        .filter_map(|figure| figure.operations_per_s)
+        .sum();
+    assert_eq!(speeds.round(), 13_634_119.0);
+    assert_eq!(rates.round(), 66_514_830.0);
+    let percents: Vec<_> = figures
+        .iter()
+        .filter_map(|figure| figure.percent_of_earlier)
+        .collect();
+    assert_eq!(percents, [66.0, 53.0]);
+}
+
+/// As `tonnage run plans/NAME.toml --scale 0.00001 --ranks 2 --path cori` runs them.
+#[test]
+fn the_cori_plans_run_on_a_small_machine() {
+    let mut names = HashSet::new();
+    for name in CORI {
+        let mut plan = shipped(name);
+        plan.move_files("cori").unwrap();
+        plan.scale(1e-5, 2).unwrap();
+        plan.fit_ranks(2);
+        let points = plan.file_points(2, &FILE_ENGINES).unwrap();
+        for (index, point) in points.iter().enumerate() {
+            assert!(point.bytes_of_rank() <= 2 << 30, "{point:?}");
+            assert!(point.bytes_of_rank() >= 8 << 20, "{point:?}");
+            // Whoever reads what an earlier experiment wrote finds it, and the last one tidies up.
+            let same = |other: &FilePoint| other.paths == point.paths;
+            let last = !points[index + 1..].iter().any(same);
+            assert_eq!(point.keep, !last, "{point:?}");
+            if !point.phases.contains(&Phase::Write) {
+                let writer = &points[index - 1];
+                assert!(same(writer) && writer.layout == point.layout);
+                assert_eq!(writer.bytes_of_rank(), point.bytes_of_rank());
+                assert!(point.drop_caches);
+            }
+            assert!(point.phases.contains(&Phase::Read) || names.insert(point.paths.clone()));
+        }
+        assert_eq!(Plan::from_toml(&plan.to_toml(), "printed").unwrap(), plan);
+    }
+    let posix = {
+        let mut plan = shipped("cori-lustre-posix");
+        plan.scale(1e-5, 2).unwrap();
+        plan.fit_ranks(2);
+        plan.file_points(2, &FILE_ENGINES).unwrap()
+    };
+    assert_eq!(posix[0].segments, 31);
+    assert_eq!(posix[1].read_from, ReadFrom::Shift { ranks: 1 });
+}
