@@ -81,15 +81,7 @@ def memory(binary, engine, mapped, goals):
     """The largest resident memory of any process of a run, less the buffers that it maps."""
     words = f"--engine {engine} --op write --ranks 2 --sizes 64k --footprint 64M --trials 3 --limit none"
     command = [binary, "transfer", *words.split(), "--format", "jsonl"]
-    peaks = {}
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process, ended_in_time(process):
-        while process.poll() is None:
-            for pid in tree(process.pid):
-                peaks[pid] = max(peaks.get(pid, 0), peak_bytes(pid))
-            time.sleep(POLL_S)
-        record = json.loads(process.stdout.readline())
-    if record["outcome"]["status"] != "measured":
-        raise SystemExit(f"{' '.join(command)}: {record['outcome']}")
+    record, peaks = run_with_peaks(command)
     buffers = [group["memory"]["bytes"] for group in record["effective"]]
     # A rank maps its own buffers; over shm it maps its peer's too, and both count as resident.
     own = max(buffers)
@@ -106,6 +98,23 @@ def memory(binary, engine, mapped, goals):
         f"< {MEMORY_GOAL_MIB} MiB",
         0 <= beside_mib < MEMORY_GOAL_MIB,
     )
+
+
+def run_with_peaks(command):
+    """The one record of a run, and the largest resident memory of each of its processes."""
+    peaks = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process, ended_in_time(process):
+        while process.poll() is None:
+            for pid in tree(process.pid):
+                peaks[pid] = max(peaks.get(pid, 0), peak_bytes(pid))
+            time.sleep(POLL_S)
+        output = process.stdout.readline()
+    if not output:
+        raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")
+    record = json.loads(output)
+    if record["outcome"]["status"] != "measured":
+        raise SystemExit(f"{' '.join(command)}: {record['outcome']}")
+    return record, peaks
 
 
 def tree(pid):

@@ -5,11 +5,13 @@
 pub mod fabric;
 mod host;
 mod host_file;
+pub mod mpiio;
 pub mod null;
 pub mod posix;
 pub mod shm;
 pub mod uring;
 
+use tonnage_core::Result;
 use tonnage_core::engine::Entry;
 use tonnage_core::engine::calls::FileEntry;
 
@@ -17,7 +19,16 @@ use tonnage_core::engine::calls::FileEntry;
 pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY, fabric::ENTRY];
 
 /// Every engine for files, in the same way.
-pub static FILE_ENGINES: &[FileEntry] = &[posix::ENTRY, uring::ENTRY];
+pub static FILE_ENGINES: &[FileEntry] = &[posix::ENTRY, uring::ENTRY, mpiio::ENTRY];
+
+/// Ends, together with all other ranks, what engines of this process have started for its whole life: MPI. For the end of
+/// a run in which nothing failed; ranks that have died would be waited for.
+///
+/// # Errors
+/// What could not be ended in order.
+pub fn finish() -> Result<()> {
+    mpiio::finish()
+}
 
 /// Removes from this machine what engines of a rank have left there that was killed. Its run must have ended.
 pub fn clean_up_after(pid: u32) {

@@ -28,6 +28,15 @@ impl Library {
         Self::open_with(name, libc::RTLD_NOW | libc::RTLD_LOCAL)
     }
 
+    /// The same, and its symbols are visible to everything that is loaded later, for a library whose own parts count on
+    /// that.
+    ///
+    /// # Errors
+    /// The loader's own message, which names the file.
+    pub(crate) fn open_global(name: &str) -> Result<Self, String> {
+        Self::open_with(name, libc::RTLD_NOW | libc::RTLD_GLOBAL)
+    }
+
     /// The library with this name, if something has loaded it into this process already.
     pub(crate) fn loaded(name: &str) -> Option<Self> {
         Self::open_with(name, libc::RTLD_NOW | libc::RTLD_NOLOAD).ok()

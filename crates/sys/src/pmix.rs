@@ -6,6 +6,7 @@
 //! of a value that the library allocates only the member that its type names is read.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -14,6 +15,8 @@ use crate::library::{Library, text};
 
 /// What the loader searches for; PMIx has kept this name since its second release.
 const LOADER_NAME: &str = "libpmix.so.2";
+/// Where an installation of a launcher keeps a PMIx of its own, if it does.
+const FOLDERS: [&str; 3] = ["lib", "lib64", "lib/openmpi"];
 /// How long a server may take to hear a farewell. One that hangs must not keep a run that is over.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Successful status.
@@ -111,12 +114,17 @@ pub struct Client {
 }
 
 impl Client {
-    /// Loads the library and reports to the launcher's server.
+    /// Loads the library and reports to the launcher's server. The library of the launcher's own installation comes
+    /// first: an MPI of that installation that is loaded later gets whatever library is there already, and may not work with
+    /// another.
     ///
     /// # Errors
     /// What is missing: the library, or the launcher's answer.
     pub fn start() -> Result<Self, NoClient> {
-        Self::load(LOADER_NAME)
+        let said = std::env::var_os("PMIX_PREFIX").filter(|prefix| !prefix.is_empty());
+        let prefix = said.map(PathBuf::from).or_else(crate::launcher::prefix);
+        let own = prefix.and_then(|prefix| library_in(&prefix));
+        Self::load(own.as_deref().unwrap_or(LOADER_NAME))
     }
 
     fn load(name: &str) -> Result<Self, NoClient> {
@@ -283,6 +291,15 @@ impl Drop for Client {
     }
 }
 
+/// The PMIx of an installation that brings its own.
+fn library_in(prefix: &Path) -> Option<String> {
+    let files = FOLDERS
+        .iter()
+        .map(|folder| prefix.join(folder).join(LOADER_NAME));
+    let mut files = files.filter(|file| file.is_file());
+    files.find_map(|file| file.into_os_string().into_string().ok())
+}
+
 /// Does what may never end, on a thread of its own that is given up after some time. Says whether it was done.
 fn within(patience: Duration, work: impl FnOnce() + Send + 'static) -> bool {
     let (sender, receiver) = mpsc::channel();
@@ -333,6 +350,18 @@ mod tests {
             matches!(&other, NoClient::Library(why) if why.contains("PMIx_Init")),
             "{other:?}"
         );
+    }
+
+    #[test]
+    fn an_installation_may_bring_its_own() {
+        let folder = std::env::temp_dir().join(format!("tonnage-pmix-{}", std::process::id()));
+        assert_eq!(library_in(&folder), None);
+        std::fs::create_dir_all(folder.join("lib/openmpi")).unwrap();
+        let own = folder.join("lib/openmpi/libpmix.so.2");
+        std::fs::write(&own, "").unwrap();
+        let found = library_in(&folder);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found.as_deref(), own.to_str());
     }
 
     #[test]

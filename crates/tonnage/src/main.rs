@@ -7,6 +7,7 @@
 mod args;
 mod command;
 mod devices;
+mod ior;
 mod report;
 
 use std::io::Write;
@@ -20,7 +21,7 @@ use args::{Cli, Command, LogLevel};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_log(cli.log_level);
+    start_log(cli.log_level());
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
@@ -36,6 +37,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Tour(args) => command::tour::tour(&args),
         Command::Transfer(args) => command::measure::transfer(&args),
         Command::File(args) => command::measure::file(&args),
+        Command::Ior(args) => command::ior::ior(&args),
         Command::Run(args) => command::measure::run(&args),
         Command::Verify(args) => command::measure::verify(&args),
         Command::Show(args) => command::show::show(&args),

@@ -16,8 +16,8 @@ pub(super) const VALUE_BYTES_MAX: usize = 1000;
 /// How long a server may take to hear a farewell. One that hangs must not keep a run that is over.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// A process that the launcher's PMI server knows. Dropping it takes leave of the server; a launcher ends the job when a
-/// process ends without that.
+/// A process that the launcher's PMI server knows. Dropping it takes leave of the server, unless MPI does so; a launcher
+/// ends the job when a process ends without that.
 #[derive(Debug)]
 pub(super) struct Client {
     to: File,
@@ -107,7 +107,9 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        if !self.known {
+        // An MPI in this process has this connection too, and takes leave itself: MPICH 4.0 when it ends, which has
+        // happened by now, and MPICH 5 when the process does, which would find nobody then.
+        if !self.known || tonnage_sys::mpi::has_started() {
             return;
         }
         for direction in [Timeout::Send, Timeout::Recv] {

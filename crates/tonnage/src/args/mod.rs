@@ -9,6 +9,7 @@
 
 pub mod common;
 pub mod file;
+pub mod ior;
 pub mod run;
 pub mod transfer;
 pub mod values;
@@ -20,6 +21,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use common::Format;
 use file::FileArgs;
+use ior::IorArgs;
 use run::{RunArgs, TourArgs};
 use transfer::TransferArgs;
 use verify::VerifyArgs;
@@ -44,6 +46,16 @@ pub struct Cli {
     pub log_level: LogLevel,
 }
 
+impl Cli {
+    /// How much is logged; IOR's command lines say it in their own way.
+    pub fn log_level(&self) -> LogLevel {
+        match &self.command {
+            Some(Command::Ior(args)) => args.log_level().unwrap_or(self.log_level),
+            _ => self.log_level,
+        }
+    }
+}
+
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Subcommand)]
 pub enum Command {
@@ -53,6 +65,9 @@ pub enum Command {
     Transfer(Box<TransferArgs>),
     /// Write and read files from all ranks and measure it.
     File(Box<FileArgs>),
+    /// The same by IOR's own command lines, with IOR's result block: `tonnage ior --help`.
+    #[command(disable_help_flag = true)]
+    Ior(IorArgs),
     /// Measure everything that a plan file asks for.
     Run(RunArgs),
     /// Draw the table of a file of results again.

@@ -90,7 +90,7 @@ pub fn check_effects(job: &Job, points: &Points) -> Result<()> {
 }
 
 /// Whether an engine of the points loads this library.
-fn loads(points: &Points, library: &str) -> bool {
+pub fn loads(points: &Points, library: &str) -> bool {
     let transfers = points.transfers.iter().any(|point| {
         find(ENGINES, &point.engine).is_ok_and(|entry| entry.libraries.contains(&library))
     });

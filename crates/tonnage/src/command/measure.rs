@@ -19,10 +19,11 @@ use tonnage_core::record::{Line, Program};
 use tonnage_core::run::files::run_files;
 use tonnage_core::run::{Numa, Settings};
 use tonnage_core::{Error, Result};
-use tonnage_engines::{ENGINES, FILE_ENGINES, clean_up_after};
+use tonnage_engines::{ENGINES, FILE_ENGINES, clean_up_after, mpiio};
 use tonnage_sys::clock::Clock;
 
-use super::checks::{check_effects, check_interface, check_output, check_placement};
+use super::checks::{check_effects, check_interface, check_output, check_placement, loads};
+use super::ior::Block;
 use super::observer::Keeper;
 use super::{env, print};
 use crate::args::common::{Format, RankArgs, ResultArgs};
@@ -48,6 +49,8 @@ pub struct Job {
     pub format: Option<Format>,
     /// Whether points whose path is not proven make the run fail.
     pub require_path: bool,
+    /// IOR's result block, where it is asked for; it stands before everything else.
+    pub block: Option<Block>,
 }
 
 /// What is measured, expanded from the plan.
@@ -104,6 +107,7 @@ fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCo
         output,
         format: Some(results.format),
         require_path: results.require_path,
+        block: None,
     };
     start(&job, results.print_plan)
 }
@@ -124,6 +128,7 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
         output: args.output.clone().map(|path| (path, false)),
         format: Some(Format::Table),
         require_path: false,
+        block: None,
     };
     start(&job, args.print_plan)
 }
@@ -155,7 +160,7 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
 }
 
 /// The launcher's number of ranks, else the command line's, else the plan's, else one.
-fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity>) -> Result<u32> {
+pub(super) fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity>) -> Result<u32> {
     let asked = ranks.ranks.or(plan.ranks);
     match (identity, ranks.ranks) {
         (Some(identity), Some(asked)) if asked != identity.size => Err(Error::Usage(format!(
@@ -185,6 +190,9 @@ pub fn supervise(ranks: u32, arguments: &[std::ffi::OsString]) -> Result<ExitCod
 
 /// Joins the run, measures, and on rank 0 keeps and shows the records.
 fn be_a_rank(job: &Job, points: &Points, identity: Identity) -> Result<ExitCode> {
+    if loads(points, "mpi") {
+        mpiio::start_before_meeting(&identity, job.ranks.mpi.as_deref());
+    }
     let met = rank::meet(&env, identity, job.ranks.interface.as_deref())?;
     // Until the end of this function, so that the launcher sees this rank go only when the run is over.
     let _leave = met.leave;
@@ -200,7 +208,9 @@ fn be_a_rank(job: &Job, points: &Points, identity: Identity) -> Result<ExitCode>
         rank.size(),
         std::process::id()
     );
-    let result = with_records(job, points, &mut rank);
+    // What engines keep until the end is ended while the others are still watched, so that nobody is waited for in vain.
+    let result = with_records(job, points, &mut rank)
+        .and_then(|code| tonnage_engines::finish().map(|()| code));
     let failure = match result {
         Ok(code) => match rank.close() {
             Ok(()) => return Ok(code),
@@ -263,6 +273,11 @@ fn with_records(job: &Job, points: &Points, rank: &mut Rank) -> Result<ExitCode>
     let settings = settings(job);
     let result = measure(&transfers, &files, rank, &settings, &mut keeper);
     let stored = keeper.finish();
+    if rank.id() == 0
+        && let Some(block) = &job.block
+    {
+        block.write(&keeper.records)?;
+    }
     if rank.id() == 0
         && let Some(format) = job.format
         && format != Format::Jsonl
@@ -359,7 +374,7 @@ fn settings(job: &Job) -> Settings {
         devices: job.ranks.devices.clone(),
         libfabric: job.ranks.libfabric.clone(),
         // "auto" is to choose by the launcher, as when nothing is said.
-        mpi: job.ranks.mpi.clone().filter(|path| path != "auto"),
+        mpi: job.ranks.mpi.clone(),
         clock: Clock::new(),
         program: program(),
     }

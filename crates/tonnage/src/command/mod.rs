@@ -4,11 +4,13 @@
 //! | --- | --- |
 //! | [`measure`] | `transfer`, `file`, `run`, `verify`: a plan, ranks, records, a table |
 //! | `checks` | what is refused before a rank starts |
+//! | [`ior`] | `ior`: a command line of IOR, a plan, and IOR's result block |
 //! | [`tour`] | `tour`: limits of this host, then a plan, then one page |
 //! | [`limits`] | what this host can do at most, for the tour |
 //! | [`show`] | `show`, `explain` |
 
 mod checks;
+pub mod ior;
 pub mod limits;
 pub mod measure;
 mod observer;

@@ -31,6 +31,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
         output: Some((output.clone(), false)),
         format: None,
         require_path: false,
+        block: None,
     };
     // Printing the plan and being a rank are the same as for any plan; only a person's own start makes a page.
     if args.print_plan || rank::detect(&env, None)?.is_some() {
@@ -51,7 +52,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     let records: Vec<_> = lines
         .into_iter()
         .filter_map(|line| match line {
-            Line::Transfer(record) => Some(record),
+            Line::Transfer(record) => Some(*record),
             Line::File(_) => None,
         })
         .collect();

@@ -1,0 +1,209 @@
+//! Open, transfers, sync and close of one rank.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tonnage_core::engine::calls::{Call, Calls, OpenFile, Transfer, View};
+use tonnage_core::plan::file_point::FilePoint;
+use tonnage_core::{Error, Result};
+use tonnage_sys::mapping::Arena;
+use tonnage_sys::mpi::{Access, File, Hints, Scope, Together, World};
+
+use super::hints::Shown;
+
+/// A file that is open.
+struct Opened {
+    file: File,
+    view: Option<View>,
+}
+
+/// What the main thread of a rank has open.
+pub(super) struct MpiCalls {
+    world: Arc<World>,
+    memory: Arc<Arena>,
+    together: Together,
+    hints: Hints,
+    preallocate: Option<u64>,
+    files: Vec<Option<Opened>>,
+    shown: Shown,
+}
+
+/// Callers number their files from 0; a higher number is a mistake, and must not cost memory.
+const FILES_MAX: usize = 1 << 16;
+
+impl MpiCalls {
+    pub(super) fn new(
+        world: Arc<World>,
+        point: &FilePoint,
+        preallocate: Option<u64>,
+        memory: Arc<Arena>,
+    ) -> Self {
+        Self {
+            world,
+            memory,
+            together: if point.collective {
+                Together::All
+            } else {
+                Together::Alone
+            },
+            hints: point.hints.clone(),
+            preallocate,
+            files: Vec::new(),
+            shown: Shown::default(),
+        }
+    }
+
+    fn open(&mut self, what: &OpenFile<'_>) -> Result<()> {
+        let number = what.file as usize;
+        if number >= FILES_MAX || self.files.get(number).is_some_and(Option::is_some) {
+            return Err(Error::Failed(format!(
+                "{}: file number {number} cannot be opened: it is in use or too high",
+                what.path.display()
+            )));
+        }
+        let failed = |why: String| Error::Failed(format!("{}: {why}", what.path.display()));
+        let scope = if what.shared {
+            Scope::World
+        } else {
+            Scope::Alone
+        };
+        let access = Access {
+            read: what.read,
+            write: what.write,
+            create: what.create,
+        };
+        let file = self
+            .world
+            .open(what.path, scope, access, &self.hints)
+            .map_err(failed)?;
+        let prepared = self.prepare(&file, what);
+        if self.files.len() <= number {
+            self.files.resize_with(number + 1, || None);
+        }
+        if let Some(place) = self.files.get_mut(number) {
+            *place = Some(Opened {
+                file,
+                view: what.view,
+            });
+        }
+        prepared.map_err(failed)
+    }
+
+    /// What belongs to opening a file, for MPI.
+    fn prepare(&mut self, file: &File, what: &OpenFile<'_>) -> Result<(), String> {
+        if let (Some(bytes), true) = (self.preallocate, what.write) {
+            file.preallocate(bytes)?;
+        }
+        if let Some(view) = what.view {
+            file.see_blocks(view.begin, view.block_bytes, view.stride_bytes)?;
+        }
+        // Once, because it takes time; all files of a point have the same ones.
+        if self.shown.is_empty() {
+            self.shown.ask(file, self.world.dialect())?;
+        }
+        Ok(())
+    }
+
+    fn opened(&self, file: u32) -> Result<&Opened> {
+        let opened = self.files.get(file as usize).and_then(Option::as_ref);
+        opened.ok_or_else(|| Error::Failed(format!("file number {file} is not open")))
+    }
+
+    #[inline]
+    fn transfer(&self, transfer: &Transfer, write: bool) -> Result<u64> {
+        let Transfer {
+            file,
+            local,
+            offset,
+            len,
+        } = *transfer;
+        let opened = self.opened(file)?;
+        let at = match opened.view {
+            None => offset,
+            Some(view) => within(view, offset, len)
+                .ok_or_else(|| failed(opened, transfer, write, "it is outside this rank's view"))?,
+        };
+        let moved = if write {
+            opened
+                .file
+                .write(self.together, at, &self.memory, local, len)
+        } else {
+            opened
+                .file
+                .read(self.together, at, &self.memory, local, len)
+        };
+        match moved {
+            Ok(moved) if moved == len => Ok(moved),
+            Ok(moved) => Err(short(opened, transfer, write, moved)),
+            Err(why) => Err(failed(opened, transfer, write, &why)),
+        }
+    }
+
+    fn close(&mut self, file: u32) -> Result<()> {
+        let opened = self.files.get_mut(file as usize).and_then(Option::take);
+        let opened =
+            opened.ok_or_else(|| Error::Failed(format!("file number {file} is not open")))?;
+        let path = opened.file.path().display().to_string();
+        let closed = opened.file.close();
+        closed.map_err(|why| Error::Failed(format!("{path}: {why}")))
+    }
+}
+
+impl Calls for MpiCalls {
+    fn call(&mut self, call: &Call<'_>) -> Result<u64> {
+        match call {
+            Call::Read(transfer) => self.transfer(transfer, false),
+            Call::Write(transfer) => self.transfer(transfer, true),
+            Call::Open(what) => self.open(what).map(|()| 0),
+            Call::Sync { file } => {
+                let opened = self.opened(*file)?;
+                let synced = opened.file.sync();
+                let path = opened.file.path().display();
+                synced
+                    .map(|()| 0)
+                    .map_err(|why| Error::Failed(format!("{path}: {why}")))
+            }
+            Call::Close { file } => self.close(*file).map(|()| 0),
+        }
+    }
+
+    fn chosen(&self) -> Value {
+        self.shown.describe(&self.hints)
+    }
+}
+
+/// Where the bytes are in the view; `None` when they are not whole in one of its blocks.
+#[inline]
+fn within(view: View, offset: u64, len: u64) -> Option<u64> {
+    let from_begin = offset.checked_sub(view.begin)?;
+    let in_block = from_begin.checked_rem(view.stride_bytes)?;
+    let end = in_block.checked_add(len)?;
+    (end <= view.block_bytes).then(|| view.offset_in(offset))
+}
+
+#[cold]
+fn failed(opened: &Opened, transfer: &Transfer, write: bool, why: &str) -> Error {
+    let what = if write { "write" } else { "read" };
+    Error::Failed(format!(
+        "{}: {what} of {} bytes at offset {} failed: {why}",
+        opened.file.path().display(),
+        transfer.len,
+        transfer.offset
+    ))
+}
+
+/// MPI calls it a success when a file ends early or a disk is full after some bytes.
+#[cold]
+fn short(opened: &Opened, transfer: &Transfer, write: bool, moved: u64) -> Error {
+    let (len, size) = (transfer.len, opened.file.size());
+    let why = match (write, size) {
+        (true, _) => format!("MPI wrote only {moved} of {len} bytes; is the disk full?"),
+        (false, Ok(size)) => {
+            format!("MPI read only {moved} of {len} bytes, for the file has {size} bytes")
+        }
+        (false, Err(why)) => format!(
+            "MPI read only {moved} of {len} bytes, and does not say how long the file is: {why}"
+        ),
+    };
+    failed(opened, transfer, write, &why)
+}

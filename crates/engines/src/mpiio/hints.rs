@@ -1,0 +1,166 @@
+//! Hints that were asked for, and what MPI makes of them.
+//!
+//! An MPI may ignore any hint. ROMIO lists all hints that it uses with their values once a file is open, so that what is
+//! missing there has no effect. Open MPI 4 lists what it was given, whoever carries the calls out and whether that knows
+//! the hint or not; so what OMPIO, its usual one, looks at is known here by name.
+
+use serde_json::{Value, json};
+use tonnage_sys::mpi::{Dialect, File, Hints};
+
+/// What OMPIO and its file systems look at, in Open MPI 4.1 and 5.0.
+const OMPIO: [&str; 7] = [
+    "cb_buffer_size",
+    "cb_nodes",
+    "collective_buffering",
+    "stripe_size",
+    "stripe_width",
+    "striping_factor",
+    "striping_unit",
+];
+
+/// Who carries the calls out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layer {
+    /// It lists the hints that it uses.
+    Romio,
+    /// Inside Open MPI, which lists what it was given.
+    RomioOfOpenMpi,
+    /// As above.
+    Ompio,
+    /// Open MPI takes ROMIO on some file systems, and does not say so.
+    EitherOfOpenMpi,
+    /// An MPI that lists hints, and does not list those of ROMIO.
+    Unknown,
+}
+
+impl Layer {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Romio => "ROMIO",
+            Self::RomioOfOpenMpi => "ROMIO of Open MPI",
+            Self::Ompio => "OMPIO",
+            Self::EitherOfOpenMpi => "OMPIO or ROMIO, which Open MPI does not say on Lustre",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// `component` is what `mpirun --mca io …` was given.
+    fn of(used: &Hints, dialect: Dialect, component: Option<&str>, on_lustre: bool) -> Self {
+        // Open MPI 5 passes on what its ROMIO lists, Open MPI 4 does not.
+        if used.contains_key("romio_filesystem_type") {
+            return Self::Romio;
+        }
+        match (dialect, component) {
+            (Dialect::OpenMpi, Some(name)) if name.starts_with("romio") => Self::RomioOfOpenMpi,
+            (Dialect::OpenMpi, Some("^ompio")) => Self::RomioOfOpenMpi,
+            (Dialect::OpenMpi, None) if on_lustre => Self::EitherOfOpenMpi,
+            (Dialect::OpenMpi, _) => Self::Ompio,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Whether what is not listed has no effect.
+    fn lists_what_it_uses(self) -> bool {
+        matches!(self, Self::Romio | Self::Unknown)
+    }
+}
+
+/// What MPI said of the first file of a point.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    said: Option<(Hints, Layer)>,
+}
+
+impl Shown {
+    pub(super) fn is_empty(&self) -> bool {
+        self.said.is_none()
+    }
+
+    /// Asks an open file.
+    pub(super) fn ask(&mut self, file: &File, dialect: Dialect) -> Result<(), String> {
+        let used = file.hints()?;
+        let component = std::env::var("OMPI_MCA_io").ok();
+        let layer = Layer::of(&used, dialect, component.as_deref(), is_on_lustre(file));
+        self.said = Some((used, layer));
+        Ok(())
+    }
+
+    /// For the record: all that MPI lists, and what was asked for in vain.
+    pub(super) fn describe(&self, asked: &Hints) -> Value {
+        let Some((used, layer)) = &self.said else {
+            return Value::Null;
+        };
+        json!({
+            "io_layer": layer.name(),
+            "hints": used,
+            "hints_are": if layer.lists_what_it_uses() { "used" } else { "set: Open MPI does not say which it uses" },
+            "hints_not_taken": not_taken(asked, used, *layer),
+        })
+    }
+}
+
+/// The magic number of Lustre's file system.
+const LUSTRE: u64 = 0x0bd0_0bd0;
+
+fn is_on_lustre(file: &File) -> bool {
+    rustix::fs::statfs(file.path()).is_ok_and(|system| system.f_type as u64 == LUSTRE)
+}
+
+/// Each hint that has no effect, and why.
+fn not_taken(asked: &Hints, used: &Hints, layer: Layer) -> Hints {
+    let mut vain = Hints::new();
+    for (name, value) in asked {
+        let why = match used.get(name) {
+            _ if layer == Layer::Ompio && !OMPIO.contains(&name.as_str()) => Some(
+                "OMPIO does not know it; ROMIO may: mpirun --mca io romio321 (Open MPI 4) or romio341 (Open MPI 5)"
+                    .to_owned(),
+            ),
+            None => Some("MPI does not list it".to_owned()),
+            Some(other) if other.trim() != value.trim() => {
+                Some(format!("MPI uses {other} instead of {value}"))
+            }
+            Some(_) => None,
+        };
+        vain.extend(why.map(|why| (name.clone(), why)));
+    }
+    vain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hints(pairs: &[(&str, &str)]) -> Hints {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        pairs.iter().map(owned).collect()
+    }
+
+    #[test]
+    fn who_carries_calls_out_is_told_by_what_is_listed_or_chosen() {
+        let romio = hints(&[("romio_filesystem_type", "UFS")]);
+        let layer = |dialect, component, lustre| Layer::of(&romio, dialect, component, lustre);
+        assert_eq!(layer(Dialect::Mpich, None, true), Layer::Romio);
+        assert_eq!(layer(Dialect::Standard, None, false), Layer::Romio);
+        assert_eq!(layer(Dialect::OpenMpi, None, false), Layer::Romio);
+        let given = hints(&[("cb_nodes", "1")]);
+        let open_mpi = |component, lustre| Layer::of(&given, Dialect::OpenMpi, component, lustre);
+        assert_eq!(open_mpi(None, false), Layer::Ompio);
+        assert_eq!(open_mpi(None, true), Layer::EitherOfOpenMpi);
+        assert_eq!(open_mpi(Some("ompio"), true), Layer::Ompio);
+        assert_eq!(open_mpi(Some("romio321"), false), Layer::RomioOfOpenMpi);
+        let none = Layer::of(&given, Dialect::Mpich, None, false);
+        assert_eq!(none, Layer::Unknown);
+    }
+
+    #[test]
+    fn what_has_no_effect_is_named_with_the_reason() {
+        let asked = hints(&[("cb_nodes", "4"), ("romio_cb_write", "disable"), ("x", "1")]);
+        let used = hints(&[("cb_nodes", "2"), ("romio_cb_write", "disable")]);
+        let vain = not_taken(&asked, &used, Layer::Romio);
+        assert_eq!(vain.keys().collect::<Vec<_>>(), ["cb_nodes", "x"]);
+        assert!(vain["cb_nodes"].contains("uses 2 instead of 4"));
+        let vain = not_taken(&asked, &asked, Layer::Ompio);
+        assert_eq!(vain.keys().collect::<Vec<_>>(), ["romio_cb_write", "x"]);
+        assert!(not_taken(&asked, &asked, Layer::RomioOfOpenMpi).is_empty());
+    }
+}

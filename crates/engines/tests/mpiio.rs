@@ -1,0 +1,363 @@
+//! The engine mpiio under real launchers, from a single call up: this very program is started again as the ranks.
+//!
+//! Each play is one run under every MPI that is installed here (Open MPI, MPICH). The ranks meet by the launcher's own
+//! exchange before MPI starts, as those of tonnage do, so that the order of PMIx, PMI and MPI is under test too. An ignored
+//! test is the entry point of the ranks, and one environment variable says which play is given.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tonnage_core::engine::calls::{Call, Calls, FileDomain, OpenFile, OpenFiles, Transfer, View};
+use tonnage_core::plan::file_point::FilePoint;
+use tonnage_core::rank::{JoinOptions, Rank, detect, meet};
+use tonnage_engines::mpiio::{ENTRY, start_before_meeting};
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
+
+const PLAY: &str = "TONNAGE_TEST_PLAY";
+const FOLDER: &str = "TONNAGE_TEST_FOLDER";
+const SOON: Duration = Duration::from_secs(60);
+const RANKS: u32 = 2;
+const BLOCK: u64 = 96 << 10;
+const TRANSFER: u64 = 32 << 10;
+const SEGMENTS: u64 = 3;
+
+/// Launchers with the name of the dialect that their library has to be told by.
+const LAUNCHERS: [(&str, &str); 2] = [
+    (
+        "mpirun.openmpi -np 2 --bind-to none --oversubscribe",
+        "Open MPI",
+    ),
+    ("mpiexec.mpich -np 2", "MPICH"),
+];
+
+fn point(changes: &Value) -> FilePoint {
+    let mut point = json!({
+        "engine": "mpiio", "ranks": RANKS, "threads": 1, "paths": ["t.dat"], "layout": "shared",
+        "block_bytes": BLOCK, "transfer_bytes": TRANSFER, "segments": SEGMENTS, "order": "sequential", "seed": 1,
+        "phases": ["write", "read"], "read_from": {"kind": "own"}, "fsync": "end", "direct": false,
+        "collective": false, "file_view": false, "barriers": true, "keep": false, "existing": false, "window": 1,
+        "prefill": false, "data": {"kind": "random"}, "drop_caches": false, "trials": 1, "limit": {"kind": "none"},
+    });
+    let object = point.as_object_mut().unwrap();
+    object.extend(changes.as_object().unwrap().clone());
+    serde_json::from_value(point).unwrap()
+}
+
+/// One rank of a play.
+struct Player {
+    rank: Rank,
+    folder: PathBuf,
+    memory: Arc<Arena>,
+}
+
+impl Player {
+    fn domain(&self, point: &FilePoint) -> tonnage_core::Result<Arc<dyn FileDomain>> {
+        (ENTRY.open)(&OpenFiles {
+            point,
+            rank: self.rank.id(),
+            mpi: None,
+        })
+    }
+
+    fn calls(&self, point: &FilePoint) -> (Arc<dyn FileDomain>, Box<dyn Calls>) {
+        let domain = self.domain(point).unwrap();
+        let calls = domain.thread(0, Arc::clone(&self.memory)).unwrap();
+        (domain, calls)
+    }
+
+    fn barrier(&mut self) {
+        self.rank.barrier("play", SOON).unwrap();
+    }
+
+    /// Offsets of the transfers of a rank, and a byte that each is made of.
+    fn transfers(rank: u32) -> impl Iterator<Item = (u64, u8)> {
+        (0..SEGMENTS).flat_map(move |segment| {
+            (0..BLOCK / TRANSFER).map(move |transfer| {
+                let block = segment * u64::from(RANKS) + u64::from(rank);
+                let mark = 1 + rank as u8 * 100 + segment as u8 * 10 + transfer as u8;
+                (block * BLOCK + transfer * TRANSFER, mark)
+            })
+        })
+    }
+
+    /// Writes this rank's blocks and reads the other's.
+    fn write_and_read(&mut self, point: &FilePoint, path: &Path) {
+        let (domain, mut calls) = self.calls(point);
+        let me = self.rank.id();
+        let view = |rank: u32| {
+            point.file_view.then(|| View {
+                begin: u64::from(rank) * BLOCK,
+                block_bytes: BLOCK,
+                stride_bytes: u64::from(RANKS) * BLOCK,
+            })
+        };
+        calls.call(&Call::Open(open(path, true, view(me)))).unwrap();
+        for (offset, mark) in Self::transfers(me) {
+            self.memory
+                .write(64, &vec![mark; TRANSFER as usize])
+                .unwrap();
+            let moved = calls.call(&Call::Write(transfer(offset))).unwrap();
+            assert_eq!(moved, TRANSFER);
+        }
+        calls.call(&Call::Sync { file: 3 }).unwrap();
+        calls.call(&Call::Close { file: 3 }).unwrap();
+        self.barrier();
+        let other = RANKS - 1 - me;
+        calls
+            .call(&Call::Open(open(path, false, view(other))))
+            .unwrap();
+        for (offset, mark) in Self::transfers(other) {
+            self.memory.write(64, &vec![0; TRANSFER as usize]).unwrap();
+            calls.call(&Call::Read(transfer(offset))).unwrap();
+            let mut bytes = vec![0; TRANSFER as usize];
+            self.memory.read(64, &mut bytes).unwrap();
+            assert!(bytes.iter().all(|&byte| byte == mark), "offset {offset}");
+        }
+        if point.file_view {
+            let own = Self::transfers(me).next().unwrap().0;
+            let why = calls
+                .call(&Call::Read(transfer(own)))
+                .unwrap_err()
+                .to_string();
+            assert!(why.contains("outside this rank's view"), "{why}");
+        }
+        calls.call(&Call::Close { file: 3 }).unwrap();
+        println!("said {}", json!([domain.effective(), calls.chosen()]));
+    }
+
+    fn give(&mut self, play: &str) {
+        let path = self.folder.join("t.dat");
+        match play {
+            "independent" => self.write_and_read(&point(&json!({})), &path),
+            "collective" => self.write_and_read(&point(&json!({"collective": true})), &path),
+            "view" => {
+                let changes = json!({"collective": true, "file_view": true});
+                self.write_and_read(&point(&changes), &path);
+            }
+            "hints" => {
+                let hints =
+                    json!({"romio_cb_write": "disable", "cb_nodes": "1", "tonnage_nonsense": "7"});
+                let changes = json!({"hints": hints, "engine_options": {"preallocate": "on"}});
+                // Twice, as two points of one run: MPI is started once.
+                self.write_and_read(&point(&changes), &path);
+                self.write_and_read(&point(&changes), &path);
+            }
+            "wrong" => self.wrong(&path),
+            _ => panic!("no play {play}"),
+        }
+    }
+
+    /// What cannot be done, each on one rank alone.
+    fn wrong(&mut self, path: &Path) {
+        let point = point(&json!({"layout": "per-process"}));
+        let path = path.with_extension(self.rank.id().to_string());
+        let (_domain, mut calls) = self.calls(&point);
+        let mut refused = |call: &Call<'_>| calls.call(call).unwrap_err().to_string();
+        let alone = |create| OpenFile {
+            shared: false,
+            ..open(&path, create, None)
+        };
+        let why = refused(&Call::Open(alone(false)));
+        assert!(why.contains(path.to_str().unwrap()), "{why}");
+        assert!(why.contains("MPI_File_open: "), "{why}");
+        assert!(refused(&Call::Write(transfer(0))).contains("not open"));
+        std::fs::write(&path, vec![1; 1000]).unwrap();
+        calls.call(&Call::Open(alone(true))).unwrap();
+        let mut refused = |call: &Call<'_>| calls.call(call).unwrap_err().to_string();
+        let why = refused(&Call::Read(transfer(500)));
+        for part in [
+            path.to_str().unwrap(),
+            "offset 500",
+            "only 500 of 32768",
+            "has 1000 bytes",
+        ] {
+            assert!(why.contains(part), "{why}");
+        }
+        let outside = Transfer {
+            local: 1 << 40,
+            ..transfer(0)
+        };
+        assert!(refused(&Call::Write(outside)).contains("outside a memory"));
+        let second = refused(&Call::Open(alone(true)));
+        assert!(second.contains("in use"), "{second}");
+        calls.call(&Call::Close { file: 3 }).unwrap();
+        let (memory, domain) = (Arc::clone(&self.memory), self.domain(&point).unwrap());
+        assert!(domain.thread(1, memory).is_err());
+        let several = FilePoint {
+            threads: 2,
+            ..point
+        };
+        let why = self.domain(&several).err().unwrap();
+        assert_eq!(why.exit_code(), 2, "{why}");
+        // Whoever is not the thread that started MPI is refused.
+        std::thread::scope(|scope| {
+            let elsewhere = scope.spawn(|| calls.call(&Call::Open(alone(true))));
+            let why = elsewhere.join().unwrap().unwrap_err().to_string();
+            assert!(why.contains("another thread"), "{why}");
+        });
+        println!("said {}", json!([domain.effective(), Value::Null]));
+    }
+}
+
+fn open(path: &Path, write: bool, view: Option<View>) -> OpenFile<'_> {
+    OpenFile {
+        file: 3,
+        path,
+        read: true,
+        write,
+        create: write,
+        shared: true,
+        view,
+    }
+}
+
+fn transfer(offset: u64) -> Transfer {
+    Transfer {
+        file: 3,
+        local: 64,
+        offset,
+        len: TRANSFER,
+    }
+}
+
+#[test]
+#[ignore = "it is a rank of other tests"]
+fn as_rank() {
+    let env = |name: &str| std::env::var(name).ok();
+    let (Some(play), Some(folder)) = (env(PLAY), env(FOLDER)) else {
+        println!("skip: only another test starts this one");
+        return;
+    };
+    let identity = detect(&env, None).unwrap().unwrap();
+    start_before_meeting(&identity, None);
+    let met = meet(&env, identity, None).unwrap();
+    let mut options = JoinOptions::new(&env, &met.identity, met.secret, "plan".into()).unwrap();
+    options.listener = met.listener;
+    let rank = Rank::join(met.identity, options).unwrap();
+    let memory = Arena::allocate(1 << 20, Pages::Normal, Sharing::Private, None).unwrap();
+    let mut player = Player {
+        rank,
+        folder: folder.into(),
+        memory: Arc::new(memory),
+    };
+    player.give(&play);
+    tonnage_engines::finish().unwrap();
+    player.rank.close().unwrap();
+    drop(met.leave);
+    std::process::exit(0);
+}
+
+/// What ranks have said and the end of their launcher; `None` where that is not installed.
+fn given(launcher: &str, play: &str) -> Option<(bool, String, Vec<Value>)> {
+    let mut words = launcher.split_whitespace();
+    let name = words.next().unwrap();
+    if !Path::new("/usr/bin").join(name).exists() {
+        let package = if name.contains("openmpi") {
+            "openmpi-bin"
+        } else {
+            "mpich"
+        };
+        println!("skip: {name} is not installed (run: apt-get install {package})");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new("timeout")
+        .args(["--kill-after=5", "90", name])
+        .args(words)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "--ignored", "--nocapture", "as_rank"])
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", folder.path())
+        .env("TMPDIR", folder.path())
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env(PLAY, play)
+        .env(FOLDER, folder.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let lines = stdout.split("said ").skip(1);
+    let said = lines.map(|line| serde_json::from_str(line.lines().next().unwrap()).unwrap());
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let said: Vec<Value> = said.collect();
+    Some((output.status.success(), format!("{stdout}\n{stderr}"), said))
+}
+
+/// Gives a play under each launcher, and returns what its ranks have said, with the dialect.
+fn plays(play: &str) -> Vec<(&'static str, Vec<Value>)> {
+    let mut all = Vec::new();
+    for (launcher, dialect) in LAUNCHERS {
+        if let Some((success, output, said)) = given(launcher, play) {
+            assert!(success && said.len() >= 2, "{launcher}: {output}");
+            for one in &said {
+                assert_eq!(one[0]["dialect"], dialect);
+                assert!(one[0]["library"].as_str().unwrap().starts_with('/'));
+                assert!(!one[0]["version"].as_str().unwrap().is_empty());
+            }
+            all.push((dialect, said));
+        }
+    }
+    all
+}
+
+#[test]
+fn each_rank_for_itself() {
+    for (_, said) in plays("independent") {
+        assert_eq!(said[0][0]["calls"], "independent");
+    }
+}
+
+#[test]
+fn all_ranks_together() {
+    for (_, said) in plays("collective") {
+        assert_eq!(said[0][0]["calls"], "collective");
+    }
+}
+
+#[test]
+fn each_rank_through_its_own_view() {
+    for (_, said) in plays("view") {
+        assert_eq!(said[0][0]["file_view"], true);
+    }
+}
+
+#[test]
+fn hints_are_shown_and_those_without_effect_are_named() {
+    for (dialect, said) in plays("hints") {
+        assert_eq!(said.len(), 4, "two points of two ranks");
+        let (effective, chosen) = (&said[0][0], &said[0][1]);
+        assert_eq!(effective["preallocate"], true);
+        let (used, vain) = (&chosen["hints"], &chosen["hints_not_taken"]);
+        assert!(vain["tonnage_nonsense"].is_string(), "{chosen}");
+        assert!(vain["cb_nodes"].is_null(), "{chosen}");
+        if dialect == "MPICH" {
+            assert_eq!(chosen["io_layer"], "ROMIO");
+            assert_eq!(used["romio_cb_write"], "disable");
+            assert!(vain["romio_cb_write"].is_null(), "{chosen}");
+        } else {
+            assert_eq!(chosen["io_layer"], "OMPIO");
+            assert!(vain["romio_cb_write"].is_string(), "{chosen}");
+        }
+    }
+}
+
+#[test]
+fn romio_inside_open_mpi_takes_its_own_hints() {
+    let launcher = format!("{} --mca io romio321", LAUNCHERS[0].0);
+    let Some((success, output, said)) = given(&launcher, "hints") else {
+        return;
+    };
+    assert!(success, "{output}");
+    assert_eq!(said[0][1]["io_layer"], "ROMIO of Open MPI");
+    assert!(said[0][1]["hints_not_taken"]["romio_cb_write"].is_null());
+}
+
+#[test]
+fn what_cannot_be_done_is_an_error_with_its_place() {
+    plays("wrong");
+}

@@ -1,0 +1,78 @@
+//! Where the launcher of this process is installed, so that libraries of the same installation can be preferred.
+//!
+//! What lives here: a walk up the tree of processes. What does not: which launcher's variables count, and what they say;
+//! that is in `tonnage_core::rank`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Programs that start the processes of a job, by the beginnings of their names.
+const LAUNCHERS: [&str; 9] = [
+    "mpirun",
+    "mpiexec",
+    "orterun",
+    "orted",
+    "prterun",
+    "prted",
+    "prte",
+    "hydra_pmi_proxy",
+    "hydra_bstrap_proxy",
+];
+
+/// No process is deeper below its launcher than this; the bound ends the walk on a system that lies.
+const GENERATIONS_MAX: usize = 32;
+
+/// The folder above the `bin` of the nearest mpirun, or of its helper, among this process's ancestors.
+///
+/// `None` where there is none, or where the system hides whose program an ancestor runs, as it does for another user's.
+pub fn prefix() -> Option<PathBuf> {
+    let mut pid = parent_of(std::process::id())?;
+    for _ in 0..GENERATIONS_MAX {
+        let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
+        if let Some(prefix) = program.as_deref().and_then(prefix_of) {
+            return Some(prefix);
+        }
+        pid = parent_of(pid)?;
+    }
+    None
+}
+
+/// The installation that a launcher's program belongs to; `None` for other programs.
+fn prefix_of(program: &Path) -> Option<PathBuf> {
+    let name = program.file_name()?.to_str()?;
+    if !LAUNCHERS.iter().any(|launcher| name.starts_with(launcher)) {
+        return None;
+    }
+    let folder = program.parent()?;
+    let prefix = folder.parent()?;
+    (folder.file_name()? == "bin").then(|| prefix.to_owned())
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    line.trim().parse().ok().filter(|&parent| parent != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_launchers_say_where_they_are_installed() {
+        let prefix = |program: &str| prefix_of(Path::new(program));
+        assert_eq!(prefix("/opt/x/bin/mpirun"), Some("/opt/x".into()));
+        assert_eq!(prefix("/opt/x/bin/mpiexec.hydra"), Some("/opt/x".into()));
+        assert_eq!(prefix("/usr/bin/hydra_pmi_proxy"), Some("/usr".into()));
+        for other in ["/usr/bin/bash", "/opt/x/libexec/mpirun", "/mpirun", "/"] {
+            assert_eq!(prefix(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn every_process_has_a_parent_but_the_first() {
+        let mine = parent_of(std::process::id()).unwrap();
+        assert_eq!(mine, std::os::unix::process::parent_id());
+        assert_eq!(parent_of(u32::MAX), None);
+    }
+}

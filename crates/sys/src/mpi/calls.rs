@@ -1,0 +1,98 @@
+//! The functions of MPI that are used here, as their standard declares them, looked up once.
+//!
+//! Handles are passed as `usize`: where a library's are an `int`, it reads the lower half of the register, and the other
+//! half is of no account. Where a function writes one, the place is zeroed before, for then an `int` leaves the upper
+//! half as it is; that this is the right half is what the check of the byte order is for.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr::NonNull;
+
+use crate::library::Library;
+
+/// Any handle of MPI.
+pub(super) type Handle = usize;
+
+const _: () = assert!(
+    size_of::<usize>() == 8 && cfg!(target_endian = "little"),
+    "handles of MPI are passed as 64-bit little-endian words"
+);
+
+/// As large as the largest status of any dialect (32 bytes), twice; nobody reads it but the library itself.
+pub(super) type Status = [u64; 8];
+
+macro_rules! functions {
+    ($(#[$about:meta])* $table:ident { $($name:ident = $symbol:literal ($($argument:ty),*);)* }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy)]
+        pub(super) struct $table {
+            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_int,)*
+        }
+
+        impl $table {
+            pub(super) fn of(library: &Library) -> Result<Self, String> {
+                Ok(Self {
+                    $($name: {
+                        let address = library.symbol_without_version($symbol)?;
+                        // SAFETY: in a library that has MPI's functions, the one with this name has the signature that
+                        // MPI's standard gives it, with handles as the module's head says.
+                        unsafe {
+                            std::mem::transmute::<
+                                NonNull<c_void>,
+                                unsafe extern "C" fn($($argument),*) -> c_int,
+                            >(address)
+                        }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    /// Those that every MPI has since its third release.
+    Functions {
+        library_version = c"MPI_Get_library_version" (*mut c_char, *mut c_int);
+        init_thread = c"MPI_Init_thread" (*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int);
+        initialized = c"MPI_Initialized" (*mut c_int);
+        finalize = c"MPI_Finalize" ();
+        comm_rank = c"MPI_Comm_rank" (Handle, *mut c_int);
+        comm_size = c"MPI_Comm_size" (Handle, *mut c_int);
+        comm_set_errhandler = c"MPI_Comm_set_errhandler" (Handle, Handle);
+        barrier = c"MPI_Barrier" (Handle);
+        error_string = c"MPI_Error_string" (c_int, *mut c_char, *mut c_int);
+        info_create = c"MPI_Info_create" (*mut Handle);
+        info_set = c"MPI_Info_set" (Handle, *const c_char, *const c_char);
+        info_free = c"MPI_Info_free" (*mut Handle);
+        info_get_nkeys = c"MPI_Info_get_nkeys" (Handle, *mut c_int);
+        info_get_nthkey = c"MPI_Info_get_nthkey" (Handle, c_int, *mut c_char);
+        info_get = c"MPI_Info_get" (Handle, *const c_char, c_int, *mut c_char, *mut c_int);
+        type_contiguous = c"MPI_Type_contiguous" (c_int, Handle, *mut Handle);
+        type_create_resized = c"MPI_Type_create_resized" (Handle, isize, isize, *mut Handle);
+        type_commit = c"MPI_Type_commit" (*mut Handle);
+        type_free = c"MPI_Type_free" (*mut Handle);
+        get_count = c"MPI_Get_count" (*const c_void, Handle, *mut c_int);
+        file_open = c"MPI_File_open" (Handle, *const c_char, c_int, Handle, *mut Handle);
+        file_set_errhandler = c"MPI_File_set_errhandler" (Handle, Handle);
+        file_close = c"MPI_File_close" (*mut Handle);
+        file_sync = c"MPI_File_sync" (Handle);
+        file_get_info = c"MPI_File_get_info" (Handle, *mut Handle);
+        file_get_size = c"MPI_File_get_size" (Handle, *mut i64);
+        file_preallocate = c"MPI_File_preallocate" (Handle, i64);
+        file_set_view = c"MPI_File_set_view" (Handle, i64, Handle, Handle, *const c_char, Handle);
+        write_at = c"MPI_File_write_at" (Handle, i64, *const c_void, c_int, Handle, *mut c_void);
+        write_at_all = c"MPI_File_write_at_all" (Handle, i64, *const c_void, c_int, Handle, *mut c_void);
+        read_at = c"MPI_File_read_at" (Handle, i64, *mut c_void, c_int, Handle, *mut c_void);
+        read_at_all = c"MPI_File_read_at_all" (Handle, i64, *mut c_void, c_int, Handle, *mut c_void);
+    }
+}
+
+functions! {
+    /// Those with 64-bit counts, which came with MPI 4.
+    Large {
+        get_count = c"MPI_Get_count_c" (*const c_void, Handle, *mut i64);
+        write_at = c"MPI_File_write_at_c" (Handle, i64, *const c_void, i64, Handle, *mut c_void);
+        write_at_all = c"MPI_File_write_at_all_c" (Handle, i64, *const c_void, i64, Handle, *mut c_void);
+        read_at = c"MPI_File_read_at_c" (Handle, i64, *mut c_void, i64, Handle, *mut c_void);
+        read_at_all = c"MPI_File_read_at_all_c" (Handle, i64, *mut c_void, i64, Handle, *mut c_void);
+    }
+}

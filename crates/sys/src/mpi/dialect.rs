@@ -1,0 +1,204 @@
+//! The three ways in which MPI libraries number their handles and constants, because before MPI 5 every library chose
+//! its own.
+//!
+//! Sources: the standard's own binary interface (MPI 5.0, chapter 20; MPICH 5.0's `mpi_abi.h`), MPICH's `mpi.h`, whose
+//! numbers all libraries of the "MPICH ABI compatibility initiative" share (Intel MPI, Cray MPICH, MVAPICH), and Open
+//! MPI's `mpi.h`, 4.1 and 5.0. A handle is an `int` in MPICH and an address in the others, so that all fit a `usize`.
+
+use std::ffi::{CStr, c_int};
+
+use crate::library::Library;
+
+use super::calls::Handle;
+
+/// Which numbers a library understands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// The binary interface that MPI 5.0 defines: `libmpi_abi.so`.
+    Standard,
+    /// MPICH and those that share its interface: `libmpich.so.12`, `libmpi.so.12`.
+    Mpich,
+    /// Open MPI: `libmpi.so.40`.
+    OpenMpi,
+}
+
+impl Dialect {
+    /// The name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Standard => "standard ABI",
+            Self::Mpich => "MPICH",
+            Self::OpenMpi => "Open MPI",
+        }
+    }
+}
+
+/// A constant handle: a number, or the address of an object that the library exports.
+#[derive(Debug, Clone, Copy)]
+enum Constant {
+    Number(Handle),
+    Symbol(&'static CStr),
+}
+
+/// What differs between dialects.
+struct Table {
+    comm_world: Constant,
+    comm_self: Constant,
+    byte: Constant,
+    info_null: Constant,
+    errors_return: Constant,
+    mode_create: c_int,
+    mode_read_only: c_int,
+    mode_write_only: c_int,
+    mode_read_write: c_int,
+    thread_funneled: c_int,
+    info_key_bytes: usize,
+    info_value_bytes: usize,
+}
+
+const STANDARD: Table = Table {
+    comm_world: Constant::Number(0x101),
+    comm_self: Constant::Number(0x102),
+    byte: Constant::Number(0x247),
+    info_null: Constant::Number(0x130),
+    errors_return: Constant::Number(0x143),
+    mode_create: 2,
+    mode_read_only: 16,
+    mode_write_only: 256,
+    mode_read_write: 32,
+    thread_funneled: 1024,
+    info_key_bytes: 256,
+    info_value_bytes: 1024,
+};
+
+const MPICH: Table = Table {
+    comm_world: Constant::Number(0x4400_0000),
+    comm_self: Constant::Number(0x4400_0001),
+    byte: Constant::Number(0x4c00_010d),
+    info_null: Constant::Number(0x1c00_0000),
+    errors_return: Constant::Number(0x5400_0001),
+    mode_create: 1,
+    mode_read_only: 2,
+    mode_write_only: 4,
+    mode_read_write: 8,
+    thread_funneled: 1,
+    info_key_bytes: 255,
+    info_value_bytes: 1024,
+};
+
+const OPEN_MPI: Table = Table {
+    comm_world: Constant::Symbol(c"ompi_mpi_comm_world"),
+    comm_self: Constant::Symbol(c"ompi_mpi_comm_self"),
+    byte: Constant::Symbol(c"ompi_mpi_byte"),
+    info_null: Constant::Symbol(c"ompi_mpi_info_null"),
+    errors_return: Constant::Symbol(c"ompi_mpi_errors_return"),
+    mode_create: 1,
+    mode_read_only: 2,
+    mode_write_only: 4,
+    mode_read_write: 8,
+    thread_funneled: 1,
+    info_key_bytes: 36,
+    info_value_bytes: 256,
+};
+
+/// A dialect's constants, as the loaded library understands them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Constants {
+    pub(super) comm_world: Handle,
+    pub(super) comm_self: Handle,
+    pub(super) byte: Handle,
+    pub(super) info_null: Handle,
+    pub(super) errors_return: Handle,
+    pub(super) mode_create: c_int,
+    pub(super) mode_read_only: c_int,
+    pub(super) mode_write_only: c_int,
+    pub(super) mode_read_write: c_int,
+    pub(super) thread_funneled: c_int,
+    /// The longest key, without its final zero byte.
+    pub(super) info_key_bytes: usize,
+    /// The longest value, without its final zero byte.
+    pub(super) info_value_bytes: usize,
+}
+
+impl Dialect {
+    /// The dialect of a library: `file` is the path that it was loaded from, `says` what it says about itself.
+    ///
+    /// # Errors
+    /// When it is none that is known, so that its numbers would be guessed.
+    pub(super) fn of(library: &Library, file: &str, says: &str) -> Result<Self, String> {
+        // MPICH's libmpi.so.12 exports some functions of the standard's interface too, so that the name decides.
+        if is_standard(file) {
+            return Ok(Self::Standard);
+        }
+        if library
+            .symbol_without_version(c"ompi_mpi_comm_world")
+            .is_ok()
+        {
+            return Ok(Self::OpenMpi);
+        }
+        const FAMILY: [&str; 5] = ["MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation", "FUJITSU"];
+        if FAMILY.iter().any(|name| says.contains(name)) {
+            return Ok(Self::Mpich);
+        }
+        Err(format!(
+            "{file} is neither Open MPI nor of MPICH's family nor a libmpi_abi, so that its numbers are not known; it says \
+             {says:?}"
+        ))
+    }
+
+    pub(super) fn constants(self, library: &Library) -> Result<Constants, String> {
+        let table = match self {
+            Self::Standard => &STANDARD,
+            Self::Mpich => &MPICH,
+            Self::OpenMpi => &OPEN_MPI,
+        };
+        let handle = |constant| match constant {
+            Constant::Number(number) => Ok(number),
+            Constant::Symbol(name) => library
+                .symbol_without_version(name)
+                .map(|address| address.as_ptr() as Handle),
+        };
+        Ok(Constants {
+            comm_world: handle(table.comm_world)?,
+            comm_self: handle(table.comm_self)?,
+            byte: handle(table.byte)?,
+            info_null: handle(table.info_null)?,
+            errors_return: handle(table.errors_return)?,
+            mode_create: table.mode_create,
+            mode_read_only: table.mode_read_only,
+            mode_write_only: table.mode_write_only,
+            mode_read_write: table.mode_read_write,
+            thread_funneled: table.thread_funneled,
+            info_key_bytes: table.info_key_bytes,
+            info_value_bytes: table.info_value_bytes,
+        })
+    }
+}
+
+fn is_standard(file: &str) -> bool {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    name.starts_with("libmpi_abi.so")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_standard_interface_is_told_by_the_file_name() {
+        assert!(is_standard("/opt/mpich/lib/libmpi_abi.so.1"));
+        assert!(is_standard("libmpi_abi.so"));
+        assert!(!is_standard("/opt/libmpi_abi.so.1/libmpi.so.12"));
+    }
+
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn a_library_of_no_known_family_is_refused() {
+        let library = Library::loaded("libc.so.6").unwrap();
+        let refused = Dialect::of(&library, "/lib/libmpi.so.9", "My MPI 3").unwrap_err();
+        assert!(refused.contains("/lib/libmpi.so.9") && refused.contains("My MPI 3"));
+        let intel = "Intel(R) MPI Library 2021.11 for Linux* OS";
+        let dialect = Dialect::of(&library, "/lib/libmpi.so.12", intel).unwrap();
+        assert_eq!(dialect, Dialect::Mpich);
+    }
+}

@@ -1,0 +1,451 @@
+//! A file that MPI has open.
+//!
+//! Opening, closing, syncing and whatever is [`Together::All`] is collective: all ranks that opened the file together must make
+//! the same call, or those that made it wait. Nothing here can see to that.
+
+use std::ffi::{CString, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::World;
+use super::calls::{Handle, Status};
+use super::hints::{Hints, Info};
+use crate::mapping::Arena;
+
+/// The most that one call moves where counts are of 32 bits. All ranks split alike, since the length alone decides.
+const PIECE_BYTES: u64 = 1 << 30;
+
+/// Who opens a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// All ranks together.
+    World,
+    /// This rank alone.
+    Alone,
+}
+
+/// What a file is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// It will be read.
+    pub read: bool,
+    /// It will be written.
+    pub write: bool,
+    /// It is made when it is not there.
+    pub create: bool,
+}
+
+/// Who takes part in a read or a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Together {
+    /// This rank alone.
+    Alone,
+    /// All ranks that have opened the file.
+    All,
+}
+
+#[derive(Clone, Copy)]
+enum Direction {
+    Read,
+    Write,
+}
+
+/// An open file. One that all ranks have opened together has to be closed by [`File::close`].
+#[derive(Debug)]
+pub struct File {
+    world: Arc<World>,
+    handle: Handle,
+    path: PathBuf,
+    scope: Scope,
+    open: bool,
+}
+
+impl World {
+    /// Opens a file; collective in the scope.
+    ///
+    /// # Errors
+    /// MPI's own words.
+    pub fn open(
+        self: &Arc<Self>,
+        path: &Path,
+        scope: Scope,
+        access: Access,
+        hints: &Hints,
+    ) -> Result<File, String> {
+        self.here()?;
+        let constants = &self.loaded.constants;
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| "the path has a NUL byte".to_owned())?;
+        let mode = match (access.read, access.write) {
+            (_, false) => constants.mode_read_only,
+            (false, true) => constants.mode_write_only,
+            (true, true) => constants.mode_read_write,
+        };
+        let create = if access.create {
+            constants.mode_create
+        } else {
+            0
+        };
+        let comm = match scope {
+            Scope::World => constants.comm_world,
+            Scope::Alone => constants.comm_self,
+        };
+        let info = Info::of(self, hints)?;
+        let mut handle: Handle = 0;
+        // SAFETY: MPI runs and this is its thread; communicator and hints are handles of this library, the name is
+        // NUL-terminated and outlives the call, and the result has a place that was zeroed.
+        let code = unsafe {
+            (self.loaded.functions.file_open)(
+                comm,
+                name.as_ptr(),
+                mode | create,
+                info.handle(),
+                &raw mut handle,
+            )
+        };
+        self.check("MPI_File_open", code)?;
+        let file = File {
+            world: Arc::clone(self),
+            handle,
+            path: path.to_owned(),
+            scope,
+            open: true,
+        };
+        // SAFETY: both handles are this library's.
+        let code =
+            unsafe { (self.loaded.functions.file_set_errhandler)(handle, constants.errors_return) };
+        self.check("MPI_File_set_errhandler", code)?;
+        Ok(file)
+    }
+}
+
+impl File {
+    /// The path that it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// From now on only every `stride` bytes a block of `block` bytes is seen, the first one at `displacement`; offsets
+    /// count bytes of these blocks. Collective.
+    ///
+    /// # Errors
+    /// MPI's own words, or a block that cannot be described.
+    pub fn see_blocks(&self, displacement: u64, block: u64, stride: u64) -> Result<(), String> {
+        self.here()?;
+        let (world, functions) = (&self.world, &self.world.loaded.functions);
+        let byte = world.loaded.constants.byte;
+        let (displacement, stride) = (offset(displacement)?, offset(stride)?);
+        // Counts are of 32 bits, so that a block is described as so many of its largest power of two.
+        let unit_bytes = (block & block.wrapping_neg()).min(1 << 20);
+        let counts = c_int::try_from(unit_bytes)
+            .ok()
+            .zip(c_int::try_from(block / unit_bytes.max(1)).ok());
+        let (unit_bytes, units) = counts
+            .filter(|&(_, units)| units > 0)
+            .ok_or_else(|| format!("a view of blocks of {block} bytes cannot be described"))?;
+        let unit = Type::new(world, "MPI_Type_contiguous", |made| {
+            // SAFETY: MPI runs and this is its thread, the type is this library's, and the result has a zeroed place.
+            unsafe { (functions.type_contiguous)(unit_bytes, byte, made) }
+        })?;
+        let whole = Type::new(world, "MPI_Type_contiguous", |made| {
+            // SAFETY: as above.
+            unsafe { (functions.type_contiguous)(units, unit.handle, made) }
+        })?;
+        let mut spaced = Type::new(world, "MPI_Type_create_resized", |made| {
+            // SAFETY: as above.
+            unsafe { (functions.type_create_resized)(whole.handle, 0, stride as isize, made) }
+        })?;
+        // SAFETY: the type was made above and not committed yet.
+        let code = unsafe { (functions.type_commit)(&raw mut spaced.handle) };
+        world.check("MPI_Type_commit", code)?;
+        let no_hints = world.loaded.constants.info_null;
+        // SAFETY: file, types and hints are handles of this library, and the name is NUL-terminated. The library keeps
+        // what it needs of the types.
+        let code = unsafe {
+            (functions.file_set_view)(
+                self.handle,
+                displacement,
+                byte,
+                spaced.handle,
+                c"native".as_ptr(),
+                no_hints,
+            )
+        };
+        world.check("MPI_File_set_view", code)
+    }
+
+    /// Writes bytes of the arena to the file, and returns how many were written.
+    ///
+    /// # Errors
+    /// MPI's own words, or a range outside the arena.
+    #[inline]
+    pub fn write(
+        &self,
+        together: Together,
+        at: u64,
+        arena: &Arena,
+        local: u64,
+        len: u64,
+    ) -> Result<u64, String> {
+        self.transfer(Direction::Write, together, at, arena, local, len)
+    }
+
+    /// Reads bytes of the file into the arena, and returns how many were read: fewer at the end of the file.
+    ///
+    /// # Errors
+    /// As [`File::write`].
+    #[inline]
+    pub fn read(
+        &self,
+        together: Together,
+        at: u64,
+        arena: &Arena,
+        local: u64,
+        len: u64,
+    ) -> Result<u64, String> {
+        self.transfer(Direction::Read, together, at, arena, local, len)
+    }
+
+    #[inline]
+    fn transfer(
+        &self,
+        direction: Direction,
+        together: Together,
+        at: u64,
+        arena: &Arena,
+        local: u64,
+        len: u64,
+    ) -> Result<u64, String> {
+        self.here()?;
+        let memory = arena
+            .pointer(local, len)
+            .map_err(|error| error.to_string())?;
+        let end = at.checked_add(len).ok_or("the offset is too large")?;
+        let (at, _) = (offset(at)?, offset(end)?);
+        if c_int::try_from(len).is_ok() {
+            return self.one_call(direction, together, at, memory, len as c_int);
+        }
+        if self.world.loaded.large.is_some() {
+            return self.one_large_call(direction, together, at, memory, len as i64);
+        }
+        let mut moved = 0;
+        for done in (0..len).step_by(PIECE_BYTES as usize) {
+            let piece = PIECE_BYTES.min(len - done) as c_int;
+            // Within the range that was checked, so that the sum cannot wrap.
+            let memory = memory.wrapping_add(done as usize);
+            moved += self.one_call(direction, together, at + done as i64, memory, piece)?;
+        }
+        Ok(moved)
+    }
+
+    /// `memory` has `count` bytes of an arena.
+    #[inline]
+    fn one_call(
+        &self,
+        direction: Direction,
+        together: Together,
+        at: i64,
+        memory: *mut u8,
+        count: c_int,
+    ) -> Result<u64, String> {
+        let (world, functions) = (&self.world, &self.world.loaded.functions);
+        let (handle, byte) = (self.handle, world.loaded.constants.byte);
+        let mut status: Status = [0; 8];
+        let result = (&raw mut status).cast::<c_void>();
+        // SAFETY: MPI runs and this is its thread; file and type are handles of this library; the memory is that of an
+        // arena that the caller's borrow keeps, was checked to have `count` bytes, and no reference to it exists; the
+        // status has room for that of any dialect.
+        let (name, code) = unsafe {
+            match (direction, together) {
+                (Direction::Write, Together::Alone) => (
+                    "MPI_File_write_at",
+                    (functions.write_at)(handle, at, memory.cast(), count, byte, result),
+                ),
+                (Direction::Write, Together::All) => (
+                    "MPI_File_write_at_all",
+                    (functions.write_at_all)(handle, at, memory.cast(), count, byte, result),
+                ),
+                (Direction::Read, Together::Alone) => (
+                    "MPI_File_read_at",
+                    (functions.read_at)(handle, at, memory.cast(), count, byte, result),
+                ),
+                (Direction::Read, Together::All) => (
+                    "MPI_File_read_at_all",
+                    (functions.read_at_all)(handle, at, memory.cast(), count, byte, result),
+                ),
+            }
+        };
+        world.check(name, code)?;
+        let mut moved: c_int = 0;
+        // SAFETY: the status is that of the call above, the type is this library's, and the result has a valid place.
+        let code = unsafe { (functions.get_count)(result, byte, &raw mut moved) };
+        world.check("MPI_Get_count", code)?;
+        counted(name, moved.into())
+    }
+
+    /// As `one_call`, with a count of 64 bits.
+    #[cold]
+    fn one_large_call(
+        &self,
+        direction: Direction,
+        together: Together,
+        at: i64,
+        memory: *mut u8,
+        count: i64,
+    ) -> Result<u64, String> {
+        let world = &self.world;
+        let large = world.loaded.large.ok_or("this MPI has no large counts")?;
+        let (handle, byte) = (self.handle, world.loaded.constants.byte);
+        let mut status: Status = [0; 8];
+        let result = (&raw mut status).cast::<c_void>();
+        // SAFETY: as in `one_call`.
+        let (name, code) = unsafe {
+            match (direction, together) {
+                (Direction::Write, Together::Alone) => (
+                    "MPI_File_write_at_c",
+                    (large.write_at)(handle, at, memory.cast(), count, byte, result),
+                ),
+                (Direction::Write, Together::All) => (
+                    "MPI_File_write_at_all_c",
+                    (large.write_at_all)(handle, at, memory.cast(), count, byte, result),
+                ),
+                (Direction::Read, Together::Alone) => (
+                    "MPI_File_read_at_c",
+                    (large.read_at)(handle, at, memory.cast(), count, byte, result),
+                ),
+                (Direction::Read, Together::All) => (
+                    "MPI_File_read_at_all_c",
+                    (large.read_at_all)(handle, at, memory.cast(), count, byte, result),
+                ),
+            }
+        };
+        world.check(name, code)?;
+        let mut moved: i64 = 0;
+        // SAFETY: as in `one_call`.
+        let code = unsafe { (large.get_count)(result, byte, &raw mut moved) };
+        world.check("MPI_Get_count_c", code)?;
+        counted(name, moved)
+    }
+
+    /// Returns when what this rank has written is on stable storage. Collective.
+    ///
+    /// # Errors
+    /// MPI's own words.
+    pub fn sync(&self) -> Result<(), String> {
+        self.here()?;
+        // SAFETY: MPI runs, this is its thread, and the handle is an open file of this library.
+        let code = unsafe { (self.world.loaded.functions.file_sync)(self.handle) };
+        self.world.check("MPI_File_sync", code)
+    }
+
+    /// Makes room for this many bytes. Collective.
+    ///
+    /// # Errors
+    /// MPI's own words.
+    pub fn preallocate(&self, bytes: u64) -> Result<(), String> {
+        self.here()?;
+        let bytes = offset(bytes)?;
+        // SAFETY: as for `sync`.
+        let code = unsafe { (self.world.loaded.functions.file_preallocate)(self.handle, bytes) };
+        self.world.check("MPI_File_preallocate", code)
+    }
+
+    /// Bytes in the file.
+    ///
+    /// # Errors
+    /// MPI's own words.
+    pub fn size(&self) -> Result<u64, String> {
+        self.here()?;
+        let mut bytes: i64 = 0;
+        // SAFETY: as for `sync`, and the result has a valid place.
+        let code =
+            unsafe { (self.world.loaded.functions.file_get_size)(self.handle, &raw mut bytes) };
+        self.world.check("MPI_File_get_size", code)?;
+        u64::try_from(bytes).map_err(|_| format!("MPI_File_get_size says {bytes}"))
+    }
+
+    /// The hints that MPI uses for this file, with their values.
+    ///
+    /// # Errors
+    /// MPI's own words.
+    pub fn hints(&self) -> Result<Hints, String> {
+        self.here()?;
+        let mut handle: Handle = 0;
+        // SAFETY: as for `sync`, and the result has a place that was zeroed.
+        let code =
+            unsafe { (self.world.loaded.functions.file_get_info)(self.handle, &raw mut handle) };
+        self.world.check("MPI_File_get_info", code)?;
+        Info::taken(&self.world, handle).read()
+    }
+
+    /// Closes it. Collective.
+    ///
+    /// # Errors
+    /// MPI's own words. It counts as closed then, too.
+    pub fn close(mut self) -> Result<(), String> {
+        self.here()?;
+        self.open = false;
+        // SAFETY: as for `sync`; the handle is not used again, for the file is gone after this call.
+        let code = unsafe { (self.world.loaded.functions.file_close)(&raw mut self.handle) };
+        self.world.check("MPI_File_close", code)
+    }
+
+    #[inline]
+    fn here(&self) -> Result<(), String> {
+        self.world.here()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if !self.open || self.here().is_err() {
+            return;
+        }
+        match self.scope {
+            Scope::Alone => {
+                // SAFETY: as in `close`. Who drops an open file has another failure to report.
+                let _ = unsafe { (self.world.loaded.functions.file_close)(&raw mut self.handle) };
+            }
+            // The others might not come.
+            Scope::World => self.world.left_open.store(true, Ordering::Relaxed),
+        }
+    }
+}
+
+/// A type that MPI has made for this process; given back when it is dropped.
+struct Type<'a> {
+    world: &'a World,
+    handle: Handle,
+}
+
+impl<'a> Type<'a> {
+    fn new(
+        world: &'a World,
+        call: &str,
+        make: impl FnOnce(*mut Handle) -> c_int,
+    ) -> Result<Self, String> {
+        let mut handle: Handle = 0;
+        let code = make(&raw mut handle);
+        world.check(call, code)?;
+        Ok(Self { world, handle })
+    }
+}
+
+impl Drop for Type<'_> {
+    fn drop(&mut self) {
+        // SAFETY: types live only within a call on MPI's thread while it runs, and this value owns the handle. That one
+        // cannot be given back is no reason to fail.
+        let _ = unsafe { (self.world.loaded.functions.type_free)(&raw mut self.handle) };
+    }
+}
+
+fn offset(bytes: u64) -> Result<i64, String> {
+    i64::try_from(bytes).map_err(|_| format!("offset {bytes} is beyond what MPI can name"))
+}
+
+/// The number of bytes that a status says, which MPI_UNDEFINED (negative in all dialects) is not.
+fn counted(call: &str, moved: i64) -> Result<u64, String> {
+    u64::try_from(moved).map_err(|_| format!("{call} does not say how many bytes it moved"))
+}

@@ -1,0 +1,148 @@
+//! Hints: what a program tells MPI about a file, and what MPI says that it makes of it.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, c_int};
+
+use super::World;
+use super::calls::Handle;
+
+/// Hints by name, in the order of their names.
+pub type Hints = BTreeMap<String, String>;
+
+/// More keys than any library has are not read.
+const KEYS_MAX: c_int = 4096;
+
+/// A set of hints that the library keeps; given back when it is dropped.
+pub(super) struct Info<'a> {
+    world: &'a World,
+    handle: Handle,
+}
+
+impl<'a> Info<'a> {
+    /// The library's own set of these hints; none needs no set of its own.
+    pub(super) fn of(world: &'a World, hints: &Hints) -> Result<Self, String> {
+        world.here()?;
+        let constants = world.loaded.constants;
+        let mut info = Self {
+            world,
+            handle: constants.info_null,
+        };
+        if hints.is_empty() {
+            return Ok(info);
+        }
+        let mut handle: Handle = 0;
+        // SAFETY: MPI runs, and the result has a place that was zeroed.
+        let code = unsafe { (world.loaded.functions.info_create)(&raw mut handle) };
+        world.check("MPI_Info_create", code)?;
+        info.handle = handle;
+        for (name, value) in hints {
+            let key = bounded(name, "name", name, constants.info_key_bytes)?;
+            let value = bounded(name, "value", value, constants.info_value_bytes)?;
+            // SAFETY: the handle is a set of this library, and both texts are NUL-terminated and outlive the call.
+            let code =
+                unsafe { (world.loaded.functions.info_set)(handle, key.as_ptr(), value.as_ptr()) };
+            world.check("MPI_Info_set", code)?;
+        }
+        Ok(info)
+    }
+
+    /// The set that a function of MPI has made for the caller.
+    pub(super) fn taken(world: &'a World, handle: Handle) -> Self {
+        Self { world, handle }
+    }
+
+    pub(super) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// What is in it.
+    pub(super) fn read(&self) -> Result<Hints, String> {
+        let (world, functions) = (self.world, &self.world.loaded.functions);
+        let mut hints = Hints::new();
+        if self.handle == world.loaded.constants.info_null {
+            return Ok(hints);
+        }
+        world.here()?;
+        let mut count: c_int = 0;
+        // SAFETY: MPI runs, the handle is a set of this library, and the result has a valid place.
+        let code = unsafe { (functions.info_get_nkeys)(self.handle, &raw mut count) };
+        world.check("MPI_Info_get_nkeys", code)?;
+        for index in 0..count.min(KEYS_MAX) {
+            let mut key = vec![0u8; world.loaded.constants.info_key_bytes + 1];
+            // SAFETY: the handle is a set of this library, which has more keys than `index`, and the text has room for
+            // the longest key and its final zero byte.
+            let code =
+                unsafe { (functions.info_get_nthkey)(self.handle, index, key.as_mut_ptr().cast()) };
+            world.check("MPI_Info_get_nthkey", code)?;
+            hints.insert(text_until_nul(&key), self.value(&mut key)?);
+        }
+        Ok(hints)
+    }
+
+    /// `key` is NUL-terminated.
+    fn value(&self, key: &mut [u8]) -> Result<String, String> {
+        let (world, functions) = (self.world, &self.world.loaded.functions);
+        let longest = world.loaded.constants.info_value_bytes;
+        let mut value = vec![0u8; longest + 1];
+        let (mut found, longest): (c_int, c_int) = (0, longest as c_int);
+        if let Some(last) = key.last_mut() {
+            *last = 0;
+        }
+        // SAFETY: the handle is a set of this library, the key is NUL-terminated, and the value has room for `longest`
+        // bytes and a final zero byte.
+        let code = unsafe {
+            (functions.info_get)(
+                self.handle,
+                key.as_ptr().cast(),
+                longest,
+                value.as_mut_ptr().cast(),
+                &raw mut found,
+            )
+        };
+        world.check("MPI_Info_get", code)?;
+        Ok(text_until_nul(&value))
+    }
+}
+
+impl Drop for Info<'_> {
+    fn drop(&mut self) {
+        let world = self.world;
+        if self.handle == world.loaded.constants.info_null || world.here().is_err() {
+            return;
+        }
+        // SAFETY: MPI runs, and the handle is a set that this value owns. That a set cannot be given back is no reason
+        // to fail.
+        let _ = unsafe { (world.loaded.functions.info_free)(&raw mut self.handle) };
+    }
+}
+
+fn text_until_nul(bytes: &[u8]) -> String {
+    let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}
+
+fn bounded(hint: &str, what: &str, text: &str, bytes_max: usize) -> Result<CString, String> {
+    if text.is_empty() || text.len() > bytes_max {
+        return Err(format!(
+            "the {what} of hint {hint:?} has {} bytes, and this MPI takes 1 to {bytes_max}",
+            text.len()
+        ));
+    }
+    CString::new(text).map_err(|_| format!("the {what} of hint {hint:?} has a NUL byte"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_bounded() {
+        assert!(bounded("h", "value", "on", 2).is_ok());
+        for wrong in ["", "off", "a\0"] {
+            let why = bounded("h", "value", wrong, 2).unwrap_err();
+            assert!(why.contains("value of hint \"h\""), "{why}");
+        }
+        assert_eq!(text_until_nul(b"ab\0cd"), "ab");
+        assert_eq!(text_until_nul(b"ab"), "ab");
+    }
+}

@@ -1,0 +1,367 @@
+//! MPI, loaded at run time: one program for every library, without one when it is built.
+//!
+//! What lives here: starting and ending MPI ([`start`], [`finish`], [`World`]) and its files ([`File`]). What does not:
+//! who reads and writes what, and the comparison of MPI's ranks with those of the run; that is an engine's.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `choose` | which library, by the launcher of this process |
+//! | `dialect` | the numbers of its handles and constants |
+//! | `calls` | its functions |
+//! | `file`, `hints` | files and what may be said about them |
+//!
+//! MPI can be started once in a process, and not again when it has ended; so it is the process that has it, from the
+//! first [`start`] to [`finish`], and not an engine. It is asked for MPI_THREAD_FUNNELED: all calls are refused but those of
+//! the thread that started it.
+
+mod calls;
+mod choose;
+mod dialect;
+mod file;
+mod hints;
+
+use std::cell::Cell;
+use std::ffi::{c_char, c_int};
+use std::path::Path;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::library::{Library, file_of};
+use calls::{Functions, Large};
+use dialect::Constants;
+
+pub use choose::{Env, Family, NoLibrary};
+pub use dialect::Dialect;
+pub use file::{Access, File, Scope, Together};
+pub use hints::Hints;
+
+/// Larger than any text that MPI fills in: MPICH's version may have 8192 bytes.
+const TEXT_BYTES: usize = 8193;
+
+thread_local! {
+    /// Whether this thread started MPI.
+    static STARTED_HERE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What has become of MPI in this process. It is a global, because it is one in the library too.
+static STATE: Mutex<State> = Mutex::new(State::Idle);
+
+enum State {
+    Idle,
+    Running(Arc<World>),
+    /// It was tried, in vain.
+    Failed(String),
+    Ended,
+}
+
+fn state() -> MutexGuard<'static, State> {
+    // A panic in between leaves one of the states, each of them whole.
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Why MPI is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoMpi {
+    /// There is no library that could be used.
+    Library(NoLibrary),
+    /// It is there and does not work: what was done, and MPI's own words.
+    Failed(String),
+}
+
+/// MPI of this process: started if it has not been. `path` is the only library to try where it is given (a file, or a name for the
+/// loader), else the launcher of this process chooses.
+///
+/// # Errors
+/// Why it cannot be started. Some libraries end the process instead, after a message of their own.
+pub fn start(path: Option<&Path>, env: Env<'_>) -> Result<Arc<World>, NoMpi> {
+    let mut state = state();
+    match &*state {
+        State::Running(world) => return Ok(Arc::clone(world)),
+        State::Ended => {
+            return Err(NoMpi::Failed(
+                "MPI has ended in this process, and cannot be started twice".into(),
+            ));
+        }
+        State::Failed(why) => return Err(NoMpi::Failed(why.clone())),
+        State::Idle => {}
+    }
+    match World::start(Loaded::load(path, env)?) {
+        Ok(world) => {
+            let world = Arc::new(world);
+            *state = State::Running(Arc::clone(&world));
+            Ok(world)
+        }
+        // There is no second try.
+        Err(why) => {
+            *state = State::Failed(why.clone());
+            Err(NoMpi::Failed(why))
+        }
+    }
+}
+
+/// Ends MPI if it runs, together with all other ranks. Where the run has failed it must not be called: ranks that have
+/// died would be waited for.
+///
+/// # Errors
+/// MPI's own words, or a file that is still open.
+pub fn finish() -> Result<(), String> {
+    let mut state = state();
+    let State::Running(world) = &*state else {
+        return Ok(());
+    };
+    let world = Arc::clone(world);
+    *state = State::Ended;
+    drop(state);
+    world.finalize()
+}
+
+/// Whether MPI has been started in this process, running or not. It then takes leave of the launcher by itself, some
+/// libraries not before the process ends; whoever shares its connection must not do so before.
+pub fn has_started() -> bool {
+    !matches!(&*state(), State::Idle)
+}
+
+/// A library that has been loaded and recognised.
+struct Loaded {
+    // Held so that the functions below are never without their code, whatever becomes of the loader's policy.
+    _library: Library,
+    functions: Functions,
+    large: Option<Large>,
+    constants: Constants,
+    dialect: Dialect,
+    path: String,
+    version: String,
+}
+
+impl Loaded {
+    fn load(path: Option<&Path>, env: Env<'_>) -> Result<Self, NoMpi> {
+        let tried = match path {
+            Some(path) => {
+                let unusable = || NoLibrary::Unusable(format!("{} is not UTF-8", path.display()));
+                vec![
+                    path.to_str()
+                        .ok_or_else(unusable)
+                        .map_err(NoMpi::Library)?
+                        .to_owned(),
+                ]
+            }
+            None => {
+                let family = Family::sniff(env);
+                let launcher = crate::launcher::prefix();
+                choose::candidates(family, env, launcher, &|file| file.is_file())
+            }
+        };
+        let (library, name) = choose::load(tried).map_err(NoMpi::Library)?;
+        Self::recognise(library, &name).map_err(|why| NoMpi::Library(NoLibrary::Unusable(why)))
+    }
+
+    fn recognise(library: Library, name: &str) -> Result<Self, String> {
+        let functions = Functions::of(&library)?;
+        let address = NonNull::new(functions.library_version as *mut std::ffi::c_void);
+        let path = address.and_then(file_of).unwrap_or_else(|| name.to_owned());
+        let version = text_of(|text, bytes| {
+            // SAFETY: the text has room for the longest version of any library, and the function may be called before
+            // MPI is started.
+            unsafe { (functions.library_version)(text, bytes) }
+        })
+        .ok_or_else(|| format!("{path} does not say its version"))?;
+        let version = version.lines().next().unwrap_or_default().trim().to_owned();
+        let dialect = Dialect::of(&library, &path, &version)?;
+        Ok(Self {
+            functions,
+            large: Large::of(&library).ok(),
+            constants: dialect.constants(&library)?,
+            _library: library,
+            dialect,
+            path,
+            version,
+        })
+    }
+}
+
+/// MPI, started: all processes of the job.
+pub struct World {
+    loaded: Loaded,
+    rank: u32,
+    size: u32,
+    /// False once it has been finalized.
+    running: AtomicBool,
+    /// A file that all ranks had opened was dropped and not closed, so that MPI cannot end in order.
+    left_open: AtomicBool,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "rank {} of {} of {}", self.rank, self.size, self.path())
+    }
+}
+
+impl World {
+    fn start(loaded: Loaded) -> Result<Self, String> {
+        let (functions, constants) = (&loaded.functions, &loaded.constants);
+        let mut done: c_int = 0;
+        // SAFETY: may be called at any time; `done` is a valid place for the result.
+        let code = unsafe { (functions.initialized)(&raw mut done) };
+        if code != 0 || done != 0 {
+            return Err("MPI has been started by something else in this process".into());
+        }
+        let mut level: c_int = 0;
+        let (no_count, no_words) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: MPI has not been started, arguments may be absent, and `level` is a valid place for the result.
+        let code = unsafe {
+            (functions.init_thread)(
+                no_count,
+                no_words,
+                constants.thread_funneled,
+                &raw mut level,
+            )
+        };
+        if code != 0 {
+            return Err(format!("{}: MPI_Init_thread failed ({code})", loaded.path));
+        }
+        STARTED_HERE.set(true);
+        let mut world = Self {
+            loaded,
+            rank: 0,
+            size: 0,
+            running: AtomicBool::new(true),
+            left_open: AtomicBool::new(false),
+        };
+        if level < constants_of(&world).thread_funneled {
+            return Err(format!(
+                "{} allows no other thread in the process (MPI_Init_thread gives level {level})",
+                world.path()
+            ));
+        }
+        world.introduce()?;
+        Ok(world)
+    }
+
+    /// Makes errors come back instead of ending the process, and asks who this is.
+    fn introduce(&mut self) -> Result<(), String> {
+        let (functions, constants) = (self.loaded.functions, self.loaded.constants);
+        for comm in [constants.comm_world, constants.comm_self] {
+            // SAFETY: both handles are the library's own.
+            let code = unsafe { (functions.comm_set_errhandler)(comm, constants.errors_return) };
+            self.check("MPI_Comm_set_errhandler", code)?;
+        }
+        let (mut rank, mut size): (c_int, c_int) = (0, 0);
+        // SAFETY: the handle is the library's own, and the result has a valid place.
+        let code = unsafe { (functions.comm_rank)(constants.comm_world, &raw mut rank) };
+        self.check("MPI_Comm_rank", code)?;
+        // SAFETY: as above.
+        let code = unsafe { (functions.comm_size)(constants.comm_world, &raw mut size) };
+        self.check("MPI_Comm_size", code)?;
+        let number = |value: c_int| {
+            u32::try_from(value).map_err(|_| format!("{} says rank {rank} of {size}", self.path()))
+        };
+        let (rank, size) = (number(rank)?, number(size)?);
+        (self.rank, self.size) = (rank, size);
+        Ok(())
+    }
+
+    /// This process's number.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Number of processes.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// The file that was loaded.
+    pub fn path(&self) -> &str {
+        &self.loaded.path
+    }
+
+    /// What the library says about itself, in one line.
+    pub fn version(&self) -> &str {
+        &self.loaded.version
+    }
+
+    /// Whose numbers it understands.
+    pub fn dialect(&self) -> Dialect {
+        self.loaded.dialect
+    }
+
+    /// Whether one call can move 2 GiB and more; else it is split.
+    pub fn has_large_counts(&self) -> bool {
+        self.loaded.large.is_some()
+    }
+
+    /// Waits until all processes are here.
+    ///
+    /// # Errors
+    /// MPI's own words.
+    pub fn barrier(&self) -> Result<(), String> {
+        self.here()?;
+        // SAFETY: MPI runs, this is its thread, and the handle is the library's own.
+        let code = unsafe { (self.loaded.functions.barrier)(self.loaded.constants.comm_world) };
+        self.check("MPI_Barrier", code)
+    }
+
+    /// Refuses calls that MPI does not allow: from another thread, or after its end.
+    #[inline]
+    fn here(&self) -> Result<(), String> {
+        if STARTED_HERE.get() && self.running.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(if self.running.load(Ordering::Relaxed) {
+            "MPI was started by another thread, and takes calls from no other".into()
+        } else {
+            "MPI has ended".to_owned()
+        })
+    }
+
+    #[inline]
+    fn check(&self, call: &str, code: c_int) -> Result<(), String> {
+        if code == 0 {
+            return Ok(());
+        }
+        Err(self.said(call, code))
+    }
+
+    /// What a code means, in one line.
+    #[cold]
+    fn said(&self, call: &str, code: c_int) -> String {
+        let meaning = text_of(|text, bytes| {
+            // SAFETY: any number may be asked for, and the text has room for the longest meaning of any library.
+            unsafe { (self.loaded.functions.error_string)(code, text, bytes) }
+        });
+        let meaning = meaning.unwrap_or_else(|| format!("code {code}"));
+        let lines: Vec<_> = meaning.lines().map(str::trim).collect();
+        format!("{call}: {}", lines.join(" "))
+    }
+
+    fn finalize(&self) -> Result<(), String> {
+        self.here()?;
+        if self.left_open.load(Ordering::Relaxed) {
+            return Err("MPI cannot end in order: a file of all ranks was not closed".into());
+        }
+        self.running.store(false, Ordering::Relaxed);
+        // SAFETY: MPI runs, this is the thread that started it, and no call follows, because each looks at `running`.
+        let code = unsafe { (self.loaded.functions.finalize)() };
+        if code == 0 {
+            return Ok(());
+        }
+        Err(format!("{}: MPI_Finalize failed ({code})", self.path()))
+    }
+}
+
+fn constants_of(world: &World) -> &Constants {
+    &world.loaded.constants
+}
+
+/// The text that a function of MPI fills in; `None` when it reports a failure.
+fn text_of(fill: impl FnOnce(*mut c_char, *mut c_int) -> c_int) -> Option<String> {
+    let mut text = vec![0u8; TEXT_BYTES];
+    let mut bytes: c_int = 0;
+    let code = fill(text.as_mut_ptr().cast(), &raw mut bytes);
+    let bytes = usize::try_from(bytes).ok()?;
+    let text = text.get(..bytes)?;
+    // Open MPI counts the final zero byte in some releases.
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+    (code == 0).then(|| String::from_utf8_lossy(text).into_owned())
+}

@@ -1,0 +1,197 @@
+//! `ior`: a command line of IOR becomes a plan, and IOR's result block stands before tonnage's own tables.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tonnage_core::plan::Plan;
+use tonnage_core::rank::{self, Identity};
+use tonnage_core::record::Line;
+use tonnage_core::record::file::check_writable;
+use tonnage_core::{Error, Result};
+
+use super::measure::{Job, how_many, start};
+use super::{env, print};
+use crate::args::common::{Format, RankArgs};
+use crate::args::ior::{Asked, IorArgs, OwnArgs};
+use crate::ior::block::{self, Run};
+use crate::ior::options::{Api, IorOptions, SummaryFormat};
+use crate::ior::{hints, translate};
+
+/// `tonnage ior`.
+///
+/// # Errors
+/// A wrong request, or what ended the run.
+pub fn ior(args: &IorArgs) -> Result<ExitCode> {
+    let (options, own) = match args.read()? {
+        Asked::Help(text) => return print(&text).map(|()| ExitCode::SUCCESS),
+        Asked::Run(asked) => *asked,
+    };
+    let identity = rank::detect(&env, own.ranks.explicit())?;
+    let ranks = with_tasks(&options, &own.ranks, identity.as_ref())?;
+    let count = how_many(&ranks, &Plan::default(), identity.as_ref())?;
+    let hints = match options.api {
+        Api::Mpiio => hints::collect(variables(), options.hints_file.as_deref())?,
+        Api::Posix | Api::Uring => Default::default(),
+    };
+    let spread = translate::Spread {
+        ranks: count,
+        on_a_host: identity.as_ref().and_then(|identity| identity.local_size),
+    };
+    let plan = translate::plan(&options, hints, &spread)?;
+    let format = format(&options, own.results.format)?;
+    if let Some(path) = &options.summary_file
+        && identity.is_none_or(|identity| identity.rank == 0)
+    {
+        check_writable(Path::new(path))?;
+    }
+    let output = own.results.destination()?;
+    let output = output.map(|to| (to.path.to_owned(), to.resume));
+    let job = Job {
+        plan: own.results.scaled(plan, count)?,
+        ranks,
+        output,
+        format,
+        require_path: own.results.require_path,
+        block: Some(Block::new(&options, &own)),
+    };
+    start(&job, own.results.print_plan || options.dry_run.on())
+}
+
+/// IOR's result block, as it will be written.
+pub struct Block {
+    options: IorOptions,
+    run: Run,
+    /// Whether standard output is a stream of tonnage's records, in which the block would be a wrong line.
+    only_to_file: bool,
+}
+
+impl Block {
+    fn new(options: &IorOptions, own: &OwnArgs) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let began_unix_ns = since.map_or(0, |since| since.as_nanos() as u64);
+        Self {
+            options: options.clone(),
+            run: Run {
+                command: std::env::args().collect(),
+                began_unix_ns,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+            },
+            only_to_file: own.results.format != Format::Table,
+        }
+    }
+
+    /// Writes the block of the run's record, if anything was measured.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, lines: &[Line]) -> Result<()> {
+        let files = lines.iter().filter_map(|line| match line {
+            Line::File(record) => Some(record),
+            Line::Transfer(_) => None,
+        });
+        let Some(record) = files.last() else {
+            return Ok(());
+        };
+        if record.phases.iter().all(|phase| phase.trials.is_empty()) {
+            return Ok(());
+        }
+        let text = block::render(&self.options, &self.run, record);
+        match &self.options.summary_file {
+            Some(path) => std::fs::write(path, text)
+                .map_err(|error| Error::io(format!("cannot write the summary to {path}"), error)),
+            None if self.only_to_file => Ok(()),
+            None if self.options.summary_format == SummaryFormat::Text => {
+                print(&format!("{text}\n"))
+            }
+            None => print(&text),
+        }
+    }
+}
+
+/// What standard output gets beside the block. Where the block itself is JSON or CSV, nothing else fits there.
+fn format(options: &IorOptions, asked: Format) -> Result<Option<Format>> {
+    let whole = options.summary_file.is_none() && options.summary_format != SummaryFormat::Text;
+    match (whole, asked) {
+        (false, asked) => Ok(Some(asked)),
+        (true, Format::Table) => Ok(None),
+        (true, _) => Err(Error::Usage(
+            "standard output cannot have both IOR's summaryFormat and --format: add -O summaryFile=FILE, or leave one \
+             of them out"
+                .to_owned(),
+        )),
+    }
+}
+
+/// `-N` says how many ranks are to be started, or that those of the launcher are as many.
+fn with_tasks(
+    options: &IorOptions,
+    asked: &RankArgs,
+    identity: Option<&Identity>,
+) -> Result<RankArgs> {
+    let mut ranks = asked.clone();
+    let Some(tasks) = options.tasks else {
+        return Ok(ranks);
+    };
+    let tasks = u32::try_from(tasks).map_err(|_| {
+        Error::Usage(format!(
+            "-N {tasks} are far too many: write a number like 2"
+        ))
+    })?;
+    match (identity, asked.ranks) {
+        (Some(identity), _) if identity.size != tasks => Err(Error::Usage(format!(
+            "-N {tasks} does not fit the {} ranks that {} gives: all ranks take part, so start {tasks}, or leave -N out",
+            identity.size, identity.source
+        ))),
+        (None, Some(asked)) if asked != tasks => Err(Error::Usage(format!(
+            "-N {tasks} and --ranks {asked} contradict each other: leave one of them out"
+        ))),
+        _ => {
+            ranks.ranks = Some(tasks);
+            Ok(ranks)
+        }
+    }
+}
+
+/// The environment; what is not Unicode is as good as none.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ior::options::words;
+
+    fn options(line: &str) -> IorOptions {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        words::read(&words, &[]).unwrap().ior
+    }
+
+    #[test]
+    fn tasks_are_ranks() {
+        let asked = |ranks| RankArgs {
+            ranks,
+            ..RankArgs::default()
+        };
+        let with = |line: &str, ranks| with_tasks(&options(line), &asked(ranks), None);
+        assert_eq!(with("-N 3", None).unwrap().ranks, Some(3));
+        assert_eq!(with("-N 3", Some(3)).unwrap().ranks, Some(3));
+        assert_eq!(with("-w", Some(2)).unwrap().ranks, Some(2));
+        let message = with("-N 3", Some(2)).unwrap_err().to_string();
+        assert!(message.contains("leave one of them out"), "{message}");
+    }
+
+    #[test]
+    fn standard_output_has_one_format() {
+        let format = |line: &str, asked| super::format(&options(line), asked);
+        assert_eq!(format("-w", Format::Table).unwrap(), Some(Format::Table));
+        assert_eq!(format("-w", Format::Jsonl).unwrap(), Some(Format::Jsonl));
+        let json = "-O summaryFormat=JSON";
+        assert_eq!(format(json, Format::Table).unwrap(), None);
+        assert!(format(json, Format::Csv).is_err());
+        let to_file = "-O summaryFormat=JSON,summaryFile=s";
+        assert_eq!(format(to_file, Format::Csv).unwrap(), Some(Format::Csv));
+    }
+}

@@ -1,0 +1,269 @@
+//! From IOR's options to a plan with one file experiment.
+//!
+//! What an option means is decided here and nowhere else; whether the experiment makes sense is checked when the plan is
+//! expanded, as for every other plan.
+
+use std::collections::BTreeMap;
+
+use tonnage_core::engine::EngineOptions;
+use tonnage_core::plan::Plan;
+use tonnage_core::plan::file_point::{FileLayout, FileOrder, Fsync, Phase};
+use tonnage_core::plan::files::{FileJob, StripeCount, Verify};
+use tonnage_core::plan::sweep::Sweep;
+use tonnage_core::units::{Bytes, Count, Nanos};
+use tonnage_core::{Error, Result};
+
+use super::options::{Api, IorOptions, Stripes};
+
+/// How the ranks are spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spread {
+    /// All of them.
+    pub ranks: u32,
+    /// Those on one host, where the launcher tells.
+    pub on_a_host: Option<u32>,
+}
+
+/// The plan of a command line that was checked, with these hints for MPI-IO.
+///
+/// # Errors
+/// `Usage` for values out of range, and for `-C` where it would come back to a rank's own data.
+pub fn plan(
+    options: &IorOptions,
+    hints: BTreeMap<String, String>,
+    spread: &Spread,
+) -> Result<Plan> {
+    let seconds = |option: &str, seconds: u64| time(option, seconds, 1);
+    let job = FileJob {
+        engine: vec![engine(options.api).to_owned()],
+        engine_options: engine_options(options),
+        hints,
+        path: options.paths().into_iter().map(str::to_owned).collect(),
+        layout: Some(if options.file_per_process.on() {
+            FileLayout::PerProcess
+        } else {
+            FileLayout::Shared
+        }),
+        directory_per_rank: options.directory_per_rank.on(),
+        file_per_trial: options.file_per_repetition.on(),
+        block: Some(Sweep::list(&[options.block_bytes])?),
+        transfer: Some(Sweep::list(&[options.transfer_bytes])?),
+        segments: Some(Count(options.segments)),
+        order: Some(if options.shuffled.on() {
+            FileOrder::Shuffled
+        } else {
+            FileOrder::Sequential
+        }),
+        seed: options.shuffle_seed.map(Count),
+        phases: phases(options),
+        read_shift: shift(options, spread)?.map(|shift| Count(shift.into())),
+        read_shuffled: options
+            .reorder_random
+            .on()
+            .then_some(Count(options.reorder_seed)),
+        fsync: Some(fsync(options)),
+        direct: options.direct.on(),
+        collective: options.collective.on(),
+        file_view: options.file_view.on(),
+        barriers: options.barriers.on(),
+        keep: options.keep.on(),
+        existing: options.existing.on(),
+        stonewall: seconds("-D", options.stonewall_s)?,
+        wear_out: options.wear_out.on(),
+        wear_out_transfers: some(options.wear_out_transfers).map(Count),
+        stonewall_status: options.status_file.clone(),
+        prefill: options.prefill_bytes > 0,
+        data_seed: options.signature.map(Count),
+        verify: verify(options),
+        stripe_count: options.stripe_count.map(stripes).transpose()?,
+        stripe_size: options.stripe_bytes.map(Bytes),
+        outlier: seconds("-j", options.outlier_s)?,
+        trials: Some(Count(options.repetitions)),
+        delay: seconds("-d", options.delay_s)?,
+        max_duration: time("-T", options.duration_minutes_max, 60)?,
+        ..FileJob::default()
+    };
+    Ok(Plan {
+        name: "ior".to_owned(),
+        ranks: Some(spread.ranks),
+        files: vec![job],
+        ..Plan::default()
+    })
+}
+
+fn engine(api: Api) -> &'static str {
+    match api {
+        Api::Posix => "posix",
+        Api::Mpiio => "mpiio",
+        Api::Uring => "uring",
+    }
+}
+
+fn engine_options(options: &IorOptions) -> EngineOptions {
+    let on = options.preallocate.on();
+    let preallocate = on.then(|| ("preallocate".to_owned(), "on".to_owned()));
+    preallocate.into_iter().collect()
+}
+
+fn phases(options: &IorOptions) -> Vec<Phase> {
+    let write = options.writes().then_some(Phase::Write);
+    let read = options.reads().then_some(Phase::Read);
+    write.into_iter().chain(read).collect()
+}
+
+fn verify(options: &IorOptions) -> Option<Verify> {
+    let write = options.check_write.on().then_some(Phase::Write);
+    let read = options.check_read.on().then_some(Phase::Read);
+    let after: Vec<Phase> = write.into_iter().chain(read).collect();
+    (!after.is_empty()).then_some(Verify::After(after))
+}
+
+/// With both, each write is on stable storage when the last one is.
+fn fsync(options: &IorOptions) -> Fsync {
+    match (options.fsync_each.on(), options.fsync.on()) {
+        (true, _) => Fsync::Each,
+        (false, true) => Fsync::End,
+        (false, false) => Fsync::None,
+    }
+}
+
+/// Whose data is read: Q nodes behind, as in IOR; on one host Q ranks behind, where IOR would come back to the rank
+/// itself and say nothing.
+fn shift(options: &IorOptions, spread: &Spread) -> Result<Option<u32>> {
+    if !options.reorder.on() {
+        return Ok(None);
+    }
+    let ranks = u64::from(spread.ranks.max(1));
+    let nodes_behind = options.nodes_behind();
+    if ranks == 1 {
+        return Err(Error::Usage(
+            "-C reads what another task wrote, and there is one: start more, --ranks 2, or leave -C out".to_owned(),
+        ));
+    }
+    let of_a_node = spread
+        .on_a_host
+        .filter(|&on_a_host| on_a_host < spread.ranks);
+    let step = u64::from(of_a_node.unwrap_or(1));
+    let shift = (nodes_behind % ranks) * (step % ranks) % ranks;
+    if shift == 0 {
+        return Err(Error::Usage(format!(
+            "-C -Q {nodes_behind} comes back to a task's own data, for {ranks} tasks with {step} to a step are round \
+             by then: write -Q 1"
+        )));
+    }
+    Ok(u32::try_from(shift).ok())
+}
+
+fn stripes(stripes: Stripes) -> Result<StripeCount> {
+    match stripes {
+        Stripes::All => Ok(StripeCount::All),
+        Stripes::Targets(targets) => match u32::try_from(targets) {
+            Ok(targets) => Ok(StripeCount::Targets(targets)),
+            Err(_) => Err(Error::Usage(format!(
+                "a stripe count of {targets} is too large: write -1 for all targets"
+            ))),
+        },
+    }
+}
+
+/// 0 stands for nothing, as in IOR.
+fn some(value: u64) -> Option<u64> {
+    (value > 0).then_some(value)
+}
+
+fn time(option: &str, value: u64, unit_s: u64) -> Result<Option<Nanos>> {
+    let ns = value.checked_mul(unit_s * 1_000_000_000);
+    let ns = ns.ok_or_else(|| {
+        Error::Usage(format!(
+            "{option} {value} is longer than can be waited for: write a smaller number"
+        ))
+    })?;
+    Ok(some(ns).map(Nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_core::plan::file_point::ReadFrom;
+
+    use super::*;
+    use crate::ior::options::{check, words};
+
+    const TWO: Spread = Spread {
+        ranks: 2,
+        on_a_host: Some(2),
+    };
+
+    fn translate(line: &str, spread: &Spread) -> Result<Plan> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let options = words::read(&words, &[])?.ior;
+        check::check(&options)?;
+        plan(&options, BTreeMap::new(), spread)
+    }
+
+    fn toml(line: &str) -> String {
+        let plan = translate(line, &TWO).unwrap();
+        assert_eq!(Plan::from_toml(&plan.to_toml(), "printed").unwrap(), plan);
+        plan.to_toml()
+    }
+
+    /// What the command lines of the Cori report stand for, and every option that is in none of them.
+    #[test]
+    fn command_lines_are_plans() {
+        let lines = [
+            "-w -a POSIX -F -C -e -g -k -b 4m -t 4m -s 1638 -o s/IOR_file -v",
+            "-w -a MPIIO -c -C -g -b 8m -t 8m -k -H -v -s 51 -o s/IOR_file",
+            "-a POSIX -F -e -g -t 4k -b 1g -o s/IOR_file -v -z",
+            "-a uring -F -u -m -E -B -Y -z --random-offset-seed 5 --randomPrefill 1m -Z -X 9 -i 3 -d 2 -T 4 -D 30 \
+             -O stoneWallingWearOut=1,stoneWallingWearOutIterations=7,stoneWallingStatusFile=st -k -j 6 -G 11 -W -R -w \
+             --posix.lustre.stripecount=-1 --posix.lustre.stripesize 1m -b 2m -t 1m -s 2 -o d/f",
+            "-a MPIIO -V -p -o d/f",
+        ];
+        let plans = lines.map(|line| format!("# {line}\n\n{}", toml(line)));
+        insta::assert_snapshot!(plans.join("\n"));
+    }
+
+    #[test]
+    fn reading_goes_to_another_node_or_to_another_rank_of_the_only_one() {
+        let spread = |ranks, on_a_host| Spread { ranks, on_a_host };
+        for (line, spread, expected) in [
+            ("-C", spread(2, None), 1),
+            ("-C", spread(2, Some(2)), 1),
+            ("-C", spread(8, Some(4)), 4),
+            ("-C -Q 2", spread(12, Some(4)), 8),
+            ("-C -Q 3", spread(8, Some(8)), 3),
+            ("-C -Q 5", spread(16, Some(4)), 4),
+        ] {
+            let plan = translate(line, &spread).unwrap();
+            let points = plan
+                .file_points(spread.ranks, tonnage_engines::FILE_ENGINES)
+                .unwrap();
+            assert_eq!(
+                points[0].read_from,
+                ReadFrom::Shift { ranks: expected },
+                "{line} {spread:?}"
+            );
+        }
+        for (line, spread, part) in [
+            ("-C", spread(1, Some(1)), "--ranks 2"),
+            ("-C -Q 2", spread(2, Some(2)), "write -Q 1"),
+            ("-C -Q 2", spread(8, Some(4)), "write -Q 1"),
+        ] {
+            let error = translate(line, &spread).unwrap_err();
+            assert!(
+                error.to_string().contains(part),
+                "{line} {spread:?}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn times_that_are_too_long_are_refused() {
+        for line in ["-D 99999999999999", "-T 9999999999", "-d 99999999999999"] {
+            let error = translate(line, &TWO).unwrap_err();
+            assert!(
+                error.to_string().contains("write a smaller number"),
+                "{error}"
+            );
+        }
+    }
+}

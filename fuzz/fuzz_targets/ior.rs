@@ -1,0 +1,33 @@
+//! Any words are a command line of IOR or refused; what is read has sizes that go together.
+//!
+//! Words are separated by line ends, so that the empty word and blanks are explored too.
+//!
+//!     cargo +nightly fuzz run ior
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use options::check::check;
+use options::words::{Own, read};
+
+// The program is no library, and these files know nothing of it.
+#[expect(dead_code, reason = "what only the program uses is here too")]
+#[path = "../../crates/tonnage/src/ior/options/mod.rs"]
+mod options;
+
+fuzz_target!(|text: &str| {
+    let words: Vec<String> = text.split('\n').map(str::to_owned).collect();
+    let own = [Own {
+        name: "ranks".to_owned(),
+        value: true,
+    }];
+    let Ok(divided) = read(&words, &own) else {
+        return;
+    };
+    assert!(divided.help || divided.own.len() <= words.len());
+    if check(&divided.ior).is_ok() {
+        let options = divided.ior;
+        assert!(options.transfer_bytes > 0 && options.segments > 0);
+        assert_eq!(options.block_bytes % options.transfer_bytes, 0);
+        assert!(options.writes() || options.reads());
+    }
+});
