@@ -250,7 +250,7 @@ fn a_plan_file_can_be_run_with_other_engines_and_ranks() {
         .unwrap()
         .command
     {
-        Some(Command::Run(args)) => args.results.scaled(args.to_plan().unwrap()).unwrap(),
+        Some(Command::Run(args)) => args.results.scaled(args.to_plan().unwrap(), 2).unwrap(),
         other => panic!("not a run: {other:?}"),
     };
     assert_eq!(run("").ranks, Some(2));
