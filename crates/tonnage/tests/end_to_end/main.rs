@@ -6,6 +6,7 @@
 //! | [`operations`] | every operation with every pacing and pattern, bytes checked |
 //! | [`plans`] | plans, options of length, memory and place, other formats |
 //! | [`fabric`] | the engine fabric: its commands, records, libraries, devices, and what is refused |
+//! | [`ior`] | IOR's command lines and its result block |
 //! | [`known_answers`] | links of known speed, links that are cut, and a real Slurm, on hosts of this machine |
 //! | [`path`] | whether the payload crossed the devices that it should have |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
@@ -30,6 +31,8 @@ mod bad_input;
 mod fabric;
 #[cfg(test)]
 mod hosts;
+#[cfg(test)]
+mod ior;
 #[cfg(test)]
 mod killing;
 #[cfg(test)]
