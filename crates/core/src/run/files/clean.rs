@@ -3,13 +3,19 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::files::data::{FileKey, STAMP_BYTES};
+use rustix::fs::{SeekFrom, seek};
+
+use crate::files::data::{FileKey, SECTOR_BYTES, STAMP_BYTES};
 use crate::files::names::{number_of, path_of};
 use crate::plan::file_point::{FileLayout, FilePoint};
 use crate::{Error, Result};
+
+/// How much of a file's first data is looked at for stamps: more than a page, which is the least that is written at once.
+const LOOKED_AT: usize = 64 << 10;
 
 /// Files and directories that this rank has made in this run, or that are made for it.
 #[derive(Debug, Default)]
@@ -24,6 +30,11 @@ impl Made {
     /// Remembers a file that is about to be made.
     pub fn add(&mut self, path: &Path) {
         self.files.insert(path.to_owned());
+    }
+
+    /// All that goes when the run fails.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.files.iter().cloned().collect()
     }
 
     /// Whether this run made it.
@@ -66,9 +77,8 @@ impl Made {
     /// These stay, also when the run fails later.
     pub fn keep(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
         for path in paths {
-            if self.files.remove(&path) {
-                self.kept.insert(path);
-            }
+            self.files.remove(&path);
+            self.kept.insert(path);
         }
     }
 
@@ -101,24 +111,49 @@ pub fn remove_old(point: &FilePoint, path: &Path, writer: u32) -> Result<()> {
     };
     if !found.is_file() {
         return Err(Error::Failed(format!(
-            "{shown} is there and is no regular file: name another path, or write into it with --existing"
+            "{shown} is there and is no regular file: name another path"
         )));
     }
     if found.len() > 0 && !is_ours(path, number_of(point, writer)) {
         return Err(Error::Failed(format!(
-            "{shown} is there and was not written by tonnage: remove it, name another path, or write into it with \
-             --existing"
+            "{shown} is there and was not written by tonnage: remove it yourself, name another path, or have it written into \
+             as it is (--existing, -E of tonnage ior)"
         )));
     }
     remove_file(path)
 }
 
-/// Whether a file begins as those of tonnage do, whichever rank it belongs to.
+/// Whether tonnage wrote a file: the first sectors that were ever written carry its stamps. A shuffled order that was cut
+/// short leaves a hole before them.
 fn is_ours(path: &Path, number: u32) -> bool {
+    let read = || -> std::io::Result<bool> {
+        let file = File::open(path)?;
+        let begin = seek(&file, SeekFrom::Data(0)).unwrap_or(0);
+        let begin = begin - begin % SECTOR_BYTES;
+        let mut bytes = vec![0; LOOKED_AT];
+        let mut had = 0;
+        while let got @ 1.. = file.read_at(&mut bytes[had..], begin + had as u64)? {
+            had += got;
+        }
+        let mut sectors = (0u64..).zip(bytes[..had].chunks_exact(SECTOR_BYTES as usize));
+        let ours = sectors.any(|(index, sector)| {
+            let mut stamp = [0; STAMP_BYTES];
+            stamp.copy_from_slice(&sector[..STAMP_BYTES]);
+            FileKey::of_stamp(stamp, number, begin + index * SECTOR_BYTES).is_some()
+        });
+        // Files that are shorter than a sector have one stamp, or a part of one.
+        let short = had < SECTOR_BYTES as usize && begin == 0;
+        Ok(ours || (short && begins_a_stamp(&bytes[..had], number)))
+    };
+    read().unwrap_or(false)
+}
+
+fn begins_a_stamp(bytes: &[u8], number: u32) -> bool {
     let mut stamp = [0; STAMP_BYTES];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut stamp));
-    // A shuffled order that was cut short leaves holes of zeros.
-    read.is_ok() && (FileKey::of_stamp(stamp, number, 0).is_some() || stamp == [0; STAMP_BYTES])
+    bytes.get(..STAMP_BYTES).is_some_and(|bytes| {
+        stamp.copy_from_slice(bytes);
+        FileKey::of_stamp(stamp, number, 0).is_some()
+    })
 }
 
 fn remove_file(path: &Path) -> Result<()> {
@@ -158,7 +193,17 @@ mod tests {
         fs::write(&path, "somebody's letters").unwrap();
         let refused = remove_old(&point, &path, 0).unwrap_err().to_string();
         assert!(refused.contains("not written by tonnage"), "{refused}");
+        let mut zeros = vec![0; 4096];
+        zeros.extend(b"a disk image begins with zeros");
+        fs::write(&path, zeros).unwrap();
+        assert!(remove_old(&point, &path, 0).is_err());
         fs::write(&path, FileKey::new(5, 0).stamp(0)).unwrap();
+        remove_old(&point, &path, 0).unwrap();
+        assert!(!path.exists());
+        let hole = File::create(&path).unwrap();
+        let mut sector = FileKey::new(5, 0).stamp(1 << 20).to_vec();
+        sector.resize(512, 7);
+        hole.write_all_at(&sector, 1 << 20).unwrap();
         remove_old(&point, &path, 0).unwrap();
         assert!(!path.exists());
         fs::write(&path, "").unwrap();
