@@ -226,12 +226,15 @@ impl Experiment<'_> {
             paths.push(path_of(point, source_of(point, id), 0));
         }
         paths.dedup();
-        let mine = paths.iter().try_for_each(|path| {
-            if writes && point.directory_per_rank {
-                self.made.directory(&storage::directory_of(path))?;
-            }
-            before::check_target(path, writes)
-        });
+        if writes && point.directory_per_rank {
+            let mine = self
+                .made
+                .directory(&storage::directory_of(&path_of(point, id, 0)));
+            self.agree("make the ranks' directories", mine)?;
+        }
+        let mine = paths
+            .iter()
+            .try_for_each(|path| before::check_target(path, writes));
         self.agree("look at the path", mine)?;
         // A phase that only reads has nothing to ask about while its file is missing.
         let reads_first = point.phases.first().is_some_and(|phase| phase.reads()) && !point.prefill;
@@ -368,11 +371,15 @@ impl Experiment<'_> {
         self.rank
             .barrier("before the storage's streams", STEP_DEADLINE)?;
         let first = storage::is_first_on_device(self.rank.infos(), &state.places, id);
-        let place = state
-            .places
-            .get(id as usize)
-            .filter(|_| first && self.writes());
-        let measured = place.map_or_else(|| Ok(Streams::default()), Streams::measure);
+        let place = state.places.get(id as usize).filter(|_| first);
+        let measured = match place {
+            None => Ok(Streams::default()),
+            Some(place) if self.writes() => Streams::measure(place),
+            Some(place) => {
+                let source = path_of(self.point, source_of(self.point, id), 0);
+                Streams::measure_reading(place, &source)
+            }
+        };
         let (streams, mine) = split(measured);
         // Files may be read only, and a storage that is full has no room for a stream: then there is no limit.
         if let Err(error) = mine {

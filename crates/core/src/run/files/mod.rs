@@ -105,7 +105,11 @@ pub fn run_files(
         record.time_unix_ns = unix_ns();
         match ended {
             Ok(()) => record.outcome = Outcome::Measured,
-            Err(Failure::Point(error)) => record.outcome = outcome(&error),
+            Err(Failure::Point(error)) => {
+                // What it began to make and did not come to remove.
+                made.remove_all();
+                record.outcome = outcome(&error);
+            }
             Err(Failure::Run(error)) => {
                 super::point::await_first_cause(rank);
                 rank.fail(&error);
