@@ -12,6 +12,7 @@
 //! | [`resuming`] | a run that was interrupted goes on where it was |
 //! | [`launchers`] | ranks that something else started, and the secret that they share |
 //! | [`mpirun`] | real launchers: Open MPI's and MPICH's mpirun, torchrun; and what looks like one |
+//! | [`mpiio`] | file experiments by MPI, under the launchers of the MPIs that are installed |
 //! | [`hosts`] | ranks on several hosts, which are network namespaces of this machine |
 //! | [`strangers`] | who else comes to the control port |
 //! | [`killing`] | ranks that are killed at any phase |
@@ -39,6 +40,8 @@ mod killing;
 mod known_answers;
 #[cfg(test)]
 mod launchers;
+#[cfg(test)]
+mod mpiio;
 #[cfg(test)]
 mod mpirun;
 #[cfg(test)]

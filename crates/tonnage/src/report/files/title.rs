@@ -176,6 +176,7 @@ fn around(point: &FilePoint) -> Vec<String> {
 fn striping(striping: Striping) -> String {
     let count = match striping.count {
         None => "all targets".to_owned(),
+        Some(0) => "as many targets as the file system chooses".to_owned(),
         Some(count) => plural(count, "target"),
     };
     let size = striping
