@@ -1,6 +1,6 @@
 //! What the points of a file job differ in: engine, block, window and transfer.
 
-use super::super::file_point::{FileOrder, FilePoint};
+use super::super::file_point::{FileOrder, FilePoint, Fsync};
 use super::super::layout::{MEMORY_BYTES_MAX, SIZE_BYTES_MAX};
 use super::super::sweep::Sweep;
 use super::{FileJob, usage};
@@ -89,6 +89,12 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
         return usage(format!(
             "engine {name} makes one transfer at a time: leave window out{}",
             instead(|entry| entry.queues)
+        ));
+    }
+    if entry.queues && job.fsync == Some(Fsync::Each) {
+        return usage(format!(
+            "engine {name} has several transfers in flight, and fsync each waits for every single one: use fsync end{}",
+            instead(|entry| !entry.queues && !entry.collective)
         ));
     }
     Ok(())

@@ -294,6 +294,10 @@ fn engines_are_asked_only_for_what_they_can_do() {
             "engine posix makes one transfer at a time: leave window out, or use engine uring",
         ),
         (
+            "engine = 'uring'\nfsync = 'each'",
+            "waits for every single one: use fsync end, or use engine posix",
+        ),
+        (
             "engine = 'mpiio'\ndirect = true",
             "engine mpiio cannot leave the page cache out: leave direct out, or use engine posix",
         ),
