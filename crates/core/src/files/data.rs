@@ -278,7 +278,7 @@ impl Wrong {
                     let whole = (at + begin as u64).is_multiple_of(SECTOR_BYTES)
                         && end - begin >= STAMP_BYTES;
                     let why = if whole {
-                        origin(files, key, &is[begin..end])
+                        origin(files, key, at + begin as u64, &is[begin..end])
                     } else {
                         String::new()
                     };
@@ -323,7 +323,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Where a sector says that it comes from.
-fn origin(files: &Files<'_>, key: FileKey, sector: &[u8]) -> String {
+fn origin(files: &Files<'_>, key: FileKey, at: u64, sector: &[u8]) -> String {
     if sector.iter().all(|&byte| byte == 0) {
         return " (zeros: never written)".into();
     }
@@ -341,6 +341,9 @@ fn origin(files: &Files<'_>, key: FileKey, sector: &[u8]) -> String {
         };
     }
     if let Some(offset) = place(key, word, files) {
+        if offset == at {
+            return " (the sector is the right one, and was damaged)".into();
+        }
         return format!(" (these bytes belong to offset {offset} of this file)");
     }
     let other = (0..files.count)

@@ -1,6 +1,6 @@
 //! What the points of a file job differ in: engine, block, window and transfer.
 
-use super::super::file_point::{FileOrder, FilePoint};
+use super::super::file_point::{FileOrder, FilePoint, Fsync};
 use super::super::layout::{MEMORY_BYTES_MAX, SIZE_BYTES_MAX};
 use super::super::sweep::Sweep;
 use super::{FileJob, usage};
@@ -83,6 +83,12 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
         return usage(format!(
             "engine {name} takes one thread in each rank: leave threads out and use more ranks{}",
             instead(|entry| entry.threads)
+        ));
+    }
+    if entry.queues && job.fsync == Some(Fsync::Each) {
+        return usage(format!(
+            "fsync each waits after every write, and engine {name} has several in flight: write fsync end{}",
+            instead(|entry| !entry.queues)
         ));
     }
     if !entry.queues && windows(job).iter().any(|&window| window > 1) {

@@ -89,7 +89,7 @@ fn everything_that_is_said_is_in_the_point() {
     let found = point(
         "label = 'mine'\nengine = 'uring'\nengine-options = { polling = 'on' }\nlayout = 'per-process'\n\
          directory-per-rank = true\nfile-per-trial = true\nblock = '8M'\ntransfer = '2M'\nsegments = 3\n\
-         order = 'shuffled'\nseed = 7\nphases = 'write,read,mixed'\nread-percent = 70\nread-shift = 1\nfsync = 'each'\n\
+         order = 'shuffled'\nseed = 7\nphases = 'write,read,mixed'\nread-percent = 70\nread-shift = 1\nfsync = 'end'\n\
          direct = true\nbarriers = true\nkeep = true\nexisting = true\nthreads = 2\nwindow = 4\nstonewall = '30s'\n\
          wear-out = true\nwear-out-transfers = 5\nstonewall-status = 's.json'\nprefill = true\n\
          data = 'compressible=30%'\ndata-seed = 9\nverify = ['write', 'mixed']\ndrop-caches = true\n\
@@ -112,7 +112,7 @@ fn everything_that_is_said_is_in_the_point() {
         phases: Phase::ALL.to_vec(),
         read_percent: Some(70),
         read_from: ReadFrom::Shift { ranks: 1 },
-        fsync: Fsync::Each,
+        fsync: Fsync::End,
         direct: true,
         barriers: true,
         keep: true,
@@ -292,6 +292,11 @@ fn engines_are_asked_only_for_what_they_can_do() {
         (
             "window = 32",
             "engine posix makes one transfer at a time: leave window out, or use engine uring",
+        ),
+        (
+            "engine = 'uring'\nfsync = 'each'",
+            "fsync each waits after every write, and engine uring has several in flight: write fsync end, or use engine \
+             posix",
         ),
         (
             "engine = 'mpiio'\ndirect = true",

@@ -226,6 +226,14 @@ impl Experiment<'_> {
             paths.push(path_of(point, source_of(point, id), 0));
         }
         paths.dedup();
+        if writes && point.directory_per_rank {
+            // A neighbour's goes with ours when it dies; nobody makes one before all have looked.
+            for path in files_beside(point, id, 0) {
+                self.made.expect_directory(storage::directory_of(&path));
+            }
+            self.rank
+                .barrier("before directories are made", STEP_DEADLINE)?;
+        }
         let mine = paths.iter().try_for_each(|path| {
             if writes && point.directory_per_rank {
                 self.made.directory(&storage::directory_of(path))?;
@@ -464,16 +472,18 @@ impl Experiment<'_> {
     /// Remembers the files that a phase is about to make, so that they go even when a neighbour dies.
     pub fn remember(&mut self, trial: u32) {
         let (point, id) = (self.point, self.rank.id());
-        if !point.existing {
-            for path in files_beside(point, id, trial) {
-                self.made.add(&path);
-            }
-            return;
-        }
+        let mut paths = if point.existing {
+            vec![path_of(point, id, trial)]
+        } else {
+            files_beside(point, id, trial)
+        };
         // What was there before is not ours to remove.
-        let own = path_of(point, id, trial);
-        if !own.exists() {
-            self.made.add(&own);
+        paths.retain(|path| !point.existing || !path.exists());
+        for path in &paths {
+            self.made.add(path);
+        }
+        if point.keep {
+            self.made.keep(paths);
         }
     }
 }

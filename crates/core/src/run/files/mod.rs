@@ -105,11 +105,16 @@ pub fn run_files(
         record.time_unix_ns = unix_ns();
         match ended {
             Ok(()) => record.outcome = Outcome::Measured,
-            Err(Failure::Point(error)) => record.outcome = outcome(&error),
+            Err(Failure::Point(error)) => {
+                made.remove_directories();
+                record.outcome = outcome(&error);
+            }
             Err(Failure::Run(error)) => {
                 super::point::await_first_cause(rank);
                 rank.fail(&error);
                 made.remove_all();
+                // It comes back with the rank's name.
+                super::point::await_first_cause(rank);
                 let error = rank.why_stopped().unwrap_or(error);
                 record.outcome = outcome(&error);
                 if rank.id() == 0 {
