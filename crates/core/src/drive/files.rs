@@ -388,3 +388,6 @@ fn failed(task: &Task<'_>, place: Place, code: i32) -> Error {
         code => Error::io(what, std::io::Error::from_raw_os_error(code)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -361,7 +361,7 @@ mod tests {
         assert_eq!((flipped.wrong_bytes, flipped.wrong_sectors), (1, 1));
         assert!(
             flipped.first[0].contains("at offset 13192")
-                && flipped.first[0].contains("right sector, damaged"),
+                && flipped.first[0].contains("was damaged"),
             "{flipped:?}"
         );
         arena.write(0, &vec![0; 512]).unwrap();

@@ -103,7 +103,7 @@ fn origin(files: &Files<'_>, key: FileKey, at: u64, sector: &[u8]) -> String {
     }
     if let Some(offset) = key.place(word, files.bytes) {
         if offset == at {
-            return " (the right sector, damaged)".into();
+            return " (the sector is the right one, and was damaged)".into();
         }
         return format!(" (these bytes belong to offset {offset} of this file)");
     }

@@ -296,8 +296,8 @@ fn engines_are_asked_only_for_what_they_can_do() {
         ),
         (
             "engine = 'uring'\nfsync = 'each'",
-            "engine uring has several transfers in flight, and fsync each waits for every single one: use fsync end, or \
-             use engine posix",
+            "fsync each waits after every write, and engine uring has several in flight: write fsync end, or use engine \
+             posix",
         ),
         (
             "engine = 'mpiio'\ndirect = true",

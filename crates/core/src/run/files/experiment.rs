@@ -164,7 +164,7 @@ impl Experiment<'_> {
         };
         let beside = (0..trials).flat_map(|trial| files_beside(point, id, trial));
         if point.keep {
-            self.made.keep(beside);
+            // Those that this run made were put aside when they were made.
             return Ok(());
         }
         let mine = point.layout == FileLayout::PerProcess || id == 0;
@@ -217,9 +217,14 @@ impl Experiment<'_> {
         }
         paths.dedup();
         if writes && point.directory_per_rank {
-            let mine = self
-                .made
-                .directory(&storage::directory_of(&path_of(point, id, 0)));
+            // A neighbour's goes with ours when it dies; nobody makes one before all have looked.
+            for path in files_beside(point, id, 0) {
+                self.made.expect_directory(storage::directory_of(&path));
+            }
+            self.rank
+                .barrier("before directories are made", STEP_DEADLINE)?;
+            let own = storage::directory_of(&path_of(point, id, 0));
+            let mine = self.made.directory(&own);
             self.agree("make the ranks' directories", mine)?;
         }
         let mine = paths
@@ -361,16 +366,18 @@ impl Experiment<'_> {
     /// Remembers the files that a phase is about to make, so that they go even when a neighbour dies.
     pub fn remember(&mut self, trial: u32) {
         let (point, id) = (self.point, self.rank.id());
-        if point.keep {
-            return;
+        let mut paths = if point.existing {
+            vec![path_of(point, id, trial)]
+        } else {
+            files_beside(point, id, trial)
+        };
+        // What was there before is not ours to remove.
+        paths.retain(|path| !point.existing || !path.exists());
+        for path in &paths {
+            self.made.add(path);
         }
-        if !point.existing {
-            for path in files_beside(point, id, trial) {
-                self.made.add(&path);
-            }
-        } else if !path_of(point, id, trial).exists() {
-            // What was there before is not ours to remove.
-            self.made.add(&path_of(point, id, trial));
+        if point.keep {
+            self.made.keep(paths);
         }
         self.rank.bequeath(self.made.files());
     }

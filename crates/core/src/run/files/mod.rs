@@ -110,14 +110,15 @@ pub fn run_files(
         match ended {
             Ok(()) => record.outcome = Outcome::Measured,
             Err(Failure::Point(error)) => {
-                // What it began to make and did not come to remove.
-                made.remove_all();
+                made.remove_directories();
                 record.outcome = outcome(&error);
             }
             Err(Failure::Run(error)) => {
                 super::point::await_first_cause(rank);
                 rank.fail(&error);
                 made.remove_all();
+                // It comes back with the rank's name.
+                super::point::await_first_cause(rank);
                 let error = rank.why_stopped().unwrap_or(error);
                 record.outcome = outcome(&error);
                 if rank.id() == 0 {
