@@ -52,7 +52,12 @@ const SIZE: u64 = 1 << 20;
 fn engine(direct: bool) -> (Arc<Arena>, Box<dyn Calls>) {
     let memory = Arena::allocate(SIZE as usize, Pages::Normal, Sharing::Private, None).unwrap();
     let memory = Arc::new(memory);
-    let domain = PosixDomain { direct };
+    let domain = PosixDomain {
+        how: How {
+            direct,
+            access_time: false,
+        },
+    };
     assert_eq!(domain.effective()["direct"], direct);
     let calls = domain.thread(0, Arc::clone(&memory)).unwrap();
     (memory, calls)
