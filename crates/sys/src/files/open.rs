@@ -75,6 +75,7 @@ mod tests {
         create: true,
         truncate: true,
         direct: false,
+        keep_access_time: false,
         flags: 0,
     };
 
