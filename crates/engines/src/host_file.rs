@@ -5,13 +5,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use serde_json::{Value, json};
 use tonnage_core::engine::calls::OpenFile;
+use tonnage_core::machine::direct::{self, Direct};
 use tonnage_core::{Error, Result};
-use tonnage_sys::files::direct::{Alignment, DirectIo, direct_io};
-use tonnage_sys::files::file_system::{self, FileSystem};
 use tonnage_sys::files::open::{Access, close, open};
 
 /// An open file.
@@ -19,26 +17,6 @@ pub(crate) struct HostFile {
     file: File,
     path: PathBuf,
     direct: Option<Direct>,
-}
-
-/// How a file that is open without the page cache must be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Direct {
-    /// What memory, offsets and lengths are multiples of.
-    pub alignment: Alignment,
-    /// Who says so.
-    pub said_by: &'static str,
-}
-
-impl Direct {
-    /// For the record.
-    pub fn effective(self) -> Value {
-        json!({
-            "memory_bytes": self.alignment.memory_bytes,
-            "offset_bytes": self.alignment.offset_bytes,
-            "said_by": self.said_by,
-        })
-    }
 }
 
 impl HostFile {
@@ -68,13 +46,13 @@ impl HostFile {
             Ok(file) => file,
             // This is how file systems without it refuse direct I/O, when they do.
             Err(error) if direct && error.raw_os_error() == Some(EINVAL) => {
-                return Err(no_direct(request.path, "its file system has none"));
+                return Err(direct::refused(request.path, "its file system has none"));
             }
             Err(error) => return Err(cannot_open(request, error)),
         };
         regular(&file, request)?;
         let direct = direct
-            .then(|| how_direct(&file, request.path))
+            .then(|| direct::of_file(&file, request.path))
             .transpose()?;
         Ok(Self {
             file,
@@ -226,62 +204,6 @@ fn regular(file: &File, request: &OpenFile<'_>) -> Result<()> {
         "neither a file nor a block device"
     };
     Err(Error::Failed(format!("{path} is {what}: name a file")))
-}
-
-/// Finds out who vouches for direct transfers, and for which.
-fn how_direct(file: &File, path: &Path) -> Result<Direct> {
-    let asked = |error| Error::io(format!("cannot look at {}", path.display()), error);
-    let said = direct_io(file).map_err(asked)?;
-    let on = file_system::of_file(file).map_err(asked)?;
-    vouched(said, &on, path)
-}
-
-/// The kernel's word counts. Two network file systems do not answer it, but document that `O_DIRECT` is honoured:
-/// Lustre for whole pages, NFS for everything. Nobody else is believed.
-fn vouched(said: DirectIo, on: &FileSystem, path: &Path) -> Result<Direct> {
-    let name = &on.name;
-    match said {
-        DirectIo::Supported(alignment) => Ok(Direct {
-            alignment,
-            said_by: "statx",
-        }),
-        DirectIo::NotSupported => Err(no_direct(
-            path,
-            &format!("the kernel says that {name} has none for it"),
-        )),
-        DirectIo::NotSaid if matches!(name.as_str(), "lustre" | "nfs") => {
-            let page_bytes = u32::try_from(rustix::param::page_size()).unwrap_or(4096);
-            Ok(Direct {
-                alignment: Alignment {
-                    memory_bytes: page_bytes,
-                    offset_bytes: page_bytes,
-                },
-                said_by: "the file system's documentation",
-            })
-        }
-        DirectIo::NotSaid if on.memory => Err(no_direct(
-            path,
-            &format!("it is on {name}, which keeps it in memory and would ignore the flag"),
-        )),
-        DirectIo::NotSaid => Err(Error::Unavailable {
-            what: format!("direct I/O on {}", path.display()),
-            why: format!(
-                "the kernel does not say whether {name} honours it (statx has no STATX_DIOALIGN), and it could go \
-                 through the page cache unseen"
-            ),
-            how: "Use Linux 6.1 or later with ext4, xfs, btrfs or f2fs, or leave --direct out and drop caches instead"
-                .into(),
-        }),
-    }
-}
-
-fn no_direct(path: &Path, why: &str) -> Error {
-    Error::Unavailable {
-        what: format!("direct I/O on {}", path.display()),
-        why: why.into(),
-        how: "Choose a path on a disk's file system, such as ext4 or xfs, or leave --direct out"
-            .into(),
-    }
 }
 
 #[cfg(test)]

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tonnage_core::engine::calls::{Call, Calls, FileDomain, FileEntry, OpenFile, Transfer};
+use tonnage_core::machine::direct::Direct;
 use tonnage_core::{Error, Result};
 use tonnage_sys::files::transfer::{read_at, write_at};
 use tonnage_sys::mapping::Arena;
 
-use crate::host_file::{Direct, HostFile};
+use crate::host_file::HostFile;
 
 /// The row of the list of engines for files.
 pub const ENTRY: FileEntry = FileEntry {

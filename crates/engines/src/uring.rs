@@ -11,6 +11,7 @@ use tonnage_core::engine::calls::{
     Call, Calls, FileDomain, FileEntry, OpenFile, OpenFiles, Queue, Transfer, file_of, lane_of,
 };
 use tonnage_core::engine::{Completion, EngineOption, Kind, Lane, Op};
+use tonnage_core::machine::direct::Direct;
 use tonnage_core::{Error, Result};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_sys::uring::{
@@ -18,7 +19,7 @@ use tonnage_sys::uring::{
     Refused, Registered, Request, Ring,
 };
 
-use crate::host_file::{Direct, HostFile};
+use crate::host_file::HostFile;
 
 /// The row of the list of engines for files.
 pub const ENTRY: FileEntry = FileEntry {
@@ -76,7 +77,12 @@ fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
             ))
         })?,
         fixed_buffers: asked(FIXED_BUFFERS) != Some("off"),
-        best: Level::Deferred,
+        // Threads beside the first live for one phase each, and a ring of the better levels belongs to one thread.
+        best: if point.threads > 1 {
+            Level::Cooperative
+        } else {
+            Level::Deferred
+        },
     };
     UringDomain::new(config, point.direct).map(|domain| Arc::new(domain) as Arc<dyn FileDomain>)
 }

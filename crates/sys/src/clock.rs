@@ -123,6 +123,11 @@ pub fn thread_cpu_ns() -> u64 {
     to_ns(clock_gettime(ClockId::ThreadCPUTime))
 }
 
+/// CPU time that all threads of this process have used, those included that the kernel runs on its behalf, in nanoseconds.
+pub fn process_cpu_ns() -> u64 {
+    to_ns(clock_gettime(ClockId::ProcessCPUTime))
+}
+
 fn to_ns(time: rustix::time::Timespec) -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }

@@ -196,10 +196,14 @@ impl Task<'_> {
         Ok(local)
     }
 
-    /// Puts the bytes of a queued write into its slot.
-    fn fill_slot(&self, local: u64, offset: u64) -> Result<()> {
+    /// Puts the bytes of a queued write into its slot, unless those of the same place in the pool are there already.
+    fn fill_slot(&self, local: u64, offset: u64, holds: &mut Option<u64>) -> Result<()> {
         let (key, pool) = self.data.ok_or_else(no_data)?;
-        pool.place(self.memory, local, offset, self.transfer_bytes)?;
+        let place = offset % POOL_BYTES;
+        if *holds != Some(place) {
+            pool.place(self.memory, local, offset, self.transfer_bytes)?;
+            *holds = Some(place);
+        }
         key.stamp_all(self.memory, local, offset, self.transfer_bytes)
     }
 }
@@ -269,6 +273,8 @@ pub fn blocking(
 pub struct Slots {
     free: Vec<u32>,
     in_flight: Vec<(u64, Place)>,
+    /// Which place of the pool each slot holds, if it holds any.
+    holds: Vec<Option<u64>>,
     staged: Vec<Op>,
 }
 
@@ -282,8 +288,14 @@ impl Slots {
         Self {
             free: (0..count).rev().collect(),
             in_flight: vec![(0, none); count as usize],
+            holds: vec![None; count as usize],
             staged: Vec::with_capacity(count as usize),
         }
+    }
+
+    /// For a new phase, whose data is another's.
+    pub fn forget(&mut self) {
+        self.holds.fill(None);
     }
 }
 
@@ -304,7 +316,7 @@ pub fn queued(
     let mut now_ns = task.clock.now_ns();
     loop {
         if begun < until && !task.is_over(now_ns) {
-            begun += stage(task, until - begun, begun, slots, now_ns)?;
+            begun += stage(task, until - begun, begun, slots)?;
         }
         let posted = queue.post(&slots.staged)?;
         slots.staged.drain(..posted);
@@ -332,16 +344,20 @@ pub fn queued(
 }
 
 /// Gives free slots to the next transfers, and returns how many it gave.
-fn stage(task: &Task<'_>, left: u64, first: u64, slots: &mut Slots, now_ns: u64) -> Result<u64> {
+fn stage(task: &Task<'_>, left: u64, first: u64, slots: &mut Slots) -> Result<u64> {
+    let before = slots.staged.len();
     let mut count = 0;
     while count < left {
         let Some(slot) = slots.free.pop() else { break };
         let place = task.place(first + count);
         let local = task.room.slots + u64::from(slot) * task.room.stride;
+        let holds = &mut slots.holds[slot as usize];
         if place.write {
-            task.fill_slot(local, place.offset)?;
+            task.fill_slot(local, place.offset, holds)?;
+        } else {
+            *holds = None;
         }
-        slots.in_flight[slot as usize] = (now_ns, place);
+        slots.in_flight[slot as usize].1 = place;
         slots.staged.push(Op {
             lane: lane_of(task.file, place.write),
             tag: slot,
@@ -352,6 +368,11 @@ fn stage(task: &Task<'_>, left: u64, first: u64, slots: &mut Slots, now_ns: u64)
             imm: 0,
         });
         count += 1;
+    }
+    // Latencies begin when all of them are filled, because they are posted together.
+    let now_ns = task.clock.now_ns();
+    for op in &slots.staged[before..] {
+        slots.in_flight[op.tag as usize].0 = now_ns;
     }
     Ok(count)
 }
@@ -367,3 +388,6 @@ fn failed(task: &Task<'_>, place: Place, code: i32) -> Error {
         code => Error::io(what, std::io::Error::from_raw_os_error(code)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@
 use tonnage_sys::mapping::Arena;
 
 use super::order::mix;
+use super::wrong::{Files, Wrong};
 use crate::plan::file_point::DataKind;
 use crate::{Error, Result};
 
@@ -24,7 +25,7 @@ pub const STAMP_BYTES: usize = 16;
 /// Compressible data has its zeros in the same part of each page.
 const PAGE_BYTES: usize = 4096;
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-/// The inverse of [`GOLDEN`] modulo 2^64.
+/// The inverse of `GOLDEN` modulo 2^64.
 const GOLDEN_INVERSE: u64 = 0xf1de_83e1_9937_733d;
 const CHUNK: usize = 4096;
 
@@ -59,6 +60,13 @@ impl FileKey {
     #[inline]
     fn word(self, sector_offset: u64) -> u64 {
         self.base ^ (sector_offset / SECTOR_BYTES).wrapping_mul(GOLDEN)
+    }
+
+    /// The offset that a sector of this file with that second word belongs to, if it is below `bytes`.
+    pub(crate) fn place(self, word: u64, bytes: u64) -> Option<u64> {
+        let index = (word ^ self.base).wrapping_mul(GOLDEN_INVERSE);
+        let offset = index.checked_mul(SECTOR_BYTES)?;
+        (offset < bytes).then_some(offset)
     }
 
     /// What the sector at an offset begins with.
@@ -114,7 +122,7 @@ impl FileKey {
     }
 }
 
-fn words(stamp: &[u8]) -> (u64, u64) {
+pub(crate) fn words(stamp: &[u8]) -> (u64, u64) {
     let word = |at: usize| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&stamp[at..at + 8]);
@@ -236,126 +244,6 @@ fn stamps_in_last(bytes: usize) -> usize {
     bytes / SECTOR_BYTES as usize * 8
 }
 
-/// What a wrong sector may belong to instead.
-pub struct Files<'a> {
-    /// The file that is looked at.
-    pub path: &'a std::path::Path,
-    /// How many file numbers there are.
-    pub count: u32,
-    /// The longest file.
-    pub bytes: u64,
-}
-
-/// Differences that a check found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wrong {
-    /// Bytes compared.
-    pub checked_bytes: u64,
-    /// Bytes that differ.
-    pub wrong_bytes: u64,
-    /// Sectors with at least one such byte.
-    pub wrong_sectors: u64,
-    /// The first of them, in words.
-    pub first: Vec<String>,
-}
-
-impl Wrong {
-    /// How many are described.
-    const FIRST: usize = 4;
-
-    fn compare(&mut self, files: &Files<'_>, key: FileKey, at: u64, is: &[u8], should: &[u8]) {
-        let mut begin = 0;
-        while begin < is.len() {
-            let left = SECTOR_BYTES - (at + begin as u64) % SECTOR_BYTES;
-            let end = is.len().min(begin + left as usize);
-            let differ = |index: &usize| is[*index] != should[*index];
-            let wrong = (begin..end).filter(differ).count() as u64;
-            if let Some(first) = (begin..end).find(differ) {
-                self.wrong_bytes += wrong;
-                self.wrong_sectors += 1;
-                if self.first.len() < Self::FIRST {
-                    let show = |bytes: &[u8]| hex(&bytes[first..end.min(first + 8)]);
-                    let whole = (at + begin as u64).is_multiple_of(SECTOR_BYTES)
-                        && end - begin >= STAMP_BYTES;
-                    let why = if whole {
-                        origin(files, key, &is[begin..end])
-                    } else {
-                        String::new()
-                    };
-                    self.first.push(format!(
-                        "{} at offset {}: expected {}, found {}{why}",
-                        files.path.display(),
-                        at + first as u64,
-                        show(should),
-                        show(is)
-                    ));
-                }
-            }
-            begin = end;
-        }
-    }
-
-    /// Adds what another thread or rank found.
-    pub fn merge(&mut self, other: &Self) {
-        self.checked_bytes += other.checked_bytes;
-        self.wrong_bytes += other.wrong_bytes;
-        self.wrong_sectors += other.wrong_sectors;
-        let room = Self::FIRST.saturating_sub(self.first.len());
-        self.first.extend(other.first.iter().take(room).cloned());
-    }
-
-    /// A message for a check that found something; `None` when all was right.
-    pub fn message(&self) -> Option<String> {
-        (self.wrong_bytes > 0).then(|| {
-            format!(
-                "{} bytes in {} sectors of 512 bytes differ from what was written, of {} checked. {}",
-                self.wrong_bytes,
-                self.wrong_sectors,
-                self.checked_bytes,
-                self.first.join("; ")
-            )
-        })
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Where a sector says that it comes from.
-fn origin(files: &Files<'_>, key: FileKey, sector: &[u8]) -> String {
-    if sector.iter().all(|&byte| byte == 0) {
-        return " (zeros: never written)".into();
-    }
-    let (seed, word) = words(sector);
-    if seed != key.seed {
-        let known =
-            (0..files.count).any(|file| place(FileKey::new(seed, file), word, files).is_some());
-        return if known {
-            format!(
-                " (stale: data of seed {seed} from another write, not of seed {})",
-                key.seed
-            )
-        } else {
-            String::new()
-        };
-    }
-    if let Some(offset) = place(key, word, files) {
-        return format!(" (these bytes belong to offset {offset} of this file)");
-    }
-    let other = (0..files.count)
-        .find_map(|file| place(FileKey::new(seed, file), word, files).map(|offset| (file, offset)));
-    other.map_or_else(String::new, |(file, offset)| {
-        format!(" (these bytes belong to offset {offset} of the file of rank {file})")
-    })
-}
-
-fn place(key: FileKey, word: u64, files: &Files<'_>) -> Option<u64> {
-    let index = (word ^ key.base).wrapping_mul(GOLDEN_INVERSE);
-    let offset = index.checked_mul(SECTOR_BYTES)?;
-    (offset < files.bytes).then_some(offset)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -471,7 +359,11 @@ mod tests {
         arena.write(5000, &[0xff]).unwrap();
         let flipped = check(&pool, &arena, key, 8192, LEN);
         assert_eq!((flipped.wrong_bytes, flipped.wrong_sectors), (1, 1));
-        assert!(flipped.first[0].contains("at offset 13192"), "{flipped:?}");
+        assert!(
+            flipped.first[0].contains("at offset 13192")
+                && flipped.first[0].contains("was damaged"),
+            "{flipped:?}"
+        );
         arena.write(0, &vec![0; 512]).unwrap();
         let hole = check(&pool, &arena, key, 8192, 512);
         assert!(hole.first[0].contains("never written"), "{hole:?}");

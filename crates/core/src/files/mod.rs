@@ -6,6 +6,7 @@
 //! | [`order`] | a permutation without a table |
 //! | [`places`] | the sequence of a thread's transfers: offset and direction of each |
 //! | [`data`] | what the bytes are, and what it means when they are others |
+//! | [`wrong`] | what is wrong with bytes that were read |
 //! | [`timeline`] | bytes over time, in bounded memory |
 //!
 //! Engines are in `tonnage_engines`, the loops in [`crate::drive`], and what ranks do together in
@@ -16,3 +17,4 @@ pub mod names;
 pub mod order;
 pub mod places;
 pub mod timeline;
+pub mod wrong;

@@ -23,6 +23,7 @@ pub struct Places {
     shared: bool,
     shuffle: Option<Permutation>,
     phase: Phase,
+    seed: u64,
     read_percent: u64,
 }
 
@@ -47,6 +48,7 @@ impl Places {
             shared,
             shuffle,
             phase,
+            seed: point.seed,
             read_percent: u64::from(point.read_percent.unwrap_or(0)),
         }
     }
@@ -70,16 +72,16 @@ impl Places {
         }
     }
 
-    /// Reads are spread evenly, so that any stretch of transfers has its share of them.
+    /// Of each hundred transfers exactly so many are reads, in an order of their own, so that threads that take turns have
+    /// about the same share.
     #[inline]
     fn writes(&self, index: u64) -> bool {
         match self.phase {
             Phase::Write => true,
             Phase::Read => false,
             Phase::Mixed => {
-                let before = index % 100 * self.read_percent / 100;
-                let after = (index % 100 + 1) * self.read_percent / 100;
-                before == after
+                let order = Permutation::new(100, self.seed ^ mix(index / 100));
+                order.at(index % 100) >= self.read_percent
             }
         }
     }
@@ -183,7 +185,11 @@ pub(crate) mod tests {
             let reads = |range: std::ops::Range<u64>| {
                 range.filter(|&index| !places.writes(index)).count() as u32
             };
+            let begin = begin / 100 * 100;
             prop_assert_eq!(reads(begin..begin + 100), percent);
+            // One of two threads that take turns does not read all of it.
+            let even = (0..10_000u64).step_by(2).filter(|&index| !places.writes(index)).count() as f64;
+            prop_assert!((even / 5000.0 - f64::from(percent) / 100.0).abs() < 0.05);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`environment`] | what explains a figure: goes into every record |
 //! | [`devices`] | everything that could move bytes here, for people (`tonnage devices`) |
+//! | [`direct`] | whether a file's transfers can leave the page cache out |
 //! | [`topology`] | CPUs, cores, sockets, NUMA nodes |
 //! | [`placement`] | which worker runs on which CPU |
 //! | [`mounts`] | what is mounted where files are |
@@ -14,6 +15,7 @@
 
 pub mod counters;
 pub mod devices;
+pub mod direct;
 pub mod environment;
 pub mod fabric;
 pub mod mounts;

@@ -438,6 +438,10 @@ impl Control {
         ) {
             eprintln!("tonnage: {error}");
         }
+        for path in lock(&self.shared.bequest).iter() {
+            // It may never have been made, or be gone already.
+            drop(std::fs::remove_file(path));
+        }
         std::process::exit(i32::from(error.exit_code()));
     }
 }

@@ -4,6 +4,7 @@
 //! socket, so a main thread that is stuck in a library does not stop this rank from answering the others.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -332,6 +333,12 @@ impl Rank {
     /// Says what this rank is doing now; it is reported when others wait for it in vain.
     pub fn phase(&self, text: &str) {
         *lock(&self.shared.phase) = (cut(text), Instant::now());
+    }
+
+    /// Names the files to remove should the run end while the main thread is stuck in a library, so that its process is
+    /// ended without it. Those that were named before are forgotten.
+    pub fn bequeath(&self, files: Vec<PathBuf>) {
+        *lock(&self.shared.bequest) = files;
     }
 
     /// Becomes true when the run ends early; timed loops look at it.

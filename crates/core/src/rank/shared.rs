@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -118,6 +119,8 @@ pub(super) struct Shared {
     pub(super) phase: Mutex<(String, Instant)>,
     pub(super) clock: Mutex<(ClockOffset, u64)>,
     pub(super) clock_known: Arc<Slot>,
+    /// Files to remove when the process has to be ended from outside its main thread.
+    pub(super) bequest: Mutex<Vec<PathBuf>>,
     cause: Mutex<Option<Cause>>,
     wake: OwnedFd,
 }
@@ -132,6 +135,7 @@ impl Shared {
             phase: Mutex::new(("starting".into(), Instant::now())),
             clock: Mutex::new((ClockOffset::default(), 0)),
             clock_known: Slot::new(),
+            bequest: Mutex::new(Vec::new()),
             cause: Mutex::new(None),
             wake,
         }))

@@ -301,7 +301,7 @@ pub enum Line {
     /// Bytes between the memories of ranks.
     Transfer(Box<Record>),
     /// Bytes between memory and files.
-    File(files::FileRecord),
+    File(Box<files::FileRecord>),
 }
 
 impl Line {
@@ -338,6 +338,6 @@ impl From<Record> for Line {
 
 impl From<files::FileRecord> for Line {
     fn from(record: files::FileRecord) -> Self {
-        Self::File(record)
+        Self::File(Box::new(record))
     }
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::file::{RecordWriter, check_writable, resume};
-use super::read::{already_measured, final_attempts, read_records};
+use super::files::FileRecord;
+use super::read::{already_measured, file_already_measured, final_attempts, read_records};
 use super::{Line, Outcome, Record};
 use crate::Error;
 
@@ -246,4 +247,60 @@ fn unwritable_results_are_found_before_measuring() {
         let error = check_writable(&path).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
+}
+
+fn file_value(transfer_bytes: u64, outcome: Value) -> Value {
+    json!({
+        "schema_version": 1, "run_id": "r", "plan": "file", "time_unix_ns": 1,
+        "tonnage": {"version": "0.1.0", "git_revision": "unknown"},
+        "file": {
+            "engine": "posix", "ranks": 2, "threads": 1, "paths": ["t.dat"], "layout": "per-process",
+            "block_bytes": 4096, "transfer_bytes": transfer_bytes, "segments": 1, "order": "sequential", "seed": 1,
+            "phases": ["write"], "read_from": {"kind": "own"}, "fsync": "end", "direct": false, "collective": false,
+            "file_view": false, "barriers": false, "keep": false, "existing": false, "window": 1, "prefill": false,
+            "data": {"kind": "random"}, "drop_caches": false, "trials": 1, "limit": {"kind": "none"},
+        },
+        "effective": [], "environment": [], "storage": [], "outcome": outcome, "phases": [],
+    })
+}
+
+fn file_record(transfer_bytes: u64, outcome: Value) -> FileRecord {
+    serde_json::from_value(file_value(transfer_bytes, outcome)).unwrap()
+}
+
+#[test]
+fn both_kinds_of_records_share_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.jsonl");
+    let measured = file_record(512, json!({"status": "measured"}));
+    let failed = file_record(1024, json!({"status": "failed", "why": "no"}));
+    let lines = [
+        sample(1),
+        measured.clone().into(),
+        failed.clone().into(),
+        sample(2),
+    ];
+    let mut writer = RecordWriter::create(&path).unwrap();
+    lines.iter().for_each(|line| writer.write(line).unwrap());
+    let (found, _) = resume(&path).unwrap();
+    assert_eq!(found, lines);
+    assert!(file_already_measured(&found, &measured.file));
+    assert!(!file_already_measured(&found, &failed.file));
+    assert!(already_measured(&found, &record(2).point));
+    let again = Line::from(file_record(1024, json!({"status": "measured"})));
+    let kept = final_attempts(&[found, vec![again.clone()]].concat());
+    assert_eq!(kept, [sample(1), measured.into(), sample(2), again]);
+}
+
+#[test]
+fn a_broken_record_is_told_what_its_own_kind_lacks() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut value = file_value(512, json!({"status": "measured"}));
+    value.as_object_mut().unwrap().remove("storage");
+    let path = file_in(&directory, format!("{value}\n").as_bytes());
+    let text = read_records(&path).unwrap_err().to_string();
+    assert!(
+        text.contains("line 1") && text.contains("`storage`"),
+        "{text}"
+    );
 }

@@ -1,58 +1,6 @@
-//! Who vouches for direct transfers, and what is said when the system refuses.
+//! What is said when the system refuses.
 
 use super::*;
-
-fn on(name: &str, memory: bool) -> FileSystem {
-    FileSystem {
-        name: name.into(),
-        device: (0, 1),
-        mount_id: None,
-        network: false,
-        memory,
-    }
-}
-
-fn refused(said: DirectIo, on: &FileSystem) -> String {
-    let refusal = vouched(said, on, Path::new("/x/t.dat")).unwrap_err();
-    assert!(matches!(refusal, Error::Unavailable { .. }), "{refusal}");
-    refusal.to_string()
-}
-
-#[test]
-fn the_kernel_is_believed_whatever_the_file_system() {
-    let alignment = Alignment {
-        memory_bytes: 4,
-        offset_bytes: 512,
-    };
-    let said = DirectIo::Supported(alignment);
-    let direct = vouched(said, &on("0x1234", false), Path::new("/x")).unwrap();
-    assert_eq!(
-        direct.effective(),
-        json!({ "memory_bytes": 4, "offset_bytes": 512, "said_by": "statx" })
-    );
-    let text = refused(DirectIo::NotSupported, &on("ext4", false));
-    assert!(
-        text.contains("/x/t.dat") && text.contains("ext4 has none for it"),
-        "{text}"
-    );
-}
-
-#[test]
-fn without_the_kernel_s_word_only_lustre_and_nfs_are_taken() {
-    let page_bytes = rustix::param::page_size() as u32;
-    for name in ["lustre", "nfs"] {
-        let direct = vouched(DirectIo::NotSaid, &on(name, false), Path::new("/x")).unwrap();
-        assert_eq!(direct.alignment.offset_bytes, page_bytes);
-        assert_eq!(direct.alignment.memory_bytes, page_bytes);
-        assert_ne!(direct.said_by, "statx");
-    }
-    for name in ["ext4", "xfs", "fuse", "overlay", "0x1234"] {
-        let text = refused(DirectIo::NotSaid, &on(name, false));
-        assert!(text.contains(name) && text.contains("Linux 6.1"), "{text}");
-    }
-    let text = refused(DirectIo::NotSaid, &on("tmpfs", true));
-    assert!(text.contains("in memory"), "{text}");
-}
 
 #[test]
 fn a_full_disk_says_where_and_what_to_do() {

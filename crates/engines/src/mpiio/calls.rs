@@ -72,9 +72,12 @@ impl MpiCalls {
             write: what.write,
             create: what.create,
         };
+        // Open MPI 4.1 refuses to read a file whose name has no directory.
+        let path = std::path::absolute(what.path)
+            .map_err(|error| Error::io(format!("{}", what.path.display()), error))?;
         let file = self
             .world
-            .open(what.path, scope, access, &self.hints)
+            .open(&path, scope, access, &self.hints)
             .map_err(failed)?;
         let prepared = self.prepare(&file, what);
         if self.files.len() <= number {

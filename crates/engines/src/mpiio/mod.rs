@@ -19,7 +19,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tonnage_core::engine::EngineOption;
 use tonnage_core::engine::calls::{Calls, FileDomain, FileEntry, OpenFiles};
-use tonnage_core::plan::file_point::{FileLayout, FilePoint, Fsync};
+use tonnage_core::plan::file_point::{FileLayout, FileOrder, FilePoint, Fsync};
 use tonnage_core::rank::{Exchange, Identity, Meeting, host_name};
 use tonnage_core::{Error, Result};
 use tonnage_sys::mapping::Arena;
@@ -95,7 +95,7 @@ fn asked(option: Option<&Path>) -> (Option<PathBuf>, &'static str) {
     (named.map(PathBuf::from), by)
 }
 
-/// What can be known to hang: syncs are made by all ranks together.
+/// What cannot be carried out, and what would hang, for syncs are made by all ranks together.
 fn check(point: &FilePoint) -> Result<()> {
     if point.threads > 1 {
         return Err(Error::Usage(format!(
@@ -103,6 +103,13 @@ fn check(point: &FilePoint) -> Result<()> {
              start more ranks, or use engine posix",
             point.threads
         )));
+    }
+    if point.file_view && point.order == FileOrder::Shuffled {
+        return Err(Error::Usage(
+            "a shuffled order of a shared file takes each rank all over the file, and a file view shows it its own blocks \
+             only: use --order sequential, or leave --file-view out"
+                .into(),
+        ));
     }
     let each = point.fsync == Fsync::Each && point.layout == FileLayout::Shared;
     if each && point.stonewall.is_some() && !point.collective {

@@ -95,12 +95,12 @@ fn tables(lines: Vec<Line>) -> String {
             {
                 part.push(*record)
             }
-            (Some(Part::Files(part)), Line::File(record)) => part.push(record),
+            (Some(Part::Files(part)), Line::File(record)) => part.push(*record),
             (_, Line::Transfer(record)) if verify::is_verify(&record) => {
                 parts.push(Part::Verify(vec![*record]))
             }
             (_, Line::Transfer(record)) => parts.push(Part::Transfers(vec![*record])),
-            (_, Line::File(record)) => parts.push(Part::Files(vec![record])),
+            (_, Line::File(record)) => parts.push(Part::Files(vec![*record])),
         }
     }
     let drawn = parts.iter().map(|part| match part {

@@ -17,7 +17,7 @@ use super::support::{Ended, LONG, Started, free_port, records, tonnage, wait_unt
 const SOON: Duration = Duration::from_secs(5);
 
 /// What this user has in /dev/shm.
-fn shared_memory() -> BTreeSet<String> {
+pub fn shared_memory() -> BTreeSet<String> {
     let entries = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     entries
         .filter(|entry| {
@@ -29,7 +29,7 @@ fn shared_memory() -> BTreeSet<String> {
 }
 
 /// Nothing is new in /dev/shm but files of other processes than `pids`, whose names begin with their number.
-fn nothing_new(before: &BTreeSet<String>, pids: &[i32]) {
+pub fn nothing_new(before: &BTreeSet<String>, pids: &[i32]) {
     let of_others = |name: &str| {
         let pid = name.split_once(':').and_then(|(pid, _)| pid.parse().ok());
         pid.is_some_and(|pid: i32| !pids.contains(&pid))
@@ -42,7 +42,8 @@ fn nothing_new(before: &BTreeSet<String>, pids: &[i32]) {
     assert!(new.is_empty(), "left in /dev/shm: {new:?}");
 }
 
-fn pids(run: &Started) -> Vec<i32> {
+/// Its processes.
+pub fn pids(run: &Started) -> Vec<i32> {
     run.processes().iter().map(|process| process.pid).collect()
 }
 
@@ -64,7 +65,8 @@ fn kept(path: &Path, at_least: usize) {
     }
 }
 
-fn blames(ended: &Ended, rank: u32) {
+/// It says that this rank was lost.
+pub fn blames(ended: &Ended, rank: u32) {
     let name = format!("rank {rank} on {}", host_name());
     assert!(ended.stderr.contains(&name), "no {name:?} in {ended:#?}");
 }

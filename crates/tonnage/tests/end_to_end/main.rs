@@ -19,6 +19,12 @@
 //! | [`signals`] | ranks that are interrupted, stopped or never come |
 //! | [`bad_input`] | what is refused before a rank starts |
 //! | [`output`] | files that cannot be written |
+//! | [`files`] | file experiments: figures that agree, caches, layouts, orders, data |
+//! | [`files_verify`] | files that are damaged on purpose |
+//! | [`files_refused`] | file experiments that cannot be, files of others, and what is left of it all |
+//! | [`files_faults`] | full disks, ranks that are killed or interrupted while they write |
+//! | [`files_stonewall`] | phases that end by time |
+//! | [`files_memory`] | memory of a rank, which must not grow with its files |
 //! | [`support`] | starting the program under a watchdog, and reading its records |
 //!
 //! Every run has a directory of its own as home and as working directory, and ends within a deadline; then no process
@@ -30,6 +36,18 @@
 mod bad_input;
 #[cfg(test)]
 mod fabric;
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod files_faults;
+#[cfg(test)]
+mod files_memory;
+#[cfg(test)]
+mod files_refused;
+#[cfg(test)]
+mod files_stonewall;
+#[cfg(test)]
+mod files_verify;
 #[cfg(test)]
 mod hosts;
 #[cfg(test)]

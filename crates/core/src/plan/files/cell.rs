@@ -85,16 +85,16 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
             instead(|entry| entry.threads)
         ));
     }
+    if entry.queues && job.fsync == Some(Fsync::Each) {
+        return usage(format!(
+            "fsync each waits after every write, and engine {name} has several in flight: write fsync end{}",
+            instead(|entry| !entry.queues)
+        ));
+    }
     if !entry.queues && windows(job).iter().any(|&window| window > 1) {
         return usage(format!(
             "engine {name} makes one transfer at a time: leave window out{}",
             instead(|entry| entry.queues)
-        ));
-    }
-    if entry.queues && job.fsync == Some(Fsync::Each) {
-        return usage(format!(
-            "engine {name} has several transfers in flight, and fsync each waits for every single one: use fsync end{}",
-            instead(|entry| !entry.queues && !entry.collective)
         ));
     }
     Ok(())

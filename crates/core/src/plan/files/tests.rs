@@ -89,7 +89,7 @@ fn everything_that_is_said_is_in_the_point() {
     let found = point(
         "label = 'mine'\nengine = 'uring'\nengine-options = { polling = 'on' }\nlayout = 'per-process'\n\
          directory-per-rank = true\nfile-per-trial = true\nblock = '8M'\ntransfer = '2M'\nsegments = 3\n\
-         order = 'shuffled'\nseed = 7\nphases = 'write,read,mixed'\nread-percent = 70\nread-shift = 1\nfsync = 'each'\n\
+         order = 'shuffled'\nseed = 7\nphases = 'write,read,mixed'\nread-percent = 70\nread-shift = 1\nfsync = 'end'\n\
          direct = true\nbarriers = true\nkeep = true\nexisting = true\nthreads = 2\nwindow = 4\nstonewall = '30s'\n\
          wear-out = true\nwear-out-transfers = 5\nstonewall-status = 's.json'\nprefill = true\n\
          data = 'compressible=30%'\ndata-seed = 9\nverify = ['write', 'mixed']\ndrop-caches = true\n\
@@ -112,7 +112,7 @@ fn everything_that_is_said_is_in_the_point() {
         phases: Phase::ALL.to_vec(),
         read_percent: Some(70),
         read_from: ReadFrom::Shift { ranks: 1 },
-        fsync: Fsync::Each,
+        fsync: Fsync::End,
         direct: true,
         barriers: true,
         keep: true,
@@ -226,6 +226,7 @@ fn phases_and_the_read_percentage_fit_each_other() {
         let message = message(lines);
         assert!(message.contains(part), "{lines}: {message}");
     }
+    assert_eq!(point("fsync = 'each'").fsync, Fsync::Each);
     assert_eq!(point("verify = true").verify_after, [Phase::Read]);
     assert_eq!(point("verify = false").verify_after, []);
 }
@@ -295,7 +296,8 @@ fn engines_are_asked_only_for_what_they_can_do() {
         ),
         (
             "engine = 'uring'\nfsync = 'each'",
-            "waits for every single one: use fsync end, or use engine posix",
+            "fsync each waits after every write, and engine uring has several in flight: write fsync end, or use engine \
+             posix",
         ),
         (
             "engine = 'mpiio'\ndirect = true",

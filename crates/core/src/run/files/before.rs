@@ -2,7 +2,8 @@
 //! rank that has one.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{Access, access};
@@ -11,12 +12,15 @@ use tonnage_sys::files::lustre::{self, StripeCount};
 use tonnage_sys::files::open::Access as OpenAs;
 
 use super::storage::{Place, directory_of};
-use crate::files::data::{FileKey, SECTOR_BYTES, STAMP_BYTES};
+use crate::files::data::{FileKey, SECTOR_BYTES, STAMP_BYTES, words};
 use crate::files::names::number_of;
 use crate::files::places::Places;
-use crate::plan::file_point::{FileOrder, FilePoint, Phase, Striping};
+use crate::plan::file_point::{FileLayout, FileOrder, FilePoint, Phase, Striping};
 use crate::units::Bytes;
 use crate::{Error, Result};
+
+/// How many sectors are asked for the seed of their data.
+const SECTORS_LOOKED_AT: u64 = 15;
 
 /// Whether files can be made or written where the plan wants them.
 ///
@@ -28,6 +32,18 @@ pub fn check_target(path: &Path, writes: bool) -> Result<()> {
         return Err(Error::Failed(format!(
             "{shown} is a directory: name a file in it, such as {}",
             path.join("t.dat").display()
+        )));
+    }
+    let other_kind = fs::metadata(path).is_ok_and(|found| !found.is_file());
+    if other_kind {
+        return Err(Error::Failed(format!(
+            "{shown} is no regular file: name another path"
+        )));
+    }
+    if directory.exists() && !directory.is_dir() {
+        return Err(Error::Failed(format!(
+            "{shown} cannot be used: {} is no directory",
+            directory.display()
         )));
     }
     if !directory.is_dir() {
@@ -49,26 +65,17 @@ pub fn check_target(path: &Path, writes: bool) -> Result<()> {
         .map_err(|error| cannot(&directory, error))
 }
 
-/// Whether transfers without the page cache are possible here.
+/// Whether transfers without the page cache fit what the storage needs.
 ///
 /// # Errors
-/// When the file system has none, or the transfers do not fit its alignment.
+/// When they do not.
 pub fn check_direct(point: &FilePoint, place: &Place) -> Result<()> {
     if !point.direct {
         return Ok(());
     }
+    // Whether there are any was asked before.
     let Some((_, offset_bytes)) = place.direct else {
-        return Err(Error::Unavailable {
-            what: "--direct".into(),
-            why: format!(
-                "the kernel grants no direct I/O for files in {} ({})",
-                place.directory.display(),
-                place.file_system
-            ),
-            how: "Leave --direct out, or name a path on a file system with direct I/O, such as ext4 or xfs; kernels before \
-                  6.1 do not say which have it"
-                .into(),
-        });
+        return Ok(());
     };
     if !point.transfer_bytes.is_multiple_of(u64::from(offset_bytes)) {
         return Err(Error::Failed(format!(
@@ -127,43 +134,48 @@ pub fn needed_bytes(point: &FilePoint, part: u32, transfers: u64) -> u64 {
     }
 }
 
-/// The key of the data in a file, from the first whole sector of the first transfer of a rank's data.
+/// The seed of the data in a file: what most of some sectors of a rank's data say, so that a few damaged or swapped ones
+/// do not decide. A sector counts when its stamp belongs to any place of any file of the experiment.
 ///
 /// # Errors
-/// When it cannot be read, or tonnage did not write it.
-pub fn key_of(point: &FilePoint, path: &Path, part: u32) -> Result<FileKey> {
-    let first = Places::new(point, part, Phase::Read).at(0).offset;
-    let whole = first.next_multiple_of(SECTOR_BYTES);
-    let offset = if whole + STAMP_BYTES as u64 <= first + point.transfer_bytes {
-        whole
-    } else {
-        0
+/// When it cannot be read, or none of them is tonnage's.
+pub fn seed_of(point: &FilePoint, path: &Path, part: u32, transfers: u64) -> Result<u64> {
+    let places = Places::new(point, part, Phase::Read);
+    let file_bytes = crate::files::names::bytes_of_file(point);
+    let files = match point.layout {
+        FileLayout::Shared => 1,
+        FileLayout::PerProcess => point.ranks,
     };
-    let mut stamp = [0; STAMP_BYTES];
-    let read = File::open(path).and_then(|mut file| {
-        file.seek(SeekFrom::Start(offset))?;
-        file.read_exact(&mut stamp)
-    });
-    read.map_err(|error| {
-        Error::io(
-            format!("cannot read {} at offset {offset}", path.display()),
-            error,
-        )
-    })?;
-    let number = number_of(point, part);
-    FileKey::of_stamp(stamp, number, offset).ok_or_else(|| {
-        // A file of another rank carries a good stamp too, of another number.
-        let other = (0..point.ranks).find(|&other| FileKey::of_stamp(stamp, other, offset).is_some());
-        Error::Failed(match other {
-            Some(other) => format!(
-                "{} at offset {offset} holds the data of the file of rank {other}, and must hold that of rank {number}",
-                path.display()
-            ),
-            None => format!(
-                "{} at offset {offset} holds no data of tonnage, so that nothing can be checked: write it with tonnage first",
-                path.display()
-            ),
-        })
+    let cannot = |error| Error::io(format!("cannot read {}", path.display()), error);
+    let file = File::open(path).map_err(cannot)?;
+    let mut seeds: Vec<u64> = Vec::new();
+    for index in 0..transfers.min(SECTORS_LOOKED_AT) {
+        let first = places
+            .at(index * transfers / transfers.min(SECTORS_LOOKED_AT))
+            .offset;
+        let whole = first.next_multiple_of(SECTOR_BYTES);
+        let fits = whole + STAMP_BYTES as u64 <= first + point.transfer_bytes;
+        let mut stamp = [0; STAMP_BYTES];
+        if file
+            .read_exact_at(&mut stamp, if fits { whole } else { 0 })
+            .is_ok()
+        {
+            let (seed, word) = words(&stamp);
+            let own = number_of(point, part);
+            let mut numbers = std::iter::once(own).chain(0..files);
+            if numbers.any(|file| FileKey::new(seed, file).place(word, file_bytes).is_some()) {
+                seeds.push(seed);
+            }
+        }
+    }
+    let votes = |seed: &u64| seeds.iter().filter(|other| *other == seed).count();
+    let most = seeds.iter().copied().max_by_key(votes);
+    most.ok_or_else(|| {
+        Error::Failed(format!(
+            "{} holds no data of tonnage, so that it can neither be checked nor written into: write it with tonnage first, \
+             or have it written into as it is (--existing)",
+            path.display()
+        ))
     })
 }
 
@@ -217,6 +229,14 @@ impl Written {
     pub fn save(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string(self)
             .map_err(|error| Error::Failed(format!("the status has no JSON form: {error}")))?;
+        let before = fs::read_to_string(path).unwrap_or_default();
+        let foreign = path.exists() && serde_json::from_str::<Self>(&before).is_err();
+        if foreign && fs::metadata(path).is_ok_and(|found| found.len() > 0) {
+            return Err(Error::Failed(format!(
+                "{} is there and is no status file of tonnage: name another one",
+                path.display()
+            )));
+        }
         fs::write(path, text + "\n")
             .map_err(|error| Error::io(format!("cannot write {}", path.display()), error))
     }
@@ -257,6 +277,9 @@ mod tests {
         let at = |name: &str| directory.path().join(name);
         assert!(text(check_target(directory.path(), true)).contains("is a directory"));
         assert!(text(check_target(&at("no/t"), true)).contains("mkdir -p"));
+        fs::write(at("file"), "").unwrap();
+        assert!(text(check_target(&at("file/t"), true)).contains("is no directory"));
+        assert!(text(check_target(Path::new("/dev/null"), true)).contains("no regular file"));
         assert!(check_target(&at("t"), true).is_ok());
     }
 
@@ -268,9 +291,31 @@ mod tests {
         fs::write(&path, "abc").unwrap();
         assert!(text(check_source(&path, 4)).contains("it has 3 bytes, and 4"));
         assert!(check_source(&path, 3).is_ok());
-        assert!(text(key_of(&point(1), &path, 0)).contains("cannot read"));
         fs::write(&path, [7; 512]).unwrap();
-        assert!(text(key_of(&point(1), &path, 0)).contains("no data of tonnage"));
+        assert!(text(seed_of(&point(1), &path, 0, 8)).contains("no data of tonnage"));
+    }
+
+    #[test]
+    fn most_sectors_say_the_seed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t");
+        let mut point = point(1);
+        (point.block_bytes, point.transfer_bytes, point.segments) = (8192, 512, 1);
+        let sector = |seed: u64, index: u64| {
+            let mut bytes = FileKey::new(seed, 0).stamp(index * 512).to_vec();
+            bytes.resize(512, 7);
+            bytes
+        };
+        // The first is of another write, and two have changed places.
+        let order = [(9, 0), (5, 2), (5, 1)];
+        let rest = (3..16).map(|index| (5, index));
+        let bytes: Vec<u8> = order
+            .into_iter()
+            .chain(rest)
+            .flat_map(|(seed, index)| sector(seed, index))
+            .collect();
+        fs::write(&path, bytes).unwrap();
+        assert_eq!(seed_of(&point, &path, 0, 16).unwrap(), 5);
     }
 
     #[test]
@@ -294,5 +339,8 @@ mod tests {
         written.save(&path).unwrap();
         assert_eq!(Written::load(&path, 2).unwrap(), written);
         assert!(text(Written::load(&path, 3)).contains("is of 2 ranks"));
+        written.save(&path).unwrap();
+        fs::write(&path, "somebody's notes").unwrap();
+        assert!(text(written.save(&path)).contains("no status file"));
     }
 }

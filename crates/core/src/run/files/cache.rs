@@ -33,13 +33,16 @@ impl Merge for Cached {
 }
 
 impl Cached {
-    /// How much of a file's first `bytes` lies in this host's page cache.
+    /// How much of a file lies in this host's page cache, where `bytes` of it are to be read.
     pub fn look(path: &Path, bytes: u64) -> Self {
         let access = Access {
             read: true,
             ..Access::default()
         };
-        let resident = open(path, &access).and_then(|file| resident_bytes(&file, 0, bytes));
+        let resident = open(path, &access).and_then(|file| {
+            let all = file.metadata()?.len();
+            resident_bytes(&file, 0, all)
+        });
         match resident {
             Ok(resident) => Self {
                 bytes,

@@ -9,8 +9,9 @@ use tonnage_sys::mapping::Arena;
 use super::totals::Merge;
 use crate::Result;
 use crate::drive::files::Inspect;
-use crate::files::data::{FileKey, Files, Pool, Wrong};
+use crate::files::data::{FileKey, Pool};
 use crate::files::places::Place;
+use crate::files::wrong::{Files, Wrong};
 
 /// Mismatches that a record describes; each rank names its first.
 const DESCRIBED: usize = 16;
@@ -91,9 +92,12 @@ impl Verdict {
             .map(|(rank, text)| format!("rank {rank}: {text}"))
             .collect();
         Some(format!(
-            "{} bytes in {} sectors of 512 bytes are not what was written ({} bytes were checked). {}",
+            "{} bytes in {} of 512 bytes are not what was written ({} bytes were checked). {}",
             self.wrong_bytes,
-            self.wrong_sectors,
+            match self.wrong_sectors {
+                1 => "1 sector".to_owned(),
+                sectors => format!("{sectors} sectors"),
+            },
             self.checked_bytes,
             first.join("; ")
         ))

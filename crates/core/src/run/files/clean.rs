@@ -3,13 +3,19 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::files::data::{FileKey, STAMP_BYTES};
+use crate::files::data::{FileKey, SECTOR_BYTES, STAMP_BYTES};
 use crate::files::names::{number_of, path_of};
 use crate::plan::file_point::{FileLayout, FilePoint};
 use crate::{Error, Result};
+
+/// A file is looked at in pieces of this size.
+const LOOK_BYTES: u64 = 1 << 20;
+
+/// Zeros are skipped for so long where the file system does not tell where data begins.
+const LOOK_BYTES_MAX: u64 = 64 << 20;
 
 /// Files and directories that this rank has made in this run, or that are made for it.
 #[derive(Debug, Default)]
@@ -24,6 +30,11 @@ impl Made {
     /// Remembers a file that is about to be made.
     pub fn add(&mut self, path: &Path) {
         self.files.insert(path.to_owned());
+    }
+
+    /// All that goes when the run fails.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.files.iter().cloned().collect()
     }
 
     /// Whether this run made it.
@@ -45,6 +56,20 @@ impl Made {
         Ok(())
     }
 
+    /// Remembers a directory that another rank is about to make, unless it is there already.
+    pub fn expect_directory(&mut self, path: PathBuf) {
+        if !path.exists() {
+            self.directories.insert(path);
+        }
+    }
+
+    /// Removes the directories that were made, if nothing is in them.
+    pub fn remove_directories(&mut self) {
+        // One that still holds files stays, and one that is gone may be made again.
+        self.directories
+            .retain(|path| fs::remove_dir(path).is_err());
+    }
+
     /// Removes files that this run made, and then the directories that it made for them.
     ///
     /// # Errors
@@ -57,18 +82,15 @@ impl Made {
                 outcome = outcome.and(Err(error));
             }
         }
-        // One that still holds files stays.
-        self.directories
-            .retain(|path| fs::remove_dir(path).is_err());
+        self.remove_directories();
         outcome
     }
 
     /// These stay, also when the run fails later.
     pub fn keep(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
         for path in paths {
-            if self.files.remove(&path) {
-                self.kept.insert(path);
-            }
+            self.files.remove(&path);
+            self.kept.insert(path);
         }
     }
 
@@ -101,24 +123,64 @@ pub fn remove_old(point: &FilePoint, path: &Path, writer: u32) -> Result<()> {
     };
     if !found.is_file() {
         return Err(Error::Failed(format!(
-            "{shown} is there and is no regular file: name another path, or write into it with --existing"
+            "{shown} is there and is no regular file: name another path"
         )));
     }
     if found.len() > 0 && !is_ours(path, number_of(point, writer)) {
         return Err(Error::Failed(format!(
-            "{shown} is there and was not written by tonnage: remove it, name another path, or write into it with \
-             --existing"
+            "{shown} is there and was not written by tonnage: remove it yourself, name another path, or have it written into \
+             as it is (--existing, -E of tonnage ior)"
         )));
     }
     remove_file(path)
 }
 
-/// Whether a file begins as those of tonnage do, whichever rank it belongs to.
+/// Whether what a file begins with is of tonnage. A shuffled order that was cut short leaves holes, so that the first
+/// sectors that hold anything are looked at; a file of nothing but holes may be anybody's.
 fn is_ours(path: &Path, number: u32) -> bool {
-    let mut stamp = [0; STAMP_BYTES];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut stamp));
-    // A shuffled order that was cut short leaves holes of zeros.
-    read.is_ok() && (FileKey::of_stamp(stamp, number, 0).is_some() || stamp == [0; STAMP_BYTES])
+    let Ok(mut file) = File::open(path) else {
+        return false;
+    };
+    // File systems that cannot tell where data begins say that it is at 0.
+    let begin = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap_or(0);
+    let first = begin - begin % SECTOR_BYTES;
+    let mut chunk = vec![0; LOOK_BYTES as usize];
+    for at in (first..first + LOOK_BYTES_MAX).step_by(LOOK_BYTES as usize) {
+        let read = file
+            .seek(SeekFrom::Start(at))
+            .and_then(|_| read_up_to(&mut file, &mut chunk));
+        let Ok(bytes @ 1..) = read else { return false };
+        let found = &chunk[..bytes];
+        if found.iter().any(|&byte| byte != 0) {
+            return holds_a_stamp(found, number, at);
+        }
+    }
+    false
+}
+
+/// Whether a sector begins as it must at its place in that file. The first that is not zero may have been cut by a
+/// transfer's begin, so that the others are looked at too; by chance none is right.
+fn holds_a_stamp(bytes: &[u8], number: u32, offset: u64) -> bool {
+    let mut sectors = (offset..)
+        .step_by(SECTOR_BYTES as usize)
+        .zip(bytes.chunks(SECTOR_BYTES as usize));
+    sectors.any(|(at, sector)| {
+        let stamp = sector.first_chunk::<STAMP_BYTES>();
+        stamp.is_some_and(|stamp| {
+            *stamp != [0; STAMP_BYTES] && FileKey::of_stamp(*stamp, number, at).is_some()
+        })
+    })
+}
+
+fn read_up_to(file: &mut File, into: &mut [u8]) -> std::io::Result<usize> {
+    let mut bytes = 0;
+    while bytes < into.len() {
+        match file.read(&mut into[bytes..])? {
+            0 => break,
+            read => bytes += read,
+        }
+    }
+    Ok(bytes)
 }
 
 fn remove_file(path: &Path) -> Result<()> {
@@ -147,6 +209,8 @@ pub fn files_beside(point: &FilePoint, rank: u32, trial: u32) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::FileExt;
+
     use crate::files::places::tests::point;
 
     #[test]
@@ -158,13 +222,47 @@ mod tests {
         fs::write(&path, "somebody's letters").unwrap();
         let refused = remove_old(&point, &path, 0).unwrap_err().to_string();
         assert!(refused.contains("not written by tonnage"), "{refused}");
+        let mut zeros = vec![0; 4096];
+        zeros.extend(b"a disk image begins with zeros");
+        fs::write(&path, zeros).unwrap();
+        assert!(remove_old(&point, &path, 0).is_err());
         fs::write(&path, FileKey::new(5, 0).stamp(0)).unwrap();
+        remove_old(&point, &path, 0).unwrap();
+        assert!(!path.exists());
+        let hole = File::create(&path).unwrap();
+        let mut sector = FileKey::new(5, 0).stamp(1 << 20).to_vec();
+        sector.resize(512, 7);
+        hole.write_all_at(&sector, 1 << 20).unwrap();
         remove_old(&point, &path, 0).unwrap();
         assert!(!path.exists());
         fs::write(&path, "").unwrap();
         remove_old(&point, &path, 0).unwrap();
         fs::create_dir(&path).unwrap();
         assert!(remove_old(&point, &path, 0).is_err());
+    }
+
+    #[test]
+    fn zeros_at_the_begin_are_no_proof() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t");
+        let point = point(2);
+        let refused = |path: &Path| remove_old(&point, path, 1).is_err();
+        // The begin of a file system in a file.
+        let mut image = vec![0; 1 << 20];
+        image[1024..2048].fill(7);
+        fs::write(&path, &image).unwrap();
+        assert!(refused(&path));
+        fs::write(&path, vec![0; 5000]).unwrap();
+        assert!(refused(&path));
+        File::create(&path).unwrap().set_len(5 << 20).unwrap();
+        assert!(refused(&path));
+        // A shuffled order that was cut short, in transfers of 1000 bytes.
+        let mut holes = vec![0; 5_000_000];
+        holes[4_000_000..4_001_000].fill(9);
+        holes[4_000_256..4_000_272].copy_from_slice(&FileKey::new(5, 1).stamp(4_000_256));
+        assert_eq!(4_000_256 % SECTOR_BYTES, 0);
+        fs::write(&path, &holes).unwrap();
+        assert!(remove_old(&point, &path, 1).is_ok() && !path.exists());
     }
 
     #[test]

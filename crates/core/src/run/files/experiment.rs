@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
 use super::super::host::Host;
@@ -19,14 +17,13 @@ use super::team::{Member, PHASE_DEADLINE};
 use super::totals::Merge;
 use crate::drive::files::{Room, Samples, Slots};
 use crate::engine::calls::{FileDomain, FileEntry, OpenFiles, find_files};
-use crate::files::names::{bytes_of_file, path_of, source_of};
+use crate::files::names::{path_of, source_of};
 use crate::machine::{Choice, place_workers};
-use crate::number_list;
-use crate::plan::file_point::{FileLayout, FilePoint, Phase, ReadFrom};
+use crate::plan::file_point::{FileLayout, FilePoint, Phase};
 use crate::plan::point::LimitChoice;
 use crate::rank::Rank;
+use crate::record::Limit;
 use crate::record::files::FileRecord;
-use crate::record::{Effective, Limit};
 use crate::units::Bytes;
 use crate::{Error, Result};
 
@@ -66,14 +63,6 @@ pub struct State {
     pub striping: Option<String>,
 }
 
-/// What a rank tells the others once its engine is open.
-#[derive(Serialize, Deserialize)]
-struct Opened {
-    engine: Value,
-    memory: Value,
-    cpus: Vec<Option<u32>>,
-}
-
 impl Experiment<'_> {
     /// Measures it, and fills the record as it goes: what was measured before a failure stays there.
     ///
@@ -85,7 +74,7 @@ impl Experiment<'_> {
         record: &mut FileRecord,
     ) -> Result<(), Failure> {
         let entry = find_files(engines, &self.point.engine)?;
-        let places = self.look()?;
+        let (places, written) = self.look()?;
         record.storage = storage::group(&places, None);
         let open = (entry.open)(&OpenFiles {
             point: self.point,
@@ -102,7 +91,7 @@ impl Experiment<'_> {
         let mut state = State {
             team: team.unwrap_or_default(),
             places,
-            written: None,
+            written,
             prefilled: false,
             sums: self
                 .point
@@ -175,7 +164,7 @@ impl Experiment<'_> {
         };
         let beside = (0..trials).flat_map(|trial| files_beside(point, id, trial));
         if point.keep {
-            self.made.keep(beside);
+            // Those that this run made were put aside when they were made.
             return Ok(());
         }
         let mine = point.layout == FileLayout::PerProcess || id == 0;
@@ -184,6 +173,7 @@ impl Experiment<'_> {
             .map(|trial| path_of(point, id, trial));
         let removed = self.made.remove(own);
         self.made.forget(beside);
+        self.rank.bequeath(self.made.files());
         removed
     }
 
@@ -210,12 +200,12 @@ impl Experiment<'_> {
         Ok(any != [0])
     }
 
-    fn writes(&self) -> bool {
+    pub(super) fn writes(&self) -> bool {
         self.point.prefill || self.point.phases.iter().any(|phase| phase.writes())
     }
 
     /// Checks where the files are to be, and asks every rank what that is on.
-    fn look(&mut self) -> Result<Vec<Place>, Failure> {
+    fn look(&mut self) -> Result<(Vec<Place>, Option<Written>), Failure> {
         let (point, writes) = (self.point, self.writes());
         let id = self.rank.id();
         let mut paths = Vec::new();
@@ -227,9 +217,14 @@ impl Experiment<'_> {
         }
         paths.dedup();
         if writes && point.directory_per_rank {
-            let mine = self
-                .made
-                .directory(&storage::directory_of(&path_of(point, id, 0)));
+            // A neighbour's goes with ours when it dies; nobody makes one before all have looked.
+            for path in files_beside(point, id, 0) {
+                self.made.expect_directory(storage::directory_of(&path));
+            }
+            self.rank
+                .barrier("before directories are made", STEP_DEADLINE)?;
+            let own = storage::directory_of(&path_of(point, id, 0));
+            let mine = self.made.directory(&own);
             self.agree("make the ranks' directories", mine)?;
         }
         let mine = paths
@@ -238,14 +233,18 @@ impl Experiment<'_> {
         self.agree("look at the path", mine)?;
         // A phase that only reads has nothing to ask about while its file is missing.
         let reads_first = point.phases.first().is_some_and(|phase| phase.reads()) && !point.prefill;
-        let mine = if reads_first {
-            self.check_sources(None, 0)
-        } else {
-            Ok(())
+        let status = point.status_file.as_ref().filter(|_| reads_first);
+        let status = status.map(|status| Written::load(status.as_ref(), point.ranks));
+        let (written, mine) = split(status.transpose());
+        self.agree("read the status file", mine)?;
+        let written = written.flatten();
+        let mine = match point.phases.first() {
+            Some(&phase) if reads_first => self.check_sources(phase, written.as_ref(), 0),
+            _ => Ok(()),
         };
         self.agree("look at what is to be read", mine)?;
-        let path = paths.last().cloned().unwrap_or_default();
-        let (place, mine) = split(Place::look(&path, writes));
+        let path = paths.first().cloned().unwrap_or_default();
+        let (place, mine) = split(Place::look(&path, writes, point.direct));
         self.agree("look at the file system", mine)?;
         let mine = place
             .as_ref()
@@ -258,20 +257,23 @@ impl Experiment<'_> {
         let places = all
             .iter()
             .map(|bytes| serde_json::from_slice(bytes))
-            .collect::<Result<_, _>>();
-        places.map_err(|error| {
-            Failure::Run(Error::Failed(format!(
+            .collect::<Result<Vec<Place>, _>>();
+        let places = places.map_err(|error: serde_json::Error| {
+            Error::Failed(format!(
                 "a rank told unreadably what its files are on: {error}"
-            )))
-        })
+            ))
+        })?;
+        Ok((places, written))
     }
 
     /// Whether what this rank reads is there. `written` limits how much of it.
-    pub fn check_sources(&self, written: Option<&Written>, trial: u32) -> Result<()> {
-        let point = self.point;
-        let mixed = point.phases.first() == Some(&Phase::Mixed);
-        let id = self.rank.id();
-        let part = if mixed { id } else { source_of(point, id) };
+    pub fn check_sources(&self, phase: Phase, written: Option<&Written>, trial: u32) -> Result<()> {
+        let (point, id) = (self.point, self.rank.id());
+        let part = if phase == Phase::Mixed {
+            id
+        } else {
+            source_of(point, id)
+        };
         let transfers = quota(point, written, part);
         before::check_source(
             &path_of(point, part, trial),
@@ -315,58 +317,8 @@ impl Experiment<'_> {
         (0u32..).zip(cpus).map(member).collect()
     }
 
-    /// What the engines say of themselves, ranks with the same answer together.
-    fn effective(&mut self, domain: &dyn FileDomain, state: &State) -> Result<Vec<Effective>> {
-        let mut engine = domain.effective();
-        for member in &state.team {
-            if let (Value::Object(chosen), Some(engine)) =
-                (member.calls.chosen(), engine.as_object_mut())
-            {
-                engine.extend(chosen);
-            }
-        }
-        let bytes = state
-            .team
-            .iter()
-            .map(|member| member.memory.len() as u64)
-            .sum::<u64>();
-        let opened = Opened {
-            engine,
-            memory: json!({ "kind": "host", "bytes": bytes }),
-            cpus: state.team.iter().map(|member| member.cpu).collect(),
-        };
-        let mine = serde_json::to_vec(&opened).unwrap_or_default();
-        let all = self
-            .rank
-            .all_gather("what the engines are", mine, STEP_DEADLINE)?;
-        let mut groups: Vec<(Vec<u32>, Effective)> = Vec::new();
-        for (rank, bytes) in (0u32..).zip(&all) {
-            let opened: Opened = serde_json::from_slice(bytes).map_err(|error| {
-                Error::Failed(format!(
-                    "rank {rank} told unreadably what its engine is: {error}"
-                ))
-            })?;
-            let effective = Effective {
-                ranks: String::new(),
-                engine: opened.engine,
-                memory: opened.memory,
-                cpus: opened.cpus,
-                yielding: false,
-            };
-            match groups.iter_mut().find(|(_, known)| *known == effective) {
-                Some((ranks, _)) => ranks.push(rank),
-                None => groups.push((vec![rank], effective)),
-            }
-        }
-        let named = groups.into_iter().map(|(ranks, effective)| Effective {
-            ranks: number_list::format(&ranks),
-            ..effective
-        });
-        Ok(named.collect())
-    }
-
     /// One stream for each device at once, where the limit is to be measured.
-    fn streams(&mut self, state: &State) -> Result<Streams, Failure> {
+    fn streams(&mut self, state: &mut State) -> Result<Streams, Failure> {
         let id = self.rank.id();
         self.rank
             .barrier("before the storage's streams", STEP_DEADLINE)?;
@@ -380,19 +332,23 @@ impl Experiment<'_> {
                 Streams::measure_reading(place, &source)
             }
         };
-        let (streams, mine) = split(measured);
         // Files may be read only, and a storage that is full has no room for a stream: then there is no limit.
-        if let Err(error) = mine {
-            log::warn!("the storage's limit is not known: {error}");
-        }
-        let mine = streams.unwrap_or_default().to_bytes()?;
+        let streams =
+            measured.unwrap_or_else(|error| Streams::unknown(format!("rank {id}: {error}")));
+        let mine = streams.to_bytes()?;
         let all = self.rank.reduce(
             "the storage's streams",
             mine,
             Streams::merge_bytes,
             PHASE_DEADLINE,
         )?;
-        Ok(Streams::from_bytes(&all)?)
+        let streams = Streams::from_bytes(&all)?;
+        if let Some(why) = &streams.failed {
+            state
+                .remarks
+                .push(format!("the storage's limit is not known: {why}"));
+        }
+        Ok(streams)
     }
 
     /// The limit that a phase is set beside.
@@ -407,81 +363,23 @@ impl Experiment<'_> {
         }
     }
 
-    fn remark(&self, state: &mut State) {
-        let point = self.point;
-        let hosts = {
-            let infos = self.rank.infos();
-            infos
-                .iter()
-                .filter(|info| info.boot_id != infos[0].boot_id)
-                .count()
-        };
-        if point.read_from != ReadFrom::Own && point.phases.contains(&Phase::Read) {
-            state.remarks.push(if hosts == 0 {
-                "reads were of what another rank wrote, which proves that the file system hands data from rank to rank; all \
-                 ranks are on one host and share its page cache, so it proves nothing about reading what another host \
-                 wrote, nor about the disk"
-                    .into()
-            } else {
-                let infos = self.rank.infos();
-                let elsewhere = (0..point.ranks).filter(|&rank| {
-                    infos[source_of(point, rank) as usize].boot_id != infos[rank as usize].boot_id
-                });
-                format!(
-                    "{} of {} ranks read what a rank on another host wrote",
-                    elsewhere.count(),
-                    point.ranks
-                )
-            });
-        }
-        if point.phases.iter().any(|phase| phase.reads())
-            && state.places.iter().any(|place| place.network)
-        {
-            state.remarks.push(
-                "the page caches of the ranks' hosts were looked at; what the file system's servers hold in memory cannot \
-                 be seen from here"
-                    .into(),
-            );
-        }
-        let needed = bytes_of_file(point)
-            * if point.layout == FileLayout::Shared {
-                1
-            } else {
-                u64::from(point.ranks)
-            };
-        let free = state
-            .places
-            .iter()
-            .map(|place| place.free_bytes)
-            .min()
-            .unwrap_or(0);
-        if self.writes() && needed > free {
-            let text = format!(
-                "the files take {} when complete, and {} are free",
-                Bytes(needed),
-                Bytes(free)
-            );
-            if self.rank.id() == 0 {
-                log::warn!("{text}");
-            }
-            state.remarks.push(text);
-        }
-    }
-
     /// Remembers the files that a phase is about to make, so that they go even when a neighbour dies.
     pub fn remember(&mut self, trial: u32) {
         let (point, id) = (self.point, self.rank.id());
-        if !point.existing {
-            for path in files_beside(point, id, trial) {
-                self.made.add(&path);
-            }
-            return;
-        }
+        let mut paths = if point.existing {
+            vec![path_of(point, id, trial)]
+        } else {
+            files_beside(point, id, trial)
+        };
         // What was there before is not ours to remove.
-        let own = path_of(point, id, trial);
-        if !own.exists() {
-            self.made.add(&own);
+        paths.retain(|path| !point.existing || !path.exists());
+        for path in &paths {
+            self.made.add(path);
         }
+        if point.keep {
+            self.made.keep(paths);
+        }
+        self.rank.bequeath(self.made.files());
     }
 }
 

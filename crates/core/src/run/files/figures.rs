@@ -6,6 +6,9 @@ use crate::record::files::{PhaseRecord, PhaseSummary, PhaseTrial, TransferLatenc
 use crate::record::{LatencyKind, Limit};
 use crate::stats::{LatencyHistogram, spread};
 
+/// From this part of cached bytes on, a bandwidth is no longer set beside the storage's limit.
+const WARM_FRACTION: f64 = 0.05;
+
 /// A phase and its repetitions so far.
 pub struct Sums {
     /// Which.
@@ -29,7 +32,7 @@ impl Sums {
         }
     }
 
-    fn record(&self, limit: Option<Limit>) -> Option<PhaseRecord> {
+    fn record(&self, limit: Option<Limit>, in_memory: bool) -> Option<PhaseRecord> {
         if self.trials.is_empty() {
             return None;
         }
@@ -44,12 +47,14 @@ impl Sums {
         Some(PhaseRecord {
             phase: self.phase,
             trials: self.trials.clone(),
-            summary: self.summary(limit),
+            summary: self.summary(limit, in_memory),
             latencies: latencies.into_iter().flatten().collect(),
         })
     }
 
-    fn summary(&self, limit: Option<Limit>) -> PhaseSummary {
+    fn summary(&self, limit: Option<Limit>, in_memory: bool) -> PhaseSummary {
+        // What came out of the page cache says nothing about the storage, unless that is memory anyhow.
+        let from_memory = !in_memory && self.trials.iter().any(is_warm);
         let values =
             |of: fn(&PhaseTrial) -> f64| -> Vec<f64> { self.trials.iter().map(of).collect() };
         let sum = |of: fn(&PhaseTrial) -> u64| -> u64 { self.trials.iter().map(of).sum() };
@@ -69,10 +74,18 @@ impl Sums {
             cpu_ns_per_gib: per(sum(|trial| trial.cpu_ns), gib),
             utilization: limit
                 .as_ref()
+                .filter(|_| !from_memory)
                 .map(|limit| bandwidth.mean / limit.bytes_per_s),
             limit,
         }
     }
+}
+
+/// Whether a good part of what was read lay in the page cache before.
+fn is_warm(trial: &PhaseTrial) -> bool {
+    trial.cache.as_ref().is_some_and(|cache| {
+        !cache.direct && cache.resident_bytes as f64 > WARM_FRACTION * cache.bytes as f64
+    })
 }
 
 /// 0 where there is nothing to divide by.
@@ -83,7 +96,8 @@ fn per(ns: u64, count: f64) -> f64 {
 impl Experiment<'_> {
     /// The phases that have at least one repetition.
     pub(super) fn records(&self, state: &State) -> Vec<PhaseRecord> {
-        let record = |sums: &Sums| sums.record(self.limit(state, sums.phase));
+        let in_memory = state.places.iter().all(|place| place.memory);
+        let record = |sums: &Sums| sums.record(self.limit(state, sums.phase), in_memory);
         state.sums.iter().filter_map(record).collect()
     }
 }

@@ -30,6 +30,8 @@ const TRANSFER_BYTES: u64 = 4 << 20;
 /// Streams of all devices together, in one direction each.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Streams {
+    /// Why there is no limit, if a stream could not be measured.
+    pub failed: Option<String>,
     write_bytes_per_s: f64,
     read_bytes_per_s: f64,
     count: u32,
@@ -38,6 +40,7 @@ pub struct Streams {
 
 impl Merge for Streams {
     fn merge(&mut self, other: Self) {
+        self.failed = self.failed.take().or(other.failed);
         self.write_bytes_per_s += other.write_bytes_per_s;
         self.read_bytes_per_s += other.read_bytes_per_s;
         self.count += other.count;
@@ -46,6 +49,14 @@ impl Merge for Streams {
 }
 
 impl Streams {
+    /// Where one could not be measured.
+    pub fn unknown(why: String) -> Self {
+        Self {
+            failed: Some(why),
+            ..Self::default()
+        }
+    }
+
     /// One stream beside the files of this rank, written and then read.
     ///
     /// # Errors
@@ -84,6 +95,7 @@ impl Streams {
             read += got.map_err(|error| cannot("reading", error))? as u64;
         }
         Ok(Self {
+            failed: None,
             write_bytes_per_s,
             read_bytes_per_s: read as f64 / since.elapsed().as_secs_f64(),
             count: 1,
@@ -118,6 +130,7 @@ impl Streams {
             }
         }
         Ok(Self {
+            failed: None,
             write_bytes_per_s: 0.0,
             read_bytes_per_s: read as f64 / since.elapsed().as_secs_f64(),
             count: 1,
@@ -151,7 +164,8 @@ impl Streams {
                 "{count} sequential {kind} {verb} streams of 4 MiB transfers, one for each host and device"
             ),
         };
-        (bytes_per_s.is_finite() && bytes_per_s > 0.0).then_some(Limit { what, bytes_per_s })
+        let known = self.failed.is_none() && bytes_per_s.is_finite() && bytes_per_s > 0.0;
+        known.then_some(Limit { what, bytes_per_s })
     }
 }
 
@@ -173,6 +187,7 @@ mod tests {
     #[test]
     fn a_mixed_limit_lies_between_and_streams_add_up() {
         let mut streams = Streams {
+            failed: None,
             write_bytes_per_s: 100.0,
             read_bytes_per_s: 300.0,
             count: 1,
@@ -194,7 +209,7 @@ mod tests {
     #[test]
     fn a_stream_is_measured_and_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::look(&directory.path().join("t"), true).unwrap();
+        let place = Place::look(&directory.path().join("t"), true, false).unwrap();
         let streams = Streams::measure(&place).unwrap();
         assert!(streams.write_bytes_per_s > 0.0 && streams.read_bytes_per_s > 0.0);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);

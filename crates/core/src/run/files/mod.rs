@@ -3,6 +3,8 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`experiment`] | one experiment from its directory to its figures |
+//! | `remarks` | what a reader of the figures has to know |
+//! | `opened` | what the engines say of themselves |
 //! | `phase`, `figures` | one phase of it, and what its repetitions add up to |
 //! | [`before`] | what is made ready, and refused, before a phase's clock starts |
 //! | [`team`] | the threads of a rank in one phase |
@@ -21,7 +23,9 @@ pub mod clean;
 pub mod experiment;
 mod figures;
 pub mod limit;
+mod opened;
 mod phase;
+mod remarks;
 pub mod scratch;
 pub mod storage;
 pub mod team;
@@ -106,14 +110,15 @@ pub fn run_files(
         match ended {
             Ok(()) => record.outcome = Outcome::Measured,
             Err(Failure::Point(error)) => {
-                // What it began to make and did not come to remove.
-                made.remove_all();
+                made.remove_directories();
                 record.outcome = outcome(&error);
             }
             Err(Failure::Run(error)) => {
                 super::point::await_first_cause(rank);
                 rank.fail(&error);
                 made.remove_all();
+                // It comes back with the rank's name.
+                super::point::await_first_cause(rank);
                 let error = rank.why_stopped().unwrap_or(error);
                 record.outcome = outcome(&error);
                 if rank.id() == 0 {

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use tonnage_sys::clock::Clock;
+
 use super::before::{self, Written};
 use super::cache::{Cached, drop_file};
 use super::check::{Checker, Verdict};
@@ -15,13 +17,15 @@ use super::totals::{Figures, Merge, PhaseTotals};
 use super::{FileObserver, Progress};
 use crate::drive::files::{Blind, Inspect};
 use crate::engine::calls::View;
-use crate::files::data::{FileKey, Pool, Wrong};
+use crate::files::data::{FileKey, Pool};
 use crate::files::names::{bytes_of_file, number_of, path_of, source_of};
 use crate::files::places::Places;
+use crate::files::wrong::Wrong;
 use crate::plan::file_point::{FileLayout, FileOrder, FilePoint, Fsync, Phase};
 use crate::record::files::CacheState;
 use crate::run::point::Failure;
 use crate::stats::{LatencyHistogram, merge_encoded};
+use crate::units::Bytes;
 use crate::{Error, Result};
 
 /// How often rank 0 is told how far a phase is.
@@ -53,18 +57,18 @@ impl Experiment<'_> {
         index: usize,
     ) -> Result<(), Failure> {
         let (point, phase) = (self.point, self.point.phases[index]);
-        if point.delay_ns > 0 && (trial > 0 || index > 0) {
-            self.rank.phase("pausing before a phase");
-            std::thread::sleep(Duration::from_nanos(point.delay_ns));
+        if trial > 0 || index > 0 {
+            self.pause(Duration::from_nanos(point.delay_ns))?;
         }
         let mut job = self.job(state, phase, trial);
         self.ready(state, &job)?;
+        // Finding the seed reads, so it comes before what is cached is dropped and told.
+        let seed = self.seed(phase, &job)?;
         let cache = if phase.reads() {
-            Some(self.cache(&job)?)
+            Some(self.cache(&job, state.written.as_ref())?)
         } else {
             None
         };
-        let seed = self.seed(phase, &job)?;
         let pool = seed
             .filter(|_| phase.writes())
             .map(|seed| Pool::new(seed, point.data));
@@ -121,16 +125,38 @@ impl Experiment<'_> {
             id
         };
         let written = state.written.as_ref().filter(|_| phase != Phase::Write);
+        let quota = match point.collective {
+            false => quota(point, written, part),
+            // Calls that all ranks make together must be equally many.
+            true => (0..point.ranks)
+                .map(|part| quota(point, written, part))
+                .min()
+                .unwrap_or(0),
+        };
         Job {
             phase,
             trial,
             part,
             path: path_of(point, part, trial),
-            quota: quota(point, written, part),
+            quota,
             order: point.order,
             measured: true,
             data: None,
         }
+    }
+
+    /// Waits between phases, unless the run ends meanwhile.
+    fn pause(&mut self, delay: Duration) -> Result<()> {
+        let until = Instant::now() + delay;
+        self.rank.phase("pausing before a phase");
+        while let left @ 1.. = until.saturating_duration_since(Instant::now()).as_nanos() {
+            if let Some(error) = self.rank.why_stopped() {
+                return Err(error);
+            }
+            let left = Duration::from_nanos(u64::try_from(left).unwrap_or(u64::MAX));
+            std::thread::sleep(left.min(Duration::from_millis(20)));
+        }
+        Ok(())
     }
 
     /// Old files go, directories are there, and what is to be read is there.
@@ -158,20 +184,22 @@ impl Experiment<'_> {
             }
             return Ok(());
         }
-        if state.written.is_none()
-            && let Some(status) = &point.status_file
-        {
-            let (written, mine) =
-                super::experiment::split(Written::load(status.as_ref(), point.ranks));
-            self.agree("read the status file", mine)?;
-            state.written = written;
+        let mine = self.check_sources(job.phase, state.written.as_ref(), job.trial);
+        self.agree("look at what is to be read", mine)?;
+        if job.phase != Phase::Mixed {
+            return Ok(());
         }
-        let mine = self.check_sources(state.written.as_ref(), job.trial);
-        self.agree("look at what is to be read", mine)
+        // A mixed phase writes into what is there, which must not be somebody's letters.
+        let mine = if point.existing {
+            Ok(())
+        } else {
+            before::seed_of(point, &job.path, job.part, job.quota).map(|_| ())
+        };
+        self.agree("look at what is written into", mine)
     }
 
     /// Drops what is cached where that is asked for, and tells how much is cached still.
-    fn cache(&mut self, job: &Job<'_>) -> Result<CacheState, Failure> {
+    fn cache(&mut self, job: &Job<'_>, written: Option<&Written>) -> Result<CacheState, Failure> {
         let point = self.point;
         // A shared file is looked at once on each host.
         let id = self.rank.id();
@@ -190,7 +218,7 @@ impl Experiment<'_> {
             self.agree("drop what is cached", mine)?;
         }
         let mine = if looks {
-            Cached::look(&job.path, bytes_of_file(point))
+            Cached::look(&job.path, self.bytes_to_read(job, written))
         } else {
             Cached::default()
         };
@@ -203,6 +231,18 @@ impl Experiment<'_> {
         Ok(Cached::from_bytes(&all)?.record(point.drop_caches, point.direct))
     }
 
+    /// Bytes of a file that are read in a phase, by whichever rank.
+    fn bytes_to_read(&self, job: &Job<'_>, written: Option<&Written>) -> u64 {
+        let point = self.point;
+        let transfers = match point.layout {
+            FileLayout::PerProcess => job.quota,
+            FileLayout::Shared => (0..point.ranks)
+                .map(|part| quota(point, written, part))
+                .sum(),
+        };
+        transfers * point.transfer_bytes
+    }
+
     /// The seed of what is written or checked: rank 0 says it.
     fn seed(&mut self, phase: Phase, job: &Job<'_>) -> Result<Option<u64>, Failure> {
         let point = self.point;
@@ -213,9 +253,9 @@ impl Experiment<'_> {
         let found = match (self.rank.id(), phase) {
             (0, Phase::Write) => fresh(),
             // Data of one file must be of one seed.
-            (0, _) => match before::key_of(point, &job.path, job.part) {
-                Ok(key) => Ok(key.seed()),
-                Err(_) if point.verify_after.is_empty() => fresh(),
+            (0, _) => match before::seed_of(point, &job.path, job.part, job.quota) {
+                Ok(seed) => asked_seed(point, &job.path, seed),
+                Err(_) if point.existing && point.verify_after.is_empty() => fresh(),
                 Err(error) => Err(error),
             },
             _ => Ok(0),
@@ -254,35 +294,9 @@ impl Experiment<'_> {
         let start_ns = self
             .rank
             .aligned_start("start of a phase", PHASE_DEADLINE)?;
-        let ordered = FilePoint {
-            order: job.order,
-            ..point.clone()
-        };
         let mut clock = self.settings.clock;
         clock.resync();
-        let plan = Plan {
-            point,
-            path: &job.path,
-            name: job.path.display().to_string(),
-            access: (
-                job.phase.reads(),
-                job.phase.writes(),
-                job.phase == Phase::Write,
-            ),
-            view: view(point, job.part),
-            places: Places::new(&ordered, job.part, job.phase),
-            quota: job.quota,
-            data: job.data,
-            fsync: if job.measured {
-                point.fsync
-            } else {
-                Fsync::End
-            },
-            barriers: point.barriers && job.measured,
-            stonewall: point.stonewall.filter(|_| job.measured),
-            start_ns,
-            clock,
-        };
+        let plan = plan(point, job, start_ns, clock);
         let shared = Shared::new(state.team.len(), self.rank.stopped());
         let progress = Progress {
             phase: job.phase,
@@ -308,7 +322,15 @@ impl Experiment<'_> {
             drop(over);
             figures
         });
-        Ok(figures?)
+        figures.map_err(|error| {
+            if job.measured {
+                let elapsed_ns = clock.now_ns().saturating_sub(start_ns);
+                state
+                    .remarks
+                    .push(so_far(point, job, &state.team, elapsed_ns));
+            }
+            Failure::Run(error)
+        })
     }
 
     /// Merges what all ranks measured.
@@ -395,7 +417,9 @@ impl Experiment<'_> {
             job.part = self.rank.id();
             job.path = path_of(point, job.part, trial);
         }
-        job.quota = quota(point, state.written.as_ref(), job.part);
+        if phase == Phase::Mixed && !point.collective {
+            job.quota = quota(point, state.written.as_ref(), job.part);
+        }
         job.measured = false;
         let seed = seed.unwrap_or(0);
         let pool = Pool::new(seed, point.data);
@@ -434,6 +458,50 @@ impl Experiment<'_> {
     }
 }
 
+/// One phase for the threads of this rank.
+fn plan<'a>(point: &'a FilePoint, job: &'a Job<'_>, start_ns: u64, clock: Clock) -> Plan<'a> {
+    let ordered = FilePoint {
+        order: job.order,
+        ..point.clone()
+    };
+    Plan {
+        point,
+        path: &job.path,
+        name: job.path.display().to_string(),
+        access: (
+            job.phase.reads(),
+            job.phase.writes(),
+            job.phase == Phase::Write,
+        ),
+        view: view(point, job.part),
+        places: Places::new(&ordered, job.part, job.phase),
+        quota: job.quota,
+        data: job.data,
+        fsync: if job.measured {
+            point.fsync
+        } else {
+            Fsync::End
+        },
+        barriers: point.barriers && job.measured,
+        stonewall: point.stonewall.filter(|_| job.measured),
+        start_ns,
+        clock,
+    }
+}
+
+/// What a phase that failed had come to, as far as this rank knows.
+fn so_far(point: &FilePoint, job: &Job<'_>, team: &[team::Member], elapsed_ns: u64) -> String {
+    let transfers: u64 = team.iter().map(|member| member.samples.transfers).sum();
+    format!(
+        "the {} phase of repetition {} was not finished: when it ended, {:.2} s after its start, rank 0 had moved {} in \
+         {transfers} transfers",
+        job.phase.name(),
+        job.trial + 1,
+        elapsed_ns as f64 / 1e9,
+        Bytes(transfers * point.transfer_bytes)
+    )
+}
+
 /// The part of a shared file that a rank sees through its view.
 fn view(point: &FilePoint, part: u32) -> Option<View> {
     point.file_view.then(|| View {
@@ -460,6 +528,17 @@ fn watch(
         progress.elapsed = since.elapsed();
         progress.left = wall.map(|wall| wall.saturating_sub(progress.elapsed));
         observer.progress(&progress);
+    }
+}
+
+/// The seed that a file has, unless another was asked for.
+fn asked_seed(point: &FilePoint, path: &std::path::Path, seed: u64) -> Result<u64> {
+    match point.data_seed {
+        Some(asked) if asked != seed => Err(Error::Failed(format!(
+            "{} holds data of seed {seed}, and --data-seed says {asked}: leave it out, or write the file anew",
+            path.display()
+        ))),
+        _ => Ok(seed),
     }
 }
 

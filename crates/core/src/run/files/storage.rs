@@ -1,14 +1,13 @@
 //! What the files of an experiment are on: the file system of each rank's directory, and what it can do.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
-use tonnage_sys::files::direct::{DirectIo, direct_io};
 use tonnage_sys::files::open::{Access, open};
 
 use super::scratch::Scratch;
+use crate::machine::direct::{self, Direct};
 use crate::machine::mounts;
 use crate::number_list;
 use crate::rank::RankInfo;
@@ -38,11 +37,12 @@ pub struct Place {
 
 impl Place {
     /// Looks at the directory that a file is, or is to be, in. `writes` says whether a file may be made there to find out
-    /// about direct transfers; else `path` itself is asked, if it is there.
+    /// about direct transfers; else `path` itself is asked. `direct` says that they are needed.
     ///
     /// # Errors
-    /// When the directory is not there or the system does not answer.
-    pub fn look(path: &Path, writes: bool) -> Result<Self> {
+    /// When the directory is not there or the system does not answer, and when direct transfers are needed and there are
+    /// none.
+    pub fn look(path: &Path, writes: bool, direct: bool) -> Result<Self> {
         let directory = directory_of(path);
         let cannot = |error| {
             let what = format!(
@@ -54,10 +54,9 @@ impl Place {
         let found = mounts::of_path(&directory).map_err(cannot)?;
         let room = statvfs(&directory).map_err(|error| cannot(error.into()))?;
         let direct = match direct_of(path, &directory, writes) {
-            Ok(DirectIo::Supported(alignment)) => {
-                Some((alignment.memory_bytes, alignment.offset_bytes))
-            }
-            Ok(DirectIo::NotSupported | DirectIo::NotSaid) | Err(_) => None,
+            Ok(found) => Some((found.alignment.memory_bytes, found.alignment.offset_bytes)),
+            Err(error) if direct => return Err(error),
+            Err(_) => None,
         };
         Ok(Self {
             file_system: found.kind,
@@ -80,19 +79,17 @@ pub fn directory_of(path: &Path) -> PathBuf {
     parent.unwrap_or(Path::new(".")).to_owned()
 }
 
-fn direct_of(path: &Path, directory: &Path, writes: bool) -> Result<DirectIo> {
-    let ask = |file: &File| direct_io(file).map_err(|error| Error::io("cannot ask", error));
+fn direct_of(path: &Path, directory: &Path, writes: bool) -> Result<Direct> {
     if writes {
         let scratch = Scratch::new(directory, "probe");
-        let file = scratch.create(false)?;
-        return ask(&file);
+        return direct::of_file(&scratch.create(false)?, path);
     }
     let access = Access {
         read: true,
         ..Access::default()
     };
-    let file = open(path, &access).map_err(|error| Error::io("cannot open", error))?;
-    ask(&file)
+    let cannot = |error| Error::io(format!("cannot open {}", path.display()), error);
+    direct::of_file(&open(path, &access).map_err(cannot)?, path)
 }
 
 /// Ranks with the same answer together.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::Duration;
 
-use tonnage_sys::clock::{Clock, thread_cpu_ns};
+use tonnage_sys::clock::{Clock, process_cpu_ns, thread_cpu_ns};
 use tonnage_sys::mapping::Arena;
 
 use super::totals::{Figures, Span};
@@ -129,9 +129,11 @@ pub fn run<I: Inspect + Send>(
     inspectors: &mut [I],
     rank: &mut Rank,
 ) -> Result<Vec<Figures>> {
+    let cpu_begin_ns = process_cpu_ns();
+    let queues = team.iter_mut().any(|member| member.calls.queue().is_some());
     let mut members = team.iter_mut().zip(inspectors.iter_mut()).enumerate();
     let lead = members.next();
-    let figures = std::thread::scope(|scope| {
+    let mut figures = std::thread::scope(|scope| {
         let followers: Vec<_> = members
             .map(|(index, (member, inspect))| {
                 scope.spawn(move || Steps::new(plan, shared, index, None).take(member, inspect))
@@ -150,7 +152,21 @@ pub fn run<I: Inspect + Send>(
         figures
     });
     shared.outcome()?;
+    if queues {
+        count_kernel_threads(&mut figures, process_cpu_ns() - cpu_begin_ns);
+    }
     Ok(figures)
+}
+
+/// What a queue's kernel threads do for this process is in the process's CPU time and in no thread's. It belongs to the
+/// transfers.
+fn count_kernel_threads(figures: &mut [Figures], process_ns: u64) {
+    let own: u64 = figures.iter().map(|thread| thread.cpu_ns).sum();
+    if let Some(lead) = figures.first_mut() {
+        let more_ns = process_ns.saturating_sub(own);
+        lead.cpu_ns += more_ns;
+        lead.transfer_cpu_ns += more_ns;
+    }
 }
 
 /// One thread's way through a phase. After an error the steps are no longer taken, but every thread still comes to every
@@ -180,6 +196,7 @@ impl<'a, 'b> Steps<'a, 'b> {
     fn take<I: Inspect>(mut self, member: &mut Member, inspect: &mut I) -> Figures {
         let (plan, clock) = (self.plan, self.plan.clock);
         member.samples = Samples::new();
+        member.slots.forget();
         let since = |ns: u64| ns.saturating_sub(plan.start_ns);
         if let Some(cpu) = member.cpu {
             self.step(|_| crate::machine::pin_thread(cpu));
@@ -189,7 +206,7 @@ impl<'a, 'b> Steps<'a, 'b> {
         let open = self.timed(|_| open(plan, member));
         self.meet("files are open");
         let (cpu_transfer_ns, begin_ns) = (thread_cpu_ns(), clock.now_ns());
-        self.step(|steps| steps.transfers(member, inspect));
+        self.transfers(member, inspect);
         let done_ns = clock.now_ns();
         if plan.fsync == Fsync::End && plan.access.1 {
             self.step(|_| member.calls.call(&Call::Sync { file: FILE }).map(|_| ()));
@@ -257,22 +274,19 @@ impl<'a, 'b> Steps<'a, 'b> {
         self.shared.meeting.wait();
     }
 
-    fn transfers<I: Inspect>(&mut self, member: &mut Member, inspect: &mut I) -> Result<()> {
+    fn transfers<I: Inspect>(&mut self, member: &mut Member, inspect: &mut I) {
         let plan = self.plan;
-        let share = share(plan.quota, self.index as u64, u64::from(plan.point.threads));
-        let result = self.drive(member, false, share, inspect);
-        let Some(wall) = plan.stonewall.filter(|wall| wall.wear_out) else {
-            return result;
-        };
-        if let Err(error) = result {
-            self.shared.fail(error);
+        let threads = u64::from(plan.point.threads);
+        let share = share(plan.quota, self.index as u64, threads);
+        self.step(|steps| steps.drive(member, false, share, inspect));
+        // All threads come here, also those that failed: the others wait for them.
+        if let Some(wall) = plan.stonewall.filter(|wall| wall.wear_out) {
+            let least = wall.transfers_min.div_ceil(threads);
+            let until = self
+                .most_of_all(member.samples.transfers.max(least))
+                .min(share);
+            self.step(|steps| steps.drive(member, true, until, inspect));
         }
-        let made = member
-            .samples
-            .transfers
-            .max(wall.transfers_min.div_ceil(u64::from(plan.point.threads)));
-        let until = self.most_of_all(made)?.min(share);
-        self.drive(member, true, until, inspect)
     }
 
     fn drive<I: Inspect>(
@@ -338,7 +352,7 @@ impl<'a, 'b> Steps<'a, 'b> {
     }
 
     /// The most transfers that any thread of any rank has made.
-    fn most_of_all(&mut self, made: u64) -> Result<u64> {
+    fn most_of_all(&mut self, made: u64) -> u64 {
         let shared = self.shared;
         shared.most.fetch_max(made, Ordering::SeqCst);
         shared.meeting.wait();
@@ -352,10 +366,7 @@ impl<'a, 'b> Steps<'a, 'b> {
             Ok(())
         });
         shared.meeting.wait();
-        if shared.failed.load(Ordering::SeqCst) {
-            return Err(Error::Failed("another thread of this rank failed".into()));
-        }
-        Ok(shared.most.load(Ordering::SeqCst))
+        shared.most.load(Ordering::SeqCst)
     }
 }
 

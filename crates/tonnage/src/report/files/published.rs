@@ -50,10 +50,10 @@ impl Pair {
         }
         let part = self.ours / self.theirs;
         Some(match theirs.filter(|ranks| *ranks > 0) {
-            None => percent(part),
+            None => format!("{} of it", percent(part)),
             Some(ranks) => {
                 let each = part * f64::from(ranks) / f64::from(ours.max(1));
-                format!("{} a rank", percent(each))
+                format!("{} of it a rank", percent(each))
             }
         })
     }
@@ -98,7 +98,7 @@ fn line(record: &FileRecord, phase: &PhaseRecord, published: &Published) -> Stri
     let part = if part.is_empty() {
         part
     } else {
-        format!(": {part} of it")
+        format!(": {part}")
     };
     format!(
         "published, {}: {theirs}{}{} [{}]; here {ours} on {}{part}",

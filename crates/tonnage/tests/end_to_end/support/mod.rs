@@ -5,7 +5,9 @@
 //! | [`program`] | one start of the program under a watchdog |
 //! | [`processes`] | which processes belong to a start, and signals to them |
 //! | [`records`] | records of a file, checked one by one |
+//! | [`file_records`] | records of file experiments, and running one |
 
+pub mod file_records;
 pub mod processes;
 pub mod program;
 pub mod records;

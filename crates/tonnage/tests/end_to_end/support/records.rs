@@ -33,7 +33,8 @@ pub fn shown(dir: &Path, file: &str, run: &Ended, format: &str) -> Vec<Record> {
     read(&dir.join(file))
 }
 
-fn check(line: &str) -> Record {
+/// A line as JSON that the schema allows.
+pub fn allowed(line: &str) -> Value {
     static SCHEMA: OnceLock<jsonschema::Validator> = OnceLock::new();
     let schema = SCHEMA.get_or_init(|| {
         let text = include_str!("../../../../../docs/record.schema.json");
@@ -45,6 +46,11 @@ fn check(line: &str) -> Record {
         .map(|error| format!("{}: {error}", error.instance_path()))
         .collect();
     assert!(errors.is_empty(), "{errors:#?} in {line}");
+    value
+}
+
+fn check(line: &str) -> Record {
+    allowed(line);
     let record: Record = serde_json::from_str(line).unwrap();
     if record.outcome == Outcome::Measured {
         check_measured(&record);
@@ -58,7 +64,7 @@ fn check(line: &str) -> Record {
 }
 
 /// Equal but for the last bits, which depend on the order of additions.
-fn about(left: f64, right: f64) -> bool {
+pub fn about(left: f64, right: f64) -> bool {
     (left - right).abs() <= 1e-9 * left.abs().max(right.abs())
 }
 
@@ -92,11 +98,13 @@ fn check_measured(record: &Record) {
     );
 }
 
-fn all(ranks: u32) -> Vec<u32> {
+/// These ranks, from 0.
+pub fn all(ranks: u32) -> Vec<u32> {
     (0..ranks).collect()
 }
 
-fn ranks_of<'a>(lists: impl Iterator<Item = &'a String>) -> Vec<u32> {
+/// The ranks that lists such as "0-3,8" name.
+pub fn ranks_of<'a>(lists: impl Iterator<Item = &'a String>) -> Vec<u32> {
     let mut ranks = Vec::new();
     for part in lists.flat_map(|list| list.split(',')) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -1,0 +1,358 @@
+//! File experiments that go well: the issue's commands at a small size, and what each option does to files and figures.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::{TempDir, tempdir, tempdir_in};
+use tonnage_core::plan::file_point::Phase;
+use tonnage_core::record::files::FileRecord;
+
+use super::support::file_records::{failed, measured};
+
+const MIB: u64 = 1 << 20;
+
+/// A directory where the build is, which is on a disk more often than /tmp is.
+pub fn on_disk() -> TempDir {
+    tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// The names in a directory, sorted, with a slash behind those of directories.
+pub fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    let mut names: Vec<_> = entries
+        .map(|entry| {
+            let slash = if entry.path().is_dir() { "/" } else { "" };
+            format!("{}{slash}", entry.file_name().to_str().unwrap())
+        })
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+fn payloads(record: &FileRecord) -> Vec<(Phase, u64)> {
+    let of = |phase: &tonnage_core::record::files::PhaseRecord| {
+        (phase.phase, phase.summary.payload_bytes)
+    };
+    record.phases.iter().map(of).collect()
+}
+
+/// Whether the engine cannot run here; says why.
+pub fn unavailable(engine: &str) -> bool {
+    if !engine.contains("uring") {
+        return false;
+    }
+    let dir = tempdir().unwrap();
+    let tried = super::support::tonnage(
+        dir.path(),
+        "file --engine uring --path t --block 4k --transfer 4k --limit none",
+    )
+    .run();
+    if tried.code != Some(0) {
+        println!("skip: no io_uring here: {}", tried.stdout);
+    }
+    tried.code != Some(0)
+}
+
+#[test]
+fn the_commands_of_the_plan_at_a_small_size() {
+    let dir = on_disk();
+    let write_and_read = |bytes: u64| vec![(Phase::Write, bytes), (Phase::Read, bytes)];
+    let (_, record) = measured(
+        dir.path(),
+        "--ranks 2 --path t.dat --layout per-process --block 256k --transfer 256k --segments 4 --phases write,read \
+         --fsync end --barriers",
+    );
+    assert_eq!(payloads(&record), write_and_read(2 * MIB));
+    assert_eq!(record.phases[0].summary.operations, 8);
+    if !unavailable("uring") {
+        let command = "--ranks 2 --engine uring --direct --path t.dat --block 1m --transfer 4k --order shuffled \
+             --window 32 --stonewall 5s";
+        let (_, storage) = measured(dir.path(), "--path t --block 4k --transfer 4k");
+        if storage.storage[0].direct_alignment.is_some() {
+            let (_, record) = measured(dir.path(), command);
+            assert_eq!(payloads(&record), write_and_read(2 * MIB));
+            assert_eq!(record.effective[0].engine["name"], "uring");
+            assert!(
+                record.effective[0].engine["direct"].is_object()
+                    || record.effective[0].engine["direct"] != false
+            );
+        } else {
+            println!("skip: no direct I/O on {}", storage.storage[0].file_system);
+        }
+    }
+    let (_, record) = measured(
+        dir.path(),
+        "--ranks 4 --path t.dat --block 64k --transfer 16k --segments 3 --order shuffled --threads 2 --verify --fsync each",
+    );
+    assert_eq!(payloads(&record), write_and_read(12 * 64 << 10));
+    assert_eq!(
+        record.phases[1].trials[0].verified_bytes,
+        Some(12 * 64 << 10)
+    );
+    assert_eq!(names(dir.path()), Vec::<String>::new());
+}
+
+#[test]
+fn every_engine_layout_and_order() {
+    let dir = tempdir().unwrap();
+    for engine in ["posix", "uring"] {
+        if unavailable(engine) {
+            continue;
+        }
+        for layout in ["shared", "per-process"] {
+            for order in ["sequential", "shuffled"] {
+                for more in ["", "--threads 2 --barriers", "--read-shift 1 --trials 2"] {
+                    let arguments = format!(
+                        "--ranks 2 --engine {engine} --path t --layout {layout} --order {order} --block 48k \
+                         --transfer 3k --segments 2 --verify=write,read {more}"
+                    );
+                    let (_, record) = measured(dir.path(), &arguments);
+                    let trials = u64::from(record.file.trials);
+                    assert_eq!(
+                        record.phases[1].summary.operations,
+                        64 * trials,
+                        "{arguments}"
+                    );
+                    for phase in &record.phases {
+                        assert_eq!(phase.trials[0].verified_bytes, Some(192 << 10));
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(names(dir.path()), Vec::<String>::new());
+}
+
+#[test]
+fn the_storages_own_limit_stands_beside_the_figures() {
+    let dir = on_disk();
+    let (_, record) = measured(
+        dir.path(),
+        "--ranks 2 --path t --block 1m --transfer 256k --fsync end --limit 2GB/s",
+    );
+    for phase in &record.phases {
+        assert_eq!(phase.summary.limit.as_ref().unwrap().bytes_per_s, 2e9);
+        assert!(phase.summary.utilization.is_some());
+    }
+}
+
+/// Where the kernel can drop what is cached, nothing is left of it; in memory everything stays, and that is said.
+#[test]
+fn a_read_says_how_cold_it_was() {
+    let dir = on_disk();
+    let arguments = "--ranks 2 --path t --layout per-process --block 1m --transfer 64k --fsync end";
+    let (ended, record) = measured(dir.path(), arguments);
+    let cache = record.phases[1].trials[0].cache.clone().unwrap();
+    assert!(cache.known && !cache.dropped, "{cache:?}");
+    assert_eq!((cache.bytes, cache.resident_bytes), (2 * MIB, 2 * MIB));
+    assert!(ended.stdout.contains("read: warm, 100 %"), "{ended:#?}");
+    let file_system = record.storage[0].file_system.clone();
+    if file_system == "tmpfs" {
+        println!("skip: nothing can be dropped on {file_system}, and no disk is known");
+    } else {
+        for more in ["", "--order shuffled --read-shift 1", "--trials 2"] {
+            let (ended, record) =
+                measured(dir.path(), &format!("{arguments} --drop-caches {more}"));
+            for trial in &record.phases[1].trials {
+                let cache = trial.cache.clone().unwrap();
+                assert!(cache.known && cache.dropped, "{cache:?}");
+                assert_eq!((cache.bytes, cache.resident_bytes), (2 * MIB, 0), "{more}");
+            }
+            assert!(ended.stdout.contains("cold"), "{ended:#?}");
+        }
+    }
+    let Ok(memory) = tempdir_in("/dev/shm") else {
+        println!("skip: no /dev/shm to write to");
+        return;
+    };
+    let path = memory.path().join("t");
+    let arguments = arguments.replace("--path t", &format!("--path {}", path.display()));
+    let (ended, record) = measured(dir.path(), &format!("{arguments} --drop-caches"));
+    let cache = record.phases[1].trials[0].cache.clone().unwrap();
+    assert_eq!((cache.bytes, cache.resident_bytes), (2 * MIB, 2 * MIB));
+    assert!(cache.dropped, "{cache:?}");
+    assert!(ended.stdout.contains("read: warm, 100 %"), "{ended:#?}");
+    assert_eq!(names(memory.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_mixed_phase_has_its_share_of_reads_exactly() {
+    let dir = tempdir().unwrap();
+    for (percent, order) in [(70, "sequential"), (1, "shuffled"), (99, "shuffled")] {
+        for engine in ["posix", "uring"] {
+            if unavailable(engine) {
+                continue;
+            }
+            let (_, record) = measured(
+                dir.path(),
+                &format!(
+                    "--ranks 2 --engine {engine} --path t --prefill --read-percent {percent} --block 800k --transfer 4k \
+                     --order {order} --verify"
+                ),
+            );
+            let [mixed] = &record.phases[..] else {
+                panic!("{record:#?}")
+            };
+            let trial = &mixed.trials[0];
+            assert_eq!((trial.operations, trial.reads), (400, 4 * percent));
+            assert_eq!(trial.verified_bytes, Some(1600 << 10));
+        }
+    }
+}
+
+#[test]
+fn ranks_read_what_others_wrote_and_are_told_what_it_proves() {
+    let dir = tempdir().unwrap();
+    for layout in ["shared", "per-process"] {
+        for choice in ["--read-shift 1", "--read-shuffled 5", "--read-shift 2"] {
+            let (ended, record) = measured(
+                dir.path(),
+                &format!(
+                    "--ranks 3 --path t --layout {layout} --block 64k --transfer 16k {choice} --verify"
+                ),
+            );
+            assert_eq!(record.phases[1].trials[0].verified_bytes, Some(192 << 10));
+            let said = record
+                .remarks
+                .iter()
+                .any(|remark| remark.contains("on one host"));
+            assert!(said, "{record:#?}");
+            assert!(ended.stdout.contains("proves nothing about"), "{ended:#?}");
+        }
+    }
+}
+
+#[test]
+fn files_are_where_and_as_many_as_they_were_asked_for() {
+    let dir = tempdir().unwrap();
+    for (name, arguments, files) in [
+        ("a", "--ranks 2 --path a/t", vec!["t"]),
+        (
+            "b",
+            "--ranks 2 --path b/t --layout per-process",
+            vec!["t.00000000", "t.00000001"],
+        ),
+        (
+            "c",
+            "--ranks 3 --path c/t --path c/u --layout per-process",
+            vec!["t.00000000", "t.00000002", "u.00000001"],
+        ),
+        (
+            "d",
+            "--ranks 2 --path d/t --trials 2 --file-per-trial",
+            vec!["t.0", "t.1"],
+        ),
+        (
+            "e",
+            "--ranks 2 --path e/t --layout per-process --directory-per-rank",
+            vec!["0/", "1/"],
+        ),
+    ] {
+        fs::create_dir(dir.path().join(name)).unwrap();
+        let arguments = format!("{arguments} --block 64k --transfer 16k --segments 2 --verify");
+        let (_, record) = measured(dir.path(), &format!("{arguments} --keep"));
+        assert_eq!(names(&dir.path().join(name)), files);
+        let ranks = u64::from(record.file.ranks);
+        let trials = u64::from(record.file.trials);
+        assert_eq!(
+            record.phases[0].summary.payload_bytes,
+            trials * ranks * (128 << 10)
+        );
+        // What tonnage wrote it may replace, and without --keep remove.
+        measured(dir.path(), &arguments);
+        assert_eq!(
+            names(&dir.path().join(name)),
+            Vec::<String>::new(),
+            "{arguments}"
+        );
+    }
+    fs::create_dir(dir.path().join("f")).unwrap();
+    measured(
+        dir.path(),
+        "--ranks 2 --path f/t --layout per-process --directory-per-rank --block 64k --transfer 16k --keep",
+    );
+    let length = |name: &str| fs::metadata(dir.path().join(name)).unwrap().len();
+    assert_eq!(
+        length("f/0/t.00000000") + length("f/1/t.00000001"),
+        128 << 10
+    );
+}
+
+#[test]
+fn existing_files_are_written_into_and_stay() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("t");
+    let foreign = vec![0xab; 300 << 10];
+    fs::write(&path, &foreign).unwrap();
+    let arguments = "--ranks 2 --path t --block 128k --transfer 32k --verify";
+    let (why, _) = failed(dir.path(), arguments);
+    assert!(why.contains("was not written by tonnage"), "{why}");
+    assert_eq!(fs::read(&path).unwrap(), foreign);
+    measured(dir.path(), &format!("{arguments} --existing"));
+    let now = fs::read(&path).unwrap();
+    assert_eq!(now.len(), foreign.len());
+    assert_ne!(now[..256 << 10], foreign[..256 << 10]);
+    assert_eq!(now[256 << 10..], foreign[256 << 10..]);
+    // One that was not there is made, and goes.
+    measured(
+        dir.path(),
+        "--ranks 2 --path u --block 128k --transfer 32k --existing",
+    );
+    assert_eq!(names(dir.path()), ["t"]);
+}
+
+/// How much of a file a compressor leaves, in percent; `None` where there is none.
+fn compressed_percent(path: &Path) -> Option<f64> {
+    let bytes = fs::metadata(path).unwrap().len();
+    let output = Command::new("gzip")
+        .args(["-9", "-c"])
+        .arg(path)
+        .output()
+        .ok()?;
+    Some(output.stdout.len() as f64 * 100.0 / bytes as f64)
+}
+
+#[test]
+fn data_compresses_as_far_as_it_was_asked_to() {
+    let dir = tempdir().unwrap();
+    for (data, expected) in [
+        ("random", 99.5..101.0),
+        ("compressible=30%", 69.0..71.5),
+        ("compressible=90%", 9.0..12.0),
+    ] {
+        measured(
+            dir.path(),
+            &format!("--path t --block 2m --transfer 64k --phases write --data {data} --keep"),
+        );
+        let Some(percent) = compressed_percent(&dir.path().join("t")) else {
+            println!("skip: no gzip here");
+            return;
+        };
+        assert!(expected.contains(&percent), "{data}: {percent} % are left");
+    }
+}
+
+#[test]
+fn repetitions_pause_and_end_in_time() {
+    let dir = tempdir().unwrap();
+    let (ended, record) = measured(
+        dir.path(),
+        "--ranks 2 --path t --block 64k --transfer 16k --trials 3 --delay 100ms",
+    );
+    assert_eq!(record.phases[0].trials.len(), 3);
+    assert!(ended.took.as_millis() >= 500, "{ended:#?}");
+    let seeds: std::collections::BTreeSet<_> = record.phases[0]
+        .trials
+        .iter()
+        .map(|trial| trial.data_seed.unwrap())
+        .collect();
+    assert_eq!(seeds.len(), 3, "each write has data of its own");
+    let (_, record) = measured(
+        dir.path(),
+        "--ranks 2 --path t --block 64k --transfer 16k --trials 100 --delay 50ms --max-duration 60ms --data-seed 7",
+    );
+    let trials = &record.phases[1].trials;
+    assert!((1..100).contains(&trials.len()), "{}", trials.len());
+    assert_eq!(record.phases[0].trials[0].data_seed, Some(7));
+}

@@ -1,0 +1,250 @@
+//! File experiments that are cut off: by a full disk, by the death of a rank, by a signal. What was measured stays, what
+//! was made goes, and nobody waits for ever.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::tempdir;
+use tonnage_core::plan::file_point::Phase;
+use tonnage_core::rank::host_name;
+use tonnage_core::record::Outcome;
+
+use super::files::{names, on_disk, unavailable};
+use super::files_refused::{left, on_tmpfs};
+use super::killing::{blames, nothing_new, pids, shared_memory};
+use super::support::file_records::{experiment, only, why};
+use super::support::{Started, tonnage, wait_until};
+
+const SOON: Duration = Duration::from_secs(5);
+
+/// A phase that nobody waits for: of small writes, each synced, so that a disk is not filled meanwhile.
+const ENDLESS: &str = "--block 1G --transfer 4k --fsync each --stonewall 1h --phases write";
+
+/// The third of three repetitions has no room. Where two are whole, their figures stay.
+#[test]
+fn a_disk_that_is_full_in_the_middle_of_a_phase() {
+    for (engine, keep) in [("posix", ""), ("uring", ""), ("posix", "--keep")] {
+        if unavailable(engine) {
+            continue;
+        }
+        let dir = tempdir().unwrap();
+        let arguments = format!(
+            "--ranks 3 --engine {engine} --path m/t --layout per-process --block 1m --transfer 64k --segments 2 \
+             --trials 3 --file-per-trial {keep}"
+        );
+        let Some(ended) = on_tmpfs(dir.path(), "size=16m", "", &arguments) else {
+            return;
+        };
+        let ended = ended.with_code(1);
+        assert!(ended.took < SOON, "{ended:#?}");
+        let record = only(&dir.path().join("r.jsonl"));
+        let why = why(&record, &ended);
+        for part in [
+            "rank ",
+            &format!(" on {}: ", host_name()),
+            "65536 bytes at offset ",
+            "m/t.0000000",
+            ".2",
+            "No space left on device",
+        ] {
+            assert!(why.contains(part), "no {part:?} in {why}");
+        }
+        let ended = ended.saying(&["No space left on device"]);
+        assert_eq!(ended.stderr.matches("error: ").count(), 1, "{ended:#?}");
+        let phases: Vec<_> = record
+            .phases
+            .iter()
+            .map(|phase| (phase.phase, phase.trials.len()))
+            .collect();
+        assert_eq!(phases, [(Phase::Write, 2), (Phase::Read, 2)]);
+        assert_eq!(
+            left(dir.path()).is_empty(),
+            keep.is_empty(),
+            "{}",
+            left(dir.path())
+        );
+    }
+}
+
+#[test]
+fn a_disk_that_is_too_small_from_the_beginning() {
+    let dir = tempdir().unwrap();
+    for more in [
+        "",
+        "--prefill",
+        "--threads 2 --barriers",
+        "--layout per-process --directory-per-rank",
+    ] {
+        let arguments = format!("--ranks 2 --path m/t --block 4m --transfer 64k {more}");
+        let Some(ended) = on_tmpfs(dir.path(), "size=2m", "", &arguments) else {
+            return;
+        };
+        let ended = ended.with_code(1);
+        assert!(ended.took < SOON, "{ended:#?}");
+        let record = only(&dir.path().join("r.jsonl"));
+        assert!(why(&record, &ended).contains("No space left on device"));
+        assert!(record.phases.is_empty());
+        // That it would not fit was known before.
+        assert!(
+            record
+                .remarks
+                .iter()
+                .any(|remark| remark.contains("are free")),
+            "{record:#?}"
+        );
+        assert_eq!(left(dir.path()), "", "{more}");
+    }
+}
+
+/// Waits until both ranks have written something.
+fn writing(run: &Started, dir: &Path) {
+    run.rank(1);
+    wait_until("the ranks write", || {
+        let mut files = Vec::new();
+        let mut look = |dir: &Path| {
+            for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+                let length = entry.metadata().map_or(0, |metadata| metadata.len());
+                files.push((entry.path(), length));
+            }
+        };
+        look(dir);
+        for name in ["0", "1"] {
+            look(&dir.join(name));
+        }
+        files.retain(|(path, length)| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            name.starts_with('t') && path.is_file() && *length > 0
+        });
+        let both = files.len() > 1;
+        both || files.iter().any(|(path, _)| path.ends_with("t"))
+    });
+    // Well into the phase.
+    std::thread::sleep(Duration::from_millis(50));
+}
+
+#[test]
+fn a_rank_that_is_killed_while_it_writes() {
+    for (rank, options) in [
+        (0, ""),
+        (1, ""),
+        (1, "--layout per-process"),
+        (0, "--layout per-process --directory-per-rank"),
+        (
+            1,
+            "--layout per-process --directory-per-rank --threads 2 --barriers",
+        ),
+        (1, "--layout per-process --order shuffled --wear-out"),
+        (0, "--engine uring --layout per-process"),
+        (1, "--layout per-process --keep"),
+    ] {
+        if unavailable(options) {
+            continue;
+        }
+        let dir = on_disk();
+        let before = shared_memory();
+        let mut arguments = format!("--ranks 2 --path t {ENDLESS} {options}");
+        if options.contains("uring") {
+            arguments = arguments.replace("--fsync each", "--window 1");
+        }
+        let run = tonnage(dir.path(), &experiment(&arguments)).start();
+        writing(&run, dir.path());
+        let pids = pids(&run);
+        run.signal_rank(rank, Signal::KILL);
+        let killed = Instant::now();
+        let ended = run.end();
+        assert!(
+            killed.elapsed() < SOON,
+            "{:?}: {ended:#?}",
+            killed.elapsed()
+        );
+        assert_eq!(ended.code, Some(1), "{ended:#?}");
+        blames(&ended, rank);
+        // Rank 0 writes the record, unless it is the one that is dead.
+        let path = dir.path().join("r.jsonl");
+        if rank == 0 {
+            fs::remove_file(path).unwrap();
+        } else {
+            let record = only(&path);
+            let lost = format!("rank {rank} on {}", host_name());
+            assert!(why(&record, &ended).contains(&lost), "{record:#?}");
+            assert!(record.phases.is_empty());
+        }
+        let kept: &[&str] = if options.contains("--keep") {
+            &["t.00000000", "t.00000001"]
+        } else {
+            &[]
+        };
+        assert_eq!(names(dir.path()), kept, "{options}");
+        nothing_new(&before, &pids);
+    }
+}
+
+/// What was there before and is written into stays, whoever dies.
+#[test]
+fn a_rank_that_is_killed_while_it_writes_into_a_file_of_others() {
+    let dir = on_disk();
+    fs::write(dir.path().join("t"), "x").unwrap();
+    let run = tonnage(
+        dir.path(),
+        &experiment(&format!("--ranks 2 --path t --existing {ENDLESS}")),
+    )
+    .start();
+    writing(&run, dir.path());
+    run.signal_rank(1, Signal::KILL);
+    run.end().with_code(1);
+    assert!(matches!(
+        only(&dir.path().join("r.jsonl")).outcome,
+        Outcome::Failed { .. }
+    ));
+    assert_eq!(names(dir.path()), ["t"]);
+}
+
+#[test]
+fn a_signal_while_it_writes() {
+    for (to_rank, signal, code) in [
+        (None, Signal::INT, 130),
+        (None, Signal::TERM, 143),
+        (Some(1), Signal::INT, 130),
+    ] {
+        let dir = on_disk();
+        let arguments = format!("--ranks 2 --path t --layout per-process {ENDLESS}");
+        let run = tonnage(dir.path(), &experiment(&arguments)).start();
+        writing(&run, dir.path());
+        match to_rank {
+            None => run.signal(signal),
+            Some(rank) => run.signal_rank(rank, signal),
+        }
+        let sent = Instant::now();
+        let ended = run.end();
+        assert!(sent.elapsed() < SOON, "{:?}: {ended:#?}", sent.elapsed());
+        assert_eq!(ended.code, Some(code), "{to_rank:?} {signal:?}: {ended:#?}");
+        fs::remove_file(dir.path().join("r.jsonl")).unwrap();
+        assert_eq!(
+            names(dir.path()),
+            Vec::<String>::new(),
+            "{to_rank:?} {signal:?}"
+        );
+    }
+}
+
+/// Its ranks end by themselves, and take their files with them.
+#[test]
+fn the_supervisor_that_is_killed() {
+    let dir = on_disk();
+    let before = shared_memory();
+    let arguments = format!("--ranks 2 --path t --layout per-process {ENDLESS}");
+    let run = tonnage(dir.path(), &experiment(&arguments)).start();
+    writing(&run, dir.path());
+    let pids = pids(&run);
+    run.signal(Signal::KILL);
+    let ended = run.end();
+    assert_eq!(ended.code, None, "{ended:#?}");
+    nothing_new(&before, &pids);
+    assert!(
+        names(dir.path()).iter().all(|name| name == "r.jsonl"),
+        "{:?}",
+        names(dir.path())
+    );
+}

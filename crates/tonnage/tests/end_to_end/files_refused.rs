@@ -1,0 +1,280 @@
+//! File experiments that cannot be: one clear error each, before a clock starts, and nothing is left. Files of others stay.
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use tempfile::{tempdir, tempdir_in};
+
+use super::files::names;
+use super::support::file_records::{experiment, failed, measured, only, why};
+use super::support::{Ended, tonnage, under};
+
+/// Refused before a rank starts.
+fn refused(arguments: &str, parts: &[&str]) {
+    let dir = tempdir().unwrap();
+    let ended = tonnage(dir.path(), &experiment(arguments)).run();
+    let ended = ended.with_code(2).with_one_error(parts);
+    assert!(ended.stdout.is_empty(), "{ended:#?}");
+    assert_eq!(names(dir.path()), Vec::<String>::new(), "{arguments}");
+}
+
+#[test]
+fn what_no_machine_could_do() {
+    for (arguments, parts) in [
+        (
+            "--path t --block 10k --transfer 4k",
+            &[
+                "block 10k is no whole number of transfers of 4k",
+                "write block 8k",
+            ][..],
+        ),
+        ("--path t --block 1k --transfer 4k", &["write block 4k"]),
+        ("--path t --transfer 0", &["transfer 0 would move nothing"]),
+        ("--path t --segments 0", &["the fewest is segments 1"]),
+        ("--path d/", &["path d/ is a directory", "d/file"]),
+        (
+            "--path t --path u",
+            &["layout shared", "layout per-process"],
+        ),
+        ("--path t --hint a=b", &["engine posix knows no hint"]),
+        (
+            "--path t --collective",
+            &["engine posix knows no collective"],
+        ),
+        ("--path t --file-view", &["engine posix knows no file-view"]),
+        ("--path t --window 8", &["leave window out", "engine uring"]),
+        (
+            "--path t --engine uring --fsync each",
+            &["fsync each", "write fsync end, or use engine posix"],
+        ),
+        (
+            "--path t --direct --block 1000 --transfer 1000",
+            &["multiples of 512 bytes", "write transfer 1024"],
+        ),
+        ("--path t --engine posx", &["did you mean \"posix\"?"]),
+        ("--path t --engine shm", &["unknown engine \"shm\""]),
+        (
+            "--path t --phases write,wirte",
+            &["did you mean \"write\"?"],
+        ),
+        ("--path t --phases read,read", &["phases has read twice"]),
+        ("--path t --phases mixed", &["add read-percent 70"]),
+        ("--path t --read-percent 100", &["read-percent 100"]),
+        ("--path t --read-shift 1", &["one rank", "--ranks 2"]),
+        (
+            "--path t --ranks 2 --read-shift 2",
+            &["read-shift 1 or less"],
+        ),
+        ("--path t --wear-out", &["add stonewall 30s"]),
+        ("--path t --stonewall-status s", &["add stonewall 30s"]),
+        ("--path t --stonewall 1us", &["the shortest is"]),
+        ("--path t --phases write --drop-caches", &["add phase read"]),
+        (
+            "--path t --phases write --verify=read",
+            &["add read to phases"],
+        ),
+        ("--path t --directory-per-rank", &["layout per-process"]),
+        ("--path t --data compressible=100%", &["compressible=100%"]),
+        ("--path t --threads 9", &["threads 9", "threads 4 or less"]),
+        ("--path t --block 9999999T", &["9999999T"]),
+        ("--block 4k", &["--path"]),
+    ] {
+        refused(arguments, parts);
+    }
+}
+
+/// Refused by the ranks, by all of them for one reason; there is nothing in the directory that was not there before.
+fn fails_here(dir: &Path, arguments: &str, parts: &[&str]) {
+    let before = names(dir);
+    let (why, record) = failed(dir, arguments);
+    for part in parts {
+        assert!(why.contains(part), "no {part:?} in {why}");
+    }
+    assert!(record.phases.is_empty(), "{record:#?}");
+    assert_eq!(names(dir), before, "{arguments}");
+}
+
+#[test]
+fn paths_that_cannot_be() {
+    let dir = tempdir().unwrap();
+    fs::create_dir(dir.path().join("d")).unwrap();
+    fs::write(dir.path().join("f"), "x").unwrap();
+    for layout in ["", "--layout per-process", "--engine uring"] {
+        let on = |path: &str| format!("--ranks 2 --path {path} {layout}");
+        fails_here(
+            dir.path(),
+            &on("nowhere/t"),
+            &[
+                "rank ",
+                "nowhere/t",
+                "no directory nowhere",
+                "mkdir -p nowhere",
+            ],
+        );
+        fails_here(dir.path(), &on("f/t"), &["rank ", "no directory f"]);
+    }
+    fails_here(dir.path(), "--path d", &["d is a directory", "d/t.dat"]);
+    fs::create_dir(dir.path().join("d.00000001")).unwrap();
+    fails_here(
+        dir.path(),
+        "--ranks 2 --path d --layout per-process",
+        &["rank 1", "d.00000001 is a directory"],
+    );
+}
+
+#[test]
+fn direct_transfers_where_there_are_none() {
+    let Ok(memory) = tempdir_in("/dev/shm") else {
+        println!("skip: no /dev/shm to write to");
+        return;
+    };
+    for more in [
+        "",
+        "--layout per-process --directory-per-rank",
+        "--engine uring --phases write",
+    ] {
+        let arguments = format!(
+            "--ranks 2 --path {}/t --direct {more}",
+            memory.path().display()
+        );
+        let dir = tempdir().unwrap();
+        let (why, record) = failed(dir.path(), &arguments);
+        assert!(
+            why.contains("no direct I/O") && why.contains("tmpfs"),
+            "{why}"
+        );
+        assert!(record.phases.is_empty());
+        assert_eq!(names(memory.path()), Vec::<String>::new(), "{more}");
+    }
+}
+
+#[test]
+fn reads_of_what_is_not_there() {
+    let dir = tempdir().unwrap();
+    let read = "--ranks 2 --block 64k --transfer 16k --phases read";
+    for engine in ["posix", "uring"] {
+        let read = format!("{read} --engine {engine}");
+        fails_here(
+            dir.path(),
+            &format!("{read} --path t"),
+            &["t is to be read and is not there", "--prefill"],
+        );
+        fs::write(dir.path().join("s"), vec![1; 100_000]).unwrap();
+        fails_here(
+            dir.path(),
+            &format!("{read} --path s"),
+            &["rank 1", "s is too short", "100000 bytes", "131072"],
+        );
+        fails_here(
+            dir.path(),
+            &format!("{read} --path s --order shuffled"),
+            &["s is too short"],
+        );
+        fs::write(dir.path().join("p.00000000"), vec![1; 65536]).unwrap();
+        fails_here(
+            dir.path(),
+            &format!("{read} --path p --layout per-process"),
+            &["rank 1", "p.00000001 is to be read and is not there"],
+        );
+        fails_here(
+            dir.path(),
+            &format!("{read} --path p --layout per-process --read-shift 1"),
+            &["rank 0", "p.00000001 is to be read and is not there"],
+        );
+        fails_here(
+            dir.path(),
+            &format!("{read} --path p --stonewall-status nowhere.json"),
+            &["p is to be read"],
+        );
+    }
+}
+
+/// Runs an experiment in a directory `m` that a new mount namespace shows as these options say, and lists what is left in
+/// it. `None` where there can be no such namespace.
+pub fn on_tmpfs(dir: &Path, options: &str, then: &str, arguments: &str) -> Option<Ended> {
+    let script = format!(
+        "mount -t tmpfs -o {options} none m || exit 77\n{then}\n\"$@\"\ncode=$?\nls -A m > left\nexit $code\n"
+    );
+    fs::create_dir_all(dir.join("m")).unwrap();
+    fs::write(dir.join("mount.sh"), script).unwrap();
+    let ended = under(dir, "unshare -m sh mount.sh", &experiment(arguments)).run();
+    let refused = ended.stderr.contains("unshare failed") || ended.code == Some(77);
+    if refused || !dir.join("left").exists() {
+        println!("skip: no mounts here: {}", ended.stderr);
+        return None;
+    }
+    Some(ended)
+}
+
+/// What was in the directory when it had ended.
+pub fn left(dir: &Path) -> String {
+    fs::read_to_string(dir.join("left")).unwrap()
+}
+
+#[test]
+fn places_that_cannot_be_written() {
+    let dir = tempdir().unwrap();
+    let then = "mkdir m/d && mount -o remount,ro m";
+    for path in ["m/t", "m/d/t"] {
+        let arguments = format!("--ranks 2 --path {path} --layout per-process");
+        let Some(ended) = on_tmpfs(dir.path(), "size=1m", then, &arguments) else {
+            return;
+        };
+        let ended = ended.with_code(1);
+        let record = only(&dir.path().join("r.jsonl"));
+        let why = why(&record, &ended);
+        for part in ["rank 0", "m", "cannot be written", "Read-only file system"] {
+            assert!(why.contains(part), "no {part:?} in {why}");
+        }
+        assert!(record.phases.is_empty());
+        assert_eq!(left(dir.path()), "d\n");
+    }
+}
+
+/// Files of others are neither written into nor removed, whatever they begin with.
+#[test]
+fn files_of_others_stay() {
+    let dir = tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("letter"), "somebody's letter\n").unwrap();
+    let mut image = vec![0; 64 << 10];
+    image[1024..2048].fill(0x53);
+    fs::write(at("image"), image).unwrap();
+    File::create(at("sparse"))
+        .unwrap()
+        .set_len(1 << 20)
+        .unwrap();
+    symlink("letter", at("link")).unwrap();
+    symlink("nowhere", at("dangling")).unwrap();
+    fs::hard_link(at("letter"), at("rank.00000001")).unwrap();
+    for (path, layout, name) in [
+        ("letter", "shared", "letter"),
+        ("image", "shared", "image"),
+        ("sparse", "shared", "sparse"),
+        ("link", "shared", "link"),
+        ("dangling", "shared", "dangling"),
+        ("rank", "per-process", "rank.00000001"),
+    ] {
+        let contents = |name: &str| fs::read(at(name)).ok();
+        let before = contents(name);
+        for more in ["", "--prefill", "--keep"] {
+            fails_here(
+                dir.path(),
+                &format!(
+                    "--ranks 2 --path {path} --layout {layout} --block 64k --transfer 16k {more}"
+                ),
+                &["rank ", name, "--existing"],
+            );
+            assert_eq!(contents(name), before, "{name}");
+        }
+    }
+    // What tonnage wrote is told from them also when its first bytes were never written.
+    measured(
+        dir.path(),
+        "--path holes --block 64M --transfer 4k --order shuffled --fsync each --stonewall 20ms --phases write --keep",
+    );
+    assert!(at("holes").exists());
+    measured(dir.path(), "--path holes --block 64k --transfer 16k");
+    assert!(!at("holes").exists());
+}

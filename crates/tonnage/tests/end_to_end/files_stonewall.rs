@@ -1,0 +1,188 @@
+//! Phases that end by time: what had been moved by then, catching up, and reading just what was written.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use tempfile::tempdir;
+use tonnage_core::record::files::{FileRecord, PhaseTrial};
+
+use super::files::unavailable;
+use super::support::file_records::{failed, measured};
+
+/// Far more than can be written until the stonewall, because each write is synced.
+const SLOW: &str = "--block 1G --transfer 4k --fsync each --stonewall 60ms --phases write";
+
+fn write_trial(record: &FileRecord) -> &PhaseTrial {
+    &record.phases[0].trials[0]
+}
+
+/// How many transfers of each rank the status file says.
+fn written(path: &Path) -> Vec<u64> {
+    let status: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let transfers = status["transfers"].as_array().unwrap();
+    transfers
+        .iter()
+        .map(|count| count.as_u64().unwrap())
+        .collect()
+}
+
+#[test]
+fn who_is_cut_off_counts_what_had_ended() {
+    let dir = super::files::on_disk();
+    for more in [
+        "",
+        "--layout per-process --threads 2",
+        "--order shuffled --barriers",
+    ] {
+        let (ended, record) = measured(dir.path(), &format!("--ranks 2 --path t {SLOW} {more}"));
+        let trial = write_trial(&record);
+        let wall = trial.stonewall.unwrap();
+        assert_eq!(wall.after_ns, 60_000_000);
+        assert!(trial.last_done_ns >= wall.after_ns, "{trial:?}");
+        // Of each thread at most one was under way.
+        let threads = u64::from(record.file.ranks * record.file.threads);
+        assert!(trial.operations - wall.operations <= threads, "{trial:?}");
+        assert!(trial.payload_bytes < 1 << 30, "{trial:?}");
+        assert!(ended.stdout.contains("stonewall"), "{ended:#?}");
+    }
+}
+
+/// A phase that is over before is as it would be without.
+#[test]
+fn a_stonewall_that_never_comes_changes_nothing() {
+    let dir = tempdir().unwrap();
+    for more in ["", "--wear-out"] {
+        let (_, record) = measured(
+            dir.path(),
+            &format!(
+                "--ranks 2 --path t --block 128k --transfer 4k --stonewall 1h --verify {more}"
+            ),
+        );
+        for phase in &record.phases {
+            let trial = &phase.trials[0];
+            assert_eq!(
+                (trial.operations, trial.stonewall.unwrap().operations),
+                (64, 64)
+            );
+        }
+    }
+}
+
+#[test]
+fn after_wearing_out_all_ranks_have_moved_the_same() {
+    for (engine, more) in [
+        ("posix", "--fsync each"),
+        ("posix", "--fsync each --order shuffled --threads 2"),
+        ("uring", "--window 2 --direct"),
+        ("posix", "--fsync each --wear-out-transfers 400"),
+    ] {
+        if unavailable(engine) {
+            continue;
+        }
+        let dir = super::files::on_disk();
+        let (_, probe) = measured(dir.path(), "--path p --block 4k --transfer 4k");
+        let more = if probe.storage[0].direct_alignment.is_none() {
+            more.replace("--direct", "")
+        } else {
+            more.to_owned()
+        };
+        // What is not synced goes to memory, and is less.
+        let block = if engine == "uring" { "64M" } else { "1G" };
+        let (_, record) = measured(
+            dir.path(),
+            &format!(
+                "--ranks 3 --engine {engine} --path t --block {block} --transfer 4k --stonewall 40ms --phases write \
+                 --wear-out --layout per-process --stonewall-status s.json {more}"
+            ),
+        );
+        let trial = write_trial(&record);
+        let wall = trial.stonewall.unwrap();
+        let of_rank = wall.worn_out_transfers.unwrap();
+        assert_eq!(trial.operations, 3 * of_rank, "{trial:?}");
+        assert_eq!(written(&dir.path().join("s.json")), [of_rank; 3]);
+        assert!(of_rank * 4096 >= wall.rank_bytes_max, "{trial:?}");
+        if more.contains("400") {
+            assert!(of_rank >= 400, "{trial:?}");
+        }
+    }
+}
+
+/// A job that reads later reads what was written and nothing beyond it, in whatever order it was.
+#[test]
+fn a_later_job_reads_what_was_written() {
+    for more in [
+        "",
+        "--layout per-process",
+        "--layout per-process --order shuffled",
+        "--order shuffled --threads 2",
+        "--layout per-process --threads 2 --read-shift 1",
+    ] {
+        let dir = super::files::on_disk();
+        let common = format!("--ranks 2 --path t --stonewall-status s.json {more}");
+        let (_, record) = measured(dir.path(), &format!("{common} {SLOW} --keep"));
+        let transfers = written(&dir.path().join("s.json"));
+        let all = transfers.iter().sum::<u64>();
+        let trial = write_trial(&record);
+        // What threads did not get to in turn is left out.
+        assert!(
+            (1..=trial.operations).contains(&all),
+            "{transfers:?} {trial:?}"
+        );
+        if record.file.threads == 1 {
+            assert_eq!(all, trial.operations);
+        }
+        let read = "--block 1G --transfer 4k --phases read";
+        let (_, record) = measured(dir.path(), &format!("{common} {read} --verify"));
+        let trial = write_trial(&record);
+        assert_eq!(trial.operations, all, "{more}");
+        assert_eq!(trial.verified_bytes, Some(all * 4096));
+        // Without the status nobody knows, and the rest of the file is not there.
+        let blind = common.replace("--stonewall-status s.json", "");
+        let (why, _) = failed(dir.path(), &format!("{blind} {read}"));
+        assert!(why.contains("is too short"), "{why}");
+        // One of other ranks is of no use.
+        let other = common.replace("--ranks 2", "--ranks 3");
+        let (why, _) = failed(dir.path(), &format!("{other} {read}"));
+        assert!(!why.is_empty());
+    }
+}
+
+/// Within one run the same goes without a file.
+#[test]
+fn a_later_phase_reads_what_was_written() {
+    let dir = super::files::on_disk();
+    for more in [
+        "",
+        "--order shuffled --threads 2",
+        "--read-shift 1 --layout per-process",
+    ] {
+        let slow = SLOW.replace("--phases write", "--phases write,read");
+        let (_, record) = measured(
+            dir.path(),
+            &format!("--ranks 2 --path t {slow} --verify=write,read {more}"),
+        );
+        let [write, read] = &record.phases[..] else {
+            panic!("{record:#?}")
+        };
+        assert!(read.summary.operations <= write.summary.operations);
+        assert!(read.trials[0].verified_bytes.unwrap() >= read.summary.payload_bytes);
+    }
+}
+
+#[test]
+fn a_status_of_other_ranks_is_refused() {
+    let dir = tempdir().unwrap();
+    fs::write(dir.path().join("s.json"), "{\"transfers\":[1,2]}\n").unwrap();
+    fs::write(dir.path().join("t"), vec![1; 1 << 20]).unwrap();
+    let read =
+        "--ranks 3 --path t --block 64k --transfer 4k --phases read --stonewall-status s.json";
+    let (why, _) = failed(dir.path(), read);
+    assert!(
+        why.contains("s.json is of 2 ranks, and there are 3"),
+        "{why}"
+    );
+    fs::write(dir.path().join("s.json"), "nonsense").unwrap();
+    let (why, _) = failed(dir.path(), read);
+    assert!(why.contains("s.json is no status file of tonnage"), "{why}");
+}

@@ -1,0 +1,423 @@
+//! Files that are damaged between a job that writes and one that reads: every damage is found and named.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::{TempDir, tempdir};
+
+use super::files::{names, on_disk, unavailable};
+use super::support::file_records::{failed, measured};
+
+const SECTOR: u64 = 512;
+
+/// Files that a job wrote and kept, and how they are read again.
+struct Job {
+    dir: TempDir,
+    arguments: String,
+    files: Vec<PathBuf>,
+    block: u64,
+    transfer: u64,
+    seed: u64,
+}
+
+/// What is wrong in a file: from where on, and how many bytes.
+#[derive(Debug, Clone, Copy)]
+struct Damage {
+    offset: u64,
+    bytes: u64,
+}
+
+impl Job {
+    /// Two segments for each rank. `None` where the machine has not what it takes.
+    fn write(ranks: u32, (block, transfer): (u64, u64), options: &str) -> Option<Self> {
+        if unavailable(options) {
+            return None;
+        }
+        let dir = on_disk();
+        let arguments = format!(
+            "--ranks {ranks} --path t --block {block} --transfer {transfer} --segments 2 --keep {options}"
+        );
+        if options.contains("--direct") {
+            let (_, probe) = measured(dir.path(), "--path p --block 4k --transfer 4k");
+            if probe.storage[0].direct_alignment.is_none() {
+                println!("skip: no direct I/O on {}", probe.storage[0].file_system);
+                return None;
+            }
+        }
+        let (_, record) = measured(dir.path(), &format!("{arguments} --phases write"));
+        let trial = &record.phases[0].trials[0];
+        let files = names(dir.path())
+            .iter()
+            .map(|name| dir.path().join(name))
+            .collect();
+        Some(Self {
+            seed: trial.data_seed.unwrap(),
+            dir,
+            arguments,
+            files,
+            block,
+            transfer,
+        })
+    }
+
+    fn read(&self) -> String {
+        format!("{} --phases read --verify", self.arguments)
+    }
+
+    /// The last of the files, which is not the one that the seed is taken from where there are several.
+    fn file(&self) -> &Path {
+        self.files.last().unwrap()
+    }
+
+    fn passes(&self) {
+        let (_, record) = measured(self.dir.path(), &self.read());
+        let trial = &record.phases[0].trials[0];
+        assert_eq!(trial.verified_bytes, Some(trial.payload_bytes));
+        assert_eq!(trial.data_seed, Some(self.seed));
+    }
+
+    /// What the job that reads says after a change to its files, which is undone then.
+    fn complains(&self, change: impl FnOnce(&Self)) -> String {
+        let before: Vec<_> = self
+            .files
+            .iter()
+            .map(|path| fs::read(path).unwrap())
+            .collect();
+        change(self);
+        let (why, record) = failed(self.dir.path(), &self.read());
+        assert!(
+            self.files.iter().all(|path| path.exists()),
+            "files that are only read are not removed"
+        );
+        // What was wrong was found after the phase, whose figures stay.
+        for phase in &record.phases {
+            assert_eq!(phase.trials.len(), 1);
+        }
+        for (path, bytes) in self.files.iter().zip(before) {
+            fs::write(path, bytes).unwrap();
+        }
+        why
+    }
+
+    /// The complaint names everything about this damage.
+    fn names(&self, why: &str, damage: Damage, found: &[u8], expected: &[u8]) {
+        let sectors = (damage.offset + damage.bytes).div_ceil(SECTOR) - damage.offset / SECTOR;
+        let parts = [
+            format!(" in {sectors} sectors of 512 bytes"),
+            format!(
+                "{} at offset {}:",
+                name(self.file()),
+                first_difference(damage, found, expected)
+            ),
+        ];
+        for part in parts {
+            assert!(why.contains(&part), "no {part:?} in {why}");
+        }
+        let at = (first_difference(damage, found, expected) - damage.offset) as usize;
+        for (word, bytes) in [("expected", expected), ("found", found)] {
+            let hex: String = bytes[at..(at + 4).min(bytes.len())]
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            // Of a sector's last bytes, fewer than eight are shown.
+            assert!(
+                why.contains(&format!("{word} {}", &hex[..2])),
+                "no {word} {hex} in {why}"
+            );
+        }
+        let wrong = found
+            .iter()
+            .zip(expected)
+            .filter(|(left, right)| left != right)
+            .count();
+        assert!(
+            why.starts_with(&format!("{wrong} bytes in ")),
+            "{wrong} bytes: {why}"
+        );
+        let everything = self
+            .files
+            .iter()
+            .map(|path| fs::metadata(path).unwrap().len())
+            .sum::<u64>();
+        assert!(
+            why.contains(&format!("({everything} bytes were checked)")),
+            "{why}"
+        );
+        assert!(why.contains("rank "), "{why}");
+    }
+}
+
+fn first_difference(damage: Damage, found: &[u8], expected: &[u8]) -> u64 {
+    let at = found
+        .iter()
+        .zip(expected)
+        .position(|(left, right)| left != right);
+    damage.offset + at.unwrap() as u64
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name().unwrap().to_str().unwrap()
+}
+
+fn bytes_at(path: &Path, offset: u64, len: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len as usize];
+    let file = OpenOptions::new().read(true).open(path).unwrap();
+    file.read_exact_at(&mut bytes, offset).unwrap();
+    bytes
+}
+
+fn put(path: &Path, offset: u64, bytes: &[u8]) {
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(bytes, offset).unwrap();
+}
+
+/// Every damage to a job's files, each by itself.
+fn every_damage(job: &Job) {
+    job.passes();
+    two_blocks_swapped(job);
+    a_stale_block(job);
+    a_flipped_byte(job);
+    a_hole(job);
+    a_truncated_file(job);
+    if job.files.len() > 2 {
+        files_swapped(job);
+    }
+    job.passes();
+}
+
+fn two_blocks_swapped(job: &Job) {
+    let (one, other) = (job.transfer, 4 * job.transfer);
+    let is = bytes_at(job.file(), one, job.transfer);
+    let was = bytes_at(job.file(), other, job.transfer);
+    let why = job.complains(|job| {
+        put(job.file(), one, &was);
+        put(job.file(), other, &is);
+    });
+    let first = |offset| {
+        let at = was.iter().zip(&is).position(|(left, right)| left != right);
+        format!(
+            "{} at offset {}:",
+            name(job.file()),
+            offset + at.unwrap() as u64
+        )
+    };
+    assert!(
+        why.contains(&first(one)) || why.contains(&first(other)),
+        "{why}"
+    );
+    let wrong = 2 * was
+        .iter()
+        .zip(&is)
+        .filter(|(left, right)| left != right)
+        .count();
+    assert!(
+        why.starts_with(&format!("{wrong} bytes in ")),
+        "{wrong}: {why}"
+    );
+    if job.transfer.is_multiple_of(SECTOR) {
+        let belongs = |offset| format!("(these bytes belong to offset {offset} of this file)");
+        assert!(
+            why.contains(&belongs(one)) || why.contains(&belongs(other)),
+            "{why}"
+        );
+        assert!(
+            why.contains(&format!(" in {} sectors", 2 * job.transfer / SECTOR)),
+            "{why}"
+        );
+    }
+}
+
+fn a_stale_block(job: &Job) {
+    let current: Vec<_> = job
+        .files
+        .iter()
+        .map(|path| fs::read(path).unwrap())
+        .collect();
+    let again = format!("{} --phases write --data-seed 12345", job.arguments);
+    measured(job.dir.path(), &again);
+    let offset = job.transfer;
+    let stale = bytes_at(job.file(), offset, job.transfer);
+    for (path, bytes) in job.files.iter().zip(&current) {
+        fs::write(path, bytes).unwrap();
+    }
+    let expected = bytes_at(job.file(), offset, job.transfer);
+    let why = job.complains(|job| put(job.file(), offset, &stale));
+    let bytes = job.transfer;
+    job.names(&why, Damage { offset, bytes }, &stale, &expected);
+    let seeds = format!(
+        "data of seed 12345 from another write, not of seed {}",
+        job.seed
+    );
+    // A first sector that the block has only in part tells nothing by itself.
+    assert!(why.contains(&seeds), "{why}");
+}
+
+fn a_flipped_byte(job: &Job) {
+    for offset in [0, 700, job.block + 5] {
+        let offset = if job.files.len() > 1 || offset > 0 {
+            offset
+        } else {
+            20
+        };
+        let expected = bytes_at(job.file(), offset, 1);
+        let found = [expected[0] ^ 0x80];
+        let why = job.complains(|job| put(job.file(), offset, &found));
+        job.names(&why, Damage { offset, bytes: 1 }, &found, &expected);
+    }
+}
+
+fn a_hole(job: &Job) {
+    let (offset, bytes) = (2 * job.transfer, job.transfer);
+    let expected = bytes_at(job.file(), offset, bytes);
+    let zeros = vec![0; bytes as usize];
+    let why = job.complains(|job| put(job.file(), offset, &zeros));
+    job.names(&why, Damage { offset, bytes }, &zeros, &expected);
+    assert!(why.contains("zeros: never written"), "{why}");
+}
+
+fn a_truncated_file(job: &Job) {
+    let whole = fs::metadata(job.file()).unwrap().len();
+    for short in [whole - 1, whole - job.transfer, 0] {
+        let why = job.complains(|job| {
+            let file = OpenOptions::new().write(true).open(job.file()).unwrap();
+            file.set_len(short).unwrap();
+        });
+        let said = format!(
+            "{} is too short: it has {short} bytes, and ",
+            name(job.file())
+        );
+        assert!(why.contains(&said) && why.contains("rank "), "{why}");
+    }
+}
+
+fn files_swapped(job: &Job) {
+    let swap = |one: &Path, other: &Path| {
+        let aside = one.with_extension("aside");
+        fs::rename(one, &aside).unwrap();
+        fs::rename(other, one).unwrap();
+        fs::rename(aside, other).unwrap();
+    };
+    let why = job.complains(|job| swap(&job.files[1], &job.files[2]));
+    for part in [
+        "t.00000001 at offset 8:",
+        "t.00000002 at offset 8:",
+        "rank 1: ",
+        "rank 2: ",
+        "(these bytes belong to offset 0 of the file of rank 2)",
+        "(these bytes belong to offset 0 of the file of rank 1)",
+    ] {
+        assert!(why.contains(part), "no {part:?} in {why}");
+    }
+    let why = job.complains(|job| swap(&job.files[0], &job.files[1]));
+    let parts = ["t.00000000 at offset 0", "the file of rank 1", "of rank 0"];
+    assert!(parts.iter().all(|part| why.contains(part)), "{why}");
+}
+
+fn check(ranks: u32, sizes: (u64, u64), options: &str) {
+    if let Some(job) = Job::write(ranks, sizes, options) {
+        every_damage(&job);
+    }
+}
+
+#[test]
+fn in_a_file_of_each_rank() {
+    check(3, (16 << 10, 4 << 10), "--layout per-process");
+}
+
+#[test]
+fn in_one_shared_file() {
+    check(2, (16 << 10, 4 << 10), "--layout shared");
+}
+
+#[test]
+fn in_a_shuffled_order() {
+    check(
+        3,
+        (16 << 10, 4 << 10),
+        "--layout per-process --order shuffled",
+    );
+    check(2, (16 << 10, 4 << 10), "--layout shared --order shuffled");
+}
+
+#[test]
+fn with_several_threads() {
+    check(3, (16 << 10, 4 << 10), "--layout per-process --threads 2");
+    check(
+        2,
+        (16 << 10, 2 << 10),
+        "--threads 3 --order shuffled --read-shift 1",
+    );
+}
+
+#[test]
+fn through_io_uring() {
+    check(
+        3,
+        (16 << 10, 4 << 10),
+        "--layout per-process --engine uring --window 3",
+    );
+    check(
+        2,
+        (16 << 10, 4 << 10),
+        "--engine uring --threads 2 --order shuffled",
+    );
+}
+
+#[test]
+fn without_the_page_cache() {
+    check(2, (16 << 10, 4 << 10), "--direct");
+    check(
+        3,
+        (16 << 10, 4 << 10),
+        "--layout per-process --engine uring --direct --order shuffled",
+    );
+}
+
+#[test]
+fn in_transfers_that_are_not_aligned() {
+    check(3, (3000, 1000), "--layout per-process");
+    check(2, (3000, 1000), "");
+    check(2, (3000, 1000), "--engine uring --order shuffled");
+}
+
+#[test]
+fn right_after_it_was_written() {
+    let dir = tempdir().unwrap();
+    let (_, record) = measured(
+        dir.path(),
+        "--ranks 2 --path t --block 64k --transfer 4k --phases write,read,mixed --read-percent 50 \
+         --verify=write,read,mixed --trials 2",
+    );
+    for phase in &record.phases {
+        let verified: Vec<_> = phase
+            .trials
+            .iter()
+            .map(|trial| trial.verified_bytes)
+            .collect();
+        assert_eq!(verified, [Some(128 << 10); 2], "{:?}", phase.phase);
+    }
+}
+
+/// Data of somebody else is told from data that is damaged.
+#[test]
+fn what_tonnage_did_not_write_cannot_be_verified() {
+    let dir = tempdir().unwrap();
+    for bytes in [vec![7; 1 << 20], vec![0; 1 << 20], vec![7; 3]] {
+        fs::write(dir.path().join("t"), &bytes).unwrap();
+        let size = bytes.len();
+        let (why, _) = failed(
+            dir.path(),
+            &format!("--path t --block {size} --transfer {size} --phases read --verify"),
+        );
+        assert!(
+            why.contains("t at offset 0 holds no data of tonnage"),
+            "{why}"
+        );
+        measured(
+            dir.path(),
+            &format!("--path t --block {size} --transfer {size} --phases read"),
+        );
+        assert_eq!(fs::read(dir.path().join("t")).unwrap(), bytes);
+    }
+}

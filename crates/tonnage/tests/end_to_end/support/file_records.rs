@@ -1,0 +1,239 @@
+//! Records of file experiments, checked against the schema and against themselves; and running an experiment.
+
+use std::fs;
+use std::path::Path;
+
+use tonnage_core::plan::file_point::{FilePoint, Fsync, Phase};
+use tonnage_core::record::Outcome;
+use tonnage_core::record::files::{FileRecord, PhaseRecord, PhaseTrial};
+use tonnage_core::stats::LatencyHistogram;
+
+use super::records::{about, all, allowed, ranks_of};
+use super::{Ended, tonnage};
+
+/// Runs an experiment, which must succeed, and returns what it printed and its one record. Nothing is left of the record
+/// in the directory.
+pub fn measured(dir: &Path, arguments: &str) -> (Ended, FileRecord) {
+    let ended = tonnage(dir, &experiment(arguments)).succeed();
+    let again = tonnage(dir, "show r.jsonl").succeed();
+    assert_eq!(again.stdout, ended.stdout);
+    let record = only(&dir.join("r.jsonl"));
+    assert_eq!(record.outcome, Outcome::Measured, "{ended:#?}");
+    (ended, record)
+}
+
+/// Runs an experiment that must end with code 1, and returns why, as its one record says it, and the record.
+pub fn failed(dir: &Path, arguments: &str) -> (String, FileRecord) {
+    let ended = tonnage(dir, &experiment(arguments)).run().with_code(1);
+    let record = only(&dir.join("r.jsonl"));
+    (why(&record, &ended), record)
+}
+
+/// Why an experiment failed or was skipped, which is printed too.
+pub fn why(record: &FileRecord, ended: &Ended) -> String {
+    let why = match &record.outcome {
+        Outcome::Failed { why } | Outcome::Skipped { why, .. } => why.clone(),
+        Outcome::Measured => panic!("it was measured: {ended:#?}"),
+    };
+    // Lines are broken between words.
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let printed = words(&format!("{} {}", ended.stdout, ended.stderr));
+    assert!(printed.contains(&words(&why)), "{why} in {ended:#?}");
+    why
+}
+
+/// The command line of an experiment whose records are in r.jsonl.
+pub fn experiment(arguments: &str) -> String {
+    let limit = if arguments.contains("--limit") {
+        ""
+    } else {
+        "--limit none"
+    };
+    format!("file {limit} -o r.jsonl {arguments}")
+}
+
+/// The one record of a file, which is removed then.
+pub fn only(path: &Path) -> FileRecord {
+    let mut records = read(path);
+    assert_eq!(records.len(), 1, "{records:#?}");
+    fs::remove_file(path).unwrap();
+    records.remove(0)
+}
+
+/// The records of a file, each checked.
+pub fn read(path: &Path) -> Vec<FileRecord> {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(
+        text.is_empty() || text.ends_with('\n'),
+        "a broken last line"
+    );
+    text.lines().map(check).collect()
+}
+
+fn check(line: &str) -> FileRecord {
+    let record: FileRecord = serde_json::from_value(allowed(line)).unwrap();
+    let point = &record.file;
+    for phase in &record.phases {
+        check_phase(point, phase);
+    }
+    if record.outcome == Outcome::Measured {
+        let phases: Vec<_> = record.phases.iter().map(|phase| phase.phase).collect();
+        assert_eq!(phases, point.phases);
+        for phase in &record.phases {
+            let most = point.trials as usize;
+            let fewest = point.max_duration_ns.map_or(most, |_| 1);
+            assert!((fewest..=most).contains(&phase.trials.len()), "{line}");
+        }
+        let everyone = all(point.ranks);
+        let effective = record.effective.iter().map(|part| &part.ranks);
+        assert_eq!(ranks_of(effective), everyone);
+        assert_eq!(
+            ranks_of(record.storage.iter().map(|part| &part.ranks)),
+            everyone
+        );
+        let environment = record.environment.iter().map(|part| &part.ranks);
+        assert_eq!(ranks_of(environment), everyone);
+    }
+    record
+}
+
+fn check_phase(point: &FilePoint, record: &PhaseRecord) {
+    let trials = &record.trials;
+    for (index, trial) in (0u32..).zip(trials) {
+        assert_eq!(trial.trial, index);
+        check_trial(point, record.phase, trial);
+    }
+    let summary = &record.summary;
+    let sum = |of: fn(&PhaseTrial) -> u64| trials.iter().map(of).sum::<u64>();
+    let operations = sum(|trial| trial.operations);
+    assert_eq!(summary.trials as usize, trials.len());
+    assert_eq!(summary.operations, operations);
+    assert_eq!(summary.payload_bytes, sum(|trial| trial.payload_bytes));
+    let cpu_ns = sum(|trial| trial.transfer_cpu_ns) as f64;
+    assert!(about(
+        summary.cpu_ns_per_operation * operations as f64,
+        cpu_ns
+    ));
+    for (spread, of) in [
+        (
+            summary.bandwidth_bytes_per_s,
+            (|trial| trial.bandwidth_bytes_per_s) as fn(&PhaseTrial) -> f64,
+        ),
+        (summary.operations_per_s, |trial| trial.operations_per_s),
+    ] {
+        let mean = trials.iter().map(of).sum::<f64>() / trials.len() as f64;
+        assert!(about(spread.mean, mean), "{spread:?}");
+        assert_eq!(spread.min, trials.iter().map(of).fold(f64::MAX, f64::min));
+        assert_eq!(spread.max, trials.iter().map(of).fold(0.0, f64::max));
+    }
+    let part = summary
+        .limit
+        .as_ref()
+        .map(|limit| summary.bandwidth_bytes_per_s.mean / limit.bytes_per_s);
+    match (summary.utilization, part) {
+        (Some(said), Some(part)) => assert!(about(said, part)),
+        (said, part) => assert_eq!(said, part),
+    }
+    check_latencies(record);
+}
+
+/// Each transfer is in one histogram, once.
+fn check_latencies(record: &PhaseRecord) {
+    let reads = record.trials.iter().map(|trial| trial.reads).sum();
+    let mut left = [reads, record.summary.operations - reads];
+    for latency in &record.latencies {
+        let histogram = LatencyHistogram::from_data(&latency.histogram).unwrap();
+        let figures = &latency.latency;
+        assert_eq!(histogram.count(), figures.samples);
+        assert_eq!(left[usize::from(latency.write)], figures.samples);
+        left[usize::from(latency.write)] = 0;
+        let rising = [
+            figures.latency_ns_min,
+            figures.latency_ns_p50,
+            figures.latency_ns_p90,
+            figures.latency_ns_p99,
+            figures.latency_ns_p999,
+            figures.latency_ns_max,
+        ];
+        assert!(rising.is_sorted(), "{figures:?}");
+    }
+    assert_eq!(left, [0, 0], "transfers without a latency");
+}
+
+fn check_trial(point: &FilePoint, phase: Phase, trial: &PhaseTrial) {
+    let ranks = u64::from(point.ranks);
+    assert_eq!(
+        trial.payload_bytes,
+        trial.operations * point.transfer_bytes,
+        "{trial:?}"
+    );
+    let (seconds, within) = (trial.total_ns as f64 / 1e9, trial.transfer_ns as f64 / 1e9);
+    assert!(about(
+        trial.bandwidth_bytes_per_s,
+        trial.payload_bytes as f64 / seconds
+    ));
+    assert!(about(
+        trial.operations_per_s,
+        trial.operations as f64 / within
+    ));
+    assert!(trial.total_ns >= trial.transfer_ns, "{trial:?}");
+    assert!(trial.total_ns >= trial.open_ns.max(trial.close_ns));
+    assert!(trial.transfer_ns >= trial.transfer_of_rank.ns_max);
+    assert!(trial.cpu_ns >= trial.transfer_cpu_ns, "{trial:?}");
+    match phase {
+        Phase::Write => assert_eq!(trial.reads, 0),
+        Phase::Read => assert_eq!(trial.reads, trial.operations),
+        Phase::Mixed => assert!(trial.reads <= trial.operations),
+    }
+    assert_eq!(
+        trial.series.bytes.iter().sum::<u64>(),
+        trial.payload_bytes,
+        "{trial:?}"
+    );
+    assert_ne!(trial.series.bytes.last(), Some(&0));
+    assert!(trial.first_done_ns <= trial.last_done_ns, "{trial:?}");
+    assert!(trial.first_done_bytes <= trial.payload_bytes, "{trial:?}");
+    let times = [
+        trial.open_of_rank,
+        trial.transfer_of_rank,
+        trial.close_of_rank,
+    ];
+    for times in times {
+        let range = times.ns_min as f64..=times.ns_max as f64;
+        assert!(range.contains(&times.ns_mean), "{times:?}");
+        assert!(times.slowest < point.ranks);
+    }
+    assert_eq!(
+        trial.sync_of_rank.is_some(),
+        point.fsync != Fsync::None && phase.writes(),
+        "{trial:?}"
+    );
+    assert_eq!(trial.cache.is_some(), phase.reads());
+    if let Some(cache) = &trial.cache {
+        assert!(cache.resident_bytes <= cache.bytes, "{cache:?}");
+        assert_eq!(
+            (cache.dropped, cache.direct),
+            (point.drop_caches, point.direct)
+        );
+    }
+    assert_eq!(
+        trial.verified_bytes.is_some(),
+        point.verify_after.contains(&phase)
+    );
+    assert_eq!(trial.stonewall.is_some(), point.stonewall.is_some());
+    let Some(wall) = &trial.stonewall else {
+        // Who reads may have been told how little there is.
+        if point.status_file.is_none() {
+            assert_eq!(trial.payload_bytes, ranks * point.bytes_of_rank());
+        }
+        return;
+    };
+    assert!(wall.operations <= trial.operations, "{trial:?}");
+    assert_eq!(wall.payload_bytes, wall.operations * point.transfer_bytes);
+    assert!(wall.rank_bytes_min * ranks <= wall.payload_bytes);
+    assert!(wall.rank_bytes_max * ranks >= wall.payload_bytes);
+    assert_eq!(
+        wall.worn_out_transfers.is_some(),
+        point.stonewall.is_some_and(|wall| wall.wear_out)
+    );
+}
