@@ -5,6 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tonnage_core::Error;
+use tonnage_core::engine::calls::FileEntry;
 use tonnage_core::engine::{Entry, Verb};
 use tonnage_core::plan::Plan;
 
@@ -21,6 +22,18 @@ const ENGINES: [Entry; 1] = [Entry {
     open: |_| Err(Error::Failed("the fuzzer opens no engine".to_owned())),
 }];
 
+const FILE_ENGINES: [FileEntry; 1] = [FileEntry {
+    name: "posix",
+    about: "",
+    options: &[],
+    queues: true,
+    threads: true,
+    collective: true,
+    direct: true,
+    libraries: &[],
+    open: |_| Err(Error::Failed("the fuzzer opens no engine".to_owned())),
+}];
+
 fuzz_target!(|text: &str| {
     let Ok(plan) = Plan::from_toml(text, "fuzz.toml") else {
         return;
@@ -33,4 +46,14 @@ fuzz_target!(|text: &str| {
             assert!(point.stride_bytes >= u64::from(point.size_bytes));
         }
     }
+    if let Ok(points) = plan.file_points(plan.ranks.unwrap_or(2), &FILE_ENGINES) {
+        for point in points {
+            assert!(point.transfers_of_rank() > 0);
+            assert_eq!(point.block_bytes % point.transfer_bytes, 0);
+        }
+    }
+    let mut scaled = plan;
+    let _ = scaled.scale(0.001, 3);
+    let again = Plan::from_toml(&scaled.to_toml(), "scaled").expect("a scaled plan reads back");
+    assert_eq!(again, scaled);
 });

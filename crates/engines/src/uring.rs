@@ -1,5 +1,5 @@
 //! `uring`: reads and writes through io_uring, as many in flight at a time as the window says. Opening, syncing and
-//! closing are calls that block, as those of [`crate::posix`]; both use [`crate::host_file`]. The ring itself is in
+//! closing are calls that block, as those of [`crate::posix`]; both use `host_file.rs`. The ring itself is in
 //! `tonnage_sys::uring`.
 
 use std::io;
@@ -14,8 +14,8 @@ use tonnage_core::engine::{Completion, EngineOption, Kind, Lane, Op};
 use tonnage_core::{Error, Result};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_sys::uring::{
-    Config, DEPTH_MAX, Direction, FileId, Finished, Granted, Level, Outcome, PostError, Refused,
-    Registered, Request, Ring,
+    Config, DEPTH_MAX, Direction, FileId, Finished, GATHER, Granted, Level, Outcome, PostError,
+    Refused, Registered, Request, Ring,
 };
 
 use crate::host_file::{Direct, HostFile};
@@ -47,7 +47,7 @@ static OPTIONS: [EngineOption; 2] = [
         name: SUBMIT_BATCH,
         values: &["8", "1", "4", "16", "32"],
         variants: &[],
-        about: "how many transfers are handed to the kernel together while there is room for more",
+        about: "how many transfers are handed to the kernel, and waited for, together; 1 is exact, more are cheaper",
     },
 ];
 
@@ -124,11 +124,14 @@ impl UringDomain {
 impl FileDomain for UringDomain {
     fn effective(&self) -> Value {
         let Granted { level, missing, .. } = &self.granted;
+        // With batches of one, a wait is over when one operation has ended.
+        let gathers = self.granted.gathers && self.config.batch > 1;
         let mut effective = json!({
             "name": "uring",
             "direct": self.direct,
             "depth": self.config.depth,
             "submit_batch": self.config.batch,
+            "gather_us": if gathers { GATHER.as_micros() as u64 } else { 0 },
             "flags": level.flags(),
         });
         if !missing.is_empty() {
@@ -247,7 +250,7 @@ impl Uring {
         let mut finished = [Finished::EMPTY; 1];
         // Waiting hands it over too: one system call does both.
         while self.ring.in_flight() > 0 {
-            self.ring.wait(1).map_err(|error| dead(&error))?;
+            self.ring.wait().map_err(|error| dead(&error))?;
             self.ring
                 .poll(&mut finished)
                 .map_err(|error| dead(&error))?;
@@ -296,10 +299,8 @@ impl Queue for Uring {
         Ok(count)
     }
 
-    /// Waits for one completion only, so that none is reported later than it happened. Where completions come faster
-    /// than they are worked off, one call finds many all the same.
     fn wait(&mut self) -> Result<()> {
-        self.ring.wait(1).map_err(|error| dead(&error))
+        self.ring.wait().map_err(|error| dead(&error))
     }
 }
 

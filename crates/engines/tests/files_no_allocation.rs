@@ -39,7 +39,7 @@ impl Drop for Scratch {
 }
 
 /// What a plan would expand to; only what the engine looks at matters.
-fn point(engine: &str) -> FilePoint {
+fn point(engine: &str) -> Result<FilePoint> {
     let point = json!({
         "engine": engine, "ranks": 1, "threads": 1, "paths": ["t"], "layout": "shared", "block_bytes": BLOCK,
         "transfer_bytes": BLOCK, "segments": BLOCKS, "order": "sequential", "seed": 1, "phases": ["write"],
@@ -47,12 +47,12 @@ fn point(engine: &str) -> FilePoint {
         "barriers": false, "keep": false, "existing": false, "window": WINDOW, "prefill": false,
         "data": { "kind": "random" }, "drop_caches": false, "trials": 1, "limit": { "kind": "none" },
     });
-    serde_json::from_value(point).unwrap()
+    serde_json::from_value(point).map_err(|error| Error::Failed(error.to_string()))
 }
 
 fn engine(entry: &FileEntry) -> Result<Box<dyn Calls>> {
     let domain = (entry.open)(&OpenFiles {
-        point: &point(entry.name),
+        point: &point(entry.name)?,
         rank: 0,
         mpi: None,
     })?;
@@ -113,11 +113,12 @@ fn through_a_queue(queue: &mut dyn Queue) -> Result<bool> {
 
 /// What was counted in the blocking calls, and in the queue where there is one.
 fn counted(entry: &FileEntry) -> Result<(Counts, Option<Counts>)> {
-    let folder = std::env::current_exe().unwrap().with_file_name("");
+    let program = std::env::current_exe().map_err(|error| Error::io("no program", error))?;
     let name = format!("tonnage-counted-{}-{}", std::process::id(), entry.name);
-    let scratch = Scratch(folder.join(name));
+    let scratch = Scratch(program.with_file_name(name));
     // Full, so that every read finds its bytes.
-    std::fs::write(&scratch.0, vec![1; (BLOCKS * BLOCK) as usize]).unwrap();
+    std::fs::write(&scratch.0, vec![1; (BLOCKS * BLOCK) as usize])
+        .map_err(|error| Error::io("cannot fill the file", error))?;
     let mut calls = engine(entry)?;
     calls.call(&Call::Open(OpenFile {
         file: 0,

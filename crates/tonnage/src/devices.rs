@@ -6,7 +6,7 @@ mod engines;
 mod fabric;
 mod summary;
 
-pub use engines::engines;
+pub use engines::{engines, file_engines};
 pub use summary::summary;
 use tonnage_core::Result;
 use tonnage_core::machine::devices::{

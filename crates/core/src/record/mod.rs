@@ -299,7 +299,7 @@ pub enum Canary {
 #[serde(untagged)]
 pub enum Line {
     /// Bytes between the memories of ranks.
-    Transfer(Record),
+    Transfer(Box<Record>),
     /// Bytes between memory and files.
     File(files::FileRecord),
 }
@@ -332,7 +332,7 @@ impl Line {
 
 impl From<Record> for Line {
     fn from(record: Record) -> Self {
-        Self::Transfer(record)
+        Self::Transfer(Box::new(record))
     }
 }
 

@@ -90,11 +90,12 @@ impl Shown {
         let Some((used, layer)) = &self.said else {
             return Value::Null;
         };
+        let vain = not_taken(asked, used, *layer);
         json!({
             "io_layer": layer.name(),
             "hints": used,
             "hints_are": if layer.lists_what_it_uses() { "used" } else { "set: Open MPI does not say which it uses" },
-            "hints_not_taken": not_taken(asked, used, *layer),
+            "hints_not_taken": if vain.is_empty() { Value::Null } else { json!(vain) },
         })
     }
 }

@@ -23,7 +23,7 @@ use tonnage_core::plan::file_point::{FileLayout, FilePoint, Fsync};
 use tonnage_core::rank::{Exchange, Identity, Meeting, host_name};
 use tonnage_core::{Error, Result};
 use tonnage_sys::mapping::Arena;
-use tonnage_sys::mpi::{Dialect, Family, NoLibrary, NoMpi, World, start};
+use tonnage_sys::mpi::{CALL_BYTES_MAX, Dialect, Family, NoLibrary, NoMpi, World, start};
 
 /// The row of the list of engines for files.
 pub const ENTRY: FileEntry = FileEntry {
@@ -212,8 +212,8 @@ fn other_world(
         }
     };
     format!(
-        "rank {rank} of {size} on {}: for the MPI library {path} ({}) this is rank {mpi_rank} of {mpi_size}: {fix}",
-        host_name(),
+        "for the MPI library {path} ({}) this is rank {mpi_rank} of {mpi_size}, but it is rank {rank} of {size} of this run: \
+         {fix}",
         dialect.name()
     )
 }
@@ -234,9 +234,8 @@ impl FileDomain for MpiDomain {
             "library_chosen_by": self.why,
             "version": world.version(),
             "dialect": world.dialect().name(),
-            "thread_level": "funneled",
             "calls": if point.collective { "collective" } else { "independent" },
-            "large_counts": world.has_large_counts(),
+            "call_bytes_max": CALL_BYTES_MAX,
             "file_view": point.file_view,
             "preallocate": self.preallocate().is_some(),
         })

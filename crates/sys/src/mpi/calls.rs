@@ -85,14 +85,3 @@ functions! {
         read_at_all = c"MPI_File_read_at_all" (Handle, i64, *mut c_void, c_int, Handle, *mut c_void);
     }
 }
-
-functions! {
-    /// Those with 64-bit counts, which came with MPI 4.
-    Large {
-        get_count = c"MPI_Get_count_c" (*const c_void, Handle, *mut i64);
-        write_at = c"MPI_File_write_at_c" (Handle, i64, *const c_void, i64, Handle, *mut c_void);
-        write_at_all = c"MPI_File_write_at_all_c" (Handle, i64, *const c_void, i64, Handle, *mut c_void);
-        read_at = c"MPI_File_read_at_c" (Handle, i64, *mut c_void, i64, Handle, *mut c_void);
-        read_at_all = c"MPI_File_read_at_all_c" (Handle, i64, *mut c_void, i64, Handle, *mut c_void);
-    }
-}

@@ -14,8 +14,10 @@ use super::calls::{Handle, Status};
 use super::hints::{Hints, Info};
 use crate::mapping::Arena;
 
-/// The most that one call moves where counts are of 32 bits. All ranks split alike, since the length alone decides.
-const PIECE_BYTES: u64 = 1 << 30;
+/// The most that one call moves; more is split, by all ranks alike, since the length alone decides. Counts of MPI were of
+/// 32 bits before MPI 4, and of those that have the calls with 64-bit counts some cannot use them: MPICH 4.0 ends the
+/// process at 2 GiB.
+pub const CALL_BYTES_MAX: u64 = 1 << 30;
 
 /// Who opens a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,15 +226,12 @@ impl File {
             .map_err(|error| error.to_string())?;
         let end = at.checked_add(len).ok_or("the offset is too large")?;
         let (at, _) = (offset(at)?, offset(end)?);
-        if c_int::try_from(len).is_ok() {
+        if len <= CALL_BYTES_MAX {
             return self.one_call(direction, together, at, memory, len as c_int);
         }
-        if self.world.loaded.large.is_some() {
-            return self.one_large_call(direction, together, at, memory, len as i64);
-        }
         let mut moved = 0;
-        for done in (0..len).step_by(PIECE_BYTES as usize) {
-            let piece = PIECE_BYTES.min(len - done) as c_int;
+        for done in (0..len).step_by(CALL_BYTES_MAX as usize) {
+            let piece = CALL_BYTES_MAX.min(len - done) as c_int;
             // Within the range that was checked, so that the sum cannot wrap.
             let memory = memory.wrapping_add(done as usize);
             moved += self.one_call(direction, together, at + done as i64, memory, piece)?;
@@ -283,50 +282,6 @@ impl File {
         let code = unsafe { (functions.get_count)(result, byte, &raw mut moved) };
         world.check("MPI_Get_count", code)?;
         counted(name, moved.into())
-    }
-
-    /// As `one_call`, with a count of 64 bits.
-    #[cold]
-    fn one_large_call(
-        &self,
-        direction: Direction,
-        together: Together,
-        at: i64,
-        memory: *mut u8,
-        count: i64,
-    ) -> Result<u64, String> {
-        let world = &self.world;
-        let large = world.loaded.large.ok_or("this MPI has no large counts")?;
-        let (handle, byte) = (self.handle, world.loaded.constants.byte);
-        let mut status: Status = [0; 8];
-        let result = (&raw mut status).cast::<c_void>();
-        // SAFETY: as in `one_call`.
-        let (name, code) = unsafe {
-            match (direction, together) {
-                (Direction::Write, Together::Alone) => (
-                    "MPI_File_write_at_c",
-                    (large.write_at)(handle, at, memory.cast(), count, byte, result),
-                ),
-                (Direction::Write, Together::All) => (
-                    "MPI_File_write_at_all_c",
-                    (large.write_at_all)(handle, at, memory.cast(), count, byte, result),
-                ),
-                (Direction::Read, Together::Alone) => (
-                    "MPI_File_read_at_c",
-                    (large.read_at)(handle, at, memory.cast(), count, byte, result),
-                ),
-                (Direction::Read, Together::All) => (
-                    "MPI_File_read_at_all_c",
-                    (large.read_at_all)(handle, at, memory.cast(), count, byte, result),
-                ),
-            }
-        };
-        world.check(name, code)?;
-        let mut moved: i64 = 0;
-        // SAFETY: as in `one_call`.
-        let code = unsafe { (large.get_count)(result, byte, &raw mut moved) };
-        world.check("MPI_Get_count_c", code)?;
-        counted(name, moved)
     }
 
     /// Returns when what this rank has written is on stable storage. Collective.

@@ -28,12 +28,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::library::{Library, file_of};
-use calls::{Functions, Large};
+use calls::Functions;
 use dialect::Constants;
 
 pub use choose::{Env, Family, NoLibrary};
 pub use dialect::Dialect;
-pub use file::{Access, File, Scope, Together};
+pub use file::{Access, CALL_BYTES_MAX, File, Scope, Together};
 pub use hints::Hints;
 
 /// Larger than any text that MPI fills in: MPICH's version may have 8192 bytes.
@@ -127,7 +127,6 @@ struct Loaded {
     // Held so that the functions below are never without their code, whatever becomes of the loader's policy.
     _library: Library,
     functions: Functions,
-    large: Option<Large>,
     constants: Constants,
     dialect: Dialect,
     path: String,
@@ -170,7 +169,6 @@ impl Loaded {
         let dialect = Dialect::of(&library, &path, &version)?;
         Ok(Self {
             functions,
-            large: Large::of(&library).ok(),
             constants: dialect.constants(&library)?,
             _library: library,
             dialect,
@@ -284,11 +282,6 @@ impl World {
     /// Whose numbers it understands.
     pub fn dialect(&self) -> Dialect {
         self.loaded.dialect
-    }
-
-    /// Whether one call can move 2 GiB and more; else it is split.
-    pub fn has_large_counts(&self) -> bool {
-        self.loaded.large.is_some()
     }
 
     /// Waits until all processes are here.

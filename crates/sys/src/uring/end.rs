@@ -14,7 +14,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 impl<F: AsFd> Ring<F> {
     /// Waits for all that the kernel has; whether nothing is left in its hands.
-    fn drain(&mut self) -> bool {
+    pub(super) fn drain(&mut self) -> bool {
         if self.in_flight() > self.pushed {
             // Ends what has not started. Kernels before 6.0 do not know the call, and there everything runs to its end.
             let at_once = Timespec::new().nsec(1);

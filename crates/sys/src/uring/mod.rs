@@ -14,8 +14,9 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
-use io_uring::types::Fd;
+use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 
 use crate::mapping::Arena;
@@ -29,12 +30,20 @@ pub const DEPTH_MAX: u32 = 32_768;
 /// Numbers of files are below this.
 pub const FILES_MAX: u32 = 1 << 16;
 
+/// How long a wait gives further operations to end, once it could be over. The latency of an operation is reported too
+/// long by at most this.
+pub const GATHER: Duration = Duration::from_micros(50);
+
+/// After this time a wait ends though nothing has.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// What a ring is opened with.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     /// Operations that may be in flight, 1 to [`DEPTH_MAX`].
     pub depth: u32,
-    /// How many operations gather before `post` hands them to the kernel; 1 hands over each at once.
+    /// How many operations gather before `post` hands them to the kernel, and `wait` gives time to end together; 1 hands
+    /// over each at once and waits for one.
     pub batch: u32,
     /// Whether to register the arena.
     pub fixed_buffers: bool,
@@ -53,6 +62,8 @@ pub struct Granted {
     pub buffers: Registered,
     /// Whether files are registered.
     pub files: Registered,
+    /// Whether a wait can give several operations a moment to end together (Linux 6.12).
+    pub gathers: bool,
 }
 
 /// An operation that is in flight, and how much of it is done.
@@ -110,6 +121,7 @@ impl<F: AsFd> Ring<F> {
             Registered::NotAsked
         };
         let files = setup::register_files(&ring);
+        let gathers = ring.params().is_feature_min_timeout();
         let nothing = Flight {
             request: Request {
                 file: FileId(0),
@@ -136,6 +148,7 @@ impl<F: AsFd> Ring<F> {
                 missing,
                 buffers,
                 files,
+                gathers,
             },
         })
     }
@@ -221,8 +234,9 @@ impl<F: AsFd> Ring<F> {
         self.granted.files == Registered::Yes && index < setup::FILES as usize
     }
 
-    /// Takes a request; it reaches the kernel when as many as a batch have gathered, and at the latest in the next `wait`
-    /// or the second `poll` in a row that finds nothing. Returns whether there was room for it.
+    /// Takes a request. It reaches the kernel when a batch has gathered (or as many as the kernel still has, if those are
+    /// fewer), and at the latest in the next `wait` or the second `poll` in a row that finds nothing. Returns whether
+    /// there was room for it.
     ///
     /// # Errors
     /// When it lies outside the arena, names no file, or the kernel takes nothing more. Only in the last case it is in
@@ -245,7 +259,9 @@ impl<F: AsFd> Ring<F> {
             moved: 0,
         };
         self.push(index);
-        if self.pushed >= self.batch {
+        // A device that has little to do gets more at once: gathering would only keep it waiting.
+        let kernels = self.in_flight() - self.pushed;
+        if self.pushed >= self.batch.min(kernels).max(1) {
             self.enter(0).map_err(PostError::Kernel)?;
         }
         Ok(true)
@@ -329,18 +345,18 @@ impl<F: AsFd> Ring<F> {
         Ok(0)
     }
 
-    /// Hands what is pushed to the kernel and waits until at least this many (or all, if fewer are in flight) have ended.
-    /// A signal ends it early.
+    /// Hands what is pushed to the kernel and sleeps until something has ended. Where the kernel can (see
+    /// [`Granted::gathers`]), it gives others [`GATHER`] to end as well, until they are a quarter of what is in flight or
+    /// a batch: waking up costs more than an operation. A signal ends it early, and so does a long time without any.
     ///
     /// # Errors
     /// When the kernel does not take what was posted.
     #[inline]
-    pub fn wait(&mut self, at_least: u32) -> io::Result<()> {
-        let wanted = at_least.min(self.in_flight());
-        if wanted == 0 {
-            return Ok(());
+    pub fn wait(&mut self) -> io::Result<()> {
+        match self.in_flight() {
+            0 => Ok(()),
+            in_flight => self.enter((in_flight / 4).clamp(1, self.batch)),
         }
-        self.enter(wanted)
     }
 
     /// Takes what has ended from the completion queue; the rest of what ended too soon is pushed again.
@@ -410,15 +426,23 @@ impl<F: AsFd> Ring<F> {
             self.enabled = true;
         }
         self.found_nothing = false;
-        let result = self.ring.submit_and_wait(wanted as usize);
+        let result = if wanted > 1 && self.granted.gathers {
+            let (gather, patience) = (GATHER.as_micros() as u32, Timespec::from(PATIENCE));
+            let args = SubmitArgs::new().min_wait_usec(gather).timespec(&patience);
+            let submitter = self.ring.submitter();
+            submitter.submit_with_args(wanted as usize, &args)
+        } else {
+            self.ring.submit_and_wait(wanted.min(1) as usize)
+        };
         self.pushed = self.ring.submission().len() as u32;
         match result {
             Ok(_) => Ok(()),
-            // A signal, or a kernel that first wants completions taken or memory freed: the caller polls and tries again.
+            // A signal, a long time, or a kernel that first wants completions taken or memory freed: the caller polls and
+            // tries again.
             Err(error)
                 if matches!(
                     error.raw_os_error(),
-                    Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)
+                    Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN)
                 ) =>
             {
                 Ok(())

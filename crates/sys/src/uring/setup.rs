@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, Probe, opcode};
 
@@ -13,6 +14,9 @@ pub(super) const BUFFER_BYTES: u64 = 1 << 30;
 
 /// Files that can be registered at a time; those beyond are used by their number, which costs a look-up each time.
 pub(super) const FILES: u32 = 256;
+
+/// How long to wait for the memory of rings that were closed before.
+const GIVEN_BACK: Duration = Duration::from_millis(500);
 
 /// How a ring is set up with its kernel, best first. A kernel that does not know a flag refuses the whole set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +68,18 @@ impl Level {
         if self == Self::Deferred {
             builder.setup_defer_taskrun();
         }
-        builder.build(depth)
+        // A ring that was just closed gives its memory back some time later, and until then that counts as locked.
+        let until = Instant::now() + GIVEN_BACK;
+        loop {
+            match builder.build(depth) {
+                Err(error)
+                    if error.raw_os_error() == Some(libc::ENOMEM) && Instant::now() < until =>
+                {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                other => return other,
+            }
+        }
     }
 }
 
@@ -163,7 +178,7 @@ pub(super) fn explain(error: &io::Error, disabled: &str) -> Refused {
              kernel or sandbox"
         }
         (Some(libc::ENOMEM), _) => {
-            "On kernels before 5.12 rings count as locked memory: raise the limit (ulimit -l unlimited)"
+            "A ring counts as locked memory: raise the limit (ulimit -l unlimited), or ask for a smaller window"
         }
         (Some(libc::EMFILE | libc::ENFILE), _) => "Raise the limit of open files (ulimit -n)",
         (Some(libc::EINVAL), _) => {

@@ -9,6 +9,9 @@ use tonnage_core::plan::Plan;
 use tonnage_core::plan::point::{Pacing, Traffic, TrialLength};
 
 use super::*;
+
+mod file;
+
 use crate::args::common::Destination;
 use crate::args::values::{Cpus, Numa};
 
@@ -246,15 +249,18 @@ fn resuming_into_another_file_is_refused() {
 #[test]
 fn a_plan_file_can_be_run_with_other_engines_and_ranks() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/mori-io.toml");
-    let run = |more: &str| match parse(&format!("tonnage run {path} {more}"))
+    let run = |ranks, more: &str| match parse(&format!("tonnage run {path} {more}"))
         .unwrap()
         .command
     {
-        Some(Command::Run(args)) => args.results.scaled(args.to_plan().unwrap()).unwrap(),
+        Some(Command::Run(args)) => {
+            let plan = args.to_plan().unwrap();
+            args.results.scaled(plan, ranks).unwrap()
+        }
         other => panic!("not a run: {other:?}"),
     };
-    assert_eq!(run("").ranks, Some(2));
-    let plan = run("--engine null --ranks 4 --scale 0.5");
+    assert_eq!(run(2, "").ranks, Some(2));
+    let plan = run(4, "--engine null --ranks 4 --scale 0.5");
     assert_eq!(plan.ranks, Some(4));
     let points = plan.points(4, &ENGINES).unwrap();
     assert!(points.iter().all(|point| point.engine == "null"));

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use tonnage_core::Result;
 use tonnage_core::machine::devices::Inventory;
 use tonnage_core::record::read::read_records;
-use tonnage_engines::ENGINES;
+use tonnage_engines::{ENGINES, FILE_ENGINES};
 
 use super::print;
 use crate::args::{ExplainArgs, ShowArgs};
@@ -48,7 +48,7 @@ pub fn devices(json: bool) -> Result<ExitCode> {
     let text = if json {
         devices::json(&found)? + "\n"
     } else {
-        devices::text(&found) + &devices::engines(ENGINES)
+        devices::text(&found) + &devices::engines(ENGINES) + &devices::file_engines(FILE_ENGINES)
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)

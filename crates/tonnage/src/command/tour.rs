@@ -52,7 +52,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     let records: Vec<_> = lines
         .into_iter()
         .filter_map(|line| match line {
-            Line::Transfer(record) => Some(record),
+            Line::Transfer(record) => Some(*record),
             Line::File(_) => None,
         })
         .collect();

@@ -1,5 +1,6 @@
 //! The engines of this program, which end the page: how each is asked for, and its options.
 
+use tonnage_core::engine::calls::FileEntry;
 use tonnage_core::engine::{EngineOption, Entry};
 
 use crate::report::text::entry;
@@ -17,6 +18,21 @@ pub fn engines(entries: &[Entry]) -> String {
     let mut page = "\nEngines of this program\n".to_owned();
     for one in entries {
         page += &entry(&format!("{:INDENT$}{}", "", name(one)), width, &about(one));
+        for option in one.options {
+            page += &option_lines(option, width);
+        }
+    }
+    page
+}
+
+/// What the program can read and write files with.
+pub fn file_engines(entries: &[FileEntry]) -> String {
+    let width = entries.iter().map(|entry| entry.name.chars().count());
+    let width = INDENT + width.max().unwrap_or(0) + GAP;
+    let mut page = "\nEngines for files\n".to_owned();
+    for one in entries {
+        let head = format!("{:INDENT$}{}", "", one.name);
+        page += &entry(&head, width, one.about);
         for option in one.options {
             page += &option_lines(option, width);
         }
@@ -58,7 +74,7 @@ fn option_lines(option: &EngineOption, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tonnage_engines::ENGINES;
+    use tonnage_engines::{ENGINES, FILE_ENGINES};
 
     use super::*;
     use crate::report::text::WIDTH;
@@ -82,5 +98,21 @@ mod tests {
             }
         }
         insta::assert_snapshot!(page);
+    }
+
+    #[test]
+    fn every_engine_for_files_is_listed_within_the_width() {
+        let page = file_engines(FILE_ENGINES);
+        assert!(
+            page.lines().all(|line| line.chars().count() <= WIDTH),
+            "{page}"
+        );
+        for entry in FILE_ENGINES {
+            let begin = format!("\n  {}  ", entry.name);
+            assert!(page.contains(&begin), "{page}");
+            for option in entry.options {
+                assert!(page.contains(&format!("--engine-option {}=", option.name)));
+            }
+        }
     }
 }

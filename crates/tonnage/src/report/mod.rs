@@ -88,18 +88,18 @@ fn tables(lines: Vec<Line>) -> String {
     for line in lines {
         match (parts.last_mut(), line) {
             (Some(Part::Verify(part)), Line::Transfer(record)) if verify::is_verify(&record) => {
-                part.push(record)
+                part.push(*record)
             }
             (Some(Part::Transfers(part)), Line::Transfer(record))
                 if !verify::is_verify(&record) =>
             {
-                part.push(record)
+                part.push(*record)
             }
             (Some(Part::Files(part)), Line::File(record)) => part.push(record),
             (_, Line::Transfer(record)) if verify::is_verify(&record) => {
-                parts.push(Part::Verify(vec![record]))
+                parts.push(Part::Verify(vec![*record]))
             }
-            (_, Line::Transfer(record)) => parts.push(Part::Transfers(vec![record])),
+            (_, Line::Transfer(record)) => parts.push(Part::Transfers(vec![*record])),
             (_, Line::File(record)) => parts.push(Part::Files(vec![record])),
         }
     }

@@ -1,6 +1,9 @@
 //! Golden files of every report, and the schema of what a results file holds.
 
 use serde_json::{Value, json};
+use tonnage_core::plan::file_point::{DataKind, Phase, ReadFrom};
+use tonnage_core::record::files::FileRecord;
+use tonnage_core::record::read::read_records;
 use tonnage_core::record::{Line, Record};
 use tonnage_core::stats::LatencyHistogram;
 
@@ -11,8 +14,16 @@ fn lines(records: &[Record]) -> Vec<Line> {
     records.iter().cloned().map(Line::from).collect()
 }
 
+fn files(records: &[FileRecord]) -> Vec<Line> {
+    records.iter().cloned().map(Line::from).collect()
+}
+
 fn table(records: &[Record]) -> String {
-    let text = render(Format::Table, &lines(records)).unwrap();
+    table_of(&lines(records))
+}
+
+fn table_of(lines: &[Line]) -> String {
+    let text = render(Format::Table, lines).unwrap();
     for line in text.lines() {
         assert!(
             line.chars().count() <= WIDTH,
@@ -37,6 +48,61 @@ fn tables_look_as_agreed() {
     insta::assert_snapshot!("table_path_proven", table(&samples::proven_paths()));
     insta::assert_snapshot!("table_fabric", table(&samples::fabric()));
     insta::assert_snapshot!("table_verify", table(&samples::verifies()));
+}
+
+#[test]
+fn tables_of_files_look_as_agreed() {
+    let one = |record| table_of(&[Line::File(record)]);
+    insta::assert_snapshot!("files_buffered", one(samples::files::buffered()));
+    insta::assert_snapshot!("files_stonewalled", one(samples::files::stonewalled()));
+    insta::assert_snapshot!("files_failed", table_of(&files(&samples::files::failed())));
+    insta::assert_snapshot!("files_collective", one(samples::files::collective()));
+}
+
+#[test]
+fn a_results_file_may_hold_both_kinds() {
+    let mut both = lines(&samples::ping_pongs());
+    let transfers_end = both.len();
+    both.extend(files(&samples::files::all()));
+    both.extend(lines(&samples::verifies()));
+    let text = table_of(&both);
+    assert_eq!(text.matches("MsgSize").count(), 2, "{text}");
+    assert_eq!(
+        text.matches("BW (GB/s)").count(),
+        0,
+        "headers have two lines: {text}"
+    );
+    assert_eq!(text.matches("(MiB/s)").count(), 4, "{text}");
+    assert_eq!(text.matches("Bytes checked").count(), 1, "{text}");
+    let jsonl = render(Format::Jsonl, &both).unwrap();
+    assert_eq!(jsonl.lines().count(), both.len());
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("both.jsonl");
+    std::fs::write(&path, jsonl).unwrap();
+    assert_eq!(read_records(&path).unwrap().lines, both);
+    let alone = render(Format::Csv, &both[..transfers_end]).unwrap();
+    let csv = render(Format::Csv, &both).unwrap();
+    let columns = |csv: &str| {
+        csv.lines()
+            .next()
+            .unwrap()
+            .split(',')
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert!(columns(&csv).starts_with(&columns(&alone)));
+    let mut unique = columns(&csv);
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!(unique.len(), columns(&csv).len(), "a name stands once");
+}
+
+#[test]
+fn csv_of_files_has_a_row_for_each_repetition() {
+    let text = render(Format::Csv, &files(&samples::files::all())).unwrap();
+    insta::assert_snapshot!("csv_files", text.replace("\r\n", "\n"));
+    // Two phases; one; one before the disk was full; none; two phases of three trials; and the header.
+    assert_eq!(text.matches("\r\n").count(), 2 + 1 + 1 + 1 + 6 + 1);
 }
 
 #[test]
@@ -136,7 +202,39 @@ fn values() -> Vec<Value> {
         .map(|record| serde_json::to_value(record).unwrap())
         .collect();
     values[0]["environment"] = environment;
+    values.extend(files_values());
     values
+}
+
+/// The samples of file experiments, the last of them with every field that a record can have.
+fn files_values() -> Vec<Value> {
+    let mut full = samples::files::collective();
+    let mut point = samples::files::stonewalled().file;
+    point.hints = full.file.hints.clone();
+    point.published = full.file.published.clone();
+    point.striping = full.file.striping;
+    point
+        .engine_options
+        .insert("submit-batch".to_owned(), "8".to_owned());
+    (point.directory_per_rank, point.file_per_trial) = (true, true);
+    (point.status_file, point.data_seed) = (Some("status".to_owned()), Some(7));
+    (point.outlier_ns, point.delay_ns, point.max_duration_ns) = (Some(1), 1, Some(1));
+    point.verify_after = vec![Phase::Read];
+    point.read_from = ReadFrom::Shuffled { seed: 3 };
+    point.data = DataKind::Compressible { percent: 30 };
+    if let Some(stonewall) = &mut point.stonewall {
+        stonewall.transfers_min = 9;
+    }
+    full.file = point;
+    full.phases.extend(samples::files::stonewalled().phases);
+    full.storage.extend(samples::files::buffered().storage);
+    full.phases.extend(samples::files::buffered().phases);
+    full.remarks = samples::files::buffered().remarks;
+    samples::files::all()
+        .iter()
+        .chain([&full])
+        .map(|record| serde_json::to_value(record).unwrap())
+        .collect()
 }
 
 #[test]
@@ -178,6 +276,7 @@ fn the_schema_refuses_renamed_fields_everywhere() {
         "/engine_options",
         "/variables",
         "/counters",
+        "/hints",
     ];
     for value in values() {
         let mut pointers = Vec::new();
@@ -185,6 +284,7 @@ fn the_schema_refuses_renamed_fields_everywhere() {
         for pointer in pointers
             .iter()
             .filter(|pointer| !free.iter().any(|end| pointer.ends_with(end)))
+            .filter(|pointer| !pointer.contains("/engine/"))
         {
             let keys: Vec<String> = value
                 .pointer(pointer)
@@ -206,6 +306,27 @@ fn the_schema_refuses_renamed_fields_everywhere() {
                     "{pointer}/{key} was renamed and nobody noticed"
                 );
             }
+        }
+    }
+}
+
+/// Else a field of the schema could be one that no record has.
+#[test]
+fn every_property_of_files_is_in_some_record() {
+    let schema: Value =
+        serde_json::from_str(include_str!("../../../../docs/record.schema.json")).unwrap();
+    let text = serde_json::to_string(&files_values()).unwrap();
+    for of in [
+        "file_record",
+        "file_point",
+        "file_phase",
+        "file_trial",
+        "file_summary",
+        "published",
+    ] {
+        let properties = schema["$defs"][of]["properties"].as_object().unwrap();
+        for name in properties.keys() {
+            assert!(text.contains(&format!("\"{name}\":")), "{of}: {name}");
         }
     }
 }

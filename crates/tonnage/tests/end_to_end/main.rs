@@ -6,11 +6,13 @@
 //! | [`operations`] | every operation with every pacing and pattern, bytes checked |
 //! | [`plans`] | plans, options of length, memory and place, other formats |
 //! | [`fabric`] | the engine fabric: its commands, records, libraries, devices, and what is refused |
+//! | [`ior`] | IOR's command lines and its result block |
 //! | [`known_answers`] | links of known speed, links that are cut, and a real Slurm, on hosts of this machine |
 //! | [`path`] | whether the payload crossed the devices that it should have |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
 //! | [`launchers`] | ranks that something else started, and the secret that they share |
 //! | [`mpirun`] | real launchers: Open MPI's and MPICH's mpirun, torchrun; and what looks like one |
+//! | [`mpiio`] | file experiments by MPI, under the launchers of the MPIs that are installed |
 //! | [`hosts`] | ranks on several hosts, which are network namespaces of this machine |
 //! | [`strangers`] | who else comes to the control port |
 //! | [`killing`] | ranks that are killed at any phase |
@@ -49,11 +51,15 @@ mod files_verify;
 #[cfg(test)]
 mod hosts;
 #[cfg(test)]
+mod ior;
+#[cfg(test)]
 mod killing;
 #[cfg(test)]
 mod known_answers;
 #[cfg(test)]
 mod launchers;
+#[cfg(test)]
+mod mpiio;
 #[cfg(test)]
 mod mpirun;
 #[cfg(test)]

@@ -13,8 +13,8 @@ use super::support::{
     BRIEF, Ended, LONG, Program, Started, free_port, records, tonnage, under, wait_until,
 };
 
-const OPEN_MPI: &str = "mpirun.openmpi -np 2 --bind-to none --oversubscribe";
-const MPICH: &str = "mpirun.mpich -np 2";
+pub(super) const OPEN_MPI: &str = "mpirun.openmpi -np 2 --bind-to none --oversubscribe";
+pub(super) const MPICH: &str = "mpirun.mpich -np 2";
 const POINT: &str = "transfer --engine shm --op write --sizes 8,4k";
 
 /// Both kinds of mpirun, with what their records say.
@@ -24,7 +24,7 @@ const MPIRUNS: [(&str, &str); 2] = [
 ];
 
 /// Whether the first word of a launcher's command line is there; says how to get it otherwise.
-fn is_there(launcher: &str) -> bool {
+pub(super) fn is_there(launcher: &str) -> bool {
     let name = launcher.split_whitespace().next().unwrap();
     let found = ["/usr/bin", "/bin"]
         .iter()
@@ -41,7 +41,7 @@ fn is_there(launcher: &str) -> bool {
 }
 
 /// A program under mpirun, which asks root twice whether it is meant.
-fn under_mpirun(dir: &Path, launcher: &str, arguments: &str) -> Program {
+pub(super) fn under_mpirun(dir: &Path, launcher: &str, arguments: &str) -> Program {
     under(dir, launcher, arguments)
         .env("TMPDIR", dir)
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")

@@ -227,19 +227,18 @@ impl Experiment<'_> {
         }
         paths.dedup();
         if writes && point.directory_per_rank {
-            // A neighbour's goes with ours when it dies; nobody makes one before all have looked.
-            for path in files_beside(point, id, 0) {
-                self.made.expect_directory(storage::directory_of(&path));
-            }
+            self.made.expect_directories(point, id);
+            // Nobody makes one before all have looked.
             self.rank
                 .barrier("before directories are made", STEP_DEADLINE)?;
+            let mine = self
+                .made
+                .directory(&storage::directory_of(&path_of(point, id, 0)));
+            self.agree("make the ranks' directories", mine)?;
         }
-        let mine = paths.iter().try_for_each(|path| {
-            if writes && point.directory_per_rank {
-                self.made.directory(&storage::directory_of(path))?;
-            }
-            before::check_target(path, writes)
-        });
+        let mine = paths
+            .iter()
+            .try_for_each(|path| before::check_target(path, writes));
         self.agree("look at the path", mine)?;
         // A phase that only reads has nothing to ask about while its file is missing.
         let reads_first = point.phases.first().is_some_and(|phase| phase.reads()) && !point.prefill;
@@ -376,11 +375,15 @@ impl Experiment<'_> {
         self.rank
             .barrier("before the storage's streams", STEP_DEADLINE)?;
         let first = storage::is_first_on_device(self.rank.infos(), &state.places, id);
-        let place = state
-            .places
-            .get(id as usize)
-            .filter(|_| first && self.writes());
-        let measured = place.map_or_else(|| Ok(Streams::default()), Streams::measure);
+        let place = state.places.get(id as usize).filter(|_| first);
+        let measured = match place {
+            None => Ok(Streams::default()),
+            Some(place) if self.writes() => Streams::measure(place),
+            Some(place) => {
+                let source = path_of(self.point, source_of(self.point, id), 0);
+                Streams::measure_reading(place, &source)
+            }
+        };
         let (streams, mine) = split(measured);
         // Files may be read only, and a storage that is full has no room for a stream: then there is no limit.
         if let Err(error) = mine {
@@ -466,24 +469,6 @@ impl Experiment<'_> {
                 log::warn!("{text}");
             }
             state.remarks.push(text);
-        }
-    }
-
-    /// Remembers the files that a phase is about to make, so that they go even when a neighbour dies.
-    pub fn remember(&mut self, trial: u32) {
-        let (point, id) = (self.point, self.rank.id());
-        let mut paths = if point.existing {
-            vec![path_of(point, id, trial)]
-        } else {
-            files_beside(point, id, trial)
-        };
-        // What was there before is not ours to remove.
-        paths.retain(|path| !point.existing || !path.exists());
-        for path in &paths {
-            self.made.add(path);
-        }
-        if point.keep {
-            self.made.keep(paths);
         }
     }
 }

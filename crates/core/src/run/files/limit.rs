@@ -2,11 +2,13 @@
 //! bandwidths are set beside. Streams are direct where the file system has direct transfers, so that the page cache has
 //! no part in it; otherwise they are buffered and synced, and the limit says so.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd;
 use tonnage_sys::files::advice::drop_cached;
+use tonnage_sys::files::open::{Access, open};
 use tonnage_sys::files::transfer::{read_at, write_at};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
@@ -58,13 +60,7 @@ impl Streams {
                 error,
             )
         };
-        let arena = Arena::allocate(
-            TRANSFER_BYTES as usize,
-            Pages::Normal,
-            Sharing::Private,
-            None,
-        )
-        .map_err(|error| Error::io("cannot allocate memory for a stream", error))?;
+        let arena = stream_memory()?;
         Pool::new(1, DataKind::Random).place(&arena, 0, 0, TRANSFER_BYTES)?;
         let room = (place.free_bytes / 8).clamp(TRANSFER_BYTES, STREAM_BYTES_MAX);
         let since = Instant::now();
@@ -92,6 +88,40 @@ impl Streams {
             read_bytes_per_s: read as f64 / since.elapsed().as_secs_f64(),
             count: 1,
             buffered: u32::from(!direct),
+        })
+    }
+
+    /// One direct stream out of a file that is there, for experiments that write nothing. Nothing where the file system
+    /// has no direct transfers, because reading would leave the file in the page cache.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn measure_reading(place: &Place, path: &Path) -> Result<Self> {
+        if place.direct.is_none() {
+            return Ok(Self::default());
+        }
+        let cannot = |error| Error::io(format!("reading a stream of {}", path.display()), error);
+        let access = Access {
+            read: true,
+            direct: true,
+            ..Access::default()
+        };
+        let (file, arena) = (open(path, &access).map_err(cannot)?, stream_memory()?);
+        let (since, mut read) = (Instant::now(), 0);
+        while since.elapsed() < STREAM_TIME {
+            let got =
+                read_at(file.as_fd(), &arena, 0, read, TRANSFER_BYTES).map_err(cannot)? as u64;
+            read += got;
+            // The end of the file, which need not be where a transfer ends.
+            if got < TRANSFER_BYTES {
+                break;
+            }
+        }
+        Ok(Self {
+            write_bytes_per_s: 0.0,
+            read_bytes_per_s: read as f64 / since.elapsed().as_secs_f64(),
+            count: 1,
+            buffered: 0,
         })
     }
 
@@ -123,6 +153,16 @@ impl Streams {
         };
         (bytes_per_s.is_finite() && bytes_per_s > 0.0).then_some(Limit { what, bytes_per_s })
     }
+}
+
+fn stream_memory() -> Result<Arena> {
+    Arena::allocate(
+        TRANSFER_BYTES as usize,
+        Pages::Normal,
+        Sharing::Private,
+        None,
+    )
+    .map_err(|error| Error::io("cannot allocate memory for a stream", error))
 }
 
 #[cfg(test)]
@@ -158,5 +198,9 @@ mod tests {
         let streams = Streams::measure(&place).unwrap();
         assert!(streams.write_bytes_per_s > 0.0 && streams.read_bytes_per_s > 0.0);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        let path = directory.path().join("t");
+        std::fs::write(&path, vec![7; 5 << 20]).unwrap();
+        let streams = Streams::measure_reading(&place, &path).unwrap();
+        assert_eq!(streams.read_bytes_per_s > 0.0, place.direct.is_some());
     }
 }

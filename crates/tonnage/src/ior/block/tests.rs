@@ -163,6 +163,22 @@ fn what_was_not_measured_has_no_row() {
 }
 
 #[test]
+fn hints_are_shown_when_asked_for() {
+    let (_, mut record) = sample("");
+    record.file.hints = [("cb_nodes".to_owned(), "4".to_owned())].into();
+    let engine = json!({"hints": {"cb_nodes": "1", "romio_cb_write": "automatic"}});
+    let effective =
+        json!({"ranks": "0-1", "engine": engine, "memory": {}, "cpus": [], "yielding": false});
+    record.effective = vec![serde_json::from_value(effective).unwrap()];
+    let shown = "hints passed to MPI_File_open() {\n\tcb_nodes = 4\n}\n\nhints returned from opened file {\n\
+                 \tcb_nodes = 1\n\tromio_cb_write = automatic\n}\n\naccess ";
+    let text = render(&options("-a MPIIO -H"), &run(), &record);
+    assert!(text.contains(shown), "{text}");
+    let text = render(&options("-a MPIIO"), &run(), &record);
+    assert!(!text.contains("hints"), "{text}");
+}
+
+#[test]
 fn csv_is_that_of_ior() {
     let (mut options, record) = sample("-O summaryFormat=CSV");
     options.verbose = Switch(0);

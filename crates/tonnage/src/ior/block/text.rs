@@ -48,7 +48,11 @@ fn write(
             .map_or_else(|| value.to_string(), str::to_owned);
         pair(out, name, &value)?;
     }
-    writeln!(out, "\nResults: \n\n{}", HEAD.trim_end())?;
+    writeln!(out, "\nResults: \n")?;
+    if options.show_hints.on() {
+        hints(out, record)?;
+    }
+    out.push_str(HEAD);
     for pass in &figures.passes {
         row(out, &record.file, pass)?;
     }
@@ -73,6 +77,21 @@ fn write(
 
 fn pair(out: &mut String, name: &str, value: &str) -> std::fmt::Result {
     writeln!(out, "{name:<20}: {value}")
+}
+
+/// Hints in IOR's form; those of the first group of ranks, as IOR prints those of rank 0.
+fn hints(out: &mut String, record: &FileRecord) -> std::fmt::Result {
+    writeln!(out, "hints passed to MPI_File_open() {{")?;
+    for (name, value) in &record.file.hints {
+        writeln!(out, "\t{name} = {value}")?;
+    }
+    writeln!(out, "}}\n\nhints returned from opened file {{")?;
+    let first = record.effective.first();
+    let taken = first.and_then(|group| group.engine.get("hints")?.as_object());
+    for (name, value) in taken.into_iter().flatten() {
+        writeln!(out, "\t{name} = {}", value.as_str().unwrap_or_default())?;
+    }
+    writeln!(out, "}}\n")
 }
 
 fn row(out: &mut String, point: &FilePoint, pass: &Pass) -> std::fmt::Result {

@@ -148,7 +148,7 @@ pub const HONOURED: &[Row] = &[
         &[],
         &["randomOffset"],
         |o| &mut o.shuffled,
-        "every transfer once, shuffled over the whole of a task's part",
+        "every transfer once, shuffled over the whole file",
     ),
     number(
         None,

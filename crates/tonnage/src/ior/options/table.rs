@@ -52,11 +52,6 @@ impl Row {
             Kind::Refused { value } => value,
         }
     }
-
-    /// Whether it does anything here.
-    pub fn is_honoured(&self) -> bool {
-        !matches!(self.kind, Kind::Refused { .. })
-    }
 }
 
 /// The option of a letter.

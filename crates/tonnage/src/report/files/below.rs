@@ -37,11 +37,11 @@ pub fn lines(record: &FileRecord) -> Vec<String> {
             let stonewall = trial
                 .stonewall
                 .as_ref()
-                .map(|figures| stonewall(record, figures));
+                .map(|figures| stonewall(record, trial, figures));
             let parts = [cold, stonewall, done(record, trial), outliers(trial)];
             let parts = parts.into_iter().flatten();
             lines.extend(parts.map(|part| format!("{words}: {part}")));
-            let over_time = series::line(&trial.series);
+            let over_time = series::line(&trial.series, trial.operations);
             lines.extend(over_time.map(|line| format!("{words} over time: {line}")));
         }
     }
@@ -190,7 +190,8 @@ fn coldness(phase: Phase, cache: &CacheState) -> String {
         ""
     };
     if !cache.known {
-        return format!("{what}cold or warm is not known: {}{dropped}", cache.how);
+        let why = cache.how.trim_start_matches("not known: ");
+        return format!("{what}cold or warm is not known: {why}{dropped}");
     }
     let found = format!(
         "{what}{} of {} were in the page cache before ({}){dropped}",
@@ -213,7 +214,13 @@ fn coldness(phase: Phase, cache: &CacheState) -> String {
     }
 }
 
-fn stonewall(record: &FileRecord, figures: &StonewallFigures) -> String {
+fn stonewall(record: &FileRecord, trial: &PhaseTrial, figures: &StonewallFigures) -> String {
+    if figures.operations == trial.operations && trial.last_done_ns < figures.after_ns {
+        return format!(
+            "everything had been moved before the stonewall at {}",
+            seconds(figures.after_ns)
+        );
+    }
     let each = if record.file.ranks > 1 {
         let (least, most) = (size(figures.rank_bytes_min), size(figures.rank_bytes_max));
         format!(", {least} to {most} a rank")

@@ -75,7 +75,8 @@ fn one_experiment(record: &FileRecord) -> String {
     let repeated = record.phases.iter().any(|phase| phase.trials.len() > 1);
     let is_shown = |column: &FileColumn| column.field != "trial" || repeated;
     parts.extend(drawn(PHASES, &rows, is_shown));
-    parts.extend(drawn(LATENCIES, &latency_rows(record), |_| true));
+    let latencies = drawn(LATENCIES, &latency_rows(record), |_| true);
+    parts.extend(latencies.map(|table| format!("\n{table}\n")));
     let lines = below::lines(record).into_iter();
     parts.extend(lines.map(|line| wrap(&line, WIDTH, 4)));
     parts.join("\n") + "\n"

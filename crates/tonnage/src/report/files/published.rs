@@ -38,23 +38,24 @@ impl Pair {
         }
     }
 
-    /// Ours, and what part of theirs that is: for each rank where their number is known, else altogether.
-    fn ours(&self, ours: u32, theirs: Option<u32>) -> String {
-        let own_ranks = f64::from(ours.max(1));
-        let each = self.ours / own_ranks;
-        let part = match theirs.filter(|ranks| *ranks > 0) {
-            _ if self.theirs <= 0.0 => String::new(),
-            None => format!(", {} of it", percent(self.ours / self.theirs)),
+    fn ours(&self, ranks: u32) -> String {
+        let each = (self.show)(self.ours / f64::from(ranks.max(1)));
+        format!("{} ({each} a rank)", (self.show)(self.ours))
+    }
+
+    /// What part of theirs ours is: for each rank where their number is known, else altogether.
+    fn part(&self, ours: u32, theirs: Option<u32>) -> Option<String> {
+        if self.theirs <= 0.0 {
+            return None;
+        }
+        let part = self.ours / self.theirs;
+        Some(match theirs.filter(|ranks| *ranks > 0) {
+            None => percent(part),
             Some(ranks) => {
-                let part = each / (self.theirs / f64::from(ranks));
-                format!(", {} of it a rank", percent(part))
+                let each = part * f64::from(ranks) / f64::from(ours.max(1));
+                format!("{} a rank", percent(each))
             }
-        };
-        format!(
-            "{} ({} a rank){part}",
-            (self.show)(self.ours),
-            (self.show)(each)
-        )
+        })
     }
 }
 
@@ -79,10 +80,11 @@ fn line(record: &FileRecord, phase: &PhaseRecord, published: &Published) -> Stri
             .collect(),
     );
     let ranks = record.file.ranks;
-    let ours = join(
+    let ours = join(pairs.iter().map(|pair| pair.ours(ranks)).collect());
+    let part = join(
         pairs
             .iter()
-            .map(|pair| pair.ours(ranks, published.ranks))
+            .filter_map(|pair| pair.part(ranks, published.ranks))
             .collect(),
     );
     let on = |ranks: u32| match ranks {
@@ -92,9 +94,14 @@ fn line(record: &FileRecord, phase: &PhaseRecord, published: &Published) -> Stri
     let on_theirs = published.ranks.map(|ranks| format!(" on {}", on(ranks)));
     let earlier = published
         .percent_of_earlier
-        .map(|percent| format!(", {} % of what was published before it", number(percent)));
+        .map(|percent| format!(", {percent} % of what was published before it"));
+    let part = if part.is_empty() {
+        part
+    } else {
+        format!(": {part} of it")
+    };
     format!(
-        "published, {}: {theirs}{}{} [{}]; here {ours} on {}",
+        "published, {}: {theirs}{}{} [{}]; here {ours} on {}{part}",
         phase.phase.name(),
         on_theirs.unwrap_or_default(),
         earlier.unwrap_or_default(),

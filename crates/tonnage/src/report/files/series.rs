@@ -11,14 +11,19 @@ const DIGITS_MAX: usize = 60;
 /// With fewer intervals there is no shape to see.
 const INTERVALS_MIN: usize = 4;
 
-/// Digits, and least, middle and greatest rate; `None` for a phase of few intervals. The last interval, in which the
-/// phase ended, is left out, because its rate would look like a stall.
-pub fn line(series: &Series) -> Option<String> {
+/// With fewer transfers behind a digit, the line would show when single transfers ended.
+const TRANSFERS_MIN: usize = 4;
+
+/// Digits, and least, middle and greatest rate of a phase of so many transfers; `None` for a phase of few intervals. The
+/// last interval, in which the phase ended, is left out, because its rate would look like a stall.
+pub fn line(series: &Series, transfers: u64) -> Option<String> {
     let whole = series.bytes.len().saturating_sub(1);
-    if whole < INTERVALS_MIN {
+    let transfers = usize::try_from(transfers).unwrap_or(usize::MAX).max(1);
+    let for_transfers = whole.saturating_mul(TRANSFERS_MIN).div_ceil(transfers);
+    let group = whole.div_ceil(DIGITS_MAX).max(for_transfers).max(1);
+    if whole / group < INTERVALS_MIN {
         return None;
     }
-    let group = whole.div_ceil(DIGITS_MAX);
     let group_ns = series.interval_ns.saturating_mul(group as u64);
     let seconds = group_ns as f64 * 1e-9;
     let groups = series.bytes[..whole].chunks_exact(group);
@@ -53,10 +58,24 @@ mod tests {
     use super::*;
 
     fn of(bytes: Vec<u64>) -> Option<String> {
-        line(&Series {
+        of_transfers(bytes, 1 << 40)
+    }
+
+    fn of_transfers(bytes: Vec<u64>, transfers: u64) -> Option<String> {
+        let series = Series {
             interval_ns: 100_000_000,
             bytes,
-        })
+        };
+        line(&series, transfers)
+    }
+
+    #[test]
+    fn single_transfers_are_no_shape() {
+        let bytes: Vec<u64> = (0..41).map(|at| at % 2 * 100).collect();
+        let text = of_transfers(bytes.clone(), 20).unwrap();
+        assert!(text.starts_with("99999 (0.800 s each"), "{text}");
+        assert_eq!(of_transfers(bytes.clone(), 4), None);
+        assert_eq!(of_transfers(bytes, 0), None);
     }
 
     #[test]

@@ -87,7 +87,7 @@ fn what(point: &FilePoint) -> Vec<String> {
     let reads = point.phases.iter().any(|phase| phase.reads());
     let from = match point.read_from {
         ReadFrom::Own => None,
-        ReadFrom::Shift { ranks } => Some(format!("reads what the rank {ranks} behind wrote")),
+        ReadFrom::Shift { ranks } => Some(format!("reads shifted by {}", plural(ranks, "rank"))),
         ReadFrom::Shuffled { seed } => Some(format!("reads what another rank wrote (seed {seed})")),
     };
     let data = match point.data {
@@ -176,6 +176,7 @@ fn around(point: &FilePoint) -> Vec<String> {
 fn striping(striping: Striping) -> String {
     let count = match striping.count {
         None => "all targets".to_owned(),
+        Some(0) => "as many targets as the file system chooses".to_owned(),
         Some(count) => plural(count, "target"),
     };
     let size = striping

@@ -1,6 +1,6 @@
 //! Columns of the latencies of single transfers.
 
-use super::{FileColumn, InCsv, Style, Value};
+use super::{FileColumn, InCsv, Style};
 
 const MICROSECONDS: Style = Style::Scaled(1e-3);
 const FROM_HISTOGRAM: &str = "From one histogram of all transfers of all repetitions, ranks and threads, with three \
@@ -33,8 +33,8 @@ pub const LATENCIES: &[FileColumn] = &[
     FileColumn {
         name: "Min Lat (us)",
         field: "latency_ns_min",
-        meaning: "Latency of a single transfer, from its call (with several in flight: its post) to its end, the sync \
-             that --fsync each adds left out. The smallest.",
+        meaning: "Smallest latency of a single transfer. A latency is from a transfer's call (with several in flight: \
+             its post) to its end; a sync that --fsync each adds is in Sync (s) and not in it.",
         computed: "Exact.",
         style: MICROSECONDS,
         in_csv: InCsv::Twice,
@@ -43,8 +43,8 @@ pub const LATENCIES: &[FileColumn] = &[
     FileColumn {
         name: "Avg Lat (us)",
         field: "latency_ns_mean",
-        meaning: "Latency of a single transfer, from its call (with several in flight: its post) to its end, the sync \
-             that --fsync each adds left out. The mean.",
+        meaning: "Mean latency of a single transfer. A latency is from a transfer's call (with several in flight: its \
+             post) to its end; a sync that --fsync each adds is in Sync (s) and not in it.",
         computed: "Sum of all / their number, exact.",
         style: MICROSECONDS,
         in_csv: InCsv::Twice,
@@ -53,8 +53,8 @@ pub const LATENCIES: &[FileColumn] = &[
     FileColumn {
         name: "p50 (us)",
         field: "latency_ns_p50",
-        meaning: "Latency of a single transfer, from its call (with several in flight: its post) to its end, the sync \
-             that --fsync each adds left out. Half of the transfers took no longer.",
+        meaning: "Median latency of a single transfer. A latency is from a transfer's call (with several in flight: \
+             its post) to its end; a sync that --fsync each adds is in Sync (s) and not in it.",
         computed: FROM_HISTOGRAM,
         style: MICROSECONDS,
         in_csv: InCsv::Twice,
@@ -63,8 +63,8 @@ pub const LATENCIES: &[FileColumn] = &[
     FileColumn {
         name: "p90 (us)",
         field: "latency_ns_p90",
-        meaning: "Latency of a single transfer, from its call (with several in flight: its post) to its end, the sync \
-             that --fsync each adds left out. 90 % of the transfers took no longer.",
+        meaning: "Latency that 90 % of the transfers did not exceed. A latency is from a transfer's call (with several \
+             in flight: its post) to its end; a sync that --fsync each adds is in Sync (s) and not in it.",
         computed: FROM_HISTOGRAM,
         style: MICROSECONDS,
         in_csv: InCsv::Twice,
@@ -73,8 +73,8 @@ pub const LATENCIES: &[FileColumn] = &[
     FileColumn {
         name: "p99 (us)",
         field: "latency_ns_p99",
-        meaning: "Latency of a single transfer, from its call (with several in flight: its post) to its end, the sync \
-             that --fsync each adds left out. 99 % of the transfers took no longer.",
+        meaning: "Latency that 99 % of the transfers did not exceed. A latency is from a transfer's call (with several \
+             in flight: its post) to its end; a sync that --fsync each adds is in Sync (s) and not in it.",
         computed: FROM_HISTOGRAM,
         style: MICROSECONDS,
         in_csv: InCsv::Twice,
@@ -83,8 +83,8 @@ pub const LATENCIES: &[FileColumn] = &[
     FileColumn {
         name: "p99.9 (us)",
         field: "latency_ns_p999",
-        meaning: "Latency of a single transfer, from its call (with several in flight: its post) to its end, the sync \
-             that --fsync each adds left out. 99.9 % of the transfers took no longer.",
+        meaning: "Latency that 99.9 % of the transfers did not exceed. A latency is from a transfer's call (with \
+             several in flight: its post) to its end; a sync that --fsync each adds is in Sync (s) and not in it.",
         computed: FROM_HISTOGRAM,
         style: MICROSECONDS,
         in_csv: InCsv::Twice,
@@ -93,8 +93,8 @@ pub const LATENCIES: &[FileColumn] = &[
     FileColumn {
         name: "Max Lat (us)",
         field: "latency_ns_max",
-        meaning: "Latency of a single transfer, from its call (with several in flight: its post) to its end, the sync \
-             that --fsync each adds left out. The largest.",
+        meaning: "Largest latency of a single transfer. A latency is from a transfer's call (with several in flight: \
+             its post) to its end; a sync that --fsync each adds is in Sync (s) and not in it.",
         computed: "Exact.",
         style: MICROSECONDS,
         in_csv: InCsv::Twice,

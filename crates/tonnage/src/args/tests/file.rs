@@ -1,0 +1,161 @@
+//! `tonnage file`, and plans with files.
+
+use tonnage_core::plan::Plan;
+use tonnage_core::plan::file_point::{FileLayout, FilePoint, Phase, ReadFrom};
+use tonnage_core::plan::files::{StripeCount, Verify};
+use tonnage_engines::FILE_ENGINES;
+
+use super::super::*;
+use super::{parse, refused};
+
+fn file(line: &str) -> FileArgs {
+    match parse(&format!("tonnage file {line}")).unwrap().command {
+        Some(Command::File(args)) => *args,
+        other => panic!("{line} is not a file experiment: {other:?}"),
+    }
+}
+
+fn points(line: &str) -> Vec<FilePoint> {
+    let plan = file(line).to_plan();
+    plan.file_points(plan.ranks.unwrap_or(1), FILE_ENGINES)
+        .unwrap()
+}
+
+/// The commands that are promised.
+#[test]
+fn promised_commands_expand() {
+    let points = points(
+        "--ranks 2 --path t.dat --layout per-process --block 4m --transfer 4m --segments 64 --phases write,read \
+         --fsync end --barriers",
+    );
+    assert_eq!(points.len(), 1);
+    assert_eq!(points[0].bytes_of_rank(), 256 << 20);
+    assert_eq!(points[0].layout, FileLayout::PerProcess);
+    let args = file(
+        "--ranks 2 --engine uring --direct --path t.dat --block 256m --transfer 4k --order shuffled --window 32 \
+         --stonewall 5s",
+    );
+    let job = &args.to_plan().files[0];
+    assert_eq!(job.engine, ["uring"]);
+    assert_eq!(job.window.as_ref().unwrap().values(), [32]);
+}
+
+/// Every key of a file experiment can be said on the command line but for published figures, and arrives under the
+/// same name.
+#[test]
+fn flags_are_the_keys_of_a_plan() {
+    let plan = file(
+        "--label x --engine posix,uring --engine-option a=b --hint c=d --hint e=f=g --path p,q --path r \
+         --layout per-process --directory-per-rank --file-per-trial --block 8M --transfer 4k,1M --segments 3 \
+         --order shuffled --seed 7 --phases write,mixed --read-percent 70 --read-shift 1 --read-shuffled 4 \
+         --fsync each --direct --collective --file-view --barriers --keep --existing --threads 2 --window 1..8 \
+         --stonewall 30s --wear-out --wear-out-transfers 5 --stonewall-status s --prefill --data compressible=30% \
+         --data-seed 9 --verify=write,mixed --drop-caches --stripe-count all --stripe-size 8M --outlier 2s --trials 3 \
+         --delay 1s --max-duration 1h --limit 2GB/s",
+    )
+    .to_plan();
+    let expected = "name = \"file\"\n\n[[file]]\nlabel = \"x\"\nengine = [\"posix\", \"uring\"]\n\
+        engine-options = { a = \"b\" }\nhints = { c = \"d\", e = \"f=g\" }\npath = [\"p,q\", \"r\"]\n\
+        layout = \"per-process\"\ndirectory-per-rank = true\nfile-per-trial = true\nblock = \"8M\"\n\
+        transfer = \"4k,1M\"\nsegments = 3\norder = \"shuffled\"\nseed = 7\nphases = [\"write\", \"mixed\"]\n\
+        read-percent = 70\nread-shift = 1\nread-shuffled = 4\nfsync = \"each\"\ndirect = true\ncollective = true\n\
+        file-view = true\nbarriers = true\nkeep = true\nexisting = true\nthreads = 2\nwindow = \"1..8\"\n\
+        stonewall = \"30s\"\nwear-out = true\nwear-out-transfers = 5\nstonewall-status = \"s\"\nprefill = true\n\
+        data = \"compressible=30%\"\ndata-seed = 9\nverify = [\"write\", \"mixed\"]\ndrop-caches = true\n\
+        stripe-count = \"all\"\nstripe-size = \"8M\"\noutlier = \"2s\"\ntrials = 3\ndelay = \"1s\"\n\
+        max-duration = \"1h\"\nlimit = \"2GB/s\"\n";
+    assert_eq!(plan.to_toml(), expected);
+    assert_eq!(Plan::from_toml(expected, "printed").unwrap(), plan);
+    let bare = file("--path p --verify --read-shuffled --stripe-count 4").to_plan();
+    let job = &bare.files[0];
+    assert_eq!(job.verify, Some(Verify::Last));
+    assert_eq!(job.read_shuffled.map(|seed| seed.0), Some(1));
+    assert_eq!(job.stripe_count, Some(StripeCount::Targets(4)));
+}
+
+#[test]
+fn wrong_values_are_refused_in_our_words() {
+    for (more, part) in [
+        ("--layout shard", "did you mean \"shared\"?"),
+        ("--order random", "orders: sequential, shuffled"),
+        ("--phases wirte", "did you mean \"write\"?"),
+        ("--fsync ned", "did you mean \"end\"?"),
+        ("--data zero", "write random, or compressible=30%"),
+        ("--stripe-count 0", "write a number from 1, or all"),
+        ("--verify=wirte", "did you mean \"write\"?"),
+        ("--hint romio", "such as romio_cb_write=disable"),
+        ("--stonewall 5", "write a duration with its unit"),
+        ("--block -4", "\"-4\" is not a number of bytes"),
+        ("--blcok 4m", "--block"),
+    ] {
+        let message = refused(&format!("tonnage file --path p {more}"));
+        assert!(message.contains(part), "{more}: {message}");
+    }
+    assert!(refused("tonnage file --block 4m").contains("--path"));
+}
+
+#[test]
+fn what_does_not_fit_together_is_refused_with_the_plan() {
+    let message = |line: &str| {
+        let plan = file(line).to_plan();
+        let error = plan.file_points(2, FILE_ENGINES).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        error.to_string()
+    };
+    assert!(message("--path p --block 10m --transfer 4m").contains("write block 8M"));
+    assert!(message("--path p --window 4").contains("one transfer at a time"));
+    assert!(message("--path p --engine posx").contains("did you mean \"posix\"?"));
+}
+
+/// `tonnage run plans/cori-lustre-posix.toml --scale 0.00001 --ranks 2 --path cori`
+#[test]
+fn a_plan_with_files_is_scaled_to_the_ranks_and_moved() {
+    let plan = |more: &str, ranks| {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../plans/cori-lustre-posix.toml"
+        );
+        match parse(&format!("tonnage run {path} {more}"))
+            .unwrap()
+            .command
+        {
+            Some(Command::Run(args)) => {
+                let plan = args.to_plan().unwrap();
+                args.results.scaled(plan, ranks).unwrap()
+            }
+            other => panic!("not a run: {other:?}"),
+        }
+    };
+    let small = plan("--scale 0.00001 --ranks 2 --path cori", 2);
+    assert_eq!(small.ranks, Some(2));
+    let points = small.file_points(2, FILE_ENGINES).unwrap();
+    assert_eq!(points.len(), 2);
+    assert!(
+        points
+            .iter()
+            .all(|point| point.segments == 31 && point.paths == ["cori-lustre-posix"])
+    );
+    assert_eq!(points[0].phases, [Phase::Write]);
+    assert_eq!(points[1].read_from, ReadFrom::Shift { ranks: 1 });
+    // Without a scale every rank does what the plan says, and the launcher's ranks count as well.
+    let whole = plan("--path elsewhere/ --engine uring", 8);
+    let points = whole.file_points(8, FILE_ENGINES).unwrap();
+    assert_eq!(points[0].segments, 1638);
+    assert_eq!(points[1].paths, ["elsewhere/lustre-posix"]);
+    assert_eq!(points[1].engine, "uring");
+    assert_eq!(points[1].read_from, ReadFrom::Shift { ranks: 4 });
+}
+
+#[test]
+fn the_place_of_files_needs_a_plan_with_files() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/mori-io.toml");
+    let line = format!("tonnage run {path} --path cori");
+    let Some(Command::Run(args)) = parse(&line).unwrap().command else {
+        panic!("not a run");
+    };
+    let message = args.to_plan().unwrap_err().to_string();
+    assert!(
+        message.contains("has no effect on a plan without a [[file]] table"),
+        "{message}"
+    );
+}

@@ -1,0 +1,189 @@
+//! `tonnage ior`: IOR's command lines do what they say, and its result block says what the record says.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use tempfile::tempdir;
+
+use super::support::{Ended, tonnage};
+
+const MIB: f64 = 1_048_576.0;
+
+fn ior(dir: &Path, arguments: &str) -> Ended {
+    tonnage(dir, &format!("ior --ranks 2 {arguments}")).run()
+}
+
+/// The record that a run has written.
+fn record(dir: &Path, file: &str) -> Value {
+    let text = fs::read_to_string(dir.join(file)).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The rows of the first table, cut where IOR's columns begin.
+fn passes(stdout: &str) -> Vec<Vec<&str>> {
+    let starts = [0, 10, 21, 32, 44, 55, 66, 77, 88, 99, 110];
+    let lines = stdout
+        .lines()
+        .skip_while(|line| !line.starts_with("------    ---------"));
+    let rows = lines.skip(1).take_while(|line| !line.starts_with("Max "));
+    rows.map(|line| {
+        let ends = starts.iter().skip(1).copied().chain([line.len()]);
+        starts
+            .iter()
+            .zip(ends)
+            .map(|(&start, end)| line[start..end].trim())
+            .collect()
+    })
+    .collect()
+}
+
+fn near(shown: &str, value: f64) -> bool {
+    let shown: f64 = shown.parse().unwrap();
+    (shown - value).abs() <= value.abs() * 0.01 + 1e-6
+}
+
+#[test]
+fn the_block_says_what_the_record_says() {
+    let dir = tempdir().unwrap();
+    let line = "-a POSIX -F -e -g -C -t 4k -b 256k -s 2 -i 2 -o t.z -v -z --output r.jsonl";
+    let ended = ior(dir.path(), line).with_code(0);
+    let record = record(dir.path(), "r.jsonl");
+    let rows = passes(&ended.stdout);
+    let kinds: Vec<_> = rows.iter().map(|row| (row[0], row[10])).collect();
+    assert_eq!(
+        kinds,
+        [("write", "0"), ("read", "0"), ("write", "1"), ("read", "1")]
+    );
+    for (at, row) in rows.iter().enumerate() {
+        let trial = &record["phases"][at % 2]["trials"][at / 2];
+        let figure = |name: &str| trial[name].as_f64().unwrap();
+        assert!(
+            near(row[1], figure("bandwidth_bytes_per_s") / MIB),
+            "{row:?} {trial}"
+        );
+        assert!(near(row[2], figure("operations_per_s")), "{row:?} {trial}");
+        assert_eq!((row[4], row[5]), ("256.00", "4.00"));
+        for (column, name) in [
+            (6, "open_ns"),
+            (7, "transfer_ns"),
+            (8, "close_ns"),
+            (9, "total_ns"),
+        ] {
+            assert!(
+                near(row[column], figure(name) / 1e9),
+                "{name} {row:?} {trial}"
+            );
+        }
+        assert_eq!(figure("payload_bytes"), 2.0 * 2.0 * 256.0 * 1024.0);
+    }
+    for part in [
+        "Max Write: ",
+        "Max Read:  ",
+        "Summary of all tests:",
+        "ordering inter file : constant task offset",
+    ] {
+        assert!(ended.stdout.contains(part), "{part}\n{}", ended.stdout);
+    }
+    assert_eq!(
+        record["file"]["read_from"],
+        serde_json::json!({"kind": "shift", "ranks": 1})
+    );
+    let left: Vec<_> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["r.jsonl"], "files are removed without -k");
+}
+
+#[test]
+fn writing_and_reading_may_be_runs_of_their_own() {
+    let dir = tempdir().unwrap();
+    ior(dir.path(), "-w -k -F -b 64k -t 16k -o d.dat").with_code(0);
+    for rank in 0..2 {
+        let size = dir
+            .path()
+            .join(format!("d.dat.0000000{rank}"))
+            .metadata()
+            .unwrap()
+            .len();
+        assert_eq!(size, 64 << 10);
+    }
+    let read = ior(
+        dir.path(),
+        "-R -k -C -F -b 64k -t 16k -o d.dat --output r.jsonl",
+    )
+    .with_code(0);
+    assert!(
+        read.stdout.contains("Max Read:") && !read.stdout.contains("Max Write:"),
+        "{read:#?}"
+    );
+    let trial = &record(dir.path(), "r.jsonl")["phases"][0]["trials"][0];
+    assert_eq!(trial["verified_bytes"], 128 << 10, "{trial}");
+}
+
+#[test]
+fn summaries_are_json_or_csv_for_scripts() {
+    let dir = tempdir().unwrap();
+    let base = "-F -b 64k -t 16k -o s.dat -O summaryFormat";
+    let json = ior(dir.path(), &format!("{base}=JSON")).with_code(0);
+    let whole: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(whole["tests"][0]["Results"].as_array().unwrap().len(), 2);
+    assert_eq!(whole["summary"][0]["operation"], "write");
+    let csv = ior(dir.path(), &format!("{base}=CSV")).with_code(0);
+    let lines: Vec<_> = csv.stdout.lines().collect();
+    assert_eq!(lines.len(), 3, "{csv:#?}");
+    assert!(
+        lines.iter().all(|line| line.split(',').count() == 12),
+        "{csv:#?}"
+    );
+    let aside = ior(
+        dir.path(),
+        &format!("{base}=CSV -O summaryFile=sum.csv --format jsonl"),
+    )
+    .with_code(0);
+    let summary = fs::read_to_string(dir.path().join("sum.csv")).unwrap();
+    assert_eq!(summary.lines().count(), 3, "{summary}");
+    let record: Value = serde_json::from_str(&aside.stdout).unwrap();
+    assert_eq!(record["plan"], "ior");
+}
+
+#[test]
+fn what_cannot_be_done_is_an_error_before_a_rank_starts() {
+    let dir = tempdir().unwrap();
+    for (line, parts) in [
+        ("-M 2g", ["-M of IOR is not in tonnage", "--posix.odirect"]),
+        (
+            "-b 3m -t 2m",
+            ["-b 3145728 is not a whole number", "write a multiple"],
+        ),
+        ("-a HDF5", ["HDF5", "-a MPIIO"]),
+        ("-C -Q 2", ["comes back to a task's own data", "write -Q 1"]),
+        ("-N 3", ["-N 3 and --ranks 2", "leave one of them out"]),
+        ("-O summaryFile=nowhere/s", ["nowhere", "mkdir -p"]),
+        (
+            "-O summaryFormat=CSV --format csv",
+            ["summaryFormat", "summaryFile"],
+        ),
+        ("-w -o", ["-o needs a value", "--help"]),
+    ] {
+        let ended = ior(dir.path(), line).with_code(2);
+        assert!(ended.stdout.is_empty(), "{line}: {ended:#?}");
+        ended.with_one_error(&parts);
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn help_and_dry_runs_touch_nothing() {
+    let dir = tempdir().unwrap();
+    let help = tonnage(dir.path(), "ior --help").succeed();
+    assert!(help.stdout.contains("-b SIZE") && help.stdout.contains("--ranks <N>"));
+    let dry = tonnage(dir.path(), "ior --dryRun -N 2 -F -b 64k -t 16k -o n.dat").succeed();
+    assert!(
+        dry.stdout.contains("[[file]]") && dry.stdout.contains("ranks = 2"),
+        "{dry:#?}"
+    );
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}

@@ -1,0 +1,233 @@
+//! File experiments by the engine mpiio, under the mpirun of each MPI that is installed, and without any.
+//!
+//! The engine's calls are tested one by one in `crates/engines/tests/mpiio.rs`; here it is whole runs, their records, and
+//! what ends them.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::tempdir;
+use tonnage_core::record::Outcome;
+use tonnage_core::record::files::FileRecord;
+
+use super::mpirun::{MPICH, OPEN_MPI, is_there, under_mpirun};
+use super::support::{Ended, tonnage, wait_until};
+
+const POINT: &str = "file --engine mpiio --path t.dat --block 256k --transfer 64k --segments 3 --phases write,read \
+                     --read-shift 1 --fsync end --barriers --limit none --verify -o r.jsonl";
+
+/// Launchers, with the dialect of their libraries.
+const MPIS: [(&str, &str); 2] = [(OPEN_MPI, "Open MPI"), (MPICH, "MPICH")];
+
+fn installed() -> impl Iterator<Item = (&'static str, &'static str)> {
+    MPIS.into_iter().filter(|(launcher, _)| is_there(launcher))
+}
+
+fn records(dir: &Path) -> Vec<FileRecord> {
+    let text = std::fs::read_to_string(dir.join("r.jsonl")).unwrap();
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// The engine's part of what the ranks agree on.
+fn engine(record: &FileRecord) -> &Value {
+    assert_eq!(
+        record.effective.len(),
+        1,
+        "all ranks say the same: {record:#?}"
+    );
+    &record.effective[0].engine
+}
+
+/// A run under mpirun that has to succeed, without a word from the launcher about how its processes ended.
+fn measured(dir: &Path, launcher: &str, arguments: &str) -> Vec<FileRecord> {
+    let ended = under_mpirun(dir, launcher, arguments).run().with_code(0);
+    for complaint in ["error", "inalize", "mpirun detected"] {
+        assert!(!ended.stderr.contains(complaint), "{ended:#?}");
+    }
+    let records = records(dir);
+    let is_measured = |record: &FileRecord| record.outcome == Outcome::Measured;
+    assert!(records.iter().all(is_measured), "{records:#?}");
+    assert!(!dir.join("t.dat").exists(), "files are removed");
+    records
+}
+
+#[test]
+fn ranks_write_and_read_each_for_itself_and_all_together() {
+    for (launcher, dialect) in installed() {
+        for (options, calls) in [("", "independent"), ("--collective", "collective")] {
+            let dir = tempdir().unwrap();
+            // Two points of one run: MPI is started once.
+            let arguments =
+                format!("{POINT} --transfer 64k,128k {options}").replacen("--transfer 64k ", "", 1);
+            let records = measured(dir.path(), launcher, &arguments);
+            assert_eq!(records.len(), 2);
+            for record in &records {
+                let engine = engine(record);
+                assert_eq!(engine["dialect"], dialect);
+                assert_eq!(engine["calls"], calls);
+                assert!(engine["library"].as_str().unwrap().starts_with('/'));
+                let trials = record.phases.iter().flat_map(|phase| &phase.trials);
+                assert!(
+                    trials
+                        .clone()
+                        .all(|trial| trial.payload_bytes == 6 * (256 << 10))
+                );
+                assert!(
+                    trials
+                        .clone()
+                        .any(|trial| trial.verified_bytes == Some(6 * (256 << 10)))
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn each_rank_sees_its_own_part_of_the_file() {
+    for (launcher, _) in installed() {
+        let dir = tempdir().unwrap();
+        let arguments = format!("{POINT} --collective --file-view --order shuffled");
+        let records = measured(dir.path(), launcher, &arguments);
+        assert_eq!(engine(&records[0])["file_view"], true);
+    }
+}
+
+#[test]
+fn hints_are_in_the_record_and_so_are_those_that_are_not_taken() {
+    for (launcher, dialect) in installed() {
+        let dir = tempdir().unwrap();
+        let hints = "--hint romio_cb_write=disable --hint tonnage_nonsense=1";
+        let arguments = format!("{POINT} --collective {hints} --engine-option preallocate=on");
+        let records = measured(dir.path(), launcher, &arguments);
+        let engine = engine(&records[0]);
+        assert_eq!(engine["preallocate"], true);
+        let vain = &engine["hints_not_taken"];
+        assert!(vain["tonnage_nonsense"].is_string(), "{engine:#}");
+        let is_romio = dialect == "MPICH";
+        assert_eq!(vain["romio_cb_write"].is_null(), is_romio, "{engine:#}");
+        if is_romio {
+            assert_eq!(engine["hints"]["romio_cb_write"], "disable");
+        }
+    }
+}
+
+#[test]
+fn ranks_that_no_mpirun_has_started_are_refused() {
+    if MPIS
+        .iter()
+        .filter(|(launcher, _)| is_there(launcher))
+        .count()
+        == 0
+    {
+        return;
+    }
+    let dir = tempdir().unwrap();
+    let ended = tonnage(dir.path(), &format!("{POINT} --ranks 2"))
+        .run()
+        .with_code(1);
+    let why = why(&ended, dir.path());
+    for part in [
+        "rank 0 of 1",
+        "rank 0 of 2",
+        "libmpi",
+        "no mpirun has started them",
+    ] {
+        assert!(why.contains(part), "{why}");
+    }
+    // One rank needs nobody to start it.
+    std::fs::remove_file(dir.path().join("r.jsonl")).unwrap();
+    let alone = POINT.replace("--read-shift 1 ", "");
+    tonnage(dir.path(), &format!("{alone} --ranks 1"))
+        .run()
+        .with_code(0);
+    let one = records(dir.path());
+    assert_eq!(one[0].outcome, Outcome::Measured, "{one:#?}");
+}
+
+/// Why the one point of a run was not measured.
+fn why(ended: &Ended, dir: &Path) -> String {
+    match &records(dir)[0].outcome {
+        Outcome::Failed { why } | Outcome::Skipped { why, .. } => why.clone(),
+        Outcome::Measured => panic!("{ended:#?}"),
+    }
+}
+
+#[test]
+fn a_library_of_another_mpi_is_refused_with_both_sizes() {
+    if !is_there(MPICH) || !is_there(OPEN_MPI) {
+        return;
+    }
+    let dir = tempdir().unwrap();
+    let arguments = format!("{POINT} --mpi libmpi.so.40");
+    let ended = under_mpirun(dir.path(), MPICH, &arguments).run();
+    assert!(ended.code != Some(0), "{ended:#?}");
+    let why = why(&ended, dir.path());
+    for part in [
+        "libmpi.so.40",
+        "rank 0 of 1",
+        "rank 0 of 2",
+        "does not belong to what started",
+    ] {
+        assert!(why.contains(part), "{why}");
+    }
+}
+
+#[test]
+fn a_library_that_is_not_there_is_said_with_where_it_was_looked_for() {
+    let dir = tempdir().unwrap();
+    let run = |arguments: &str, variable: &str| {
+        let _ = std::fs::remove_file(dir.path().join("r.jsonl"));
+        let ended = tonnage(dir.path(), arguments)
+            .env("TONNAGE_MPI", variable)
+            .run();
+        assert!(ended.code != Some(0), "{ended:#?}");
+        why(&ended, dir.path())
+    };
+    let by_option = run(
+        &format!("{POINT} --ranks 1 --mpi /nonexistent/libmpi.so.40"),
+        "",
+    );
+    assert!(
+        by_option.contains("/nonexistent/libmpi.so.40"),
+        "{by_option}"
+    );
+    assert!(by_option.contains("pip install"), "{by_option}");
+    let by_variable = run(&format!("{POINT} --ranks 1"), "/proc/self/status");
+    assert!(
+        by_variable.contains("Name another libmpi.so file with TONNAGE_MPI"),
+        "{by_variable}"
+    );
+    let other = run(&format!("{POINT} --ranks 1 --mpi libc.so.6"), "");
+    assert!(other.contains("MPI_Get_library_version"), "{other}");
+}
+
+#[test]
+fn a_killed_rank_ends_the_others_inside_mpi() {
+    for (launcher, _) in installed() {
+        for options in ["--collective", ""] {
+            let dir = tempdir().unwrap();
+            // The same small file over and over again.
+            let arguments = format!(
+                "file --engine mpiio --path t.dat --block 64k --transfer 16k --segments 4 --phases write --existing \
+                 --trials 1000000 --limit none {options}"
+            );
+            let run = under_mpirun(dir.path(), launcher, &arguments).start();
+            wait_until("the ranks write", || dir.path().join("t.dat").exists());
+            std::thread::sleep(Duration::from_millis(200));
+            run.signal_rank(1, Signal::KILL);
+            let since = Instant::now();
+            let ended = run.end();
+            assert!(ended.code != Some(0), "{ended:#?}");
+            assert!(since.elapsed() < Duration::from_secs(20), "{ended:#?}");
+            // MPICH's mpirun kills the others at once, and says so itself.
+            let named =
+                ended.stderr.contains("rank 1 on") || ended.stdout.contains("KILLED BY SIGNAL: 9");
+            assert!(named, "{ended:#?}");
+        }
+    }
+}
