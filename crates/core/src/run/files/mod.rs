@@ -110,7 +110,8 @@ pub fn run_files(
         match ended {
             Ok(()) => record.outcome = Outcome::Measured,
             Err(Failure::Point(error)) => {
-                made.remove_directories();
+                // What it began to make and did not come to remove.
+                made.remove_all();
                 record.outcome = outcome(&error);
             }
             Err(Failure::Run(error)) => {

@@ -171,7 +171,8 @@ impl Experiment<'_> {
                 Ok(())
             };
             self.agree("remove what an earlier run has written", mine)?;
-            self.remember(job.trial);
+            self.made.remember(point, id, job.trial);
+            self.rank.bequeath(self.made.files());
             if let Some(striping) = point.striping.filter(|_| fresh) {
                 let place = state.places.get(id as usize).filter(|_| makes);
                 let made = place.map(|place| before::make_striped(&job.path, place, striping));
