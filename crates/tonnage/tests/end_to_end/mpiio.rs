@@ -1,6 +1,6 @@
 //! File experiments by the engine mpiio, under the mpirun of each MPI that is installed, and without any.
 //!
-//! The engine's calls are tested one by one in `crates/engines/tests/mpiio.rs`; here it is whole runs, their records, and
+//! The engine's calls are tested one by one in `crates/engines/tests/mpiio/`; here it is whole runs, their records, and
 //! what ends them.
 
 use std::path::Path;
