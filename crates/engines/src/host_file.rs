@@ -7,8 +7,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
+use tonnage_core::engine::EngineOption;
 use tonnage_core::engine::calls::OpenFile;
 use tonnage_core::machine::direct::{self, Direct};
+use tonnage_core::plan::file_point::FilePoint;
 use tonnage_core::{Error, Result};
 use tonnage_sys::files::open::{Access, close, open};
 
@@ -17,7 +19,37 @@ pub(crate) struct HostFile {
     file: File,
     path: PathBuf,
     direct: Option<Direct>,
+    /// Whether reads may touch the time of last access.
+    access_time: bool,
 }
+
+/// How files are opened, beside what the request says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct How {
+    /// Past the page cache.
+    pub direct: bool,
+    /// Reads touch the time of last access, as far as the mount has it.
+    pub access_time: bool,
+}
+
+impl How {
+    /// As a point asks for it.
+    pub fn of(point: &FilePoint) -> Self {
+        let asked = point.engine_options.get(ACCESS_TIME.name);
+        Self {
+            direct: point.direct,
+            access_time: asked.is_some_and(|asked| asked == "on"),
+        }
+    }
+}
+
+/// The option of engines that open files so.
+pub(crate) const ACCESS_TIME: EngineOption = EngineOption {
+    name: "atime",
+    values: &["off", "on"],
+    variants: &[],
+    about: "whether reads touch the file's time of last access, as the mount has it; off needs a file of one's own",
+};
 
 impl HostFile {
     /// Opens a file; with `direct` past the page cache.
@@ -25,25 +57,38 @@ impl HostFile {
     /// # Errors
     /// `Unavailable` when nobody vouches for it that direct transfers really pass the page cache by; otherwise the
     /// system's refusal. A file that was made only to find this out is removed.
-    pub fn open(request: &OpenFile<'_>, direct: bool) -> Result<Self> {
+    pub fn open(request: &OpenFile<'_>, how: How) -> Result<Self> {
+        let direct = how.direct;
         let new = direct && request.create && !request.path.exists();
-        let opened = Self::open_as_asked(request, direct);
+        let opened = Self::open_as_asked(request, how);
         if new && opened.is_err() {
             let _ = std::fs::remove_file(request.path);
         }
         opened
     }
 
-    fn open_as_asked(request: &OpenFile<'_>, direct: bool) -> Result<Self> {
+    fn open_as_asked(request: &OpenFile<'_>, how: How) -> Result<Self> {
+        let direct = how.direct;
         let access = Access {
             read: request.read,
             write: request.write,
             create: request.create,
             direct,
+            keep_access_time: request.read && !how.access_time,
             ..Access::default()
         };
-        let file = match open(request.path, &access) {
-            Ok(file) => file,
+        let (file, access_time) = match open(request.path, &access) {
+            Ok(file) => (file, !access.keep_access_time),
+            // Only a file's owner may leave the time alone. What was had is in the record.
+            Err(error) if access.keep_access_time && error.raw_os_error() == Some(EPERM) => {
+                let access = Access {
+                    keep_access_time: false,
+                    ..access
+                };
+                let file =
+                    open(request.path, &access).map_err(|error| cannot_open(request, error))?;
+                (file, true)
+            }
             // This is how file systems without it refuse direct I/O, when they do.
             Err(error) if direct && error.raw_os_error() == Some(EINVAL) => {
                 return Err(direct::refused(request.path, "its file system has none"));
@@ -58,6 +103,7 @@ impl HostFile {
             file,
             path: request.path.to_owned(),
             direct,
+            access_time,
         })
     }
 
@@ -70,6 +116,11 @@ impl HostFile {
     /// How it must be used without the page cache; `None` for a file that is open with it.
     pub fn direct(&self) -> Option<Direct> {
         self.direct
+    }
+
+    /// Whether reads may touch the time of last access.
+    pub fn access_time(&self) -> bool {
+        self.access_time
     }
 
     /// Whether a transfer can be made as it is; `address` is where its bytes are in memory. A kernel may carry out one
@@ -157,6 +208,7 @@ impl HostFile {
 
 /// Error numbers by which the system's answer is explained.
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
+const EPERM: i32 = rustix::io::Errno::PERM.raw_os_error();
 const ENOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();
 const EDQUOT: i32 = rustix::io::Errno::DQUOT.raw_os_error();
 const EFBIG: i32 = rustix::io::Errno::FBIG.raw_os_error();

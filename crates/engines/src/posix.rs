@@ -10,13 +10,13 @@ use tonnage_core::{Error, Result};
 use tonnage_sys::files::transfer::{read_at, write_at};
 use tonnage_sys::mapping::Arena;
 
-use crate::host_file::HostFile;
+use crate::host_file::{ACCESS_TIME, HostFile, How};
 
 /// The row of the list of engines for files.
 pub const ENTRY: FileEntry = FileEntry {
     name: "posix",
     about: "pread and pwrite, one system call for each transfer",
-    options: &[],
+    options: &[ACCESS_TIME],
     queues: false,
     threads: true,
     collective: false,
@@ -24,7 +24,7 @@ pub const ENTRY: FileEntry = FileEntry {
     libraries: &[],
     open: |request| {
         Ok(Arc::new(PosixDomain {
-            direct: request.point.direct,
+            how: How::of(request.point),
         }))
     },
 };
@@ -33,19 +33,20 @@ pub const ENTRY: FileEntry = FileEntry {
 const FILES_MAX: u32 = 1 << 16;
 
 struct PosixDomain {
-    direct: bool,
+    how: How,
 }
 
 impl FileDomain for PosixDomain {
     fn effective(&self) -> Value {
-        json!({ "name": "posix", "calls": "pread, pwrite, fsync", "direct": self.direct })
+        json!({ "name": "posix", "calls": "pread, pwrite, fsync", "direct": self.how.direct })
     }
 
     fn thread(&self, _thread: u32, memory: Arc<Arena>) -> Result<Box<dyn Calls>> {
         Ok(Box::new(Posix {
             memory,
             files: Vec::new(),
-            direct: self.direct,
+            how: self.how,
+            access_time: false,
             aligned: None,
         }))
     }
@@ -55,9 +56,11 @@ struct Posix {
     memory: Arc<Arena>,
     /// By the number that the caller chose.
     files: Vec<Option<HostFile>>,
-    direct: bool,
+    how: How,
     /// How the last file that was opened without the page cache had to be used, for the record.
     aligned: Option<Direct>,
+    /// Whether reads of any file touched its time of last access.
+    access_time: bool,
 }
 
 impl Posix {
@@ -74,7 +77,8 @@ impl Posix {
         }
         match self.files.get_mut(index) {
             Some(slot @ None) => {
-                let file = HostFile::open(request, self.direct)?;
+                let file = HostFile::open(request, self.how)?;
+                self.access_time |= file.access_time();
                 self.aligned = file.direct().or(self.aligned);
                 *slot = Some(file);
                 Ok(())
@@ -172,10 +176,11 @@ impl Calls for Posix {
     }
 
     fn chosen(&self) -> Value {
-        self.aligned.map_or(
-            Value::Null,
-            |direct| json!({ "direct": direct.effective() }),
-        )
+        let mut chosen = json!({ "atime": if self.access_time { "on" } else { "off" } });
+        if let Some(direct) = self.aligned {
+            chosen["direct"] = direct.effective();
+        }
+        chosen
     }
 }
 

@@ -19,7 +19,7 @@ use tonnage_sys::uring::{
     Refused, Registered, Request, Ring,
 };
 
-use crate::host_file::HostFile;
+use crate::host_file::{ACCESS_TIME, HostFile, How};
 
 /// The row of the list of engines for files.
 pub const ENTRY: FileEntry = FileEntry {
@@ -37,7 +37,8 @@ pub const ENTRY: FileEntry = FileEntry {
 const FIXED_BUFFERS: &str = "fixed-buffers";
 const SUBMIT_BATCH: &str = "submit-batch";
 
-static OPTIONS: [EngineOption; 2] = [
+static OPTIONS: [EngineOption; 3] = [
+    ACCESS_TIME,
     EngineOption {
         name: FIXED_BUFFERS,
         values: &["on", "off"],
@@ -68,7 +69,7 @@ fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
     }
     let options = &point.engine_options;
     let asked = |name: &str| options.get(name).map(String::as_str);
-    let batch = asked(SUBMIT_BATCH).unwrap_or(OPTIONS[1].values[0]);
+    let batch = asked(SUBMIT_BATCH).unwrap_or(OPTIONS[2].values[0]);
     let config = Config {
         depth: point.window.max(1),
         batch: batch.parse().map_err(|_| {
@@ -84,7 +85,7 @@ fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
             Level::Deferred
         },
     };
-    UringDomain::new(config, point.direct).map(|domain| Arc::new(domain) as Arc<dyn FileDomain>)
+    UringDomain::new(config, How::of(point)).map(|domain| Arc::new(domain) as Arc<dyn FileDomain>)
 }
 
 /// What to do about a kernel that gives no ring.
@@ -98,20 +99,20 @@ fn unavailable(refused: Refused) -> Error {
 
 struct UringDomain {
     config: Config,
-    direct: bool,
+    how: How,
     /// What a ring that was opened to try has got.
     granted: Granted,
 }
 
 impl UringDomain {
     /// Tries whether there are rings at all, so that the point is skipped before any file is made.
-    fn new(config: Config, direct: bool) -> Result<Self> {
+    fn new(config: Config, how: How) -> Result<Self> {
         let arena = Arena::allocate(1, Pages::Normal, Sharing::Private, None)
             .map_err(|error| Error::io("cannot map a page for a first ring", error))?;
         let ring = Ring::<HostFile>::new(Arc::new(arena), &config).map_err(unavailable)?;
         Ok(Self {
             config,
-            direct,
+            how,
             granted: ring.granted().clone(),
         })
     }
@@ -119,7 +120,8 @@ impl UringDomain {
     fn uring(&self, memory: Arc<Arena>) -> Result<Uring> {
         Ok(Uring {
             ring: Ring::new(memory, &self.config).map_err(unavailable)?,
-            direct: self.direct,
+            how: self.how,
+            access_time: false,
             piece_bytes: PIECE_BYTES,
             aligned: None,
             finished: [Finished::EMPTY; TAKEN],
@@ -134,7 +136,7 @@ impl FileDomain for UringDomain {
         let gathers = self.granted.gathers && self.config.batch > 1;
         let mut effective = json!({
             "name": "uring",
-            "direct": self.direct,
+            "direct": self.how.direct,
             "depth": self.config.depth,
             "submit_batch": self.config.batch,
             "gather_us": if gathers { GATHER.as_micros() as u64 } else { 0 },
@@ -153,11 +155,13 @@ impl FileDomain for UringDomain {
 
 struct Uring {
     ring: Ring<HostFile>,
-    direct: bool,
+    how: How,
     /// [`PIECE_BYTES`], or less in tests.
     piece_bytes: u64,
     /// How the last file that was opened without the page cache has to be used, for the record.
     aligned: Option<Direct>,
+    /// Whether reads of any file touched its time of last access.
+    access_time: bool,
     /// What the ring's answers are taken into.
     finished: [Finished; TAKEN],
 }
@@ -180,7 +184,8 @@ fn dead(error: &io::Error) -> Error {
 
 impl Uring {
     fn open(&mut self, request: &OpenFile<'_>) -> Result<()> {
-        let file = HostFile::open(request, self.direct)?;
+        let file = HostFile::open(request, self.how)?;
+        self.access_time |= file.access_time();
         self.aligned = file.direct().or(self.aligned);
         let taken = self.ring.open(FileId(request.file), file);
         let what = || format!("cannot hand {} to io_uring", request.path.display());
@@ -333,7 +338,11 @@ impl Calls for Uring {
             Registered::NotAsked => json!(false),
             Registered::Refused(why) => json!(format!("refused: {why}")),
         };
-        let mut chosen = json!({ "fixed_buffers": told(buffers), "fixed_files": told(files) });
+        let mut chosen = json!({
+            "fixed_buffers": told(buffers),
+            "fixed_files": told(files),
+            "atime": if self.access_time { "on" } else { "off" },
+        });
         if let Some(direct) = self.aligned {
             chosen["direct"] = direct.effective();
         }

@@ -8,6 +8,7 @@ fn a_full_disk_says_where_and_what_to_do() {
         file: File::open("/dev/null").unwrap(),
         path: "/x/t.dat".into(),
         direct: None,
+        access_time: true,
     };
     let text = |number| {
         let error = io::Error::from_raw_os_error(number);

@@ -83,7 +83,14 @@ fn engine(direct: bool) -> Option<(Arc<Arena>, Uring)> {
         best: Level::Deferred,
     };
     let memory = memory();
-    let made = UringDomain::new(config, direct).and_then(|domain| domain.uring(memory.clone()));
+    let made = UringDomain::new(
+        config,
+        How {
+            direct,
+            access_time: false,
+        },
+    )
+    .and_then(|domain| domain.uring(memory.clone()));
     match made {
         Ok(engine) => Some((memory, engine)),
         Err(Error::Unavailable { why, .. }) => {

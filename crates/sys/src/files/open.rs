@@ -20,6 +20,8 @@ pub struct Access {
     /// Past the page cache (`O_DIRECT`). That the system takes the flag does not mean that it honours it: see
     /// [`super::direct`].
     pub direct: bool,
+    /// Reads leave the time of last access alone (`O_NOATIME`); for those who own the file, `EPERM` for others.
+    pub keep_access_time: bool,
     /// Further flags of open(2), such as [`super::lustre::DELAY_CREATE`].
     pub flags: i32,
 }
@@ -30,12 +32,17 @@ pub struct Access {
 /// The system's refusal. `EINVAL` with `direct` means that this file system has no direct I/O.
 pub fn open(path: &Path, access: &Access) -> io::Result<File> {
     let direct = if access.direct { libc::O_DIRECT } else { 0 };
+    let keep_access_time = if access.keep_access_time {
+        libc::O_NOATIME
+    } else {
+        0
+    };
     OpenOptions::new()
         .read(access.read)
         .write(access.write)
         .create(access.create)
         .truncate(access.truncate)
-        .custom_flags(direct | access.flags)
+        .custom_flags(direct | keep_access_time | access.flags)
         .open(path)
 }
 
@@ -68,6 +75,7 @@ mod tests {
         create: true,
         truncate: true,
         direct: false,
+        keep_access_time: false,
         flags: 0,
     };
 

@@ -86,11 +86,11 @@ impl Block {
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, lines: &[Line]) -> Result<()> {
-        let files = lines.iter().filter_map(|line| match line {
+        let last = lines.iter().rev().find_map(|line| match line {
             Line::File(record) => Some(record),
             Line::Transfer(_) => None,
         });
-        let Some(record) = files.last() else {
+        let Some(record) = last else {
             return Ok(());
         };
         if record.phases.iter().all(|phase| phase.trials.is_empty()) {

@@ -52,7 +52,7 @@ fn tables_look_as_agreed() {
 
 #[test]
 fn tables_of_files_look_as_agreed() {
-    let one = |record| table_of(&[Line::from(record)]);
+    let one = |record: FileRecord| table_of(&[Line::from(record)]);
     insta::assert_snapshot!("files_buffered", one(samples::files::buffered()));
     insta::assert_snapshot!("files_stonewalled", one(samples::files::stonewalled()));
     insta::assert_snapshot!("files_failed", table_of(&files(&samples::files::failed())));

@@ -268,7 +268,7 @@ fn given(launcher: &str, play: &str) -> Option<(bool, String, Vec<Value>)> {
         .args(["--kill-after=5", "90", name])
         .args(words)
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "--ignored", "--nocapture", "as_rank"])
+        .args(["--exact", "--ignored", "--nocapture", "plays::as_rank"])
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .env("HOME", folder.path())

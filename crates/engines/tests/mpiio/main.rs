@@ -1,0 +1,4 @@
+//! The engine mpiio under real launchers; see [`plays`].
+
+#[cfg(test)]
+mod plays;
