@@ -85,10 +85,10 @@ fn the_commands_of_the_plan_at_a_small_size() {
         dir.path(),
         "--ranks 4 --path t.dat --block 64k --transfer 16k --segments 3 --order shuffled --threads 2 --verify --fsync each",
     );
-    assert_eq!(payloads(&record), write_and_read(12 * 64 << 10));
+    assert_eq!(payloads(&record), write_and_read((12 * 64) << 10));
     assert_eq!(
         record.phases[1].trials[0].verified_bytes,
-        Some(12 * 64 << 10)
+        Some((12 * 64) << 10)
     );
     assert_eq!(names(dir.path()), Vec::<String>::new());
 }

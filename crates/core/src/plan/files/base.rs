@@ -5,7 +5,7 @@ use super::super::file_point::{
     DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom, Stonewall, Striping,
 };
 use super::super::point::LimitChoice;
-use super::{FileJob, StripeCount, Verify, usage};
+use super::{FileJob, ReadShift, StripeCount, Verify, nodes, usage};
 use crate::Result;
 use crate::engine::EngineOptions;
 use crate::units::{Bytes, Count, Nanos, quote};
@@ -220,12 +220,16 @@ fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
             "read-shift and read-shuffled contradict each other, for both say whose data a rank reads: leave one of \
              them out",
         ),
-        (None | Some(Count(0)), None) => Ok(ReadFrom::Own),
+        (None | Some(ReadShift::Ranks(0)), None) => Ok(ReadFrom::Own),
         (_, _) if ranks == 1 => usage(
             "one rank has nobody else's data to read: use --ranks 2, or leave read-shift and read-shuffled out",
         ),
         (None, Some(Count(seed))) => Ok(ReadFrom::Shuffled { seed }),
-        (Some(Count(shift)), None) => match u32::try_from(shift) {
+        // It is resolved when the ranks have joined; until then a node is taken to have one rank.
+        (Some(ReadShift::Nodes(nodes)), None) => Ok(ReadFrom::Shift {
+            ranks: nodes::behind(nodes, 1, ranks).unwrap_or(1),
+        }),
+        (Some(ReadShift::Ranks(shift)), None) => match u32::try_from(shift) {
             Ok(shift) if shift < ranks => Ok(ReadFrom::Shift { ranks: shift }),
             _ => usage(format!(
                 "read-shift {shift} goes round {ranks} ranks: write read-shift {} or less, or use more --ranks",

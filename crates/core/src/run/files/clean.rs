@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use super::storage::directory_of;
 use crate::files::data::{FileKey, SECTOR_BYTES, STAMP_BYTES};
 use crate::files::names::{number_of, path_of};
 use crate::plan::file_point::{FileLayout, FilePoint};
@@ -56,18 +57,31 @@ impl Made {
         Ok(())
     }
 
-    /// Remembers a directory that another rank is about to make, unless it is there already.
-    pub fn expect_directory(&mut self, path: PathBuf) {
-        if !path.exists() {
-            self.directories.insert(path);
+    /// Remembers the files that a phase is about to make, so that they go even when a neighbour dies.
+    pub fn remember(&mut self, point: &FilePoint, rank: u32, trial: u32) {
+        let mut paths = if point.existing {
+            vec![path_of(point, rank, trial)]
+        } else {
+            files_beside(point, rank, trial)
+        };
+        // What was there before is not ours to remove.
+        paths.retain(|path| !point.existing || !path.exists());
+        for path in &paths {
+            self.add(path);
+        }
+        if point.keep {
+            self.keep(paths);
         }
     }
 
-    /// Removes the directories that were made, if nothing is in them.
-    pub fn remove_directories(&mut self) {
-        // One that still holds files stays, and one that is gone may be made again.
-        self.directories
-            .retain(|path| fs::remove_dir(path).is_err());
+    /// Remembers the directories that a rank and its neighbours are about to make, so that they go too.
+    pub fn expect_directories(&mut self, point: &FilePoint, rank: u32) {
+        let beside = files_beside(point, rank, 0);
+        let missing = beside
+            .iter()
+            .map(|path| directory_of(path))
+            .filter(|path| !path.exists());
+        self.directories.extend(missing);
     }
 
     /// Removes files that this run made, and then the directories that it made for them.
@@ -82,7 +96,9 @@ impl Made {
                 outcome = outcome.and(Err(error));
             }
         }
-        self.remove_directories();
+        // One that still holds files stays, and one that is gone may be made again.
+        self.directories
+            .retain(|path| fs::remove_dir(path).is_err());
         outcome
     }
 
@@ -259,7 +275,7 @@ mod tests {
         // A shuffled order that was cut short, in transfers of 1000 bytes.
         let mut holes = vec![0; 5_000_000];
         holes[4_000_000..4_001_000].fill(9);
-        holes[4_000_256..4_000_272].copy_from_slice(&FileKey::new(5, 1).stamp(4_000_256));
+        holes[4_000_256..4_000_272].copy_from_slice(&FileKey::new(5, 0).stamp(4_000_256));
         assert_eq!(4_000_256 % SECTOR_BYTES, 0);
         fs::write(&path, &holes).unwrap();
         assert!(remove_old(&point, &path, 1).is_ok() && !path.exists());

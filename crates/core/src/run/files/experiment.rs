@@ -217,14 +217,13 @@ impl Experiment<'_> {
         }
         paths.dedup();
         if writes && point.directory_per_rank {
-            // A neighbour's goes with ours when it dies; nobody makes one before all have looked.
-            for path in files_beside(point, id, 0) {
-                self.made.expect_directory(storage::directory_of(&path));
-            }
+            self.made.expect_directories(point, id);
+            // Nobody makes one before all have looked.
             self.rank
                 .barrier("before directories are made", STEP_DEADLINE)?;
-            let own = storage::directory_of(&path_of(point, id, 0));
-            let mine = self.made.directory(&own);
+            let mine = self
+                .made
+                .directory(&storage::directory_of(&path_of(point, id, 0)));
             self.agree("make the ranks' directories", mine)?;
         }
         let mine = paths
@@ -361,25 +360,6 @@ impl Experiment<'_> {
             }),
             LimitChoice::Auto => state.streams.as_ref()?.limit(self.point, phase),
         }
-    }
-
-    /// Remembers the files that a phase is about to make, so that they go even when a neighbour dies.
-    pub fn remember(&mut self, trial: u32) {
-        let (point, id) = (self.point, self.rank.id());
-        let mut paths = if point.existing {
-            vec![path_of(point, id, trial)]
-        } else {
-            files_beside(point, id, trial)
-        };
-        // What was there before is not ours to remove.
-        paths.retain(|path| !point.existing || !path.exists());
-        for path in &paths {
-            self.made.add(path);
-        }
-        if point.keep {
-            self.made.keep(paths);
-        }
-        self.rank.bequeath(self.made.files());
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `remarks` | what a reader of the figures has to know |
 //! | `opened` | what the engines say of themselves |
 //! | `phase`, `figures` | one phase of it, and what its repetitions add up to |
+//! | `reading`, `after` | what is known of files that are there, and what follows a phase |
 //! | [`before`] | what is made ready, and refused, before a phase's clock starts |
 //! | [`team`] | the threads of a rank in one phase |
 //! | [`totals`] | what threads and ranks add up to |
@@ -16,6 +17,7 @@
 //!
 //! The loops are in [`crate::drive::files`], what is where in [`crate::files`].
 
+mod after;
 pub mod before;
 pub mod cache;
 pub mod check;
@@ -25,6 +27,7 @@ mod figures;
 pub mod limit;
 mod opened;
 mod phase;
+mod reading;
 mod remarks;
 pub mod scratch;
 pub mod storage;
@@ -110,7 +113,8 @@ pub fn run_files(
         match ended {
             Ok(()) => record.outcome = Outcome::Measured,
             Err(Failure::Point(error)) => {
-                made.remove_directories();
+                // What it began to make and did not come to remove.
+                made.remove_all();
                 record.outcome = outcome(&error);
             }
             Err(Failure::Run(error)) => {

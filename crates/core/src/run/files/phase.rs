@@ -7,22 +7,18 @@ use std::time::{Duration, Instant};
 
 use tonnage_sys::clock::Clock;
 
-use super::before::{self, Written};
-use super::cache::{Cached, drop_file};
-use super::check::{Checker, Verdict};
+use super::before;
 use super::clean::remove_old;
 use super::experiment::{Experiment, State, quota};
-use super::team::{self, PHASE_DEADLINE, Plan, Shared, without_gap};
+use super::team::{self, PHASE_DEADLINE, Plan, Shared};
 use super::totals::{Figures, Merge, PhaseTotals};
 use super::{FileObserver, Progress};
 use crate::drive::files::{Blind, Inspect};
 use crate::engine::calls::View;
 use crate::files::data::{FileKey, Pool};
-use crate::files::names::{bytes_of_file, number_of, path_of, source_of};
+use crate::files::names::{number_of, path_of, source_of};
 use crate::files::places::Places;
-use crate::files::wrong::Wrong;
 use crate::plan::file_point::{FileLayout, FileOrder, FilePoint, Fsync, Phase};
-use crate::record::files::CacheState;
 use crate::run::point::Failure;
 use crate::stats::{LatencyHistogram, merge_encoded};
 use crate::units::Bytes;
@@ -32,17 +28,23 @@ use crate::{Error, Result};
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
 /// What one phase does, as this rank sees it.
-struct Job<'a> {
-    phase: Phase,
-    trial: u32,
+pub(super) struct Job<'a> {
+    /// Write, read or mixed.
+    pub phase: Phase,
+    /// Which repetition.
+    pub trial: u32,
     /// The rank whose data is moved.
-    part: u32,
-    path: PathBuf,
-    quota: u64,
-    order: FileOrder,
+    pub part: u32,
+    /// Where that is.
+    pub path: PathBuf,
+    /// Transfers of this rank.
+    pub quota: u64,
+    /// Sequential or shuffled.
+    pub order: FileOrder,
     /// Fills and checks are not what is measured.
-    measured: bool,
-    data: Option<(FileKey, &'a Pool)>,
+    pub measured: bool,
+    /// What is written.
+    pub data: Option<(FileKey, &'a Pool)>,
 }
 
 impl Experiment<'_> {
@@ -117,7 +119,7 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    fn job(&self, state: &State, phase: Phase, trial: u32) -> Job<'static> {
+    pub(super) fn job(&self, state: &State, phase: Phase, trial: u32) -> Job<'static> {
         let (point, id) = (self.point, self.rank.id());
         let part = if phase == Phase::Read {
             source_of(point, id)
@@ -171,7 +173,8 @@ impl Experiment<'_> {
                 Ok(())
             };
             self.agree("remove what an earlier run has written", mine)?;
-            self.remember(job.trial);
+            self.made.remember(point, id, job.trial);
+            self.rank.bequeath(self.made.files());
             if let Some(striping) = point.striping.filter(|_| fresh) {
                 let place = state.places.get(id as usize).filter(|_| makes);
                 let made = place.map(|place| before::make_striped(&job.path, place, striping));
@@ -198,83 +201,8 @@ impl Experiment<'_> {
         self.agree("look at what is written into", mine)
     }
 
-    /// Drops what is cached where that is asked for, and tells how much is cached still.
-    fn cache(&mut self, job: &Job<'_>, written: Option<&Written>) -> Result<CacheState, Failure> {
-        let point = self.point;
-        // A shared file is looked at once on each host.
-        let id = self.rank.id();
-        let beside = super::super::ranks_beside(self.rank.infos(), id);
-        let looks = point.layout == FileLayout::PerProcess || beside.first() == Some(&id);
-        if point.drop_caches {
-            let own = path_of(point, id, job.trial);
-            let both = [&own, &job.path];
-            let mine = if looks {
-                both.into_iter()
-                    .filter(|path| path.exists())
-                    .try_for_each(|path| drop_file(path))
-            } else {
-                Ok(())
-            };
-            self.agree("drop what is cached", mine)?;
-        }
-        let mine = if looks {
-            Cached::look(&job.path, self.bytes_to_read(job, written))
-        } else {
-            Cached::default()
-        };
-        let all = self.rank.reduce(
-            "what is cached",
-            mine.to_bytes()?,
-            Cached::merge_bytes,
-            PHASE_DEADLINE,
-        )?;
-        Ok(Cached::from_bytes(&all)?.record(point.drop_caches, point.direct))
-    }
-
-    /// Bytes of a file that are read in a phase, by whichever rank.
-    fn bytes_to_read(&self, job: &Job<'_>, written: Option<&Written>) -> u64 {
-        let point = self.point;
-        let transfers = match point.layout {
-            FileLayout::PerProcess => job.quota,
-            FileLayout::Shared => (0..point.ranks)
-                .map(|part| quota(point, written, part))
-                .sum(),
-        };
-        transfers * point.transfer_bytes
-    }
-
-    /// The seed of what is written or checked: rank 0 says it.
-    fn seed(&mut self, phase: Phase, job: &Job<'_>) -> Result<Option<u64>, Failure> {
-        let point = self.point;
-        if !phase.writes() && !point.verify_after.contains(&phase) {
-            return Ok(None);
-        }
-        let fresh = || point.data_seed.map_or_else(random, Ok);
-        let found = match (self.rank.id(), phase) {
-            (0, Phase::Write) => fresh(),
-            // Data of one file must be of one seed.
-            (0, _) => match before::seed_of(point, &job.path, job.part, job.quota) {
-                Ok(seed) => asked_seed(point, &job.path, seed),
-                Err(_) if point.existing && point.verify_after.is_empty() => fresh(),
-                Err(error) => Err(error),
-            },
-            _ => Ok(0),
-        };
-        let (seed, mine) = super::experiment::split(found);
-        self.agree("find out the seed of the data", mine)?;
-        let mine = seed
-            .filter(|_| self.rank.id() == 0)
-            .map(|seed| seed.to_le_bytes().to_vec());
-        let said = self
-            .rank
-            .broadcast("the seed of the data", mine, PHASE_DEADLINE)?;
-        let seed = said.try_into().map(u64::from_le_bytes);
-        seed.map(Some)
-            .map_err(|_| Failure::Run(Error::Failed("rank 0 said no seed of the data".into())))
-    }
-
     /// Runs the threads of this rank from the common start on.
-    fn run<I: Inspect + Send>(
+    pub(super) fn run<I: Inspect + Send>(
         &mut self,
         state: &mut State,
         job: &Job<'_>,
@@ -376,86 +304,6 @@ impl Experiment<'_> {
         }
         Ok(totals)
     }
-
-    /// What a stonewall left unwritten cannot be read.
-    fn note_written(&mut self, state: &mut State, job: &Job<'_>) -> Result<(), Failure> {
-        let point = self.point;
-        if point.stonewall.is_none() {
-            state.written = None;
-            return Ok(());
-        }
-        let made = state.team.iter().map(|member| member.samples.transfers);
-        let mine = without_gap(made, state.team.len() as u64).min(job.quota);
-        let all = self.rank.all_gather(
-            "how far ranks have written",
-            mine.to_le_bytes().to_vec(),
-            PHASE_DEADLINE,
-        )?;
-        let number = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes);
-        let written = Written {
-            transfers: all.iter().map(number).collect(),
-        };
-        let mine = match &point.status_file {
-            Some(path) if self.rank.id() == 0 => written.save(path.as_ref()),
-            _ => Ok(()),
-        };
-        state.written = Some(written);
-        self.agree("write the status file", mine)
-    }
-
-    /// Reads everything back and compares it; returns the bytes that were checked.
-    fn verify(
-        &mut self,
-        state: &mut State,
-        phase: Phase,
-        trial: u32,
-        seed: Option<u64>,
-    ) -> Result<u64, Failure> {
-        let point = self.point;
-        let mut job = self.job(state, Phase::Read, trial);
-        if phase == Phase::Mixed {
-            job.part = self.rank.id();
-            job.path = path_of(point, job.part, trial);
-        }
-        if phase == Phase::Mixed && !point.collective {
-            job.quota = quota(point, state.written.as_ref(), job.part);
-        }
-        job.measured = false;
-        let seed = seed.unwrap_or(0);
-        let pool = Pool::new(seed, point.data);
-        let checker = |member: &team::Member| Checker {
-            key: FileKey::new(seed, number_of(point, job.part)),
-            pool: &pool,
-            path: &job.path,
-            files: if point.layout == FileLayout::Shared {
-                1
-            } else {
-                point.ranks
-            },
-            file_bytes: bytes_of_file(point),
-            memory: member.memory.clone(),
-            transfer_bytes: point.transfer_bytes,
-            found: Wrong::default(),
-        };
-        let mut checkers: Vec<Checker<'_>> = state.team.iter().map(checker).collect();
-        self.run(state, &job, &mut checkers)?;
-        let mut found = Wrong::default();
-        checkers
-            .iter()
-            .for_each(|checker| found.merge(&checker.found));
-        let mine = Verdict::of_rank(self.rank.id(), &found).to_bytes()?;
-        let all = self.rank.reduce(
-            "compare what was read",
-            mine,
-            Verdict::merge_bytes,
-            PHASE_DEADLINE,
-        )?;
-        let verdict = Verdict::from_bytes(&all)?;
-        match verdict.complaint() {
-            Some(complaint) => Err(Failure::Point(Error::Failed(complaint))),
-            None => Ok(verdict.checked_bytes),
-        }
-    }
 }
 
 /// One phase for the threads of this rank.
@@ -529,25 +377,6 @@ fn watch(
         progress.left = wall.map(|wall| wall.saturating_sub(progress.elapsed));
         observer.progress(&progress);
     }
-}
-
-/// The seed that a file has, unless another was asked for.
-fn asked_seed(point: &FilePoint, path: &std::path::Path, seed: u64) -> Result<u64> {
-    match point.data_seed {
-        Some(asked) if asked != seed => Err(Error::Failed(format!(
-            "{} holds data of seed {seed}, and --data-seed says {asked}: leave it out, or write the file anew",
-            path.display()
-        ))),
-        _ => Ok(seed),
-    }
-}
-
-fn random() -> Result<u64> {
-    getrandom::u64().map_err(|error| {
-        Error::Failed(format!(
-            "no random seed: {error}; give one with --data-seed"
-        ))
-    })
 }
 
 fn merge_histograms(left: &mut Vec<u8>, right: &[u8]) {

@@ -65,7 +65,7 @@ impl Experiment<'_> {
             1
         };
         // Each storage once, with how many ranks use it.
-        let mut storages: BTreeMap<(&str, (u32, u32)), (u64, &Place)> = BTreeMap::new();
+        let mut storages: BTreeMap<StorageKey<'_>, (u64, &Place)> = BTreeMap::new();
         for (info, place) in self.rank.infos().iter().zip(places) {
             let key = storage_key(info, place);
             storages.entry(key).or_insert((0, place)).0 += 1;
@@ -100,8 +100,11 @@ impl Experiment<'_> {
     }
 }
 
+/// Where it is, and the device there.
+type StorageKey<'a> = (&'a str, (u32, u32));
+
 /// What tells one storage from another: that of a network file system is the same on all hosts.
-fn storage_key<'a>(info: &'a RankInfo, place: &'a Place) -> (&'a str, (u32, u32)) {
+fn storage_key<'a>(info: &'a RankInfo, place: &'a Place) -> StorageKey<'a> {
     if place.network {
         (&place.source, (0, 0))
     } else {
