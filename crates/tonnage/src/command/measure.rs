@@ -209,8 +209,8 @@ fn be_a_rank(job: &Job, points: &Points, identity: Identity) -> Result<ExitCode>
         std::process::id()
     );
     // What engines keep until the end is ended while the others are still watched, so that nobody is waited for in vain.
-    let result = with_records(job, &mut rank)
-        .and_then(|code| tonnage_engines::finish().map(|()| code));
+    let result =
+        with_records(job, &mut rank).and_then(|code| tonnage_engines::finish().map(|()| code));
     let failure = match result {
         Ok(code) => match rank.close() {
             Ok(()) => return Ok(code),

@@ -194,7 +194,10 @@ impl FromStr for ReadShift {
             return Ok(Self::Nodes(1));
         }
         match text.strip_prefix("nodes=") {
-            None => text.parse().map(|Count(ranks)| Self::Ranks(ranks)).map_err(|_| wrong()),
+            None => text
+                .parse()
+                .map(|Count(ranks)| Self::Ranks(ranks))
+                .map_err(|_| wrong()),
             Some(nodes) => match nodes.parse() {
                 Ok(Count(nodes)) if nodes > 0 => Ok(Self::Nodes(nodes)),
                 _ => Err(wrong()),

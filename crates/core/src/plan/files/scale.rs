@@ -2,8 +2,8 @@
 
 use super::super::file_point::FileOrder;
 use super::super::sweep::Sweep;
-use super::{FileJob, ReadShift};
 use super::cell::{BLOCK_BYTES_DEFAULT, TRANSFER_BYTES_DEFAULT};
+use super::{FileJob, ReadShift};
 use crate::units::{Count, quote};
 use crate::{Error, Result};
 
