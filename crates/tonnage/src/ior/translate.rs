@@ -57,9 +57,7 @@ pub fn plan(
         seed: options.shuffle_seed.map(Count),
         phases: phases(options),
         read_shift: shift(options, spread)?,
-        read_shuffled: options
-            .reorder_random
-            .on()
+        read_shuffled: (options.reorder_random.on() && options.reads())
             .then_some(Count(options.reorder_seed)),
         fsync: Some(fsync(options)),
         direct: options.direct.on(),
@@ -73,7 +71,7 @@ pub fn plan(
         wear_out_transfers: some(options.wear_out_transfers).map(Count),
         stonewall_status: options.status_file.clone(),
         prefill: options.prefill_bytes > 0,
-        data_seed: options.signature.map(Count),
+        data_seed: signature(options).map(Count),
         verify: verify(options),
         stripe_count: options.stripe_count.map(stripes).transpose()?,
         stripe_size: options.stripe_bytes.map(Bytes),
@@ -118,8 +116,17 @@ fn verify(options: &IorOptions) -> Option<Verify> {
     (!after.is_empty()).then_some(Verify::After(after))
 }
 
-/// With both, each write is on stable storage when the last one is.
+/// IOR's scripts give the same options to the run that writes and to the one that reads, where nothing has to be seeded.
+fn signature(options: &IorOptions) -> Option<u64> {
+    let used = options.writes() || options.prefill_bytes > 0 || verify(options).is_some();
+    options.signature.filter(|_| used)
+}
+
+/// With both, each write is on stable storage when the last one is. A run that only reads has nothing to store.
 fn fsync(options: &IorOptions) -> Fsync {
+    if !options.writes() {
+        return Fsync::None;
+    }
     match (options.fsync_each.on(), options.fsync.on()) {
         (true, _) => Fsync::Each,
         (false, true) => Fsync::End,
@@ -130,7 +137,7 @@ fn fsync(options: &IorOptions) -> Fsync {
 /// Whose data is read: Q nodes behind, as in IOR; on one host Q ranks behind, where IOR would come back to the rank
 /// itself and say nothing. How many ranks a node has is found out when all have joined.
 fn shift(options: &IorOptions, spread: &Spread) -> Result<Option<ReadShift>> {
-    if !options.reorder.on() {
+    if !options.reorder.on() || !options.reads() {
         return Ok(None);
     }
     let ranks = u64::from(spread.ranks.max(1));
@@ -206,6 +213,7 @@ mod tests {
     fn command_lines_are_plans() {
         let lines = [
             "-w -a POSIX -F -C -e -g -k -b 4m -t 4m -s 1638 -o s/IOR_file -v",
+            "-r -a POSIX -F -C -e -g -b 4m -t 4m -s 1638 -o s/IOR_file -v",
             "-w -a MPIIO -c -C -g -b 8m -t 8m -k -H -v -s 51 -o s/IOR_file",
             "-a POSIX -F -e -g -t 4k -b 1g -o s/IOR_file -v -z",
             "-a uring -F -u -m -E -B -Y -z --random-offset-seed 5 --randomPrefill 1m -Z -X 9 -i 3 -d 2 -T 4 -D 30 \
@@ -254,6 +262,15 @@ mod tests {
             let one_host = true;
             let error = translate(line, &Spread { ranks, one_host }).unwrap_err();
             assert!(error.to_string().contains(part), "{line} {ranks}: {error}");
+        }
+    }
+
+    /// Scripts have one set of options for both of their runs; those of the other one mean nothing, as in IOR.
+    #[test]
+    fn options_of_the_other_run_are_allowed() {
+        for line in ["-w -C", "-w -Z -X 3", "-r -e -k", "-r -G 7", "-r -R -G 7"] {
+            let plan = translate(line, &TWO).unwrap();
+            plan.file_points(2, tonnage_engines::FILE_ENGINES).unwrap();
         }
     }
 
