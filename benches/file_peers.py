@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,8 @@ from typing import NamedTuple
 
 # Longer than any single run, so that one that hangs ends the benchmark with an error.
 RUN_SECONDS_MAX = 300
+# How long a program has to end when it is asked to.
+TERM_SECONDS = 5
 MIB = 1 << 20
 MPIS = ["mpich", "openmpi"]
 # mpirun of Open MPI refuses root, more ranks than cores, and binds ranks to cores; MPICH's does none of these.
@@ -60,6 +63,7 @@ class Ended(NamedTuple):
 def execute(words, cpus=None):
     """Runs a program to its end, on some CPUs or on all; what it printed, and the CPU time of it and its children."""
     command = words if cpus is None else ["taskset", "-c", cpus, *words]
+    ended = threading.Event()
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
             command,
@@ -67,11 +71,14 @@ def execute(words, cpus=None):
             stdout=output,
             stderr=subprocess.STDOUT,
             env=dict(os.environ, **ROOT_MAY_LAUNCH),
+            # A group of its own, so that the time limit ends the ranks of a launcher together with it.
+            start_new_session=True,
         )
-        timer = threading.Timer(RUN_SECONDS_MAX, process.kill)
+        timer = threading.Timer(RUN_SECONDS_MAX, end_group, [process.pid, ended])
         timer.start()
         # Only wait4 tells one process tree's time from that of others that ran before.
         _, status, usage = os.wait4(process.pid, 0)
+        ended.set()
         timer.cancel()
         process.returncode = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
         output.seek(0)
@@ -79,6 +86,17 @@ def execute(words, cpus=None):
     if process.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit status {process.returncode}\n{text}")
     return Ended(text, usage.ru_utime + usage.ru_stime)
+
+
+def end_group(leader, ended):
+    """Ends a process and what it started: a launcher ends its ranks when it is asked to, whatever groups they are in."""
+    for number in [signal.SIGTERM, signal.SIGKILL]:
+        try:
+            os.killpg(leader, number)
+        except ProcessLookupError:
+            return  # It has just ended by itself.
+        if ended.wait(TERM_SECONDS):
+            return
 
 
 def launch(mpi, ranks, words):

@@ -7,12 +7,14 @@
 //! | `base` | what all points of a job share, and the checks of it |
 //! | `cell` | engine, block, transfer and window of one point, and the checks of these |
 //! | `scale` | fewer bytes, and fewer ranks than the plan is made for |
+//! | `nodes` | what is asked for in nodes, once it is known who shares one |
 //!
 //! How a point is measured is not known here; see `run/files.rs`.
 
 mod base;
 mod cell;
 mod names;
+mod nodes;
 mod scale;
 mod toml;
 
@@ -29,7 +31,8 @@ use crate::engine::EngineOptions;
 use crate::engine::calls::FileEntry;
 use crate::units::{Bytes, Count, Nanos, quote};
 use crate::{Error, Result};
-pub use names::{StripeCount, Verify};
+pub use names::{ReadShift, StripeCount, Verify};
+pub(super) use nodes::ranks_of_node;
 pub(super) use scale::move_files;
 pub(super) use toml::{FILE_KEYS, FILE_KEYS_NEEDED};
 
@@ -84,9 +87,9 @@ pub struct FileJob {
     /// How many of 100 transfers of a mixed phase are reads.
     #[serde(default, deserialize_with = "text::optional")]
     pub read_percent: Option<Count>,
-    /// Read what the rank this many behind wrote; 0 by default.
+    /// Read what the rank this many ranks or nodes behind wrote; 0 by default.
     #[serde(default, deserialize_with = "text::optional")]
-    pub read_shift: Option<Count>,
+    pub read_shift: Option<ReadShift>,
     /// Read what another rank wrote, by a permutation with this seed.
     #[serde(default, deserialize_with = "text::optional")]
     pub read_shuffled: Option<Count>,

@@ -152,11 +152,11 @@ impl Plan {
     /// out to the `ranks` of the run (see [`FileJob`]'s segments and block); stonewalls stay as they are.
     ///
     /// # Errors
-    /// When `factor` is not a number from 1/100,000 to 100,000.
+    /// When `factor` is not a number from 1/1,000,000,000 to 100,000.
     pub fn scale(&mut self, factor: f64, ranks: u32) -> Result<()> {
-        if !(1e-5..=1e5).contains(&factor) {
+        if !(1e-9..=1e5).contains(&factor) {
             return Err(Error::Usage(format!(
-                "scale {factor} makes no sense: write a factor from 0.00001 to 100000, such as 0.1 or 10"
+                "scale {factor} makes no sense: write a factor from 0.000000001 to 100000, such as 0.1 or 10"
             )));
         }
         for transfer in &mut self.transfers {
@@ -193,6 +193,23 @@ impl Plan {
             )));
         }
         files::move_files(&mut self.files, place)
+    }
+
+    /// Whether something in the plan is counted in nodes, so that [`Plan::resolve_nodes`] has to be called once it is
+    /// known which ranks share one.
+    pub fn counts_nodes(&self) -> bool {
+        self.files.iter().any(FileJob::counts_nodes)
+    }
+
+    /// Turns what is counted in nodes into ranks; `hosts` says of each rank where it is.
+    ///
+    /// # Errors
+    /// `Usage` when a rank would read what it wrote itself.
+    pub fn resolve_nodes<H: PartialEq>(&mut self, hosts: &[H]) -> Result<()> {
+        let ranks_of_node = files::ranks_of_node(hosts);
+        let ranks = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+        let mut jobs = self.files.iter_mut();
+        jobs.try_for_each(|job| job.resolve_nodes(ranks_of_node, ranks))
     }
 
     /// The text from which the ranks of a run see that they run the same plan with the same version of tonnage.

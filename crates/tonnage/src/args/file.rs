@@ -3,7 +3,7 @@
 use clap::Args;
 use tonnage_core::plan::Plan;
 use tonnage_core::plan::file_point::{DataKind, FileLayout, FileOrder, Fsync, Phase};
-use tonnage_core::plan::files::{FileJob, StripeCount, Verify};
+use tonnage_core::plan::files::{FileJob, ReadShift, StripeCount, Verify};
 use tonnage_core::plan::point::LimitChoice;
 use tonnage_core::plan::sweep::Sweep;
 use tonnage_core::units::{Bytes, Count, Nanos};
@@ -123,10 +123,10 @@ pub struct WorkArgs {
     #[arg(long, value_name = "N")]
     pub seed: Option<Count>,
 
-    /// Read what the rank this many behind wrote, so that what a rank has in its own host's cache helps less.
-    /// [default: 0]
+    /// Read what the rank this many behind wrote, so that what a rank has in its own host's cache helps less: a number
+    /// of ranks, or node or nodes=N for what was written on the host before, or so many before. [default: 0]
     #[arg(long, value_name = "N")]
-    pub read_shift: Option<Count>,
+    pub read_shift: Option<ReadShift>,
 
     /// Read what another rank wrote, by a permutation with this seed (1 when none is said).
     #[arg(long, value_name = "SEED", num_args = 0..=1, default_missing_value = "1")]

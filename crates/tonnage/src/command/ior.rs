@@ -36,7 +36,7 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
     };
     let spread = translate::Spread {
         ranks: count,
-        on_a_host: identity.as_ref().and_then(|identity| identity.local_size),
+        one_host: identity.is_none(),
     };
     let plan = translate::plan(&options, hints, &spread)?;
     let format = format(&options, own.results.format)?;

@@ -12,7 +12,7 @@ use tonnage_core::machine::Choice;
 use tonnage_core::plan::Plan;
 use tonnage_core::plan::file_point::FilePoint;
 use tonnage_core::plan::point::Point;
-use tonnage_core::rank::{self, Identity, JoinOptions, Rank};
+use tonnage_core::rank::{self, Identity, JoinOptions, Rank, RankInfo};
 use tonnage_core::record::file::{RecordWriter, resume};
 use tonnage_core::record::read::{already_measured, file_already_measured};
 use tonnage_core::record::{Line, Program};
@@ -209,8 +209,8 @@ fn be_a_rank(job: &Job, points: &Points, identity: Identity) -> Result<ExitCode>
         std::process::id()
     );
     // What engines keep until the end is ended while the others are still watched, so that nobody is waited for in vain.
-    let result = with_records(job, points, &mut rank)
-        .and_then(|code| tonnage_engines::finish().map(|()| code));
+    let result =
+        with_records(job, &mut rank).and_then(|code| tonnage_engines::finish().map(|()| code));
     let failure = match result {
         Ok(code) => match rank.close() {
             Ok(()) => return Ok(code),
@@ -255,7 +255,26 @@ fn settled_cause(rank: &Rank) -> Option<Error> {
     None
 }
 
-fn with_records(job: &Job, points: &Points, rank: &mut Rank) -> Result<ExitCode> {
+/// The points with what was asked for in nodes turned into ranks, which all ranks do alike now that each knows where
+/// the others are. What this changes was in no check that came before.
+fn placed(job: &Job, rank: &Rank) -> Result<Points> {
+    let hosts: Vec<_> = rank.infos().iter().map(where_it_is).collect();
+    let mut plan = job.plan.clone();
+    plan.resolve_nodes(&hosts)?;
+    Points::of(&plan, rank.size())
+}
+
+/// Ranks of one boot are ranks of one host; where the system tells none, its name counts.
+fn where_it_is(info: &RankInfo) -> &str {
+    if info.boot_id.is_empty() {
+        &info.host
+    } else {
+        &info.boot_id
+    }
+}
+
+fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
+    let points = placed(job, rank)?;
     let prepared = if rank.id() == 0 {
         open_output(job)
     } else {

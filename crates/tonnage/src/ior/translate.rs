@@ -8,20 +8,20 @@ use std::collections::BTreeMap;
 use tonnage_core::engine::EngineOptions;
 use tonnage_core::plan::Plan;
 use tonnage_core::plan::file_point::{FileLayout, FileOrder, Fsync, Phase};
-use tonnage_core::plan::files::{FileJob, StripeCount, Verify};
+use tonnage_core::plan::files::{FileJob, ReadShift, StripeCount, Verify};
 use tonnage_core::plan::sweep::Sweep;
 use tonnage_core::units::{Bytes, Count, Nanos};
 use tonnage_core::{Error, Result};
 
 use super::options::{Api, IorOptions, Stripes};
 
-/// How the ranks are spread.
+/// How the ranks are spread. Only what all ranks know alike, because they refuse each other's plans otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spread {
     /// All of them.
     pub ranks: u32,
-    /// Those on one host, where the launcher tells.
-    pub on_a_host: Option<u32>,
+    /// Whether it is known before they have joined that all are on one host.
+    pub one_host: bool,
 }
 
 /// The plan of a command line that was checked, with these hints for MPI-IO.
@@ -56,10 +56,8 @@ pub fn plan(
         }),
         seed: options.shuffle_seed.map(Count),
         phases: phases(options),
-        read_shift: shift(options, spread)?.map(|shift| Count(shift.into())),
-        read_shuffled: options
-            .reorder_random
-            .on()
+        read_shift: shift(options, spread)?,
+        read_shuffled: (options.reorder_random.on() && options.reads())
             .then_some(Count(options.reorder_seed)),
         fsync: Some(fsync(options)),
         direct: options.direct.on(),
@@ -73,7 +71,7 @@ pub fn plan(
         wear_out_transfers: some(options.wear_out_transfers).map(Count),
         stonewall_status: options.status_file.clone(),
         prefill: options.prefill_bytes > 0,
-        data_seed: options.signature.map(Count),
+        data_seed: signature(options).map(Count),
         verify: verify(options),
         stripe_count: options.stripe_count.map(stripes).transpose()?,
         stripe_size: options.stripe_bytes.map(Bytes),
@@ -118,8 +116,17 @@ fn verify(options: &IorOptions) -> Option<Verify> {
     (!after.is_empty()).then_some(Verify::After(after))
 }
 
-/// With both, each write is on stable storage when the last one is.
+/// IOR's scripts give the same options to the run that writes and to the one that reads, where nothing has to be seeded.
+fn signature(options: &IorOptions) -> Option<u64> {
+    let used = options.writes() || options.prefill_bytes > 0 || verify(options).is_some();
+    options.signature.filter(|_| used)
+}
+
+/// With both, each write is on stable storage when the last one is. A run that only reads has nothing to store.
 fn fsync(options: &IorOptions) -> Fsync {
+    if !options.writes() {
+        return Fsync::None;
+    }
     match (options.fsync_each.on(), options.fsync.on()) {
         (true, _) => Fsync::Each,
         (false, true) => Fsync::End,
@@ -128,9 +135,9 @@ fn fsync(options: &IorOptions) -> Fsync {
 }
 
 /// Whose data is read: Q nodes behind, as in IOR; on one host Q ranks behind, where IOR would come back to the rank
-/// itself and say nothing.
-fn shift(options: &IorOptions, spread: &Spread) -> Result<Option<u32>> {
-    if !options.reorder.on() {
+/// itself and say nothing. How many ranks a node has is found out when all have joined.
+fn shift(options: &IorOptions, spread: &Spread) -> Result<Option<ReadShift>> {
+    if !options.reorder.on() || !options.reads() {
         return Ok(None);
     }
     let ranks = u64::from(spread.ranks.max(1));
@@ -140,18 +147,13 @@ fn shift(options: &IorOptions, spread: &Spread) -> Result<Option<u32>> {
             "-C reads what another task wrote, and there is one: start more, --ranks 2, or leave -C out".to_owned(),
         ));
     }
-    let of_a_node = spread
-        .on_a_host
-        .filter(|&on_a_host| on_a_host < spread.ranks);
-    let step = u64::from(of_a_node.unwrap_or(1));
-    let shift = (nodes_behind % ranks) * (step % ranks) % ranks;
-    if shift == 0 {
+    if spread.one_host && nodes_behind.is_multiple_of(ranks) {
         return Err(Error::Usage(format!(
-            "-C -Q {nodes_behind} comes back to a task's own data, for {ranks} tasks with {step} to a step are round \
-             by then: write -Q 1"
+            "-C -Q {nodes_behind} comes back to a task's own data, for {ranks} tasks on one node are round by then: \
+             write -Q 1"
         )));
     }
-    Ok(u32::try_from(shift).ok())
+    Ok(Some(ReadShift::Nodes(nodes_behind)))
 }
 
 fn stripes(stripes: Stripes) -> Result<StripeCount> {
@@ -190,7 +192,7 @@ mod tests {
 
     const TWO: Spread = Spread {
         ranks: 2,
-        on_a_host: Some(2),
+        one_host: true,
     };
 
     fn translate(line: &str, spread: &Spread) -> Result<Plan> {
@@ -211,6 +213,7 @@ mod tests {
     fn command_lines_are_plans() {
         let lines = [
             "-w -a POSIX -F -C -e -g -k -b 4m -t 4m -s 1638 -o s/IOR_file -v",
+            "-r -a POSIX -F -C -e -g -b 4m -t 4m -s 1638 -o s/IOR_file -v",
             "-w -a MPIIO -c -C -g -b 8m -t 8m -k -H -v -s 51 -o s/IOR_file",
             "-a POSIX -F -e -g -t 4k -b 1g -o s/IOR_file -v -z",
             "-a uring -F -u -m -E -B -Y -z --random-offset-seed 5 --randomPrefill 1m -Z -X 9 -i 3 -d 2 -T 4 -D 30 \
@@ -222,37 +225,52 @@ mod tests {
         insta::assert_snapshot!(plans.join("\n"));
     }
 
+    /// Each rank is told of its own host only, so hosts with unequal numbers of ranks must not make unequal plans.
     #[test]
     fn reading_goes_to_another_node_or_to_another_rank_of_the_only_one() {
-        let spread = |ranks, on_a_host| Spread { ranks, on_a_host };
-        for (line, spread, expected) in [
-            ("-C", spread(2, None), 1),
-            ("-C", spread(2, Some(2)), 1),
-            ("-C", spread(8, Some(4)), 4),
-            ("-C -Q 2", spread(12, Some(4)), 8),
-            ("-C -Q 3", spread(8, Some(8)), 3),
-            ("-C -Q 5", spread(16, Some(4)), 4),
+        for (line, hosts, expected) in [
+            ("-C", "aa", 1),
+            ("-C", "aaaabbbb", 4),
+            ("-C -Q 2", "aaaabbbbcccc", 8),
+            ("-C -Q 3", "aaaaaaaa", 3),
+            ("-C -Q 5", "aaaabbbbccccdddd", 4),
+            ("-C", "aaab", 3),
+            ("-C", "abab", 1),
         ] {
-            let plan = translate(line, &spread).unwrap();
+            let hosts: Vec<char> = hosts.chars().collect();
+            let spread = Spread {
+                ranks: hosts.len() as u32,
+                one_host: false,
+            };
+            let mut plan = translate(line, &spread).unwrap();
+            assert!(plan.counts_nodes());
+            plan.resolve_nodes(&hosts).unwrap();
             let points = plan
                 .file_points(spread.ranks, tonnage_engines::FILE_ENGINES)
                 .unwrap();
             assert_eq!(
                 points[0].read_from,
                 ReadFrom::Shift { ranks: expected },
-                "{line} {spread:?}"
+                "{line} {hosts:?}"
             );
         }
-        for (line, spread, part) in [
-            ("-C", spread(1, Some(1)), "--ranks 2"),
-            ("-C -Q 2", spread(2, Some(2)), "write -Q 1"),
-            ("-C -Q 2", spread(8, Some(4)), "write -Q 1"),
+        for (line, ranks, part) in [
+            ("-C", 1, "--ranks 2"),
+            ("-C -Q 2", 2, "write -Q 1"),
+            ("-C -Q 6", 3, "write -Q 1"),
         ] {
-            let error = translate(line, &spread).unwrap_err();
-            assert!(
-                error.to_string().contains(part),
-                "{line} {spread:?}: {error}"
-            );
+            let one_host = true;
+            let error = translate(line, &Spread { ranks, one_host }).unwrap_err();
+            assert!(error.to_string().contains(part), "{line} {ranks}: {error}");
+        }
+    }
+
+    /// Scripts have one set of options for both of their runs; those of the other one mean nothing, as in IOR.
+    #[test]
+    fn options_of_the_other_run_are_allowed() {
+        for line in ["-w -C", "-w -Z -X 3", "-r -e -k", "-r -G 7", "-r -R -G 7"] {
+            let plan = translate(line, &TWO).unwrap();
+            plan.file_points(2, tonnage_engines::FILE_ENGINES).unwrap();
         }
     }
 

@@ -37,12 +37,15 @@ fn what_no_machine_could_do() {
             "--path t --path u",
             &["layout shared", "layout per-process"],
         ),
-        ("--path t --hint a=b", &["engine posix knows no hint"]),
+        ("--path t --hint a=b", &["engine posix does not take hint"]),
         (
             "--path t --collective",
-            &["engine posix knows no collective"],
+            &["engine posix does not take collective"],
         ),
-        ("--path t --file-view", &["engine posix knows no file-view"]),
+        (
+            "--path t --file-view",
+            &["engine posix does not take file-view"],
+        ),
         ("--path t --window 8", &["leave window out", "engine uring"]),
         (
             "--path t --engine uring --fsync each",

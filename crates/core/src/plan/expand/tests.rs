@@ -291,7 +291,7 @@ fn scaling_a_plan_shortens_its_points_and_nothing_else() {
     for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
         let message = scaled.scale(wrong, 2).unwrap_err().to_string();
         assert!(
-            message.contains("write a factor from 0.00001 to 100000"),
+            message.contains("write a factor from 0.000000001 to 100000"),
             "{message}"
         );
     }

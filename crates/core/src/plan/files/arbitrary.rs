@@ -23,6 +23,13 @@ fn counts() -> impl Strategy<Value = Option<Count>> {
     option::of(prop_oneof![0u64..5, any::<u64>()].prop_map(Count))
 }
 
+fn shifts() -> impl Strategy<Value = Option<ReadShift>> {
+    option::of(prop_oneof![
+        any::<u64>().prop_map(ReadShift::Ranks),
+        (1..=u64::MAX).prop_map(ReadShift::Nodes),
+    ])
+}
+
 fn times() -> impl Strategy<Value = Option<Nanos>> {
     option::of(any::<u64>().prop_map(Nanos))
 }
@@ -58,7 +65,7 @@ type Reads = (
     Option<FileOrder>,
     Vec<Phase>,
     Option<Count>,
-    Option<Count>,
+    Option<ReadShift>,
     Option<Count>,
     Option<Fsync>,
 );
@@ -68,7 +75,7 @@ fn reads() -> Group<Reads> {
         option::of(select(FileOrder::ALL.to_vec())),
         phases(),
         counts(),
-        counts(),
+        shifts(),
         counts(),
         option::of(select(Fsync::ALL.to_vec())),
     )

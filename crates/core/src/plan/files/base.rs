@@ -5,7 +5,7 @@ use super::super::file_point::{
     DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom, Stonewall, Striping,
 };
 use super::super::point::LimitChoice;
-use super::{FileJob, StripeCount, Verify, usage};
+use super::{FileJob, ReadShift, StripeCount, Verify, nodes, usage};
 use crate::Result;
 use crate::engine::EngineOptions;
 use crate::units::{Bytes, Count, Nanos, quote};
@@ -27,6 +27,7 @@ pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
     check_paths(job, layout)?;
     let phases = phases(job)?;
     check_together(job, layout, &phases)?;
+    check_effects(job, &phases)?;
     check_published(job, &phases)?;
     Ok(FilePoint {
         label: job.label.clone(),
@@ -125,7 +126,6 @@ fn first_twice(phases: &[Phase]) -> Option<Phase> {
 fn check_together(job: &FileJob, layout: FileLayout, phases: &[Phase]) -> Result<()> {
     let shared = layout == FileLayout::Shared;
     let mixed = phases.contains(&Phase::Mixed);
-    let reads = phases.iter().any(|phase| phase.reads());
     let threads = job.threads.is_some_and(|Count(threads)| threads > 1);
     let why = match () {
         () if job.directory_per_rank && shared => {
@@ -145,8 +145,41 @@ fn check_together(job: &FileJob, layout: FileLayout, phases: &[Phase]) -> Result
             "collective and threads contradict each other, for a rank takes part in a collective transfer once: \
              leave threads out, or use more ranks"
         }
+        () => return Ok(()),
+    };
+    usage(why)
+}
+
+/// Options that would change nothing in these phases.
+fn check_effects(job: &FileJob, phases: &[Phase]) -> Result<()> {
+    let reads = phases.iter().any(|phase| phase.reads());
+    let writes = phases.iter().any(|phase| phase.writes());
+    let fills = writes || job.prefill;
+    let verifies = job.verify.is_some();
+    let shifted = !matches!(job.read_shift, None | Some(ReadShift::Ranks(0)));
+    let by_chance = job.order == Some(FileOrder::Shuffled) || phases.contains(&Phase::Mixed);
+    let why = match () {
         () if job.drop_caches && !reads => {
             "drop-caches is for phases that read, and there is none: leave it out, or add phase read"
+        }
+        () if (shifted || job.read_shuffled.is_some()) && !reads => {
+            "read-shift and read-shuffled are for phases that read, and there is none: leave them out, or add phase read"
+        }
+        () if job.fsync.is_some_and(|fsync| fsync != Fsync::None) && !writes => {
+            "fsync is for phases that write, and there is none: leave it out, or add phase write"
+        }
+        () if job.existing && !fills => {
+            "existing is about files that will be written, and nothing is: leave it out, or add phase write"
+        }
+        () if job.data.is_some() && !fills && !verifies => {
+            "data says what is written or verified, and nothing is: leave it out, or add verify"
+        }
+        () if job.data_seed.is_some() && !fills && !verifies => {
+            "data-seed seeds what is written or verified, and nothing is: leave it out, or add verify"
+        }
+        () if job.seed.is_some() && !by_chance => {
+            "seed is for order shuffled and for phase mixed, and neither is asked for: leave it out, or add order \
+             shuffled"
         }
         () => return Ok(()),
     };
@@ -220,12 +253,16 @@ fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
             "read-shift and read-shuffled contradict each other, for both say whose data a rank reads: leave one of \
              them out",
         ),
-        (None | Some(Count(0)), None) => Ok(ReadFrom::Own),
+        (None | Some(ReadShift::Ranks(0)), None) => Ok(ReadFrom::Own),
         (_, _) if ranks == 1 => usage(
             "one rank has nobody else's data to read: use --ranks 2, or leave read-shift and read-shuffled out",
         ),
         (None, Some(Count(seed))) => Ok(ReadFrom::Shuffled { seed }),
-        (Some(Count(shift)), None) => match u32::try_from(shift) {
+        // It is resolved when the ranks have joined; until then a node is taken to have one rank.
+        (Some(ReadShift::Nodes(nodes)), None) => Ok(ReadFrom::Shift {
+            ranks: nodes::behind(nodes, 1, ranks).unwrap_or(1),
+        }),
+        (Some(ReadShift::Ranks(shift)), None) => match u32::try_from(shift) {
             Ok(shift) if shift < ranks => Ok(ReadFrom::Shift { ranks: shift }),
             _ => usage(format!(
                 "read-shift {shift} goes round {ranks} ranks: write read-shift {} or less, or use more --ranks",

@@ -69,7 +69,7 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
         && !entry.collective
     {
         return usage(format!(
-            "engine {name} knows no {option}, which are MPI-IO's: leave {option} out{}",
+            "engine {name} does not take {option}, known only to MPI-IO: leave {option} out{}",
             instead(|entry| entry.collective)
         ));
     }

@@ -28,6 +28,15 @@ pub enum StripeCount {
     Targets(u32),
 }
 
+/// How far behind the rank is that wrote what a rank reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadShift {
+    /// So many ranks.
+    Ranks(u64),
+    /// So many nodes; on how many ranks a node has all agree when they have joined.
+    Nodes(u64),
+}
+
 impl FileLayout {
     /// Both layouts.
     pub const ALL: [Self; 2] = [Self::Shared, Self::PerProcess];
@@ -166,6 +175,43 @@ impl fmt::Display for StripeCount {
         match self {
             Self::All => f.write_str("all"),
             Self::Targets(targets) => write!(f, "{targets}"),
+        }
+    }
+}
+
+/// A number of ranks, `node`, or `nodes=2`.
+impl FromStr for ReadShift {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || {
+            Error::Usage(format!(
+                "{} is not how far to read behind: write a number of ranks such as 1, node, or nodes=2",
+                quote(text)
+            ))
+        };
+        if text == "node" {
+            return Ok(Self::Nodes(1));
+        }
+        match text.strip_prefix("nodes=") {
+            None => text
+                .parse()
+                .map(|Count(ranks)| Self::Ranks(ranks))
+                .map_err(|_| wrong()),
+            Some(nodes) => match nodes.parse() {
+                Ok(Count(nodes)) if nodes > 0 => Ok(Self::Nodes(nodes)),
+                _ => Err(wrong()),
+            },
+        }
+    }
+}
+
+impl fmt::Display for ReadShift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ranks(ranks) => Count(*ranks).fmt(f),
+            Self::Nodes(1) => f.write_str("node"),
+            Self::Nodes(nodes) => write!(f, "nodes={}", Count(*nodes)),
         }
     }
 }

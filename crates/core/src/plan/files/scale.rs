@@ -2,8 +2,8 @@
 
 use super::super::file_point::FileOrder;
 use super::super::sweep::Sweep;
-use super::FileJob;
 use super::cell::{BLOCK_BYTES_DEFAULT, TRANSFER_BYTES_DEFAULT};
+use super::{FileJob, ReadShift};
 use crate::units::{Count, quote};
 use crate::{Error, Result};
 
@@ -69,8 +69,10 @@ impl FileJob {
     /// from the farthest that there is.
     pub(in crate::plan) fn fit_ranks(&mut self, ranks: u32) {
         let farthest = u64::from(ranks.saturating_sub(1));
-        if let Some(Count(shift)) = &mut self.read_shift {
-            *shift = farthest.min(*shift);
+        match &mut self.read_shift {
+            Some(ReadShift::Ranks(shift)) => *shift = farthest.min(*shift),
+            Some(ReadShift::Nodes(_)) if ranks == 1 => self.read_shift = None,
+            Some(ReadShift::Nodes(_)) | None => (),
         }
         if ranks == 1 {
             self.read_shuffled = None;

@@ -211,6 +211,35 @@ fn phases_and_the_read_percentage_fit_each_other() {
             "drop-caches is for phases that read",
         ),
         (
+            "phases = 'write'\nread-shift = 1",
+            "are for phases that read, and there is none",
+        ),
+        (
+            "phases = 'write'\nread-shift = 'node'",
+            "are for phases that read, and there is none",
+        ),
+        (
+            "phases = 'write'\nread-shuffled = 1",
+            "are for phases that read, and there is none",
+        ),
+        (
+            "phases = 'read'\nfsync = 'end'",
+            "fsync is for phases that write, and there is none",
+        ),
+        (
+            "phases = 'read'\nexisting = true",
+            "existing is about files that will be written",
+        ),
+        (
+            "phases = 'read'\ndata = 'compressible=30%'",
+            "data says what is written or verified, and nothing is",
+        ),
+        (
+            "phases = 'read'\ndata-seed = 3",
+            "data-seed seeds what is written or verified",
+        ),
+        ("seed = 3", "seed is for order shuffled and for phase mixed"),
+        (
             "phases = 'read'\nstripe-count = 4",
             "for new files, and this only reads",
         ),
@@ -225,6 +254,17 @@ fn phases_and_the_read_percentage_fit_each_other() {
     ] {
         let message = message(lines);
         assert!(message.contains(part), "{lines}: {message}");
+    }
+    // Each of these has an effect.
+    for lines in [
+        "phases = 'read'\nverify = true\ndata = 'compressible=30%'\ndata-seed = 3",
+        "phases = 'read'\nprefill = true\nexisting = true\ndata-seed = 3",
+        "phases = 'read'\nfsync = 'none'",
+        "phases = 'write'\nread-shift = 0",
+        "read-percent = 50\nseed = 3\nread-shift = 1",
+        "order = 'shuffled'\nseed = 3",
+    ] {
+        point(lines);
     }
     assert_eq!(point("fsync = 'each'").fsync, Fsync::Each);
     assert_eq!(point("verify = true").verify_after, [Phase::Read]);
@@ -284,11 +324,11 @@ fn engines_are_asked_only_for_what_they_can_do() {
         ),
         (
             "collective = true",
-            "engine posix knows no collective, which are MPI-IO's: leave collective out, or use engine mpiio",
+            "engine posix does not take collective, known only to MPI-IO: leave collective out, or use engine mpiio",
         ),
         (
             "hints = { a = 'b' }",
-            "engine posix knows no hints, which are MPI-IO's: leave hints out, or use engine mpiio",
+            "engine posix does not take hints, known only to MPI-IO: leave hints out, or use engine mpiio",
         ),
         (
             "window = 32",

@@ -5,7 +5,8 @@ use toml::Value;
 use super::super::file::{count, one_or_many, options, string, sweep_value, text};
 use super::super::file_point::Published;
 use super::super::sweep::Sweep;
-use super::{FileJob, Verify};
+use super::{FileJob, ReadShift, Verify};
+use crate::units::Count;
 
 /// The keys of a `[[file]]` table, in the order in which they are written.
 pub(in crate::plan) const FILE_KEYS: [&str; 43] = [
@@ -89,7 +90,7 @@ impl FileJob {
             ("seed", self.seed.map(count)),
             ("phases", some_or_many(&phases)),
             ("read-percent", self.read_percent.map(count)),
-            ("read-shift", self.read_shift.map(count)),
+            ("read-shift", self.read_shift.map(read_shift)),
             ("read-shuffled", self.read_shuffled.map(count)),
         ]
     }
@@ -148,6 +149,14 @@ fn flag(value: bool) -> Option<Value> {
 
 fn sweep(sweep: &Option<Sweep>) -> Option<Value> {
     sweep.as_ref().map(sweep_value)
+}
+
+/// A number of ranks is a number in a plan too.
+fn read_shift(shift: ReadShift) -> Value {
+    match shift {
+        ReadShift::Ranks(ranks) => count(Count(ranks)),
+        ReadShift::Nodes(_) => text(shift),
+    }
 }
 
 fn verify(verify: &Verify) -> Value {

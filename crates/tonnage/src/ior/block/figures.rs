@@ -59,7 +59,7 @@ pub struct Summary {
     pub operations: Spread,
     /// Mean of the total time.
     pub total_s_mean: f64,
-    /// With wear-out: when the stonewall came, and the mean bandwidth of a rank until then in bytes per second.
+    /// With wear-out: when the stonewall came, or all was done where that was before it, and the mean bandwidth of a rank until then in bytes per second.
     pub stonewall: Option<(f64, f64)>,
     /// Bytes of the first repetition.
     pub bytes: u64,
@@ -142,12 +142,14 @@ fn summary(options: &IorOptions, phase: &PhaseRecord, tasks: u32) -> Summary {
         spread(each.map(|trial| ratio(amount(trial) as f64, seconds(trial.total_ns))))
     };
     let worn_out = options.wear_out.on();
-    let walls = trials
-        .iter()
-        .filter_map(|trial| trial.stonewall.filter(|_| worn_out));
+    let walls = trials.iter().filter_map(|trial| {
+        let wall = trial.stonewall.filter(|_| worn_out)?;
+        // Where everything had been moved before the wall, the time that this took counts, as in IOR.
+        Some((wall.after_ns.min(trial.last_done_ns), wall.payload_bytes))
+    });
     let walls: Vec<_> = walls.collect();
-    let after_s: f64 = walls.iter().map(|wall| seconds(wall.after_ns)).sum();
-    let bytes: f64 = walls.iter().map(|wall| wall.payload_bytes as f64).sum();
+    let after_s: f64 = walls.iter().map(|(after_ns, _)| seconds(*after_ns)).sum();
+    let bytes: f64 = walls.iter().map(|(_, bytes)| *bytes as f64).sum();
     let of_rank = ratio(bytes / f64::from(tasks.max(1)), after_s);
     let total_s: f64 = trials.iter().map(|trial| seconds(trial.total_ns)).sum();
     Summary {

@@ -8,6 +8,9 @@ use super::date::date;
 use super::figures::{Figures, MB, MIB, Pass, Summary};
 use crate::ior::options::IorOptions;
 
+/// The release of IOR whose result block this is.
+pub const VERSION: &str = "4.1.0";
+
 /// One object.
 pub fn render(options: &IorOptions, run: &Run, record: &FileRecord, figures: &Figures) -> String {
     let passes = figures.passes.iter().map(|each| pass(record, each));
@@ -17,7 +20,7 @@ pub fn render(options: &IorOptions, run: &Run, record: &FileRecord, figures: &Fi
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
-    let test = json!({
+    let mut test = json!({
         "TestID": 0,
         "StartTime": date(run.began_unix_ns),
         "Path": options.paths().first(),
@@ -26,8 +29,15 @@ pub fn render(options: &IorOptions, run: &Run, record: &FileRecord, figures: &Fi
         "Results": passes.collect::<Vec<_>>(),
         "max": most(figures),
     });
+    if let (true, Some(test)) = (options.show_hints.on(), test.as_object_mut()) {
+        let taken = hints_taken(record).cloned().unwrap_or_default();
+        test.insert(
+            "Hints".to_owned(),
+            json!({"passed": record.file.hints, "returned": taken}),
+        );
+    }
     let whole = json!({
-        "Version": format!("4.1 (measured by tonnage {})", run.version),
+        "Version": format!("{VERSION} (measured by tonnage {})", run.version),
         "Began": date(run.began_unix_ns),
         "Command line": run.command.join(" "),
         "Machine": machine(record),
@@ -36,6 +46,11 @@ pub fn render(options: &IorOptions, run: &Run, record: &FileRecord, figures: &Fi
         "Finished": date(record.time_unix_ns),
     });
     format!("{whole:#}\n")
+}
+
+/// The hints that MPI-IO had for the opened file; those of the first group of ranks, as IOR has those of rank 0.
+pub fn hints_taken(record: &FileRecord) -> Option<&Map<String, Value>> {
+    record.effective.first()?.engine.get("hints")?.as_object()
 }
 
 /// System and first host.
@@ -210,6 +225,9 @@ fn parameters(options: &IorOptions, record: &FileRecord, figures: &Figures) -> V
         "outlierThreshold": options.outlier_s,
         "dryRun": options.dry_run.0,
         "nodes": figures.nodes,
+        // Memory is never hogged, a transfer never tried once only, and wrong data never kept: these options are refused.
+        "memoryPerTask": 0,
+        "memoryPerNode": 0,
         "tasksPerNode": figures.tasks_on_node_0,
         "repetitions": options.repetitions,
         "multiFile": options.file_per_repetition.0,
@@ -218,6 +236,7 @@ fn parameters(options: &IorOptions, record: &FileRecord, figures: &Figures) -> V
         "fsyncperwrite": options.fsync_each.0,
         "useExistingTestFile": options.existing.0,
         "uniqueDir": options.directory_per_rank.0,
+        "singleXferAttempt": 0,
         "readFile": u8::from(options.reads()),
         "writeFile": u8::from(options.writes()),
         "filePerProc": options.file_per_process.0,
@@ -228,7 +247,10 @@ fn parameters(options: &IorOptions, record: &FileRecord, figures: &Figures) -> V
         "checkWrite": options.check_write.0,
         "checkRead": options.check_read.0,
         "keepFile": options.keep.0,
+        "keepFileWithError": 0,
+        "warningAsErrors": 0,
         "verbose": options.verbose.0,
+        "setTimeStampSignature/incompressibleSeed": options.signature.unwrap_or(0),
         "collective": options.collective.0,
         "segmentCount": record.file.segments,
         "transferSize": record.file.transfer_bytes,

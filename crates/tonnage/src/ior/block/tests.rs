@@ -108,6 +108,53 @@ fn the_block_reads_from_top_to_bottom() {
     insta::assert_snapshot!(render(&options, &run(), &record));
 }
 
+/// As IOR has it: 0.51 s and 995.63 MiB/s a rank for a wall at 1 s that was never reached.
+#[test]
+fn a_wall_that_was_never_reached_ends_with_the_last_transfer() {
+    let options = options("-F -b 512m -t 4k -D 1 -O stoneWallingWearOut=1");
+    let mut write = trial(0, 262_144, &Times(21_000, 514_379_000, 41_000, 514_401_000));
+    let wall = |after_ns: u64| {
+        json!({
+            "after_ns": after_ns, "operations": 262_144, "payload_bytes": 1u64 << 30, "rank_bytes_min": 1u64 << 29,
+            "rank_bytes_max": 1u64 << 29, "bandwidth_bytes_per_s": 1.0,
+        })
+    };
+    write["last_done_ns"] = json!(514_250_000);
+    write["stonewall"] = wall(1_000_000_000);
+    let record_of = |write: &Value| record(&options, vec![phase("write", vec![write.clone()])]);
+    let text = render(&options, &run(), &record_of(&write));
+    assert!(
+        text.contains("    0.51440       0.51        995.62 "),
+        "{text}"
+    );
+    write["stonewall"] = wall(400_000_000);
+    let text = render(&options, &run(), &record_of(&write));
+    assert!(
+        text.contains("    0.51440       0.40       1280.00 "),
+        "{text}"
+    );
+}
+
+#[test]
+fn files_that_are_removed_have_a_row_when_more_is_asked_for() {
+    let removed = |line: &str| {
+        let options = options(&format!("-b 512m -t 4k -i 2 {line}"));
+        let trials = [0, 1].map(|at| trial(at, 262_144, &Times(1, 1_000_000, 1, 1_000_000)));
+        let record = record(&options, vec![phase("write", trials.to_vec())]);
+        let text = render(&options, &run(), &record);
+        let rows = lines(&text)
+            .into_iter()
+            .filter(|line| line.starts_with("remove"));
+        rows.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let row = "remove    -          -          -           -          -          -          -          -          -          ";
+    assert_eq!(
+        removed("-w -v"),
+        [format!("{row}0   "), format!("{row}1   ")]
+    );
+    assert!(removed("-w").is_empty() && removed("-w -v -k").is_empty());
+}
+
 #[test]
 fn repetitions_alternate_and_are_summed_up_as_by_ior() {
     let options = options("-F -b 512m -t 4k -i 2");
@@ -176,6 +223,15 @@ fn hints_are_shown_when_asked_for() {
     assert!(text.contains(shown), "{text}");
     let text = render(&options("-a MPIIO"), &run(), &record);
     assert!(!text.contains("hints"), "{text}");
+    let text = render(
+        &options("-a MPIIO -H -O summaryFormat=JSON"),
+        &run(),
+        &record,
+    );
+    let whole: Value = serde_json::from_str(&text).unwrap();
+    let hints = &whole["tests"][0]["Hints"];
+    assert_eq!(hints["passed"], json!({"cb_nodes": "4"}));
+    assert_eq!(hints["returned"]["romio_cb_write"], "automatic");
 }
 
 #[test]
@@ -215,6 +271,7 @@ fn json_has_the_keys_of_ior() {
     );
     assert_eq!(test["Options"]["aggregate filesize"], "1 GiB");
     assert_eq!(test["Parameters"]["blockSize"], 536_870_912);
+    assert_eq!(test["Parameters"]["memoryPerTask"], 0);
     let summary = &whole["summary"][1];
     assert_eq!(
         (&summary["operation"], &summary["numTasks"]),

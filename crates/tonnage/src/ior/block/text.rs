@@ -32,7 +32,8 @@ fn write(
 ) -> std::fmt::Result {
     writeln!(
         out,
-        "IOR-4.1 result block, measured by tonnage {}",
+        "IOR-{}: MPI Coordinated Test of Parallel I/O (IOR's result block, measured by tonnage {})",
+        json::VERSION,
         run.version
     )?;
     pair(out, "Began", &date(run.began_unix_ns))?;
@@ -41,6 +42,9 @@ fn write(
     pair(out, "TestID", "0")?;
     pair(out, "StartTime", &date(run.began_unix_ns))?;
     pair(out, "Path", options.paths().first().unwrap_or(&""))?;
+    if options.verbose.on() {
+        pair(out, "Participating tasks", &record.file.ranks.to_string())?;
+    }
     writeln!(out, "\nOptions: ")?;
     for (name, value) in json::asked(options, record, figures) {
         let value = value
@@ -53,9 +57,7 @@ fn write(
         hints(out, record)?;
     }
     out.push_str(HEAD);
-    for pass in &figures.passes {
-        row(out, &record.file, pass)?;
-    }
+    rows(out, options, &record.file, figures)?;
     for (access, title) in [("write", "Max Write:"), ("read", "Max Read: ")] {
         if let Some(summary) = figures.summary(access) {
             let most = summary.bandwidth.max;
@@ -79,19 +81,40 @@ fn pair(out: &mut String, name: &str, value: &str) -> std::fmt::Result {
     writeln!(out, "{name:<20}: {value}")
 }
 
-/// Hints in IOR's form; those of the first group of ranks, as IOR prints those of rank 0.
+/// Hints in IOR's form.
 fn hints(out: &mut String, record: &FileRecord) -> std::fmt::Result {
     writeln!(out, "hints passed to MPI_File_open() {{")?;
     for (name, value) in &record.file.hints {
         writeln!(out, "\t{name} = {value}")?;
     }
     writeln!(out, "}}\n\nhints returned from opened file {{")?;
-    let first = record.effective.first();
-    let taken = first.and_then(|group| group.engine.get("hints")?.as_object());
-    for (name, value) in taken.into_iter().flatten() {
+    for (name, value) in json::hints_taken(record).into_iter().flatten() {
         writeln!(out, "\t{name} = {}", value.as_str().unwrap_or_default())?;
     }
     writeln!(out, "}}\n")
+}
+
+/// The rows of all repetitions. As IOR does with `-v`, one says behind each repetition that its files were removed; how
+/// long that took is not measured here, and a dash stands for it.
+fn rows(
+    out: &mut String,
+    options: &IorOptions,
+    point: &FilePoint,
+    figures: &Figures,
+) -> std::fmt::Result {
+    let removed = options.verbose.on() && options.writes() && !options.keep.on();
+    for (at, pass) in figures.passes.iter().enumerate() {
+        row(out, point, pass)?;
+        let next = figures.passes.get(at + 1);
+        if removed && next.is_none_or(|next| next.repetition != pass.repetition) {
+            write!(out, "{:<10}", "remove")?;
+            for behind in [" ", " ", "  ", " ", " ", " ", " ", " ", " "] {
+                write!(out, "{:<10}{behind}", "-")?;
+            }
+            writeln!(out, "{:<4}", pass.repetition)?;
+        }
+    }
+    Ok(())
 }
 
 fn row(out: &mut String, point: &FilePoint, pass: &Pass) -> std::fmt::Result {

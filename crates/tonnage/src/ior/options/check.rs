@@ -2,7 +2,7 @@
 
 use tonnage_core::{Error, Result};
 
-use super::{Api, IorOptions, Stripes};
+use super::{Api, IorOptions, Stripes, SummaryFormat};
 
 /// Checks everything that the command line alone decides.
 ///
@@ -126,6 +126,11 @@ fn only_mpiio(options: &IorOptions) -> Result<()> {
         })?;
         refuse(options.shuffled.on() && options.collective.on(), || {
             "-z does not go with -c, for the tasks' transfers would lie anywhere: leave one of them out".to_owned()
+        })?;
+        let csv = options.summary_format == SummaryFormat::Csv;
+        refuse(options.show_hints.on() && csv, || {
+            "-H has no place in summaryFormat=CSV: leave it out, or write summaryFormat=JSON"
+                .to_owned()
         })?;
         refuse(options.preallocate.on() && !options.writes(), || {
             "-p makes room for what is written, and nothing is: add -w or leave -p out".to_owned()

@@ -99,14 +99,15 @@ pub const HONOURED: &[Row] = &[
         &[],
         &["useExistingTestFile"],
         |o| &mut o.existing,
-        "do not remove the file before writing",
+        "write into files that are there (--existing of tonnage file); without it those that tonnage wrote are removed \
+         first, and others refused",
     ),
     flag(
         Some('k'),
         &[],
         &["keepFile"],
         |o| &mut o.keep,
-        "keep the files",
+        "keep the files; without it those that this run made are removed, where IOR removes those that it only read, too",
     ),
     flag(
         Some('c'),
@@ -171,7 +172,8 @@ pub const HONOURED: &[Row] = &[
         &[],
         &["reorderTasks", "reorderTasksConstant"],
         |o| &mut o.reorder,
-        "read what the task Q nodes behind wrote; on one node Q tasks behind, where IOR does nothing",
+        "read what the task Q nodes behind wrote, a node being the tasks of the first one where task 1 is there too, \
+         else one task; on one node Q tasks behind, where IOR does nothing",
     ),
     number(
         Some('Q'),
@@ -218,7 +220,7 @@ pub const HONOURED: &[Row] = &[
         &["interTestDelay"],
         "SECONDS",
         |o, v| o.delay_s = v,
-        "pause before each phase",
+        "pause before each phase but the first; IOR pauses before that one too",
     ),
     number(
         Some('T'),

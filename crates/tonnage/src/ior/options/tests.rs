@@ -198,6 +198,10 @@ fn what_is_wrong_is_said_with_the_next_thing_to_try() {
         ("-c", ["no effect on -a POSIX", "-a MPIIO"]),
         ("-H", ["no effect on -a POSIX", "-a MPIIO"]),
         (
+            "-a MPIIO -H -O summaryFormat=CSV",
+            ["-H has no place", "summaryFormat=JSON"],
+        ),
+        (
             "-a MPIIO --posix.odirect",
             ["is for -a POSIX and -a URING", "leave it out"],
         ),

@@ -14,6 +14,23 @@ use super::{outcome, published, series};
 /// What an engine says about itself is cut after so many items; a library's hints alone may be thirty.
 const ENGINE_ITEMS_MAX: usize = 12;
 
+/// What tells most about an engine, in the order in which it is told; the rest follows by its names.
+const ENGINE_ITEMS_FIRST: [&str; 7] = [
+    "library",
+    "version",
+    "dialect",
+    "io_layer",
+    "calls",
+    "hints",
+    "hints_are",
+];
+
+/// The field of an engine's hints that had no effect.
+const HINTS_NOT_TAKEN: &str = "hints_not_taken";
+
+/// How the names of hints begin that switch collective buffering off, `romio_cb_write` and `romio_cb_read`.
+const COLLECTIVE_BUFFERING: &str = "romio_cb_";
+
 /// From this part on what was read came from memory rather than from the storage.
 const WARM: f64 = 0.5;
 
@@ -25,6 +42,7 @@ pub fn lines(record: &FileRecord) -> Vec<String> {
         .map(|storage| storage_line(record, storage))
         .collect();
     lines.extend(engine(record));
+    lines.extend(hints_not_taken(record));
     lines.extend(limits(record));
     for phase in &record.phases {
         let phase_name = name(record, phase);
@@ -119,13 +137,59 @@ fn engine(record: &FileRecord) -> Vec<String> {
     lines.collect()
 }
 
-/// The fields of a JSON object as words; its name and clock are elsewhere, and what is null says nothing.
+/// The fields of a JSON object as words, the first ones first; its name and clock are elsewhere, hints that were not
+/// taken have a line of their own, and what is empty says nothing.
 fn items(engine: &Value) -> Vec<String> {
     let fields = engine.as_object().into_iter().flatten();
-    let told = fields
-        .filter(|(name, value)| !matches!(name.as_str(), "name" | "clock") && !value.is_null());
-    told.map(|(name, value)| format!("{} {}", name.replace('_', " "), words(value)))
+    let elsewhere = ["name", "clock", HINTS_NOT_TAKEN];
+    let told = fields.filter(|(name, value)| !elsewhere.contains(&name.as_str()) && says(value));
+    let mut told: Vec<_> = told.collect();
+    let place = |name: &str| ENGINE_ITEMS_FIRST.iter().position(|first| *first == name);
+    // Stable, so that all others stay in their order.
+    told.sort_by_key(|(name, _)| place(name).unwrap_or(usize::MAX));
+    let texts = told.iter();
+    texts
+        .map(|(name, value)| format!("{} {}", name.replace('_', " "), words(value)))
         .collect()
+}
+
+/// Whether there is anything to print.
+fn says(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        _ => true,
+    }
+}
+
+/// What was asked for of an engine's library and is not so, with the engine's reasons.
+fn hints_not_taken(record: &FileRecord) -> Option<String> {
+    let groups = record.effective.iter();
+    let told = groups.filter_map(|group| group.engine.get(HINTS_NOT_TAKEN)?.as_object());
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    for (name, why) in told.flatten() {
+        let why = words(why);
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, names)) if names.contains(&name.as_str()) => (),
+            Some((_, names)) => names.push(name),
+            None => reasons.push((why, vec![name])),
+        }
+    }
+    let buffering = |name: &&str| {
+        let asked = record.file.hints.get(*name);
+        name.starts_with(COLLECTIVE_BUFFERING) && asked.is_some_and(|value| value == "disable")
+    };
+    let mut names = reasons.iter().flat_map(|(_, names)| names);
+    let so = match names.any(buffering) {
+        true => "; collective buffering is not off",
+        false => "",
+    };
+    let texts = reasons
+        .iter()
+        .map(|(why, names)| format!("{} ({why})", names.join(", ")));
+    let texts: Vec<_> = texts.collect();
+    (!texts.is_empty()).then(|| format!("HINTS NOT TAKEN: {}{so}", texts.join("; ")))
 }
 
 fn words(value: &Value) -> String {
@@ -274,7 +338,12 @@ fn verified(record: &FileRecord) -> Vec<String> {
         .reduce(u64::saturating_add);
     let mut seeds: Vec<u64> = trials().filter_map(|trial| trial.data_seed).collect();
     seeds.dedup();
-    let checked = checked.map(|bytes| format!("verified: {} checked and right", size(bytes)));
+    let checked = checked.map(|bytes| {
+        format!(
+            "verified: {} read again after the phase, and right",
+            size(bytes)
+        )
+    });
     let seeds: Vec<_> = seeds.iter().map(u64::to_string).collect();
     let seeds = (!seeds.is_empty()).then(|| format!("data seed: {}", seeds.join(", ")));
     checked.into_iter().chain(seeds).collect()
@@ -313,7 +382,35 @@ mod tests {
         let items = items(&engine);
         assert_eq!(
             items,
-            ["depth 4", "direct no", "flags a, b", "hints cb=disable"]
+            ["hints cb=disable", "depth 4", "direct no", "flags a, b"]
         );
+        let engine = serde_json::json!({
+            "calls": "independent", "version": "4.1.4", "library": "libmpi.so.40", "hints": {}, "hints_are": "",
+            "hints_not_taken": {"romio_cb_read": "x"}, "dialect": "Open MPI",
+        });
+        let items = super::items(&engine);
+        let expected = [
+            "library libmpi.so.40",
+            "version 4.1.4",
+            "dialect Open MPI",
+            "calls independent",
+        ];
+        assert_eq!(items, expected);
+    }
+
+    #[test]
+    fn hints_without_effect_are_named() {
+        let mut record = super::super::super::samples::files::collective();
+        assert_eq!(hints_not_taken(&record), None);
+        let why = "OMPIO does not know it";
+        record.effective[0].engine["hints_not_taken"] =
+            serde_json::json!({"romio_cb_read": why, "romio_cb_write": why});
+        let text = "HINTS NOT TAKEN: romio_cb_read, romio_cb_write (OMPIO does not know it); collective buffering is not \
+                    off";
+        assert_eq!(hints_not_taken(&record).as_deref(), Some(text));
+        record.effective[0].engine["hints_not_taken"] =
+            serde_json::json!({"cb_nodes": "MPI uses 2 instead of 4"});
+        let text = "HINTS NOT TAKEN: cb_nodes (MPI uses 2 instead of 4)";
+        assert_eq!(hints_not_taken(&record).as_deref(), Some(text));
     }
 }

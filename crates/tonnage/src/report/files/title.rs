@@ -12,7 +12,7 @@ use super::words::size;
 pub fn title(record: &FileRecord) -> String {
     let point = &record.file;
     let label = point.label.as_ref().map(|label| format!("{label}\n"));
-    let parts = [who(point), what(point), how(point), around(point)];
+    let parts = [who(point), what(point), how(point), around(record)];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     label.unwrap_or_default() + &wrap(&parts.join("; "), WIDTH, 2)
 }
@@ -145,7 +145,8 @@ fn how(point: &FilePoint) -> Vec<String> {
 }
 
 /// What happens around the phases.
-fn around(point: &FilePoint) -> Vec<String> {
+fn around(record: &FileRecord) -> Vec<String> {
+    let point = &record.file;
     let verified: Vec<_> = point
         .verify_after
         .iter()
@@ -158,7 +159,7 @@ fn around(point: &FilePoint) -> Vec<String> {
     let verified = (!verified.is_empty())
         .then(|| format!("every byte verified after {}", verified.join(" and ")));
     [
-        point.striping.map(striping),
+        point.striping.map(|asked| striping(record, asked)),
         if_so(point.prefill, "files filled before"),
         if_so(point.existing, "existing files written over"),
         if_so(point.drop_caches, "caches dropped before reading"),
@@ -173,7 +174,25 @@ fn around(point: &FilePoint) -> Vec<String> {
     .collect()
 }
 
-fn striping(striping: Striping) -> String {
+/// What was asked for, and what became of it where a storage says so.
+fn striping(record: &FileRecord, striping: Striping) -> String {
+    let said = record
+        .storage
+        .iter()
+        .filter_map(|storage| storage.striping.as_deref());
+    let skipped = |text: &str| text.strip_prefix("skip: ").map(str::to_owned);
+    let skips: Vec<Option<String>> = said.map(skipped).collect();
+    let over = over(striping);
+    match skips.as_slice() {
+        [] => format!("striping over {over} asked for"),
+        [Some(why), ..] if skips.iter().all(Option::is_some) => {
+            format!("striping over {over} asked for, skipped: {why}")
+        }
+        _ => format!("striped over {over}"),
+    }
+}
+
+fn over(striping: Striping) -> String {
     let count = match striping.count {
         None => "all targets".to_owned(),
         Some(0) => "as many targets as the file system chooses".to_owned(),
@@ -182,5 +201,27 @@ fn striping(striping: Striping) -> String {
     let size = striping
         .size_bytes
         .map(|size| format!(", {} each", bytes(size)));
-    format!("striped over {count}{}", size.unwrap_or_default())
+    format!("{count}{}", size.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::samples::files::collective;
+    use super::*;
+
+    #[test]
+    fn files_that_have_no_stripes_are_not_called_striped() {
+        let mut record = collective();
+        let said = |record: &FileRecord| title(record).replace("\n  ", " ");
+        let all = "striped over all targets, 8 MiB each";
+        assert!(said(&record).contains(all), "{}", said(&record));
+        record.storage[0].striping =
+            Some("skip: /t is on ext4, which has no stripes to set".to_owned());
+        let skipped = "striping over all targets, 8 MiB each asked for, skipped: /t is on ext4, which has no stripes";
+        assert!(said(&record).contains(skipped), "{}", said(&record));
+        assert!(!said(&record).contains(all));
+        record.storage.clear();
+        let asked = "striping over all targets, 8 MiB each asked for;";
+        assert!(said(&record).contains(asked), "{}", said(&record));
+    }
 }

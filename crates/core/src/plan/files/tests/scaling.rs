@@ -25,6 +25,7 @@ fn scaling_shares_the_bytes_of_the_planned_ranks_out_to_those_of_the_run() {
     let one = "block = '8G'\ntransfer = '512k'";
     assert_eq!(sizes(one, 0.001, 8), (1, 16 * mega / 2));
     assert_eq!(sizes(one, 0.00001, 8), (1, 512 << 10));
+    assert_eq!(sizes(one, 1e-9, 8), (1, 512 << 10));
     assert_eq!(sizes(one, 10.0, 8), (10, 8 << 30));
     // What is asked for beside it still has enough transfers.
     assert_eq!(
@@ -61,8 +62,20 @@ fn fewer_ranks_than_planned_read_from_the_farthest() {
     assert_eq!(from("read-shift = 4", 3), ReadFrom::Shift { ranks: 2 });
     assert_eq!(from("read-shift = 4", 1), ReadFrom::Own);
     assert_eq!(from("read-shuffled = 4", 1), ReadFrom::Own);
+    assert_eq!(from("read-shift = 'node'", 1), ReadFrom::Own);
+    let mut plan = plan("read-shift = 'nodes=2'");
+    assert!(plan.counts_nodes());
+    plan.resolve_nodes(&["a", "a", "b", "b", "c", "c"]).unwrap();
+    let points = plan.file_points(6, &FILE_ENGINES).unwrap();
+    assert_eq!(points[0].read_from, ReadFrom::Shift { ranks: 4 });
+    let mut round = self::plan("read-shift = 'nodes=2'");
+    let message = round.resolve_nodes(&["a", "a", "b", "b"]).unwrap_err();
+    assert!(
+        message.to_string().contains("write read-shift node"),
+        "{message}"
+    );
     // A command line is made for the ranks that it says.
-    let mut plan = plan("read-shift = 4");
+    let mut plan = self::plan("read-shift = 4");
     plan.fit_ranks(2);
     assert!(plan.file_points(2, &FILE_ENGINES).is_err());
 }
