@@ -174,7 +174,6 @@ fn check_latencies(record: &PhaseRecord) {
 }
 
 fn check_trial(point: &FilePoint, phase: Phase, trial: &PhaseTrial) {
-    let ranks = u64::from(point.ranks);
     assert_eq!(
         trial.payload_bytes,
         trial.operations * point.transfer_bytes,
@@ -230,6 +229,11 @@ fn check_trial(point: &FilePoint, phase: Phase, trial: &PhaseTrial) {
         );
     }
     assert_eq!(trial.stonewall.is_some(), point.stonewall.is_some());
+    check_wall(point, trial);
+}
+
+fn check_wall(point: &FilePoint, trial: &PhaseTrial) {
+    let ranks = u64::from(point.ranks);
     let Some(wall) = &trial.stonewall else {
         // Who reads may have been told how little there is.
         if point.status_file.is_none() {
