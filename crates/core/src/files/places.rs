@@ -24,7 +24,9 @@ pub struct Places {
     shuffle: Option<Permutation>,
     phase: Phase,
     seed: u64,
-    read_percent: u64,
+    /// In a mixed phase: so many transfers in turn, of which so many are reads.
+    turns: u64,
+    reads_of_turns: u64,
 }
 
 impl Places {
@@ -40,6 +42,8 @@ impl Places {
                 Permutation::new(own, mix(point.seed) ^ u64::from(part))
             }
         });
+        let percent = u64::from(point.read_percent.unwrap_or(0));
+        let shared_by_both = greatest_common_divisor(percent, 100);
         Self {
             part: u64::from(part),
             ranks: u64::from(point.ranks),
@@ -49,7 +53,8 @@ impl Places {
             shuffle,
             phase,
             seed: point.seed,
-            read_percent: u64::from(point.read_percent.unwrap_or(0)),
+            turns: 100 / shared_by_both,
+            reads_of_turns: percent / shared_by_both,
         }
     }
 
@@ -72,19 +77,26 @@ impl Places {
         }
     }
 
-    /// Of each hundred transfers exactly so many are reads, in an order of their own, so that threads that take turns have
-    /// about the same share.
+    /// Of each ten transfers seven are reads, where 70 % shall be, in an order of their own, so that threads that take
+    /// turns have about the same share.
     #[inline]
     fn writes(&self, index: u64) -> bool {
         match self.phase {
             Phase::Write => true,
             Phase::Read => false,
             Phase::Mixed => {
-                let order = Permutation::new(100, self.seed ^ mix(index / 100));
-                order.at(index % 100) >= self.read_percent
+                let order = Permutation::new(self.turns, self.seed ^ mix(index / self.turns));
+                order.at(index % self.turns) >= self.reads_of_turns
             }
         }
     }
+}
+
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a.max(1)
 }
 
 #[cfg(test)]

@@ -1,8 +1,4 @@
-//! The engine mpiio under real launchers, from a single call up: this very program is started again as the ranks.
-//!
-//! Each play is one run under every MPI that is installed here (Open MPI, MPICH). The ranks meet by the launcher's own
-//! exchange before MPI starts, as those of tonnage do, so that the order of PMIx, PMI and MPI is under test too. An ignored
-//! test is the entry point of the ranks, and one environment variable says which play is given.
+//! The plays: what one rank does in each, and what the launcher's end and its ranks say.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

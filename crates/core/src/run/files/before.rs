@@ -195,6 +195,7 @@ pub fn make_striped(path: &Path, place: &Place, striping: Striping) -> Result<St
     let asked = lustre::Striping {
         count: match striping.count {
             None => StripeCount::All,
+            Some(0) => StripeCount::Default,
             Some(count) => StripeCount::Number(u16::try_from(count).unwrap_or(u16::MAX - 1)),
         },
         size_bytes: u32::try_from(striping.size_bytes.unwrap_or(0)).unwrap_or(u32::MAX),

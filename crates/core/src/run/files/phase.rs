@@ -114,6 +114,8 @@ impl Experiment<'_> {
             let pool = Pool::new(seed, point.data);
             job.data = Some((FileKey::new(seed, number_of(point, job.part)), &pool));
             self.run(state, &job, &mut vec![Blind; state.team.len()])?;
+            // Nobody looks at a file before all have written their part of it.
+            self.rank.barrier("the files are filled", PHASE_DEADLINE)?;
         }
         state.prefilled = true;
         Ok(())
