@@ -100,7 +100,7 @@ impl<'a> Row<'a> {
             .map_or(Value::Unknown, |one| of(&one.latency).into())
     }
 
-    /// Bandwidth as a part of the storage's limit.
+    /// Bandwidth as a part of the storage's limit; none where the record says none, as for reads from the page cache.
     pub fn utilization(&self) -> Option<f64> {
         let summary = &self.phase?.summary;
         match self.trial {
@@ -109,7 +109,7 @@ impl<'a> Row<'a> {
                 let limit = summary
                     .limit
                     .as_ref()
-                    .filter(|limit| limit.bytes_per_s > 0.0)?;
+                    .filter(|limit| limit.bytes_per_s > 0.0 && summary.utilization.is_some())?;
                 Some(trial.bandwidth_bytes_per_s / limit.bytes_per_s)
             }
         }
