@@ -44,7 +44,7 @@ fn a_disk_that_is_full_in_the_middle_of_a_phase() {
         for part in [
             "rank ",
             &format!(" on {}: ", host_name()),
-            "65536 bytes at offset ",
+            " bytes at offset ",
             "m/t.0000000",
             ".2",
             "No space left on device",

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use tempfile::tempdir_in;
-
+use super::files::in_memory;
 use super::support::{Started, tonnage};
 
 /// The most memory that the process has had so far, in KiB.
@@ -38,7 +37,7 @@ fn peak_kib(dir: &Path, engine: &str, block: &str) -> u64 {
 
 #[test]
 fn it_does_not_grow_with_files_nor_with_transfers() {
-    let Ok(memory) = tempdir_in("/dev/shm") else {
+    let Ok(memory) = in_memory() else {
         println!("skip: no /dev/shm to write to");
         return;
     };

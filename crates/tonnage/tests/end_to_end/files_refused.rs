@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use tempfile::{tempdir, tempdir_in};
+use tempfile::tempdir;
 
-use super::files::names;
+use super::files::{in_memory, names};
 use super::support::file_records::{experiment, failed, measured, only, why};
 use super::support::{Ended, tonnage, under};
 
@@ -53,7 +53,7 @@ fn what_no_machine_could_do() {
         ),
         (
             "--path t --direct --block 1000 --transfer 1000",
-            &["multiples of 512 bytes", "write transfer 1024"],
+            &["multiples of 512 bytes", "write transfer 1k"],
         ),
         ("--path t --engine posx", &["did you mean \"posix\"?"]),
         ("--path t --engine shm", &["unknown engine \"shm\""]),
@@ -115,7 +115,7 @@ fn paths_that_cannot_be() {
                 "mkdir -p nowhere",
             ],
         );
-        fails_here(dir.path(), &on("f/t"), &["rank ", "no directory f"]);
+        fails_here(dir.path(), &on("f/t"), &["rank ", "f is no directory"]);
     }
     fails_here(dir.path(), "--path d", &["d is a directory", "d/t.dat"]);
     fs::create_dir(dir.path().join("d.00000001")).unwrap();
@@ -128,7 +128,7 @@ fn paths_that_cannot_be() {
 
 #[test]
 fn direct_transfers_where_there_are_none() {
-    let Ok(memory) = tempdir_in("/dev/shm") else {
+    let Ok(memory) = in_memory() else {
         println!("skip: no /dev/shm to write to");
         return;
     };
@@ -144,7 +144,7 @@ fn direct_transfers_where_there_are_none() {
         let dir = tempdir().unwrap();
         let (why, record) = failed(dir.path(), &arguments);
         assert!(
-            why.contains("no direct I/O") && why.contains("tmpfs"),
+            why.contains("direct I/O on ") && why.contains("it is on tmpfs"),
             "{why}"
         );
         assert!(record.phases.is_empty());
@@ -188,7 +188,7 @@ fn reads_of_what_is_not_there() {
         fails_here(
             dir.path(),
             &format!("{read} --path p --stonewall-status nowhere.json"),
-            &["p is to be read"],
+            &["cannot read the status file nowhere.json"],
         );
     }
 }
@@ -267,7 +267,7 @@ fn files_of_others_stay() {
                 &format!(
                     "--ranks 2 --path {path} --layout {layout} --block 64k --transfer 16k {more}"
                 ),
-                &["rank ", name, "--existing"],
+                &["rank ", name, "name another path"],
             );
             assert_eq!(contents(name), before, "{name}");
         }

@@ -75,6 +75,12 @@ fn check(line: &str) -> FileRecord {
     let point = &record.file;
     for phase in &record.phases {
         check_phase(point, phase);
+        for trial in &phase.trials {
+            // The last is there without when the check found something.
+            let verified = trial.verified_bytes.is_some();
+            let asked = point.verify_after.contains(&phase.phase);
+            assert!(verified == asked || (asked && record.outcome != Outcome::Measured));
+        }
     }
     if record.outcome == Outcome::Measured {
         let phases: Vec<_> = record.phases.iter().map(|phase| phase.phase).collect();
@@ -132,9 +138,16 @@ fn check_phase(point: &FilePoint, record: &PhaseRecord) {
         .map(|limit| summary.bandwidth_bytes_per_s.mean / limit.bytes_per_s);
     match (summary.utilization, part) {
         (Some(said), Some(part)) => assert!(about(said, part)),
-        (said, part) => assert_eq!(said, part),
+        // What came from the page cache is not set beside the storage's limit.
+        (None, Some(_)) => assert!(trials.iter().any(is_warm), "{summary:?}"),
+        (said, None) => assert_eq!(said, None),
     }
     check_latencies(record);
+}
+
+fn is_warm(trial: &PhaseTrial) -> bool {
+    let cache = trial.cache.as_ref();
+    cache.is_some_and(|cache| !cache.direct && cache.resident_bytes > 0)
 }
 
 /// Each transfer is in one histogram, once.
@@ -216,10 +229,6 @@ fn check_trial(point: &FilePoint, phase: Phase, trial: &PhaseTrial) {
             (point.drop_caches, point.direct)
         );
     }
-    assert_eq!(
-        trial.verified_bytes.is_some(),
-        point.verify_after.contains(&phase)
-    );
     assert_eq!(trial.stonewall.is_some(), point.stonewall.is_some());
     let Some(wall) = &trial.stonewall else {
         // Who reads may have been told how little there is.
