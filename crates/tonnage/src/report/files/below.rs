@@ -31,6 +31,9 @@ const HINTS_NOT_TAKEN: &str = "hints_not_taken";
 /// How the names of hints begin that switch collective buffering off, `romio_cb_write` and `romio_cb_read`.
 const COLLECTIVE_BUFFERING: &str = "romio_cb_";
 
+/// How a storage's striping begins that was asked for and could not be.
+pub(super) const SKIPPED: &str = "skip: ";
+
 /// From this part on what was read came from memory rather than from the storage.
 const WARM: f64 = 0.5;
 
@@ -100,9 +103,11 @@ fn storage_line(record: &FileRecord, storage: &Storage) -> String {
             alignment.offset_bytes, alignment.memory_bytes
         )
     });
+    // Why there are no stripes stands where they are asked for.
     let striping = storage
         .striping
         .as_ref()
+        .filter(|striping| !striping.starts_with(SKIPPED))
         .map(|striping| format!(", {striping}"));
     format!(
         "storage: {ranks}{} on {} ({}), {} free{}{}",

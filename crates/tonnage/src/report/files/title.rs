@@ -6,6 +6,7 @@ use tonnage_core::plan::file_point::{
 use tonnage_core::record::files::FileRecord;
 
 use super::super::text::{WIDTH, bytes, duration, wrap};
+use super::below::SKIPPED;
 use super::words::size;
 
 /// The label, where there is one, and the configuration.
@@ -180,7 +181,7 @@ fn striping(record: &FileRecord, striping: Striping) -> String {
         .storage
         .iter()
         .filter_map(|storage| storage.striping.as_deref());
-    let skipped = |text: &str| text.strip_prefix("skip: ").map(str::to_owned);
+    let skipped = |text: &str| text.strip_prefix(SKIPPED).map(str::to_owned);
     let skips: Vec<Option<String>> = said.map(skipped).collect();
     let over = over(striping);
     match skips.as_slice() {
