@@ -1,6 +1,7 @@
 //! The timed loops allocate nothing and free nothing, neither at the initiator nor at the target: each loop runs for
 //! thousands of operations over the real engines, with every latency recorded, under an allocator that counts.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -136,6 +137,8 @@ fn side(point: &Point, rank: u32) -> Result<Side> {
     let entry = find(ENGINES, &point.engine)?;
     let domains = (entry.open)(&OpenRequest {
         variant: split_name(&point.engine).1,
+        // Debian's libfabric 1.17 can crash when an endpoint closes that has messages waiting.
+        libfabric: Some(Path::new("embedded")),
         ..OpenRequest::default()
     })?;
     let domain = &domains[0];
@@ -262,12 +265,17 @@ impl Shared {
     }
 }
 
-fn initiate(point: &Point, mut side: Side, extra: Extra, shared: &Shared) -> Result<(Counts, u64)> {
+fn initiate(
+    point: &Point,
+    side: &mut Side,
+    extra: Extra,
+    shared: &Shared,
+) -> Result<(Counts, u64)> {
     let (mut table, mut flows, receives) = if answers(point) {
-        let table = table(point, &mut side)?;
-        (Some(table), Vec::new(), receives(point, &mut side)?)
+        let table = table(point, side)?;
+        (Some(table), Vec::new(), receives(point, side)?)
     } else {
-        (None, flows(point, &mut side)?, receives(point, &mut side)?)
+        (None, flows(point, side)?, receives(point, side)?)
     };
     let clock = Clock::new();
     let mut port = Port::new(side.engine.as_mut(), clock, &shared.stop, true);
@@ -329,7 +337,8 @@ fn attend(point: &Point, mut side: Side, shared: &Shared) -> Result<Counts> {
 
 /// Drives one point between two threads and counts on either. A side that fails stops the other.
 fn run(point: &Point, extra: Extra) -> Result<Outcome> {
-    let [initiator, target] = sides(point)?;
+    // The initiator stays until the target has closed: libfabric's shm looks at messages of a side that is gone.
+    let [mut initiator, target] = sides(point)?;
     let shared = Shared {
         ready: AtomicU32::new(0),
         over: AtomicBool::new(false),
@@ -341,7 +350,7 @@ fn run(point: &Point, extra: Extra) -> Result<Outcome> {
             shared.stop.fetch_or(result.is_err(), Ordering::Release);
             result
         });
-        let initiated = initiate(point, initiator, extra, &shared);
+        let initiated = initiate(point, &mut initiator, extra, &shared);
         shared.stop.fetch_or(initiated.is_err(), Ordering::Release);
         shared.over.store(true, Ordering::Release);
         let dead = |_| Error::Failed("the target's thread died".into());
