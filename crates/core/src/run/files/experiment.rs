@@ -284,12 +284,12 @@ impl Experiment<'_> {
         let point = self.point;
         let (place, beside) = self.host.neighbours;
         let cpus = match &self.settings.cpus {
-            // The kernel's own threads do a good part of this work, and need room beside the ranks.
-            Choice::Auto | Choice::None => vec![None; point.threads as usize],
-            list @ Choice::List(_) => {
-                let placement =
-                    place_workers(&self.host.topology, place, beside, point.threads, list)?;
-                placement.cpus
+            // What the kernel does for a queue beside its thread would have to run on the thread's CPU.
+            Choice::Auto if entry.queues => vec![None; point.threads as usize],
+            Choice::None => vec![None; point.threads as usize],
+            choice => {
+                let topology = &self.host.topology;
+                place_workers(topology, place, beside, point.threads, choice)?.cpus
             }
         };
         let slots = if entry.queues { point.window } else { 1 };
