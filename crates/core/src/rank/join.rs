@@ -200,6 +200,7 @@ fn gather_guests(
         let mut watched: Vec<&mut Channel> =
             guests.iter_mut().map(|guest| &mut guest.channel).collect();
         let arrivals = lobby.step(deadline, signals, &mut watched)?;
+        let mut misfit = None;
         for (mut channel, message) in arrivals.greeted {
             match message.head {
                 Head::Hello(hello) => {
@@ -209,11 +210,13 @@ fn gather_guests(
                         channel,
                         hello: *hello,
                     });
-                    objection.map_or(Ok(()), Err)?;
+                    misfit = misfit.or(objection);
                 }
                 _ => lobby.refuse(channel.peer(), &Error::Failed("it said no hello".into())),
             }
         }
+        // Only now, because those who came together with it are to hear the reason too.
+        misfit.map_or(Ok(()), Err)?;
         if let Some(guest) = arrivals
             .ended
             .first()
