@@ -18,8 +18,8 @@ test: ## Everything that must pass: formatting, lints, documentation, licences, 
 fmt: ## Format the source.
 	cargo fmt
 
-doc: ## Build the documentation of the source, as target/doc/tonnage_core/index.html.
+doc: ## Build the documentation of the source, as target/doc/tonnage_engine/index.html.
 	cargo doc --workspace --no-deps --locked
 
 hosts: ## N hosts on this machine and a shell beside them (root): make hosts N=2 RATE=10gbit SLURM=1
-	@cargo run --quiet --locked -p tonnage-hosts -- --count $(or $(N),2) $(if $(RATE),--rate $(RATE)) $(if $(SLURM),--slurm)
+	@cargo run --quiet --locked -p tonnage-testbed -- --count $(or $(N),2) $(if $(RATE),--rate $(RATE)) $(if $(SLURM),--slurm)

@@ -4,8 +4,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tonnage_core::rank::frame::{FrameDecoder, LENGTH_BYTES};
-use tonnage_core::rank::message::Message;
+use tonnage_ranks::frame::{FrameDecoder, LENGTH_BYTES};
+use tonnage_ranks::message::Message;
 
 fuzz_target!(|data: &[u8]| {
     let [bound, step, bytes @ ..] = data else {

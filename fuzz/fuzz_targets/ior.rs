@@ -6,13 +6,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use options::check::check;
-use options::words::{Own, read};
-
-// The program is no library, and these files know nothing of it.
-#[expect(dead_code, reason = "what only the program uses is here too")]
-#[path = "../../crates/tonnage/src/ior/options/mod.rs"]
-mod options;
+use tonnage_ior::options::check::check;
+use tonnage_ior::options::words::{Own, read};
 
 fuzz_target!(|text: &str| {
     let words: Vec<String> = text.split('\n').map(str::to_owned).collect();

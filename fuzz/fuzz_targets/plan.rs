@@ -4,10 +4,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tonnage_core::Error;
-use tonnage_core::engine::calls::FileEntry;
-use tonnage_core::engine::{Entry, Verb};
-use tonnage_core::plan::Plan;
+use tonnage_units::Error;
+use tonnage_engine::calls::FileEntry;
+use tonnage_engine::{Entry, Verb};
+use tonnage_plan::Plan;
 
 const ENGINES: [Entry; 1] = [Entry {
     name: "shm",

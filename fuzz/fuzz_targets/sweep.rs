@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tonnage_core::plan::sweep::{Sweep, VALUES_MAX};
+use tonnage_plan::sweep::{Sweep, VALUES_MAX};
 
 fuzz_target!(|text: &str| {
     let Ok(sweep) = text.parse::<Sweep>() else {

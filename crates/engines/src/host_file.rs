@@ -7,12 +7,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
-use tonnage_core::engine::EngineOption;
-use tonnage_core::engine::calls::OpenFile;
-use tonnage_core::machine::direct::{self, Direct};
-use tonnage_core::plan::file_point::FilePoint;
-use tonnage_core::{Error, Result};
+use tonnage_engine::EngineOption;
+use tonnage_engine::calls::FileUse;
+use tonnage_engine::calls::OpenFile;
+use tonnage_machine::direct;
+use tonnage_machine::direct::Direct;
 use tonnage_sys::files::open::{Access, close, open};
+use tonnage_units::{Error, Result};
 
 /// An open file.
 pub(crate) struct HostFile {
@@ -33,11 +34,11 @@ pub(crate) struct How {
 }
 
 impl How {
-    /// As a point asks for it.
-    pub fn of(point: &FilePoint) -> Self {
-        let asked = point.engine_options.get(ACCESS_TIME.name);
+    /// As it is asked for.
+    pub fn of(usage: &FileUse) -> Self {
+        let asked = usage.options.get(ACCESS_TIME.name);
         Self {
-            direct: point.direct,
+            direct: usage.direct,
             access_time: asked.is_some_and(|asked| asked == "on"),
         }
     }

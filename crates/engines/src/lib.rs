@@ -1,19 +1,19 @@
 //! The engines of tonnage, one file each. This file holds the one list of them; docs/ADDING-AN-ENGINE.md walks through
-//! adding to it. What an engine is, is in [`tonnage_core::engine`]; what needs `unsafe` is in `tonnage_sys`.
+//! adding to it. What an engine is, is in [`tonnage_engine`]; what needs `unsafe` is in `tonnage_sys`.
 #![forbid(unsafe_code)]
 
 pub mod fabric;
-mod host;
 mod host_file;
+pub mod memory;
 pub mod mpiio;
 pub mod null;
 pub mod posix;
 pub mod shm;
 pub mod uring;
 
-use tonnage_core::Result;
-use tonnage_core::engine::Entry;
-use tonnage_core::engine::calls::FileEntry;
+use tonnage_engine::Entry;
+use tonnage_engine::calls::FileEntry;
+use tonnage_units::Result;
 
 /// Every engine, in the order in which help texts and reports list them.
 pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY, fabric::ENTRY];

@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tonnage_core::engine::{
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{
     Caps, Card, Completion, Domain, Engine, Entry, Kind, Lane, LaneKind, LaneSpec, LimitKind, Op,
     Verb, WorkerConfig,
 };
-use tonnage_core::memory::Memory;
-use tonnage_core::{Error, Result};
+use tonnage_units::{Error, Result};
 
 /// Completions that wait to be polled; a posted operation takes one or two.
 const DEPTH: u32 = 1024;

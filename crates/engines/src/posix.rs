@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tonnage_core::engine::calls::{Call, Calls, FileDomain, FileEntry, OpenFile, Transfer};
-use tonnage_core::machine::direct::Direct;
-use tonnage_core::{Error, Result};
+use tonnage_engine::calls::{Call, Calls, FileDomain, FileEntry, OpenFile, Transfer};
+use tonnage_machine::direct::Direct;
 use tonnage_sys::files::transfer::{read_at, write_at};
 use tonnage_sys::mapping::Arena;
+use tonnage_units::{Error, Result};
 
 use crate::host_file::{ACCESS_TIME, HostFile, How};
 
@@ -24,7 +24,7 @@ pub const ENTRY: FileEntry = FileEntry {
     libraries: &[],
     open: |request| {
         Ok(Arc::new(PosixDomain {
-            how: How::of(request.point),
+            how: How::of(request.usage),
         }))
     },
 };

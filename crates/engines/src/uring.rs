@@ -7,17 +7,17 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tonnage_core::engine::calls::{
+use tonnage_engine::calls::{
     Call, Calls, FileDomain, FileEntry, OpenFile, OpenFiles, Queue, Transfer, file_of, lane_of,
 };
-use tonnage_core::engine::{Completion, EngineOption, Kind, Lane, Op};
-use tonnage_core::machine::direct::Direct;
-use tonnage_core::{Error, Result};
+use tonnage_engine::{Completion, EngineOption, Kind, Lane, Op};
+use tonnage_machine::direct::Direct;
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_sys::uring::{
     Config, DEPTH_MAX, Direction, FileId, Finished, GATHER, Granted, Level, Outcome, PostError,
     Refused, Registered, Request, Ring,
 };
+use tonnage_units::{Error, Result};
 
 use crate::host_file::{ACCESS_TIME, HostFile, How};
 
@@ -60,18 +60,18 @@ const PIECE_BYTES: u64 = 1 << 30;
 const TAKEN: usize = 64;
 
 fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
-    let point = request.point;
-    if point.window > DEPTH_MAX {
+    let usage = request.usage;
+    if usage.window > DEPTH_MAX {
         return Err(Error::Usage(format!(
             "window {}: engine uring has at most {DEPTH_MAX} transfers in flight",
-            point.window
+            usage.window
         )));
     }
-    let options = &point.engine_options;
+    let options = &usage.options;
     let asked = |name: &str| options.get(name).map(String::as_str);
     let batch = asked(SUBMIT_BATCH).unwrap_or(OPTIONS[2].values[0]);
     let config = Config {
-        depth: point.window.max(1),
+        depth: usage.window.max(1),
         batch: batch.parse().map_err(|_| {
             Error::Usage(format!(
                 "engine-option {SUBMIT_BATCH}={batch} is not a number"
@@ -79,13 +79,13 @@ fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
         })?,
         fixed_buffers: asked(FIXED_BUFFERS) != Some("off"),
         // Threads beside the first live for one phase each, and a ring of the better levels belongs to one thread.
-        best: if point.threads > 1 {
+        best: if usage.threads > 1 {
             Level::Cooperative
         } else {
             Level::Deferred
         },
     };
-    UringDomain::new(config, How::of(point)).map(|domain| Arc::new(domain) as Arc<dyn FileDomain>)
+    UringDomain::new(config, How::of(usage)).map(|domain| Arc::new(domain) as Arc<dyn FileDomain>)
 }
 
 /// What to do about a kernel that gives no ring.

@@ -2,7 +2,7 @@
 //! its job something.
 //!
 //! What lives here: the client's side of put, fence and get for strings. What does not: what is said, and to whom; that
-//! is in `tonnage_core::rank`. The layouts are those of PMIx 2 to 5 on 64-bit Linux, compared with the headers of 4.2;
+//! is in `tonnage_ranks`. The layouts are those of PMIx 2 to 5 on 64-bit Linux, compared with the headers of 4.2;
 //! of a value that the library allocates only the member that its type names is read.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

@@ -1,20 +1,17 @@
 //! The command: reads arguments, starts or becomes a rank, and draws what was recorded.
 //!
-//! What is measured and how is in `tonnage_core`, what moves bytes in `tonnage_engines`. Here live the command line
-//! ([`args`]), what each command does ([`command`]) and how records are shown ([`report`]).
+//! What lives here: the command line ([`args`]) and what each command does ([`command`]). What does not: measuring
+//! (`tonnage_bench`), engines (`tonnage_engines`), and drawing records (`tonnage_report`).
 #![forbid(unsafe_code)]
 
 mod args;
 mod command;
-mod devices;
-mod ior;
-mod report;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tonnage_core::{Result, rank};
+use tonnage_units::Result;
 
 use args::run::TourArgs;
 use args::{Cli, Command, LogLevel};
@@ -32,7 +29,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {
-    rank::local::end_with_supervisor(&command::env)?;
+    tonnage_ranks::local::end_with_supervisor(&command::env)?;
     match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
         Command::Tour(args) => command::tour::tour(&args),
         Command::Transfer(args) => command::measure::transfer(&args),

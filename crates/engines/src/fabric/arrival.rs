@@ -3,7 +3,7 @@
 //! What lives here: the choice, from what the provider grants and what the option `completion` asks. What does not:
 //! asking the provider, which is in [`super::choose`].
 
-use tonnage_core::{Error, Result};
+use tonnage_units::{Error, Result};
 
 /// How arrival is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use tonnage_core::engine::{OpenRequest, Verb};
-use tonnage_core::machine::fabric::LIBFABRIC_VARIABLE;
-use tonnage_core::{Error, Result};
+use tonnage_engine::{OpenRequest, Verb};
+use tonnage_machine::fabric::LIBFABRIC_VARIABLE;
 use tonnage_sys::libfabric::{Hints, Info, Libfabric};
+use tonnage_units::{Error, Result};
 
 use super::{ENTRY, SHM_WRITES, core_of};
 

@@ -6,10 +6,10 @@
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tonnage_core::engine::Card;
-use tonnage_core::{Error, Result};
+use tonnage_engine::Card;
 use tonnage_sys::libfabric::{Attributes, Libfabric, RemoteRegion};
 use tonnage_sys::mapping::Arena;
+use tonnage_units::{Error, Result};
 
 /// Bytes of one place in a mailbox: a cache line.
 pub(super) const PLACE_BYTES: u64 = 64;
@@ -80,8 +80,8 @@ impl Address {
             mailbox,
             pid: std::process::id(),
             mailbox_address,
-            boot_id: crate::host::boot_id(),
-            pid_namespace: crate::host::pid_namespace(),
+            boot_id: tonnage_sys::host::boot_id(),
+            pid_namespace: tonnage_sys::host::pid_namespace(),
             peers: peers.to_vec(),
         }
     }
@@ -205,7 +205,7 @@ impl<'a> Contact<'a> {
             return Ok(false);
         }
         let seconds = CONTACT_DEADLINE.as_secs();
-        let list = |ranks: &[u32]| tonnage_core::number_list::format(ranks);
+        let list = |ranks: &[u32]| tonnage_units::number_list::format(ranks);
         let mut what = Vec::new();
         if !missing.is_empty() {
             what.push(format!(

@@ -6,7 +6,7 @@
 //! | `arrival` | how it is known that written bytes have arrived |
 //! | `choose` | which library, provider and device; the errors of those that are not there |
 //! | `meet` | what workers publish about themselves, comparing it, and first contact |
-//! | `room` | how much an endpoint is to hold |
+//! | `queue_sizes` | how much an endpoint is to hold |
 //! | `worker` | lanes, posting and polling |
 //! | `files` | what the provider shm leaves in /dev/shm |
 //!
@@ -17,7 +17,7 @@ mod arrival;
 mod choose;
 mod files;
 mod meet;
-mod room;
+mod queue_sizes;
 #[cfg(test)]
 mod tests;
 mod worker;
@@ -26,13 +26,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tonnage_core::engine::{
-    Caps, Domain, Domains, Engine, EngineOption, Entry, LimitKind, OpenRequest, PathDevice,
-    PathKind, Variant, Verb, WorkerConfig,
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{
+    Caps, Domain, Domains, Engine, EngineOption, Entry, LimitKind, OpenRequest, Variant, Verb,
+    WorkerConfig,
 };
-use tonnage_core::memory::Memory;
-use tonnage_core::{Error, Result};
 use tonnage_sys::libfabric::{Attributes, Info};
+use tonnage_units::{Error, Result};
+use tonnage_units::{WireDevice, WireKind};
 
 use arrival::{Arrival, Granted};
 pub(crate) use files::clean_up_after;
@@ -190,19 +191,19 @@ fn limit(attributes: &Attributes) -> LimitKind {
 }
 
 /// The device that payload has to cross: the interface of a socket, or the port of an RDMA card. Memory is none.
-fn path(attributes: &Attributes) -> Option<PathDevice> {
+fn path(attributes: &Attributes) -> Option<WireDevice> {
     let (kind, name, port) = match core_of(&attributes.provider) {
         "shm" => return None,
-        "tcp" | "sockets" | "udp" => (PathKind::Interface, attributes.domain.as_str(), 0),
+        "tcp" | "sockets" | "udp" => (WireKind::Interface, attributes.domain.as_str(), 0),
         // EFA and verbs add the kind of endpoint to the device's name; a card with several ports is counted at its first.
         "efa" | "verbs" => {
             let device = attributes.domain.split('-').next().unwrap_or_default();
-            (PathKind::RdmaPort, device, 1)
+            (WireKind::RdmaPort, device, 1)
         }
         // The others' devices keep no counters that are read here, so that nothing can be proved.
         _ => return None,
     };
-    (!name.is_empty()).then(|| PathDevice {
+    (!name.is_empty()).then(|| WireDevice {
         kind,
         name: name.to_owned(),
         port,
@@ -249,7 +250,7 @@ impl Domain for FabricDomain {
         self.info.attributes().address
     }
 
-    fn path(&self) -> Vec<PathDevice> {
+    fn path(&self) -> Vec<WireDevice> {
         path(self.info.attributes()).into_iter().collect()
     }
 

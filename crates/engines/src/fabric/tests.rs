@@ -5,9 +5,10 @@ mod choices;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tonnage_core::engine::{Card, Completion, EngineOptions, Kind, Lane, LaneKind, LaneSpec, Op};
-use tonnage_core::memory::{Request, allocate};
-use tonnage_core::plan::point::MemoryKind;
+use crate::memory::allocate;
+use tonnage_engine::memory::MemoryKind;
+use tonnage_engine::memory::Request;
+use tonnage_engine::{Card, Completion, EngineOptions, Kind, Lane, LaneKind, LaneSpec, Op};
 use tonnage_sys::clock::Clock;
 
 use super::*;

@@ -4,19 +4,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tonnage_core::engine::{
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{
     Card, Completion, Engine, Kind, Lane, LaneKind, LaneSpec, Op, Verb, WorkerConfig,
 };
-use tonnage_core::memory::Memory;
-use tonnage_core::{Error, Result};
 use tonnage_sys::libfabric::{
     Action, Endpoint, Event, EventKind, Failure, Info, Peer, Posted, Region, RemoteRegion, Route,
 };
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
+use tonnage_units::{Error, Result};
 
 use super::files::remove_own;
 use super::meet::{Address, Contact, PLACE_BYTES, greeting, mailbox_bytes};
-use super::room::{not_registered, sizes};
+use crate::fabric::queue_sizes::{not_registered, sizes};
 
 /// Completions that are taken from the library at once.
 const EVENTS: usize = 64;

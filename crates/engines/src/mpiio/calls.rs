@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tonnage_core::engine::calls::{Call, Calls, OpenFile, Transfer, View};
-use tonnage_core::plan::file_point::FilePoint;
-use tonnage_core::{Error, Result};
+use tonnage_engine::calls::FileUse;
+use tonnage_engine::calls::{Call, Calls, OpenFile, Transfer, View};
 use tonnage_sys::mapping::Arena;
 use tonnage_sys::mpi::{Access, File, Hints, Scope, Together, World};
+use tonnage_units::{Error, Result};
 
 use super::hints::Shown;
 
@@ -34,19 +34,19 @@ const FILES_MAX: usize = 1 << 16;
 impl MpiCalls {
     pub(super) fn new(
         world: Arc<World>,
-        point: &FilePoint,
+        usage: &FileUse,
         preallocate: Option<u64>,
         memory: Arc<Arena>,
     ) -> Self {
         Self {
             world,
             memory,
-            together: if point.collective {
+            together: if usage.collective {
                 Together::All
             } else {
                 Together::Alone
             },
-            hints: point.hints.clone(),
+            hints: usage.hints.clone(),
             preallocate,
             files: Vec::new(),
             shown: Shown::default(),

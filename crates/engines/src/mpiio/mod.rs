@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tonnage_core::engine::EngineOption;
-use tonnage_core::engine::calls::{Calls, FileDomain, FileEntry, OpenFiles};
-use tonnage_core::plan::file_point::{FileLayout, FileOrder, FilePoint, Fsync};
-use tonnage_core::rank::{Exchange, Identity, Meeting, host_name};
-use tonnage_core::{Error, Result};
+use tonnage_engine::EngineOption;
+use tonnage_engine::calls::{Calls, FileDomain, FileEntry, OpenFiles};
+use tonnage_engine::calls::{FileLayout, FileOrder, FileUse, Fsync};
 use tonnage_sys::mapping::Arena;
 use tonnage_sys::mpi::{CALL_BYTES_MAX, Dialect, Family, NoLibrary, NoMpi, World, start};
+use tonnage_units::identity::{Exchange, Identity, Meeting};
+use tonnage_units::{Error, Result};
 
 /// The row of the list of engines for files.
 pub const ENTRY: FileEntry = FileEntry {
@@ -96,23 +96,23 @@ fn asked(option: Option<&Path>) -> (Option<PathBuf>, &'static str) {
 }
 
 /// What cannot be carried out, and what would hang, for syncs are made by all ranks together.
-fn check(point: &FilePoint) -> Result<()> {
-    if point.threads > 1 {
+fn check(usage: &FileUse) -> Result<()> {
+    if usage.threads > 1 {
         return Err(Error::Usage(format!(
             "engine mpiio makes all calls on one thread of a rank, and {} threads were asked for: leave --threads out and \
              start more ranks, or use engine posix",
-            point.threads
+            usage.threads
         )));
     }
-    if point.file_view && point.order == FileOrder::Shuffled {
+    if usage.file_view && usage.order == FileOrder::Shuffled {
         return Err(Error::Usage(
             "a shuffled order of a shared file takes each rank all over the file, and a file view shows it its own blocks \
              only: use --order sequential, or leave --file-view out"
                 .into(),
         ));
     }
-    let each = point.fsync == Fsync::Each && point.layout == FileLayout::Shared;
-    if each && point.stonewall.is_some() && !point.collective {
+    let each = usage.fsync == Fsync::Each && usage.layout == FileLayout::Shared;
+    if each && usage.stonewalled && !usage.collective {
         return Err(Error::Usage(
             "with engine mpiio all ranks sync a shared file together, and a stonewall lets each make another number of \
              writes: use --fsync end, --collective, or leave --stonewall out"
@@ -123,14 +123,14 @@ fn check(point: &FilePoint) -> Result<()> {
 }
 
 fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
-    let point = request.point;
-    check(point)?;
+    let usage = request.usage;
+    check(usage)?;
     let (asked, said_by) = asked(request.mpi);
     let world = start(asked.as_deref(), &env).map_err(|why| unavailable(why, said_by))?;
-    refuse_other_world(&world, request.rank, point.ranks)?;
+    refuse_other_world(&world, request.rank, usage.ranks)?;
     Ok(Arc::new(MpiDomain {
         world,
-        point: point.clone(),
+        usage: usage.clone(),
         why: asked.map_or_else(
             || format!("fits the launcher ({})", launcher(Family::sniff(&env))),
             |_| said_by.to_owned(),
@@ -149,7 +149,7 @@ fn launcher(family: Family) -> &'static str {
 
 fn unavailable(why: NoMpi, said_by: &str) -> Error {
     let what = "engine mpiio".to_owned();
-    let host = host_name();
+    let host = tonnage_sys::host::name();
     match why {
         NoMpi::Library(NoLibrary::NotThere(tried)) => Error::Unavailable {
             what,
@@ -228,22 +228,22 @@ fn other_world(
 /// MPI as one rank uses it for one point.
 struct MpiDomain {
     world: Arc<World>,
-    point: FilePoint,
+    usage: FileUse,
     why: String,
 }
 
 impl FileDomain for MpiDomain {
     fn effective(&self) -> Value {
-        let (world, point) = (&self.world, &self.point);
+        let (world, usage) = (&self.world, &self.usage);
         json!({
             "name": "mpiio",
             "library": world.path(),
             "library_chosen_by": self.why,
             "version": world.version(),
             "dialect": world.dialect().name(),
-            "calls": if point.collective { "collective" } else { "independent" },
+            "calls": if usage.collective { "collective" } else { "independent" },
             "call_bytes_max": CALL_BYTES_MAX,
-            "file_view": point.file_view,
+            "file_view": usage.file_view,
             "preallocate": self.preallocate().is_some(),
         })
     }
@@ -256,7 +256,7 @@ impl FileDomain for MpiDomain {
         }
         Ok(Box::new(calls::MpiCalls::new(
             Arc::clone(&self.world),
-            &self.point,
+            &self.usage,
             self.preallocate(),
             memory,
         )))
@@ -266,14 +266,14 @@ impl FileDomain for MpiDomain {
 impl MpiDomain {
     /// How many bytes of each file are made room for, where that was asked for.
     fn preallocate(&self) -> Option<u64> {
-        let point = &self.point;
-        let asked = point.engine_options.get(PREALLOCATE);
-        let ranks = match point.layout {
-            FileLayout::Shared => u64::from(point.ranks),
+        let usage = &self.usage;
+        let asked = usage.options.get(PREALLOCATE);
+        let ranks = match usage.layout {
+            FileLayout::Shared => u64::from(usage.ranks),
             FileLayout::PerProcess => 1,
         };
         asked
             .filter(|value| *value == "on")
-            .map(|_| point.bytes_of_rank().saturating_mul(ranks))
+            .map(|_| usage.bytes_of_rank.saturating_mul(ranks))
     }
 }

@@ -16,16 +16,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tonnage_core::engine::{
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{
     Caps, Card, Completion, Domain, Engine, Entry, Kind, Lane, LaneKind, LaneSpec, LimitKind, Op,
     Verb, WorkerConfig,
 };
-use tonnage_core::memory::Memory;
-use tonnage_core::{Error, Result};
 use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::{Arena, OutOfRange, Pages, Sharing};
+use tonnage_units::{Error, Result};
 
-use crate::host;
 use mailbox::{Arrival, Inbox, Mailbox, Outbox};
 use tuner::Tuner;
 
@@ -145,8 +144,8 @@ impl Shm {
     fn address(&self) -> Address {
         let raw = |arena: &Arena| arena.file().map_or(-1, |file| file.as_raw_fd());
         Address {
-            boot_id: host::boot_id(),
-            pid_namespace: host::pid_namespace(),
+            boot_id: tonnage_sys::host::boot_id(),
+            pid_namespace: tonnage_sys::host::pid_namespace(),
             pid: std::process::id(),
             memory_fd: raw(self.memory.arena()),
             memory_bytes: self.memory.arena().len() as u64,

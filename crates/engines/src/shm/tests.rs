@@ -1,9 +1,10 @@
 //! Two workers of one process, connected through their cards as two ranks are.
 
 use super::*;
-use tonnage_core::engine::OpenRequest;
-use tonnage_core::memory::{Request, allocate};
-use tonnage_core::plan::point::MemoryKind;
+use crate::memory::allocate;
+use tonnage_engine::OpenRequest;
+use tonnage_engine::memory::MemoryKind;
+use tonnage_engine::memory::Request;
 use tonnage_sys::clock::Clock;
 
 const BYTES: u64 = 1 << 20;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tonnage_core::plan::file_point::FilePoint;
+use tonnage_plan::file_point::FilePoint;
 
 use super::*;
 
@@ -64,7 +64,7 @@ fn point(options: Value, window: u32) -> FilePoint {
 
 fn asked(options: Value, window: u32) -> Result<Arc<dyn FileDomain>> {
     (ENTRY.open)(&OpenFiles {
-        point: &point(options, window),
+        usage: &point(options, window).usage(),
         rank: 0,
         mpi: None,
     })

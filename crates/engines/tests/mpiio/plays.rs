@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tonnage_core::engine::calls::{Call, Calls, FileDomain, OpenFile, OpenFiles, Transfer, View};
-use tonnage_core::plan::file_point::FilePoint;
-use tonnage_core::rank::{JoinOptions, Rank, detect, meet};
+use tonnage_engine::calls::{Call, Calls, FileDomain, OpenFile, OpenFiles, Transfer, View};
 use tonnage_engines::mpiio::{ENTRY, start_before_meeting};
+use tonnage_plan::file_point::FilePoint;
+use tonnage_ranks::{JoinOptions, Rank, detect, meet};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
 const PLAY: &str = "TONNAGE_TEST_PLAY";
@@ -50,9 +50,9 @@ struct Player {
 }
 
 impl Player {
-    fn domain(&self, point: &FilePoint) -> tonnage_core::Result<Arc<dyn FileDomain>> {
+    fn domain(&self, point: &FilePoint) -> tonnage_units::Result<Arc<dyn FileDomain>> {
         (ENTRY.open)(&OpenFiles {
-            point,
+            usage: &point.usage(),
             rank: self.rank.id(),
             mpi: None,
         })

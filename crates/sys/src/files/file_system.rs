@@ -1,5 +1,5 @@
 //! Which file system a file is on, as far as the file itself tells. Where that is mounted and what it comes from, is in
-//! /proc/self/mountinfo, which `tonnage_core::machine` reads.
+//! /proc/self/mountinfo, which `tonnage_machine` reads.
 
 use std::io;
 use std::os::fd::AsFd;

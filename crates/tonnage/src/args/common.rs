@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use tonnage_core::plan::Plan;
-use tonnage_core::rank::Explicit;
-use tonnage_core::{Error, Result};
+use tonnage_plan::Plan;
+use tonnage_ranks::Explicit;
+use tonnage_units::{Error, Result};
 
 use super::values::{Cpus, Master, Numa, ranks, scale};
 
@@ -172,4 +172,14 @@ impl ResultArgs {
 fn same_file(one: &Path, other: &Path) -> bool {
     let known = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     one == other || known(one) == known(other)
+}
+
+impl From<Format> for tonnage_report::Format {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Table => Self::Table,
+            Format::Jsonl => Self::Jsonl,
+            Format::Csv => Self::Csv,
+        }
+    }
 }

@@ -1,12 +1,12 @@
 //! `tonnage file`: one experiment with files, said on the command line.
 
 use clap::Args;
-use tonnage_core::plan::Plan;
-use tonnage_core::plan::file_point::{DataKind, FileLayout, FileOrder, Fsync, Phase};
-use tonnage_core::plan::files::{FileJob, ReadShift, StripeCount, Verify};
-use tonnage_core::plan::point::LimitChoice;
-use tonnage_core::plan::sweep::Sweep;
-use tonnage_core::units::{Bytes, Count, Nanos};
+use tonnage_plan::Plan;
+use tonnage_plan::file_point::{DataKind, FileLayout, FileOrder, Fsync, Phase};
+use tonnage_plan::files::{FileJob, ReadShift, StripeCount, Verify};
+use tonnage_plan::point::LimitChoice;
+use tonnage_plan::sweep::Sweep;
+use tonnage_units::{Bytes, Count, Nanos};
 
 use super::common::{RankArgs, ResultArgs};
 use super::values::{engine_option, hint};

@@ -1,14 +1,15 @@
 //! `tonnage ior`: IOR's own command line, with options of tonnage between.
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
-use tonnage_core::{Error, Result};
+use tonnage_units::{Error, Result};
 
 use super::LogLevel;
 use super::common::{RankArgs, ResultArgs};
-use crate::ior::help;
-use crate::ior::options::IorOptions;
-use crate::ior::options::check::check;
-use crate::ior::options::words::{self, Own};
+use tonnage_ior::help;
+use tonnage_ior::options::IorOptions;
+use tonnage_ior::options::check::check;
+use tonnage_ior::options::words;
+use tonnage_ior::options::words::Own;
 
 /// `tonnage ior`. The words are divided by [`IorArgs::read`], because IOR's options are not written as ours are.
 #[derive(Debug, Clone, PartialEq, Default, Args)]

@@ -1,11 +1,11 @@
 //! The command line. A command that measures compiles to a [`Plan`]; there is no second way in.
 //!
-//! Values are read by the parsers of `tonnage_core`, the same that read plan files, so that both say the same when a
+//! Values are read by the parsers of `tonnage_plan` and `tonnage_units`, the same that read plan files, so that both say the same when a
 //! value is wrong. Whether options fit together is not checked here but by [`Plan::points`]. What a command does is in
 //! `main.rs`.
 //!
-//! [`Plan`]: tonnage_core::plan::Plan
-//! [`Plan::points`]: tonnage_core::plan::Plan::points
+//! [`Plan`]: tonnage_plan::Plan
+//! [`Plan::points`]: tonnage_plan::Plan::points
 
 pub mod common;
 pub mod file;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tonnage_core::Result;
-use tonnage_core::plan::Plan;
+use tonnage_plan::Plan;
+use tonnage_units::Result;
 
 use super::common::{RankArgs, ResultArgs};
 use super::values::scale;

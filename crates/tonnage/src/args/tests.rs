@@ -3,10 +3,10 @@ use std::sync::Arc;
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
-use tonnage_core::Error;
-use tonnage_core::engine::{Domain, Entry, OpenRequest, Verb};
-use tonnage_core::plan::Plan;
-use tonnage_core::plan::point::{Pacing, Traffic, TrialLength};
+use tonnage_engine::{Domain, Entry, OpenRequest, Verb};
+use tonnage_plan::Plan;
+use tonnage_plan::point::{Pacing, Traffic, TrialLength};
+use tonnage_units::Error;
 
 use super::*;
 
@@ -15,7 +15,7 @@ mod file;
 use crate::args::common::Destination;
 use crate::args::values::{Cpus, Numa};
 
-fn closed(_: &OpenRequest<'_>) -> tonnage_core::Result<Vec<Arc<dyn Domain>>> {
+fn closed(_: &OpenRequest<'_>) -> tonnage_units::Result<Vec<Arc<dyn Domain>>> {
     Err(Error::Failed(
         "tests of arguments open no engine".to_owned(),
     ))

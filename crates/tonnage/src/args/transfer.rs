@@ -1,11 +1,12 @@
 //! `tonnage transfer`: one experiment, said on the command line.
 
 use clap::Args;
-use tonnage_core::engine::Verb;
-use tonnage_core::plan::point::{Addresses, LimitChoice, MemoryKind, Traffic};
-use tonnage_core::plan::sweep::Sweep;
-use tonnage_core::plan::{Plan, Transfer};
-use tonnage_core::units::{Bytes, Count, Fraction, Nanos, PerSecond};
+use tonnage_engine::Verb;
+use tonnage_engine::memory::MemoryKind;
+use tonnage_plan::point::{Addresses, LimitChoice, Traffic};
+use tonnage_plan::sweep::Sweep;
+use tonnage_plan::{Plan, Transfer};
+use tonnage_units::{Bytes, Count, Fraction, Nanos, PerSecond};
 
 use super::common::{RankArgs, ResultArgs};
 use super::values::{engine_option, on_off};

@@ -1,9 +1,9 @@
-//! Values that only the command line has. Those that plans have too are read in `tonnage_core`.
+//! Values that only the command line has. Those that plans have too are read in `tonnage_plan` and `tonnage_units`.
 
 use std::str::FromStr;
 
-use tonnage_core::units::Count;
-use tonnage_core::{Error, Result, number_list};
+use tonnage_units::Count;
+use tonnage_units::{Error, Result, number_list};
 
 /// The CPUs that workers are pinned to.
 #[derive(Debug, Clone, PartialEq, Eq)]

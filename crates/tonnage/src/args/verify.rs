@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tonnage_core::Result;
-use tonnage_core::engine::{self, Entry, Verb};
-use tonnage_core::plan::point::{LimitChoice, Traffic};
-use tonnage_core::plan::sweep::Sweep;
-use tonnage_core::plan::{Plan, Transfer};
-use tonnage_core::units::{Count, Nanos};
+use tonnage_engine::{Entry, Verb};
+use tonnage_plan::point::{LimitChoice, Traffic};
+use tonnage_plan::sweep::Sweep;
+use tonnage_plan::{Plan, Transfer};
+use tonnage_units::Result;
+use tonnage_units::{Count, Nanos};
 
 use super::common::RankArgs;
 
@@ -91,7 +91,7 @@ impl VerifyArgs {
         engines: &[Entry],
         traffic: Traffic,
     ) -> Transfer {
-        let known = engine::find(engines, &engine).ok();
+        let known = tonnage_engine::find(engines, &engine).ok();
         let op = match known {
             // An unknown engine is refused when the plan is expanded, whatever the verb.
             _ if !self.op.is_empty() => self.op.clone(),

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use tonnage_core::engine::calls::find_files;
-use tonnage_core::engine::find;
-use tonnage_core::machine::{Topology, place_workers};
-use tonnage_core::record::file::check_writable;
-use tonnage_core::record::read::read_records;
-use tonnage_core::{Error, Result};
+use tonnage_engine::calls::find_files;
+use tonnage_engine::find;
 use tonnage_engines::{ENGINES, FILE_ENGINES};
+use tonnage_machine::{Topology, place_workers};
+use tonnage_record::file::check_writable;
+use tonnage_record::read::read_records;
+use tonnage_units::{Error, Result};
 
 use super::measure::{Job, Points, placement};
 use crate::args::common::RankArgs;

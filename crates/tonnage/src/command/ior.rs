@@ -4,19 +4,20 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tonnage_core::plan::Plan;
-use tonnage_core::rank::{self, Identity};
-use tonnage_core::record::Line;
-use tonnage_core::record::file::check_writable;
-use tonnage_core::{Error, Result};
+use tonnage_plan::Plan;
+use tonnage_ranks::Identity;
+use tonnage_record::Line;
+use tonnage_record::file::check_writable;
+use tonnage_units::{Error, Result};
 
 use super::measure::{Job, how_many, start};
 use super::{env, print};
 use crate::args::common::{Format, RankArgs};
 use crate::args::ior::{Asked, IorArgs, OwnArgs};
-use crate::ior::block::{self, Run};
-use crate::ior::options::{Api, IorOptions, SummaryFormat};
-use crate::ior::{hints, translate};
+use tonnage_ior::block;
+use tonnage_ior::block::Run;
+use tonnage_ior::options::{Api, IorOptions, SummaryFormat};
+use tonnage_ior::{hints, translate};
 
 /// `tonnage ior`.
 ///
@@ -27,7 +28,7 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
         Asked::Help(text) => return print(&text).map(|()| ExitCode::SUCCESS),
         Asked::Run(asked) => *asked,
     };
-    let identity = rank::detect(&env, own.ranks.explicit())?;
+    let identity = tonnage_ranks::detect(&env, own.ranks.explicit())?;
     let ranks = with_tasks(&options, &own.ranks, identity.as_ref())?;
     let count = how_many(&ranks, &Plan::default(), identity.as_ref())?;
     let hints = match options.api {
@@ -162,7 +163,7 @@ fn variables() -> impl Iterator<Item = (String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ior::options::words;
+    use tonnage_ior::options::words;
 
     fn options(line: &str) -> IorOptions {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();

@@ -3,15 +3,19 @@
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-use tonnage_core::machine::{Environment, allowed_cpus, pin_thread};
-use tonnage_core::memory::{Request, allocate};
-use tonnage_core::plan::point::{Addresses, MemoryKind};
-use tonnage_core::record::Limit;
-use tonnage_core::run::stream_limit::{Direction, Stream, Window, pump};
-use tonnage_core::run::{canary, limit};
-use tonnage_core::walk::Walk;
-use tonnage_core::{Error, Result};
+use tonnage_bench::canary;
+use tonnage_bench::drive::walk::Walk;
+use tonnage_bench::limit::memory_copy;
+use tonnage_bench::limit::socket_stream::{Direction, Stream, Window, pump};
+use tonnage_engine::memory::MemoryKind;
+use tonnage_engine::memory::Request;
+use tonnage_engines::memory::allocate;
+use tonnage_machine::{Environment, allowed_cpus, pin_thread};
+use tonnage_plan::point::Addresses;
+use tonnage_record::Limit;
+use tonnage_record::host_limits::Limits;
 use tonnage_sys::clock::Clock;
+use tonnage_units::{Error, Result};
 
 /// Fits the second-level cache of every server CPU of the last ten years, source and destination together.
 const IN_CACHE_BYTES: u64 = 256 << 10;
@@ -27,18 +31,6 @@ const SOCKET_TIME_NS: u64 = 600_000_000;
 
 /// Both threads of the socket stream are there by then.
 const SOCKET_DELAY_NS: u64 = 5_000_000;
-
-/// The limits of a host.
-pub struct Limits {
-    /// Memory copy whose source and destination stay in a cache, and the bytes of each.
-    pub copy_in_cache: (Limit, u64),
-    /// Memory copy that goes to DRAM, and the bytes of source and destination each.
-    pub copy_in_dram: (Limit, u64),
-    /// One TCP stream over loopback, as the receiver sees it, in bytes per second.
-    pub socket_bytes_per_s: f64,
-    /// A cache line from one CPU to another, or why it cannot be told.
-    pub cache_line_ns: std::result::Result<([u32; 2], f64), String>,
-}
 
 /// Measures all limits, which takes about two seconds.
 ///
@@ -70,18 +62,18 @@ fn copy(bytes: u64) -> Result<Limit> {
         node_required: false,
     })?;
     on_cpu(0, || {
-        let piece = limit::PIECE_BYTES_MIN;
+        let piece = memory_copy::PIECE_BYTES_MIN;
         let walk = Walk::over(Addresses::Sequential, bytes / piece, 0);
-        let stretch = limit::Stretch {
+        let stretch = memory_copy::Stretch {
             from: 0,
             to: bytes,
             piece_bytes: piece,
             pieces: bytes / piece,
             slice_bytes: 0,
         };
-        limit::rates(memory.arena(), &stretch, walk, &Clock::new())
+        memory_copy::rates(memory.arena(), &stretch, walk, &Clock::new())
     })
-    .map(|rates| limit::describe(&rates, 1))
+    .map(|rates| memory_copy::describe(&rates, 1))
 }
 
 /// Runs on a new thread that is pinned to the `index`-th CPU of this process; the caller's own pinning stays.

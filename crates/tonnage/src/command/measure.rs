@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tonnage_core::machine::Choice;
-use tonnage_core::plan::Plan;
-use tonnage_core::plan::file_point::FilePoint;
-use tonnage_core::plan::point::Point;
-use tonnage_core::rank::{self, Identity, JoinOptions, Rank, RankInfo};
-use tonnage_core::record::file::{RecordWriter, resume};
-use tonnage_core::record::read::{already_measured, file_already_measured};
-use tonnage_core::record::{Line, Program};
-use tonnage_core::run::files::run_files;
-use tonnage_core::run::{Numa, Settings};
-use tonnage_core::{Error, Result};
+use tonnage_bench::conductor::{Numa, Settings};
+use tonnage_bench::kinds::files::run_files;
 use tonnage_engines::{ENGINES, FILE_ENGINES, clean_up_after, mpiio};
+use tonnage_machine::Choice;
+use tonnage_plan::Plan;
+use tonnage_plan::file_point::FilePoint;
+use tonnage_plan::point::Point;
+use tonnage_ranks::{Identity, JoinOptions, Rank, RankInfo};
+use tonnage_record::file::{RecordWriter, resume};
+use tonnage_record::read::{already_measured, file_already_measured};
+use tonnage_record::{Line, Program};
 use tonnage_sys::clock::Clock;
+use tonnage_units::{Error, Result};
 
 use super::checks::{check_effects, check_interface, check_output, check_placement, loads};
 use super::ior::Block;
@@ -32,7 +32,6 @@ use crate::args::run::RunArgs;
 use crate::args::transfer::TransferArgs;
 use crate::args::values;
 use crate::args::verify::{RANKS_DEFAULT, VerifyArgs};
-use crate::report;
 
 /// How long ranks may take to agree on what there is to do.
 const AGREE_DEADLINE: Duration = Duration::from_secs(60);
@@ -95,7 +94,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
 }
 
 fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCode> {
-    let identity = rank::detect(&env, ranks.explicit())?;
+    let identity = tonnage_ranks::detect(&env, ranks.explicit())?;
     let count = how_many(ranks, &plan, identity.as_ref())?;
     let plan = results.scaled(plan, count)?;
     let output = results
@@ -117,7 +116,7 @@ fn measured(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<ExitCo
 /// # Errors
 /// A wrong request, or what ended the run.
 pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
-    let identity = rank::detect(&env, args.ranks.explicit())?;
+    let identity = tonnage_ranks::detect(&env, args.ranks.explicit())?;
     let ranks = match &identity {
         Some(identity) => identity.size,
         None => args.ranks.ranks.unwrap_or(RANKS_DEFAULT),
@@ -138,7 +137,7 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
 /// # Errors
 /// A wrong request, or what ended the run.
 pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
-    let identity = rank::detect(&env, job.ranks.explicit())?;
+    let identity = tonnage_ranks::detect(&env, job.ranks.explicit())?;
     let ranks = how_many(&job.ranks, &job.plan, identity.as_ref())?;
     let points = Points::of(&job.plan, ranks)?;
     if print_plan {
@@ -179,7 +178,7 @@ pub(super) fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity
 pub fn supervise(ranks: u32, arguments: &[std::ffi::OsString]) -> Result<ExitCode> {
     let program = std::env::current_exe()
         .map_err(|error| Error::io("cannot find this program's own file", error))?;
-    let supervisor = rank::local::start_local(ranks, &program, arguments)?;
+    let supervisor = tonnage_ranks::local::start_local(ranks, &program, arguments)?;
     let pids = supervisor.pids();
     let code = supervisor.wait()?;
     if code != 0 {
@@ -193,11 +192,12 @@ fn be_a_rank(job: &Job, points: &Points, identity: Identity) -> Result<ExitCode>
     if loads(points, "mpi") {
         mpiio::start_before_meeting(&identity, job.ranks.mpi.as_deref());
     }
-    let met = rank::meet(&env, identity, job.ranks.interface.as_deref())?;
+    let met = tonnage_ranks::meet(&env, identity, job.ranks.interface.as_deref())?;
     // Until the end of this function, so that the launcher sees this rank go only when the run is over.
     let _leave = met.leave;
     let identity = met.identity;
-    let hash = rank::secret::plan_hash(&format!("{}\n{}", job.plan.hash_text(), identity.size))?;
+    let hash =
+        tonnage_ranks::secret::plan_hash(&format!("{}\n{}", job.plan.hash_text(), identity.size))?;
     let mut options = JoinOptions::new(&env, &identity, met.secret, hash)?;
     options.listener = met.listener;
     options.interface.clone_from(&job.ranks.interface);
@@ -301,11 +301,11 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
         && let Some(format) = job.format
         && format != Format::Jsonl
     {
-        print(&report::render(format.into(), &keeper.records)?)?;
+        print(&tonnage_report::render(format.into(), &keeper.records)?)?;
     }
     result.and(stored)?;
     let unproven = match job.require_path && rank.id() == 0 {
-        true => report::path::lacks_proof(&keeper.records),
+        true => tonnage_report::wire_proof::lacks_proof(&keeper.records),
         false => None,
     };
     if let Some(why) = &unproven {
@@ -329,7 +329,7 @@ fn measure(
     keeper: &mut Keeper,
 ) -> Result<()> {
     if !transfers.is_empty() {
-        tonnage_core::run::run(transfers, rank, ENGINES, settings, keeper)?;
+        tonnage_bench::conductor::run(transfers, rank, ENGINES, settings, keeper)?;
     }
     run_files(files, rank, FILE_ENGINES, settings, keeper)
 }
@@ -394,6 +394,7 @@ fn settings(job: &Job) -> Settings {
         libfabric: job.ranks.libfabric.clone(),
         // "auto" is to choose by the launcher, as when nothing is said.
         mpi: job.ranks.mpi.clone(),
+        memories: &tonnage_engines::memory::MEMORIES,
         clock: Clock::new(),
         program: program(),
     }

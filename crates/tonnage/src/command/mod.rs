@@ -19,7 +19,7 @@ pub mod tour;
 
 use std::io::Write;
 
-use tonnage_core::{Error, Result};
+use tonnage_units::{Error, Result};
 
 /// Reads the environment; a value that is not Unicode is as good as none.
 pub fn env(name: &str) -> Option<String> {

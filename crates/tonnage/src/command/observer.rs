@@ -3,20 +3,21 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tonnage_core::Result;
-use tonnage_core::plan::file_point::FilePoint;
-use tonnage_core::plan::point::Point;
-use tonnage_core::record::file::RecordWriter;
-use tonnage_core::record::files::FileRecord;
-use tonnage_core::record::read::final_attempts;
-use tonnage_core::record::{Line, Outcome, Record};
-use tonnage_core::run::Observer;
-use tonnage_core::run::files::{FileObserver, Progress};
-use tonnage_core::units::{Bytes, human};
+use tonnage_bench::conductor::Observer;
+use tonnage_bench::kinds::files::{FileObserver, Progress};
+use tonnage_plan::file_point::FilePoint;
+use tonnage_plan::point::Point;
+use tonnage_record::file::RecordWriter;
+use tonnage_record::files::FileRecord;
+use tonnage_record::read::final_attempts;
+use tonnage_record::{Line, Outcome, Record};
+use tonnage_units::Bytes;
+use tonnage_units::Result;
+use tonnage_units::quantity::human;
 
 use super::print;
 use crate::args::common::Format;
-use crate::report::{self, text};
+use tonnage_report::text;
 
 /// Keeps records, writes them on, and shows how far the run is.
 pub struct Keeper {
@@ -102,8 +103,8 @@ impl Keeper {
     /// Writes a record on and keeps it.
     fn keep(&mut self, line: Line) -> Result<()> {
         if self.stream {
-            print(&report::render(
-                report::Format::Jsonl,
+            print(&tonnage_report::render(
+                tonnage_report::Format::Jsonl,
                 std::slice::from_ref(&line),
             )?)?;
         }
@@ -174,7 +175,7 @@ fn how_far(progress: &Progress) -> String {
 mod tests {
     use std::time::Duration;
 
-    use tonnage_core::plan::file_point::Phase;
+    use tonnage_plan::file_point::Phase;
 
     use super::*;
 

@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-use tonnage_core::Result;
-use tonnage_core::machine::devices::Inventory;
-use tonnage_core::record::read::read_records;
 use tonnage_engines::{ENGINES, FILE_ENGINES};
+use tonnage_machine::devices::Inventory;
+use tonnage_record::read::read_records;
+use tonnage_units::Result;
 
 use super::print;
 use crate::args::{ExplainArgs, ShowArgs};
-use crate::{devices, report};
+use tonnage_report::devices;
 
 /// Draws a file of records again.
 ///
@@ -17,7 +17,7 @@ use crate::{devices, report};
 /// When the file cannot be read or is not one of records.
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     let file = read_records(&args.file)?;
-    print(&report::render(args.format.into(), &file.lines)?)?;
+    print(&tonnage_report::render(args.format.into(), &file.lines)?)?;
     if file.lines.is_empty() {
         log::warn!("{} holds no records", args.file.display());
     }
@@ -35,7 +35,7 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
 /// # Errors
 /// For a column that no table has.
 pub fn explain(args: &ExplainArgs) -> Result<ExitCode> {
-    print(&report::explain::explain(args.column.as_deref())?)?;
+    print(&tonnage_report::explain::explain(args.column.as_deref())?)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,20 +4,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tonnage_core::machine::Environment;
-use tonnage_core::machine::devices::Inventory;
-use tonnage_core::rank;
-use tonnage_core::record::Line;
-use tonnage_core::record::file::check_writable;
-use tonnage_core::record::read::read_records;
-use tonnage_core::{Error, Result};
+use tonnage_machine::Environment;
+use tonnage_machine::devices::Inventory;
+use tonnage_record::Line;
+use tonnage_record::file::check_writable;
+use tonnage_record::read::read_records;
+use tonnage_units::{Error, Result};
 
 use super::limits;
 use super::measure::{Job, start, supervise};
 use super::{env, print};
 use crate::args::common::RankArgs;
 use crate::args::run::TourArgs;
-use crate::report::page;
+use tonnage_report::tour;
 
 /// Makes the tour, or is one of its ranks.
 ///
@@ -34,7 +33,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
         block: None,
     };
     // Printing the plan and being a rank are the same as for any plan; only a person's own start makes a page.
-    if args.print_plan || rank::detect(&env, None)?.is_some() {
+    if args.print_plan || tonnage_ranks::detect(&env, None)?.is_some() {
         return start(&job, args.print_plan);
     }
     check_writable(&output)?;
@@ -59,7 +58,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     let program = std::env::args()
         .next()
         .unwrap_or_else(|| "tonnage".to_owned());
-    print(&page::page(&page::Tour {
+    print(&tour::page(&tour::Tour {
         inventory: &inventory,
         limits: &limits,
         records: &records,

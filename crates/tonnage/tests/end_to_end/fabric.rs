@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
-use tonnage_core::engine::Verb;
-use tonnage_core::record::{Outcome, Record};
+use tonnage_engine::Verb;
+use tonnage_record::{Outcome, Record};
 
 use super::support::{BRIEF, Ended, free_port, records, tonnage};
 

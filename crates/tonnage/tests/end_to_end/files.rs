@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::{TempDir, tempdir, tempdir_in};
-use tonnage_core::plan::file_point::Phase;
-use tonnage_core::record::files::FileRecord;
+use tonnage_plan::file_point::Phase;
+use tonnage_record::files::FileRecord;
 
 use super::support::file_records::{failed, measured};
 
@@ -39,9 +39,8 @@ pub fn names(dir: &Path) -> Vec<String> {
 }
 
 fn payloads(record: &FileRecord) -> Vec<(Phase, u64)> {
-    let of = |phase: &tonnage_core::record::files::PhaseRecord| {
-        (phase.phase, phase.summary.payload_bytes)
-    };
+    let of =
+        |phase: &tonnage_record::files::PhaseRecord| (phase.phase, phase.summary.payload_bytes);
     record.phases.iter().map(of).collect()
 }
 

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::tempdir;
-use tonnage_core::plan::file_point::Phase;
-use tonnage_core::rank::host_name;
-use tonnage_core::record::Outcome;
+use tonnage_plan::file_point::Phase;
+use tonnage_record::Outcome;
 
 use super::files::{names, on_disk, unavailable};
 use super::files_refused::{left, on_tmpfs};
@@ -43,7 +42,7 @@ fn a_disk_that_is_full_in_the_middle_of_a_phase() {
         let why = why(&record, &ended);
         for part in [
             "rank ",
-            &format!(" on {}: ", host_name()),
+            &format!(" on {}: ", tonnage_sys::host::name()),
             " bytes at offset ",
             "m/t.0000000",
             ".2",
@@ -167,7 +166,7 @@ fn a_rank_that_is_killed_while_it_writes() {
             fs::remove_file(path).unwrap();
         } else {
             let record = only(&path);
-            let lost = format!("rank {rank} on {}", host_name());
+            let lost = format!("rank {rank} on {}", tonnage_sys::host::name());
             assert!(why(&record, &ended).contains(&lost), "{record:#?}");
             assert!(record.phases.is_empty());
         }

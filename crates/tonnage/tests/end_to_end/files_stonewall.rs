@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use tempfile::tempdir;
-use tonnage_core::record::files::{FileRecord, PhaseTrial};
+use tonnage_record::files::{FileRecord, PhaseTrial};
 
 use super::files::unavailable;
 use super::support::file_records::{failed, measured};

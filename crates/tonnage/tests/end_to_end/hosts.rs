@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::tempdir;
-use tonnage_core::record::Outcome;
-use tonnage_hosts::{Error, Hosts, HostsSpec, Rate};
+use tonnage_record::Outcome;
+use tonnage_testbed::{Error, Hosts, HostsSpec, Rate};
 
 use super::support::{BRIEF, Ended, Program, Started, records, tonnage_in, wait_until};
 

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::tempdir;
-use tonnage_core::rank::host_name;
-use tonnage_core::record::Outcome;
+use tonnage_record::Outcome;
 
 use super::support::{Ended, LONG, Started, free_port, records, tonnage, wait_until};
 
@@ -67,7 +66,7 @@ fn kept(path: &Path, at_least: usize) {
 
 /// It says that this rank was lost.
 pub fn blames(ended: &Ended, rank: u32) {
-    let name = format!("rank {rank} on {}", host_name());
+    let name = format!("rank {rank} on {}", tonnage_sys::host::name());
     assert!(ended.stderr.contains(&name), "no {name:?} in {ended:#?}");
 }
 

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tempfile::tempdir;
-use tonnage_core::record::{Outcome, Record, Trial};
-use tonnage_hosts::{Error, Hosts, Rate, Slurm};
+use tonnage_record::{Outcome, Record, Trial};
+use tonnage_testbed::{Error, Hosts, Rate, Slurm};
 
 use super::hosts::{all_good, end, hosts, start};
 use super::support::{BRIEF, Ended, Started, records, tonnage_by, wait_until};

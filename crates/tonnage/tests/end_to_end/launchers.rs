@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use tempfile::tempdir;
-use tonnage_core::record::Record;
+use tonnage_record::Record;
 
 use super::support::{BRIEF, Ended, Program, free_port, records, tonnage};
 

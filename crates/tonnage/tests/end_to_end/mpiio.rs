@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::tempdir;
-use tonnage_core::record::Outcome;
-use tonnage_core::record::files::FileRecord;
+use tonnage_record::Outcome;
+use tonnage_record::files::FileRecord;
 
 use super::mpirun::{MPICH, OPEN_MPI, is_there, under_mpirun};
 use super::support::{Ended, tonnage, wait_until};

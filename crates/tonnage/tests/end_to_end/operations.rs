@@ -1,8 +1,8 @@
 //! Every operation with every pacing and every pattern, on several ranks and workers, every byte checked.
 
 use tempfile::tempdir;
-use tonnage_core::plan::point::LimitChoice;
-use tonnage_core::record::Outcome;
+use tonnage_plan::point::LimitChoice;
+use tonnage_record::Outcome;
 
 use super::support::{BRIEF, records, tonnage};
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tempfile::tempdir;
-use tonnage_core::record::Outcome;
+use tonnage_record::Outcome;
 
 use super::support::{BRIEF, Ended, records, tonnage};
 

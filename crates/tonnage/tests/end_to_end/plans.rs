@@ -3,8 +3,8 @@
 use std::fs;
 
 use tempfile::tempdir;
-use tonnage_core::plan::point::{LimitChoice, Pacing, Point};
-use tonnage_core::record::{Outcome, Record};
+use tonnage_plan::point::{LimitChoice, Pacing, Point};
+use tonnage_record::{Outcome, Record};
 
 use super::support::{BRIEF, records, tonnage};
 

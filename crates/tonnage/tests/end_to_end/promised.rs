@@ -1,7 +1,7 @@
 //! The commands that the documentation promises, with less time for each point.
 
 use tempfile::tempdir;
-use tonnage_core::record::Outcome;
+use tonnage_record::Outcome;
 
 use super::support::{records, tonnage};
 

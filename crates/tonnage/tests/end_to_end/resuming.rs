@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 use tempfile::tempdir;
-use tonnage_core::record::Outcome;
+use tonnage_record::Outcome;
 
 use super::support::{BRIEF, records, tonnage, wait_until};
 

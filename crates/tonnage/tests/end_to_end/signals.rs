@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::tempdir;
-use tonnage_core::rank::host_name;
 
 use super::support::{LONG, Program, free_port, tonnage};
 
@@ -76,7 +75,7 @@ fn a_stopped_rank_is_named_by_the_heartbeat() {
         let stopped = Instant::now();
         let ended = run.end().with_code(1);
         assert!(stopped.elapsed() < Duration::from_secs(15), "{ended:#?}");
-        ended.saying(&[&format!("rank {rank} on {}", host_name())]);
+        ended.saying(&[&format!("rank {rank} on {}", tonnage_sys::host::name())]);
     }
 }
 
@@ -102,7 +101,7 @@ fn a_launched_rank_that_is_stopped_is_named_too() {
         "{:?}: {root:#?}",
         stopped.elapsed()
     );
-    root.saying(&[&format!("rank 1 on {}", host_name())]);
+    root.saying(&[&format!("rank 1 on {}", tonnage_sys::host::name())]);
     // When it goes on it finds that the run is over.
     stuck.signal_rank(1, Signal::CONT);
     stuck.end().with_code(1);

@@ -1,9 +1,9 @@
 //! `tonnage file`, and plans with files.
 
-use tonnage_core::plan::Plan;
-use tonnage_core::plan::file_point::{FileLayout, FilePoint, Phase, ReadFrom};
-use tonnage_core::plan::files::{StripeCount, Verify};
 use tonnage_engines::FILE_ENGINES;
+use tonnage_plan::Plan;
+use tonnage_plan::file_point::{FileLayout, FilePoint, Phase, ReadFrom};
+use tonnage_plan::files::{StripeCount, Verify};
 
 use super::super::*;
 use super::{parse, refused};

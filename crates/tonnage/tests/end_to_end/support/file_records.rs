@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use tonnage_core::plan::file_point::{FilePoint, Fsync, Phase};
-use tonnage_core::record::Outcome;
-use tonnage_core::record::files::{FileRecord, PhaseRecord, PhaseTrial};
-use tonnage_core::stats::LatencyHistogram;
+use tonnage_plan::file_point::{FilePoint, Fsync, Phase};
+use tonnage_record::Outcome;
+use tonnage_record::files::{FileRecord, PhaseRecord, PhaseTrial};
+use tonnage_record::stats::LatencyHistogram;
 
 use super::records::{about, all, allowed, ranks_of};
 use super::{Ended, tonnage};

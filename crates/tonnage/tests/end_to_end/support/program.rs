@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tonnage_hosts::Hosts;
+use tonnage_testbed::Hosts;
 
 use super::processes::{self, MARK, Process};
 use super::wait_until;

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use serde_json::Value;
-use tonnage_core::engine::Verb;
-use tonnage_core::plan::point::{LimitChoice, Pacing, Point, Traffic, TrialLength};
-use tonnage_core::record::{Outcome, Record, Summary, Trial};
-use tonnage_core::stats::LatencyHistogram;
+use tonnage_engine::Verb;
+use tonnage_plan::point::{LimitChoice, Pacing, Point, Traffic, TrialLength};
+use tonnage_record::stats::LatencyHistogram;
+use tonnage_record::{Outcome, Record, Summary, Trial};
 
 use super::Ended;
 use super::tonnage;

@@ -1,0 +1,123 @@
+//! The canary: a cache line passed to and fro between two CPUs, before and after each point. It costs 2 ms and tells
+//! whether the machine itself changed: on virtual machines the same two CPUs may be 60 ns apart now and 240 ns in a
+//! minute.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tonnage_sys::clock::Clock;
+
+use tonnage_record::Canary;
+
+/// A cache line of its own; CPUs fetch lines in pairs.
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+/// Round trips between two clock reads.
+const ROUND_TRIPS: u64 = 200;
+
+/// Measurements, of which the median is taken.
+const MEASUREMENTS: usize = 15;
+
+/// Two reports this far apart, relative to the smaller, mean that the machine changed.
+const CHANGE: f64 = 0.2;
+
+/// One-way time between the two CPUs in nanoseconds, or why it cannot be measured.
+///
+/// # Errors
+/// The reason, for the record.
+pub fn one_way_ns(cpus: [u32; 2], clock: &Clock) -> Result<f64, String> {
+    if cpus[0] == cpus[1] {
+        return Err(format!("both ends run on CPU {}", cpus[0]));
+    }
+    let line = Line(AtomicU64::new(0));
+    let last = 2 * ROUND_TRIPS * MEASUREMENTS as u64;
+    std::thread::scope(|scope| {
+        let echo = scope.spawn(|| {
+            tonnage_machine::pin_thread(cpus[1]).map_err(|error| error.to_string())?;
+            for turn in (1..last).step_by(2) {
+                wait_for(&line, turn)?;
+                line.0.store(turn + 1, Ordering::Release);
+            }
+            Ok::<(), String>(())
+        });
+        let own = scope.spawn(|| {
+            tonnage_machine::pin_thread(cpus[0]).map_err(|error| error.to_string())?;
+            let mut times = Vec::with_capacity(MEASUREMENTS);
+            let mut turn = 0;
+            for _ in 0..MEASUREMENTS {
+                let start_ns = clock.now_ns();
+                for _ in 0..ROUND_TRIPS {
+                    line.0.store(turn + 1, Ordering::Release);
+                    wait_for(&line, turn + 2)?;
+                    turn += 2;
+                }
+                times.push((clock.now_ns() - start_ns) as f64 / (2 * ROUND_TRIPS) as f64);
+            }
+            times.sort_by(f64::total_cmp);
+            Ok::<f64, String>(times[MEASUREMENTS / 2])
+        });
+        let dead = |_| "a canary thread died".to_owned();
+        let result = own.join().map_err(dead)?;
+        echo.join().map_err(dead)??;
+        result
+    })
+}
+
+/// Spins until the line holds `value`; gives up when the other thread seems to be gone.
+fn wait_for(line: &Line, value: u64) -> Result<(), String> {
+    for _ in 0..200_000_000_u64 {
+        if line.0.load(Ordering::Acquire) == value {
+            return Ok(());
+        }
+        std::hint::spin_loop();
+    }
+    Err("the other thread did not answer".into())
+}
+
+/// The record's canary from the two measurements.
+pub fn compare(cpus: [u32; 2], before: Result<f64, String>, after: Result<f64, String>) -> Canary {
+    match (before, after) {
+        (Ok(before_ns), Ok(after_ns)) => {
+            let changed = (before_ns - after_ns).abs() > CHANGE * before_ns.min(after_ns);
+            Canary::Measured {
+                cpus,
+                before_ns,
+                after_ns,
+                changed,
+            }
+        }
+        (Err(why), _) | (_, Err(why)) => Canary::Skipped { why },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_cpus_are_some_nanoseconds_apart() {
+        let cpus = tonnage_machine::allowed_cpus();
+        let [first, second, ..] = cpus[..] else {
+            println!("skip: the canary needs two CPUs, this process may use {cpus:?}");
+            return;
+        };
+        let ns = one_way_ns([first, second], &Clock::new()).unwrap();
+        assert!((5.0..1e6).contains(&ns), "{ns} ns");
+    }
+
+    #[test]
+    fn one_cpu_is_a_reason_and_a_fifth_is_a_change() {
+        assert!(one_way_ns([3, 3], &Clock::new()).is_err());
+        let changed = |before, after| {
+            matches!(
+                compare([0, 1], Ok(before), Ok(after)),
+                Canary::Measured { changed: true, .. }
+            )
+        };
+        assert!(changed(100.0, 121.0) && changed(121.0, 100.0) && !changed(100.0, 119.0));
+        assert!(matches!(
+            compare([0, 1], Ok(1.0), Err("x".into())),
+            Canary::Skipped { .. }
+        ));
+    }
+}

@@ -1,0 +1,64 @@
+//! The timed loops. They know engines only by their traits, allocate nothing while they run, take no lock, and read
+//! the clock no more than the question needs.
+//!
+//! | file | loop |
+//! | --- | --- |
+//! | [`stream`] | a true sliding window |
+//! | [`batch`] | post B, wait for B |
+//! | [`ping_pong`] | one operation, one answer; both sides |
+//! | [`paced`] | operations due at fixed times |
+//! | [`serve`] | the target of one-sided operations: progress until everybody is done |
+//!
+//! When a trial starts and ends, who agrees on it, and what is checked afterwards is in [`crate::conductor`].
+
+use std::collections::VecDeque;
+
+pub mod batch;
+pub mod flow;
+pub mod paced;
+pub mod ping_pong;
+pub mod port;
+pub mod recorder;
+pub mod serve;
+pub mod stream;
+pub mod until;
+pub mod walk;
+
+#[cfg(test)]
+pub(crate) mod mock;
+
+/// Most operations handed over, and most completions taken, at a time. Sixteen already amortise the indirect call
+/// (4.79 ns against 4.71 ns static per operation); 64 lets an engine ring one doorbell for a default window.
+pub const BURST: usize = 64;
+
+/// Buffers of the loops, made once per point so that the loops allocate nothing.
+pub struct Scratch {
+    /// Tags that are not in flight, the one that is free the longest first: so flows take turns even on an engine that
+    /// completes at once.
+    ready: VecDeque<u32>,
+    /// When the operation of a tag was posted (or due), nanoseconds.
+    posted_ns: Vec<u64>,
+    /// The flow that a tag belongs to.
+    flow_of_tag: Vec<u32>,
+    /// Operations built and not yet taken by the engine.
+    staged: Vec<tonnage_engine::Op>,
+}
+
+impl Scratch {
+    /// Buffers for `flows` lanes with `window` operations in flight on each.
+    pub fn new(flows: usize, window: usize) -> Self {
+        let tags = flows * window;
+        Self {
+            ready: VecDeque::with_capacity(tags),
+            posted_ns: vec![0; tags],
+            flow_of_tag: (0..tags).map(|tag| (tag % flows.max(1)) as u32).collect(),
+            staged: Vec::with_capacity(BURST),
+        }
+    }
+
+    fn reset(&mut self) {
+        self.ready.clear();
+        self.ready.extend(0..self.posted_ns.len() as u32);
+        self.staged.clear();
+    }
+}

@@ -1,0 +1,337 @@
+//! One operation, one answer. Each side waits for data to *arrive*, so half the round trip is a one-way latency.
+//!
+//! Arrival is a completion at the target for write-imm and send. A plain write is seen by its last byte changing, which
+//! needs an engine that writes the last byte last ([`tonnage_engine::Caps::ordered_writes`]). A read has no arrival to
+//! wait for: under ping-pong one read is in flight at a time, the peers taking turns ([`read_in_turn`]).
+
+use std::sync::Arc;
+
+use tonnage_sys::mapping::{Arena, OutOfRange};
+
+use super::BURST;
+use super::flow::Flow;
+use super::port::Port;
+use super::recorder::Recorder;
+use super::until::Until;
+use crate::drive::walk::Walk;
+use tonnage_engine::{Caps, Completion, Kind, Op};
+use tonnage_plan::point::Point;
+use tonnage_units::{Error, Result};
+
+/// How often the last byte is looked at between two polls of an engine whose peers write without this side's help.
+const LOOKS_PER_POLL: u32 = 32;
+
+/// Most own operations whose completion is still out when the next one is posted.
+const OUTSTANDING_MAX: u64 = 16;
+
+/// What happens in one direction of a plain-write ping-pong: the last byte of a slot counts how often it was written.
+struct Marks {
+    walk: Walk,
+    /// The slot that the next operation uses.
+    slot: u64,
+    counts: Vec<u8>,
+}
+
+impl Marks {
+    fn new(mut walk: Walk, slots: u64) -> Self {
+        let slot = walk.next_slot();
+        Self {
+            walk,
+            slot,
+            counts: vec![0; slots as usize],
+        }
+    }
+
+    /// What the last byte of the next slot will be.
+    #[inline]
+    fn next_count(&self) -> u8 {
+        self.counts[self.slot as usize].wrapping_add(1)
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        self.counts[self.slot as usize] = self.next_count();
+        self.slot = self.walk.next_slot();
+    }
+}
+
+/// Last-byte signalling with one peer: what this side writes next and what it waits for next.
+pub struct Signal {
+    arena: Arc<Arena>,
+    out_origin: u64,
+    into_origin: u64,
+    stride_bytes: u64,
+    last_byte: u64,
+    out: Marks,
+    into: Marks,
+}
+
+impl Signal {
+    /// Signalling between `rank` and `peer`, whose slices start at the two origins of this worker's memory.
+    pub fn new(
+        point: &Point,
+        rank: u32,
+        peer: u32,
+        arena: Arc<Arena>,
+        out_origin: u64,
+        into_origin: u64,
+    ) -> Self {
+        Self {
+            arena,
+            out_origin,
+            into_origin,
+            stride_bytes: point.stride_bytes,
+            last_byte: u64::from(point.size_bytes) - 1,
+            out: Marks::new(Walk::new(point, rank, peer), point.slots()),
+            into: Marks::new(Walk::new(point, peer, rank), point.slots()),
+        }
+    }
+
+    /// Puts the expected old value into every incoming slot: filling and other points overwrite them.
+    ///
+    /// # Errors
+    /// When the slice lies outside the memory.
+    pub fn rearm(&self) -> Result<(), OutOfRange> {
+        for (slot, &count) in self.into.counts.iter().enumerate() {
+            let offset = self.into_origin + slot as u64 * self.stride_bytes + self.last_byte;
+            self.arena.store_byte(offset, count)?;
+        }
+        Ok(())
+    }
+
+    /// Marks the local bytes of the next outgoing operation as new.
+    #[inline]
+    fn stamp(&mut self) -> Result<(), OutOfRange> {
+        let offset = self.out_origin + self.out.slot * self.stride_bytes + self.last_byte;
+        self.arena.store_byte(offset, self.out.next_count())?;
+        self.out.advance();
+        Ok(())
+    }
+
+    /// Whether the next incoming operation has arrived; moves on if so.
+    #[inline]
+    fn arrived(&mut self) -> Result<bool, OutOfRange> {
+        let offset = self.into_origin + self.into.slot * self.stride_bytes + self.last_byte;
+        let arrived = self.arena.load_byte(offset)? == self.into.next_count();
+        if arrived {
+            self.into.advance();
+        }
+        Ok(arrived)
+    }
+}
+
+/// One end of a ping-pong: its flows, and a signal for each where arrivals are seen in memory.
+pub struct Table {
+    /// One flow for each peer.
+    pub flows: Vec<Flow>,
+    /// Empty, or one for each flow.
+    pub signals: Vec<Signal>,
+    /// Peers whose operation arrived and was not answered yet; only the answering side keeps them.
+    unanswered: Vec<u32>,
+    answers: bool,
+    looks_per_poll: u32,
+    outstanding: u64,
+    /// Made once: filling it anew for each hop would be part of the latency.
+    done: Box<[Completion; BURST]>,
+}
+
+impl Table {
+    /// A table without anything in flight; `answers` on the side that answers.
+    pub fn new(flows: Vec<Flow>, signals: Vec<Signal>, answers: bool, caps: &Caps) -> Self {
+        // One operation of each peer can be unanswered at a time, so the list never grows beyond this.
+        let unanswered = Vec::with_capacity(flows.len());
+        Self {
+            flows,
+            signals,
+            unanswered,
+            answers,
+            looks_per_poll: if caps.arrives_by_polling {
+                1
+            } else {
+                LOOKS_PER_POLL
+            },
+            outstanding: 0,
+            done: Box::new([Completion::EMPTY; BURST]),
+        }
+    }
+
+    /// Makes the incoming slots of all peers ready for a trial.
+    ///
+    /// # Errors
+    /// When a slice lies outside the memory.
+    pub fn rearm(&self) -> Result<()> {
+        self.signals
+            .iter()
+            .try_for_each(Signal::rearm)
+            .map_err(outside)
+    }
+
+    /// Posts the next operation towards the `index`-th peer.
+    #[inline]
+    fn hit(&mut self, index: usize, port: &mut Port) -> Result<()> {
+        if let Some(signal) = self.signals.get_mut(index) {
+            signal.stamp().map_err(outside)?;
+        }
+        let op: [Op; 1] = [self.flows[index].next_op(0)];
+        while port.post(&op)? == 0 {
+            self.poll(port)?;
+        }
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn poll(&mut self, port: &mut Port) -> Result<usize> {
+        let count = port.poll(&mut self.done)?;
+        for completion in &self.done[..count] {
+            match completion.kind {
+                Kind::Done => self.outstanding = self.outstanding.saturating_sub(1),
+                Kind::Arrived if self.answers => self.unanswered.push(completion.lane.0),
+                _ => {}
+            }
+        }
+        Ok(count)
+    }
+
+    /// Waits until the answer of the `index`-th peer has arrived.
+    #[inline]
+    fn wait(&mut self, index: usize, port: &mut Port, before: u64) -> Result<()> {
+        loop {
+            if let Some(signal) = self.signals.get_mut(index) {
+                for look in (0..self.looks_per_poll).rev() {
+                    if signal.arrived().map_err(outside)? {
+                        return self.limit_outstanding(port);
+                    }
+                    if look > 0 {
+                        std::hint::spin_loop();
+                    }
+                }
+            } else if port.arrivals.count > before {
+                return self.limit_outstanding(port);
+            }
+            self.poll(port)?;
+        }
+    }
+
+    #[inline]
+    fn limit_outstanding(&mut self, port: &mut Port) -> Result<()> {
+        while self.outstanding >= OUTSTANDING_MAX {
+            self.poll(port)?;
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self, port: &mut Port) -> Result<()> {
+        while self.outstanding > 0 {
+            self.poll(port)?;
+        }
+        Ok(())
+    }
+}
+
+/// The side that begins: a round trip with each peer in turn until `until` says so. Returns the number of round trips.
+///
+/// # Errors
+/// When the engine fails or the run is stopped.
+pub fn serve_first<R: Recorder>(
+    port: &mut Port,
+    table: &mut Table,
+    until: &mut Until,
+    recorder: &mut R,
+) -> Result<u64> {
+    let (mut trips, mut index) = (0, 0);
+    while until.grant(1) == 1 {
+        let start_ns = recorder.now_ns();
+        let before = port.arrivals.count;
+        table.hit(index, port)?;
+        table.wait(index, port, before)?;
+        recorder.sample(recorder.now_ns().saturating_sub(start_ns) / 2);
+        trips += 1;
+        index = if index + 1 == table.flows.len() {
+            0
+        } else {
+            index + 1
+        };
+    }
+    table.drain(port)?;
+    Ok(trips)
+}
+
+/// One read at a time, the flows taking turns, until `until` says so. Returns the number of reads.
+///
+/// # Errors
+/// When the engine fails or the run is stopped.
+pub fn read_in_turn<R: Recorder>(
+    port: &mut Port,
+    flows: &mut [Flow],
+    until: &mut Until,
+    recorder: &mut R,
+) -> Result<u64> {
+    let (mut reads, mut index) = (0, 0);
+    while until.grant(1) == 1 {
+        let op = [flows[index].next_op(0)];
+        let start_ns = recorder.now_ns();
+        port.complete(&op)?;
+        recorder.sample(recorder.now_ns().saturating_sub(start_ns));
+        reads += 1;
+        index = if index + 1 == flows.len() {
+            0
+        } else {
+            index + 1
+        };
+    }
+    Ok(reads)
+}
+
+/// The side that answers, until `over` says that everybody is done. Returns the number of answers.
+///
+/// # Errors
+/// When the engine fails or the run is stopped.
+pub fn return_all(
+    port: &mut Port,
+    table: &mut Table,
+    mut over: impl FnMut() -> bool,
+) -> Result<u64> {
+    let mut answers = 0;
+    // With several peers a second look at one would make the others wait.
+    let looks = if table.signals.len() == 1 {
+        table.looks_per_poll
+    } else {
+        1
+    };
+    while !over() {
+        table.poll(port)?;
+        port.check_stop()?;
+        while let Some(peer) = table.unanswered.pop() {
+            let index = table
+                .flows
+                .iter()
+                .position(|flow| flow.peer == peer)
+                .ok_or_else(|| {
+                    Error::Failed(format!(
+                        "an operation arrived from rank {peer}, which is no peer"
+                    ))
+                })?;
+            table.hit(index, port)?;
+            answers += 1;
+        }
+        for index in 0..table.signals.len() {
+            for look in (0..looks).rev() {
+                if table.signals[index].arrived().map_err(outside)? {
+                    table.hit(index, port)?;
+                    answers += 1;
+                    break;
+                }
+                if look > 0 {
+                    std::hint::spin_loop();
+                }
+            }
+        }
+    }
+    table.drain(port)?;
+    Ok(answers)
+}
+
+fn outside(error: OutOfRange) -> Error {
+    Error::Failed(error.to_string())
+}

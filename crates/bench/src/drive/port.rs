@@ -1,0 +1,271 @@
+//! A worker's engine with the duties that every loop has beside its own: counting arrivals, handing receives back,
+//! giving up the CPU where it is shared, and ending when the run is stopped.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tonnage_sys::clock::Clock;
+
+use super::BURST;
+use super::flow::{Flow, Receives};
+use tonnage_engine::{Completion, Engine, Kind, Op};
+use tonnage_units::{Error, Result};
+
+/// What arrived from peers since the counters were taken last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Arrivals {
+    /// Number of operations that arrived.
+    pub count: u64,
+    /// Wrapping sum of their immediates, which tells a lost and a doubled one apart from what was sent.
+    pub immediates: u64,
+    /// When nothing more had arrived, nanoseconds on the worker's clock: at the first poll after the last one that found
+    /// nothing. 0 when none arrived.
+    pub last_ns: u64,
+}
+
+/// A worker's engine and its standing duties.
+pub struct Port<'a> {
+    /// The engine.
+    pub engine: &'a mut dyn Engine,
+    /// The worker's clock.
+    pub clock: Clock,
+    /// Arrivals of the running trial.
+    pub arrivals: Arrivals,
+    /// Something arrived after `arrivals.last_ns`. An answer must not wait for a clock read, so the time is taken when
+    /// there is nothing else to do.
+    undated: bool,
+    stop: &'a AtomicBool,
+    yielding: bool,
+    /// Whether an idle loop rests for a moment; not where every poll is a call into a library that takes longer.
+    pausing: bool,
+    receives: Vec<Receives>,
+    /// Receives to be handed over, the oldest last taken first.
+    staged: Vec<Op>,
+    /// False while the posted receives are being used up.
+    reposting: bool,
+}
+
+impl<'a> Port<'a> {
+    /// A port that ends with an error when `stop` becomes true, and yields the CPU when idle if `yielding`.
+    pub fn new(
+        engine: &'a mut dyn Engine,
+        clock: Clock,
+        stop: &'a AtomicBool,
+        yielding: bool,
+    ) -> Self {
+        Self {
+            engine,
+            clock,
+            arrivals: Arrivals::default(),
+            undated: false,
+            stop,
+            yielding,
+            pausing: true,
+            receives: Vec::new(),
+            staged: Vec::new(),
+            reposting: true,
+        }
+    }
+
+    /// Polls without a pause when idle, for an engine on which arrivals wait for the next poll.
+    pub fn without_pause(mut self) -> Self {
+        self.pausing = false;
+        self
+    }
+
+    /// Posts `depth` receives for each peer; every arrival hands one back until [`Self::use_up_receives`].
+    ///
+    /// # Errors
+    /// When the engine fails.
+    pub fn post_receives(&mut self, receives: Vec<Receives>, depth: u32) -> Result<()> {
+        self.staged = Vec::with_capacity(receives.len() * depth as usize + BURST);
+        self.receives = receives;
+        for _ in 0..depth {
+            for (index, receive) in self.receives.iter_mut().enumerate() {
+                self.staged.push(receive.next_op(index as u32));
+            }
+        }
+        while !self.staged.is_empty() {
+            self.hand_over_receives()?;
+            self.check_stop()?;
+        }
+        Ok(())
+    }
+
+    /// From now on arrivals are not replaced by new receives.
+    pub fn use_up_receives(&mut self) {
+        self.reposting = false;
+    }
+
+    /// Takes the counters of the trial that just ended and starts new ones.
+    pub fn take_arrivals(&mut self) -> Arrivals {
+        self.date_arrivals();
+        std::mem::take(&mut self.arrivals)
+    }
+
+    /// Polls once. Arrivals have been counted and their receives replaced; the caller looks at `Done` for its own.
+    ///
+    /// # Errors
+    /// When the engine is dead, an operation failed, or the run was stopped.
+    #[inline]
+    pub fn poll(&mut self, done: &mut [Completion; BURST]) -> Result<usize> {
+        let count = self.engine.poll(done)?;
+        if count == 0 {
+            return self.idle().map(|()| 0);
+        }
+        // An engine that completes while posting is never idle, so this is the only place that its loops pass.
+        self.check_stop()?;
+        let mut arrived = false;
+        for completion in &done[..count] {
+            match completion.kind {
+                Kind::Done => {}
+                Kind::Arrived => {
+                    arrived = true;
+                    self.arrivals.count += 1;
+                    self.arrivals.immediates = self
+                        .arrivals
+                        .immediates
+                        .wrapping_add(u64::from(completion.imm));
+                    if self.reposting
+                        && let Some(receive) = self.receives.get_mut(completion.tag as usize)
+                    {
+                        self.staged.push(receive.next_op(completion.tag));
+                    }
+                }
+                Kind::Failed(code) => return Err(failed(completion, code)),
+            }
+        }
+        if arrived {
+            self.undated = true;
+            self.hand_over_receives()?;
+        }
+        Ok(count)
+    }
+
+    #[inline]
+    fn date_arrivals(&mut self) {
+        if self.undated {
+            self.arrivals.last_ns = self.clock.now_ns();
+            self.undated = false;
+        }
+    }
+
+    #[inline]
+    fn hand_over_receives(&mut self) -> Result<()> {
+        if !self.staged.is_empty() {
+            let taken = self.engine.post(&self.staged)?;
+            self.staged.drain(..taken);
+        }
+        Ok(())
+    }
+
+    /// Hands over operations; returns how many were taken.
+    ///
+    /// # Errors
+    /// When the engine is dead.
+    #[inline]
+    pub fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        self.engine.post(ops)
+    }
+
+    /// What a loop does when there was nothing to do.
+    #[inline]
+    fn idle(&mut self) -> Result<()> {
+        self.date_arrivals();
+        self.check_stop()?;
+        if !self.staged.is_empty() {
+            self.hand_over_receives()?;
+        }
+        if self.yielding {
+            std::thread::yield_now();
+        } else if self.pausing {
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+
+    /// Whether the run was stopped; loops that do not poll look at it now and then.
+    ///
+    /// # Errors
+    /// When it was.
+    #[inline]
+    pub fn check_stop(&self) -> Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Failed("the run was stopped".into()));
+        }
+        Ok(())
+    }
+
+    /// Posts all of `ops` and waits for their completions. For what happens outside the timed loops and at their ends.
+    ///
+    /// # Errors
+    /// As [`Self::poll`].
+    pub fn complete(&mut self, ops: &[Op]) -> Result<()> {
+        let mut done = [Completion::EMPTY; BURST];
+        let (mut posted, mut completed) = (0, 0);
+        while completed < ops.len() {
+            if posted < ops.len() {
+                posted += self.post(&ops[posted..])?;
+            }
+            let count = self.poll(&mut done)?;
+            completed += own(&done[..count]);
+        }
+        Ok(())
+    }
+
+    /// Proves that what was written has arrived, where completions alone do not: one read for each flow that needs it.
+    ///
+    /// # Errors
+    /// As [`Self::poll`].
+    pub fn flush(&mut self, flows: &[Flow]) -> Result<()> {
+        for flow in flows.iter().filter(|flow| flow.issued > 0) {
+            if let Some(op) = flow.flush_op() {
+                self.complete(&[op])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many of the completions are of operations that this side posted.
+#[inline]
+pub fn own(done: &[Completion]) -> usize {
+    done.iter()
+        .filter(|completion| completion.kind == Kind::Done)
+        .count()
+}
+
+#[cold]
+fn failed(completion: &Completion, code: i32) -> Error {
+    Error::Failed(format!(
+        "an operation of {} bytes on lane {} failed with the engine's code {code}",
+        completion.len, completion.lane.0
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mock::{Mock, silent_port};
+    use super::*;
+
+    #[test]
+    fn arrivals_are_counted_at_once_and_dated_before_they_are_taken() {
+        for idle_polls in [0, 1] {
+            let (mut mock, stop) = (Mock::new(1), AtomicBool::new(false));
+            mock.arrives = Some(7);
+            let mut port = silent_port(&mut mock, &stop);
+            let mut done = [Completion::EMPTY; BURST];
+            let before_ns = port.clock.now_ns();
+            assert_eq!(port.poll(&mut done).unwrap(), 1);
+            assert_eq!((port.arrivals.count, port.arrivals.immediates), (1, 7));
+            for _ in 0..idle_polls {
+                assert_eq!(port.poll(&mut done).unwrap(), 0);
+            }
+            let idle_ns = port.clock.now_ns();
+            let arrivals = port.take_arrivals();
+            assert!(arrivals.last_ns >= before_ns, "{arrivals:?}");
+            assert!(idle_polls == 0 || arrivals.last_ns <= idle_ns);
+            port.poll(&mut done).unwrap();
+            assert_eq!(port.take_arrivals(), Arrivals::default());
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A true sliding window: as many operations in flight as the window allows, and a new one for every completion.
+
+use super::flow::Flow;
+use super::port::Port;
+use super::recorder::Recorder;
+use super::until::Until;
+use super::{BURST, Scratch};
+use tonnage_engine::{Completion, Kind};
+use tonnage_units::Result;
+
+/// Runs until `until` says so and everything in flight has completed. Returns the number of completed operations.
+///
+/// The window is per flow: a completion is replaced by an operation of the same flow, and the flows take turns. One
+/// clock read serves both as the end of what completed and as the start of what is handed over next; an operation that
+/// the engine does not take at once waits inside its latency.
+///
+/// # Errors
+/// When the engine fails or the run is stopped.
+pub fn stream<R: Recorder>(
+    port: &mut Port,
+    flows: &mut [Flow],
+    scratch: &mut Scratch,
+    until: &mut Until,
+    recorder: &mut R,
+) -> Result<u64> {
+    scratch.reset();
+    let Scratch {
+        ready,
+        posted_ns,
+        flow_of_tag,
+        staged,
+    } = scratch;
+    let mut done = [Completion::EMPTY; BURST];
+    let (mut taken, mut in_flight, mut completed) = (0, 0, 0);
+    let mut now_ns = recorder.now_ns();
+    loop {
+        if taken == staged.len() {
+            staged.clear();
+            taken = 0;
+            let granted = until.grant(ready.len().min(BURST));
+            if granted == 0 && in_flight == 0 {
+                return Ok(completed);
+            }
+            for tag in ready.drain(..granted) {
+                posted_ns[tag as usize] = now_ns;
+                staged.push(flows[flow_of_tag[tag as usize] as usize].next_op(tag));
+            }
+            in_flight += granted;
+        }
+        if taken < staged.len() {
+            taken += port.post(&staged[taken..])?;
+        }
+        let count = port.poll(&mut done)?;
+        if count > 0 {
+            now_ns = recorder.now_ns();
+        }
+        for completion in &done[..count] {
+            if completion.kind == Kind::Done {
+                recorder.sample(now_ns.saturating_sub(posted_ns[completion.tag as usize]));
+                ready.push_back(completion.tag);
+                in_flight -= 1;
+                completed += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mock::{Mock, flow, silent_port};
+    use super::super::recorder::Silent;
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn exactly_so_many_operations_with_never_more_in_flight_than_the_window() {
+        for (window, operations) in [(1, 1000), (4, 1000), (64, 5000), (100, 99)] {
+            let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+            let mut flows = [flow(0, 1), flow(1, 2)];
+            let mut scratch = Scratch::new(2, window);
+            let mut until = Until::operations(operations);
+            let completed = stream(
+                &mut silent_port(&mut mock, &stop),
+                &mut flows,
+                &mut scratch,
+                &mut until,
+                &mut Silent,
+            )
+            .unwrap();
+            assert_eq!(completed, operations);
+            assert_eq!(mock.posted, operations);
+            // Flows take turns, whatever the window: none may be starved by the others.
+            let [one, other] = [&flows[0], &flows[1]].map(|flow| flow.issued);
+            assert!(one.abs_diff(other) <= window as u64, "{one} and {other}");
+            let most = mock.most_in_flight;
+            assert!(
+                most <= 2 * window && (operations < 1000 || most == 2 * window),
+                "{most} of {window}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_stopped_run_ends_a_loop_whose_engine_never_completes() {
+        let (mut mock, stop) = (Mock::new(7), AtomicBool::new(true));
+        mock.stuck = true;
+        let mut until = Until::operations(10);
+        let result = stream(
+            &mut silent_port(&mut mock, &stop),
+            &mut [flow(0, 1)],
+            &mut Scratch::new(1, 4),
+            &mut until,
+            &mut Silent,
+        );
+        assert!(result.is_err());
+    }
+
+    #[test]
+    fn a_failed_operation_ends_the_loop_with_its_code() {
+        let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
+        mock.fail_at = Some(5);
+        let mut until = Until::operations(10);
+        let error = stream(
+            &mut silent_port(&mut mock, &stop),
+            &mut [flow(0, 1)],
+            &mut Scratch::new(1, 4),
+            &mut until,
+            &mut Silent,
+        );
+        assert!(error.unwrap_err().to_string().contains("code 77"));
+    }
+}

@@ -1,0 +1,138 @@
+//! This host as the ranks of a run see it: its CPUs, and which ranks have to share them.
+//!
+//! Launchers count the ranks of a host by its name. But containers and network namespaces with names of their own may be
+//! one machine, whose CPUs they share; and ranks of one name may have been bound to different CPUs by their launcher.
+//! So each rank says which CPUs it may use, and those that may use the same ones take turns.
+
+use std::time::Duration;
+
+use crate::conductor::ranks_beside;
+use tonnage_machine::Topology;
+use tonnage_ranks::{Rank, RankInfo};
+use tonnage_units::number_list;
+use tonnage_units::{Error, Result};
+
+/// How long ranks may take to say which CPUs they may use.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A rank's host, read once, before its main thread is pinned as a worker: a pinned thread sees only its own CPU.
+pub struct Host {
+    /// Its CPUs.
+    pub topology: Topology,
+    /// This rank's place among those that it shares CPUs with, and how many they are, itself included.
+    pub neighbours: (u32, u32),
+}
+
+impl Host {
+    /// Reads the host and asks the other ranks.
+    ///
+    /// # Errors
+    /// When a rank does not answer, or not what a rank answers.
+    pub fn look(rank: &mut Rank) -> Result<Self> {
+        let topology = Topology::read();
+        let mine = number_list::format(&topology.allowed).into_bytes();
+        let all = rank.all_gather("which CPUs ranks may use", mine, DEADLINE)?;
+        let unreadable =
+            |from| Error::Failed(format!("rank {from} said unreadably which CPUs it may use"));
+        let lists: Vec<&str> = all
+            .iter()
+            .enumerate()
+            .map(|(from, bytes)| std::str::from_utf8(bytes).map_err(|_| unreadable(from)))
+            .collect::<Result<_>>()?;
+        let neighbours = neighbours(rank.infos(), &lists, rank.id())?;
+        Ok(Self {
+            topology,
+            neighbours,
+        })
+    }
+}
+
+/// The place of `rank` among the ranks that share CPUs with it, and how many they are.
+fn neighbours(infos: &[RankInfo], cpus: &[&str], rank: u32) -> Result<(u32, u32)> {
+    let lists = |rank: u32| cpus.get(rank as usize).copied().unwrap_or_default();
+    let (here, own_text) = (&infos[rank as usize], lists(rank));
+    let own = read(own_text)?;
+    let (mut place, mut count) = (0, 1);
+    for info in infos.iter().filter(|info| info.rank != rank) {
+        if !is_one_machine(here, info) {
+            continue;
+        }
+        let text = lists(info.rank);
+        let shared = text == own_text || read(text)?.iter().any(|cpu| own.contains(cpu));
+        place += u32::from(shared && info.rank < rank);
+        count += u32::from(shared);
+    }
+    Ok((place, count))
+}
+
+fn read(list: &str) -> Result<Vec<u32>> {
+    if list.is_empty() {
+        return Ok(Vec::new());
+    }
+    number_list::parse(list)
+}
+
+/// Ranks of one boot share CPUs, whatever their hosts are called.
+fn is_one_machine(one: &RankInfo, other: &RankInfo) -> bool {
+    if one.boot_id.is_empty() {
+        return one.host == other.host;
+    }
+    one.boot_id == other.boot_id
+}
+
+/// Whether all ranks are on one host, so that they reach each other by its loopback. Of one machine's network namespaces
+/// each has its own.
+pub fn on_one_host(infos: &[RankInfo]) -> bool {
+    ranks_beside(infos, 0).len() == infos.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(rank: u32, host: &str, boot_id: &str) -> RankInfo {
+        RankInfo {
+            rank,
+            host: host.into(),
+            pid: 1,
+            boot_id: boot_id.into(),
+            local_rank: 0,
+            local_size: Some(1),
+        }
+    }
+
+    fn all(infos: &[RankInfo], cpus: &[&str]) -> Vec<(u32, u32)> {
+        let place = |info: &RankInfo| neighbours(infos, cpus, info.rank).unwrap();
+        infos.iter().map(place).collect()
+    }
+
+    #[test]
+    fn hosts_of_one_machine_share_its_cpus() {
+        let infos = [info(0, "h0", "a"), info(1, "h1", "a"), info(2, "h2", "b")];
+        let cpus = ["0-1", "0-1", "0-1"];
+        assert_eq!(all(&infos, &cpus), [(0, 2), (1, 2), (0, 1)]);
+        assert!(!on_one_host(&infos));
+        assert!(on_one_host(&infos[..1]));
+        let unknown = [info(0, "h0", ""), info(1, "h1", ""), info(2, "h1", "")];
+        assert_eq!(all(&unknown, &cpus), [(0, 1), (0, 2), (1, 2)]);
+    }
+
+    #[test]
+    fn ranks_that_a_launcher_bound_apart_share_nothing() {
+        let infos = [info(0, "h", "a"), info(1, "h", "a"), info(2, "h", "a")];
+        assert_eq!(all(&infos, &["0", "1", "2"]), [(0, 1); 3]);
+        assert_eq!(
+            all(&infos, &["0-1", "0-1", "2-3"]),
+            [(0, 2), (1, 2), (0, 1)]
+        );
+        assert_eq!(all(&infos, &["0-3", "3", "2"]), [(0, 3), (1, 2), (1, 2)]);
+        assert_eq!(all(&infos, &["", "", ""]), [(0, 3), (1, 3), (2, 3)]);
+        assert!(on_one_host(&infos));
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        let infos = [info(0, "h", "a"), info(1, "h", "a")];
+        assert!(neighbours(&infos, &["0", "x"], 0).is_err());
+    }
+}

@@ -1,0 +1,96 @@
+//! What follows a phase, outside its clock: noting how far it came, and reading everything back to compare it.
+
+use super::before::Written;
+use super::experiment::{Experiment, State, quota};
+use super::phase::Job;
+use super::team::{self, PHASE_DEADLINE, without_gap};
+use super::totals::Merge;
+use crate::kinds::files::data::{FileKey, Pool};
+use crate::kinds::files::names::{bytes_of_file, number_of, path_of};
+use crate::kinds::files::verify::{Checker, Verdict};
+use crate::kinds::files::wrong::Wrong;
+use crate::kinds::transfer::point::Failure;
+use tonnage_plan::file_point::{FileLayout, Phase};
+use tonnage_units::{Error, Result};
+
+impl Experiment<'_> {
+    /// What a stonewall left unwritten cannot be read.
+    pub(super) fn note_written(&mut self, state: &mut State, job: &Job<'_>) -> Result<(), Failure> {
+        let point = self.point;
+        if point.stonewall.is_none() {
+            state.written = None;
+            return Ok(());
+        }
+        let made = state.team.iter().map(|member| member.samples.transfers);
+        let mine = without_gap(made, state.team.len() as u64).min(job.quota);
+        let all = self.rank.all_gather(
+            "how far ranks have written",
+            mine.to_le_bytes().to_vec(),
+            PHASE_DEADLINE,
+        )?;
+        let number = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes);
+        let written = Written {
+            transfers: all.iter().map(number).collect(),
+        };
+        let mine = match &point.status_file {
+            Some(path) if self.rank.id() == 0 => written.save(path.as_ref()),
+            _ => Ok(()),
+        };
+        state.written = Some(written);
+        self.agree("write the status file", mine)
+    }
+
+    /// Reads everything back and compares it; returns the bytes that were checked.
+    pub(super) fn verify(
+        &mut self,
+        state: &mut State,
+        phase: Phase,
+        trial: u32,
+        seed: Option<u64>,
+    ) -> Result<u64, Failure> {
+        let point = self.point;
+        let mut job = self.job(state, Phase::Read, trial);
+        if phase == Phase::Mixed {
+            job.part = self.rank.id();
+            job.path = path_of(point, job.part, trial);
+        }
+        if phase == Phase::Mixed && !point.collective {
+            job.quota = quota(point, state.written.as_ref(), job.part);
+        }
+        job.measured = false;
+        let seed = seed.unwrap_or(0);
+        let pool = Pool::new(seed, point.data);
+        let checker = |member: &team::Member| Checker {
+            key: FileKey::new(seed, number_of(point, job.part)),
+            pool: &pool,
+            path: &job.path,
+            files: if point.layout == FileLayout::Shared {
+                1
+            } else {
+                point.ranks
+            },
+            file_bytes: bytes_of_file(point),
+            memory: member.memory.clone(),
+            transfer_bytes: point.transfer_bytes,
+            found: Wrong::default(),
+        };
+        let mut checkers: Vec<Checker<'_>> = state.team.iter().map(checker).collect();
+        self.run(state, &job, &mut checkers)?;
+        let mut found = Wrong::default();
+        checkers
+            .iter()
+            .for_each(|checker| found.merge(&checker.found));
+        let mine = Verdict::of_rank(self.rank.id(), &found).to_bytes()?;
+        let all = self.rank.reduce(
+            "compare what was read",
+            mine,
+            Verdict::merge_bytes,
+            PHASE_DEADLINE,
+        )?;
+        let verdict = Verdict::from_bytes(&all)?;
+        match verdict.complaint() {
+            Some(complaint) => Err(Failure::Point(Error::Failed(complaint))),
+            None => Ok(verdict.checked_bytes),
+        }
+    }
+}

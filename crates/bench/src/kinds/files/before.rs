@@ -1,0 +1,347 @@
+//! What is made ready before a phase's clock starts, and what is refused there: one clear error each, from the first
+//! rank that has one.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{Access, access};
+use serde::{Deserialize, Serialize};
+use tonnage_sys::files::lustre::{self, StripeCount};
+use tonnage_sys::files::open::Access as OpenAs;
+
+use super::storage::{Place, directory_of};
+use crate::kinds::files::data::{FileKey, SECTOR_BYTES, STAMP_BYTES, words};
+use crate::kinds::files::names::number_of;
+use crate::kinds::files::places::Places;
+use tonnage_plan::file_point::{FileLayout, FileOrder, FilePoint, Phase, Striping};
+use tonnage_units::Bytes;
+use tonnage_units::{Error, Result};
+
+/// How many sectors are asked for the seed of their data.
+const SECTORS_LOOKED_AT: u64 = 15;
+
+/// Whether files can be made or written where the plan wants them.
+///
+/// # Errors
+/// When the directory is not there or cannot be written, or the path is a directory.
+pub fn check_target(path: &Path, writes: bool) -> Result<()> {
+    let (shown, directory) = (path.display(), directory_of(path));
+    if path.is_dir() {
+        return Err(Error::Failed(format!(
+            "{shown} is a directory: name a file in it, such as {}",
+            path.join("t.dat").display()
+        )));
+    }
+    let other_kind = fs::metadata(path).is_ok_and(|found| !found.is_file());
+    if other_kind {
+        return Err(Error::Failed(format!(
+            "{shown} is no regular file: name another path"
+        )));
+    }
+    if directory.exists() && !directory.is_dir() {
+        return Err(Error::Failed(format!(
+            "{shown} cannot be used: {} is no directory",
+            directory.display()
+        )));
+    }
+    if !directory.is_dir() {
+        let directory = directory.display();
+        return Err(Error::Failed(format!(
+            "{shown} cannot be used: there is no directory {directory}. Create it with: mkdir -p {directory}"
+        )));
+    }
+    if !writes {
+        return Ok(());
+    }
+    let cannot = |what: &Path, error: rustix::io::Errno| {
+        Error::io(format!("{} cannot be written", what.display()), error)
+    };
+    if path.exists() {
+        access(path, Access::WRITE_OK).map_err(|error| cannot(path, error))?;
+    }
+    access(&directory, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|error| cannot(&directory, error))
+}
+
+/// Whether transfers without the page cache fit what the storage needs.
+///
+/// # Errors
+/// When they do not.
+pub fn check_direct(point: &FilePoint, place: &Place) -> Result<()> {
+    if !point.direct {
+        return Ok(());
+    }
+    // Whether there are any was asked before.
+    let Some((_, offset_bytes)) = place.direct else {
+        return Ok(());
+    };
+    if !point.transfer_bytes.is_multiple_of(u64::from(offset_bytes)) {
+        return Err(Error::Failed(format!(
+            "--transfer {} with --direct: {} needs multiples of {offset_bytes} bytes",
+            Bytes(point.transfer_bytes),
+            place.source
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a file holds what a phase is to read.
+///
+/// # Errors
+/// When it is missing, no regular file, cannot be read, or is too short.
+pub fn check_source(path: &Path, needed_bytes: u64) -> Result<()> {
+    let shown = path.display();
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(Error::Failed(format!(
+                "{shown} is to be read and is not there: write it first (--phases write --keep, with the same layout and \
+                 number of ranks), or add --prefill"
+            )));
+        }
+        Err(error) => return Err(Error::io(format!("cannot look at {shown}"), error)),
+        Ok(found) => found,
+    };
+    if !found.is_file() {
+        return Err(Error::Failed(format!("{shown} is no regular file")));
+    }
+    if found.len() < needed_bytes {
+        return Err(Error::Failed(format!(
+            "{shown} is too short: it has {} bytes, and {needed_bytes} are to be read. Write it first with the same \
+             block, transfer, segments and number of ranks, or read less",
+            found.len()
+        )));
+    }
+    access(path, Access::READ_OK)
+        .map_err(|error| Error::io(format!("{shown} cannot be read"), error))
+}
+
+/// Bytes that a file must have so that the first `transfers` of a rank's data can be read; 0 where a shuffled order was
+/// cut short and nobody can tell without looking at all of them.
+pub fn needed_bytes(point: &FilePoint, part: u32, transfers: u64) -> u64 {
+    let all = transfers >= point.transfers_of_rank();
+    let last = match transfers.checked_sub(1) {
+        None => return 0,
+        Some(last) => last,
+    };
+    match point.order {
+        FileOrder::Sequential => {
+            Places::new(point, part, Phase::Read).at(last).offset + point.transfer_bytes
+        }
+        FileOrder::Shuffled if all => crate::kinds::files::names::bytes_of_file(point),
+        FileOrder::Shuffled => 0,
+    }
+}
+
+/// The seed of the data in a file: what most of some sectors of a rank's data say, so that a few damaged or swapped ones
+/// do not decide. A sector counts when its stamp belongs to any place of any file of the experiment.
+///
+/// # Errors
+/// When it cannot be read, or none of them is tonnage's.
+pub fn seed_of(point: &FilePoint, path: &Path, part: u32, transfers: u64) -> Result<u64> {
+    let places = Places::new(point, part, Phase::Read);
+    let file_bytes = crate::kinds::files::names::bytes_of_file(point);
+    let files = match point.layout {
+        FileLayout::Shared => 1,
+        FileLayout::PerProcess => point.ranks,
+    };
+    let cannot = |error| Error::io(format!("cannot read {}", path.display()), error);
+    let file = File::open(path).map_err(cannot)?;
+    let mut seeds: Vec<u64> = Vec::new();
+    for index in 0..transfers.min(SECTORS_LOOKED_AT) {
+        let first = places
+            .at(index * transfers / transfers.min(SECTORS_LOOKED_AT))
+            .offset;
+        let whole = first.next_multiple_of(SECTOR_BYTES);
+        let fits = whole + STAMP_BYTES as u64 <= first + point.transfer_bytes;
+        let mut stamp = [0; STAMP_BYTES];
+        if file
+            .read_exact_at(&mut stamp, if fits { whole } else { 0 })
+            .is_ok()
+        {
+            let (seed, word) = words(&stamp);
+            let own = number_of(point, part);
+            let mut numbers = std::iter::once(own).chain(0..files);
+            if numbers.any(|file| FileKey::new(seed, file).place(word, file_bytes).is_some()) {
+                seeds.push(seed);
+            }
+        }
+    }
+    let votes = |seed: &u64| seeds.iter().filter(|other| *other == seed).count();
+    let most = seeds.iter().copied().max_by_key(votes);
+    most.ok_or_else(|| {
+        Error::Failed(format!(
+            "{} holds no data of tonnage, so that it can neither be checked nor written into: write it with tonnage first, \
+             or have it written into as it is (--existing)",
+            path.display()
+        ))
+    })
+}
+
+/// Makes a file with stripes where the file system has them. Returns what the file system says of it, or why it has none.
+///
+/// # Errors
+/// When Lustre refuses the striping.
+pub fn make_striped(path: &Path, place: &Place, striping: Striping) -> Result<String> {
+    if place.file_system != "lustre" {
+        return Ok(format!(
+            "skip: {} is on {}, which has no stripes to set",
+            place.directory.display(),
+            place.file_system
+        ));
+    }
+    let cannot = |error| Error::io(format!("cannot stripe {}", path.display()), error);
+    let asked = lustre::Striping {
+        count: match striping.count {
+            None => StripeCount::All,
+            Some(0) => StripeCount::Default,
+            Some(count) => StripeCount::Number(u16::try_from(count).unwrap_or(u16::MAX - 1)),
+        },
+        size_bytes: u32::try_from(striping.size_bytes.unwrap_or(0)).unwrap_or(u32::MAX),
+    };
+    let access = OpenAs {
+        read: true,
+        write: true,
+        create: true,
+        ..OpenAs::default()
+    };
+    let file = lustre::create(path, &access, asked).map_err(cannot)?;
+    let had = lustre::striping(&file).map_err(cannot)?;
+    Ok(format!(
+        "{:?} targets, {} bytes each",
+        had.count, had.size_bytes
+    ))
+}
+
+/// How many transfers of each rank's data a stonewalled phase has written, for a run that reads them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Written {
+    /// Of each rank, in their order.
+    pub transfers: Vec<u64>,
+}
+
+impl Written {
+    /// Keeps it in a file.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_string(self)
+            .map_err(|error| Error::Failed(format!("the status has no JSON form: {error}")))?;
+        let before = fs::read_to_string(path).unwrap_or_default();
+        let foreign = path.exists() && serde_json::from_str::<Self>(&before).is_err();
+        if foreign && fs::metadata(path).is_ok_and(|found| found.len() > 0) {
+            return Err(Error::Failed(format!(
+                "{} is there and is no status file of tonnage: name another one",
+                path.display()
+            )));
+        }
+        fs::write(path, text + "\n")
+            .map_err(|error| Error::io(format!("cannot write {}", path.display()), error))
+    }
+
+    /// Reads it again, for so many ranks.
+    ///
+    /// # Errors
+    /// When it cannot be read, is something else, or of another number of ranks.
+    pub fn load(path: &Path, ranks: u32) -> Result<Self> {
+        let shown = path.display();
+        let text = fs::read_to_string(path)
+            .map_err(|error| Error::io(format!("cannot read the status file {shown}"), error))?;
+        let written: Self = serde_json::from_str(&text).map_err(|error| {
+            Error::Failed(format!("{shown} is no status file of tonnage: {error}"))
+        })?;
+        if written.transfers.len() != ranks as usize {
+            return Err(Error::Failed(format!(
+                "{shown} is of {} ranks, and there are {ranks}: read with as many as wrote",
+                written.transfers.len()
+            )));
+        }
+        Ok(written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::files::places::tests::point;
+
+    fn text<T: std::fmt::Debug>(result: Result<T>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn targets_that_cannot_be_written_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        assert!(text(check_target(directory.path(), true)).contains("is a directory"));
+        assert!(text(check_target(&at("no/t"), true)).contains("mkdir -p"));
+        fs::write(at("file"), "").unwrap();
+        assert!(text(check_target(&at("file/t"), true)).contains("is no directory"));
+        assert!(text(check_target(Path::new("/dev/null"), true)).contains("no regular file"));
+        assert!(check_target(&at("t"), true).is_ok());
+    }
+
+    #[test]
+    fn sources_that_lack_something_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t");
+        assert!(text(check_source(&path, 1)).contains("--prefill"));
+        fs::write(&path, "abc").unwrap();
+        assert!(text(check_source(&path, 4)).contains("it has 3 bytes, and 4"));
+        assert!(check_source(&path, 3).is_ok());
+        fs::write(&path, [7; 512]).unwrap();
+        assert!(text(seed_of(&point(1), &path, 0, 8)).contains("no data of tonnage"));
+    }
+
+    #[test]
+    fn most_sectors_say_the_seed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t");
+        let mut point = point(1);
+        (point.block_bytes, point.transfer_bytes, point.segments) = (8192, 512, 1);
+        let sector = |seed: u64, index: u64| {
+            let mut bytes = FileKey::new(seed, 0).stamp(index * 512).to_vec();
+            bytes.resize(512, 7);
+            bytes
+        };
+        // The first is of another write, and two have changed places.
+        let order = [(9, 0), (5, 2), (5, 1)];
+        let rest = (3..16).map(|index| (5, index));
+        let bytes: Vec<u8> = order
+            .into_iter()
+            .chain(rest)
+            .flat_map(|(seed, index)| sector(seed, index))
+            .collect();
+        fs::write(&path, bytes).unwrap();
+        assert_eq!(seed_of(&point, &path, 0, 16).unwrap(), 5);
+    }
+
+    #[test]
+    fn what_must_be_there_ends_with_the_last_transfer() {
+        let mut point = point(3);
+        assert_eq!(needed_bytes(&point, 1, 8), 320);
+        assert_eq!(needed_bytes(&point, 1, 1), 80);
+        assert_eq!(needed_bytes(&point, 1, 0), 0);
+        point.order = FileOrder::Shuffled;
+        assert_eq!(needed_bytes(&point, 1, 8), 384);
+        assert_eq!(needed_bytes(&point, 1, 7), 0);
+    }
+
+    #[test]
+    fn a_status_file_belongs_to_a_number_of_ranks() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("status");
+        let written = Written {
+            transfers: vec![3, 5],
+        };
+        written.save(&path).unwrap();
+        assert_eq!(Written::load(&path, 2).unwrap(), written);
+        assert!(text(Written::load(&path, 3)).contains("is of 2 ranks"));
+        written.save(&path).unwrap();
+        fs::write(&path, "somebody's notes").unwrap();
+        assert!(text(written.save(&path)).contains("no status file"));
+    }
+}

@@ -1,0 +1,428 @@
+//! What is written into files, so that every sector says where it belongs.
+//!
+//! Each 512-byte sector begins with two little-endian words: the seed of the data, and a mix of (seed, file, offset).
+//! What follows comes from a pool of 4 MiB that the seed fills, at the offset's place in it. So no two sectors of a run
+//! are equal, and a sector from another place, another file or an earlier run is known for what it is. A reader needs
+//! nothing but the file: the seed is in it. Preparing a transfer costs two stores for each sector, because the pool is
+//! filled before the clock starts.
+//!
+//! The pool repeats after 4 MiB, so that a compressor sees repetition only if it looks further back than that.
+
+use tonnage_sys::mapping::Arena;
+
+use super::order::mix;
+use super::wrong::{Files, Wrong};
+use tonnage_plan::file_point::DataKind;
+use tonnage_units::{Error, Result};
+
+/// A sector: what a stamp covers.
+pub const SECTOR_BYTES: u64 = 512;
+/// The pool repeats after so many bytes.
+pub const POOL_BYTES: u64 = 4 << 20;
+/// Seed and key.
+pub const STAMP_BYTES: usize = 16;
+
+/// Compressible data has its zeros in the same part of each page.
+const PAGE_BYTES: usize = 4096;
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+/// The inverse of `GOLDEN` modulo 2^64.
+const GOLDEN_INVERSE: u64 = 0xf1de_83e1_9937_733d;
+const CHUNK: usize = 4096;
+
+/// What keys the data of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileKey {
+    seed: u64,
+    base: u64,
+}
+
+impl FileKey {
+    /// The key of file number `file` (see [`super::names::number_of`]) under a seed.
+    pub fn new(seed: u64, file: u32) -> Self {
+        Self {
+            seed,
+            base: mix(seed ^ mix(u64::from(file) + 1)),
+        }
+    }
+
+    /// The key of a file whose sector at offset 0 begins with `stamp`, if it is one of that file number.
+    pub fn of_stamp(stamp: [u8; STAMP_BYTES], file: u32, offset: u64) -> Option<Self> {
+        let (seed, _) = words(&stamp);
+        let key = Self::new(seed, file);
+        (key.stamp(offset) == stamp).then_some(key)
+    }
+
+    /// The seed.
+    pub fn seed(self) -> u64 {
+        self.seed
+    }
+
+    #[inline]
+    fn word(self, sector_offset: u64) -> u64 {
+        self.base ^ (sector_offset / SECTOR_BYTES).wrapping_mul(GOLDEN)
+    }
+
+    /// The offset that a sector of this file with that second word belongs to, if it is below `bytes`.
+    pub(crate) fn place(self, word: u64, bytes: u64) -> Option<u64> {
+        let index = (word ^ self.base).wrapping_mul(GOLDEN_INVERSE);
+        let offset = index.checked_mul(SECTOR_BYTES)?;
+        (offset < bytes).then_some(offset)
+    }
+
+    /// What the sector at an offset begins with.
+    pub fn stamp(self, sector_offset: u64) -> [u8; STAMP_BYTES] {
+        let mut stamp = [0; STAMP_BYTES];
+        stamp[..8].copy_from_slice(&self.seed.to_le_bytes());
+        stamp[8..].copy_from_slice(&self.word(sector_offset).to_le_bytes());
+        stamp
+    }
+
+    /// Stamps the sectors of a transfer of `len` bytes at `offset` that lies at `local` in memory.
+    ///
+    /// # Errors
+    /// When the range lies outside the memory.
+    #[inline]
+    pub fn stamp_all(self, arena: &Arena, local: u64, offset: u64, len: u64) -> Result<()> {
+        let mut sector = offset - offset % SECTOR_BYTES;
+        while sector < offset + len {
+            let whole = sector >= offset && sector + STAMP_BYTES as u64 <= offset + len;
+            let at = (local + sector).wrapping_sub(offset);
+            match (whole, arena.word(at), arena.word(at.wrapping_add(8))) {
+                (true, Some(seed), Some(word)) => {
+                    // Nobody else looks at this memory until the transfer is made.
+                    seed.store(self.seed, std::sync::atomic::Ordering::Relaxed);
+                    word.store(self.word(sector), std::sync::atomic::Ordering::Relaxed);
+                }
+                _ => self.stamp_part(arena, local, offset, len, sector)?,
+            }
+            sector += SECTOR_BYTES;
+        }
+        Ok(())
+    }
+
+    /// A stamp that is cut by the begin or end of the transfer, or not aligned in memory.
+    #[cold]
+    fn stamp_part(
+        self,
+        arena: &Arena,
+        local: u64,
+        offset: u64,
+        len: u64,
+        sector: u64,
+    ) -> Result<()> {
+        let stamp = self.stamp(sector);
+        let begin = sector.max(offset);
+        let end = (sector + STAMP_BYTES as u64).min(offset + len);
+        if begin >= end {
+            return Ok(());
+        }
+        let part = &stamp[(begin - sector) as usize..(end - sector) as usize];
+        let written = arena.write(local + (begin - offset), part);
+        written.map_err(|error| Error::Failed(format!("stamping a transfer: {error}")))
+    }
+}
+
+pub(crate) fn words(stamp: &[u8]) -> (u64, u64) {
+    let word = |at: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&stamp[at..at + 8]);
+        u64::from_le_bytes(bytes)
+    };
+    (word(0), word(8))
+}
+
+/// What sectors hold behind their stamps.
+pub struct Pool {
+    bytes: Vec<u8>,
+}
+
+impl Pool {
+    /// The pool of a seed.
+    pub fn new(seed: u64, kind: DataKind) -> Self {
+        let mut bytes = vec![0; POOL_BYTES as usize];
+        for (index, word) in (0u64..).zip(bytes.chunks_exact_mut(8)) {
+            word.copy_from_slice(&mix(seed ^ mix(!index)).to_le_bytes());
+        }
+        if let DataKind::Compressible { percent } = kind {
+            let zeros = zeros_of_page(percent);
+            for page in bytes.chunks_exact_mut(PAGE_BYTES) {
+                page[PAGE_BYTES - zeros..].fill(0);
+            }
+        }
+        Self { bytes }
+    }
+
+    /// Copies the bytes that belong to file offsets from `offset` on into memory, without stamps.
+    ///
+    /// # Errors
+    /// When the range lies outside the memory.
+    pub fn place(&self, arena: &Arena, local: u64, offset: u64, len: u64) -> Result<()> {
+        let mut done = 0;
+        while done < len {
+            let at = ((offset + done) % POOL_BYTES) as usize;
+            let piece = &self.bytes[at..];
+            let piece = &piece[..piece.len().min((len - done) as usize)];
+            arena
+                .write(local + done, piece)
+                .map_err(|error| Error::Failed(format!("filling a buffer: {error}")))?;
+            done += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// What a file must hold from `offset` on.
+    fn expect(&self, key: FileKey, offset: u64, expected: &mut [u8]) {
+        let mut rest = &mut *expected;
+        let mut at = (offset % POOL_BYTES) as usize;
+        while !rest.is_empty() {
+            let piece = rest.len().min(self.bytes.len() - at);
+            let (front, back) = rest.split_at_mut(piece);
+            front.copy_from_slice(&self.bytes[at..at + piece]);
+            (rest, at) = (back, 0);
+        }
+        let end = offset + expected.len() as u64;
+        let mut sector = offset - offset % SECTOR_BYTES;
+        while sector < end {
+            for (at, byte) in (sector..).zip(key.stamp(sector)) {
+                if (offset..end).contains(&at) {
+                    expected[(at - offset) as usize] = byte;
+                }
+            }
+            sector += SECTOR_BYTES;
+        }
+    }
+
+    /// Compares `len` bytes in memory with what a file must hold at `offset`.
+    ///
+    /// # Errors
+    /// When the range lies outside the memory.
+    pub fn check(
+        &self,
+        arena: &Arena,
+        local: u64,
+        key: FileKey,
+        place: (&Files<'_>, u64),
+        len: u64,
+        found: &mut Wrong,
+    ) -> Result<()> {
+        let (files, offset) = place;
+        let (mut is, mut should) = ([0; CHUNK], [0; CHUNK]);
+        let mut done = 0;
+        while done < len {
+            // Chunks end where sectors end, so that a wrong one is looked at as a whole.
+            let at = offset + done;
+            let room = CHUNK as u64 - at % SECTOR_BYTES;
+            let piece = room.min(len - done) as usize;
+            let (is, should) = (&mut is[..piece], &mut should[..piece]);
+            arena
+                .read(local + done, is)
+                .map_err(|error| Error::Failed(format!("checking a transfer: {error}")))?;
+            self.expect(key, at, should);
+            found.checked_bytes += piece as u64;
+            if is != should {
+                found.compare(files, key, at, is, should);
+            }
+            done += piece as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Zeros at the end of each page for a part of compressible bytes. Stamps stand among the zeros and do not compress, so
+/// that there are more of the latter.
+fn zeros_of_page(percent: u32) -> usize {
+    let wanted = PAGE_BYTES * percent as usize / 100;
+    let mut zeros = wanted;
+    while zeros < PAGE_BYTES && zeros - stamps_in_last(zeros) < wanted {
+        zeros += 1;
+    }
+    zeros
+}
+
+/// Bytes of keys (the seed is the same in all and compresses) among the last bytes of a page.
+fn stamps_in_last(bytes: usize) -> usize {
+    bytes / SECTOR_BYTES as usize * 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use tonnage_sys::mapping::{Pages, Sharing};
+
+    const LEN: u64 = 64 << 10;
+
+    fn arena() -> Arena {
+        Arena::allocate(1 << 20, Pages::Normal, Sharing::Private, None).unwrap()
+    }
+
+    fn written(key: FileKey, offset: u64, len: u64) -> (Pool, Arena) {
+        let (pool, arena) = (Pool::new(key.seed(), DataKind::Random), arena());
+        write(&pool, &arena, key, offset, len);
+        (pool, arena)
+    }
+
+    fn write(pool: &Pool, arena: &Arena, key: FileKey, offset: u64, len: u64) {
+        pool.place(arena, 0, offset, len).unwrap();
+        key.stamp_all(arena, 0, offset, len).unwrap();
+    }
+
+    fn check(pool: &Pool, arena: &Arena, key: FileKey, offset: u64, len: u64) -> Wrong {
+        let files = Files {
+            path: Path::new("/data/t"),
+            count: 4,
+            bytes: 1 << 30,
+        };
+        let mut found = Wrong::default();
+        pool.check(arena, 0, key, (&files, offset), len, &mut found)
+            .unwrap();
+        found
+    }
+
+    #[test]
+    fn the_inverse_is_one() {
+        assert_eq!(GOLDEN.wrapping_mul(GOLDEN_INVERSE), 1);
+    }
+
+    #[test]
+    fn what_was_written_is_right_wherever_transfers_begin() {
+        for (offset, len) in [
+            (0, LEN),
+            (512, 1024),
+            (1000, 1000),
+            (POOL_BYTES - 3, 5000),
+            (7, 3),
+            (505, 9),
+        ] {
+            let key = FileKey::new(99, 3);
+            let (pool, arena) = written(key, offset, len);
+            let found = check(&pool, &arena, key, offset, len);
+            assert_eq!(
+                (found.wrong_bytes, found.checked_bytes),
+                (0, len),
+                "{offset} {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_transfer_in_pieces_is_the_same_as_one() {
+        let key = FileKey::new(5, 0);
+        let (pool, arena) = written(key, 0, 4096);
+        let mut expected = vec![0; 4096];
+        arena.read(0, &mut expected).unwrap();
+        for piece in [1, 7, 100, 513] {
+            for offset in (0..4096).step_by(piece) {
+                let len = (4096 - offset).min(piece as u64);
+                write(&pool, &arena, key, offset, len);
+                let mut is = vec![0; len as usize];
+                arena.read(0, &mut is).unwrap();
+                assert_eq!(
+                    is,
+                    expected[offset as usize..][..len as usize],
+                    "{piece} {offset}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_sectors_say_where_they_come_from() {
+        let key = FileKey::new(1, 2);
+        let (pool, arena) = written(key, 8192, LEN);
+        let swapped = check(&pool, &arena, key, 0, LEN);
+        assert_eq!(swapped.wrong_sectors, LEN / 512);
+        assert!(
+            swapped.first[0].contains("/data/t at offset 8: expected"),
+            "{swapped:?}"
+        );
+        assert!(
+            swapped.first[0].contains("belong to offset 8192 of this file"),
+            "{swapped:?}"
+        );
+        let other = check(&pool, &arena, FileKey::new(1, 0), 8192, LEN);
+        assert!(
+            other.first[0].contains("offset 8192 of the file of rank 2"),
+            "{other:?}"
+        );
+        let stale = check(
+            &Pool::new(7, DataKind::Random),
+            &arena,
+            FileKey::new(7, 2),
+            8192,
+            LEN,
+        );
+        assert!(
+            stale.first[0].contains("stale: data of seed 1"),
+            "{stale:?}"
+        );
+        arena.write(5000, &[0xff]).unwrap();
+        let flipped = check(&pool, &arena, key, 8192, LEN);
+        assert_eq!((flipped.wrong_bytes, flipped.wrong_sectors), (1, 1));
+        assert!(
+            flipped.first[0].contains("at offset 13192")
+                && flipped.first[0].contains("was damaged"),
+            "{flipped:?}"
+        );
+        arena.write(0, &vec![0; 512]).unwrap();
+        let hole = check(&pool, &arena, key, 8192, 512);
+        assert!(hole.first[0].contains("never written"), "{hole:?}");
+    }
+
+    #[test]
+    fn a_reader_finds_the_seed_in_the_file() {
+        let key = FileKey::new(0xfeed, 3);
+        assert_eq!(FileKey::of_stamp(key.stamp(1024), 3, 1024), Some(key));
+        assert_eq!(FileKey::of_stamp(key.stamp(1024), 2, 1024), None);
+        assert_eq!(FileKey::of_stamp([0; 16], 0, 0), None);
+    }
+
+    /// By programs that know nothing of how the data is made.
+    #[test]
+    fn data_compresses_as_much_as_was_asked_for_and_no_more() {
+        for (kind, least, most) in [
+            (DataKind::Random, 0.99, 1.02),
+            (DataKind::Compressible { percent: 30 }, 0.68, 0.72),
+            (DataKind::Compressible { percent: 80 }, 0.18, 0.23),
+        ] {
+            let key = FileKey::new(3, 0);
+            let pool = Pool::new(3, kind);
+            let arena = arena();
+            let mut all = Vec::new();
+            for block in 0..16u64 {
+                let mut bytes = vec![0; 1 << 20];
+                pool.place(&arena, 0, block << 20, 1 << 20).unwrap();
+                key.stamp_all(&arena, 0, block << 20, 1 << 20).unwrap();
+                arena.read(0, &mut bytes).unwrap();
+                all.extend(bytes);
+            }
+            for (program, level) in [("gzip", "-6"), ("zstd", "-1"), ("xz", "-0")] {
+                let Some(compressed) = compressed_bytes(program, level, &all) else {
+                    println!("skip: no {program} here");
+                    continue;
+                };
+                let ratio = compressed as f64 / all.len() as f64;
+                assert!(
+                    (least..most).contains(&ratio),
+                    "{kind:?} by {program}: {ratio}"
+                );
+            }
+        }
+    }
+
+    fn compressed_bytes(program: &str, level: &str, bytes: &[u8]) -> Option<usize> {
+        use std::io::Write;
+        use std::process::{Command, Stdio};
+        let child = Command::new(program)
+            .args([level, "-c"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = child.ok()?;
+        let (mut input, bytes) = (child.stdin.take()?, bytes.to_vec());
+        let writer = std::thread::spawn(move || input.write_all(&bytes));
+        let output = child.wait_with_output().ok()?;
+        writer.join().ok()?.ok()?;
+        Some(output.stdout.len())
+    }
+}

@@ -1,0 +1,393 @@
+//! The loops over files: one transfer after the other, or a window of them in a queue. Both read the clock once for each
+//! transfer, or for each batch of completions, and allocate nothing.
+//!
+//! What is where comes from [`crate::kinds::files::places`]; when phases begin and end is the business of
+//! [`crate::kinds::files`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tonnage_sys::mapping::Arena;
+
+use crate::drive::BURST;
+use crate::kinds::files::data::{FileKey, POOL_BYTES, Pool};
+use crate::kinds::files::places::{Place, Places};
+use crate::kinds::files::timeline::Timeline;
+use tonnage_engine::calls::{Call, Calls, Queue, Transfer, lane_of};
+use tonnage_engine::{Completion, Kind, Op};
+use tonnage_record::stats::LatencyHistogram;
+use tonnage_sys::clock::Clock;
+use tonnage_units::{Error, Result};
+
+/// What one thread does in a phase.
+pub struct Task<'a> {
+    /// The transfers of the rank whose data this is.
+    pub places: Places,
+    /// This thread makes the transfers `first`, `first + step`, `first + 2·step`, …
+    pub first: u64,
+    /// Threads of the rank.
+    pub step: u64,
+    /// The number of the open file.
+    pub file: u32,
+    /// What the file is called in messages.
+    pub name: &'a str,
+    /// Bytes of one transfer.
+    pub transfer_bytes: u64,
+    /// What is written; `None` in phases that only read.
+    pub data: Option<(FileKey, &'a Pool)>,
+    /// Whether each write is synced.
+    pub sync_each: bool,
+    /// Where the thread's bytes are.
+    pub memory: &'a Arc<Arena>,
+    /// Where in memory they are.
+    pub room: Room,
+    /// The thread's clock.
+    pub clock: Clock,
+    /// The common start.
+    pub start_ns: u64,
+    /// When the stonewall comes, if any: what had ended by then is counted.
+    pub wall_ns: Option<u64>,
+    /// Whether transfers go on after the stonewall.
+    pub beyond_wall: bool,
+    /// The loop ends with an error when either becomes true.
+    pub stop: [&'a AtomicBool; 2],
+    /// Bytes moved so far, for whoever watches.
+    pub watched_bytes: &'a AtomicU64,
+}
+
+/// How a thread's memory is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Blocking engines write from a copy of the pool that begins here, long enough for any transfer.
+    pub source: u64,
+    /// Reads, and everything of a queue, use slots that begin here.
+    pub slots: u64,
+    /// From one slot to the next.
+    pub stride: u64,
+    /// Slots.
+    pub count: u32,
+}
+
+impl Room {
+    /// Memory for `slots` transfers, with a source of writes where one is wanted.
+    pub fn new(transfer_bytes: u64, slots: u32, source: bool) -> Self {
+        // Neighbours of a page would be moved with it.
+        let stride = transfer_bytes.next_multiple_of(4096);
+        let source_bytes = if source { POOL_BYTES + stride } else { 0 };
+        Self {
+            source: 0,
+            slots: source_bytes,
+            stride,
+            count: slots.max(1),
+        }
+    }
+
+    /// Bytes of all of it.
+    pub fn bytes(&self) -> u64 {
+        self.slots + self.stride * u64::from(self.count)
+    }
+}
+
+/// What a thread has done so far in a phase.
+pub struct Samples {
+    /// Transfers that are finished.
+    pub transfers: u64,
+    /// Of these, reads.
+    pub reads: u64,
+    /// Of these, those that had ended when the stonewall came.
+    pub before_wall: u64,
+    /// Latencies of reads.
+    pub read_latencies: LatencyHistogram,
+    /// Latencies of writes; the stamps of the data are part of them, a sync after each is not.
+    pub write_latencies: LatencyHistogram,
+    /// Bytes over time.
+    pub timeline: Timeline,
+    /// Time in syncs after each write.
+    pub sync_ns: u64,
+}
+
+impl Samples {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self {
+            transfers: 0,
+            reads: 0,
+            before_wall: 0,
+            read_latencies: LatencyHistogram::new(),
+            write_latencies: LatencyHistogram::new(),
+            timeline: Timeline::default(),
+            sync_ns: 0,
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, task: &Task<'_>, write: bool, latency_ns: u64, now_ns: u64) {
+        self.transfers += 1;
+        if write {
+            self.write_latencies.record(latency_ns);
+        } else {
+            self.reads += 1;
+            self.read_latencies.record(latency_ns);
+        }
+        if task.wall_ns.is_none_or(|wall_ns| now_ns <= wall_ns) {
+            self.before_wall += 1;
+        }
+        let since_start_ns = now_ns.saturating_sub(task.start_ns);
+        self.timeline.add(since_start_ns, task.transfer_bytes);
+        let moved = self.transfers * task.transfer_bytes;
+        task.watched_bytes.store(moved, Ordering::Relaxed);
+    }
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Looks at what has been read; outside the timed phases only.
+pub trait Inspect {
+    /// The transfer's bytes are at `local`.
+    ///
+    /// # Errors
+    /// When they cannot be looked at. What is wrong with them is no error here.
+    fn look(&mut self, local: u64, place: Place) -> Result<()>;
+}
+
+/// Looks at nothing, and costs nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Blind;
+
+impl Inspect for Blind {
+    #[inline]
+    fn look(&mut self, _local: u64, _place: Place) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Decides, together with the other ranks, whether a phase of collective calls goes on: asked before each call with
+/// whether this rank would stop.
+pub type Vote<'a> = &'a mut dyn FnMut(bool) -> Result<bool>;
+
+impl Task<'_> {
+    fn check_stop(&self) -> Result<()> {
+        if self.stop.iter().any(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(Error::Failed(format!("{}: the run was stopped", self.name)));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn place(&self, transfer: u64) -> Place {
+        self.places.at(self.first + transfer * self.step)
+    }
+
+    #[inline]
+    fn is_over(&self, now_ns: u64) -> bool {
+        !self.beyond_wall && self.wall_ns.is_some_and(|wall_ns| now_ns >= wall_ns)
+    }
+
+    /// Where a blocking write finds its bytes, stamped.
+    #[inline]
+    fn source(&self, offset: u64) -> Result<u64> {
+        let (key, _) = self.data.ok_or_else(no_data)?;
+        let local = self.room.source + offset % POOL_BYTES;
+        key.stamp_all(self.memory, local, offset, self.transfer_bytes)?;
+        Ok(local)
+    }
+
+    /// Puts the bytes of a queued write into its slot, unless those of the same place in the pool are there already.
+    fn fill_slot(&self, local: u64, offset: u64, holds: &mut Option<u64>) -> Result<()> {
+        let (key, pool) = self.data.ok_or_else(no_data)?;
+        let place = offset % POOL_BYTES;
+        if *holds != Some(place) {
+            pool.place(self.memory, local, offset, self.transfer_bytes)?;
+            *holds = Some(place);
+        }
+        key.stamp_all(self.memory, local, offset, self.transfer_bytes)
+    }
+}
+
+fn no_data() -> Error {
+    Error::Failed("a phase that writes was given nothing to write".into())
+}
+
+/// One transfer after the other, until the thread has made `until` of them, the stonewall comes, or all ranks vote to end.
+///
+/// # Errors
+/// When a call fails, or the run is stopped.
+pub fn blocking(
+    calls: &mut dyn Calls,
+    task: &Task<'_>,
+    until: u64,
+    samples: &mut Samples,
+    inspect: &mut impl Inspect,
+    mut vote: Option<Vote<'_>>,
+) -> Result<()> {
+    let (file, len) = (task.file, task.transfer_bytes);
+    let mut then_ns = task.clock.now_ns();
+    while samples.transfers < until {
+        let mut over = task.is_over(then_ns);
+        if let Some(vote) = &mut vote {
+            over = vote(over)?;
+            then_ns = task.clock.now_ns();
+        }
+        if over {
+            break;
+        }
+        task.check_stop()?;
+        let place = task.place(samples.transfers);
+        let (write, offset) = (place.write, place.offset);
+        let local = if write {
+            task.source(offset)?
+        } else {
+            task.room.slots
+        };
+        let transfer = Transfer {
+            file,
+            local,
+            offset,
+            len,
+        };
+        calls.call(&if write {
+            Call::Write(transfer)
+        } else {
+            Call::Read(transfer)
+        })?;
+        let mut now_ns = task.clock.now_ns();
+        let latency_ns = now_ns.saturating_sub(then_ns);
+        if write && task.sync_each {
+            calls.call(&Call::Sync { file })?;
+            let synced_ns = task.clock.now_ns();
+            samples.sync_ns += synced_ns.saturating_sub(now_ns);
+            now_ns = synced_ns;
+        }
+        samples.add(task, write, latency_ns, now_ns);
+        inspect.look(local, place)?;
+        then_ns = now_ns;
+    }
+    Ok(())
+}
+
+/// What [`queued`] needs to remember of the transfers in flight; made once for a thread.
+pub struct Slots {
+    free: Vec<u32>,
+    in_flight: Vec<(u64, Place)>,
+    /// Which place of the pool each slot holds, if it holds any.
+    holds: Vec<Option<u64>>,
+    staged: Vec<Op>,
+}
+
+impl Slots {
+    /// For so many transfers in flight.
+    pub fn new(count: u32) -> Self {
+        let none = Place {
+            offset: 0,
+            write: false,
+        };
+        Self {
+            free: (0..count).rev().collect(),
+            in_flight: vec![(0, none); count as usize],
+            holds: vec![None; count as usize],
+            staged: Vec::with_capacity(count as usize),
+        }
+    }
+
+    /// For a new phase, whose data is another's.
+    pub fn forget(&mut self) {
+        self.holds.fill(None);
+    }
+}
+
+/// As many transfers in flight as there are slots, until the thread has made `until` of them or the stonewall comes; what
+/// is in flight then is finished and counted.
+///
+/// # Errors
+/// When a transfer or the queue fails, or the run is stopped.
+pub fn queued(
+    queue: &mut dyn Queue,
+    task: &Task<'_>,
+    until: u64,
+    (samples, slots): (&mut Samples, &mut Slots),
+    inspect: &mut impl Inspect,
+) -> Result<()> {
+    let mut done = [Completion::EMPTY; BURST];
+    let mut begun = samples.transfers;
+    let mut now_ns = task.clock.now_ns();
+    loop {
+        if begun < until && !task.is_over(now_ns) {
+            begun += stage(task, until - begun, begun, slots)?;
+        }
+        let posted = queue.post(&slots.staged)?;
+        slots.staged.drain(..posted);
+        if samples.transfers == begun {
+            return Ok(());
+        }
+        task.check_stop()?;
+        let mut count = queue.poll(&mut done)?;
+        if count == 0 {
+            queue.wait()?;
+            count = queue.poll(&mut done)?;
+        }
+        now_ns = task.clock.now_ns();
+        for completion in &done[..count] {
+            let slot = completion.tag;
+            let (posted_ns, place) = slots.in_flight[slot as usize];
+            if let Kind::Failed(code) = completion.kind {
+                return Err(failed(task, place, code));
+            }
+            samples.add(task, place.write, now_ns.saturating_sub(posted_ns), now_ns);
+            inspect.look(task.room.slots + u64::from(slot) * task.room.stride, place)?;
+            slots.free.push(slot);
+        }
+    }
+}
+
+/// Gives free slots to the next transfers, and returns how many it gave.
+fn stage(task: &Task<'_>, left: u64, first: u64, slots: &mut Slots) -> Result<u64> {
+    let before = slots.staged.len();
+    let mut count = 0;
+    while count < left {
+        let Some(slot) = slots.free.pop() else { break };
+        let place = task.place(first + count);
+        let local = task.room.slots + u64::from(slot) * task.room.stride;
+        let holds = &mut slots.holds[slot as usize];
+        if place.write {
+            task.fill_slot(local, place.offset, holds)?;
+        } else {
+            *holds = None;
+        }
+        slots.in_flight[slot as usize].1 = place;
+        slots.staged.push(Op {
+            lane: lane_of(task.file, place.write),
+            tag: slot,
+            local,
+            remote: place.offset,
+            // Checked when the plan was expanded.
+            len: task.transfer_bytes as u32,
+            imm: 0,
+        });
+        count += 1;
+    }
+    // Latencies begin when all of them are filled, because they are posted together.
+    let now_ns = task.clock.now_ns();
+    for op in &slots.staged[before..] {
+        slots.in_flight[op.tag as usize].0 = now_ns;
+    }
+    Ok(count)
+}
+
+fn failed(task: &Task<'_>, place: Place, code: i32) -> Error {
+    let verb = if place.write { "writing" } else { "reading" };
+    let what = format!(
+        "{verb} {} bytes at offset {} of {}",
+        task.transfer_bytes, place.offset, task.name
+    );
+    match code {
+        0 => Error::Failed(format!("{what}: the file ends before")),
+        code => Error::io(what, std::io::Error::from_raw_os_error(code)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,490 @@
+//! Both loops over files that are only in memory, and can be slow, short of room and damaged.
+
+mod disk;
+
+use tonnage_sys::mapping::{Pages, Sharing};
+
+use super::*;
+use crate::kinds::files::places::tests::point;
+use crate::kinds::files::wrong::{Files, Wrong};
+use disk::{Did, Disk};
+use tonnage_plan::file_point::{DataKind, FileLayout, FileOrder, FilePoint, Phase};
+
+const LEN: u64 = 1000;
+const COUNT: u64 = 40;
+const SEED: u64 = 11;
+/// Long before any test is over, and much longer than a handful of transfers in memory.
+const SOON_NS: u64 = 200_000_000;
+
+/// What a task borrows.
+struct Bench {
+    point: FilePoint,
+    memory: Arc<Arena>,
+    room: Room,
+    pool: Pool,
+    clock: Clock,
+    start_ns: u64,
+    watched: AtomicU64,
+    stop: [Arc<AtomicBool>; 2],
+}
+
+impl Bench {
+    /// For one transfer after the other.
+    fn blocking() -> Self {
+        let bench = Self::new(Room::new(LEN, 1, true));
+        let Room { source, slots, .. } = bench.room;
+        bench.pool.place(&bench.memory, source, 0, slots).unwrap();
+        bench
+    }
+
+    /// For so many in flight.
+    fn queued(slots: u32) -> Self {
+        Self::new(Room::new(LEN, slots, false))
+    }
+
+    fn new(room: Room) -> Self {
+        let bytes = room.bytes() as usize;
+        let memory = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap();
+        let clock = Clock::new();
+        let point = FilePoint {
+            layout: FileLayout::PerProcess,
+            block_bytes: LEN * COUNT,
+            transfer_bytes: LEN,
+            segments: 1,
+            order: FileOrder::Sequential,
+            read_percent: Some(70),
+            ..point(1)
+        };
+        Self {
+            point,
+            memory: Arc::new(memory),
+            room,
+            pool: Pool::new(SEED, DataKind::Random),
+            clock,
+            start_ns: clock.now_ns(),
+            watched: AtomicU64::new(0),
+            stop: Default::default(),
+        }
+    }
+
+    fn task(&self, phase: Phase) -> Task<'_> {
+        Task {
+            places: Places::new(&self.point, 0, phase),
+            first: 0,
+            step: 1,
+            file: 0,
+            name: "data/t",
+            transfer_bytes: LEN,
+            data: phase
+                .writes()
+                .then_some((FileKey::new(SEED, 0), &self.pool)),
+            sync_each: false,
+            memory: &self.memory,
+            room: self.room,
+            clock: self.clock,
+            start_ns: self.start_ns,
+            wall_ns: None,
+            beyond_wall: false,
+            stop: [&self.stop[0], &self.stop[1]],
+            watched_bytes: &self.watched,
+        }
+    }
+}
+
+fn one_by_one(disk: &mut Disk, task: &Task<'_>, until: u64, samples: &mut Samples) -> Result<()> {
+    blocking(disk, task, until, samples, &mut Blind, None)
+}
+
+fn windowed(disk: &mut Disk, task: &Task<'_>, until: u64, samples: &mut Samples) -> Result<()> {
+    let mut slots = Slots::new(task.room.count);
+    queued(disk, task, until, (samples, &mut slots), &mut Blind)
+}
+
+type Drive = fn(&mut Disk, &Task<'_>, u64, &mut Samples) -> Result<()>;
+
+/// Both loops, with a bench for each.
+fn both() -> [(Bench, Drive); 2] {
+    [
+        (Bench::blocking(), one_by_one),
+        (Bench::queued(5), windowed),
+    ]
+}
+
+/// What a check of the whole file finds.
+fn wrong_of(disk: &Disk, bench: &Bench) -> Wrong {
+    let len = disk.bytes.len();
+    let arena = Arena::allocate(len, Pages::Normal, Sharing::Private, None).unwrap();
+    arena.write(0, &disk.bytes).unwrap();
+    let files = Files {
+        path: std::path::Path::new("data/t"),
+        count: 1,
+        bytes: len as u64,
+    };
+    let mut found = Wrong::default();
+    let (key, place) = (FileKey::new(SEED, 0), (&files, 0));
+    bench
+        .pool
+        .check(&arena, 0, key, place, len as u64, &mut found)
+        .unwrap();
+    found
+}
+
+/// Reads and counts what is right.
+struct Check<'a> {
+    bench: &'a Bench,
+    found: Wrong,
+    looks: u64,
+}
+
+impl Inspect for Check<'_> {
+    fn look(&mut self, local: u64, place: Place) -> Result<()> {
+        self.looks += 1;
+        let files = Files {
+            path: std::path::Path::new("data/t"),
+            count: 1,
+            bytes: LEN * COUNT,
+        };
+        let (pool, memory) = (&self.bench.pool, &self.bench.memory);
+        let at = (&files, place.offset);
+        pool.check(
+            memory,
+            local,
+            FileKey::new(SEED, 0),
+            at,
+            LEN,
+            &mut self.found,
+        )
+    }
+}
+
+#[test]
+fn what_is_written_is_right_and_is_found_right() {
+    for (bench, drive) in both() {
+        let mut disk = Disk::new(&bench);
+        let mut samples = Samples::new();
+        drive(&mut disk, &bench.task(Phase::Write), COUNT, &mut samples).unwrap();
+        assert_eq!(wrong_of(&disk, &bench).wrong_bytes, 0);
+        assert_eq!((samples.transfers, samples.reads), (COUNT, 0));
+        assert_eq!(bench.watched.load(Ordering::Relaxed), LEN * COUNT);
+        let mut check = Check {
+            bench: &bench,
+            found: Wrong::default(),
+            looks: 0,
+        };
+        let (task, mut samples) = (bench.task(Phase::Read), Samples::new());
+        // Twelve bytes on, within one transfer.
+        disk.bytes.swap(7012, 7013);
+        if bench.room.slots > 0 {
+            blocking(&mut disk, &task, COUNT, &mut samples, &mut check, None).unwrap();
+        } else {
+            let mut slots = Slots::new(task.room.count);
+            let into = (&mut samples, &mut slots);
+            queued(&mut disk, &task, COUNT, into, &mut check).unwrap();
+        }
+        assert_eq!((check.looks, samples.reads), (COUNT, COUNT));
+        assert_eq!(check.found.checked_bytes, LEN * COUNT);
+        assert_eq!(check.found.wrong_bytes, 2, "{:?}", check.found);
+        assert!(check.found.first[0].contains("offset 7012"));
+    }
+}
+
+#[test]
+fn transfers_come_in_their_order_and_go_on_where_they_were() {
+    for (bench, drive) in both() {
+        let mut disk = Disk::new(&bench);
+        let (mut task, mut samples) = (bench.task(Phase::Write), Samples::new());
+        // Thread 1 of 3.
+        (task.first, task.step) = (1, 3);
+        drive(&mut disk, &task, 4, &mut samples).unwrap();
+        drive(&mut disk, &task, 4, &mut samples).unwrap();
+        drive(&mut disk, &task, 13, &mut samples).unwrap();
+        let mut offsets: Vec<_> = disk
+            .did
+            .iter()
+            .map(|did| match did {
+                Did::Write(offset) => offset / LEN,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        if bench.room.slots == 0 {
+            // The disk ends what was posted last first.
+            offsets.sort_unstable();
+        }
+        assert_eq!(offsets, (0..13).map(|n| 1 + 3 * n).collect::<Vec<_>>());
+        assert_eq!(samples.transfers, 13);
+    }
+}
+
+#[test]
+fn a_queue_is_kept_as_full_as_there_are_slots() {
+    let bench = Bench::queued(7);
+    let mut disk = Disk::new(&bench);
+    let mut samples = Samples::new();
+    windowed(&mut disk, &bench.task(Phase::Write), COUNT, &mut samples).unwrap();
+    // It takes three at a time, and the loop posts the others after its first wait.
+    assert_eq!(disk.most_in_flight, 7);
+    assert!(disk.waits > 0);
+    assert!(disk.in_flight.is_empty());
+}
+
+#[test]
+fn each_transfer_has_one_latency() {
+    for (bench, drive) in both() {
+        let mut disk = Disk::new(&bench);
+        let mut samples = Samples::new();
+        drive(&mut disk, &bench.task(Phase::Mixed), COUNT, &mut samples).unwrap();
+        let reads = disk
+            .did
+            .iter()
+            .filter(|did| matches!(did, Did::Read(_)))
+            .count() as u64;
+        assert_eq!((samples.transfers, samples.reads), (COUNT, reads));
+        assert_eq!(reads, 28);
+        assert_eq!(samples.read_latencies.count(), reads);
+        assert_eq!(samples.write_latencies.count(), COUNT - reads);
+        assert_eq!(
+            samples.timeline.intervals().iter().sum::<u64>(),
+            LEN * COUNT
+        );
+        assert_eq!(samples.before_wall, COUNT, "without a stonewall all count");
+    }
+}
+
+#[test]
+fn latencies_add_up_to_the_time_of_one_by_one() {
+    let bench = Bench::blocking();
+    let mut disk = Disk::new(&bench);
+    disk.slow = Some((3, bench.clock.now_ns() + SOON_NS / 10));
+    let (task, mut samples) = (bench.task(Phase::Read), Samples::new());
+    let begin_ns = bench.clock.now_ns();
+    one_by_one(&mut disk, &task, COUNT, &mut samples).unwrap();
+    let took_ns = bench.clock.now_ns() - begin_ns;
+    let latency = samples
+        .read_latencies
+        .summary(tonnage_record::LatencyKind::Operation);
+    let sum_ns = latency.unwrap().latency_ns_mean * COUNT as f64;
+    // No time between two transfers is lost, for the end of one is the begin of the next.
+    assert!(sum_ns <= took_ns as f64, "{sum_ns} of {took_ns}");
+    assert!(sum_ns >= (disk.times[COUNT as usize - 1].1 - disk.times[0].0) as f64 * 0.999);
+}
+
+#[test]
+fn the_stonewall_is_exact_to_the_nanosecond() {
+    let bench = Bench::blocking();
+    let mut task = bench.task(Phase::Write);
+    let wall_ns = bench.start_ns + SOON_NS;
+    task.wall_ns = Some(wall_ns);
+    let mut samples = Samples::new();
+    samples.add(&task, true, 5, wall_ns);
+    assert_eq!((samples.transfers, samples.before_wall), (1, 1));
+    samples.add(&task, true, 5, wall_ns + 1);
+    assert_eq!((samples.transfers, samples.before_wall), (2, 1));
+    assert!(!task.is_over(wall_ns - 1) && task.is_over(wall_ns));
+    task.beyond_wall = true;
+    assert!(!task.is_over(wall_ns));
+    samples.add(&task, true, 5, wall_ns + 2);
+    assert_eq!((samples.transfers, samples.before_wall), (3, 1));
+}
+
+#[test]
+fn who_is_under_way_at_the_stonewall_is_finished_and_not_counted() {
+    const SLOW: u64 = 6;
+    for (bench, drive) in both() {
+        let mut disk = Disk::new(&bench);
+        let mut task = bench.task(Phase::Write);
+        let wall_ns = bench.clock.now_ns() + SOON_NS;
+        task.wall_ns = Some(wall_ns);
+        disk.slow = Some((SLOW as usize, wall_ns));
+        let mut samples = Samples::new();
+        drive(&mut disk, &task, COUNT, &mut samples).unwrap();
+        let before = disk.times.iter().filter(|(_, end)| *end <= wall_ns).count() as u64;
+        // The loop looks at the clock after a transfer, and for a queue after those that ended with it.
+        assert!(
+            samples.before_wall <= before,
+            "{} {before}",
+            samples.before_wall
+        );
+        assert!(samples.transfers > samples.before_wall);
+        assert_eq!(samples.transfers, disk.times.len() as u64);
+        assert!(samples.transfers < COUNT, "it went on after the stonewall");
+        if bench.room.slots > 0 {
+            assert_eq!(samples.transfers, samples.before_wall + 1);
+        }
+        assert!(disk.in_flight.is_empty());
+        // Wearing out takes up there, and adds nothing to what had ended before.
+        let before_wall = samples.before_wall;
+        task.beyond_wall = true;
+        drive(&mut disk, &task, COUNT - 5, &mut samples).unwrap();
+        assert_eq!(
+            (samples.transfers, samples.before_wall),
+            (COUNT - 5, before_wall)
+        );
+        let mut written: Vec<_> = disk.did.clone();
+        written.sort_unstable_by_key(|did| match did {
+            Did::Write(offset) => *offset,
+            _ => u64::MAX,
+        });
+        let expected: Vec<_> = (0..COUNT - 5).map(|n| Did::Write(n * LEN)).collect();
+        assert_eq!(written, expected);
+    }
+}
+
+#[test]
+fn a_stonewall_that_has_passed_leaves_nothing_to_do() {
+    for (bench, drive) in both() {
+        let mut disk = Disk::new(&bench);
+        let mut task = bench.task(Phase::Read);
+        task.wall_ns = Some(bench.start_ns);
+        let mut samples = Samples::new();
+        drive(&mut disk, &task, COUNT, &mut samples).unwrap();
+        assert_eq!((samples.transfers, disk.times.len()), (0, 0));
+    }
+}
+
+#[test]
+fn ranks_that_move_together_end_by_vote() {
+    let bench = Bench::blocking();
+    let mut disk = Disk::new(&bench);
+    let mut task = bench.task(Phase::Write);
+    task.wall_ns = Some(u64::MAX);
+    let mut asked = Vec::new();
+    let mut vote = |over: bool| {
+        asked.push(over);
+        // Another rank is over before the sixth.
+        Ok(asked.len() > 5)
+    };
+    let mut samples = Samples::new();
+    let vote: Vote<'_> = &mut vote;
+    blocking(
+        &mut disk,
+        &task,
+        COUNT,
+        &mut samples,
+        &mut Blind,
+        Some(vote),
+    )
+    .unwrap();
+    assert_eq!(samples.transfers, 5);
+    assert_eq!(asked, [false; 6]);
+    // And nobody ends before the others agree.
+    task.wall_ns = Some(bench.start_ns);
+    let mut left = 3;
+    let mut vote = |over: bool| {
+        assert!(over);
+        left -= 1;
+        Ok(left == 0)
+    };
+    let vote: Vote<'_> = &mut vote;
+    blocking(
+        &mut disk,
+        &task,
+        COUNT,
+        &mut samples,
+        &mut Blind,
+        Some(vote),
+    )
+    .unwrap();
+    assert_eq!((samples.transfers, samples.before_wall), (7, 5));
+}
+
+#[test]
+fn a_sync_follows_each_write_and_is_no_part_of_its_latency() {
+    let bench = Bench::blocking();
+    let mut disk = Disk::new(&bench);
+    disk.sync_ns = 2_000_000;
+    let mut task = bench.task(Phase::Mixed);
+    task.sync_each = true;
+    let mut samples = Samples::new();
+    one_by_one(&mut disk, &task, COUNT, &mut samples).unwrap();
+    let writes = COUNT - samples.reads;
+    assert_eq!(
+        disk.did.iter().filter(|&&did| did == Did::Sync).count() as u64,
+        writes
+    );
+    let follows = disk.did.windows(2).all(|pair| match pair[0] {
+        Did::Write(_) => pair[1] == Did::Sync,
+        Did::Read(_) | Did::Sync => pair[1] != Did::Sync,
+    });
+    assert!(follows, "{:?}", disk.did);
+    assert!(samples.sync_ns >= writes * disk.sync_ns);
+    // Were they part of it, even the shortest would be longer.
+    let latency = samples
+        .write_latencies
+        .summary(tonnage_record::LatencyKind::Operation);
+    assert!(latency.unwrap().latency_ns_min < disk.sync_ns);
+}
+
+#[test]
+fn failures_name_the_file_the_place_and_the_reason() {
+    for (code, phase, expected) in [
+        (
+            28,
+            Phase::Write,
+            "writing 1000 bytes at offset 3000 of data/t: No space left on device",
+        ),
+        (
+            5,
+            Phase::Read,
+            "reading 1000 bytes at offset 3000 of data/t: Input/output error",
+        ),
+        (
+            0,
+            Phase::Read,
+            "reading 1000 bytes at offset 3000 of data/t: the file ends before",
+        ),
+    ] {
+        let bench = Bench::queued(1);
+        let mut disk = Disk::new(&bench);
+        disk.fails = Some((3, code));
+        let mut samples = Samples::new();
+        let error = windowed(&mut disk, &bench.task(phase), COUNT, &mut samples).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+        assert_eq!(samples.transfers, 3);
+    }
+    let bench = Bench::blocking();
+    let mut disk = Disk::new(&bench);
+    disk.fails = Some((3, 28));
+    let mut samples = Samples::new();
+    let error = one_by_one(&mut disk, &bench.task(Phase::Write), COUNT, &mut samples).unwrap_err();
+    assert_eq!(error.to_string(), "the disk says 28");
+    assert_eq!((samples.transfers, samples.write_latencies.count()), (3, 3));
+}
+
+#[test]
+fn a_run_that_is_stopped_ends_at_the_next_transfer() {
+    for flag in [0, 1] {
+        for (bench, drive) in both() {
+            let mut disk = Disk::new(&bench);
+            disk.stops = Some((5, bench.stop[flag].clone()));
+            let mut samples = Samples::new();
+            let task = bench.task(Phase::Write);
+            let error = drive(&mut disk, &task, COUNT, &mut samples).unwrap_err();
+            assert_eq!(error.to_string(), "data/t: the run was stopped");
+            // A queue has its others in flight.
+            assert!((6..12).contains(&disk.times.len()), "{}", disk.times.len());
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_hangs_can_be_stopped() {
+    let bench = Bench::queued(3);
+    let mut disk = Disk::new(&bench);
+    disk.hangs = Some((50, bench.stop[0].clone()));
+    let mut samples = Samples::new();
+    let error = windowed(&mut disk, &bench.task(Phase::Read), COUNT, &mut samples).unwrap_err();
+    assert_eq!(error.to_string(), "data/t: the run was stopped");
+    assert_eq!((samples.transfers, disk.waits), (0, 50));
+}
+
+#[test]
+fn writing_needs_something_to_write() {
+    for (bench, drive) in both() {
+        let mut disk = Disk::new(&bench);
+        let mut task = bench.task(Phase::Write);
+        task.data = None;
+        let error = drive(&mut disk, &task, COUNT, &mut Samples::new()).unwrap_err();
+        assert!(error.to_string().contains("nothing to write"), "{error}");
+        assert_eq!(disk.times.len(), 0);
+    }
+}

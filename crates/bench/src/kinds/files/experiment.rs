@@ -1,0 +1,379 @@
+//! One experiment on all ranks: look at the storage, open the engine, then phase after phase.
+
+use std::sync::Arc;
+
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
+
+use super::FileObserver;
+use super::before::{self, Written};
+use super::clean::{Made, files_beside};
+use super::figures::Sums;
+use super::limit::Streams;
+use super::storage::{self, Place};
+use super::team::{Member, PHASE_DEADLINE};
+use super::totals::Merge;
+use crate::conductor::{STEP_DEADLINE, Settings};
+use crate::host::Host;
+use crate::kinds::files::drive::{Room, Samples, Slots};
+use crate::kinds::files::names::{path_of, source_of};
+use crate::kinds::transfer::point::Failure;
+use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles, find_files};
+use tonnage_machine::{Choice, place_workers};
+use tonnage_plan::file_point::{FileLayout, FilePoint, Phase};
+use tonnage_plan::point::LimitChoice;
+use tonnage_ranks::Rank;
+use tonnage_record::Limit;
+use tonnage_record::files::FileRecord;
+use tonnage_units::Bytes;
+use tonnage_units::{Error, Result};
+
+/// One experiment as one rank takes part in it.
+pub struct Experiment<'a> {
+    /// What is asked for.
+    pub point: &'a FilePoint,
+    /// The other ranks.
+    pub rank: &'a mut Rank,
+    /// What steers the run.
+    pub settings: &'a Settings,
+    /// This host's CPUs.
+    pub host: &'a Host,
+    /// Files of this run.
+    pub made: &'a mut Made,
+    /// Told how it goes, on rank 0.
+    pub observer: &'a mut dyn FileObserver,
+}
+
+/// What lasts from phase to phase.
+pub struct State {
+    /// This rank's threads.
+    pub team: Vec<Member>,
+    /// What each rank's files are on.
+    pub places: Vec<Place>,
+    /// Transfers of each rank that a stonewalled phase wrote; `None` when all were.
+    pub written: Option<Written>,
+    /// Whether the files were filled before the first phase.
+    pub prefilled: bool,
+    /// For each phase, in order.
+    pub sums: Vec<Sums>,
+    /// What one stream for each device gives.
+    pub streams: Option<Streams>,
+    /// What a reader has to know.
+    pub remarks: Vec<String>,
+    /// What a file system that stripes says of the files.
+    pub striping: Option<String>,
+}
+
+impl Experiment<'_> {
+    /// Measures it, and fills the record as it goes: what was measured before a failure stays there.
+    ///
+    /// # Errors
+    /// [`Failure::Point`] when all ranks know and can go on, [`Failure::Run`] otherwise.
+    pub fn measure(
+        &mut self,
+        engines: &[FileEntry],
+        record: &mut FileRecord,
+    ) -> Result<(), Failure> {
+        let entry = find_files(engines, &self.point.engine)?;
+        let (places, written) = self.look()?;
+        record.storage = storage::group(&places, None);
+        let open = (entry.open)(&OpenFiles {
+            usage: &self.point.usage(),
+            rank: self.rank.id(),
+            mpi: self.settings.mpi.as_deref(),
+        });
+        let (domain, mine) = split(open);
+        self.agree("open the engine", mine)?;
+        let Some(domain) = domain else {
+            return Err(Error::Failed("the engine did not open".into()).into());
+        };
+        let (team, mine) = split(self.team(entry, &*domain));
+        self.agree("open the engine's threads", mine)?;
+        let mut state = State {
+            team: team.unwrap_or_default(),
+            places,
+            written,
+            prefilled: false,
+            sums: self
+                .point
+                .phases
+                .iter()
+                .map(|&phase| Sums::new(phase))
+                .collect(),
+            streams: None,
+            remarks: Vec::new(),
+            striping: None,
+        };
+        record.effective = self.effective(&*domain, &state)?;
+        self.remark(&mut state);
+        let outcome = self.phases(&mut state);
+        let told = match &outcome {
+            Err(Failure::Run(_)) => Ok(()),
+            _ => self.conclude(&*domain, &state, record),
+        };
+        record.remarks = std::mem::take(&mut state.remarks);
+        record.phases = self.records(&state);
+        // The first failure is the one that counts.
+        outcome.and(told)
+    }
+
+    fn phases(&mut self, state: &mut State) -> Result<(), Failure> {
+        if self.point.limit == LimitChoice::Auto {
+            state.streams = Some(self.streams(state)?);
+        }
+        if self.point.prefill {
+            self.prefill(state)?;
+        }
+        let since = std::time::Instant::now();
+        for trial in 0..self.point.trials {
+            for index in 0..self.point.phases.len() {
+                self.phase(state, trial, index)?;
+            }
+            let over = self
+                .point
+                .max_duration_ns
+                .is_some_and(|most| since.elapsed().as_nanos() >= u128::from(most));
+            if self.any("whether the time is up", over)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What only the end can tell, and the files' end.
+    fn conclude(
+        &mut self,
+        domain: &dyn FileDomain,
+        state: &State,
+        record: &mut FileRecord,
+    ) -> Result<(), Failure> {
+        record.effective = self.effective(domain, state)?;
+        record.storage = storage::group(&state.places, state.striping.as_deref());
+        self.rank
+            .barrier("the files are no longer needed", PHASE_DEADLINE)?;
+        let mine = self.tidy();
+        self.agree("remove the files", mine)
+    }
+
+    /// Removes this rank's files, unless they are to stay; the shared one is rank 0's.
+    fn tidy(&mut self) -> Result<()> {
+        let (point, id) = (self.point, self.rank.id());
+        let trials = if point.file_per_trial {
+            point.trials
+        } else {
+            1
+        };
+        let beside = (0..trials).flat_map(|trial| files_beside(point, id, trial));
+        if point.keep {
+            // Those that this run made were put aside when they were made.
+            return Ok(());
+        }
+        let mine = point.layout == FileLayout::PerProcess || id == 0;
+        let own = (0..trials)
+            .filter(|_| mine)
+            .map(|trial| path_of(point, id, trial));
+        let removed = self.made.remove(own);
+        self.made.forget(beside);
+        self.rank.bequeath(self.made.files());
+        removed
+    }
+
+    /// Every rank takes the outcome of the first that failed.
+    pub fn agree(&mut self, what: &str, mine: Result<()>) -> Result<(), Failure> {
+        self.rank.phase(what);
+        match self.rank.agree(what, mine, PHASE_DEADLINE) {
+            Ok(()) => Ok(()),
+            Err(error) if self.rank.why_stopped().is_some() => Err(Failure::Run(error)),
+            Err(error) => Err(Failure::Point(error)),
+        }
+    }
+
+    /// Whether it holds on any rank.
+    fn any(&mut self, what: &str, mine: bool) -> Result<bool> {
+        let merge: fn(&mut Vec<u8>, &[u8]) = |left, right| {
+            if right != [0] {
+                *left = vec![1];
+            }
+        };
+        let any = self
+            .rank
+            .reduce(what, vec![u8::from(mine)], merge, STEP_DEADLINE)?;
+        Ok(any != [0])
+    }
+
+    pub(super) fn writes(&self) -> bool {
+        self.point.prefill || self.point.phases.iter().any(|phase| phase.writes())
+    }
+
+    /// Checks where the files are to be, and asks every rank what that is on.
+    fn look(&mut self) -> Result<(Vec<Place>, Option<Written>), Failure> {
+        let (point, writes) = (self.point, self.writes());
+        let id = self.rank.id();
+        let mut paths = Vec::new();
+        if writes {
+            paths.push(path_of(point, id, 0));
+        }
+        if point.phases.contains(&Phase::Read) {
+            paths.push(path_of(point, source_of(point, id), 0));
+        }
+        paths.dedup();
+        if writes && point.directory_per_rank {
+            self.made.expect_directories(point, id);
+            // Nobody makes one before all have looked.
+            self.rank
+                .barrier("before directories are made", STEP_DEADLINE)?;
+            let mine = self
+                .made
+                .directory(&storage::directory_of(&path_of(point, id, 0)));
+            self.agree("make the ranks' directories", mine)?;
+        }
+        let mine = paths
+            .iter()
+            .try_for_each(|path| before::check_target(path, writes));
+        self.agree("look at the path", mine)?;
+        // A phase that only reads has nothing to ask about while its file is missing.
+        let reads_first = point.phases.first().is_some_and(|phase| phase.reads()) && !point.prefill;
+        let status = point.status_file.as_ref().filter(|_| reads_first);
+        let status = status.map(|status| Written::load(status.as_ref(), point.ranks));
+        let (written, mine) = split(status.transpose());
+        self.agree("read the status file", mine)?;
+        let written = written.flatten();
+        let mine = match point.phases.first() {
+            Some(&phase) if reads_first => self.check_sources(phase, written.as_ref(), 0),
+            _ => Ok(()),
+        };
+        self.agree("look at what is to be read", mine)?;
+        let path = paths.first().cloned().unwrap_or_default();
+        let (place, mine) = split(Place::look(&path, writes, point.direct));
+        self.agree("look at the file system", mine)?;
+        let mine = place
+            .as_ref()
+            .map_or(Ok(()), |place| before::check_direct(point, place));
+        self.agree("look at direct I/O", mine)?;
+        let mine = serde_json::to_vec(&place).unwrap_or_default();
+        let all = self
+            .rank
+            .all_gather("what the files are on", mine, STEP_DEADLINE)?;
+        let places = all
+            .iter()
+            .map(|bytes| serde_json::from_slice(bytes))
+            .collect::<Result<Vec<Place>, _>>();
+        let places = places.map_err(|error: serde_json::Error| {
+            Error::Failed(format!(
+                "a rank told unreadably what its files are on: {error}"
+            ))
+        })?;
+        Ok((places, written))
+    }
+
+    /// Whether what this rank reads is there. `written` limits how much of it.
+    pub fn check_sources(&self, phase: Phase, written: Option<&Written>, trial: u32) -> Result<()> {
+        let (point, id) = (self.point, self.rank.id());
+        let part = if phase == Phase::Mixed {
+            id
+        } else {
+            source_of(point, id)
+        };
+        let transfers = quota(point, written, part);
+        before::check_source(
+            &path_of(point, part, trial),
+            before::needed_bytes(point, part, transfers),
+        )
+    }
+
+    fn team(&self, entry: &FileEntry, domain: &dyn FileDomain) -> Result<Vec<Member>> {
+        let point = self.point;
+        let (place, beside) = self.host.neighbours;
+        let cpus = match &self.settings.cpus {
+            // What the kernel does for a queue beside its thread would have to run on the thread's CPU.
+            Choice::Auto if entry.queues => vec![None; point.threads as usize],
+            Choice::None => vec![None; point.threads as usize],
+            choice => {
+                let topology = &self.host.topology;
+                place_workers(topology, place, beside, point.threads, choice)?.cpus
+            }
+        };
+        let slots = if entry.queues { point.window } else { 1 };
+        let room = Room::new(point.transfer_bytes, slots, !entry.queues && self.writes());
+        let member = |(thread, cpu): (u32, Option<u32>)| {
+            let memory =
+                Arena::allocate(room.bytes() as usize, Pages::Normal, Sharing::Private, None);
+            let memory = Arc::new(memory.map_err(|error| {
+                let what = format!(
+                    "cannot allocate {} for thread {thread}",
+                    Bytes(room.bytes())
+                );
+                Error::io(what, error)
+            })?);
+            Ok(Member {
+                calls: domain.thread(thread, memory.clone())?,
+                memory,
+                room,
+                samples: Samples::new(),
+                slots: Slots::new(room.count),
+                cpu,
+            })
+        };
+        (0u32..).zip(cpus).map(member).collect()
+    }
+
+    /// One stream for each device at once, where the limit is to be measured.
+    fn streams(&mut self, state: &mut State) -> Result<Streams, Failure> {
+        let id = self.rank.id();
+        self.rank
+            .barrier("before the storage's streams", STEP_DEADLINE)?;
+        let first = storage::is_first_on_device(self.rank.infos(), &state.places, id);
+        let place = state.places.get(id as usize).filter(|_| first);
+        let measured = match place {
+            None => Ok(Streams::default()),
+            Some(place) if self.writes() => Streams::measure(place),
+            Some(place) => {
+                let source = path_of(self.point, source_of(self.point, id), 0);
+                Streams::measure_reading(place, &source)
+            }
+        };
+        // Files may be read only, and a storage that is full has no room for a stream: then there is no limit.
+        let streams =
+            measured.unwrap_or_else(|error| Streams::unknown(format!("rank {id}: {error}")));
+        let mine = streams.to_bytes()?;
+        let all = self.rank.reduce(
+            "the storage's streams",
+            mine,
+            Streams::merge_bytes,
+            PHASE_DEADLINE,
+        )?;
+        let streams = Streams::from_bytes(&all)?;
+        if let Some(why) = &streams.failed {
+            state
+                .remarks
+                .push(format!("the storage's limit is not known: {why}"));
+        }
+        Ok(streams)
+    }
+
+    /// The limit that a phase is set beside.
+    pub fn limit(&self, state: &State, phase: Phase) -> Option<Limit> {
+        match self.point.limit {
+            LimitChoice::None => None,
+            LimitChoice::Stated { bytes_per_s } => Some(Limit {
+                what: "stated".into(),
+                bytes_per_s,
+            }),
+            LimitChoice::Auto => state.streams.as_ref()?.limit(self.point, phase),
+        }
+    }
+}
+
+/// Transfers on the data of rank `part` that a phase which reads makes.
+pub fn quota(point: &FilePoint, written: Option<&Written>, part: u32) -> u64 {
+    let all = point.transfers_of_rank();
+    let written = written.and_then(|written| written.transfers.get(part as usize));
+    written.map_or(all, |&written| written.min(all))
+}
+
+/// A value for who goes on, and an outcome for the others.
+pub fn split<T>(result: Result<T>) -> (Option<T>, Result<()>) {
+    match result {
+        Ok(value) => (Some(value), Ok(())),
+        Err(error) => (None, Err(error)),
+    }
+}

@@ -1,0 +1,221 @@
+//! What the storage gives to one sequential stream for each device, measured before the first phase: the limit that
+//! bandwidths are set beside. Streams are direct where the file system has direct transfers, so that the page cache has
+//! no part in it; otherwise they are buffered and synced, and the limit says so.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use std::os::fd::AsFd;
+use tonnage_sys::files::advice::drop_cached;
+use tonnage_sys::files::open::{Access, open};
+use tonnage_sys::files::transfer::{read_at, write_at};
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
+
+use super::scratch::Scratch;
+use super::storage::Place;
+use super::totals::Merge;
+use crate::kinds::files::data::{FileKey, Pool};
+use tonnage_plan::file_point::{DataKind, FilePoint, Phase};
+use tonnage_record::Limit;
+use tonnage_units::{Error, Result};
+
+/// How long one stream writes, and how long it reads.
+const STREAM_TIME: Duration = Duration::from_millis(400);
+/// How much it writes at most; and never more than an eighth of what is free.
+const STREAM_BYTES_MAX: u64 = 1 << 30;
+/// Bytes of one transfer of it.
+const TRANSFER_BYTES: u64 = 4 << 20;
+
+/// Streams of all devices together, in one direction each.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Streams {
+    /// Why there is no limit, if a stream could not be measured.
+    pub failed: Option<String>,
+    write_bytes_per_s: f64,
+    read_bytes_per_s: f64,
+    count: u32,
+    buffered: u32,
+}
+
+impl Merge for Streams {
+    fn merge(&mut self, other: Self) {
+        self.failed = self.failed.take().or(other.failed);
+        self.write_bytes_per_s += other.write_bytes_per_s;
+        self.read_bytes_per_s += other.read_bytes_per_s;
+        self.count += other.count;
+        self.buffered += other.buffered;
+    }
+}
+
+impl Streams {
+    /// Where one could not be measured.
+    pub fn unknown(why: String) -> Self {
+        Self {
+            failed: Some(why),
+            ..Self::default()
+        }
+    }
+
+    /// One stream beside the files of this rank, written and then read.
+    ///
+    /// # Errors
+    /// When the file cannot be made, written or read.
+    pub fn measure(place: &Place) -> Result<Self> {
+        let scratch = Scratch::new(&place.directory, "limit");
+        let direct = place.direct.is_some();
+        let file = scratch.create(direct)?;
+        let cannot = |what: &str, error| {
+            Error::io(
+                format!("{what} a stream in {}", place.directory.display()),
+                error,
+            )
+        };
+        let arena = stream_memory()?;
+        Pool::new(1, DataKind::Random).place(&arena, 0, 0, TRANSFER_BYTES)?;
+        let room = (place.free_bytes / 8).clamp(TRANSFER_BYTES, STREAM_BYTES_MAX);
+        let since = Instant::now();
+        let mut written = 0;
+        while written + TRANSFER_BYTES <= room && since.elapsed() < STREAM_TIME {
+            FileKey::new(1, 0).stamp_all(&arena, 0, written, TRANSFER_BYTES)?;
+            let taken = write_at(file.as_fd(), &arena, 0, written, TRANSFER_BYTES);
+            match taken.map_err(|error| cannot("writing", error))? {
+                bytes if bytes as u64 == TRANSFER_BYTES => written += TRANSFER_BYTES,
+                _ => break,
+            }
+        }
+        file.sync_data().map_err(|error| cannot("syncing", error))?;
+        let write_bytes_per_s = written as f64 / since.elapsed().as_secs_f64();
+        if !direct {
+            drop_cached(&file).map_err(|error| cannot("dropping", error))?;
+        }
+        let (since, mut read) = (Instant::now(), 0);
+        while read < written && since.elapsed() < STREAM_TIME {
+            let got = read_at(file.as_fd(), &arena, 0, read, TRANSFER_BYTES);
+            read += got.map_err(|error| cannot("reading", error))? as u64;
+        }
+        Ok(Self {
+            failed: None,
+            write_bytes_per_s,
+            read_bytes_per_s: read as f64 / since.elapsed().as_secs_f64(),
+            count: 1,
+            buffered: u32::from(!direct),
+        })
+    }
+
+    /// One direct stream out of a file that is there, for experiments that write nothing. Nothing where the file system
+    /// has no direct transfers, because reading would leave the file in the page cache.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn measure_reading(place: &Place, path: &Path) -> Result<Self> {
+        if place.direct.is_none() {
+            return Ok(Self::default());
+        }
+        let cannot = |error| Error::io(format!("reading a stream of {}", path.display()), error);
+        let access = Access {
+            read: true,
+            direct: true,
+            ..Access::default()
+        };
+        let (file, arena) = (open(path, &access).map_err(cannot)?, stream_memory()?);
+        let (since, mut read) = (Instant::now(), 0);
+        while since.elapsed() < STREAM_TIME {
+            let got =
+                read_at(file.as_fd(), &arena, 0, read, TRANSFER_BYTES).map_err(cannot)? as u64;
+            read += got;
+            // The end of the file, which need not be where a transfer ends.
+            if got < TRANSFER_BYTES {
+                break;
+            }
+        }
+        Ok(Self {
+            failed: None,
+            write_bytes_per_s: 0.0,
+            read_bytes_per_s: read as f64 / since.elapsed().as_secs_f64(),
+            count: 1,
+            buffered: 0,
+        })
+    }
+
+    /// The limit of a phase.
+    pub fn limit(&self, point: &FilePoint, phase: Phase) -> Option<Limit> {
+        let bytes_per_s = match phase {
+            Phase::Write => self.write_bytes_per_s,
+            Phase::Read => self.read_bytes_per_s,
+            Phase::Mixed => {
+                let reads = f64::from(point.read_percent.unwrap_or(0)) / 100.0;
+                1.0 / (reads / self.read_bytes_per_s + (1.0 - reads) / self.write_bytes_per_s)
+            }
+        };
+        let kind = match (self.buffered, self.count) {
+            (0, _) => "direct",
+            (buffered, count) if buffered == count => "buffered and synced",
+            _ => "direct or buffered",
+        };
+        let verb = match phase {
+            Phase::Write => "write",
+            Phase::Read => "read",
+            Phase::Mixed => "read and write",
+        };
+        let what = match self.count {
+            1 => format!("one sequential {kind} {verb} stream of 4 MiB transfers"),
+            count => format!(
+                "{count} sequential {kind} {verb} streams of 4 MiB transfers, one for each host and device"
+            ),
+        };
+        let known = self.failed.is_none() && bytes_per_s.is_finite() && bytes_per_s > 0.0;
+        known.then_some(Limit { what, bytes_per_s })
+    }
+}
+
+fn stream_memory() -> Result<Arena> {
+    Arena::allocate(
+        TRANSFER_BYTES as usize,
+        Pages::Normal,
+        Sharing::Private,
+        None,
+    )
+    .map_err(|error| Error::io("cannot allocate memory for a stream", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::files::places::tests::point;
+
+    #[test]
+    fn a_mixed_limit_lies_between_and_streams_add_up() {
+        let mut streams = Streams {
+            failed: None,
+            write_bytes_per_s: 100.0,
+            read_bytes_per_s: 300.0,
+            count: 1,
+            buffered: 0,
+        };
+        streams.merge(streams.clone());
+        let mut point = point(2);
+        point.read_percent = Some(50);
+        let limit = streams.limit(&point, Phase::Mixed).unwrap();
+        assert_eq!(limit.bytes_per_s, 300.0);
+        assert!(limit.what.starts_with("2 sequential direct"), "{limit:?}");
+        assert_eq!(
+            streams.limit(&point, Phase::Write).unwrap().bytes_per_s,
+            200.0
+        );
+        assert_eq!(Streams::default().limit(&point, Phase::Write), None);
+    }
+
+    #[test]
+    fn a_stream_is_measured_and_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::look(&directory.path().join("t"), true, false).unwrap();
+        let streams = Streams::measure(&place).unwrap();
+        assert!(streams.write_bytes_per_s > 0.0 && streams.read_bytes_per_s > 0.0);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        let path = directory.path().join("t");
+        std::fs::write(&path, vec![7; 5 << 20]).unwrap();
+        let streams = Streams::measure_reading(&place, &path).unwrap();
+        assert_eq!(streams.read_bytes_per_s > 0.0, place.direct.is_some());
+    }
+}

@@ -1,0 +1,75 @@
+//! What the engines of all ranks say of themselves, for the record.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::experiment::{Experiment, State};
+use crate::conductor::STEP_DEADLINE;
+use tonnage_engine::calls::FileDomain;
+use tonnage_record::Effective;
+use tonnage_units::number_list;
+use tonnage_units::{Error, Result};
+
+/// What a rank tells the others once its engine is open.
+#[derive(Serialize, Deserialize)]
+struct Opened {
+    engine: Value,
+    memory: Value,
+    cpus: Vec<Option<u32>>,
+}
+
+impl Experiment<'_> {
+    /// What the engines say of themselves, ranks with the same answer together.
+    pub(super) fn effective(
+        &mut self,
+        domain: &dyn FileDomain,
+        state: &State,
+    ) -> Result<Vec<Effective>> {
+        let mut engine = domain.effective();
+        for member in &state.team {
+            if let (Value::Object(chosen), Some(engine)) =
+                (member.calls.chosen(), engine.as_object_mut())
+            {
+                engine.extend(chosen);
+            }
+        }
+        let bytes = state
+            .team
+            .iter()
+            .map(|member| member.memory.len() as u64)
+            .sum::<u64>();
+        let opened = Opened {
+            engine,
+            memory: json!({ "kind": "host", "bytes": bytes }),
+            cpus: state.team.iter().map(|member| member.cpu).collect(),
+        };
+        let mine = serde_json::to_vec(&opened).unwrap_or_default();
+        let all = self
+            .rank
+            .all_gather("what the engines are", mine, STEP_DEADLINE)?;
+        let mut groups: Vec<(Vec<u32>, Effective)> = Vec::new();
+        for (rank, bytes) in (0u32..).zip(&all) {
+            let opened: Opened = serde_json::from_slice(bytes).map_err(|error| {
+                Error::Failed(format!(
+                    "rank {rank} told unreadably what its engine is: {error}"
+                ))
+            })?;
+            let effective = Effective {
+                ranks: String::new(),
+                engine: opened.engine,
+                memory: opened.memory,
+                cpus: opened.cpus,
+                yielding: false,
+            };
+            match groups.iter_mut().find(|(_, known)| *known == effective) {
+                Some((ranks, _)) => ranks.push(rank),
+                None => groups.push((vec![rank], effective)),
+            }
+        }
+        let named = groups.into_iter().map(|(ranks, effective)| Effective {
+            ranks: number_list::format(&ranks),
+            ..effective
+        });
+        Ok(named.collect())
+    }
+}

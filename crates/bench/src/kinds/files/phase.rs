@@ -1,0 +1,388 @@
+//! One phase on all ranks: made ready, timed, added up, and checked where that is asked for.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use tonnage_sys::clock::Clock;
+
+use super::before;
+use super::clean::remove_old;
+use super::experiment::{Experiment, State, quota};
+use super::team::{self, PHASE_DEADLINE, Plan, Shared};
+use super::totals::{Figures, Merge, PhaseTotals};
+use super::{FileObserver, Progress};
+use crate::kinds::files::data::{FileKey, Pool};
+use crate::kinds::files::drive::{Blind, Inspect};
+use crate::kinds::files::names::{number_of, path_of, source_of};
+use crate::kinds::files::places::Places;
+use crate::kinds::transfer::point::Failure;
+use tonnage_engine::calls::View;
+use tonnage_plan::file_point::{FileLayout, FileOrder, FilePoint, Fsync, Phase};
+use tonnage_record::stats::{LatencyHistogram, merge_encoded};
+use tonnage_units::Bytes;
+use tonnage_units::{Error, Result};
+
+/// How often rank 0 is told how far a phase is.
+const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+
+/// What one phase does, as this rank sees it.
+pub(super) struct Job<'a> {
+    /// Write, read or mixed.
+    pub phase: Phase,
+    /// Which repetition.
+    pub trial: u32,
+    /// The rank whose data is moved.
+    pub part: u32,
+    /// Where that is.
+    pub path: PathBuf,
+    /// Transfers of this rank.
+    pub quota: u64,
+    /// Sequential or shuffled.
+    pub order: FileOrder,
+    /// Fills and checks are not what is measured.
+    pub measured: bool,
+    /// What is written.
+    pub data: Option<(FileKey, &'a Pool)>,
+}
+
+impl Experiment<'_> {
+    /// One repetition of a phase.
+    ///
+    /// # Errors
+    /// As for [`Experiment::measure`].
+    pub(super) fn phase(
+        &mut self,
+        state: &mut State,
+        trial: u32,
+        index: usize,
+    ) -> Result<(), Failure> {
+        let (point, phase) = (self.point, self.point.phases[index]);
+        if trial > 0 || index > 0 {
+            self.pause(Duration::from_nanos(point.delay_ns))?;
+        }
+        let mut job = self.job(state, phase, trial);
+        self.ready(state, &job)?;
+        // Finding the seed reads, so it comes before what is cached is dropped and told.
+        let seed = self.seed(phase, &job)?;
+        let cache = if phase.reads() {
+            Some(self.cache(&job, state.written.as_ref())?)
+        } else {
+            None
+        };
+        let pool = seed
+            .filter(|_| phase.writes())
+            .map(|seed| Pool::new(seed, point.data));
+        job.data = seed
+            .zip(pool.as_ref())
+            .map(|(seed, pool)| (FileKey::new(seed, number_of(point, job.part)), pool));
+        let figures = self.run(state, &job, &mut vec![Blind; state.team.len()])?;
+        let totals = self.add_up(state, index, &figures)?;
+        if phase == Phase::Write {
+            self.note_written(state, &job)?;
+        }
+        let mut entry = totals.trial(point, trial, self.rank.infos());
+        entry.cache = cache;
+        entry.data_seed = seed;
+        state.sums[index].trials.push(entry);
+        if point.verify_after.contains(&phase) {
+            let checked_bytes = self.verify(state, phase, trial, seed)?;
+            if let Some(entry) = state.sums[index].trials.last_mut() {
+                entry.verified_bytes = Some(checked_bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all of the files, untimed, before the first phase.
+    ///
+    /// # Errors
+    /// As for [`Experiment::measure`].
+    pub(super) fn prefill(&mut self, state: &mut State) -> Result<(), Failure> {
+        let point = self.point;
+        let trials = if point.file_per_trial {
+            point.trials
+        } else {
+            1
+        };
+        for trial in 0..trials {
+            let mut job = self.job(state, Phase::Write, trial);
+            (job.order, job.measured) = (FileOrder::Sequential, false);
+            self.ready(state, &job)?;
+            let seed = self.seed(Phase::Write, &job)?.unwrap_or(0);
+            let pool = Pool::new(seed, point.data);
+            job.data = Some((FileKey::new(seed, number_of(point, job.part)), &pool));
+            self.run(state, &job, &mut vec![Blind; state.team.len()])?;
+            // Nobody looks at a file before all have written their part of it.
+            self.rank.barrier("the files are filled", PHASE_DEADLINE)?;
+        }
+        state.prefilled = true;
+        Ok(())
+    }
+
+    pub(super) fn job(&self, state: &State, phase: Phase, trial: u32) -> Job<'static> {
+        let (point, id) = (self.point, self.rank.id());
+        let part = if phase == Phase::Read {
+            source_of(point, id)
+        } else {
+            id
+        };
+        let written = state.written.as_ref().filter(|_| phase != Phase::Write);
+        let quota = match point.collective {
+            false => quota(point, written, part),
+            // Calls that all ranks make together must be equally many.
+            true => (0..point.ranks)
+                .map(|part| quota(point, written, part))
+                .min()
+                .unwrap_or(0),
+        };
+        Job {
+            phase,
+            trial,
+            part,
+            path: path_of(point, part, trial),
+            quota,
+            order: point.order,
+            measured: true,
+            data: None,
+        }
+    }
+
+    /// Waits between phases, unless the run ends meanwhile.
+    fn pause(&mut self, delay: Duration) -> Result<()> {
+        let until = Instant::now() + delay;
+        self.rank.phase("pausing before a phase");
+        while let left @ 1.. = until.saturating_duration_since(Instant::now()).as_nanos() {
+            if let Some(error) = self.rank.why_stopped() {
+                return Err(error);
+            }
+            let left = Duration::from_nanos(u64::try_from(left).unwrap_or(u64::MAX));
+            std::thread::sleep(left.min(Duration::from_millis(20)));
+        }
+        Ok(())
+    }
+
+    /// Old files go, directories are there, and what is to be read is there.
+    fn ready(&mut self, state: &mut State, job: &Job<'_>) -> Result<(), Failure> {
+        let (point, id) = (self.point, self.rank.id());
+        let makes = point.layout == FileLayout::PerProcess || id == 0;
+        if job.phase == Phase::Write {
+            let fresh = !point.existing && !state.prefilled;
+            let mine = if fresh && makes {
+                remove_old(point, &job.path, id)
+            } else {
+                Ok(())
+            };
+            self.agree("remove what an earlier run has written", mine)?;
+            self.made.remember(point, id, job.trial);
+            self.rank.bequeath(self.made.files());
+            if let Some(striping) = point.striping.filter(|_| fresh) {
+                let place = state.places.get(id as usize).filter(|_| makes);
+                let made = place.map(|place| before::make_striped(&job.path, place, striping));
+                let (said, mine) = match made.transpose() {
+                    Ok(said) => (said, Ok(())),
+                    Err(error) => (None, Err(error)),
+                };
+                self.agree("stripe the files", mine)?;
+                state.striping = said.or(state.striping.take());
+            }
+            return Ok(());
+        }
+        let mine = self.check_sources(job.phase, state.written.as_ref(), job.trial);
+        self.agree("look at what is to be read", mine)?;
+        if job.phase != Phase::Mixed {
+            return Ok(());
+        }
+        // A mixed phase writes into what is there, which must not be somebody's letters.
+        let mine = if point.existing {
+            Ok(())
+        } else {
+            before::seed_of(point, &job.path, job.part, job.quota).map(|_| ())
+        };
+        self.agree("look at what is written into", mine)
+    }
+
+    /// Runs the threads of this rank from the common start on.
+    pub(super) fn run<I: Inspect + Send>(
+        &mut self,
+        state: &mut State,
+        job: &Job<'_>,
+        inspectors: &mut [I],
+    ) -> Result<Vec<Figures>, Failure> {
+        let point = self.point;
+        if let Some((_, pool)) = job.data {
+            for member in state.team.iter().filter(|member| member.room.slots > 0) {
+                pool.place(&member.memory, member.room.source, 0, member.room.slots)?;
+            }
+        }
+        self.rank.phase(&format!(
+            "{} phase of repetition {}",
+            job.phase.name(),
+            job.trial
+        ));
+        let start_ns = self
+            .rank
+            .aligned_start("start of a phase", PHASE_DEADLINE)?;
+        let mut clock = self.settings.clock;
+        clock.resync();
+        let plan = plan(point, job, start_ns, clock);
+        let shared = Shared::new(state.team.len(), self.rank.stopped());
+        let progress = Progress {
+            phase: job.phase,
+            trial: job.trial,
+            done_bytes: 0,
+            all_bytes: job.quota * point.transfer_bytes,
+            ranks: point.ranks,
+            elapsed: Duration::ZERO,
+            left: None,
+        };
+        let watches = self.rank.id() == 0 && job.measured;
+        let (rank, observer) = (&mut *self.rank, &mut *self.observer);
+        let figures = std::thread::scope(|scope| {
+            let (over, until_over) = channel::<()>();
+            if watches {
+                let (watched, wall) = (&shared.watched, plan.stonewall);
+                scope.spawn(move || {
+                    let wall = wall.map(|wall| Duration::from_nanos(wall.after_ns));
+                    watch(observer, progress, wall, watched, &until_over);
+                });
+            }
+            let figures = team::run(&plan, &shared, &mut state.team, inspectors, rank);
+            drop(over);
+            figures
+        });
+        figures.map_err(|error| {
+            if job.measured {
+                let elapsed_ns = clock.now_ns().saturating_sub(start_ns);
+                state
+                    .remarks
+                    .push(so_far(point, job, &state.team, elapsed_ns));
+            }
+            Failure::Run(error)
+        })
+    }
+
+    /// Merges what all ranks measured.
+    fn add_up(
+        &mut self,
+        state: &mut State,
+        index: usize,
+        figures: &[Figures],
+    ) -> Result<PhaseTotals> {
+        let samples = state.team.iter().map(|member| &member.samples);
+        let mine = PhaseTotals::of_rank(self.rank.id(), figures.iter().zip(samples));
+        let mine = mine.ok_or_else(|| Error::Failed("a rank needs at least one thread".into()))?;
+        let totals = self.rank.reduce(
+            "add up a phase",
+            mine.to_bytes()?,
+            PhaseTotals::merge_bytes,
+            PHASE_DEADLINE,
+        )?;
+        let totals = PhaseTotals::from_bytes(&totals)?;
+        for write in [false, true] {
+            let mut mine = LatencyHistogram::new();
+            for member in &state.team {
+                let samples = &member.samples;
+                mine.merge(if write {
+                    &samples.write_latencies
+                } else {
+                    &samples.read_latencies
+                });
+            }
+            let all = self.rank.reduce(
+                "merge latencies",
+                mine.encode(),
+                merge_histograms,
+                PHASE_DEADLINE,
+            )?;
+            let sums = &mut state.sums[index];
+            let into = if write {
+                &mut sums.writes
+            } else {
+                &mut sums.reads
+            };
+            into.merge(&LatencyHistogram::decode(&all)?);
+        }
+        Ok(totals)
+    }
+}
+
+/// One phase for the threads of this rank.
+fn plan<'a>(point: &'a FilePoint, job: &'a Job<'_>, start_ns: u64, clock: Clock) -> Plan<'a> {
+    let ordered = FilePoint {
+        order: job.order,
+        ..point.clone()
+    };
+    Plan {
+        point,
+        path: &job.path,
+        name: job.path.display().to_string(),
+        access: (
+            job.phase.reads(),
+            job.phase.writes(),
+            job.phase == Phase::Write,
+        ),
+        view: view(point, job.part),
+        places: Places::new(&ordered, job.part, job.phase),
+        quota: job.quota,
+        data: job.data,
+        fsync: if job.measured {
+            point.fsync
+        } else {
+            Fsync::End
+        },
+        barriers: point.barriers && job.measured,
+        stonewall: point.stonewall.filter(|_| job.measured),
+        start_ns,
+        clock,
+    }
+}
+
+/// What a phase that failed had come to, as far as this rank knows.
+fn so_far(point: &FilePoint, job: &Job<'_>, team: &[team::Member], elapsed_ns: u64) -> String {
+    let transfers: u64 = team.iter().map(|member| member.samples.transfers).sum();
+    format!(
+        "the {} phase of repetition {} was not finished: when it ended, {:.2} s after its start, rank 0 had moved {} in \
+         {transfers} transfers",
+        job.phase.name(),
+        job.trial + 1,
+        elapsed_ns as f64 / 1e9,
+        Bytes(transfers * point.transfer_bytes)
+    )
+}
+
+/// The part of a shared file that a rank sees through its view.
+fn view(point: &FilePoint, part: u32) -> Option<View> {
+    point.file_view.then(|| View {
+        begin: u64::from(part) * point.block_bytes,
+        block_bytes: point.block_bytes,
+        stride_bytes: u64::from(point.ranks) * point.block_bytes,
+    })
+}
+
+/// Tells the observer how far the phase is, until the channel closes.
+fn watch(
+    observer: &mut dyn FileObserver,
+    mut progress: Progress,
+    wall: Option<Duration>,
+    watched: &[AtomicU64],
+    until_over: &std::sync::mpsc::Receiver<()>,
+) {
+    let since = Instant::now();
+    while let Err(RecvTimeoutError::Timeout) = until_over.recv_timeout(PROGRESS_EVERY) {
+        progress.done_bytes = watched
+            .iter()
+            .map(|bytes| bytes.load(Ordering::Relaxed))
+            .sum();
+        progress.elapsed = since.elapsed();
+        progress.left = wall.map(|wall| wall.saturating_sub(progress.elapsed));
+        observer.progress(&progress);
+    }
+}
+
+fn merge_histograms(left: &mut Vec<u8>, right: &[u8]) {
+    if merge_encoded(left, right).is_err() {
+        left.clear();
+    }
+}

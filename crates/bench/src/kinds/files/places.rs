@@ -1,0 +1,207 @@
+//! The sequence of transfers that one thread of a rank makes in a phase. Offsets follow from the point alone, so that
+//! no rank needs to be told another's, and the n-th transfer costs the same wherever n is.
+
+use super::order::{Permutation, mix};
+use tonnage_plan::file_point::{FileLayout, FileOrder, FilePoint, Phase};
+
+/// Where one transfer is, and which way it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Offset in the file.
+    pub offset: u64,
+    /// Whether it writes.
+    pub write: bool,
+}
+
+/// The transfers of one rank's data in one phase.
+#[derive(Debug, Clone, Copy)]
+pub struct Places {
+    part: u64,
+    ranks: u64,
+    transfer_bytes: u64,
+    block_transfers: u64,
+    shared: bool,
+    shuffle: Option<Permutation>,
+    phase: Phase,
+    seed: u64,
+    /// In a mixed phase: so many transfers in turn, of which so many are reads.
+    turns: u64,
+    reads_of_turns: u64,
+}
+
+impl Places {
+    /// The transfers on the data of rank `part` in a phase.
+    pub fn new(point: &FilePoint, part: u32, phase: Phase) -> Self {
+        let shared = point.layout == FileLayout::Shared;
+        let own = point.transfers_of_rank();
+        let shuffle = (point.order == FileOrder::Shuffled).then(|| {
+            if shared {
+                // One permutation over the whole file, dealt to the ranks in turn: all get the same number.
+                Permutation::new(own * u64::from(point.ranks), point.seed)
+            } else {
+                Permutation::new(own, mix(point.seed) ^ u64::from(part))
+            }
+        });
+        let percent = u64::from(point.read_percent.unwrap_or(0));
+        let shared_by_both = greatest_common_divisor(percent, 100);
+        Self {
+            part: u64::from(part),
+            ranks: u64::from(point.ranks),
+            transfer_bytes: point.transfer_bytes,
+            block_transfers: point.block_bytes / point.transfer_bytes.max(1),
+            shared,
+            shuffle,
+            phase,
+            seed: point.seed,
+            turns: 100 / shared_by_both,
+            reads_of_turns: percent / shared_by_both,
+        }
+    }
+
+    /// The place of a transfer, counted from 0.
+    #[inline]
+    pub fn at(&self, index: u64) -> Place {
+        let slot = match (&self.shuffle, self.shared) {
+            (None, false) => index,
+            (None, true) => {
+                let (segment, in_block) =
+                    (index / self.block_transfers, index % self.block_transfers);
+                (segment * self.ranks + self.part) * self.block_transfers + in_block
+            }
+            (Some(order), false) => order.at(index),
+            (Some(order), true) => order.at(index * self.ranks + self.part),
+        };
+        Place {
+            offset: slot * self.transfer_bytes,
+            write: self.writes(index),
+        }
+    }
+
+    /// Of each ten transfers seven are reads, where 70 % shall be, in an order of their own, so that threads that take
+    /// turns have about the same share.
+    #[inline]
+    fn writes(&self, index: u64) -> bool {
+        match self.phase {
+            Phase::Write => true,
+            Phase::Read => false,
+            Phase::Mixed => {
+                let order = Permutation::new(self.turns, self.seed ^ mix(index / self.turns));
+                order.at(index % self.turns) >= self.reads_of_turns
+            }
+        }
+    }
+}
+
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a.max(1)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, HashSet};
+    use tonnage_plan::file_point::{DataKind, Fsync, ReadFrom};
+    use tonnage_plan::point::LimitChoice;
+
+    /// A point with blocks of four transfers of 16 bytes, two segments.
+    pub fn point(ranks: u32) -> FilePoint {
+        FilePoint {
+            label: None,
+            engine: "posix".into(),
+            engine_options: BTreeMap::new(),
+            hints: BTreeMap::new(),
+            ranks,
+            threads: 1,
+            paths: vec!["t".into()],
+            layout: FileLayout::Shared,
+            directory_per_rank: false,
+            file_per_trial: false,
+            block_bytes: 64,
+            transfer_bytes: 16,
+            segments: 2,
+            order: FileOrder::Sequential,
+            seed: 1,
+            phases: vec![Phase::Write, Phase::Read],
+            read_percent: None,
+            read_from: ReadFrom::Own,
+            fsync: Fsync::None,
+            direct: false,
+            collective: false,
+            file_view: false,
+            barriers: false,
+            keep: false,
+            existing: false,
+            window: 1,
+            stonewall: None,
+            status_file: None,
+            prefill: false,
+            data: DataKind::Random,
+            data_seed: None,
+            verify_after: Vec::new(),
+            drop_caches: false,
+            striping: None,
+            outlier_ns: None,
+            trials: 1,
+            delay_ns: 0,
+            max_duration_ns: None,
+            limit: LimitChoice::None,
+            published: Vec::new(),
+        }
+    }
+
+    fn offsets(point: &FilePoint, part: u32) -> Vec<u64> {
+        let places = Places::new(point, part, Phase::Write);
+        let all = 0..point.transfers_of_rank();
+        all.map(|index| places.at(index).offset).collect()
+    }
+
+    #[test]
+    fn blocks_of_a_shared_file_alternate_as_iors_do() {
+        let point = point(3);
+        // Segment i, transfer j of rank p: i·N·b + p·b + j·t.
+        assert_eq!(offsets(&point, 1), [64, 80, 96, 112, 256, 272, 288, 304]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_place_is_used_once_and_ranks_have_the_same_number(
+            ranks in 1u32..9,
+            segments in 1u64..5,
+            shared: bool,
+            shuffled: bool,
+        ) {
+            let mut point = point(ranks);
+            point.segments = segments;
+            point.layout = if shared { FileLayout::Shared } else { FileLayout::PerProcess };
+            point.order = if shuffled { FileOrder::Shuffled } else { FileOrder::Sequential };
+            let mut seen = HashSet::new();
+            for rank in 0..ranks {
+                for offset in offsets(&point, rank) {
+                    prop_assert!(offset < super::super::names::bytes_of_file(&point));
+                    let file = if shared { 0 } else { rank };
+                    prop_assert!(seen.insert((file, offset)));
+                }
+            }
+            prop_assert_eq!(seen.len() as u64, u64::from(ranks) * segments * 4);
+        }
+
+        #[test]
+        fn mixed_phases_have_their_share_of_reads(percent in 1u32..100, begin in 0u64..1000) {
+            let mut point = point(1);
+            point.read_percent = Some(percent);
+            let places = Places::new(&point, 0, Phase::Mixed);
+            let reads = |range: std::ops::Range<u64>| {
+                range.filter(|&index| !places.writes(index)).count() as u32
+            };
+            let begin = begin / 100 * 100;
+            prop_assert_eq!(reads(begin..begin + 100), percent);
+            // One of two threads that take turns does not read all of it.
+            let even = (0..10_000u64).step_by(2).filter(|&index| !places.writes(index)).count() as f64;
+            prop_assert!((even / 5000.0 - f64::from(percent) / 100.0).abs() < 0.05);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What a phase needs to know of the files that are there: how much of them is cached, and the seed of their data.
+
+use super::before::{self, Written};
+use super::cache::{Cached, drop_file};
+use super::experiment::{Experiment, quota, split};
+use super::phase::Job;
+use super::team::PHASE_DEADLINE;
+use super::totals::Merge;
+use crate::conductor::ranks_beside;
+use crate::kinds::files::names::path_of;
+use crate::kinds::transfer::point::Failure;
+use tonnage_plan::file_point::{FileLayout, FilePoint, Phase};
+use tonnage_record::files::CacheState;
+use tonnage_units::{Error, Result};
+
+impl Experiment<'_> {
+    /// Drops what is cached where that is asked for, and tells how much is cached still.
+    pub(super) fn cache(
+        &mut self,
+        job: &Job<'_>,
+        written: Option<&Written>,
+    ) -> Result<CacheState, Failure> {
+        let point = self.point;
+        // A shared file is looked at once on each host.
+        let id = self.rank.id();
+        let beside = ranks_beside(self.rank.infos(), id);
+        let looks = point.layout == FileLayout::PerProcess || beside.first() == Some(&id);
+        if point.drop_caches {
+            let own = path_of(point, id, job.trial);
+            let both = [&own, &job.path];
+            let mine = if looks {
+                both.into_iter()
+                    .filter(|path| path.exists())
+                    .try_for_each(|path| drop_file(path))
+            } else {
+                Ok(())
+            };
+            self.agree("drop what is cached", mine)?;
+        }
+        let mine = if looks {
+            Cached::look(&job.path, self.bytes_to_read(job, written))
+        } else {
+            Cached::default()
+        };
+        let all = self.rank.reduce(
+            "what is cached",
+            mine.to_bytes()?,
+            Cached::merge_bytes,
+            PHASE_DEADLINE,
+        )?;
+        Ok(Cached::from_bytes(&all)?.record(point.drop_caches, point.direct))
+    }
+
+    /// Bytes of a file that are read in a phase, by whichever rank.
+    fn bytes_to_read(&self, job: &Job<'_>, written: Option<&Written>) -> u64 {
+        let point = self.point;
+        let transfers = match point.layout {
+            FileLayout::PerProcess => job.quota,
+            FileLayout::Shared => (0..point.ranks)
+                .map(|part| quota(point, written, part))
+                .sum(),
+        };
+        transfers * point.transfer_bytes
+    }
+
+    /// The seed of what is written or checked: rank 0 says it.
+    pub(super) fn seed(&mut self, phase: Phase, job: &Job<'_>) -> Result<Option<u64>, Failure> {
+        let point = self.point;
+        if !phase.writes() && !point.verify_after.contains(&phase) {
+            return Ok(None);
+        }
+        let fresh = || point.data_seed.map_or_else(random, Ok);
+        let found = match (self.rank.id(), phase) {
+            (0, Phase::Write) => fresh(),
+            // Data of one file must be of one seed.
+            (0, _) => match before::seed_of(point, &job.path, job.part, job.quota) {
+                Ok(seed) => asked_seed(point, &job.path, seed),
+                Err(_) if point.existing && point.verify_after.is_empty() => fresh(),
+                Err(error) => Err(error),
+            },
+            _ => Ok(0),
+        };
+        let (seed, mine) = split(found);
+        self.agree("find out the seed of the data", mine)?;
+        let mine = seed
+            .filter(|_| self.rank.id() == 0)
+            .map(|seed| seed.to_le_bytes().to_vec());
+        let said = self
+            .rank
+            .broadcast("the seed of the data", mine, PHASE_DEADLINE)?;
+        let seed = said.try_into().map(u64::from_le_bytes);
+        seed.map(Some)
+            .map_err(|_| Failure::Run(Error::Failed("rank 0 said no seed of the data".into())))
+    }
+}
+
+/// The seed that a file has, unless another was asked for.
+fn asked_seed(point: &FilePoint, path: &std::path::Path, seed: u64) -> Result<u64> {
+    match point.data_seed {
+        Some(asked) if asked != seed => Err(Error::Failed(format!(
+            "{} holds data of seed {seed}, and --data-seed says {asked}: leave it out, or write the file anew",
+            path.display()
+        ))),
+        _ => Ok(seed),
+    }
+}
+
+fn random() -> Result<u64> {
+    getrandom::u64().map_err(|error| {
+        Error::Failed(format!(
+            "no random seed: {error}; give one with --data-seed"
+        ))
+    })
+}

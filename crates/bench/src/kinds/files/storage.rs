@@ -1,0 +1,149 @@
+//! What the files of an experiment are on: the file system of each rank's directory, and what it can do.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::statvfs;
+use serde::{Deserialize, Serialize};
+use tonnage_sys::files::open::{Access, open};
+
+use super::scratch::Scratch;
+use tonnage_machine::direct;
+use tonnage_machine::direct::Direct;
+use tonnage_machine::mounts;
+use tonnage_ranks::RankInfo;
+use tonnage_record::files::{DirectAlignment, Storage};
+use tonnage_units::number_list;
+use tonnage_units::{Error, Result};
+
+/// What one rank sees.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The directory of its files.
+    pub directory: PathBuf,
+    /// Its kind.
+    pub file_system: String,
+    /// What is mounted there.
+    pub source: String,
+    /// The device's numbers, to tell two of them apart on one host.
+    pub device: (u32, u32),
+    /// Whether other machines keep the bytes.
+    pub network: bool,
+    /// Whether the bytes are in memory anyhow.
+    pub memory: bool,
+    /// For this user.
+    pub free_bytes: u64,
+    /// What direct transfers must be aligned to, if there are any.
+    pub direct: Option<(u32, u32)>,
+}
+
+impl Place {
+    /// Looks at the directory that a file is, or is to be, in. `writes` says whether a file may be made there to find out
+    /// about direct transfers; else `path` itself is asked. `direct` says that they are needed.
+    ///
+    /// # Errors
+    /// When the directory is not there or the system does not answer, and when direct transfers are needed and there are
+    /// none.
+    pub fn look(path: &Path, writes: bool, direct: bool) -> Result<Self> {
+        let directory = directory_of(path);
+        let cannot = |error| {
+            let what = format!(
+                "cannot ask about the file system of {}",
+                directory.display()
+            );
+            Error::io(what, error)
+        };
+        let found = mounts::of_path(&directory).map_err(cannot)?;
+        let room = statvfs(&directory).map_err(|error| cannot(error.into()))?;
+        let direct = match direct_of(path, &directory, writes) {
+            Ok(found) => Some((found.alignment.memory_bytes, found.alignment.offset_bytes)),
+            Err(error) if direct => return Err(error),
+            Err(_) => None,
+        };
+        Ok(Self {
+            file_system: found.kind,
+            source: found.source.unwrap_or_else(|| "unknown".into()),
+            device: found.file_system.device,
+            network: found.file_system.network,
+            memory: found.file_system.memory,
+            free_bytes: room.f_bavail.saturating_mul(room.f_frsize),
+            direct,
+            directory,
+        })
+    }
+}
+
+/// The directory that a file is in.
+pub fn directory_of(path: &Path) -> PathBuf {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new(".")).to_owned()
+}
+
+fn direct_of(path: &Path, directory: &Path, writes: bool) -> Result<Direct> {
+    if writes {
+        let scratch = Scratch::new(directory, "probe");
+        return direct::of_file(&scratch.create(false)?, path);
+    }
+    let access = Access {
+        read: true,
+        ..Access::default()
+    };
+    let cannot = |error| Error::io(format!("cannot open {}", path.display()), error);
+    direct::of_file(&open(path, &access).map_err(cannot)?, path)
+}
+
+/// Ranks with the same answer together.
+pub fn group(places: &[Place], striping: Option<&str>) -> Vec<Storage> {
+    let mut groups: Vec<(Vec<u32>, &Place)> = Vec::new();
+    for (rank, place) in (0u32..).zip(places) {
+        let same = |known: &Place| {
+            Place {
+                free_bytes: place.free_bytes,
+                ..known.clone()
+            } == *place
+        };
+        match groups.iter_mut().find(|(_, known)| same(known)) {
+            Some((ranks, _)) => ranks.push(rank),
+            None => groups.push((vec![rank], place)),
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(ranks, place)| Storage {
+            ranks: number_list::format(&ranks),
+            directory: place.directory.display().to_string(),
+            file_system: place.file_system.clone(),
+            source: place.source.clone(),
+            free_bytes: place.free_bytes,
+            direct_alignment: place
+                .direct
+                .map(|(memory_bytes, offset_bytes)| DirectAlignment {
+                    memory_bytes,
+                    offset_bytes,
+                }),
+            striping: striping.map(str::to_owned),
+        })
+        .collect()
+}
+
+/// Whether `rank` is the first of those that share its host and its device: what is done once for each device is done
+/// there.
+pub fn is_first_on_device(infos: &[RankInfo], places: &[Place], rank: u32) -> bool {
+    let of = |rank: u32| {
+        let (info, place) = (infos.get(rank as usize)?, places.get(rank as usize)?);
+        Some((&info.boot_id, &info.host, place.device))
+    };
+    (0..rank).all(|other| of(other) != of(rank))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_alone_is_in_this_directory() {
+        assert_eq!(directory_of(Path::new("t.dat")), Path::new("."));
+        assert_eq!(directory_of(Path::new("/a/t.dat")), Path::new("/a"));
+    }
+}

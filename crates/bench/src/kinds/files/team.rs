@@ -1,0 +1,430 @@
+//! The threads of a rank in one phase: open, transfer, close. Thread 0 is the main thread and the only one that talks
+//! to the other ranks; the others wait for it where all have to wait.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::time::Duration;
+
+use tonnage_sys::clock::{Clock, process_cpu_ns, thread_cpu_ns};
+use tonnage_sys::mapping::Arena;
+
+use super::totals::{Figures, Span};
+use crate::kinds::files::data::{FileKey, Pool};
+use crate::kinds::files::drive::{Inspect, Room, Samples, Slots, Task, blocking, queued};
+use crate::kinds::files::places::Places;
+use tonnage_engine::calls::{Call, Calls, OpenFile, View};
+use tonnage_plan::file_point::{FilePoint, Fsync};
+use tonnage_ranks::Rank;
+use tonnage_units::{Error, Result};
+
+/// A phase may move as many bytes as a file system holds; who is dead or hangs is found by the heartbeat, not by this.
+pub const PHASE_DEADLINE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The last stretch before the common start is waited for on the CPU, because a sleep ends late.
+const SPIN_NS: u64 = 200_000;
+
+/// The number of the one file that a thread has open.
+const FILE: u32 = 0;
+
+/// What a thread owns from phase to phase.
+pub struct Member {
+    /// Its engine.
+    pub calls: Box<dyn Calls>,
+    /// Its bytes.
+    pub memory: Arc<Arena>,
+    /// How they are divided.
+    pub room: Room,
+    /// What it measured in this phase.
+    pub samples: Samples,
+    /// Its transfers in flight.
+    pub slots: Slots,
+    /// The CPU that it is pinned to, if any.
+    pub cpu: Option<u32>,
+}
+
+/// One phase as all threads of a rank see it.
+pub struct Plan<'a> {
+    /// The experiment.
+    pub point: &'a FilePoint,
+    /// The file that this rank works on.
+    pub path: &'a Path,
+    /// The same for messages.
+    pub name: String,
+    /// Whether it is read, written, and made.
+    pub access: (bool, bool, bool),
+    /// This rank's part of it.
+    pub view: Option<View>,
+    /// The transfers on that part.
+    pub places: Places,
+    /// How many there are for this rank.
+    pub quota: u64,
+    /// What is written.
+    pub data: Option<(FileKey, &'a Pool)>,
+    /// When data is synced.
+    pub fsync: Fsync,
+    /// All ranks wait between the steps.
+    pub barriers: bool,
+    /// From the common start.
+    pub stonewall: Option<tonnage_plan::file_point::Stonewall>,
+    /// This host's time of the common start.
+    pub start_ns: u64,
+    /// Calibrated once.
+    pub clock: Clock,
+}
+
+/// What the threads of a rank share while a phase runs.
+pub struct Shared {
+    stopped: Arc<AtomicBool>,
+    failed: AtomicBool,
+    first_error: Mutex<Option<Error>>,
+    meeting: Barrier,
+    most: AtomicU64,
+    /// Bytes that each thread has moved, for whoever watches.
+    pub watched: Vec<AtomicU64>,
+}
+
+impl Shared {
+    /// For a rank of so many threads.
+    pub fn new(threads: usize, stopped: Arc<AtomicBool>) -> Self {
+        Self {
+            stopped,
+            failed: AtomicBool::new(false),
+            first_error: Mutex::new(None),
+            meeting: Barrier::new(threads),
+            most: AtomicU64::new(0),
+            watched: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    fn fail(&self, error: Error) {
+        let mut first = self
+            .first_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // Those that follow fail because of the first.
+        if !self.failed.swap(true, Ordering::SeqCst) && first.is_none() {
+            *first = Some(error);
+        }
+    }
+
+    /// The error of the thread that failed first.
+    fn outcome(&self) -> Result<()> {
+        let mut first = self
+            .first_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        first.take().map_or(Ok(()), Err)
+    }
+}
+
+/// Runs the phase on this rank's threads and returns what each of them says.
+///
+/// # Errors
+/// The error of the thread that failed first; the other ranks are not told.
+pub fn run<I: Inspect + Send>(
+    plan: &Plan<'_>,
+    shared: &Shared,
+    team: &mut [Member],
+    inspectors: &mut [I],
+    rank: &mut Rank,
+) -> Result<Vec<Figures>> {
+    let cpu_begin_ns = process_cpu_ns();
+    let queues = team.iter_mut().any(|member| member.calls.queue().is_some());
+    let mut members = team.iter_mut().zip(inspectors.iter_mut()).enumerate();
+    let lead = members.next();
+    let mut figures = std::thread::scope(|scope| {
+        let followers: Vec<_> = members
+            .map(|(index, (member, inspect))| {
+                scope.spawn(move || Steps::new(plan, shared, index, None).take(member, inspect))
+            })
+            .collect();
+        let mut figures = Vec::with_capacity(followers.len() + 1);
+        if let Some((index, (member, inspect))) = lead {
+            figures.push(Steps::new(plan, shared, index, Some(rank)).take(member, inspect));
+        }
+        for follower in followers {
+            match follower.join() {
+                Ok(said) => figures.push(said),
+                Err(_) => shared.fail(Error::Failed("a thread of this rank panicked".into())),
+            }
+        }
+        figures
+    });
+    shared.outcome()?;
+    if queues {
+        count_kernel_threads(&mut figures, process_cpu_ns() - cpu_begin_ns);
+    }
+    Ok(figures)
+}
+
+/// What a queue's kernel threads do for this process is in the process's CPU time and in no thread's. It belongs to the
+/// transfers.
+fn count_kernel_threads(figures: &mut [Figures], process_ns: u64) {
+    let own: u64 = figures.iter().map(|thread| thread.cpu_ns).sum();
+    if let Some(lead) = figures.first_mut() {
+        let more_ns = process_ns.saturating_sub(own);
+        lead.cpu_ns += more_ns;
+        lead.transfer_cpu_ns += more_ns;
+    }
+}
+
+/// One thread's way through a phase. After an error the steps are no longer taken, but every thread still comes to every
+/// meeting, so that none waits for ever.
+struct Steps<'a, 'b> {
+    plan: &'a Plan<'a>,
+    shared: &'a Shared,
+    index: usize,
+    lead: Option<&'b mut Rank>,
+}
+
+impl<'a, 'b> Steps<'a, 'b> {
+    fn new(
+        plan: &'a Plan<'a>,
+        shared: &'a Shared,
+        index: usize,
+        lead: Option<&'b mut Rank>,
+    ) -> Self {
+        Self {
+            plan,
+            shared,
+            index,
+            lead,
+        }
+    }
+
+    fn take<I: Inspect>(mut self, member: &mut Member, inspect: &mut I) -> Figures {
+        let (plan, clock) = (self.plan, self.plan.clock);
+        member.samples = Samples::new();
+        member.slots.forget();
+        let since = |ns: u64| ns.saturating_sub(plan.start_ns);
+        if let Some(cpu) = member.cpu {
+            self.step(|_| tonnage_machine::pin_thread(cpu));
+        }
+        self.await_start();
+        let cpu_begin_ns = thread_cpu_ns();
+        let open = self.timed(|_| open(plan, member));
+        self.meet("files are open");
+        let (cpu_transfer_ns, begin_ns) = (thread_cpu_ns(), clock.now_ns());
+        self.transfers(member, inspect);
+        let done_ns = clock.now_ns();
+        if plan.fsync == Fsync::End && plan.access.1 {
+            self.step(|_| member.calls.call(&Call::Sync { file: FILE }).map(|_| ()));
+        }
+        let end_ns = clock.now_ns();
+        let transfer_cpu_ns = thread_cpu_ns() - cpu_transfer_ns;
+        self.meet("transfers are made");
+        let close = self.timed(|_| member.calls.call(&Call::Close { file: FILE }).map(|_| ()));
+        let sync_end_ns = if plan.fsync == Fsync::End {
+            end_ns - done_ns
+        } else {
+            0
+        };
+        Figures {
+            open,
+            transfer: Span {
+                begin_ns: since(begin_ns),
+                end_ns: since(end_ns),
+            },
+            done_ns: since(done_ns),
+            sync_ns: member.samples.sync_ns + if plan.access.1 { sync_end_ns } else { 0 },
+            close,
+            cpu_ns: thread_cpu_ns() - cpu_begin_ns,
+            transfer_cpu_ns,
+        }
+    }
+
+    fn step(&mut self, take: impl FnOnce(&mut Self) -> Result<()>) {
+        if self.shared.failed.load(Ordering::SeqCst) {
+            return;
+        }
+        if let Err(error) = take(self) {
+            self.shared.fail(error);
+        }
+    }
+
+    fn timed(&mut self, take: impl FnOnce(&mut Self) -> Result<()>) -> Span {
+        let (clock, start_ns) = (self.plan.clock, self.plan.start_ns);
+        let begin_ns = clock.now_ns().saturating_sub(start_ns);
+        self.step(take);
+        let end_ns = clock.now_ns().saturating_sub(start_ns);
+        Span { begin_ns, end_ns }
+    }
+
+    fn await_start(&self) {
+        let left = self.plan.start_ns.saturating_sub(self.plan.clock.now_ns());
+        if left > SPIN_NS {
+            std::thread::sleep(Duration::from_nanos(left - SPIN_NS));
+        }
+        while self.plan.clock.now_ns() < self.plan.start_ns {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Waits for all threads of all ranks, where the plan has barriers.
+    fn meet(&mut self, what: &str) {
+        if !self.plan.barriers {
+            return;
+        }
+        self.shared.meeting.wait();
+        self.step(|steps| match &mut steps.lead {
+            Some(rank) => rank.barrier(what, PHASE_DEADLINE),
+            None => Ok(()),
+        });
+        self.shared.meeting.wait();
+    }
+
+    fn transfers<I: Inspect>(&mut self, member: &mut Member, inspect: &mut I) {
+        let plan = self.plan;
+        let threads = u64::from(plan.point.threads);
+        let share = share(plan.quota, self.index as u64, threads);
+        self.step(|steps| steps.drive(member, false, share, inspect));
+        // All threads come here, also those that failed: the others wait for them.
+        if let Some(wall) = plan.stonewall.filter(|wall| wall.wear_out) {
+            let least = wall.transfers_min.div_ceil(threads);
+            let until = self
+                .most_of_all(member.samples.transfers.max(least))
+                .min(share);
+            self.step(|steps| steps.drive(member, true, until, inspect));
+        }
+    }
+
+    fn drive<I: Inspect>(
+        &mut self,
+        member: &mut Member,
+        beyond_wall: bool,
+        until: u64,
+        inspect: &mut I,
+    ) -> Result<()> {
+        let (plan, shared) = (self.plan, self.shared);
+        let wall_ns = plan.stonewall.map(|wall| plan.start_ns + wall.after_ns);
+        let task = Task {
+            places: plan.places,
+            first: self.index as u64,
+            step: u64::from(plan.point.threads),
+            file: FILE,
+            name: &plan.name,
+            transfer_bytes: plan.point.transfer_bytes,
+            data: plan.data,
+            sync_each: plan.fsync == Fsync::Each,
+            memory: &member.memory,
+            room: member.room,
+            clock: plan.clock,
+            start_ns: plan.start_ns,
+            wall_ns,
+            beyond_wall,
+            stop: [&shared.stopped, &shared.failed],
+            watched_bytes: &shared.watched[self.index],
+        };
+        if let Some(queue) = member.calls.queue() {
+            return queued(
+                queue,
+                &task,
+                until,
+                (&mut member.samples, &mut member.slots),
+                inspect,
+            );
+        }
+        // Calls that all ranks make together must end together: one that stopped earlier would leave the others waiting.
+        let mut vote = |over: bool| match &mut self.lead {
+            Some(rank) => {
+                let any = rank.reduce(
+                    "whether to end",
+                    vec![u8::from(over)],
+                    either,
+                    PHASE_DEADLINE,
+                )?;
+                Ok(any != [0])
+            }
+            None => Ok(over),
+        };
+        let together = plan.point.collective && wall_ns.is_some() && !beyond_wall;
+        let vote: Option<crate::kinds::files::drive::Vote<'_>> =
+            if together { Some(&mut vote) } else { None };
+        blocking(
+            &mut *member.calls,
+            &task,
+            until,
+            &mut member.samples,
+            inspect,
+            vote,
+        )
+    }
+
+    /// The most transfers that any thread of any rank has made.
+    fn most_of_all(&mut self, made: u64) -> u64 {
+        let shared = self.shared;
+        shared.most.fetch_max(made, Ordering::SeqCst);
+        shared.meeting.wait();
+        self.step(|steps| {
+            let Some(rank) = &mut steps.lead else {
+                return Ok(());
+            };
+            let mine = shared.most.load(Ordering::SeqCst).to_le_bytes().to_vec();
+            let most = rank.reduce("how far the fastest rank is", mine, larger, PHASE_DEADLINE)?;
+            shared.most.store(number(&most), Ordering::SeqCst);
+            Ok(())
+        });
+        shared.meeting.wait();
+        shared.most.load(Ordering::SeqCst)
+    }
+}
+
+fn open(plan: &Plan<'_>, member: &mut Member) -> Result<()> {
+    let (read, write, create) = plan.access;
+    let file = OpenFile {
+        file: FILE,
+        path: plan.path,
+        read,
+        write,
+        create,
+        shared: plan.point.layout == tonnage_plan::file_point::FileLayout::Shared,
+        view: plan.view,
+    };
+    member.calls.call(&Call::Open(file)).map(|_| ())
+}
+
+/// How many of `quota` transfers belong to thread `index` of `threads` that take turns.
+pub fn share(quota: u64, index: u64, threads: u64) -> u64 {
+    quota.saturating_sub(index).div_ceil(threads.max(1))
+}
+
+/// How many transfers, from the first on, threads have made without a gap that took turns and made so many each.
+pub fn without_gap(made: impl Iterator<Item = u64>, threads: u64) -> u64 {
+    let next = (0u64..)
+        .zip(made)
+        .map(|(index, made)| index + made * threads);
+    next.min().unwrap_or(0)
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.try_into().map(u64::from_le_bytes).unwrap_or(0)
+}
+
+fn larger(left: &mut Vec<u8>, right: &[u8]) {
+    *left = number(left).max(number(right)).to_le_bytes().to_vec();
+}
+
+fn either(left: &mut Vec<u8>, right: &[u8]) {
+    *left = vec![u8::from(*left != [0] || right != [0])];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_share_all_transfers() {
+        for quota in 0..20 {
+            for threads in 1..5 {
+                let shares: Vec<u64> = (0..threads)
+                    .map(|index| share(quota, index, threads))
+                    .collect();
+                assert_eq!(shares.iter().sum::<u64>(), quota);
+                assert_eq!(without_gap(shares.into_iter(), threads), quota);
+            }
+        }
+        // Thread 1 has made two of 1, 3, 5; so 0..5 are there, but not 5.
+        assert_eq!(without_gap([4, 2].into_iter(), 2), 5);
+    }
+}

@@ -1,0 +1,417 @@
+//! What the threads of a phase add up to: within a rank, then over the ranks on the way up the control tree, so that a
+//! phase of 44,000 ranks costs one small message each. Times are nanoseconds since the common start, which is the same
+//! instant on all hosts.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::kinds::files::drive::Samples;
+use crate::kinds::files::timeline::Timeline;
+use tonnage_plan::file_point::FilePoint;
+use tonnage_ranks::RankInfo;
+use tonnage_record::files::{Outlier, PhaseTrial, RankTimes, Series, StonewallFigures};
+use tonnage_units::{Error, Result};
+
+/// The slowest ranks that are kept by name.
+const SLOWEST: usize = 8;
+
+/// A rank is an outlier when its transfers took this much longer than the mean, unless the user says otherwise.
+const OUTLIER_FACTOR: f64 = 1.25;
+
+/// When a step began and ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// First begin.
+    pub begin_ns: u64,
+    /// Last end.
+    pub end_ns: u64,
+}
+
+impl Span {
+    /// From the first begin to the last end.
+    pub fn ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.begin_ns)
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.begin_ns = self.begin_ns.min(other.begin_ns);
+        self.end_ns = self.end_ns.max(other.end_ns);
+    }
+}
+
+/// What one thread says of a phase beside its samples.
+#[derive(Debug, Clone, Copy)]
+pub struct Figures {
+    /// Opening.
+    pub open: Span,
+    /// All transfers and the syncs behind them.
+    pub transfer: Span,
+    /// When the last transfer had ended, without the sync behind it.
+    pub done_ns: u64,
+    /// Time in syncs.
+    pub sync_ns: u64,
+    /// Closing.
+    pub close: Span,
+    /// CPU time, open to close.
+    pub cpu_ns: u64,
+    /// CPU time of transfers and syncs.
+    pub transfer_cpu_ns: u64,
+}
+
+/// One duration of many ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Times {
+    min_ns: u64,
+    sum_ns: u64,
+    max_ns: u64,
+    slowest: u32,
+    ranks: u64,
+}
+
+impl Times {
+    fn new(rank: u32, ns: u64) -> Self {
+        Self {
+            min_ns: ns,
+            sum_ns: ns,
+            max_ns: ns,
+            slowest: rank,
+            ranks: 1,
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        // The lower rank wins a tie, so that the order of merging does not show.
+        if (other.max_ns, self.slowest) > (self.max_ns, other.slowest) {
+            (self.max_ns, self.slowest) = (other.max_ns, other.slowest);
+        }
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.sum_ns += other.sum_ns;
+        self.ranks += other.ranks;
+    }
+
+    fn mean_ns(&self) -> f64 {
+        self.sum_ns as f64 / self.ranks.max(1) as f64
+    }
+
+    fn record(&self) -> RankTimes {
+        RankTimes {
+            ns_min: self.min_ns,
+            ns_mean: self.mean_ns(),
+            ns_max: self.max_ns,
+            slowest: self.slowest,
+        }
+    }
+}
+
+/// What adds up on the way up the tree.
+pub trait Merge: Serialize + DeserializeOwned {
+    /// Adds another rank's.
+    fn merge(&mut self, other: Self);
+
+    /// The bytes that travel.
+    ///
+    /// # Errors
+    /// When it has no JSON form.
+    fn to_bytes(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec(self)
+            .map_err(|error| Error::Failed(format!("figures of a phase cannot be sent: {error}")))
+    }
+
+    /// The reverse of [`Self::to_bytes`].
+    ///
+    /// # Errors
+    /// When it is something else.
+    fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        serde_json::from_slice(bytes)
+            .map_err(|error| Error::Failed(format!("figures of a phase cannot be read: {error}")))
+    }
+
+    /// Merging of what travels. What cannot be read empties the result, so that reading it fails instead of a number
+    /// being wrong.
+    fn merge_bytes(left: &mut Vec<u8>, right: &[u8]) {
+        let merged = Self::from_bytes(left).and_then(|mut mine| {
+            mine.merge(Self::from_bytes(right)?);
+            mine.to_bytes()
+        });
+        *left = merged.unwrap_or_default();
+    }
+}
+
+/// A phase of one or more ranks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseTotals {
+    transfers: u64,
+    reads: u64,
+    before_wall: u64,
+    before_wall_min: u64,
+    before_wall_max: u64,
+    open: Span,
+    transfer: Span,
+    close: Span,
+    done_first_ns: u64,
+    done_last_ns: u64,
+    open_times: Times,
+    transfer_times: Times,
+    sync_times: Times,
+    close_times: Times,
+    slowest: Vec<(u64, u32)>,
+    cpu_ns: u64,
+    transfer_cpu_ns: u64,
+    timeline: Timeline,
+}
+
+impl PhaseTotals {
+    /// What one rank's threads add up to.
+    pub fn of_rank<'a>(
+        rank: u32,
+        threads: impl Iterator<Item = (&'a Figures, &'a Samples)>,
+    ) -> Option<Self> {
+        let mut all: Option<Self> = None;
+        for (figures, samples) in threads {
+            let one = Self::of_thread(rank, figures, samples);
+            match &mut all {
+                Some(all) => all.join(one),
+                None => all = Some(one),
+            }
+        }
+        // What a rank took is known only when its threads are together.
+        all.map(|mut all| {
+            all.open_times = Times::new(rank, all.open.ns());
+            all.transfer_times = Times::new(rank, all.transfer.ns());
+            all.close_times = Times::new(rank, all.close.ns());
+            (all.before_wall_min, all.before_wall_max) = (all.before_wall, all.before_wall);
+            all.done_first_ns = all.done_last_ns;
+            all.slowest = vec![(all.transfer.ns(), rank)];
+            all
+        })
+    }
+
+    fn of_thread(rank: u32, figures: &Figures, samples: &Samples) -> Self {
+        Self {
+            transfers: samples.transfers,
+            reads: samples.reads,
+            before_wall: samples.before_wall,
+            before_wall_min: 0,
+            before_wall_max: 0,
+            open: figures.open,
+            transfer: figures.transfer,
+            close: figures.close,
+            done_first_ns: figures.done_ns,
+            done_last_ns: figures.done_ns,
+            open_times: Times::new(rank, 0),
+            transfer_times: Times::new(rank, 0),
+            sync_times: Times::new(rank, figures.sync_ns),
+            close_times: Times::new(rank, 0),
+            slowest: Vec::new(),
+            cpu_ns: figures.cpu_ns,
+            transfer_cpu_ns: figures.transfer_cpu_ns,
+            timeline: samples.timeline.clone(),
+        }
+    }
+
+    /// Adds another thread of the same rank.
+    fn join(&mut self, other: Self) {
+        self.sum(&other);
+        // Threads sync at the same time, and the slowest counts.
+        let sync_ns = self.sync_times.max_ns.max(other.sync_times.max_ns);
+        self.sync_times = Times::new(self.sync_times.slowest, sync_ns);
+        self.timeline.merge(other.timeline);
+    }
+
+    /// What is the same for threads and ranks.
+    fn sum(&mut self, other: &Self) {
+        self.transfers += other.transfers;
+        self.reads += other.reads;
+        self.before_wall += other.before_wall;
+        self.open.merge(&other.open);
+        self.transfer.merge(&other.transfer);
+        self.close.merge(&other.close);
+        self.done_first_ns = self.done_first_ns.min(other.done_first_ns);
+        self.done_last_ns = self.done_last_ns.max(other.done_last_ns);
+        self.cpu_ns += other.cpu_ns;
+        self.transfer_cpu_ns += other.transfer_cpu_ns;
+    }
+
+    /// The phase as the record shows it, but for what is found out before or after it.
+    pub fn trial(&self, point: &FilePoint, trial: u32, infos: &[RankInfo]) -> PhaseTrial {
+        let payload_bytes = self.transfers * point.transfer_bytes;
+        let total_ns = self.close.end_ns.saturating_sub(self.open.begin_ns);
+        PhaseTrial {
+            trial,
+            operations: self.transfers,
+            reads: self.reads,
+            payload_bytes,
+            total_ns,
+            bandwidth_bytes_per_s: per_second(payload_bytes, total_ns),
+            transfer_ns: self.transfer.ns(),
+            operations_per_s: per_second(self.transfers, self.transfer.ns()),
+            open_ns: self.open.ns(),
+            close_ns: self.close.ns(),
+            open_of_rank: self.open_times.record(),
+            transfer_of_rank: self.transfer_times.record(),
+            sync_of_rank: (self.sync_times.max_ns > 0).then(|| self.sync_times.record()),
+            close_of_rank: self.close_times.record(),
+            outliers: self.outliers(point, infos),
+            cpu_ns: self.cpu_ns,
+            transfer_cpu_ns: self.transfer_cpu_ns,
+            first_done_ns: self.done_first_ns,
+            first_done_bytes: self.timeline.bytes_at(self.done_first_ns),
+            last_done_ns: self.done_last_ns,
+            stonewall: self.stonewall(point),
+            series: Series {
+                interval_ns: self.timeline.interval_ns(),
+                bytes: self.timeline.intervals().to_vec(),
+            },
+            cache: None,
+            verified_bytes: None,
+            data_seed: None,
+        }
+    }
+
+    fn outliers(&self, point: &FilePoint, infos: &[RankInfo]) -> Vec<Outlier> {
+        let mean_ns = self.transfer_times.mean_ns();
+        let most_ns = match point.outlier_ns {
+            Some(ns) => mean_ns + ns as f64,
+            None => mean_ns * OUTLIER_FACTOR,
+        };
+        let slow = self.slowest.iter().filter(|(ns, _)| *ns as f64 > most_ns);
+        slow.map(|&(ns, rank)| Outlier {
+            rank,
+            host: infos
+                .get(rank as usize)
+                .map(|info| info.host.clone())
+                .unwrap_or_default(),
+            ns,
+        })
+        .collect()
+    }
+
+    fn stonewall(&self, point: &FilePoint) -> Option<StonewallFigures> {
+        let wall = point.stonewall?;
+        let payload_bytes = self.before_wall * point.transfer_bytes;
+        // Who is done before the stonewall is done sooner.
+        let until_ns = wall.after_ns.min(self.transfer.end_ns);
+        let ns = until_ns.saturating_sub(self.transfer.begin_ns);
+        Some(StonewallFigures {
+            after_ns: wall.after_ns,
+            operations: self.before_wall,
+            payload_bytes,
+            rank_bytes_min: self.before_wall_min * point.transfer_bytes,
+            rank_bytes_max: self.before_wall_max * point.transfer_bytes,
+            bandwidth_bytes_per_s: per_second(payload_bytes, ns),
+            worn_out_transfers: wall
+                .wear_out
+                .then(|| self.transfers / u64::from(point.ranks.max(1))),
+        })
+    }
+}
+
+impl Merge for PhaseTotals {
+    fn merge(&mut self, other: Self) {
+        self.sum(&other);
+        self.before_wall_min = self.before_wall_min.min(other.before_wall_min);
+        self.before_wall_max = self.before_wall_max.max(other.before_wall_max);
+        self.open_times.merge(&other.open_times);
+        self.transfer_times.merge(&other.transfer_times);
+        self.sync_times.merge(&other.sync_times);
+        self.close_times.merge(&other.close_times);
+        self.slowest.extend(other.slowest);
+        self.slowest
+            .sort_unstable_by_key(|&(ns, rank)| (std::cmp::Reverse(ns), rank));
+        self.slowest.truncate(SLOWEST);
+        self.timeline.merge(other.timeline);
+    }
+}
+
+fn per_second(count: u64, ns: u64) -> f64 {
+    count as f64 / (ns.max(1) as f64 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::files::places::tests::point;
+    use tonnage_plan::file_point::Stonewall;
+
+    fn figures(begin_ns: u64, end_ns: u64) -> Figures {
+        let span = |begin_ns, end_ns| Span { begin_ns, end_ns };
+        Figures {
+            open: span(begin_ns, begin_ns + 10),
+            transfer: span(begin_ns + 10, end_ns - 10),
+            done_ns: end_ns - 20,
+            sync_ns: 10,
+            close: span(end_ns - 10, end_ns),
+            cpu_ns: 7,
+            transfer_cpu_ns: 5,
+        }
+    }
+
+    fn samples(transfers: u64, before_wall: u64) -> Samples {
+        Samples {
+            transfers,
+            reads: transfers,
+            before_wall,
+            ..Samples::new()
+        }
+    }
+
+    fn rank(number: u32, end_ns: u64, transfers: u64) -> PhaseTotals {
+        let (figures, samples) = (figures(100, end_ns), samples(transfers, transfers));
+        PhaseTotals::of_rank(number, [(&figures, &samples)].into_iter()).unwrap()
+    }
+
+    #[test]
+    fn the_sums_agree_with_what_ior_defines() {
+        let mut all = rank(0, 1_000_000_100, 4);
+        all.merge(rank(1, 2_000_000_100, 4));
+        let trial = all.trial(&point(2), 0, &[]);
+        assert_eq!(trial.payload_bytes, 8 * 16);
+        assert_eq!(trial.total_ns, 2_000_000_000);
+        assert_eq!(trial.bandwidth_bytes_per_s, 64.0);
+        assert_eq!(trial.transfer_ns, 2_000_000_000 - 20);
+        assert_eq!(trial.open_of_rank.ns_mean, 10.0);
+        assert_eq!(trial.transfer_of_rank.slowest, 1);
+        assert_eq!(trial.outliers.len(), 1);
+        assert_eq!((trial.cpu_ns, trial.transfer_cpu_ns), (14, 10));
+    }
+
+    #[test]
+    fn the_order_of_merging_does_not_show() {
+        let ranks: Vec<_> = (0..20)
+            .map(|number| rank(number, 5000 + u64::from(number % 3), 4))
+            .collect();
+        let sum = |order: Vec<usize>| {
+            let mut bytes = ranks[order[0]].to_bytes().unwrap();
+            for &at in &order[1..] {
+                PhaseTotals::merge_bytes(&mut bytes, &ranks[at].to_bytes().unwrap());
+            }
+            PhaseTotals::from_bytes(&bytes).unwrap()
+        };
+        assert_eq!(sum((0..20).collect()), sum((0..20).rev().collect()));
+        let mut garbage = ranks[0].to_bytes().unwrap();
+        PhaseTotals::merge_bytes(&mut garbage, b"xx");
+        assert!(PhaseTotals::from_bytes(&garbage).is_err());
+    }
+
+    #[test]
+    fn threads_of_a_rank_are_one_rank() {
+        let (one, other) = (figures(100, 1100), figures(150, 2100));
+        let (few, many) = (samples(3, 2), samples(5, 5));
+        let both = PhaseTotals::of_rank(7, [(&one, &few), (&other, &many)].into_iter()).unwrap();
+        let mut point = point(1);
+        point.stonewall = Some(Stonewall {
+            after_ns: 1500,
+            wear_out: false,
+            transfers_min: 0,
+        });
+        let trial = both.trial(&point, 0, &[]);
+        assert_eq!(trial.transfer_of_rank.ns_min, 2090 - 110);
+        assert_eq!(trial.transfer_of_rank.ns_max, 2090 - 110);
+        let wall = trial.stonewall.unwrap();
+        assert_eq!(
+            (wall.operations, wall.rank_bytes_min, wall.rank_bytes_max),
+            (7, 112, 112)
+        );
+        assert_eq!(wall.bandwidth_bytes_per_s, 112.0 / 1390e-9);
+    }
+}

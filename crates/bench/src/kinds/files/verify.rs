@@ -1,0 +1,138 @@
+//! Reading everything back and comparing it, after a phase and outside its clock.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tonnage_sys::mapping::Arena;
+
+use super::totals::Merge;
+use crate::kinds::files::data::{FileKey, Pool};
+use crate::kinds::files::drive::Inspect;
+use crate::kinds::files::places::Place;
+use crate::kinds::files::wrong::{Files, Wrong};
+use tonnage_units::Result;
+
+/// Mismatches that a record describes; each rank names its first.
+const DESCRIBED: usize = 16;
+
+/// Compares what one thread reads.
+pub struct Checker<'a> {
+    /// What must be there.
+    pub key: FileKey,
+    /// Behind the stamps.
+    pub pool: &'a Pool,
+    /// The file that is read.
+    pub path: &'a Path,
+    /// Files of the experiment.
+    pub files: u32,
+    /// Bytes of the longest.
+    pub file_bytes: u64,
+    /// Where the thread reads to.
+    pub memory: Arc<Arena>,
+    /// Bytes of one transfer.
+    pub transfer_bytes: u64,
+    /// What was found.
+    pub found: Wrong,
+}
+
+impl Inspect for Checker<'_> {
+    fn look(&mut self, local: u64, place: Place) -> Result<()> {
+        let files = Files {
+            path: self.path,
+            count: self.files,
+            bytes: self.file_bytes,
+        };
+        let at = (&files, place.offset);
+        self.pool.check(
+            &self.memory,
+            local,
+            self.key,
+            at,
+            self.transfer_bytes,
+            &mut self.found,
+        )
+    }
+}
+
+/// What all ranks found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Bytes compared.
+    pub checked_bytes: u64,
+    wrong_bytes: u64,
+    wrong_sectors: u64,
+    /// Rank and description.
+    first: Vec<(u32, String)>,
+}
+
+impl Verdict {
+    /// What one rank's threads found.
+    pub fn of_rank(rank: u32, found: &Wrong) -> Self {
+        Self {
+            checked_bytes: found.checked_bytes,
+            wrong_bytes: found.wrong_bytes,
+            wrong_sectors: found.wrong_sectors,
+            first: found
+                .first
+                .iter()
+                .map(|text| (rank, text.clone()))
+                .collect(),
+        }
+    }
+
+    /// What is wrong, if anything is.
+    pub fn complaint(&self) -> Option<String> {
+        if self.wrong_bytes == 0 {
+            return None;
+        }
+        let first: Vec<_> = self
+            .first
+            .iter()
+            .map(|(rank, text)| format!("rank {rank}: {text}"))
+            .collect();
+        Some(format!(
+            "{} bytes in {} of 512 bytes are not what was written ({} bytes were checked). {}",
+            self.wrong_bytes,
+            match self.wrong_sectors {
+                1 => "1 sector".to_owned(),
+                sectors => format!("{sectors} sectors"),
+            },
+            self.checked_bytes,
+            first.join("; ")
+        ))
+    }
+}
+
+impl Merge for Verdict {
+    fn merge(&mut self, other: Self) {
+        self.checked_bytes += other.checked_bytes;
+        self.wrong_bytes += other.wrong_bytes;
+        self.wrong_sectors += other.wrong_sectors;
+        self.first.extend(other.first);
+        self.first.sort_by_key(|(rank, _)| *rank);
+        self.first.truncate(DESCRIBED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rank_is_counted_and_the_first_are_described() {
+        let wrong = |text: &str| Wrong {
+            checked_bytes: 1000,
+            wrong_bytes: 2,
+            wrong_sectors: 1,
+            first: vec![text.to_owned()],
+        };
+        let mut all = Verdict::of_rank(1, &wrong("b"));
+        all.merge(Verdict::of_rank(0, &wrong("a")));
+        all.merge(Verdict::default());
+        let text = all.complaint().unwrap();
+        assert!(text.starts_with("4 bytes in 2 sectors"), "{text}");
+        assert!(text.ends_with("rank 0: a; rank 1: b"), "{text}");
+        assert_eq!(Verdict::default().complaint(), None);
+    }
+}

@@ -1,0 +1,275 @@
+//! The workers of one rank during one point. Worker 0 is the rank's main thread and leads: it alone talks to the other
+//! ranks. The others wait for its orders; while bytes move, all of them poll.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::totals::Totals;
+use super::work::{Issued, Schedule, Work};
+use crate::kinds::transfer::verify::Expected;
+use crate::limit::memory_copy::CopyRates;
+use crate::limit::socket_stream::{Berths, Streamed};
+use tonnage_record::stats::LatencyHistogram;
+use tonnage_units::{Error, Result};
+
+/// What a worker is told to do.
+#[derive(Debug, Clone)]
+pub enum Order {
+    /// Measure the copy limit.
+    CopyLimit,
+    /// Carry this worker's socket streams.
+    Stream(Arc<Berths>),
+    /// Put the data of a trial in place.
+    Prepare(u64),
+    /// Drive, serve until all ranks are done, and finish.
+    Trial(Schedule),
+    /// Check the bytes of the last trial.
+    Check,
+    /// Forget the warm-up's latencies.
+    Forget,
+    /// Hand over the latencies of all trials.
+    Latencies,
+    /// Tell how many operations the point took, the warm-up's included.
+    Operations,
+    /// Use up what peers have posted, and serve until all ranks are done.
+    Close,
+}
+
+/// What a worker answers.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Of a trial or a check.
+    pub totals: Option<Totals>,
+    /// Of the copy limit.
+    pub rates: Option<CopyRates>,
+    /// Of the socket streams.
+    pub streamed: Option<Streamed>,
+    /// Latencies of all trials.
+    pub latencies: Option<LatencyHistogram>,
+    /// Peers and the operations towards them, of the warm-up and all trials.
+    pub operations: Vec<(u32, u64)>,
+}
+
+/// What the workers of a rank share while bytes move.
+pub struct Deck {
+    /// Workers that still drive their own flows.
+    driving: AtomicU32,
+    /// All ranks are done.
+    over: AtomicBool,
+    /// What each worker issued.
+    issued: Mutex<Vec<Issued>>,
+    /// What each worker should have seen.
+    expected: Mutex<Vec<Expected>>,
+    /// The first failure of a following worker, so that the leader need not wait for its answer.
+    failure: Mutex<Option<String>>,
+    failed: AtomicBool,
+}
+
+impl Deck {
+    /// For `workers` workers.
+    pub fn new(workers: usize) -> Self {
+        Self {
+            driving: AtomicU32::new(0),
+            over: AtomicBool::new(false),
+            issued: Mutex::new(vec![Issued::default(); workers]),
+            expected: Mutex::new(vec![Expected::default(); workers]),
+            failure: Mutex::new(None),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Before each trial.
+    pub fn reset(&self, workers: u32) {
+        self.driving.store(workers, Ordering::Release);
+        self.over.store(false, Ordering::Release);
+    }
+
+    /// Whether all local workers have driven their flows.
+    pub fn all_driven(&self) -> bool {
+        self.driving.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether a following worker has failed; one atomic load.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// The first failure of a following worker.
+    ///
+    /// # Errors
+    /// That failure.
+    pub fn check_failed(&self) -> Result<()> {
+        match self.has_failed().then(|| lock(&self.failure).clone()) {
+            None => Ok(()),
+            Some(why) => Err(why.map_or_else(died, Error::Failed)),
+        }
+    }
+
+    fn fail(&self, why: String) {
+        lock(&self.failure).get_or_insert(why);
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// What the local workers issued; complete once [`Self::all_driven`].
+    pub fn issued(&self) -> Vec<Issued> {
+        lock(&self.issued).clone()
+    }
+
+    /// Tells the workers that all ranks are done and what they should have seen.
+    pub fn finish(&self, expected: Vec<Expected>) {
+        *lock(&self.expected) = expected;
+        self.over.store(true, Ordering::Release);
+    }
+
+    fn expected(&self, worker: usize) -> Expected {
+        lock(&self.expected)
+            .get(worker)
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// A worker's own part: drive, tell what was issued. The caller attends until the trial is over.
+    pub fn drive(&self, index: usize, work: &mut Work, schedule: &Schedule) -> Result<Totals> {
+        let result = work.drive(schedule);
+        if let Some(place) = lock(&self.issued).get_mut(index) {
+            *place = work.issued();
+        }
+        self.driving.fetch_sub(1, Ordering::AcqRel);
+        result
+    }
+
+    /// The end of a worker's trial, when all ranks are done.
+    pub fn conclude(
+        &self,
+        index: usize,
+        work: &mut Work,
+        schedule: &Schedule,
+        totals: &mut Totals,
+    ) -> Result<()> {
+        work.finish(schedule, &self.expected(index), totals)
+    }
+
+    /// Checks a worker's bytes and moves its walks on.
+    pub fn check(&self, index: usize, work: &mut Work) -> Result<Totals> {
+        let (expected, mut totals) = (self.expected(index), Totals::NONE);
+        let result = work.check(&expected, &mut totals);
+        work.advance(&expected);
+        result.map(|()| totals)
+    }
+
+    /// Carries out an order that needs no talk with other ranks, on any thread but the leader's.
+    fn follow(&self, index: usize, work: &mut Work, order: &Order) -> Result<Report> {
+        let mut report = Report::default();
+        match order {
+            Order::CopyLimit => report.rates = Some(work.copy_limit()?),
+            Order::Stream(berths) => report.streamed = Some(work.stream(berths)?),
+            Order::Prepare(number) => work.prepare(*number)?,
+            Order::Trial(schedule) => {
+                let driven = self.drive(index, work, schedule);
+                work.attend(|| self.over.load(Ordering::Acquire))?;
+                let mut totals = driven?;
+                self.conclude(index, work, schedule, &mut totals)?;
+                report.totals = Some(totals);
+            }
+            Order::Check => report.totals = Some(self.check(index, work)?),
+            Order::Forget => work.forget(),
+            Order::Latencies => report.latencies = Some(work.histogram().clone()),
+            Order::Operations => report.operations = work.operations(),
+            Order::Close => {
+                let closed = work.close();
+                self.driving.fetch_sub(1, Ordering::AcqRel);
+                work.poll_until(|| self.over.load(Ordering::Acquire))?;
+                closed?;
+            }
+        }
+        Ok(report)
+    }
+}
+
+/// What a following thread sends back for each order.
+pub type Answer = Result<Report>;
+
+/// A following worker's thread: carries out orders until the leader hangs up.
+pub fn follow(
+    deck: &Deck,
+    index: usize,
+    mut work: Work,
+    orders: &Receiver<Order>,
+    answers: &Sender<Answer>,
+) {
+    let alarm = Alarm(deck);
+    while let Ok(order) = orders.recv() {
+        let answer = deck.follow(index, &mut work, &order);
+        if let Err(error) = &answer {
+            deck.fail(format!("worker {index}: {error}"));
+        }
+        if answers.send(answer).is_err() {
+            break;
+        }
+    }
+    drop(alarm);
+}
+
+/// Tells the leader when a following worker's thread ends by a panic.
+struct Alarm<'a>(&'a Deck);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0
+                .fail("a worker thread of this rank ended by a panic".into());
+        }
+    }
+}
+
+/// The leader's handles of the following workers.
+pub struct Followers {
+    lines: Vec<(Sender<Order>, Receiver<Answer>)>,
+}
+
+impl Followers {
+    /// Handles of threads that were started with the other ends.
+    pub fn new(lines: Vec<(Sender<Order>, Receiver<Answer>)>) -> Self {
+        Self { lines }
+    }
+
+    /// Gives an order to all.
+    ///
+    /// # Errors
+    /// When a worker's thread has ended.
+    pub fn order(&self, order: &Order) -> Result<()> {
+        for (orders, answers) in &self.lines {
+            if orders.send(order.clone()).is_err() {
+                // A worker that could not even begin has said why before it went.
+                return answers
+                    .try_recv()
+                    .unwrap_or_else(|_| Err(died()))
+                    .map(|_| ());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for all answers.
+    ///
+    /// # Errors
+    /// The first worker's error, after all have answered.
+    pub fn collect(&self) -> Result<Vec<Report>> {
+        let answers: Vec<Answer> = self
+            .lines
+            .iter()
+            .map(|(_, answers)| answers.recv().unwrap_or_else(|_| Err(died())))
+            .collect();
+        answers.into_iter().collect()
+    }
+}
+
+fn died() -> Error {
+    Error::Failed("a worker thread of this rank died".into())
+}
+
+/// Locks a mutex whose holder cannot leave its data half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,133 @@
+//! Which part of a worker's memory belongs to which flow. Both ends compute the same layout from the point alone, so no
+//! offsets need to be exchanged.
+//!
+//! A worker's memory is a row of slices of one footprint each, starting on pages: first one for every rank that it
+//! initiates to (`out`: the source of writes and sends, the landing place of reads), then one for every rank that
+//! initiates to it (`into`: what that peer writes or reads, and where its sends land).
+
+use tonnage_engine::Verb;
+use tonnage_plan::point::{Pacing, Point};
+
+/// Slices start on multiples of this, so that flows never share a page.
+const SLICE_ALIGNMENT: u64 = 4096;
+
+/// A slice is at least this long, so that the copy limit of a tiny footprint is still one of copying.
+pub const SLICE_BYTES_MIN: u64 = 64 << 10;
+
+/// Bytes behind a footprint that belong to nobody: verification finds what was written there.
+pub const GUARD_BYTES: u64 = 64;
+
+/// The slices of one worker for one point.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// Ranks that this one initiates to, ascending.
+    pub out: Vec<u32>,
+    /// Ranks that initiate to this one, ascending.
+    pub into: Vec<u32>,
+    slice_bytes: u64,
+}
+
+impl Layout {
+    /// The layout of `rank`'s workers.
+    pub fn new(point: &Point, rank: u32) -> Self {
+        let mut out = point.traffic.targets(rank, point.ranks);
+        let mut into = point.traffic.initiators(rank, point.ranks);
+        if answers(point) {
+            // Every ping is answered by an operation the other way.
+            out.extend(&into);
+            out.sort_unstable();
+            into.clone_from(&out);
+        }
+        let slice_bytes = (point.footprint_bytes + GUARD_BYTES)
+            .next_multiple_of(SLICE_ALIGNMENT)
+            .max(SLICE_BYTES_MIN);
+        Self {
+            out,
+            into,
+            slice_bytes,
+        }
+    }
+
+    /// Bytes that a worker needs. There is an incoming slice for every outgoing one, because the copy limit is measured
+    /// from these to those.
+    pub fn bytes(&self) -> u64 {
+        (self.out_slices() + self.out_slices().max(self.into.len() as u64)) * self.slice_bytes
+    }
+
+    /// Outgoing slices, at least one.
+    pub fn out_slices(&self) -> u64 {
+        self.out.len().max(1) as u64
+    }
+
+    /// Distance between the starts of two slices.
+    pub fn slice_bytes(&self) -> u64 {
+        self.slice_bytes
+    }
+
+    /// All ranks that this one exchanges bytes with, ascending.
+    pub fn peers(&self) -> Vec<u32> {
+        let mut peers: Vec<u32> = self.out.iter().chain(&self.into).copied().collect();
+        peers.sort_unstable();
+        peers.dedup();
+        peers
+    }
+
+    /// Where the slice of the `index`-th rank of `out` starts.
+    pub fn out_origin(&self, index: usize) -> u64 {
+        index as u64 * self.slice_bytes
+    }
+
+    /// Where the slice of the `index`-th rank of `into` starts.
+    pub fn into_origin(&self, index: usize) -> u64 {
+        (self.out.len().max(1) + index) as u64 * self.slice_bytes
+    }
+
+    /// Where `initiator`'s slice starts in this rank's memory, or `None` when it does not initiate to this rank.
+    pub fn into_origin_of(&self, initiator: u32) -> Option<u64> {
+        self.into
+            .binary_search(&initiator)
+            .ok()
+            .map(|index| self.into_origin(index))
+    }
+}
+
+/// Whether the target answers every operation by one of its own, so that flows exist in both directions.
+pub fn answers(point: &Point) -> bool {
+    point.pacing == Pacing::PingPong && point.op != Verb::Read
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::walk::tests::point;
+    use tonnage_plan::point::{Addresses, Traffic};
+
+    #[test]
+    fn both_ends_agree_and_slices_never_overlap() {
+        for traffic in Traffic::ALL {
+            for pacing in [Pacing::Stream { window: 1 }, Pacing::PingPong] {
+                let mut point = point(Addresses::Sequential, 1000);
+                (point.ranks, point.traffic, point.pacing) = (4, traffic, pacing);
+                let layouts: Vec<Layout> = (0..4).map(|rank| Layout::new(&point, rank)).collect();
+                for (rank, layout) in layouts.iter().enumerate() {
+                    for &target in &layout.out {
+                        let origin = layouts[target as usize]
+                            .into_origin_of(rank as u32)
+                            .unwrap();
+                        assert!(origin + point.footprint_bytes <= layouts[target as usize].bytes());
+                    }
+                    let mut origins: Vec<u64> = (0..layout.out.len())
+                        .map(|index| layout.out_origin(index))
+                        .chain((0..layout.into.len()).map(|index| layout.into_origin(index)))
+                        .collect();
+                    origins.sort_unstable();
+                    assert!(
+                        origins
+                            .windows(2)
+                            .all(|pair| pair[1] - pair[0] >= point.footprint_bytes)
+                    );
+                }
+            }
+        }
+    }
+}

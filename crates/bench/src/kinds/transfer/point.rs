@@ -1,0 +1,427 @@
+//! One point from warm-up to summary. The leader's view: every step is taken by all ranks together, and every decision
+//! (another trial? verified?) is made from figures that all ranks share, so that all decide alike.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use super::crew::{Deck, Followers, Order, Report, follow};
+use super::session::Session;
+use super::totals::Totals;
+use super::work::{Issued, Schedule, WARM_UP, Work};
+use crate::kinds::transfer::verify::Expected;
+use crate::limit::Beside;
+use crate::wire_proof::{Routes, Watch, merge_loads, merge_paths};
+use tonnage_plan::point::{Point, TrialLength};
+use tonnage_ranks::Rank;
+use tonnage_record::stats;
+use tonnage_record::stats::LatencyHistogram;
+use tonnage_record::wire_proof::Path;
+use tonnage_record::{Limit, Trial};
+use tonnage_units::{Error, Result};
+
+/// Slack of every wait beyond what was planned.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// How long a trial may take whose length is given in operations: nobody knows how long those take, and a dead or
+/// stopped rank is found by the heartbeat long before.
+const ITERATIONS_DEADLINE: Duration = Duration::from_secs(3600);
+
+/// How long an engine's failure waits for a cause that the control channel tells.
+const CAUSE_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Rounds of warming up while an engine is still trying things out.
+const WARM_UP_ROUNDS_MAX: u32 = 20;
+
+/// What was measured at a point, the same on all ranks.
+pub struct Measured {
+    /// The trials.
+    pub trials: Vec<Trial>,
+    /// Their totals.
+    pub totals: Vec<Totals>,
+    /// All latencies.
+    pub histogram: LatencyHistogram,
+    /// What the bandwidth is set beside.
+    pub limit: Option<Limit>,
+    /// With `until_ci`: whether the interval became narrow enough.
+    pub converged: Option<bool>,
+    /// What each rank's engine decided by itself.
+    pub chosen: Vec<serde_json::Value>,
+    /// What the devices counted that the payload had to cross.
+    pub path: Option<Path>,
+}
+
+/// Measures one point on an open session.
+///
+/// # Errors
+/// [`Failure::Point`] when the bytes were wrong: the ranks are in step and can go on. [`Failure::Run`] for
+/// everything else.
+pub fn measure(point: &Point, session: &mut Session, rank: &mut Rank) -> Result<Measured, Failure> {
+    let stop = rank.stopped();
+    let deck = Deck::new(session.workers.len());
+    let (caps, yielding, id) = (session.caps, session.yielding, rank.id());
+    let mut works = Vec::with_capacity(session.workers.len());
+    let mut cpus = Vec::new();
+    for (index, worker) in (0u32..).zip(&mut session.workers) {
+        cpus.push(worker.cpu);
+        works.push(Work::new(
+            point,
+            (id, index),
+            worker,
+            &caps,
+            &stop,
+            yielding,
+        )?);
+    }
+    let mut works = works.into_iter();
+    let own = works
+        .next()
+        .ok_or_else(|| Error::Failed("a rank needs at least one worker".into()))?;
+    if let Some(Some(cpu)) = cpus.first() {
+        tonnage_machine::pin_thread(*cpu)?;
+    }
+    std::thread::scope(|scope| {
+        let mut lines = Vec::new();
+        for (index, work) in works.enumerate() {
+            let (order_sender, orders) = mpsc::channel();
+            let (answers, answer_receiver) = mpsc::channel();
+            let (deck, cpu) = (&deck, cpus[index + 1]);
+            scope.spawn(move || {
+                // A worker that cannot be pinned is told at its first order.
+                match cpu.map_or(Ok(()), tonnage_machine::pin_thread) {
+                    Ok(()) => follow(deck, index + 1, work, &orders, &answers),
+                    Err(error) => drop(answers.send(Err(error))),
+                }
+            });
+            lines.push((order_sender, answer_receiver));
+        }
+        let mut lead = Lead {
+            point,
+            rank,
+            own,
+            deck: &deck,
+            followers: Followers::new(lines),
+            moves_bytes: caps.moves_bytes,
+            beside: Beside::new(point, &session.opened, id),
+            routes: &session.routes,
+        };
+        let result = lead.run();
+        if let Err(Failure::Run(error)) = &result {
+            // The other ranks and this rank's own followers are still polling; the stop flag ends them.
+            await_first_cause(lead.rank);
+            lead.rank.fail(error);
+            lead.deck.finish(Vec::new());
+        }
+        result
+    })
+}
+
+/// A peer that dies breaks the engines of others at once, and its death, which the control channel tells a moment later,
+/// says more than what it looks like from here.
+pub(crate) fn await_first_cause(rank: &Rank) {
+    let since = Instant::now();
+    while rank.why_stopped().is_none() && since.elapsed() < CAUSE_PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// How far a failure reaches.
+#[derive(Debug)]
+pub enum Failure {
+    /// This point failed on all ranks alike; the next one can be measured.
+    Point(Error),
+    /// The run cannot go on.
+    Run(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Run(error)
+    }
+}
+
+/// The leader: worker 0 with the ranks' control channel.
+struct Lead<'a, 'b> {
+    point: &'a Point,
+    rank: &'a mut Rank,
+    own: Work<'b>,
+    deck: &'a Deck,
+    followers: Followers,
+    moves_bytes: bool,
+    beside: Beside<'a>,
+    routes: &'a Routes,
+}
+
+impl Lead<'_, '_> {
+    fn run(&mut self) -> Result<Measured, Failure> {
+        self.rank.barrier("begin the point", SLACK)?;
+        let before = self
+            .beside
+            .measure(self.rank, &mut self.own, &self.followers)?;
+        let watch = Watch::begin(self.point, self.routes, self.rank.id());
+        let length = self.point.length;
+        let mut number = WARM_UP;
+        if length.warmup_ns > 0 {
+            self.warm_up(length.warmup_ns)?;
+        }
+        let mut totals = Vec::with_capacity(length.trials as usize);
+        let mut trials: Vec<Trial> = Vec::with_capacity(length.trials as usize);
+        let converged = loop {
+            number += 1;
+            let trial = self.trial(number, length.trial, &format!("trial {number}"))?;
+            totals.push(trial);
+            trials.push(trial.trial(self.point.verify));
+            if let Some(converged) = self.enough(&trials, trial.elapsed_ns) {
+                break converged;
+            }
+        };
+        self.close()?;
+        let path = self.prove(watch.as_ref())?;
+        let after = self
+            .beside
+            .measure(self.rank, &mut self.own, &self.followers)?;
+        let limit = self.beside.limit(self.rank.infos(), before, after);
+        let histogram = self.gather_histogram()?;
+        let chosen = serde_json::to_vec(&self.own.chosen()).unwrap_or_default();
+        let chosen = self.rank.all_gather("engine choices", chosen, SLACK)?;
+        let chosen = chosen
+            .iter()
+            .map(|bytes| serde_json::from_slice(bytes).unwrap_or(serde_json::Value::Null))
+            .collect();
+        Ok(Measured {
+            trials,
+            totals,
+            histogram,
+            limit,
+            converged,
+            chosen,
+            path,
+        })
+    }
+
+    /// Whether the trials suffice: `None` for another one, else whether they converged.
+    fn enough(&self, trials: &[Trial], elapsed_ns: u64) -> Option<Option<bool>> {
+        let length = &self.point.length;
+        if trials.len() < length.trials as usize {
+            return None;
+        }
+        let Some(fraction) = length.until_ci else {
+            return Some(None);
+        };
+        let means: Vec<f64> = trials
+            .iter()
+            .map(|trial| trial.bandwidth_bytes_per_s)
+            .collect();
+        if stats::ci_narrow_enough(&means, fraction) {
+            return Some(Some(true));
+        }
+        (elapsed_ns >= length.max_duration_ns.unwrap_or(u64::MAX)).then_some(Some(false))
+    }
+
+    /// Moves bytes untimed until so much time has passed and all engines know how they want to move them. An engine
+    /// that does not find out within some rounds goes on with what it has, and its record says what that is.
+    fn warm_up(&mut self, warmup_ns: u64) -> Result<(), Failure> {
+        for _ in 0..WARM_UP_ROUNDS_MAX {
+            let totals = self.trial(WARM_UP, TrialLength::DurationNs(warmup_ns), "warm-up")?;
+            if totals.unsettled == 0 {
+                break;
+            }
+        }
+        self.own.forget();
+        self.everybody(&Order::Forget)?;
+        Ok(())
+    }
+
+    /// Lets the following workers carry out an order that the leader has carried out itself.
+    fn everybody(&mut self, order: &Order) -> Result<Vec<Report>> {
+        self.followers.order(order)?;
+        self.followers.collect()
+    }
+
+    /// One trial on all ranks: data in place, aligned start, drive, wait for all, count, check.
+    fn trial(&mut self, number: u64, length: TrialLength, name: &str) -> Result<Totals, Failure> {
+        self.rank.phase(&format!(
+            "{name} of {} {} B",
+            self.point.op.name(),
+            self.point.size_bytes
+        ));
+        self.deck.reset(self.point.workers);
+        self.followers.order(&Order::Prepare(number))?;
+        let prepared = self.own.prepare(number);
+        self.followers.collect()?;
+        prepared?;
+        let start_ns = self.rank.aligned_start("start of a trial", SLACK)?;
+        let schedule = Schedule {
+            start_ns,
+            length,
+            number,
+        };
+        self.followers.order(&Order::Trial(schedule))?;
+        let driven = self.deck.drive(0, &mut self.own, &schedule);
+        self.attend(Instant::now() + deadline_of(length), Deck::all_driven)?;
+        let mut totals = driven?;
+        let expected = self.exchange(length)?;
+        let own_expected = expected.first().cloned().unwrap_or_default();
+        self.deck.finish(expected);
+        self.own.finish(&schedule, &own_expected, &mut totals)?;
+        merge(&mut totals, &self.followers.collect()?);
+        if self.point.verify && self.moves_bytes {
+            self.verify(&mut totals)?;
+        }
+        let all = self.rank.reduce(
+            "add up a trial",
+            totals.to_bytes(),
+            Totals::merge_bytes,
+            SLACK,
+        )?;
+        Ok(Totals::from_bytes(&all)?)
+    }
+
+    /// Serves peers until `over`, a following worker's failure, or the deadline; the caller's own wait then names who is
+    /// missing.
+    ///
+    /// # Errors
+    /// A failure of this rank's engine or of a following worker, or that the run was stopped.
+    fn attend(&mut self, deadline: Instant, over: impl Fn(&Deck) -> bool) -> Result<()> {
+        let (deck, mut rounds) = (self.deck, 0u32);
+        self.own.attend(|| {
+            rounds = rounds.wrapping_add(1);
+            // The clock is looked at now and then only: this loop answers peers.
+            let late = rounds.is_multiple_of(1 << 16) && Instant::now() > deadline;
+            late || deck.has_failed() || over(deck)
+        })?;
+        deck.check_failed()
+    }
+
+    /// Waits, polling, until all ranks have driven their flows, and returns what the local workers should have seen.
+    fn exchange(&mut self, length: TrialLength) -> Result<Vec<Expected>> {
+        let deadline = Instant::now() + deadline_of(length);
+        let workers = self.point.workers as usize;
+        if !Expected::is_needed(self.point, self.moves_bytes) {
+            let pending = self.rank.start_barrier("end of a trial")?;
+            self.attend(deadline, |_| pending.is_done())?;
+            self.rank.finish(pending, left(deadline))?;
+            return Ok(vec![Expected::default(); workers]);
+        }
+        let mine = serde_json::to_vec(&self.deck.issued())
+            .map_err(|error| Error::Failed(format!("cannot tell what was issued: {error}")))?;
+        let pending = self.rank.start_all_gather("end of a trial", &mine)?;
+        self.attend(deadline, |_| pending.is_done())?;
+        let all = self.rank.finish_all_gather(pending, left(deadline))?;
+        let issued = all
+            .iter()
+            .map(|bytes| serde_json::from_slice(bytes))
+            .collect::<std::result::Result<Vec<Vec<Issued>>, _>>()
+            .map_err(|error| Error::Failed(format!("cannot read what a rank issued: {error}")))?;
+        (0..workers)
+            .map(|worker| Expected::new(self.point, self.rank.id(), worker, &issued))
+            .collect()
+    }
+
+    fn verify(&mut self, totals: &mut Totals) -> Result<(), Failure> {
+        self.followers.order(&Order::Check)?;
+        let own = self.deck.check(0, &mut self.own);
+        let others = self.followers.collect();
+        let mine = own.and_then(|own| {
+            totals.merge(&own);
+            merge(totals, &others?);
+            Ok(())
+        });
+        // A wrong byte ends the point, not the run: all ranks hear of it here and stay in step.
+        match self.rank.agree("verify a trial", mine, SLACK) {
+            Ok(()) => Ok(()),
+            Err(error) if self.rank.why_stopped().is_some() => Err(Failure::Run(error)),
+            Err(error) => {
+                self.close()?;
+                Err(Failure::Point(error))
+            }
+        }
+    }
+
+    /// Leaves nothing posted behind for the next point.
+    fn close(&mut self) -> Result<()> {
+        self.rank.phase("closing a point");
+        self.rank.barrier("close the point", SLACK)?;
+        self.deck.reset(self.point.workers.saturating_sub(1));
+        self.followers.order(&Order::Close)?;
+        let closed = self.own.close();
+        let deck = self.deck;
+        self.own
+            .poll_until(|| deck.all_driven() || deck.has_failed())?;
+        deck.check_failed()?;
+        closed?;
+        let pending = self.rank.start_barrier("point closed")?;
+        let deadline = Instant::now() + SLACK;
+        let mut rounds = 0u32;
+        self.own.poll_until(|| {
+            rounds = rounds.wrapping_add(1);
+            let late = rounds.is_multiple_of(1 << 16) && Instant::now() > deadline;
+            late || deck.has_failed() || pending.is_done()
+        })?;
+        deck.check_failed()?;
+        self.rank.finish(pending, left(deadline))?;
+        self.deck.finish(Vec::new());
+        self.followers.collect().map(|_| ())
+    }
+
+    /// Whether the payload crossed the devices that the engines named, by what their hosts read.
+    fn prove(&mut self, watch: Option<&Watch>) -> Result<Option<Path>> {
+        let Some(watch) = watch else { return Ok(None) };
+        self.rank.phase("reading the devices' counters");
+        let mut operations = self.own.operations();
+        for report in self.everybody(&Order::Operations)? {
+            operations.extend(report.operations);
+        }
+        let loads = watch.loads(&operations)?;
+        let loads = self
+            .rank
+            .reduce("payload of devices", loads, merge_loads, SLACK)?;
+        let mine = watch.judge(&loads)?;
+        let all = self
+            .rank
+            .reduce("counters of devices", mine, merge_paths, SLACK)?;
+        watch.conclude(&all).map(Some)
+    }
+
+    fn gather_histogram(&mut self) -> Result<LatencyHistogram> {
+        let mut histogram = self.own.histogram().clone();
+        for latencies in self
+            .everybody(&Order::Latencies)?
+            .iter()
+            .filter_map(|report| report.latencies.as_ref())
+        {
+            histogram.merge(latencies);
+        }
+        let all = self.rank.reduce(
+            "merge histograms",
+            histogram.encode(),
+            merge_histograms,
+            SLACK,
+        )?;
+        LatencyHistogram::decode(&all)
+    }
+}
+
+/// How long the end of a trial may be waited for.
+fn deadline_of(length: TrialLength) -> Duration {
+    match length {
+        // A paced trial may take as long again, and a large window takes its time to drain.
+        TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + SLACK,
+        TrialLength::Iterations(_) => ITERATIONS_DEADLINE,
+    }
+}
+
+fn left(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}
+
+fn merge(totals: &mut Totals, reports: &[Report]) {
+    for report in reports.iter().filter_map(|report| report.totals.as_ref()) {
+        totals.merge(report);
+    }
+}
+
+fn merge_histograms(left: &mut Vec<u8>, right: &[u8]) {
+    if stats::merge_encoded(left, right).is_err() {
+        left.clear();
+    }
+}

@@ -1,0 +1,489 @@
+//! An engine that is open on all ranks: memory allocated and registered, workers connected. It serves a stretch of
+//! points that differ only in what does not need another connection.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tonnage_sys::clock::Clock;
+
+use crate::conductor::{Numa, Settings};
+use crate::host::{Host, on_one_host};
+use crate::kinds::transfer::layout::Layout;
+use crate::wire_proof::{Named, Routes};
+use tonnage_engine::memory::MemoryKind;
+use tonnage_engine::memory::{Memory, Request};
+use tonnage_engine::{
+    Caps, Card, Domain, Engine, EngineOptions, Entry, LimitKind, OpenRequest, Verb, WorkerConfig,
+    split_name,
+};
+use tonnage_machine::Placement;
+use tonnage_plan::point::{Pacing, Point, Traffic};
+use tonnage_ranks::Rank;
+use tonnage_units::WireDevice;
+use tonnage_units::{Error, Result};
+
+/// How long ranks may take to open, register and connect.
+const OPEN_DEADLINE: Duration = Duration::from_secs(60);
+
+/// What a worker owns from point to point.
+pub struct Worker {
+    /// Its engine.
+    pub engine: Box<dyn Engine>,
+    /// Its registered memory.
+    pub memory: Arc<dyn Memory>,
+    /// Its clock.
+    pub clock: Clock,
+    /// The CPU that it is pinned to.
+    pub cpu: Option<u32>,
+    /// Its device.
+    pub device: Device,
+}
+
+/// What a rank tells the others about itself once it is open.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Opened {
+    /// For each worker.
+    pub cards: Vec<Card>,
+    /// For each worker; `None` where it is not pinned.
+    pub cpus: Vec<Option<u32>>,
+    /// More workers than CPUs on the host.
+    pub yielding: bool,
+    /// What memory was had.
+    pub memory: Value,
+    /// What the engine chose.
+    pub engine: Value,
+    /// For each worker.
+    pub devices: Vec<Device>,
+    /// The devices that its payload has to cross; absent where it names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Named>,
+}
+
+/// The device that a worker was given, as far as limits depend on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its place among the devices of the host.
+    pub place: u32,
+    /// What the engine's bandwidth is set beside on it.
+    pub limit: LimitKind,
+    /// The engine's address for socket streams.
+    pub address: Option<IpAddr>,
+    /// The network interface that has that address.
+    pub interface: Option<String>,
+}
+
+impl Device {
+    fn new(place: usize, domain: &dyn Domain) -> Self {
+        let address = domain.stream_address();
+        Self {
+            place: u32::try_from(place).unwrap_or(u32::MAX),
+            limit: domain.caps().limit,
+            address,
+            interface: address.and_then(interface_of),
+        }
+    }
+}
+
+/// An engine that is open on all ranks.
+pub struct Session {
+    /// This rank's workers.
+    pub workers: Vec<Worker>,
+    /// What all ranks said, in their order.
+    pub opened: Vec<Opened>,
+    /// What the engine can do.
+    pub caps: Caps,
+    /// Whether this rank's workers yield.
+    pub yielding: bool,
+    /// Which rank uses which devices.
+    pub routes: Routes,
+    // Kept last, so that workers close before their domains do.
+    _domains: Vec<Arc<dyn Domain>>,
+}
+
+/// Points that one session can serve have the same key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionKey {
+    engine: String,
+    engine_options: EngineOptions,
+    /// An engine may open itself in another way for each, and what a point gets must not depend on its neighbours.
+    op: Verb,
+    memory: MemoryKind,
+    workers: u32,
+    traffic: Traffic,
+}
+
+impl SessionKey {
+    /// The key of a point.
+    pub fn of(point: &Point) -> Self {
+        Self {
+            engine: point.engine.clone(),
+            engine_options: point.engine_options.clone(),
+            op: point.op,
+            memory: point.memory,
+            workers: point.workers,
+            traffic: point.traffic,
+        }
+    }
+}
+
+impl Session {
+    /// Opens the engine on all ranks for `points`, which share a key.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
+    pub fn open(
+        points: &[&Point],
+        entry: &Entry,
+        rank: &mut Rank,
+        settings: &Settings,
+        host: &Host,
+    ) -> Result<Self> {
+        let name = &points[0].engine;
+        rank.phase(&format!("opening {name}"));
+        // Once per host, before anybody allocates: later the others' memory would count as not available.
+        let fits = match rank.identity().local_rank {
+            0 => (settings.memories.check_fits)(points[0].memory, host_bytes(points, rank)),
+            _ => Ok(()),
+        };
+        rank.agree("memory of the hosts", fits, OPEN_DEADLINE)?;
+        let mine = open_local(points, entry, rank, settings, host);
+        let (domains, mut workers, opened) = settle(rank, "open the engine", mine)?;
+        let yielding = opened.yielding;
+        let bytes = to_json(&opened)?;
+        let all = rank.all_gather("exchange addresses", bytes, OPEN_DEADLINE)?;
+        let opened: Vec<Opened> = all
+            .iter()
+            .enumerate()
+            .map(|(from, bytes)| from_json(from, bytes))
+            .collect::<Result<_>>()?;
+        rank.phase(&format!("connecting {name}"));
+        let connected = connect(points, rank.id(), &mut workers, &opened);
+        settle(rank, "connect", connected)?;
+        let met = meet(rank, &mut workers);
+        settle(rank, "first contact", met)?;
+        let named: Vec<_> = opened.iter().map(|opened| opened.path.as_ref()).collect();
+        let routes = Routes::new(rank.infos(), &named);
+        Ok(Self {
+            workers,
+            opened,
+            routes,
+            caps: *domains[0].caps(),
+            yielding,
+            _domains: domains,
+        })
+    }
+}
+
+/// Bytes that all workers of this rank's host allocate together, if the others need as much as this rank.
+fn host_bytes(points: &[&Point], rank: &Rank) -> u64 {
+    let local_size = u64::from(rank.identity().local_size.unwrap_or(1));
+    let one = |point: &&Point| Layout::new(point, rank.id()).bytes() * u64::from(point.workers);
+    points
+        .iter()
+        .map(one)
+        .max()
+        .unwrap_or(0)
+        .saturating_mul(local_size)
+}
+
+type Local = (Vec<Arc<dyn Domain>>, Vec<Worker>, Opened);
+
+/// Everything that a rank can do before it needs the others.
+fn open_local(
+    points: &[&Point],
+    entry: &Entry,
+    rank: &Rank,
+    settings: &Settings,
+    host: &Host,
+) -> Result<Local> {
+    let first = points
+        .first()
+        .ok_or_else(|| Error::Failed("no points to open an engine for".into()))?;
+    let place = (on_one_host(rank.infos()), rank.local_ip());
+    let domains = open_domains(points, entry, settings, place)?;
+    for domain in &domains {
+        check_caps(points, domain.caps(), &first.engine)?;
+    }
+    let local_size = rank.identity().local_size.unwrap_or(1);
+    check_devices(domains.len(), local_size * first.workers)?;
+    let (index, count) = host.neighbours;
+    let placement = tonnage_machine::place_workers(
+        &host.topology,
+        index,
+        count,
+        first.workers,
+        &settings.cpus,
+    )?;
+    let bytes = points
+        .iter()
+        .map(|point| Layout::new(point, rank.id()).bytes())
+        .max()
+        .unwrap_or(0);
+    let peers = all_peers(points, rank.id());
+    let depth = points.iter().map(|point| point.depth()).max().unwrap_or(1);
+    let mut workers = Vec::with_capacity(placement.cpus.len());
+    let mut path = Vec::new();
+    for (index, &cpu) in (0u32..).zip(&placement.cpus) {
+        // Workers of the same place on their hosts get devices of the same place in the list, as rails are wired.
+        let place = rank.identity().local_rank * first.workers + index;
+        let place = place as usize % domains.len();
+        let domain = &domains[place];
+        if let Some(cpu) = cpu {
+            // Pinned before its memory is touched, so that pages come from the worker's own node.
+            tonnage_machine::pin_thread(cpu)?;
+        }
+        let memory = (settings.memories.allocate)(&Request {
+            kind: first.memory,
+            bytes,
+            shared: domain.caps().shared_memory,
+            node: settings.numa.node(&host.topology, cpu)?,
+            node_required: matches!(settings.numa, Numa::Node(_)),
+        })?;
+        let clock = settings.clock;
+        let config = WorkerConfig {
+            rank: rank.id(),
+            worker: index,
+            peers: peers.clone(),
+            depth,
+            clock,
+        };
+        let engine = domain.worker(&config, Arc::clone(&memory))?;
+        // Of several devices a rank uses only those that its workers open.
+        path.extend(domain.path());
+        workers.push(Worker {
+            engine,
+            memory,
+            clock,
+            cpu,
+            device: Device::new(place, domain.as_ref()),
+        });
+    }
+    let opened = describe(&domains, &workers, &placement, path);
+    check_cards(&opened, &first.engine)?;
+    Ok((domains, workers, opened))
+}
+
+/// The engine's domains on this host, at least one, for everything that the points need.
+fn open_domains(
+    points: &[&Point],
+    entry: &Entry,
+    settings: &Settings,
+    (one_host, address): (bool, Option<IpAddr>),
+) -> Result<Vec<Arc<dyn Domain>>> {
+    let first = points[0];
+    let mut verbs: Vec<Verb> = points.iter().map(|point| point.op).collect();
+    verbs.sort_unstable();
+    verbs.dedup();
+    let domains = (entry.open)(&OpenRequest {
+        variant: split_name(&first.engine).1,
+        options: &first.engine_options,
+        devices: if entry.has_devices {
+            &settings.devices
+        } else {
+            &[]
+        },
+        libfabric: settings.libfabric.as_deref(),
+        one_host,
+        address,
+        verbs: &verbs,
+    })?;
+    if domains.is_empty() {
+        return Err(Error::Failed(format!(
+            "engine {} opened no device",
+            first.engine
+        )));
+    }
+    Ok(domains)
+}
+
+/// A device that no worker uses would be an option without effect.
+fn check_devices(devices: usize, workers: u32) -> Result<()> {
+    if devices <= workers as usize {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "--devices names {devices} devices, but this host has {workers} workers: use --workers {devices}, or fewer devices"
+    )))
+}
+
+/// The ranks that this one exchanges bytes with at any of the points, ascending.
+fn all_peers(points: &[&Point], rank: u32) -> Vec<u32> {
+    let mut peers: Vec<u32> = points
+        .iter()
+        .flat_map(|point| Layout::new(point, rank).peers())
+        .collect();
+    peers.sort_unstable();
+    peers.dedup();
+    peers
+}
+
+fn check_cards(opened: &Opened, engine: &str) -> Result<()> {
+    let longest = opened
+        .cards
+        .iter()
+        .map(|card| card.0.len())
+        .max()
+        .unwrap_or(0);
+    if longest <= Card::BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::Failed(format!(
+        "engine {engine} publishes an address of {longest} bytes, at most {} are allowed",
+        Card::BYTES_MAX
+    )))
+}
+
+fn describe(
+    domains: &[Arc<dyn Domain>],
+    workers: &[Worker],
+    placement: &Placement,
+    path: Vec<WireDevice>,
+) -> Opened {
+    let mut engine = domains[0].effective();
+    if let (Some(engine), [_, _, ..]) = (engine.as_object_mut(), domains) {
+        let all = domains.iter().map(|domain| domain.effective()).collect();
+        engine.insert("devices".into(), Value::Array(all));
+    }
+    if let (Some(engine), Some(worker)) = (engine.as_object_mut(), workers.first()) {
+        engine.insert("clock".into(), worker.clock.source_name().into());
+    }
+    Opened {
+        cards: workers.iter().map(|worker| worker.engine.card()).collect(),
+        cpus: placement.cpus.clone(),
+        yielding: placement.yielding,
+        memory: all_memory(workers),
+        engine,
+        devices: workers.iter().map(|worker| worker.device.clone()).collect(),
+        path: Named::new(path),
+    }
+}
+
+/// The network interface that has an address; `None` when none has, or the system does not list them.
+fn interface_of(address: IpAddr) -> Option<String> {
+    let all = tonnage_sys::interfaces::addresses().ok()?;
+    let found = all.into_iter().find(|entry| entry.address == address);
+    found.map(|entry| entry.name)
+}
+
+/// What memory the workers had: said once where it is the same for all.
+fn all_memory(workers: &[Worker]) -> Value {
+    let mut all: Vec<Value> = workers
+        .iter()
+        .map(|worker| worker.memory.effective())
+        .collect();
+    all.dedup();
+    if all.len() == 1 {
+        all.remove(0)
+    } else {
+        Value::Array(all)
+    }
+}
+
+/// What a plan asks and the open domain cannot do; the list of engines could not know it before.
+fn check_caps(points: &[&Point], caps: &Caps, name: &str) -> Result<()> {
+    for point in points {
+        if !caps.verbs.contains(&point.op) {
+            return Err(Error::Unavailable {
+                what: format!("{} on {name}", point.op.name()),
+                why: "the device that was opened does not offer it".into(),
+                how: "Choose another --op or another device".into(),
+            });
+        }
+        if point.pacing == Pacing::PingPong && point.op == Verb::Write && !caps.ordered_writes {
+            return Err(Error::Unavailable {
+                what: format!("ping-pong with op write on {name}"),
+                why: "it waits for the last byte to appear, and the device does not promise that it appears last".into(),
+                how: "Choose --op write-imm or --op send".into(),
+            });
+        }
+        let answers_several = point.pacing == Pacing::PingPong
+            && point.op == Verb::WriteImm
+            && point.traffic == Traffic::FanIn
+            && point.ranks > 2;
+        if answers_several && !caps.arrivals_named {
+            return Err(Error::Unavailable {
+                what: format!("ping-pong of several ranks with write-imm on {name}"),
+                why:
+                    "the immediate of the device is too narrow to say which rank is to be answered"
+                        .into(),
+                how: "Choose --op send, or --traffic pair".into(),
+            });
+        }
+        if point.op == Verb::WriteImm && caps.immediate_bits < 32 {
+            return Err(Error::Unavailable {
+                what: format!("write-imm on {name}"),
+                why: format!(
+                    "it carries {} bits of immediate data, and 32 are needed",
+                    caps.immediate_bits
+                ),
+                how: "Choose --op write or --op send".into(),
+            });
+        }
+        if u64::from(point.size_bytes) > caps.message_bytes_max {
+            return Err(Error::Unavailable {
+                what: format!("{} bytes in one operation on {name}", point.size_bytes),
+                why: format!("the device takes at most {}", caps.message_bytes_max),
+                how: "Choose smaller --sizes".into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn connect(points: &[&Point], rank: u32, workers: &mut [Worker], opened: &[Opened]) -> Result<()> {
+    let peers = all_peers(points, rank);
+    for (index, worker) in workers.iter_mut().enumerate() {
+        let cards = peers
+            .iter()
+            .map(|&peer| {
+                let card = opened
+                    .get(peer as usize)
+                    .and_then(|opened| opened.cards.get(index));
+                card.map(|card| (peer, card.clone())).ok_or_else(|| {
+                    Error::Failed(format!(
+                        "rank {peer} published no address for worker {index}"
+                    ))
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        worker.engine.connect(&cards)?;
+    }
+    Ok(())
+}
+
+fn meet(rank: &Rank, workers: &mut [Worker]) -> Result<()> {
+    let stop = rank.stopped();
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    workers
+        .iter_mut()
+        .try_for_each(|worker| worker.engine.meet(&stopped))
+}
+
+/// All ranks go on, or all stop with the first failing rank's reason.
+pub(crate) fn settle<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
+    match mine {
+        Ok(value) => rank.agree(what, Ok(()), OPEN_DEADLINE).map(|()| value),
+        Err(error) => match rank.agree(what, Err(error), OPEN_DEADLINE) {
+            Err(error) => Err(error),
+            Ok(()) => Err(Error::Failed(format!(
+                "{what}: this rank failed and the others did not hear of it"
+            ))),
+        },
+    }
+}
+
+fn to_json(opened: &Opened) -> Result<Vec<u8>> {
+    serde_json::to_vec(opened)
+        .map_err(|error| Error::Failed(format!("cannot describe this rank: {error}")))
+}
+
+fn from_json(from: usize, bytes: &[u8]) -> Result<Opened> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        Error::Failed(format!(
+            "rank {from} described itself in a way that cannot be read: {error}"
+        ))
+    })
+}

@@ -1,0 +1,218 @@
+//! What the workers of a trial add up to: merged within a rank, then over the ranks on the way up the control tree, so
+//! that a trial of 44,000 ranks costs one small message each.
+
+use tonnage_record::Trial;
+use tonnage_units::{Error, Result};
+
+/// Sums, minima and maxima of one trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Totals {
+    /// Aligned start to the last completion or arrival; the longest.
+    pub window_ns: u64,
+    /// Aligned start to the first operation; the longest.
+    pub start_skew_ns: u64,
+    /// Completed operations.
+    pub operations: u64,
+    /// Their payload.
+    pub payload_bytes: u64,
+    /// CPU time of initiating workers.
+    pub initiator_cpu_ns: u64,
+    /// CPU time of the other workers.
+    pub target_cpu_ns: u64,
+    /// Latency samples.
+    pub samples: u64,
+    /// Sum of the samples.
+    pub latency_ns_sum: u64,
+    /// Smallest sample; `u64::MAX` without any.
+    pub latency_ns_min: u64,
+    /// Largest sample.
+    pub latency_ns_max: u64,
+    /// Paced: operations that were due.
+    pub due: u64,
+    /// Paced: operations that were issued late or never.
+    pub late: u64,
+    /// Bytes that moved, were checked and found right.
+    pub verified_bytes: u64,
+    /// Since the point began, checks and pauses included; the longest.
+    pub elapsed_ns: u64,
+    /// Workers whose engine is still trying out how to carry operations out.
+    pub unsettled: u64,
+}
+
+const FIELDS: usize = 15;
+
+impl Totals {
+    /// What nothing adds up to.
+    pub const NONE: Self = Self {
+        window_ns: 0,
+        start_skew_ns: 0,
+        operations: 0,
+        payload_bytes: 0,
+        initiator_cpu_ns: 0,
+        target_cpu_ns: 0,
+        samples: 0,
+        latency_ns_sum: 0,
+        latency_ns_min: u64::MAX,
+        latency_ns_max: 0,
+        due: 0,
+        late: 0,
+        verified_bytes: 0,
+        elapsed_ns: 0,
+        unsettled: 0,
+    };
+
+    /// Adds another worker's or rank's.
+    pub fn merge(&mut self, other: &Self) {
+        self.window_ns = self.window_ns.max(other.window_ns);
+        self.start_skew_ns = self.start_skew_ns.max(other.start_skew_ns);
+        self.operations += other.operations;
+        self.payload_bytes += other.payload_bytes;
+        self.initiator_cpu_ns += other.initiator_cpu_ns;
+        self.target_cpu_ns += other.target_cpu_ns;
+        self.samples += other.samples;
+        self.latency_ns_sum = self.latency_ns_sum.saturating_add(other.latency_ns_sum);
+        self.latency_ns_min = self.latency_ns_min.min(other.latency_ns_min);
+        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
+        self.due += other.due;
+        self.late += other.late;
+        self.verified_bytes += other.verified_bytes;
+        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
+        self.unsettled += other.unsettled;
+    }
+
+    fn fields(&self) -> [u64; FIELDS] {
+        [
+            self.window_ns,
+            self.start_skew_ns,
+            self.operations,
+            self.payload_bytes,
+            self.initiator_cpu_ns,
+            self.target_cpu_ns,
+            self.samples,
+            self.latency_ns_sum,
+            self.latency_ns_min,
+            self.latency_ns_max,
+            self.due,
+            self.late,
+            self.verified_bytes,
+            self.elapsed_ns,
+            self.unsettled,
+        ]
+    }
+
+    /// The bytes that travel.
+    pub fn to_bytes(self) -> Vec<u8> {
+        self.fields()
+            .iter()
+            .flat_map(|field| field.to_le_bytes())
+            .collect()
+    }
+
+    /// The reverse of [`Self::to_bytes`].
+    ///
+    /// # Errors
+    /// When the length is wrong.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        if bytes.len() != FIELDS * 8 {
+            return Err(Error::Failed(format!(
+                "totals of {} bytes instead of {}",
+                bytes.len(),
+                FIELDS * 8
+            )));
+        }
+        let mut fields = bytes.chunks_exact(8).map(|chunk| {
+            let mut word = [0; 8];
+            word.copy_from_slice(chunk);
+            u64::from_le_bytes(word)
+        });
+        let mut next = || fields.next().unwrap_or(0);
+        Ok(Self {
+            window_ns: next(),
+            start_skew_ns: next(),
+            operations: next(),
+            payload_bytes: next(),
+            initiator_cpu_ns: next(),
+            target_cpu_ns: next(),
+            samples: next(),
+            latency_ns_sum: next(),
+            latency_ns_min: next(),
+            latency_ns_max: next(),
+            due: next(),
+            late: next(),
+            verified_bytes: next(),
+            elapsed_ns: next(),
+            unsettled: next(),
+        })
+    }
+
+    /// Merging of encoded totals, for the control tree. What cannot be read empties the result, so that the root's
+    /// decoding fails instead of a number being wrong.
+    pub fn merge_bytes(left: &mut Vec<u8>, right: &[u8]) {
+        match (Self::from_bytes(left), Self::from_bytes(right)) {
+            (Ok(mut a), Ok(b)) => {
+                a.merge(&b);
+                *left = a.to_bytes();
+            }
+            _ => left.clear(),
+        }
+    }
+
+    /// The trial as the record shows it.
+    pub fn trial(&self, verified: bool) -> Trial {
+        let seconds = self.window_ns.max(1) as f64 / 1e9;
+        let sampled = self.samples > 0;
+        Trial {
+            window_ns: self.window_ns,
+            operations: self.operations,
+            payload_bytes: self.payload_bytes,
+            bandwidth_bytes_per_s: self.payload_bytes as f64 / seconds,
+            message_rate_per_s: self.operations as f64 / seconds,
+            latency_ns_mean: sampled.then(|| self.latency_ns_sum as f64 / self.samples as f64),
+            latency_ns_min: sampled.then_some(self.latency_ns_min),
+            latency_ns_max: sampled.then_some(self.latency_ns_max),
+            initiator_cpu_ns: self.initiator_cpu_ns,
+            target_cpu_ns: self.target_cpu_ns,
+            start_skew_ns: self.start_skew_ns,
+            verified_bytes: verified.then_some(self.verified_bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals(n: u64) -> Totals {
+        Totals {
+            window_ns: 1000 * n,
+            operations: n,
+            payload_bytes: 8 * n,
+            samples: 1,
+            latency_ns_sum: n,
+            latency_ns_min: n,
+            latency_ns_max: n,
+            ..Totals::NONE
+        }
+    }
+
+    #[test]
+    fn merging_bytes_equals_merging_values() {
+        let mut bytes = totals(3).to_bytes();
+        Totals::merge_bytes(&mut bytes, &totals(5).to_bytes());
+        let merged = Totals::from_bytes(&bytes).unwrap();
+        assert_eq!(
+            (merged.window_ns, merged.operations, merged.latency_ns_min),
+            (5000, 8, 3)
+        );
+        let trial = merged.trial(false);
+        assert_eq!(trial.bandwidth_bytes_per_s, 64.0 / 5e-6);
+        assert_eq!(trial.latency_ns_mean, Some(4.0));
+    }
+
+    #[test]
+    fn garbage_is_refused() {
+        let mut bytes = totals(3).to_bytes();
+        Totals::merge_bytes(&mut bytes, b"xx");
+        assert!(Totals::from_bytes(&bytes).is_err());
+    }
+}

@@ -1,0 +1,310 @@
+//! What should be where after a trial: which operations the initiators issued, which slots those used, what the bytes
+//! there should be, and how many arrivals with which immediates a target should have seen.
+
+use super::work::Issued;
+use crate::drive::flow::Flow;
+use crate::drive::port::Arrivals;
+use crate::drive::walk::Walk;
+use crate::kinds::transfer::layout::{GUARD_BYTES, Layout, answers};
+use tonnage_engine::Verb;
+use tonnage_engine::memory::Memory;
+use tonnage_engine::pattern::{Key, Mismatches};
+use tonnage_plan::point::{Pacing, Point};
+use tonnage_units::{Error, Result};
+
+/// What one worker should have seen in a trial.
+#[derive(Debug, Clone, Default)]
+pub struct Expected {
+    /// Arrivals in all; `None` where nothing notifies the target or the engine moves nothing.
+    pub arrivals: Option<u64>,
+    /// Wrapping sum of their immediates, for write-imm.
+    pub immediates: u64,
+    /// Operations of each rank of `Layout::into` towards this worker.
+    pub into: Vec<u64>,
+    /// Operations of this worker towards each rank of `Layout::out`.
+    pub out: Vec<u64>,
+}
+
+impl Expected {
+    /// Whether workers must tell each other what they issued: arrivals or bytes are going to be checked.
+    pub fn is_needed(point: &Point, moves_bytes: bool) -> bool {
+        moves_bytes && (point.op.notifies_target() || point.verify)
+    }
+
+    /// What worker `worker` of `rank` should have seen, from what all ranks issued: `issued[rank][worker]`.
+    ///
+    /// # Errors
+    /// When a rank's report does not match the layout, as from another plan.
+    pub fn new(point: &Point, rank: u32, worker: usize, issued: &[Vec<Issued>]) -> Result<Self> {
+        let layout = Layout::new(point, rank);
+        let answered = answers(point);
+        let wrong = |other: u32| {
+            Error::Failed(format!(
+                "rank {other} reported flows that its plan does not have"
+            ))
+        };
+        let range = |from: u32, to: u32| -> Result<(u64, u64)> {
+            // An answer is issued after its rank reported; there is one for each operation of the side that began.
+            let began = !answered || point.traffic.targets(from, point.ranks).contains(&to);
+            let (from, to) = if began { (from, to) } else { (to, from) };
+            let place = Layout::new(point, from)
+                .out
+                .binary_search(&to)
+                .map_err(|_| wrong(from))?;
+            let report = issued
+                .get(from as usize)
+                .and_then(|workers| workers.get(worker));
+            report
+                .and_then(|report| report.ranges.get(place))
+                .copied()
+                .ok_or_else(|| wrong(from))
+        };
+        let mut expected = Self::default();
+        let mut arrivals = 0;
+        for &initiator in &layout.into {
+            let (first, end) = range(initiator, rank)?;
+            expected.into.push(end - first);
+            arrivals += end - first;
+            let sum = immediates_below(end).wrapping_sub(immediates_below(first));
+            expected.immediates = expected.immediates.wrapping_add(sum);
+        }
+        for &target in &layout.out {
+            let (first, end) = range(rank, target)?;
+            expected.out.push(end - first);
+        }
+        // Each arrival of a ping-pong was waited for already.
+        expected.arrivals = (point.op.notifies_target() && !answered).then_some(arrivals);
+        Ok(expected)
+    }
+}
+
+/// Wrapping sum of the immediates of operations 0 to `end` − 1, which are the low 32 bits of their numbers.
+fn immediates_below(end: u64) -> u64 {
+    let lap = 1u128 << 32;
+    let (laps, rest) = (u128::from(end) / lap, u128::from(end) % lap);
+    (laps * (lap * (lap - 1) / 2) + rest * rest.saturating_sub(1) / 2) as u64
+}
+
+/// Whether a target saw exactly what was sent to it.
+///
+/// # Errors
+/// What is missing, doubled or different.
+pub fn check_immediates(point: &Point, expected: &Expected, seen: &Arrivals) -> Result<()> {
+    let Some(count) = expected.arrivals else {
+        return Ok(());
+    };
+    if seen.count != count {
+        return Err(Error::Failed(format!(
+            "{} operations arrived of the {count} that the initiators completed",
+            seen.count
+        )));
+    }
+    if point.op == Verb::WriteImm && seen.immediates != expected.immediates {
+        return Err(Error::Failed(format!(
+            "the immediates of {count} write-imm operations add up to {}, those sent to {}",
+            seen.immediates, expected.immediates
+        )));
+    }
+    Ok(())
+}
+
+/// One stretch of this worker's memory that a trial fills from elsewhere, or that others fetch.
+struct Slice {
+    initiator: u32,
+    target: u32,
+    origin: u64,
+    /// Index in `Expected::into` or `Expected::out`.
+    index: usize,
+    outgoing: bool,
+    walk: Walk,
+}
+
+/// The slices of one worker and where the walks over them stand.
+pub struct Watch {
+    slices: Vec<Slice>,
+    read: bool,
+    seed: u64,
+    slots: u64,
+    stride_bytes: u64,
+    footprint_bytes: u64,
+    size_bytes: u64,
+    /// Bytes of a slot that are checked: all, or all but the one that signals arrival.
+    checked_bytes: u64,
+    issued_before: Vec<u64>,
+}
+
+impl Watch {
+    /// Watches all slices of `rank`'s layout.
+    pub fn new(point: &Point, rank: u32, layout: &Layout) -> Self {
+        let slice = |index, initiator, target, origin, outgoing| Slice {
+            initiator,
+            target,
+            origin,
+            index,
+            outgoing,
+            walk: Walk::new(point, initiator, target),
+        };
+        let out = layout.out.iter().enumerate();
+        let into = layout.into.iter().enumerate();
+        let signalled =
+            answers(point) && point.op == Verb::Write && point.pacing == Pacing::PingPong;
+        Self {
+            slices: out
+                .map(|(index, &peer)| slice(index, rank, peer, layout.out_origin(index), true))
+                .chain(into.map(|(index, &peer)| {
+                    slice(index, peer, rank, layout.into_origin(index), false)
+                }))
+                .collect(),
+            read: point.op == Verb::Read,
+            seed: point.seed,
+            slots: point.slots(),
+            stride_bytes: point.stride_bytes,
+            footprint_bytes: point.footprint_bytes,
+            size_bytes: u64::from(point.size_bytes),
+            checked_bytes: u64::from(point.size_bytes) - u64::from(signalled),
+            issued_before: vec![0; layout.out.len()],
+        }
+    }
+
+    /// Fills the sources with the trial's data, and the places where it should land with its opposite.
+    ///
+    /// # Errors
+    /// When a slice does not lie in the memory.
+    pub fn fill(&self, memory: &dyn Memory, number: u64) -> Result<()> {
+        self.slices.iter().try_for_each(|slice| {
+            let key = Key::new(self.seed, number, slice.initiator, slice.target);
+            let key = if slice.outgoing != self.read {
+                key
+            } else {
+                key.poison()
+            };
+            memory.fill(slice.origin, slice.origin, self.footprint_bytes, key)?;
+            let guard = slice.origin + self.footprint_bytes;
+            memory.fill(slice.origin, guard, GUARD_BYTES, key.poison())
+        })
+    }
+
+    /// What the flows issued since the last call.
+    pub fn issued(&mut self, flows: &[Flow]) -> Vec<(u64, u64)> {
+        flows
+            .iter()
+            .zip(&mut self.issued_before)
+            .map(|(flow, before)| (std::mem::replace(before, flow.issued), flow.issued))
+            .collect()
+    }
+
+    /// Checks every landing place: the trial's data where the walk went, the old bytes in all other slots, between slots
+    /// and behind the last. Only the first count as verified.
+    ///
+    /// # Errors
+    /// When a slice does not lie in the memory.
+    pub fn check(
+        &self,
+        memory: &dyn Memory,
+        number: u64,
+        expected: &Expected,
+        moved: &mut Mismatches,
+        untouched: &mut Mismatches,
+    ) -> Result<()> {
+        for slice in self
+            .slices
+            .iter()
+            .filter(|slice| slice.outgoing == self.read)
+        {
+            let mut used = vec![false; self.slots as usize];
+            slice.walk.clone().mark(count(slice, expected), &mut used);
+            let key = Key::new(self.seed, number, slice.initiator, slice.target);
+            for (slot, used) in used.into_iter().enumerate() {
+                let offset = slice.origin + slot as u64 * self.stride_bytes;
+                let (origin, data) = (slice.origin, self.checked_bytes);
+                if used {
+                    memory.verify(origin, offset, data, key, moved)?;
+                } else {
+                    memory.verify(origin, offset, data, key.poison(), untouched)?;
+                }
+                let (end, padding) = (
+                    offset + self.size_bytes,
+                    self.stride_bytes - self.size_bytes,
+                );
+                memory.verify(origin, end, padding, key.poison(), untouched)?;
+            }
+            let guard = slice.origin + self.footprint_bytes;
+            // Landing places are filled with the opposite of the data, and their guards with the opposite of that.
+            memory.verify(slice.origin, guard, GUARD_BYTES, key, untouched)?;
+        }
+        Ok(())
+    }
+
+    /// Moves the walks past the trial that just ended.
+    pub fn advance(&mut self, expected: &Expected) {
+        for slice in &mut self.slices {
+            let count = count(slice, expected);
+            slice.walk.skip(count);
+        }
+    }
+}
+
+fn count(slice: &Slice, expected: &Expected) -> u64 {
+    let counts = if slice.outgoing {
+        &expected.out
+    } else {
+        &expected.into
+    };
+    counts.get(slice.index).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::walk::tests::point;
+    use tonnage_plan::point::Addresses;
+
+    #[test]
+    fn immediates_add_up_over_the_32_bit_edge() {
+        assert_eq!((immediates_below(0), immediates_below(5)), (0, 10));
+        let edge = 1u64 << 32;
+        let by_hand: u64 = (edge - 3..edge + 4)
+            .map(|number| number & 0xffff_ffff)
+            .sum();
+        assert_eq!(
+            immediates_below(edge + 4).wrapping_sub(immediates_below(edge - 3)),
+            by_hand
+        );
+    }
+
+    #[test]
+    fn lost_doubled_and_changed_arrivals_are_told() {
+        let mut point = point(Addresses::Sequential, 4);
+        point.op = Verb::WriteImm;
+        let issued = vec![
+            vec![Issued {
+                ranges: vec![(10, 14)],
+            }],
+            vec![Issued::default()],
+        ];
+        let expected = Expected::new(&point, 1, 0, &issued).unwrap();
+        assert_eq!(
+            (expected.arrivals, expected.immediates, &expected.into[..]),
+            (Some(4), 46, &[4][..])
+        );
+        let seen = |count, immediates| {
+            check_immediates(
+                &point,
+                &expected,
+                &Arrivals {
+                    count,
+                    immediates,
+                    last_ns: 0,
+                },
+            )
+        };
+        assert!(seen(4, 46).is_ok());
+        assert!(seen(3, 33).is_err() && seen(5, 59).is_err() && seen(4, 47).is_err());
+    }
+
+    #[test]
+    fn a_report_of_another_plan_is_refused() {
+        let point = point(Addresses::Sequential, 4);
+        assert!(Expected::new(&point, 1, 0, &[Vec::new(), Vec::new()]).is_err());
+    }
+}

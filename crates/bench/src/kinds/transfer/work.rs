@@ -1,0 +1,480 @@
+//! One worker during one point: its flows, what it does in a trial, and what it checks afterwards.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tonnage_sys::clock::thread_cpu_ns;
+
+use super::flows::{make_flow, make_receives, timetable};
+use super::session::Worker;
+use super::totals::Totals;
+use crate::drive::Scratch;
+use crate::drive::batch::batch;
+use crate::drive::flow::Flow;
+use crate::drive::paced::paced;
+use crate::drive::ping_pong::{Signal, Table, read_in_turn, return_all, serve_first};
+use crate::drive::port::Port;
+use crate::drive::recorder::{PerOperation, Recorder, Silent};
+use crate::drive::serve::serve;
+use crate::drive::stream::stream;
+use crate::drive::until::Until;
+use crate::kinds::transfer::layout::{Layout, answers};
+use crate::kinds::transfer::verify::{Expected, Watch, check_immediates};
+use crate::limit::memory_copy::{CopyRates, copy_rates};
+use crate::limit::socket_stream::{Berths, Streamed};
+use tonnage_engine::memory::Memory;
+use tonnage_engine::pattern::Mismatches;
+use tonnage_engine::{Caps, Verb};
+use tonnage_plan::point::{Pacing, Point, TrialLength};
+use tonnage_record::stats::LatencyHistogram;
+use tonnage_units::{Error, Result};
+
+/// How long a target waits for arrivals that its initiators say they completed.
+const ARRIVAL_DEADLINE_NS: u64 = 10_000_000_000;
+
+/// The number of a warm-up, which is no trial: engines may try things out in it.
+pub const WARM_UP: u64 = 0;
+
+/// Receives that are posted ahead for each peer, at most; the engine's own depth may allow fewer.
+const RECEIVES_MAX: u32 = 512;
+
+/// When a trial starts, and how long it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Schedule {
+    /// The aligned start on this host's clock.
+    pub start_ns: u64,
+    /// Time or iterations.
+    pub length: TrialLength,
+    /// The number that keys the trial's data; 0 is the warm-up.
+    pub number: u64,
+}
+
+/// What a worker says about its own flows after driving them, for the targets.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
+pub struct Issued {
+    /// For each rank of `Layout::out`: first and one past the last operation of this trial.
+    pub ranges: Vec<(u64, u64)>,
+}
+
+/// One worker during one point.
+pub struct Work<'a> {
+    point: &'a Point,
+    rank: u32,
+    layout: Layout,
+    port: Port<'a>,
+    memory: Arc<dyn Memory>,
+    flows: Vec<Flow>,
+    table: Option<Table>,
+    scratch: Scratch,
+    receives_depth: u32,
+    /// Receives that are posted whenever nothing is in flight.
+    receives_posted: u64,
+    delivered: bool,
+    /// Latencies of the running trial; taken out only while a loop records into it.
+    trial: Option<LatencyHistogram>,
+    /// Latencies of the point.
+    histogram: LatencyHistogram,
+    watch: Watch,
+    number: u64,
+    window_end_ns: u64,
+    cpu_began_ns: u64,
+    /// When the point began.
+    began_ns: u64,
+    /// Which of the rank's workers this is.
+    worker: u32,
+}
+
+impl<'a> Work<'a> {
+    /// Resolves the lanes of a point and posts its receives, for the `index`-th worker of `rank`.
+    ///
+    /// # Errors
+    /// When the engine cannot do what the point asks.
+    pub fn new(
+        point: &'a Point,
+        (rank, index): (u32, u32),
+        worker: &'a mut Worker,
+        caps: &Caps,
+        stop: &'a AtomicBool,
+        yielding: bool,
+    ) -> Result<Self> {
+        let layout = Layout::new(point, rank);
+        let memory = Arc::clone(&worker.memory);
+        let began_ns = worker.clock.now_ns();
+        let mut flows = Vec::with_capacity(layout.out.len());
+        for (index, &target) in layout.out.iter().enumerate() {
+            flows.push(make_flow(
+                point, rank, target, &layout, index, worker, caps,
+            )?);
+        }
+        let mut posted = 0;
+        let mut port = Port::new(worker.engine.as_mut(), worker.clock, stop, yielding);
+        if caps.arrives_by_polling {
+            port = port.without_pause();
+        }
+        let receives_depth = caps.depth.min(RECEIVES_MAX).min(2 * point.depth().max(8));
+        if point.op == Verb::Send && caps.moves_bytes {
+            let receives = make_receives(point, rank, &layout, &mut port)?;
+            posted = receives.len() as u64 * u64::from(receives_depth);
+            port.post_receives(receives, receives_depth)?;
+        }
+        let tags = match point.pacing {
+            Pacing::Stream { window } | Pacing::Paced { window, .. } => window,
+            Pacing::PingPong | Pacing::Batch { .. } => 1,
+        };
+        let scratch = Scratch::new(flows.len(), tags as usize);
+        let mut work = Self {
+            watch: Watch::new(point, rank, &layout),
+            point,
+            rank,
+            layout,
+            port,
+            memory,
+            flows,
+            table: None,
+            scratch,
+            receives_depth,
+            receives_posted: posted,
+            delivered: caps.delivered,
+            trial: Some(LatencyHistogram::new()),
+            histogram: LatencyHistogram::new(),
+            number: 0,
+            window_end_ns: 0,
+            cpu_began_ns: 0,
+            began_ns,
+            worker: index,
+        };
+        if answers(point) {
+            work.set_the_table(caps);
+        }
+        Ok(work)
+    }
+
+    /// Both sides of a ping-pong keep their flows in a table.
+    fn set_the_table(&mut self, caps: &Caps) {
+        let flows = std::mem::take(&mut self.flows);
+        let signals = if self.point.op == Verb::Write {
+            let signal = |(index, &peer): (usize, &u32)| {
+                let (out, into) = (
+                    self.layout.out_origin(index),
+                    self.layout.into_origin(index),
+                );
+                Signal::new(
+                    self.point,
+                    self.rank,
+                    peer,
+                    Arc::clone(self.memory.arena()),
+                    out,
+                    into,
+                )
+            };
+            self.layout.out.iter().enumerate().map(signal).collect()
+        } else {
+            Vec::new()
+        };
+        self.table = Some(Table::new(flows, signals, !self.begins(), caps));
+    }
+
+    /// Whether this worker issues operations of its own accord.
+    pub fn begins(&self) -> bool {
+        !self
+            .point
+            .traffic
+            .targets(self.rank, self.point.ranks)
+            .is_empty()
+    }
+
+    /// Copy rates over this point's footprint.
+    ///
+    /// # Errors
+    /// When the slices do not lie in the memory.
+    pub fn copy_limit(&self) -> Result<CopyRates> {
+        copy_rates(
+            self.memory.arena(),
+            &self.layout,
+            self.point,
+            &self.port.clock,
+        )
+    }
+
+    /// Carries this worker's socket streams.
+    ///
+    /// # Errors
+    /// When a connection breaks.
+    pub fn stream(&self, berths: &Berths) -> Result<Streamed> {
+        berths.carry(self.worker as usize, &self.port.clock)
+    }
+
+    /// Puts the data of trial `number` in place, outside the clock.
+    ///
+    /// # Errors
+    /// When a slice does not lie in the memory.
+    pub fn prepare(&mut self, number: u64) -> Result<()> {
+        self.number = number;
+        self.port.clock.resync();
+        self.port.engine.settle(number == WARM_UP);
+        if self.point.verify {
+            self.watch.fill(self.memory.as_ref(), number)?;
+        }
+        if let Some(table) = &self.table {
+            table.rearm()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the aligned start, then drives this worker's own flows to their end, the closing flush included.
+    ///
+    /// # Errors
+    /// When the engine fails or the run is stopped.
+    pub fn drive(&mut self, schedule: &Schedule) -> Result<Totals> {
+        if let Some(trial) = &mut self.trial {
+            trial.clear();
+        }
+        self.port.take_arrivals();
+        let clock = self.port.clock;
+        // A peer may begin a moment earlier by its clock, so the waiting is attending too.
+        self.attend(|| clock.now_ns() >= schedule.start_ns)?;
+        self.cpu_began_ns = thread_cpu_ns();
+        let began_ns = clock.now_ns();
+        let mut totals = Totals {
+            start_skew_ns: began_ns - schedule.start_ns,
+            ..Totals::NONE
+        };
+        if self.begins() {
+            self.drive_flows(schedule, &mut totals)?;
+            totals.initiator_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
+            self.window_end_ns = clock.now_ns();
+        } else {
+            self.window_end_ns = schedule.start_ns;
+        }
+        totals.payload_bytes = totals.operations * u64::from(self.point.size_bytes);
+        if let Some(trial) = &self.trial {
+            totals.samples = trial.count();
+            totals.latency_ns_min = trial.min_ns().unwrap_or(u64::MAX);
+            totals.latency_ns_max = trial.max_ns().unwrap_or(0);
+            totals.latency_ns_sum = trial
+                .mean_ns()
+                .map_or(0, |mean| (mean * totals.samples as f64) as u64);
+        }
+        Ok(totals)
+    }
+
+    fn drive_flows(&mut self, schedule: &Schedule, totals: &mut Totals) -> Result<()> {
+        let clock = self.port.clock;
+        match self.trial.take() {
+            Some(mut histogram) if self.point.latency => {
+                let mut recorder = PerOperation {
+                    clock,
+                    histogram: &mut histogram,
+                };
+                let result = self.drive_with(schedule, totals, &mut recorder);
+                self.trial = Some(histogram);
+                result
+            }
+            unused => {
+                self.trial = unused;
+                self.drive_with(schedule, totals, &mut Silent)
+            }
+        }
+    }
+
+    fn drive_with<R: Recorder>(
+        &mut self,
+        schedule: &Schedule,
+        totals: &mut Totals,
+        recorder: &mut R,
+    ) -> Result<()> {
+        let mut until = match schedule.length {
+            TrialLength::DurationNs(ns) => Until::time(self.port.clock, schedule.start_ns + ns),
+            TrialLength::Iterations(count) => Until::operations(count),
+        };
+        let (port, flows, scratch) = (&mut self.port, &mut self.flows[..], &mut self.scratch);
+        totals.operations = match self.point.pacing {
+            Pacing::PingPong => match &mut self.table {
+                Some(table) => 2 * serve_first(port, table, &mut until, recorder)?,
+                None => read_in_turn(port, flows, &mut until, recorder)?,
+            },
+            Pacing::Stream { .. } => stream(port, flows, scratch, &mut until, recorder)?,
+            Pacing::Batch { batch: size } => {
+                batch(port, flows, size, scratch, &mut until, recorder)?
+            }
+            Pacing::Paced { rate_per_s, .. } => {
+                let timetable = timetable(schedule, rate_per_s, self.worker, self.point.workers);
+                let punctuality = paced(port, flows, &timetable, scratch, recorder)?;
+                (totals.due, totals.late) = (timetable.operations, punctuality.late);
+                punctuality.completed
+            }
+        };
+        if !self.delivered {
+            let flows = self
+                .table
+                .as_ref()
+                .map_or(&self.flows, |table| &table.flows);
+            self.port.flush(flows)?;
+        }
+        Ok(())
+    }
+
+    /// Serves peers until `over`: answers under ping-pong, polls otherwise.
+    ///
+    /// # Errors
+    /// When the engine fails or the run is stopped.
+    pub fn attend(&mut self, over: impl FnMut() -> bool) -> Result<()> {
+        let begins = self.begins();
+        match &mut self.table {
+            Some(table) if !begins => return_all(&mut self.port, table, over).map(|_| ()),
+            _ => serve(&mut self.port, over),
+        }
+    }
+
+    /// Polls until `over` and answers nothing, for what is not part of a trial.
+    ///
+    /// # Errors
+    /// When the engine fails or the run is stopped.
+    pub fn poll_until(&mut self, over: impl FnMut() -> bool) -> Result<()> {
+        serve(&mut self.port, over)
+    }
+
+    /// What this worker's flows issued in the trial that was just driven.
+    pub fn issued(&mut self) -> Issued {
+        let flows = self
+            .table
+            .as_ref()
+            .map_or(&self.flows, |table| &table.flows);
+        Issued {
+            ranges: self.watch.issued(flows),
+        }
+    }
+
+    /// Peers and how many operations went to each since the point began, answers and the warm-up's included.
+    pub fn operations(&self) -> Vec<(u32, u64)> {
+        let flows = self
+            .table
+            .as_ref()
+            .map_or(&self.flows, |table| &table.flows);
+        flows.iter().map(|flow| (flow.peer, flow.issued)).collect()
+    }
+
+    /// Waits until everything that the initiators completed has arrived, and ends the trial: its window counts the last
+    /// arrival.
+    ///
+    /// # Errors
+    /// When arrivals are missing, doubled, or carry other immediates than were sent.
+    pub fn finish(
+        &mut self,
+        schedule: &Schedule,
+        expected: &Expected,
+        totals: &mut Totals,
+    ) -> Result<()> {
+        if let Some(count) = expected.arrivals {
+            self.await_arrivals(count)?;
+        }
+        let arrivals = self.port.take_arrivals();
+        self.window_end_ns = self.window_end_ns.max(arrivals.last_ns);
+        if !self.begins() {
+            totals.target_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
+        }
+        totals.window_ns = self.window_end_ns.saturating_sub(schedule.start_ns);
+        totals.elapsed_ns = self.port.clock.now_ns().saturating_sub(self.began_ns);
+        totals.unsettled = u64::from(!self.port.engine.settle(self.number == WARM_UP));
+        if let Some(trial) = &self.trial {
+            self.histogram.merge(trial);
+        }
+        check_immediates(self.point, expected, &arrivals)
+    }
+
+    /// Compares every byte that the trial should have moved, and adds what was right to `totals`.
+    ///
+    /// # Errors
+    /// What differs, by offset.
+    pub fn check(&mut self, expected: &Expected, totals: &mut Totals) -> Result<()> {
+        let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
+        self.watch.check(
+            self.memory.as_ref(),
+            self.number,
+            expected,
+            &mut moved,
+            &mut untouched,
+        )?;
+        totals.verified_bytes = moved.checked_bytes - moved.wrong_bytes;
+        if !moved.is_clean() {
+            return Err(Error::Failed(format!(
+                "of what was moved, {}",
+                moved.describe()
+            )));
+        }
+        if !untouched.is_clean() {
+            return Err(Error::Failed(format!(
+                "of what nobody should have touched, {}",
+                untouched.describe()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Moves the walks of the checks past the trial that just ended.
+    pub fn advance(&mut self, expected: &Expected) {
+        self.watch.advance(expected);
+    }
+
+    /// Uses up the receives of both sides, so that the next point starts with none: each initiator sends as many fillers
+    /// as its peer has receives. All workers of all ranks call it, then [`Self::poll_until`] everybody has.
+    ///
+    /// # Errors
+    /// When the engine fails, or fillers do not come.
+    pub fn close(&mut self) -> Result<()> {
+        self.port.use_up_receives();
+        if self.point.op != Verb::Send {
+            return Ok(());
+        }
+        let flows = self
+            .table
+            .as_ref()
+            .map_or(&self.flows, |table| &table.flows);
+        let fillers: Vec<_> = flows
+            .iter()
+            .flat_map(|flow| std::iter::repeat_n(flow.filler_op(), self.receives_depth as usize))
+            .collect();
+        self.port.take_arrivals();
+        self.port.complete(&fillers)?;
+        self.await_arrivals(self.receives_posted)?;
+        let seen = self.port.take_arrivals().count;
+        // An engine that moves nothing has no receives, and answers its own operations.
+        if self.receives_posted > 0 && seen != self.receives_posted {
+            return Err(Error::Failed(format!(
+                "{seen} of the {} receives that were posted ahead could be used up at the end of the point",
+                self.receives_posted
+            )));
+        }
+        Ok(())
+    }
+
+    /// Polls until so many operations have arrived since the counters were taken last. What is missing after the
+    /// deadline is for the caller to find.
+    fn await_arrivals(&mut self, count: u64) -> Result<()> {
+        let clock = self.port.clock;
+        let deadline_ns = clock.now_ns() + ARRIVAL_DEADLINE_NS;
+        while self.port.arrivals.count < count && clock.now_ns() < deadline_ns {
+            let mut rounds = 0;
+            serve(&mut self.port, || {
+                rounds += 1;
+                rounds > 64
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Latencies of all trials so far.
+    pub fn histogram(&self) -> &LatencyHistogram {
+        &self.histogram
+    }
+
+    /// Forgets the warm-up's latencies.
+    pub fn forget(&mut self) {
+        self.histogram.clear();
+    }
+
+    /// What the engine decided by itself.
+    pub fn chosen(&self) -> serde_json::Value {
+        self.port.engine.chosen()
+    }
+}

@@ -1,0 +1,22 @@
+//! The conductor: takes the points of a plan through ranks, engine, samples and statistics to records.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | [`conductor`] | the points of a run, one after the other |
+//! | [`drive`] | the timed loops |
+//! | [`kinds`] | the kinds of experiments |
+//! | [`limit`] | upper bounds that utilization is a fraction of |
+//! | [`canary`] | whether the machine changed under a point |
+//! | [`wire_proof`] | whether the payload crossed the devices that it should have |
+//! | [`host`] | this host's CPUs, and which ranks share them |
+//!
+//! Engines come in as lists; none is known here by name. Results go out as records; see `tonnage_record`.
+#![forbid(unsafe_code)]
+
+pub mod canary;
+pub mod conductor;
+pub mod drive;
+pub mod host;
+pub mod kinds;
+pub mod limit;
+pub mod wire_proof;

@@ -1,0 +1,338 @@
+//! What the bandwidth of a point is set beside: which kind of limit the engines of all ranks name, measuring it before
+//! and after the trials, and the limit in the end. The measurements themselves are in [`crate::limit::memory_copy`] and
+//! [`crate::limit::socket_stream`].
+
+pub mod memory_copy;
+pub mod socket_stream;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::kinds::transfer::crew::{Followers, Order};
+use crate::kinds::transfer::session::{Device, Opened};
+use crate::kinds::transfer::work::Work;
+use crate::limit::memory_copy::{CopyRates, better};
+use crate::limit::socket_stream::Streamed;
+use tonnage_engine::LimitKind;
+use tonnage_plan::point::{LimitChoice, Pacing, Point};
+use tonnage_ranks::{Rank, RankInfo};
+use tonnage_record::Limit;
+use tonnage_units::{Error, Result};
+
+/// Slack of every wait beyond what was planned.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// What a point is set beside, the same on all ranks.
+pub struct Beside<'a> {
+    point: &'a Point,
+    opened: &'a [Opened],
+    kind: LimitKind,
+    addresses: Vec<Option<IpAddr>>,
+}
+
+/// One of the two measurements, before or after the trials.
+pub enum Measurement {
+    /// Copy rates of several workers together.
+    Copies {
+        /// Of each method.
+        rates: CopyRates,
+        /// How many copied.
+        copiers: u64,
+    },
+    /// Socket streams.
+    Streams(Streamed),
+}
+
+impl<'a> Beside<'a> {
+    /// For a point on a session, of which `rank` is one.
+    pub fn new(point: &'a Point, opened: &'a [Opened], rank: u32) -> Self {
+        let own = opened.get(rank as usize).into_iter();
+        Self {
+            point,
+            opened,
+            kind: common_kind(opened),
+            addresses: own
+                .flat_map(|own| own.devices.iter().map(|device| device.address))
+                .collect(),
+        }
+    }
+
+    /// Measures, with all workers at once; `None` where bandwidth has no limit to be measured. All ranks call it.
+    ///
+    /// # Errors
+    /// When memory or sockets fail.
+    pub fn measure(
+        &self,
+        rank: &mut Rank,
+        own: &mut Work,
+        followers: &Followers,
+    ) -> Result<Option<Measurement>> {
+        if self.point.limit != LimitChoice::Auto || self.point.pacing == Pacing::PingPong {
+            return Ok(None);
+        }
+        match self.kind {
+            LimitKind::None | LimitKind::Link { .. } => Ok(None),
+            // Workers that share CPUs each have their best turn alone when they copy, so that the sum would be more than
+            // the host can do; and their streams measure the scheduler.
+            _ if self.opened.iter().any(|opened| opened.yielding) => Ok(None),
+            LimitKind::MemoryCopy => copies(rank, own, followers).map(Some),
+            LimitKind::SocketStream => {
+                let streamed =
+                    socket_stream::measure(rank, self.point, &self.addresses, |berths| {
+                        followers.order(&Order::Stream(berths.clone()))?;
+                        let mine = own.stream(berths);
+                        let others = followers.collect()?;
+                        let mut sum = mine?;
+                        others
+                            .iter()
+                            .filter_map(|report| report.streamed.as_ref())
+                            .for_each(|other| sum.add(other));
+                        Ok(sum)
+                    })?;
+                Ok(streamed.map(Measurement::Streams))
+            }
+        }
+    }
+
+    /// What the bandwidth is set beside: stated, nominal, or the better of what was measured before and after the trials.
+    pub fn limit(
+        &self,
+        infos: &[RankInfo],
+        before: Option<Measurement>,
+        after: Option<Measurement>,
+    ) -> Option<Limit> {
+        match self.point.limit {
+            LimitChoice::None => return None,
+            LimitChoice::Stated { bytes_per_s } => {
+                return Some(Limit {
+                    what: "stated by the user".into(),
+                    bytes_per_s,
+                });
+            }
+            LimitChoice::Auto => {}
+        }
+        match (before, after) {
+            (
+                Some(Measurement::Copies {
+                    rates: before,
+                    copiers,
+                }),
+                Some(Measurement::Copies { rates: after, .. }),
+            ) => Some(memory_copy::describe(&better(&before, &after), copiers)),
+            (Some(Measurement::Streams(before)), Some(Measurement::Streams(after)))
+                if after.bytes_per_s > before.bytes_per_s =>
+            {
+                Some(socket_stream::describe(&after))
+            }
+            // One of the two may have brought nothing.
+            (Some(Measurement::Streams(one)), _) | (_, Some(Measurement::Streams(one))) => {
+                Some(socket_stream::describe(&one))
+            }
+            _ if self.point.pacing == Pacing::PingPong => None,
+            _ if matches!(self.kind, LimitKind::Link { .. }) => {
+                link_limit(self.point, self.opened, infos)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The kind that the engines of all ranks agree on. Where only some know the speed of their link, sockets tell for all.
+fn common_kind(opened: &[Opened]) -> LimitKind {
+    let is_link = |kind: LimitKind| matches!(kind, LimitKind::Link { .. });
+    let kinds = || {
+        let devices = opened.iter().flat_map(|opened| &opened.devices);
+        devices.map(|device| device.limit)
+    };
+    let Some(first) = kinds().next() else {
+        return LimitKind::None;
+    };
+    let all = |fits: &dyn Fn(LimitKind) -> bool| kinds().all(fits);
+    if all(&|kind| kind == first || is_link(kind) && is_link(first)) {
+        first
+    } else if all(&|kind| kind == LimitKind::SocketStream || is_link(kind)) {
+        LimitKind::SocketStream
+    } else {
+        LimitKind::None
+    }
+}
+
+/// The copy rates of all initiating workers together, measured at once.
+fn copies(rank: &mut Rank, own: &mut Work, followers: &Followers) -> Result<Measurement> {
+    rank.barrier("copy limit", SLACK)?;
+    let mut sum = CopyRates::default();
+    let mut copiers = 0u64;
+    if own.begins() {
+        followers.order(&Order::CopyLimit)?;
+        let own = own.copy_limit();
+        let others = followers.collect()?;
+        for rates in others
+            .iter()
+            .filter_map(|report| report.rates)
+            .chain([own?])
+        {
+            sum.iter_mut()
+                .zip(rates)
+                .for_each(|(sum, rate)| *sum += rate);
+            copiers += 1;
+        }
+    }
+    let mut mine: Vec<u8> = sum.iter().flat_map(|rate| rate.to_le_bytes()).collect();
+    mine.extend((copiers as f64).to_le_bytes());
+    let all = rank.reduce("add up the copy limit", mine, add_floats, SLACK)?;
+    let all: Vec<f64> = floats(&all).collect();
+    let [a, b, c, copiers] = all[..] else {
+        return Err(Error::Failed(
+            "the copy limits of the ranks do not add up".into(),
+        ));
+    };
+    Ok(Measurement::Copies {
+        rates: [a, b, c],
+        copiers: copiers as u64,
+    })
+}
+
+/// The nominal speed of the devices that send or of those that receive, whichever is less. A device that several ranks of
+/// a host share counts once.
+fn link_limit(point: &Point, opened: &[Opened], infos: &[RankInfo]) -> Option<Limit> {
+    // Devices with the boot of their host: two hosts may have the same.
+    let mut sides: [Vec<(&str, &Device)>; 2] = [Vec::new(), Vec::new()];
+    for (rank, (opened, info)) in (0u32..).zip(opened.iter().zip(infos)) {
+        let initiates = !point.traffic.targets(rank, point.ranks).is_empty();
+        let is_target = !point.traffic.initiators(rank, point.ranks).is_empty();
+        for device in &opened.devices {
+            let device = (info.boot_id.as_str(), device);
+            for (side, takes_part) in sides.iter_mut().zip([initiates, is_target]) {
+                if takes_part && !side.contains(&device) {
+                    side.push(device);
+                }
+            }
+        }
+    }
+    let speed = |(_, device): &(&str, &Device)| match device.limit {
+        LimitKind::Link { bytes_per_s } => bytes_per_s,
+        _ => 0,
+    };
+    let sum = |side: &[(&str, &Device)]| side.iter().map(speed).sum::<u64>();
+    let side = sides.iter().min_by_key(|side| sum(side))?;
+    let what = match side[..] {
+        [(_, device)] => match &device.interface {
+            Some(name) => format!("link speed of {name}"),
+            None => "link speed of 1 device".to_owned(),
+        },
+        _ => format!("link speed of {} devices together", side.len()),
+    };
+    let bytes_per_s = sum(side) as f64;
+    (bytes_per_s > 0.0).then_some(Limit { what, bytes_per_s })
+}
+
+fn floats(bytes: &[u8]) -> impl Iterator<Item = f64> + '_ {
+    bytes.chunks_exact(8).map(|chunk| {
+        let mut word = [0; 8];
+        word.copy_from_slice(chunk);
+        f64::from_le_bytes(word)
+    })
+}
+
+fn add_floats(left: &mut Vec<u8>, right: &[u8]) {
+    let sum: Vec<u8> = floats(left)
+        .zip(floats(right))
+        .flat_map(|(a, b)| (a + b).to_le_bytes())
+        .collect();
+    *left = sum;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonnage_plan::point::{Addresses, Traffic};
+
+    fn opened(limit: LimitKind, device: Option<(&str, [u8; 4])>) -> Opened {
+        Opened {
+            cards: Vec::new(),
+            cpus: Vec::new(),
+            yielding: false,
+            memory: serde_json::Value::Null,
+            engine: serde_json::Value::Null,
+            devices: vec![Device {
+                place: 0,
+                limit,
+                address: device.map(|(_, address)| address.into()),
+                interface: device.map(|(name, _)| name.into()),
+            }],
+            path: None,
+        }
+    }
+
+    fn infos(hosts: &[&str]) -> Vec<RankInfo> {
+        let info = |(rank, host): (u32, &&str)| RankInfo {
+            rank,
+            host: (*host).into(),
+            pid: 1,
+            boot_id: (*host).into(),
+            local_rank: 0,
+            local_size: Some(1),
+        };
+        (0..).zip(hosts).map(info).collect()
+    }
+
+    const SLOW: LimitKind = LimitKind::Link { bytes_per_s: 1_000 };
+    const FAST: LimitKind = LimitKind::Link { bytes_per_s: 5_000 };
+
+    #[test]
+    fn ranks_that_disagree_find_what_all_of_them_can_be_set_beside() {
+        use LimitKind::{MemoryCopy, None, SocketStream};
+        for (kinds, expected) in [
+            (vec![MemoryCopy, MemoryCopy], MemoryCopy),
+            (vec![SLOW, FAST], SLOW),
+            (vec![SLOW, SocketStream], SocketStream),
+            (vec![SocketStream, FAST], SocketStream),
+            (vec![MemoryCopy, SocketStream], None),
+            (vec![MemoryCopy, SLOW], None),
+            (vec![], None),
+        ] {
+            let all: Vec<Opened> = kinds
+                .iter()
+                .map(|&kind| opened(kind, Option::None))
+                .collect();
+            assert_eq!(common_kind(&all), expected, "{kinds:?}");
+        }
+    }
+
+    fn link(traffic: Traffic, all: &[Opened], hosts: &[&str]) -> Limit {
+        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
+        (point.traffic, point.ranks) = (traffic, all.len() as u32);
+        point.limit = LimitChoice::Auto;
+        point.pacing = Pacing::Stream { window: 1 };
+        let beside = Beside::new(&point, all, 0);
+        beside
+            .limit(&infos(hosts), Option::None, Option::None)
+            .unwrap()
+    }
+
+    #[test]
+    fn the_slower_side_of_a_link_is_the_limit() {
+        let all = [
+            opened(FAST, Some(("eth0", [10, 0, 0, 1]))),
+            opened(SLOW, Some(("eth7", [10, 0, 0, 2]))),
+        ];
+        let limit = link(Traffic::Pair, &all, &["a", "b"]);
+        assert_eq!(
+            (limit.what.as_str(), limit.bytes_per_s),
+            ("link speed of eth7", 1e3)
+        );
+    }
+
+    #[test]
+    fn a_device_counts_once_for_all_ranks_of_its_host() {
+        let eth = |last| opened(SLOW, Some(("eth0", [10, 0, 0, last])));
+        let all = [eth(1), eth(1), eth(2), eth(3)];
+        let limit = link(Traffic::Pair, &all, &["a", "a", "b", "c"]);
+        assert_eq!(limit.bytes_per_s, 1e3, "{limit:?}");
+        let limit = link(Traffic::AllToAll, &all, &["a", "a", "b", "c"]);
+        assert_eq!(
+            (limit.what.as_str(), limit.bytes_per_s),
+            ("link speed of 3 devices together", 3e3)
+        );
+    }
+}

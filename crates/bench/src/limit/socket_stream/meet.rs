@@ -1,0 +1,404 @@
+//! How the socket streams of a point come about: targets listen, initiators connect and show the token that the target
+//! gave to all ranks over the control channel. A connection without it is dropped. Payload goes either way afterwards.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use serde::{Deserialize, Serialize};
+
+use super::{DEADLINE, Direction, Stream, initiators_send};
+use crate::kinds::transfer::session::settle;
+use tonnage_plan::point::Point;
+use tonnage_ranks::Rank;
+use tonnage_units::{Error, Result};
+
+/// How long all streams of a rank may take to be there.
+const MEET: Duration = Duration::from_secs(15);
+
+/// How long a connection may take to say who it is.
+const INTRODUCTION: Duration = Duration::from_secs(5);
+
+/// Pause of a listening rank that has nothing to do.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// Connections that wait to introduce themselves beyond those that are expected.
+const STRANGERS_MAX: usize = 64;
+
+const TOKEN_BYTES: usize = 32;
+
+/// Token, rank and worker.
+const GREETING_BYTES: usize = TOKEN_BYTES + 8;
+
+/// What a rank tells the others. It travels on the encrypted control channel only.
+#[derive(Serialize, Deserialize)]
+struct Card {
+    /// Where it listens for each worker, if anybody initiates to it.
+    listens: Vec<SocketAddr>,
+    token: [u8; TOKEN_BYTES],
+    /// How much its clock may differ from rank 0's.
+    uncertainty_ns: u64,
+}
+
+/// Connects the streams of a point on all ranks. Gives those of each worker of this rank, and how much the clocks of
+/// two ranks may differ.
+///
+/// # Errors
+/// The same on all ranks: which pair could not be connected, and why.
+pub(super) fn meet(
+    rank: &mut Rank,
+    point: &Point,
+    sources: &[Option<IpAddr>],
+) -> Result<(Vec<Vec<Stream>>, u64)> {
+    let me = rank.id();
+    let expected = point.traffic.initiators(me, point.ranks);
+    let door = if expected.is_empty() {
+        Ok(None)
+    } else {
+        let fallback = rank.local_ip().unwrap_or(Ipv4Addr::LOCALHOST.into());
+        let places: Vec<IpAddr> = sources.iter().map(|ip| ip.unwrap_or(fallback)).collect();
+        Door::open(&places).map(Some)
+    };
+    let door = settle(rank, "listen for socket streams", door)?;
+    let card = Card {
+        listens: door
+            .as_ref()
+            .map_or_else(Vec::new, |door| door.addresses.clone()),
+        token: door.as_ref().map_or([0; TOKEN_BYTES], |door| door.token),
+        uncertainty_ns: rank.clock_offset().uncertainty_ns,
+    };
+    let cards = exchange(rank, &card)?;
+    let skew_ns = 2 * cards
+        .iter()
+        .map(|card| card.uncertainty_ns)
+        .max()
+        .unwrap_or(0);
+    let names: Vec<String> = rank
+        .infos()
+        .iter()
+        .map(|info| format!("rank {} on {}", info.rank, info.host))
+        .collect();
+    let people = People {
+        me,
+        workers: point.workers,
+        names: &names,
+        initiators_send: initiators_send(point),
+    };
+    let deadline = Instant::now() + MEET;
+    let targets = point.traffic.targets(me, point.ranks);
+    // Both at once: a rank that only connected first could wait for one that does the same.
+    let (taken, connected) = std::thread::scope(|scope| {
+        let taking = scope.spawn(|| match door {
+            Some(door) => door.take(&people, &expected, deadline),
+            None => Ok(Vec::new()),
+        });
+        let connected = people.connect(&targets, &cards, sources, deadline);
+        let died = |_| Err(Error::Failed("the accepting thread died".into()));
+        (taking.join().unwrap_or_else(died), connected)
+    });
+    let streams = connected.and_then(|mut streams| {
+        streams.extend(taken?);
+        let mut all: Vec<Vec<Stream>> = (0..point.workers).map(|_| Vec::new()).collect();
+        for (worker, stream) in streams {
+            all[worker as usize].push(stream);
+        }
+        Ok(all)
+    });
+    settle(rank, "connect socket streams", streams).map(|streams| (streams, skew_ns))
+}
+
+fn exchange(rank: &mut Rank, card: &Card) -> Result<Vec<Card>> {
+    let mine = serde_json::to_vec(card)
+        .map_err(|error| Error::Failed(format!("cannot describe the socket streams: {error}")))?;
+    let all = rank.all_gather("addresses of socket streams", mine, DEADLINE)?;
+    let read = |(from, bytes): (usize, &Vec<u8>)| {
+        serde_json::from_slice(bytes).map_err(|error| {
+            Error::Failed(format!(
+                "rank {from} says unreadably where it listens for socket streams: {error}"
+            ))
+        })
+    };
+    all.iter().enumerate().map(read).collect()
+}
+
+/// Who takes part.
+pub(super) struct People<'a> {
+    pub(super) me: u32,
+    pub(super) workers: u32,
+    /// Every rank in words.
+    pub(super) names: &'a [String],
+    pub(super) initiators_send: bool,
+}
+
+impl People<'_> {
+    fn name(&self, rank: u32) -> &str {
+        self.names.get(rank as usize).map_or("", String::as_str)
+    }
+
+    /// Connects every worker to every target.
+    fn connect(
+        &self,
+        targets: &[u32],
+        cards: &[Card],
+        sources: &[Option<IpAddr>],
+        deadline: Instant,
+    ) -> Result<Vec<(u32, Stream)>> {
+        let mut streams = Vec::with_capacity(targets.len() * self.workers as usize);
+        for &target in targets {
+            for (worker, &source) in (0u32..).zip(sources) {
+                let card = cards.get(target as usize);
+                let place = card.and_then(|card| card.listens.get(worker as usize));
+                let (Some(card), Some(&address)) = (card, place) else {
+                    return Err(Error::Failed(format!(
+                        "{} does not listen for socket streams of worker {worker}",
+                        self.name(target)
+                    )));
+                };
+                let socket = connect(address, source, deadline)
+                    .and_then(|mut socket| {
+                        socket.set_write_timeout(Some(INTRODUCTION))?;
+                        socket.write_all(&greeting(&card.token, self.me, worker))?;
+                        Ok(socket)
+                    })
+                    .map_err(|error| self.unreachable(target, address, error))?;
+                streams.push((worker, self.stream(socket, target, self.initiators_send)));
+            }
+        }
+        Ok(streams)
+    }
+
+    fn stream(&self, socket: TcpStream, peer: u32, sends: bool) -> Stream {
+        let direction = if sends { Direction::Out } else { Direction::In };
+        Stream {
+            socket,
+            direction,
+            peer: self.name(peer).to_owned(),
+        }
+    }
+
+    fn unreachable(&self, target: u32, address: SocketAddr, error: io::Error) -> Error {
+        Error::io(
+            format!(
+                "the socket stream from {} to {} at {address} cannot be connected: let TCP pass between them, or use \
+                 --limit none",
+                self.name(self.me),
+                self.name(target)
+            ),
+            error,
+        )
+    }
+}
+
+pub(super) fn greeting(token: &[u8; TOKEN_BYTES], rank: u32, worker: u32) -> [u8; GREETING_BYTES] {
+    let mut bytes = [0; GREETING_BYTES];
+    bytes[..TOKEN_BYTES].copy_from_slice(token);
+    bytes[TOKEN_BYTES..TOKEN_BYTES + 4].copy_from_slice(&rank.to_le_bytes());
+    bytes[TOKEN_BYTES + 4..].copy_from_slice(&worker.to_le_bytes());
+    bytes
+}
+
+/// Connects from the address of the engine's device, if it has one of the same family.
+fn connect(to: SocketAddr, source: Option<IpAddr>, deadline: Instant) -> io::Result<TcpStream> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(ErrorKind::TimedOut.into());
+    }
+    let Some(source) = source.filter(|source| source.is_ipv4() == to.is_ipv4()) else {
+        return TcpStream::connect_timeout(&to, left);
+    };
+    let family = if to.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::bind(&socket, &SocketAddr::new(source, 0))?;
+    let stream = TcpStream::from(socket);
+    // The system ends a blocking connect after this time, too.
+    stream.set_write_timeout(Some(left))?;
+    match rustix::net::connect(&stream, &to) {
+        Ok(()) => Ok(stream),
+        Err(rustix::io::Errno::INPROGRESS) => Err(ErrorKind::TimedOut.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Where a target listens: once on each address that its workers' devices have.
+pub(super) struct Door {
+    listeners: Vec<TcpListener>,
+    /// For each worker.
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) token: [u8; TOKEN_BYTES],
+}
+
+/// A connection that has not introduced itself yet.
+struct Visitor {
+    socket: TcpStream,
+    greeting: [u8; GREETING_BYTES],
+    heard: usize,
+    since: Instant,
+}
+
+impl Door {
+    /// Listens on the address of each worker, on ports of the system's choice.
+    ///
+    /// # Errors
+    /// The system's refusal, with the address.
+    pub(super) fn open(workers: &[IpAddr]) -> Result<Self> {
+        let mut token = [0; TOKEN_BYTES];
+        getrandom::fill(&mut token)
+            .map_err(|error| Error::Failed(format!("no random bytes for a token: {error}")))?;
+        let (mut listeners, mut addresses) = (Vec::new(), Vec::<SocketAddr>::new());
+        for &ip in workers {
+            if let Some(known) = addresses.iter().find(|known| known.ip() == ip).copied() {
+                addresses.push(known);
+                continue;
+            }
+            let (listener, address) = Self::listen(ip)?;
+            listeners.push(listener);
+            addresses.push(address);
+        }
+        Ok(Self {
+            listeners,
+            addresses,
+            token,
+        })
+    }
+
+    fn listen(ip: IpAddr) -> Result<(TcpListener, SocketAddr)> {
+        let refused = |error| Error::io(format!("cannot listen on {ip} for socket streams"), error);
+        let listener = TcpListener::bind((ip, 0)).map_err(refused)?;
+        listener.set_nonblocking(true).map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        Ok((listener, address))
+    }
+
+    /// Waits until every worker of every expected rank has come, and drops everybody else.
+    ///
+    /// # Errors
+    /// Which rank did not come in time.
+    pub(super) fn take(
+        &self,
+        people: &People,
+        expected: &[u32],
+        deadline: Instant,
+    ) -> Result<Vec<(u32, Stream)>> {
+        let mut missing: Vec<(u32, u32)> = expected
+            .iter()
+            .flat_map(|&rank| (0..people.workers).map(move |worker| (rank, worker)))
+            .collect();
+        let (mut visitors, mut streams) = (Vec::<Visitor>::new(), Vec::new());
+        while !missing.is_empty() {
+            if Instant::now() >= deadline {
+                let (rank, worker) = missing[0];
+                return Err(Error::Failed(format!(
+                    "the socket stream of worker {worker} of {} to {} at {} did not come within {MEET:?}: let TCP pass \
+                     between them, or use --limit none",
+                    people.name(rank),
+                    people.name(people.me),
+                    self.addresses[worker as usize % self.addresses.len()]
+                )));
+            }
+            let mut came = 0;
+            for listener in &self.listeners {
+                came += admit(listener, &mut visitors, missing.len())?;
+            }
+            let mut waiting = Vec::with_capacity(visitors.len());
+            let waited = visitors.len();
+            for mut visitor in visitors {
+                match visitor.listen() {
+                    Heard::Nothing => waiting.push(visitor),
+                    Heard::Gone => {}
+                    Heard::All => {
+                        let who = visitor.who(&self.token);
+                        let place = missing.iter().position(|one| Some(*one) == who);
+                        if let Some((rank, worker)) = place.map(|at| missing.swap_remove(at)) {
+                            let sends = !people.initiators_send;
+                            streams.push((worker, people.stream(visitor.socket, rank, sends)));
+                        }
+                    }
+                }
+            }
+            let idle = came == 0 && waiting.len() == waited;
+            visitors = waiting;
+            if idle {
+                std::thread::sleep(PAUSE);
+            }
+        }
+        Ok(streams)
+    }
+}
+
+/// Lets in who is waiting; beyond the bound the longest wait gives way. Returns how many came.
+fn admit(listener: &TcpListener, visitors: &mut Vec<Visitor>, expected: usize) -> Result<usize> {
+    let mut came = 0;
+    // Bounded, so that a flood of strangers does not keep the others from being heard.
+    while came < STRANGERS_MAX {
+        match listener.accept() {
+            Ok((socket, _)) => {
+                came += 1;
+                if visitors.len() >= expected + STRANGERS_MAX {
+                    visitors.remove(0);
+                }
+                // A socket that cannot be set up is dropped like a stranger, and missed by its name.
+                if socket.set_nonblocking(true).is_ok() {
+                    visitors.push(Visitor {
+                        socket,
+                        greeting: [0; GREETING_BYTES],
+                        heard: 0,
+                        since: Instant::now(),
+                    });
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted
+                ) => {}
+            Err(error) => {
+                return Err(Error::io("cannot accept socket streams", error));
+            }
+        }
+    }
+    Ok(came)
+}
+
+enum Heard {
+    Nothing,
+    All,
+    Gone,
+}
+
+impl Visitor {
+    fn listen(&mut self) -> Heard {
+        match self.socket.read(&mut self.greeting[self.heard..]) {
+            Ok(0) => Heard::Gone,
+            Ok(bytes) => {
+                self.heard += bytes;
+                if self.heard == GREETING_BYTES {
+                    Heard::All
+                } else {
+                    Heard::Nothing
+                }
+            }
+            Err(error) if super::is_pause(&error) && self.since.elapsed() < INTRODUCTION => {
+                Heard::Nothing
+            }
+            Err(_) => Heard::Gone,
+        }
+    }
+
+    /// Rank and worker, if the token is right. The comparison takes as long wherever the difference is.
+    fn who(&self, token: &[u8; TOKEN_BYTES]) -> Option<(u32, u32)> {
+        let (given, who) = self.greeting.split_at(TOKEN_BYTES);
+        let difference = given.iter().zip(token).fold(0, |sum, (a, b)| sum | (a ^ b));
+        let number = |at: usize| {
+            who.get(at..at + 4)
+                .and_then(|bytes| bytes.try_into().ok())
+                .map(u32::from_le_bytes)
+        };
+        (difference == 0).then_some((number(0)?, number(4)?))
+    }
+}

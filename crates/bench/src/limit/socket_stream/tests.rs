@@ -1,0 +1,282 @@
+//! Streams between threads, doors with strangers before them, and whole measurements with threads as ranks.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::thread;
+use std::time::Instant;
+
+use super::meet::{Door, People, greeting};
+use super::*;
+use tonnage_plan::point::{Addresses, LimitChoice, Traffic};
+use tonnage_ranks::testing::run;
+
+const TIMED_NS: u64 = 60_000_000;
+
+/// Both ends of a connection over loopback.
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (near, listener.accept().unwrap().0)
+}
+
+fn stream(socket: TcpStream, direction: Direction) -> Stream {
+    let peer = "rank 7 on h7".into();
+    Stream {
+        socket,
+        direction,
+        peer,
+    }
+}
+
+fn window(clock: &Clock) -> Window {
+    Window::new(clock.now_ns() + 1_000_000, TIMED_NS, 0)
+}
+
+#[test]
+fn the_receiver_counts_what_comes_within_the_window() {
+    let clock = Clock::new();
+    let window = window(&clock);
+    let (near, far) = pair();
+    let since = Instant::now();
+    let sender = thread::spawn(move || pump(vec![stream(near, Direction::Out)], &window, &clock));
+    let received = pump(vec![stream(far, Direction::In)], &window, &clock).unwrap();
+    assert_eq!(sender.join().unwrap().unwrap(), Streamed::default());
+    assert_eq!((received.streams, received.silent), (1, 0));
+    // Slower than any host's loopback, and faster than any host's memory.
+    assert!((1e6..1e12).contains(&received.bytes_per_s), "{received:?}");
+    assert!(since.elapsed() >= Duration::from_nanos(TIMED_NS));
+}
+
+#[test]
+fn one_thread_carries_several_streams_both_ways() {
+    let clock = Clock::new();
+    let window = window(&clock);
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    for index in 0..4 {
+        let (near, far) = pair();
+        let (out, into) = match index % 2 {
+            0 => (Direction::Out, Direction::In),
+            _ => (Direction::In, Direction::Out),
+        };
+        here.push(stream(near, out));
+        there.push(stream(far, into));
+    }
+    let other = thread::spawn(move || pump(there, &window, &clock).unwrap());
+    let mut sum = pump(here, &window, &clock).unwrap();
+    sum.add(&other.join().unwrap());
+    assert_eq!((sum.streams, sum.silent), (4, 0));
+    assert!(sum.bytes_per_s > 1e6, "{sum:?}");
+}
+
+#[test]
+fn a_stream_that_brings_nothing_is_silent_and_one_that_ends_early_is_an_error() {
+    let clock = Clock::new();
+    let window = window(&clock);
+    let (near, far) = pair();
+    let silent = pump(vec![stream(far, Direction::In)], &window, &clock).unwrap();
+    assert_eq!((silent.bytes_per_s, silent.silent), (0.0, 1));
+    drop(near);
+
+    for direction in [Direction::In, Direction::Out] {
+        let (near, far) = pair();
+        drop(far);
+        // Long, so that it is not over before a busy machine lets this thread look; the error ends it at once.
+        let window = Window::new(clock.now_ns(), 20_000_000_000, 0);
+        let error = pump(vec![stream(near, direction)], &window, &clock).unwrap_err();
+        assert!(error.to_string().contains("rank 7 on h7"), "{error}");
+    }
+}
+
+fn names() -> Vec<String> {
+    (0..3).map(|rank| format!("rank {rank} on h")).collect()
+}
+
+fn people(names: &[String]) -> People<'_> {
+    People {
+        me: 0,
+        workers: 2,
+        names,
+        initiators_send: true,
+    }
+}
+
+#[test]
+fn strangers_are_dropped_and_who_is_missing_is_named() {
+    let door = Door::open(&[Ipv4Addr::LOCALHOST.into(), [127, 0, 0, 2].into()]).unwrap();
+    let names = names();
+    let knock = |bytes: &[u8]| {
+        // One of the two addresses, whichever.
+        let mut socket = TcpStream::connect(door.addresses[bytes.len() % 2]).unwrap();
+        socket.write_all(bytes).unwrap();
+        socket
+    };
+    let mut wrong = door.token;
+    wrong[31] ^= 1;
+    let strangers = [
+        knock(b""),
+        knock(b"GET / HTTP/1.1"),
+        knock(&greeting(&wrong, 2, 0)),
+        // A rank that is not expected, and one that comes twice.
+        knock(&greeting(&door.token, 1, 0)),
+    ];
+    let guests = [
+        knock(&greeting(&door.token, 2, 1)),
+        knock(&greeting(&door.token, 2, 1)),
+    ];
+    let soon = Instant::now() + Duration::from_millis(300);
+    let error = door.take(&people(&names), &[2], soon).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("worker 0 of rank 2 on h") && text.contains("rank 0 on h"),
+        "{text}"
+    );
+    drop((strangers, guests));
+
+    let stranger = knock(&wrong);
+    let guests = [1, 0].map(|worker| knock(&greeting(&door.token, 2, worker)));
+    let soon = Instant::now() + Duration::from_secs(20);
+    let streams = door.take(&people(&names), &[2], soon).unwrap();
+    let mut workers: Vec<u32> = streams.iter().map(|(worker, _)| *worker).collect();
+    workers.sort_unstable();
+    assert_eq!(workers, [0, 1]);
+    assert!(
+        streams.iter().all(|(_, stream)| {
+            stream.direction == Direction::In && stream.peer == "rank 2 on h"
+        })
+    );
+    drop((stranger, guests));
+}
+
+fn point(traffic: Traffic, ranks: u32, op: Verb) -> Point {
+    let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
+    point.limit = LimitChoice::Auto;
+    (point.traffic, point.ranks, point.op, point.workers) = (traffic, ranks, op, 2);
+    point.length.trial = TrialLength::DurationNs(1);
+    point
+}
+
+/// Measures on threads as ranks; each worker gets a thread, too.
+fn measured(point: &Point) -> Vec<Result<Option<Streamed>>> {
+    let point = point.clone();
+    run(point.ranks, move |mut rank| {
+        let workers = point.workers as usize;
+        // The second worker of rank 0 has a device with an address of its own; the others have none.
+        let mut addresses = vec![None; workers];
+        addresses[1] = (rank.id() == 0).then_some([127, 0, 0, 2].into());
+        let result = measure(&mut rank, &point, &addresses, |berths| {
+            let clock = Clock::new();
+            let carried = thread::scope(|scope| {
+                let carrying: Vec<_> = (0..workers)
+                    .map(|worker| scope.spawn(move || berths.carry(worker, &clock)))
+                    .collect();
+                carrying
+                    .into_iter()
+                    .map(|thread| thread.join().unwrap())
+                    .collect::<Vec<_>>()
+            });
+            let mut sum = Streamed::default();
+            for one in carried {
+                sum.add(&one?);
+            }
+            Ok(sum)
+        });
+        rank.close().unwrap();
+        result
+    })
+}
+
+#[test]
+fn every_flow_has_a_stream_for_each_worker() {
+    for (traffic, ranks, op, streams) in [
+        (Traffic::Pair, 2, Verb::Write, 2),
+        (Traffic::Pair, 2, Verb::Read, 2),
+        (Traffic::FanIn, 3, Verb::WriteImm, 4),
+        (Traffic::FanOut, 3, Verb::Send, 4),
+        (Traffic::AllToAll, 3, Verb::Read, 12),
+    ] {
+        let mut point = point(traffic, ranks, op);
+        point.length.trial = TrialLength::Iterations(1);
+        // A host that is busy otherwise may leave a thread without a CPU for the whole time; then it is said so.
+        let (first, all) = (0..20)
+            .find_map(|_| {
+                let all = measured(&point);
+                let first = *all[0].as_ref().unwrap();
+                first.map(|first| (first, all))
+            })
+            .unwrap();
+        assert_eq!(first.streams, streams, "{traffic:?} {op:?}");
+        assert!(first.bytes_per_s > 1e6, "{first:?}");
+        for other in &all {
+            assert_eq!(*other.as_ref().unwrap(), Some(first));
+        }
+        let what = describe(&first).what;
+        assert!(
+            what.contains(&format!("{streams} TCP connections at once")),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn a_worker_that_fails_is_named_on_all_ranks() {
+    let point = point(Traffic::Pair, 2, Verb::Write);
+    let errors = run(2, move |mut rank| {
+        let me = rank.id();
+        let error = measure(&mut rank, &point, &[None, None], |_| match me {
+            1 => Err(Error::Failed("the cable was cut".into())),
+            _ => Ok(Streamed::default()),
+        })
+        .unwrap_err();
+        rank.close().unwrap();
+        error.to_string()
+    });
+    for error in errors {
+        assert!(
+            error.contains("rank 1") && error.contains("the cable was cut"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn an_address_that_this_host_does_not_have_is_refused_by_name() {
+    let point = point(Traffic::Pair, 2, Verb::Write);
+    let errors = run(2, move |mut rank| {
+        // TEST-NET-1 belongs to no host.
+        let address = (rank.id() == 1).then_some([192, 0, 2, 1].into());
+        let error = measure(&mut rank, &point, &[None, address], |_| {
+            Ok(Streamed::default())
+        })
+        .unwrap_err();
+        rank.close().unwrap();
+        error.to_string()
+    });
+    for error in errors {
+        assert!(
+            error.contains("192.0.2.1") && error.contains("rank 1"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn short_points_get_short_streams() {
+    let mut point = point(Traffic::Pair, 2, Verb::Write);
+    assert_eq!(timed_ns(&point), TIMED_NS_MIN);
+    point.length.trials = 4;
+    point.length.trial = TrialLength::DurationNs(200_000_000);
+    assert_eq!(timed_ns(&point), 100_000_000);
+    point.length.trial = TrialLength::Iterations(1);
+    assert_eq!(timed_ns(&point), TIMED_NS_MAX);
+}
+
+#[test]
+fn garbage_does_not_add_up() {
+    assert!(decode(b"xx").is_err());
+    assert!(decode(&[0; 32]).is_err());
+    let streamed = Streamed {
+        bytes_per_s: 1.5,
+        streams: 2,
+        silent: 1,
+    };
+    assert_eq!(decode(&encode(&streamed)).unwrap(), streamed);
+}

@@ -1,0 +1,455 @@
+//! Proofs on invented machines, and whole runs whose payload goes over the loopback.
+
+mod whole;
+
+use super::*;
+use tonnage_machine::tree::invented::Machine;
+use tonnage_plan::point::{Addresses, Traffic};
+
+const NOW: Duration = Duration::ZERO;
+
+fn interface(name: &str) -> WireDevice {
+    WireDevice {
+        kind: WireKind::Interface,
+        name: name.into(),
+        port: 0,
+    }
+}
+
+fn rdma(name: &str, port: u32) -> WireDevice {
+    WireDevice {
+        kind: WireKind::RdmaPort,
+        name: name.into(),
+        port,
+    }
+}
+
+fn info(rank: u32, host: &str) -> RankInfo {
+    RankInfo {
+        rank,
+        host: host.into(),
+        pid: 1,
+        boot_id: format!("boot of {host}"),
+        local_rank: 0,
+        local_size: Some(1),
+    }
+}
+
+fn named(devices: &[WireDevice], network: &str) -> Option<Named> {
+    Some(Named {
+        devices: devices.to_vec(),
+        network: network.into(),
+    })
+}
+
+fn routes(hosts: &[&str], named: &[Option<Named>]) -> Routes {
+    let infos: Vec<RankInfo> = (0..)
+        .zip(hosts)
+        .map(|(rank, host)| info(rank, host))
+        .collect();
+    Routes::new(
+        &infos,
+        &named.iter().map(Option::as_ref).collect::<Vec<_>>(),
+    )
+}
+
+fn point(op: Verb, ranks: u32) -> Point {
+    let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 4);
+    (point.op, point.ranks, point.size_bytes, point.engine) = (op, ranks, 1000, "toy".into());
+    point
+}
+
+/// Interfaces of a machine with what they have received and sent.
+fn counted(machine: &Machine, interfaces: &[(&str, u64, u64)]) {
+    let mut text = String::from("head\nhead\n");
+    for (name, received, sent) in interfaces {
+        text += &format!("{name}: {received} 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0\n");
+    }
+    machine.file("proc/self/net/dev", &text);
+}
+
+fn tcp(machine: &Machine, retransmitted: u64) {
+    let text = format!("Tcp: OutSegs RetransSegs\nTcp: 50 {retransmitted}");
+    machine.file("proc/self/net/snmp", &text);
+}
+
+fn watch<'a>(machine: &Machine, point: &'a Point, routes: &'a Routes, rank: u32) -> Watch<'a> {
+    Watch::on(machine.tree(), point, routes, rank, NOW)
+}
+
+/// What a rank finds when all ranks moved this.
+fn found(watch: &Watch, loads: &[(usize, u64, u64)]) -> Path {
+    let loads: Loads = loads
+        .iter()
+        .map(|&(group, sent, received)| (group, Load { sent, received }))
+        .collect();
+    let mine = watch.judge(&encode(&loads).unwrap()).unwrap();
+    watch.conclude(&mine).unwrap()
+}
+
+fn groups(routes: &Routes) -> Vec<(Vec<u32>, usize)> {
+    let shape = |group: &Group| (group.ranks.clone(), group.devices.len());
+    routes.groups.iter().map(shape).collect()
+}
+
+#[test]
+fn ranks_that_share_a_device_of_a_place_are_a_group() {
+    let eth = || named(&[interface("eth0")], "net:[1]");
+    let both = || named(&[interface("eth0"), interface("eth1")], "net:[1]");
+    let other = || named(&[interface("eth1")], "net:[1]");
+    let hosts = ["a", "a", "b", "a"];
+    let together = routes(&hosts, &[eth(), eth(), eth(), other()]);
+    assert_eq!(
+        groups(&together),
+        [(vec![0, 1], 1), (vec![2], 1), (vec![3], 1)]
+    );
+    assert_eq!(
+        (0..5)
+            .map(|rank| together.group_of(rank))
+            .collect::<Vec<_>>(),
+        [Some(0), Some(0), Some(1), Some(2), None]
+    );
+    // The last rank has devices of two groups, which makes them one.
+    let joined = routes(&["a", "a", "b", "a"], &[eth(), other(), eth(), both()]);
+    assert_eq!(groups(&joined), [(vec![0, 1, 3], 2), (vec![2], 1)]);
+    assert_eq!(joined.group_of(1), Some(0));
+    // Two namespaces of one host are two places.
+    let apart = routes(
+        &["a", "a"],
+        &[eth(), named(&[interface("eth0")], "net:[2]")],
+    );
+    assert_eq!(groups(&apart), [(vec![0], 1), (vec![1], 1)]);
+    let none = routes(&["a", "a"], &[None, None]);
+    assert!(groups(&none).is_empty());
+    assert!(Watch::begin(&point(Verb::Write, 2), &none, 0).is_none());
+}
+
+#[test]
+fn whoever_has_the_bytes_sends_them() {
+    let routes = routes(
+        &["a", "b", "a"],
+        &[
+            named(&[interface("eth0")], ""),
+            named(&[interface("eth0")], ""),
+            None,
+        ],
+    );
+    let machine = Machine::new();
+    for (op, from_zero) in [
+        (Verb::Write, true),
+        (Verb::WriteImm, true),
+        (Verb::Send, true),
+        (Verb::Read, false),
+    ] {
+        let point = point(op, 3);
+        let loads = |rank, operations: &[(u32, u64)]| {
+            watch(&machine, &point, &routes, rank)
+                .loads(operations)
+                .unwrap()
+        };
+        // The third rank names no device, but its peers' devices carry its payload all the same.
+        let mut all = loads(0, &[(1, 5)]);
+        merge_loads(&mut all, &loads(1, &[]));
+        merge_loads(&mut all, &loads(2, &[(1, 2)]));
+        let all: Loads = decode(&all).unwrap();
+        let load = |sent, received| Load { sent, received };
+        let expected = if from_zero {
+            [(0, load(5000, 0)), (1, load(0, 7000))]
+        } else {
+            [(0, load(0, 5000)), (1, load(7000, 0))]
+        };
+        assert_eq!(all.into_iter().collect::<Vec<_>>(), expected, "{op:?}");
+    }
+    let mut broken = b"{}".to_vec();
+    merge_loads(&mut broken, b"[");
+    assert!(broken.is_empty() && decode::<Loads>(&broken).is_err());
+}
+
+#[test]
+fn a_device_that_counted_the_payload_was_crossed() {
+    let eth = || named(&[interface("eth0")], "");
+    let (point, routes) = (point(Verb::Write, 2), routes(&["a", "b"], &[eth(), eth()]));
+    let machine = Machine::new();
+    counted(&machine, &[("lo", 0, 0), ("eth0", 700, 100)]);
+    tcp(&machine, 3);
+    let watch = watch(&machine, &point, &routes, 0);
+    counted(&machine, &[("lo", 0, 0), ("eth0", 900, 1_000_000_100)]);
+    tcp(&machine, 7);
+    // Just enough, and just not: 99 % of 1010101010 B is 1000000000 B.
+    let path = found(&watch, &[(0, 1_010_101_010, 0), (1, 0, 1_010_101_010)]);
+    assert!(path.crossed && path.why.is_empty(), "{path:#?}");
+    assert_eq!((path.devices_named, path.devices_crossed), (1, 1));
+    let device = &path.devices[0];
+    assert_eq!(
+        (device.sent_bytes, device.received_bytes),
+        (Some(1_000_000_000), Some(200))
+    );
+    assert_eq!(device.counters["tx_packets"], 0);
+    assert_eq!(
+        path.tcp[0].counters,
+        Counters::from([("OutSegs".into(), 0), ("RetransSegs".into(), 4)])
+    );
+    let path = found(&watch, &[(0, 1_010_101_012, 0)]);
+    assert!(!path.crossed);
+    assert_eq!(path.devices_crossed, 0);
+    // The right number of bytes in the wrong direction proves nothing.
+    assert!(!found(&watch, &[(0, 0, 1_000_000_000)]).crossed);
+}
+
+#[test]
+fn payload_between_ranks_of_one_host_is_found_on_the_loopback() {
+    let eth = || named(&[interface("eth0")], "");
+    let (point, routes) = (point(Verb::Write, 2), routes(&["a", "a"], &[eth(), eth()]));
+    let machine = Machine::new();
+    counted(&machine, &[("eth0", 0, 0), ("lo", 50, 50)]);
+    let watch = watch(&machine, &point, &routes, 0);
+    counted(&machine, &[("eth0", 10, 312), ("lo", 3_000_000, 3_000_000)]);
+    let path = found(&watch, &[(0, 2 << 20, 2 << 20)]);
+    assert!(!path.crossed && !path.devices[0].crossed);
+    assert_eq!(
+        path.why,
+        [
+            "the payload did not cross eth0 of a: ranks 0-1 sent 2.00 MiB and received 2.00 MiB, and the counters show \
+          312 B and 10.0 B; ranks 0 and 1 are on one host, and lo carried that much meanwhile: place the ranks on \
+          different hosts, or ask for lo"
+        ]
+    );
+}
+
+#[test]
+fn other_traffic_does_not_prove_what_went_over_the_loopback() {
+    let eth = || named(&[interface("eth0")], "");
+    let (point, routes) = (point(Verb::Write, 2), routes(&["a", "a"], &[eth(), eth()]));
+    let machine = Machine::new();
+    counted(&machine, &[("eth0", 0, 0), ("lo", 0, 0)]);
+    let watch = watch(&machine, &point, &routes, 0);
+    // Somebody copies a file meanwhile.
+    counted(
+        &machine,
+        &[("eth0", 1 << 30, 1 << 30), ("lo", 9_000, 9_000)],
+    );
+    let path = found(&watch, &[(0, 8_000, 8_000)]);
+    assert!(!path.crossed && !path.devices[0].crossed);
+    assert!(
+        path.why[0].contains("lo carried that much meanwhile"),
+        "{:?}",
+        path.why
+    );
+}
+
+#[test]
+fn payload_that_took_another_way_is_said_to() {
+    let eth = || named(&[interface("eth0")], "");
+    let (point, routes) = (point(Verb::Write, 2), routes(&["a", "b"], &[eth(), eth()]));
+    let machine = Machine::new();
+    counted(&machine, &[("eth0", 0, 0), ("eth1", 0, 0)]);
+    let before = watch(&machine, &point, &routes, 0);
+    counted(&machine, &[("eth0", 0, 0), ("eth1", 0, 5000)]);
+    let why = &found(&before, &[(0, 5000, 0)]).why[0];
+    assert!(
+        why.contains("; eth1 carried that much meanwhile: look at the routes"),
+        "{why}"
+    );
+    let why = &found(&before, &[(0, 6000, 0)]).why[0];
+    assert!(
+        why.contains("no other device there counted that much"),
+        "{why}"
+    );
+    // Only the reader of a group looks.
+    let other = watch(&machine, &point, &routes, 1);
+    assert_eq!(other.mine, [1]);
+}
+
+#[test]
+fn devices_that_are_not_there_or_do_not_count_prove_nothing() {
+    let machine = Machine::new();
+    counted(&machine, &[("eth0", 0, 0), ("lo", 0, 0)]);
+    machine.file(
+        "sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts",
+        "4",
+    );
+    for (device, part) in [
+        (
+            interface("eth9"),
+            "eth9 of a cannot be read, so that nothing is proven: /proc/net/dev lists eth0 and lo",
+        ),
+        (
+            rdma("mlx5_0", 1),
+            "mlx5_0 port 1 of a cannot be read, so that nothing is proven: /sys/class/infiniband",
+        ),
+        (
+            rdma("rxe0", 1),
+            "rxe0 port 1 of a shows no counters of bytes",
+        ),
+    ] {
+        let one = || named(std::slice::from_ref(&device), "");
+        let (point, routes) = (point(Verb::Write, 2), routes(&["a", "b"], &[one(), one()]));
+        let path = found(&watch(&machine, &point, &routes, 0), &[(0, 1, 0)]);
+        assert!(!path.crossed);
+        assert!(path.why[0].starts_with(part), "{:?}", path.why);
+    }
+}
+
+#[test]
+fn devices_that_are_shared_carry_the_payload_together() {
+    let both = || named(&[interface("eth0"), interface("eth1")], "");
+    let (point, routes) = (
+        point(Verb::Write, 2),
+        routes(&["a", "b"], &[both(), both()]),
+    );
+    let machine = Machine::new();
+    counted(&machine, &[("eth0", 0, 0), ("eth1", 0, 0)]);
+    let watch = watch(&machine, &point, &routes, 0);
+    counted(&machine, &[("eth0", 0, 60_000), ("eth1", 0, 40_000)]);
+    let path = found(&watch, &[(0, 100_000, 0)]);
+    assert!(path.crossed && path.devices_crossed == 2, "{path:#?}");
+    counted(&machine, &[("eth0", 0, 100_000), ("eth1", 0, 400)]);
+    let path = found(&watch, &[(0, 100_000, 0)]);
+    let crossed: Vec<bool> = path.devices.iter().map(|device| device.crossed).collect();
+    assert_eq!((path.crossed, crossed), (false, vec![true, false]));
+    assert!(
+        path.why[0].starts_with("eth1 of a carried none"),
+        "{:?}",
+        path.why
+    );
+}
+
+#[test]
+fn a_rank_that_names_nothing_is_not_proven() {
+    let routes = routes(&["a", "b"], &[named(&[interface("lo")], ""), None]);
+    let point = point(Verb::Write, 2);
+    let machine = Machine::new();
+    counted(&machine, &[("lo", 0, 0)]);
+    let watch = watch(&machine, &point, &routes, 0);
+    counted(&machine, &[("lo", 9, 9)]);
+    let path = found(&watch, &[(0, 9, 9)]);
+    assert_eq!((path.crossed, path.devices_crossed), (false, 1));
+    assert!(
+        path.why[0].starts_with("rank 1 uses engine toy without"),
+        "{:?}",
+        path.why
+    );
+}
+
+#[test]
+fn a_counter_that_is_late_is_waited_for() {
+    let eth = || named(&[interface("eth0")], "");
+    let (point, routes) = (point(Verb::Write, 2), routes(&["a", "b"], &[eth(), eth()]));
+    let machine = Machine::new();
+    counted(&machine, &[("eth0", 0, 0)]);
+    let watch = Watch::on(machine.tree(), &point, &routes, 0, Duration::from_secs(20));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(LOOK_AGAIN * 3);
+            counted(&machine, &[("eth0", 0, 5000)]);
+        });
+        assert!(found(&watch, &[(0, 5000, 0)]).crossed);
+    });
+}
+
+#[test]
+fn a_large_run_lists_only_what_is_wrong() {
+    let count = DEVICES_MAX + 10;
+    let hosts: Vec<String> = (0..count).map(|host| format!("h{host}")).collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    let routes = routes(&hosts, &vec![named(&[interface("eth0")], ""); count]);
+    let point = point(Verb::Write, count as u32);
+    let machine = Machine::new();
+    let path = |rank: u32, retransmitted, sent| {
+        counted(&machine, &[("eth0", 0, 0)]);
+        tcp(&machine, 0);
+        let watch = watch(&machine, &point, &routes, rank);
+        counted(&machine, &[("eth0", 0, sent)]);
+        tcp(&machine, retransmitted);
+        let loads = Loads::from([(
+            rank as usize,
+            Load {
+                sent: 100,
+                received: 0,
+            },
+        )]);
+        watch.judge(&encode(&loads).unwrap()).unwrap()
+    };
+    let mut all = path(9, 0, 100);
+    let quiet: Path = decode(&all).unwrap();
+    assert_eq!(
+        (quiet.devices.len(), quiet.tcp.len(), quiet.devices_crossed),
+        (0, 0, 1)
+    );
+    merge_paths(&mut all, &path(7, 5, 100));
+    merge_paths(&mut all, &path(3, 0, 1));
+    let all: Path = decode(&all).unwrap();
+    assert_eq!(
+        (all.crossed, all.devices_named, all.devices_crossed),
+        (false, 3, 2)
+    );
+    assert_eq!((all.devices[0].ranks.as_str(), all.devices.len()), ("3", 1));
+    assert_eq!((all.tcp[0].ranks.as_str(), all.tcp.len()), ("7", 1));
+}
+
+#[test]
+fn results_are_joined_in_any_order() {
+    let device = |rank: u32, crossed| DevicePath {
+        host: format!("h{rank}"),
+        ranks: rank.to_string(),
+        kind: WireKind::Interface,
+        name: "eth0".into(),
+        port: None,
+        sent_bytes_expected: 1,
+        received_bytes_expected: 1,
+        sent_bytes: None,
+        received_bytes: None,
+        crossed,
+        counters: Counters::new(),
+    };
+    let path = |rank, crossed| Path {
+        crossed,
+        devices_named: 1,
+        devices_crossed: u32::from(crossed),
+        devices: vec![device(rank, crossed)],
+        tcp: vec![],
+        why: if crossed {
+            vec![]
+        } else {
+            vec![format!("why {rank}")]
+        },
+    };
+    let parts: Vec<Vec<u8>> = (0..600)
+        .map(|rank| encode(&path(rank, rank % 200 != 199)).unwrap())
+        .collect();
+    let join = |parts: &mut dyn Iterator<Item = &Vec<u8>>| {
+        let mut all = encode(&Path::nothing()).unwrap();
+        parts.for_each(|part| merge_paths(&mut all, part));
+        decode::<Path>(&all).unwrap()
+    };
+    let joined = join(&mut parts.iter());
+    assert_eq!(joined, join(&mut parts.iter().rev()));
+    assert_eq!((joined.devices_named, joined.devices_crossed), (600, 597));
+    let first: Vec<&str> = joined.devices[..4]
+        .iter()
+        .map(|device| device.ranks.as_str())
+        .collect();
+    assert_eq!(
+        (joined.devices.len(), first),
+        (DEVICES_MAX, vec!["199", "399", "599", "0"])
+    );
+    assert_eq!(joined.why, ["why 199", "why 399", "why 599"]);
+}
+
+#[test]
+fn neighbours_are_ranks_that_talk_to_each_other() {
+    let eth = || named(&[interface("eth0")], "");
+    let routes = routes(&["a", "a", "b", "b"], &[eth(), eth(), eth(), eth()]);
+    let machine = Machine::new();
+    counted(&machine, &[("eth0", 0, 0)]);
+    for (traffic, expected) in [
+        (Traffic::Pair, None),
+        (Traffic::AllToAll, Some((0, 1))),
+        (Traffic::FanIn, Some((1, 0))),
+    ] {
+        let mut point = point(Verb::Write, 4);
+        point.traffic = traffic;
+        let watch = watch(&machine, &point, &routes, 0);
+        assert_eq!(watch.neighbours(&routes.groups[0]), expected, "{traffic:?}");
+    }
+}

@@ -1,0 +1,245 @@
+//! Whole runs of two ranks with an engine that sends as many bytes over the loopback as its operations have.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tonnage_sys::clock::Clock;
+
+use super::interface;
+use crate::conductor::{Numa, Observer, Settings, run};
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{
+    Caps, Card, Completion, Domain, Engine, Entry, Kind, Lane, LaneSpec, LimitKind, Op,
+    OpenRequest, Verb, WorkerConfig,
+};
+use tonnage_machine::Choice;
+use tonnage_machine::counters::{Snapshot, received_bytes};
+use tonnage_machine::tree::Tree;
+use tonnage_plan::point::{Addresses, Point, TrialLength};
+use tonnage_ranks::testing::run_with;
+use tonnage_record::wire_proof::Path;
+use tonnage_record::{Outcome, Program, Record};
+use tonnage_units::WireDevice;
+use tonnage_units::{Error, Result};
+
+static CAPS: Caps = Caps {
+    verbs: &[Verb::Write, Verb::Read],
+    immediate_bits: 0,
+    depth: 8,
+    message_bytes_max: 1 << 20,
+    moves_bytes: true,
+    delivered: true,
+    delivery_on_request: false,
+    arrivals_named: true,
+    arrives_by_polling: false,
+    ordered_writes: false,
+    shared_memory: false,
+    limit: LimitKind::None,
+};
+
+const OPERATIONS: u64 = 100;
+const SIZE_BYTES: u32 = 1 << 16;
+
+type Open = fn(&OpenRequest<'_>) -> Result<Vec<Arc<dyn Domain>>>;
+
+struct Toy(Option<WireDevice>);
+
+fn toy(device: Option<WireDevice>) -> Result<Vec<Arc<dyn Domain>>> {
+    Ok(vec![Arc::new(Toy(device))])
+}
+
+impl Domain for Toy {
+    fn caps(&self) -> &Caps {
+        &CAPS
+    }
+
+    fn effective(&self) -> Value {
+        json!({"name": "toy"})
+    }
+
+    fn path(&self) -> Vec<WireDevice> {
+        self.0.iter().cloned().collect()
+    }
+
+    fn worker(&self, _: &WorkerConfig, _: Arc<dyn Memory>) -> Result<Box<dyn Engine>> {
+        let io = |error| Error::io("the toy's loopback", error);
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(io)?;
+        let stream = TcpStream::connect(listener.local_addr().map_err(io)?).map_err(io)?;
+        let (mut sink, _) = listener.accept().map_err(io)?;
+        // Ends when the engine is dropped and with it the other end.
+        std::thread::spawn(move || {
+            let mut bytes = vec![0; 1 << 16];
+            while sink.read(&mut bytes).is_ok_and(|count| count > 0) {}
+        });
+        Ok(Box::new(Line {
+            stream,
+            done: Vec::new(),
+        }))
+    }
+}
+
+/// A connection to nowhere.
+struct Line {
+    stream: TcpStream,
+    done: Vec<Completion>,
+}
+
+impl Engine for Line {
+    fn card(&self) -> Card {
+        Card(Vec::new())
+    }
+
+    fn connect(&mut self, _: &[(u32, Card)]) -> Result<()> {
+        Ok(())
+    }
+
+    fn lane(&mut self, _: &LaneSpec) -> Result<Lane> {
+        Ok(Lane(0))
+    }
+
+    fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        for op in ops {
+            let bytes = vec![0; op.len as usize];
+            let sent = self.stream.write_all(&bytes);
+            sent.map_err(|error| Error::io("the toy's loopback", error))?;
+            self.done.push(Completion {
+                tag: op.tag,
+                lane: op.lane,
+                len: op.len,
+                imm: 0,
+                kind: Kind::Done,
+            });
+        }
+        Ok(ops.len())
+    }
+
+    fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        let count = self.done.len().min(done.len());
+        for (place, completion) in done.iter_mut().zip(self.done.drain(..count)) {
+            *place = completion;
+        }
+        Ok(count)
+    }
+}
+
+fn entry(name: &'static str, open: Open) -> Entry {
+    Entry {
+        name,
+        about: "sends as many bytes over the loopback",
+        variant: None,
+        options: &[],
+        has_devices: true,
+        libraries: &[],
+        verbs: CAPS.verbs,
+        ordered_writes: false,
+        moves_bytes: true,
+        open,
+    }
+}
+
+/// The interface beside the loopback that has seen the fewest bytes.
+fn quiet() -> Option<WireDevice> {
+    let snapshot = Snapshot::read(&Tree::host(), &[]);
+    let interfaces = snapshot.interfaces.iter().filter(|(name, _)| *name != "lo");
+    let quietest = interfaces.min_by_key(|(_, counters)| received_bytes(counters));
+    quietest.map(|(name, _)| interface(name))
+}
+
+struct Keep(Vec<Record>);
+
+impl Observer for Keep {
+    fn begin(&mut self, _: usize, _: usize, _: &Point) {}
+
+    fn record(&mut self, record: Record) -> Result<()> {
+        self.0.push(record);
+        Ok(())
+    }
+}
+
+/// The record of a write and a read by an engine of two ranks on one host.
+fn records(engine: &'static str, open: Open) -> Vec<Record> {
+    let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 4);
+    (point.engine, point.size_bytes) = (engine.to_owned(), SIZE_BYTES);
+    (point.stride_bytes, point.footprint_bytes) = (SIZE_BYTES.into(), 4 * u64::from(SIZE_BYTES));
+    point.length.trial = TrialLength::Iterations(OPERATIONS);
+    let points = vec![
+        point.clone(),
+        Point {
+            op: Verb::Read,
+            ..point
+        },
+    ];
+    let settings = Settings {
+        memories: &tonnage_engines::memory::MEMORIES,
+        plan: "test".into(),
+        cpus: Choice::None,
+        numa: Numa::None,
+        devices: Vec::new(),
+        libfabric: None,
+        mpi: None,
+        clock: Clock::new(),
+        program: Program {
+            version: "0".into(),
+            git_revision: "unknown".into(),
+        },
+    };
+    let body = move |rank: Result<tonnage_ranks::Rank>| {
+        let (mut rank, mut keep) = (rank.unwrap(), Keep(Vec::new()));
+        let engines = [entry(engine, open)];
+        run(&points, &mut rank, &engines, &settings, &mut keep).unwrap();
+        rank.close().unwrap();
+        keep.0
+    };
+    let mut all = run_with(2, |_, options| options.host = "here".into(), body);
+    all.swap_remove(0)
+}
+
+fn path(record: &Record) -> &Path {
+    assert_eq!(record.outcome, Outcome::Measured);
+    record.path.as_ref().unwrap()
+}
+
+#[test]
+fn the_loopback_is_crossed() {
+    for record in records("toy", |_| toy(Some(interface("lo")))) {
+        let path = path(&record);
+        assert!(path.crossed && path.why.is_empty(), "{path:#?}");
+        let device = &path.devices[0];
+        let payload = OPERATIONS * u64::from(SIZE_BYTES);
+        assert_eq!((device.ranks.as_str(), path.devices.len()), ("0-1", 1));
+        assert_eq!(device.sent_bytes_expected, payload);
+        assert_eq!(device.received_bytes_expected, payload);
+        assert!(device.sent_bytes.unwrap() >= payload);
+        assert!(path.tcp[0].counters["OutSegs"] > 0);
+    }
+}
+
+#[test]
+fn another_interface_is_not_crossed() {
+    if quiet().is_none() {
+        println!("skip: there is no network interface beside lo");
+        return;
+    }
+    for record in records("toy", |_| toy(quiet())) {
+        let path = path(&record);
+        assert_eq!(
+            (path.crossed, path.devices_crossed),
+            (false, 0),
+            "{path:#?}"
+        );
+        let why = &path.why[0];
+        assert!(
+            why.contains("ranks 0 and 1 are on one host, and lo"),
+            "{why}"
+        );
+    }
+}
+
+#[test]
+fn an_engine_that_names_nothing_has_no_path() {
+    for record in records("toy", |_| toy(None)) {
+        assert_eq!((record.outcome, record.path), (Outcome::Measured, None));
+    }
+}

@@ -1,0 +1,191 @@
+//! Why it is not proven that the payload crossed a device, in words, with what to try next.
+
+use super::{Group, Load, Moved, Watch, carried};
+use tonnage_machine::counters::{Snapshot, received_bytes, sent_bytes};
+use tonnage_units::number_list;
+use tonnage_units::quantity::human::bytes;
+use tonnage_units::{WireDevice, WireKind};
+
+/// Other devices that are named as the way that the payload may have taken, at most.
+const OTHERS_MAX: usize = 3;
+
+impl Watch<'_> {
+    /// The sentence about a group whose devices counted too little.
+    pub(super) fn why_not(
+        &self,
+        at: usize,
+        load: Load,
+        moved: &[Moved],
+        after: &Snapshot,
+    ) -> String {
+        let group = &self.routes.groups[at];
+        let host = &group.host;
+        let pairs = || group.devices.iter().zip(moved);
+        if let Some((device, _)) = pairs().find(|(_, moved)| moved.is_none()) {
+            return missing(host, device, after);
+        }
+        let counts = |moved: &Moved| {
+            let counters = moved.as_ref();
+            counters.and_then(sent_bytes).is_some() && counters.and_then(received_bytes).is_some()
+        };
+        if let Some((device, _)) = pairs().find(|(_, moved)| !counts(moved)) {
+            return format!(
+                "{} of {host} shows no counters of bytes that could be followed through the point, so that nothing is \
+                 proven: see whether its driver has counters, and in a container mount the host's /sys",
+                title(device)
+            );
+        }
+        let sum = |of: fn(&_) -> Option<u64>| moved.iter().flatten().filter_map(of).sum::<u64>();
+        let short = format!(
+            "the payload did not cross {} of {host}: {} sent {} and received {}, and the counters show {} and {}",
+            titles(&group.devices.iter().collect::<Vec<_>>()),
+            ranks(&group.ranks),
+            text(load.sent),
+            text(load.received),
+            text(sum(sent_bytes)),
+            text(sum(received_bytes)),
+        );
+        let others = self.others(at, load, after);
+        let meanwhile = match &others[..] {
+            [] => "no other device there counted that much".to_owned(),
+            others => format!(
+                "{} carried that much meanwhile",
+                titles(&others.iter().collect::<Vec<_>>())
+            ),
+        };
+        match (self.neighbours(group), others.first()) {
+            (Some((from, to)), other) => {
+                let instead = other.map_or(String::new(), |other| {
+                    format!(", or ask for {}", title(other))
+                });
+                format!(
+                    "{short}; ranks {from} and {to} are on one host, and {meanwhile}: place the ranks on different \
+                     hosts{instead}"
+                )
+            }
+            (None, Some(other)) => format!(
+                "{short}; {meanwhile}: look at the routes and addresses of the hosts, or ask for {}",
+                title(other)
+            ),
+            (None, None) => format!(
+                "{short}; {meanwhile}: see whether other devices share the link, and try a longer --duration"
+            ),
+        }
+    }
+
+    /// Ranks of one host reach each other over the loopback, whatever interface's address they use. Other traffic can
+    /// make that interface count as much all the same, so that its counters prove nothing.
+    pub(super) fn bypass(&self, at: usize, load: Load, after: &Snapshot) -> Option<String> {
+        let group = &self.routes.groups[at];
+        let is_loopback = |device: &WireDevice| device.name == "lo";
+        let interface = group
+            .devices
+            .iter()
+            .find(|device| device.kind == WireKind::Interface && !is_loopback(device))?;
+        let (from, to) = self.neighbours(group)?;
+        let loopback = self
+            .others(at, load, after)
+            .into_iter()
+            .find(|other| is_loopback(other))?;
+        Some(format!(
+            "the payload did not cross {} of {}: ranks {from} and {to} are on one host, and {} carried that much \
+             meanwhile: place the ranks on different hosts, or ask for {}",
+            title(interface),
+            group.host,
+            title(&loopback),
+            title(&loopback)
+        ))
+    }
+
+    /// The first two ranks of a group's place that exchange payload with each other.
+    pub(super) fn neighbours(&self, group: &Group) -> Option<(u32, u32)> {
+        let is_here = |rank: u32| {
+            let group_of = self.routes.group_of(rank);
+            group_of.is_some_and(|at| self.routes.groups[at].place == group.place)
+        };
+        let ranks = self.point.ranks;
+        (0..ranks).filter(|&rank| is_here(rank)).find_map(|rank| {
+            let targets = self.point.traffic.targets(rank, ranks);
+            let target = targets.into_iter().find(|&target| is_here(target))?;
+            let ours = group.ranks.contains(&rank) || group.ranks.contains(&target);
+            ours.then_some((rank, target))
+        })
+    }
+
+    /// Devices outside the group that counted as much as the payload.
+    fn others(&self, at: usize, load: Load, after: &Snapshot) -> Vec<WireDevice> {
+        let named = &self.routes.groups[at].devices;
+        let mut others = after.devices();
+        others.retain(|device| {
+            !named.contains(device) && carried(&[self.moved_by(device, after)], load, 99)
+        });
+        others.truncate(OTHERS_MAX);
+        others
+    }
+}
+
+/// The sentence about a device that is not there, or was not throughout the point.
+fn missing(host: &str, device: &WireDevice, after: &Snapshot) -> String {
+    let (what, place) = match device.kind {
+        WireKind::Interface => ("interface", "/proc/net/dev"),
+        WireKind::RdmaPort => ("RDMA port", "/sys/class/infiniband"),
+    };
+    let mut known = after.devices();
+    known.retain(|other| other.kind == device.kind);
+    let known = match &known[..] {
+        [] => "nothing".to_owned(),
+        known => titles(&known.iter().collect::<Vec<_>>()),
+    };
+    format!(
+        "{} of {host} cannot be read, so that nothing is proven: {place} lists {known}; ask for {what} names of that \
+         list",
+        title(device)
+    )
+}
+
+/// The sentence about devices that did not take part while others carried everything.
+pub(super) fn idle(group: &Group, idle: &[&WireDevice]) -> String {
+    format!(
+        "{} of {} carried none of the payload that {} should have spread over {}: use at least as many --workers as \
+         devices, or leave it out",
+        titles(idle),
+        group.host,
+        ranks(&group.ranks),
+        titles(&group.devices.iter().collect::<Vec<_>>()),
+    )
+}
+
+/// The sentence about ranks whose engine names no device while others' do.
+pub(super) fn unnamed(unnamed: &[u32], engine: &str) -> String {
+    format!(
+        "{} use{} engine {engine} without naming a device, so that nothing is proven about their side: name one by \
+         --devices",
+        ranks(unnamed),
+        if unnamed.len() == 1 { "s" } else { "" }
+    )
+}
+
+fn ranks(ranks: &[u32]) -> String {
+    let plural = if ranks.len() == 1 { "" } else { "s" };
+    format!("rank{plural} {}", number_list::format(ranks))
+}
+
+fn titles(devices: &[&WireDevice]) -> String {
+    let titles: Vec<String> = devices.iter().map(|device| title(device)).collect();
+    match titles.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        Some((only, _)) => only.clone(),
+        None => String::new(),
+    }
+}
+
+fn title(device: &WireDevice) -> String {
+    match device.kind {
+        WireKind::Interface => device.name.clone(),
+        WireKind::RdmaPort => format!("{} port {}", device.name, device.port),
+    }
+}
+
+fn text(count: u64) -> String {
+    bytes(count as f64)
+}

@@ -1,0 +1,174 @@
+//! Reads and writes of files allocate nothing and free nothing, whichever engine makes them: thousands run under an
+//! allocator that counts, one at a time, and where the engine has a queue as many at a time as it takes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::json;
+use tonnage_engine::calls::{
+    Call, Calls, FileEntry, OpenFile, OpenFiles, Queue, Transfer, lane_of,
+};
+use tonnage_engine::{Completion, Kind, Op};
+use tonnage_engines::FILE_ENGINES;
+use tonnage_plan::file_point::FilePoint;
+use tonnage_sys::counting_alloc::{Counting, Counts, counts};
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
+use tonnage_units::{Error, Result};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const BLOCK: u64 = 4096;
+const BLOCKS: u64 = 64;
+const TRANSFERS: u64 = 4096;
+const WINDOW: u32 = 32;
+
+const NOTHING: Counts = Counts {
+    allocations: 0,
+    allocated_bytes: 0,
+    frees: 0,
+};
+
+/// A file that is gone when the test ends, in the build folder.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// What a plan would expand to; only what the engine looks at matters.
+fn point(engine: &str) -> Result<FilePoint> {
+    let point = json!({
+        "engine": engine, "ranks": 1, "threads": 1, "paths": ["t"], "layout": "shared", "block_bytes": BLOCK,
+        "transfer_bytes": BLOCK, "segments": BLOCKS, "order": "sequential", "seed": 1, "phases": ["write"],
+        "read_from": { "kind": "own" }, "fsync": "none", "direct": false, "collective": false, "file_view": false,
+        "barriers": false, "keep": false, "existing": false, "window": WINDOW, "prefill": false,
+        "data": { "kind": "random" }, "drop_caches": false, "trials": 1, "limit": { "kind": "none" },
+    });
+    serde_json::from_value(point).map_err(|error| Error::Failed(error.to_string()))
+}
+
+fn engine(entry: &FileEntry) -> Result<Box<dyn Calls>> {
+    let domain = (entry.open)(&OpenFiles {
+        usage: &point(entry.name)?.usage(),
+        rank: 0,
+        mpi: None,
+    })?;
+    let bytes = (u64::from(WINDOW) * BLOCK) as usize;
+    let memory = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None)
+        .map_err(|error| Error::io("no memory", error))?;
+    domain.thread(0, Arc::new(memory))
+}
+
+/// One after the other, a write and a read in turn.
+fn one_at_a_time(calls: &mut dyn Calls) -> Result<()> {
+    for transfer in 0..TRANSFERS {
+        let write = transfer % 2 == 0;
+        let transfer = Transfer {
+            file: 0,
+            local: transfer % u64::from(WINDOW) * BLOCK,
+            offset: transfer / 2 % BLOCKS * BLOCK,
+            len: BLOCK,
+        };
+        calls.call(&if write {
+            Call::Write(transfer)
+        } else {
+            Call::Read(transfer)
+        })?;
+    }
+    Ok(())
+}
+
+/// As many in flight as the window says; whether any failed.
+fn through_a_queue(queue: &mut dyn Queue) -> Result<bool> {
+    let mut done = [Completion::EMPTY; WINDOW as usize];
+    let (mut posted, mut ended, mut failed) = (0, 0, false);
+    while ended < TRANSFERS {
+        while posted < TRANSFERS && posted - ended < u64::from(WINDOW) {
+            let op = Op {
+                lane: lane_of(0, posted % 2 == 0),
+                tag: posted as u32,
+                local: posted % u64::from(WINDOW) * BLOCK,
+                remote: posted / 2 % BLOCKS * BLOCK,
+                len: BLOCK as u32,
+                imm: 0,
+            };
+            if queue.post(&[op])? == 0 {
+                break;
+            }
+            posted += 1;
+        }
+        match queue.poll(&mut done)? {
+            0 => queue.wait()?,
+            count => {
+                ended += count as u64;
+                failed |= done[..count].iter().any(|ended| ended.kind != Kind::Done);
+            }
+        }
+    }
+    Ok(failed)
+}
+
+/// What was counted in the blocking calls, and in the queue where there is one.
+fn counted(entry: &FileEntry) -> Result<(Counts, Option<Counts>)> {
+    let program = std::env::current_exe().map_err(|error| Error::io("no program", error))?;
+    let name = format!("tonnage-counted-{}-{}", std::process::id(), entry.name);
+    let scratch = Scratch(program.with_file_name(name));
+    // Full, so that every read finds its bytes.
+    std::fs::write(&scratch.0, vec![1; (BLOCKS * BLOCK) as usize])
+        .map_err(|error| Error::io("cannot fill the file", error))?;
+    let mut calls = engine(entry)?;
+    calls.call(&Call::Open(OpenFile {
+        file: 0,
+        path: &scratch.0,
+        read: true,
+        write: true,
+        create: false,
+        shared: false,
+        view: None,
+    }))?;
+    let before = counts();
+    one_at_a_time(calls.as_mut())?;
+    let blocking = counts().since(before);
+    let queued = match calls.queue() {
+        None => None,
+        Some(queue) => {
+            let before = counts();
+            let failed = through_a_queue(queue)?;
+            let during = counts().since(before);
+            assert!(!failed, "a transfer of {} failed", entry.name);
+            Some(during)
+        }
+    };
+    calls.call(&Call::Close { file: 0 })?;
+    Ok((blocking, queued))
+}
+
+#[test]
+fn transfers_allocate_nothing() {
+    // Engines with libraries of their own cannot promise it for those.
+    for entry in FILE_ENGINES
+        .iter()
+        .filter(|entry| entry.libraries.is_empty())
+    {
+        match counted(entry) {
+            Ok((blocking, queued)) => {
+                assert_eq!(blocking, NOTHING, "blocking calls of {}", entry.name);
+                assert_eq!(queued.is_some(), entry.queues, "{}", entry.name);
+                assert_eq!(queued.unwrap_or(NOTHING), NOTHING, "{}", entry.name);
+            }
+            Err(error @ Error::Unavailable { .. }) => println!("skip: {error}"),
+            Err(error) => panic!("{}: {error}", entry.name),
+        }
+    }
+}
+
+#[test]
+fn the_allocator_counts() {
+    let before = counts();
+    drop(std::hint::black_box(Box::new(1)));
+    let during = counts().since(before);
+    assert_eq!((during.allocations, during.frees), (1, 1));
+}

@@ -1,0 +1,219 @@
+//! What a point is set beside, from the engine's domain to the record: whole runs with threads as ranks, over an engine
+//! that moves nothing and names a limit as an engine over a network does.
+
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::sync::Arc;
+
+use serde_json::Value;
+use tonnage_bench::conductor::{Numa, Observer, Settings, run};
+use tonnage_engine::memory::Memory;
+use tonnage_engine::memory::MemoryKind;
+use tonnage_engine::{Caps, Domain, Engine, Entry, LimitKind, Verb, WorkerConfig};
+use tonnage_engines::null;
+use tonnage_machine::{Choice, allowed_cpus};
+use tonnage_plan::point::{Addresses, Length, LimitChoice, Pacing, Point, Traffic, TrialLength};
+use tonnage_ranks::{Identity, JoinOptions, Meeting, Rank, Secret};
+use tonnage_record::{Limit, Program, Record};
+use tonnage_sys::clock::Clock;
+use tonnage_units::{Error, Result};
+
+/// The `null` engine with another limit.
+struct Beside {
+    inner: Arc<dyn Domain>,
+    caps: Caps,
+}
+
+impl Beside {
+    fn open(limit: LimitKind) -> Result<Vec<Arc<dyn Domain>>> {
+        let beside = |inner: Arc<dyn Domain>| -> Arc<dyn Domain> {
+            let caps = Caps {
+                limit,
+                ..*inner.caps()
+            };
+            Arc::new(Self { inner, caps })
+        };
+        let domains = (null::ENTRY.open)(&Default::default())?;
+        Ok(domains.into_iter().map(beside).collect())
+    }
+}
+
+impl Domain for Beside {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn effective(&self) -> Value {
+        self.inner.effective()
+    }
+
+    fn stream_address(&self) -> Option<IpAddr> {
+        Some(Ipv4Addr::LOCALHOST.into())
+    }
+
+    fn worker(&self, config: &WorkerConfig, memory: Arc<dyn Memory>) -> Result<Box<dyn Engine>> {
+        self.inner.worker(config, memory)
+    }
+}
+
+const STREAMS: Entry = Entry {
+    open: |_| Beside::open(LimitKind::SocketStream),
+    ..null::ENTRY
+};
+
+const LINK: Entry = Entry {
+    open: |_| {
+        Beside::open(LimitKind::Link {
+            bytes_per_s: 12_500_000_000,
+        })
+    },
+    ..null::ENTRY
+};
+
+fn point(op: Verb, workers: u32, pacing: Pacing) -> Point {
+    Point {
+        label: None,
+        engine: "null".into(),
+        engine_options: Default::default(),
+        op,
+        traffic: Traffic::Pair,
+        ranks: 2,
+        workers,
+        size_bytes: 64,
+        pacing,
+        memory: MemoryKind::Host,
+        footprint_bytes: 4096,
+        stride_bytes: 64,
+        addresses: Addresses::Sequential,
+        seed: 1,
+        latency: false,
+        verify: false,
+        limit: LimitChoice::Auto,
+        length: Length {
+            trials: 1,
+            trial: TrialLength::Iterations(1000),
+            warmup_ns: 0,
+            until_ci: None,
+            max_duration_ns: None,
+        },
+    }
+}
+
+#[derive(Default)]
+struct Kept(Vec<Record>);
+
+impl Observer for Kept {
+    fn begin(&mut self, _index: usize, _of: usize, _point: &Point) {}
+
+    fn record(&mut self, record: Record) -> Result<()> {
+        self.0.push(record);
+        Ok(())
+    }
+}
+
+fn one_rank(
+    rank: u32,
+    listener: Option<TcpListener>,
+    control: std::net::SocketAddr,
+    points: &[Point],
+    entry: fn() -> Entry,
+) -> Result<Vec<Record>> {
+    let identity = Identity {
+        rank,
+        size: 2,
+        local_rank: 0,
+        local_size: None,
+        source: "test".into(),
+        meeting: Meeting::Local { control },
+    };
+    let secret = Secret::from_text("a secret of the tests")?;
+    let mut options = JoinOptions::new(&|_| None, &identity, secret, "plan".into())?;
+    (options.end_process, options.handle_signals) = (false, false);
+    options.listener = listener;
+    let mut rank = Rank::join(identity, options)?;
+    let settings = Settings {
+        memories: &tonnage_engines::memory::MEMORIES,
+        plan: "test".into(),
+        cpus: Choice::Auto,
+        numa: Numa::None,
+        devices: Vec::new(),
+        libfabric: None,
+        mpi: None,
+        clock: Clock::new(),
+        program: Program {
+            version: "0".into(),
+            git_revision: "unknown".into(),
+        },
+    };
+    let mut kept = Kept::default();
+    run(points, &mut rank, &[entry()], &settings, &mut kept)?;
+    rank.close()?;
+    Ok(kept.0)
+}
+
+/// The limits of the points, as rank 0 records them.
+fn limits(points: &[Point], entry: fn() -> Entry) -> Result<Vec<Option<Limit>>> {
+    let refused = |error| Error::io("a listener of the tests", error);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
+    let control = listener.local_addr().map_err(refused)?;
+    let records = std::thread::scope(|scope| {
+        let other = scope.spawn(|| one_rank(1, None, control, points, entry));
+        let records = one_rank(0, Some(listener), control, points, entry);
+        let died = |_| Err(Error::Failed("rank 1 died".into()));
+        other.join().unwrap_or_else(died)?;
+        records
+    })?;
+    assert_eq!(records.len(), points.len());
+    let limit = |record: Record| {
+        let why = format!("no summary: {:?}", record.outcome);
+        let summary = record.summary.ok_or(Error::Failed(why))?;
+        assert_eq!(summary.utilization.is_some(), summary.limit.is_some());
+        Ok(summary.limit)
+    };
+    records.into_iter().map(limit).collect()
+}
+
+const STREAM: Pacing = Pacing::Stream { window: 4 };
+
+#[test]
+fn an_engine_over_sockets_is_set_beside_socket_streams() {
+    if allowed_cpus().len() < 2 {
+        println!("skip: two ranks need a CPU each, because workers that yield have no limit");
+        return;
+    }
+    let points = [
+        point(Verb::Write, 1, STREAM),
+        point(Verb::Read, 1, STREAM),
+        point(Verb::Read, 1, Pacing::PingPong),
+        // More workers than CPUs.
+        point(Verb::Write, allowed_cpus().len() as u32, STREAM),
+    ];
+    // On a host that is busy otherwise a stream may bring nothing in its time, which leaves a point without a limit.
+    let found = (0..20).find_map(|_| {
+        let limits = limits(&points, || STREAMS).unwrap();
+        limits[..2].iter().all(Option::is_some).then_some(limits)
+    });
+    let limits = found.unwrap();
+    for limit in limits[..2].iter().flatten() {
+        assert_eq!(
+            limit.what,
+            "socket stream, 1 TCP connection, blocks of 1048576 B"
+        );
+        assert!(limit.bytes_per_s > 1e6, "{limit:?}");
+    }
+    assert_eq!(limits[2..], [None, None]);
+}
+
+#[test]
+fn an_engine_that_knows_its_link_is_set_beside_its_speed() {
+    let points = [
+        point(Verb::Write, 1, STREAM),
+        point(Verb::Read, 1, Pacing::PingPong),
+    ];
+    let limits = limits(&points, || LINK).unwrap();
+    let limit = limits[0].as_ref().unwrap();
+    assert_eq!(
+        (limit.what.as_str(), limit.bytes_per_s),
+        ("link speed of lo", 12.5e9)
+    );
+    assert_eq!(limits[1], None);
+}

@@ -1,0 +1,350 @@
+//! The second kind of engine: what works on files. Opening, syncing and closing block, and so do the reads and writes
+//! of most of them; what can have several in flight offers a [`Queue`] for those.
+//!
+//! A [`FileDomain`] is one engine as a rank uses it for one point, a [`Calls`] is what one thread of the rank owns.
+//! The loops in [`tonnage_bench::drive`] know only these. Which bytes go where is not known here; see [`tonnage_bench::kinds::files`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tonnage_sys::mapping::Arena;
+
+use tonnage_units::names::unknown;
+use tonnage_units::{Error, Result};
+
+use crate::{Completion, EngineOption, EngineOptions, Lane, Op};
+
+/// One row of the list of engines for files (`tonnage_engines::FILE_ENGINES`).
+pub struct FileEntry {
+    /// The name that `--engine` takes.
+    pub name: &'static str,
+    /// One line for `--help` and `tonnage devices`.
+    pub about: &'static str,
+    /// Options of its own, which `--engine-option NAME=VALUE` sets.
+    pub options: &'static [EngineOption],
+    /// Whether it can have several transfers in flight, so that `--window` means something.
+    pub queues: bool,
+    /// Whether several threads of a rank can use it at once.
+    pub threads: bool,
+    /// Whether all ranks can make one call together (`--collective`), each through its own view (`--file-view`), and
+    /// hints mean something.
+    pub collective: bool,
+    /// Whether it can leave the page cache out (`--direct`).
+    pub direct: bool,
+    /// Libraries that it loads at run time and that the command line can choose, such as "mpi".
+    pub libraries: &'static [&'static str],
+    /// Opens it on this rank for one point. Called by all ranks alike, on the main thread.
+    pub open: fn(&OpenFiles<'_>) -> Result<Arc<dyn FileDomain>>,
+}
+
+/// What an engine for files is opened with on one rank.
+#[derive(Debug, Clone)]
+pub struct OpenFiles<'a> {
+    /// What it will be asked to do, checked against the entry.
+    pub usage: &'a FileUse,
+    /// This rank.
+    pub rank: u32,
+    /// `--mpi`: the MPI library to load instead of the one that fits the launcher.
+    pub mpi: Option<&'a Path>,
+}
+
+/// One file for all ranks, or one for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileLayout {
+    /// Segment after segment, in each of them a block of every rank.
+    Shared,
+    /// A file for each rank, named after it.
+    PerProcess,
+}
+
+/// In which order a rank's transfers are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileOrder {
+    /// From the beginning to the end.
+    Sequential,
+    /// By a seeded permutation: every transfer once, each rank as many as any other.
+    Shuffled,
+}
+
+/// When written data is forced to stable storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fsync {
+    /// Once, after the last write of a phase and before the file is closed.
+    End,
+    /// After each write.
+    Each,
+    /// Never.
+    None,
+}
+
+impl FileLayout {
+    /// Both layouts.
+    pub const ALL: [Self; 2] = [Self::Shared, Self::PerProcess];
+
+    /// The name on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::PerProcess => "per-process",
+        }
+    }
+}
+
+impl FromStr for FileLayout {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|layout| layout.name() == text);
+        found.ok_or_else(|| unknown("layout", text, &Self::ALL.map(Self::name)))
+    }
+}
+
+impl FileOrder {
+    /// Both orders.
+    pub const ALL: [Self; 2] = [Self::Sequential, Self::Shuffled];
+
+    /// The name on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sequential => "sequential",
+            Self::Shuffled => "shuffled",
+        }
+    }
+}
+
+impl FromStr for FileOrder {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|order| order.name() == text);
+        found.ok_or_else(|| unknown("order", text, &Self::ALL.map(Self::name)))
+    }
+}
+
+impl Fsync {
+    /// All choices.
+    pub const ALL: [Self; 3] = [Self::End, Self::Each, Self::None];
+
+    /// The name on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::End => "end",
+            Self::Each => "each",
+            Self::None => "none",
+        }
+    }
+}
+
+impl FromStr for Fsync {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|fsync| fsync.name() == text);
+        found.ok_or_else(|| unknown("fsync choice", text, &Self::ALL.map(Self::name)))
+    }
+}
+
+/// How an engine for files will be used: all that opening it may depend on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileUse {
+    /// Options that differ from the defaults; checked against [`FileEntry::options`].
+    pub options: EngineOptions,
+    /// Hints for the engine's library by name.
+    pub hints: BTreeMap<String, String>,
+    /// Ranks of the run; all of them take part.
+    pub ranks: u32,
+    /// Threads of each rank that make transfers.
+    pub threads: u32,
+    /// Transfers in flight for each thread.
+    pub window: u32,
+    /// One file for all ranks, or one for each.
+    pub layout: FileLayout,
+    /// Order of a rank's transfers.
+    pub order: FileOrder,
+    /// When written data is forced to stable storage.
+    pub fsync: Fsync,
+    /// Without the page cache.
+    pub direct: bool,
+    /// All ranks make each transfer together.
+    pub collective: bool,
+    /// Each rank sees only its own parts of the shared file.
+    pub file_view: bool,
+    /// A stonewall may end a phase before its last transfer.
+    pub stonewalled: bool,
+    /// Bytes that one rank moves in one phase that nothing cuts short.
+    pub bytes_of_rank: u64,
+}
+
+/// An engine for files as one rank uses it for one point.
+pub trait FileDomain: Send + Sync {
+    /// What really was chosen (library, version, flags, …), for the record.
+    fn effective(&self) -> Value;
+    /// What one thread of the rank owns. `memory` holds all bytes that its transfers will name; it is page-aligned and
+    /// lives as long as the `Arc`. Thread 0 is the rank's main thread.
+    ///
+    /// # Errors
+    /// When queues or registrations cannot be made.
+    fn thread(&self, thread: u32, memory: Arc<Arena>) -> Result<Box<dyn Calls>>;
+}
+
+/// Which file is opened, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenFile<'a> {
+    /// The number by which the other calls name it, from 0; the caller chooses it.
+    pub file: u32,
+    /// Where it is.
+    pub path: &'a Path,
+    /// Whether it will be read.
+    pub read: bool,
+    /// Whether it will be written.
+    pub write: bool,
+    /// Whether it is made when it is not there. It is never truncated here.
+    pub create: bool,
+    /// Whether all ranks open this very file together.
+    pub shared: bool,
+    /// With `--file-view`: the only parts of the file that this rank will name.
+    pub view: Option<View>,
+}
+
+/// Parts of a file at equal distances. Transfers name offsets in the file all the same; an engine that hands views on
+/// computes those in the view by [`View::offset_in`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct View {
+    /// Where the first part begins.
+    pub begin: u64,
+    /// Bytes of each part.
+    pub block_bytes: u64,
+    /// From the begin of one part to that of the next.
+    pub stride_bytes: u64,
+}
+
+impl View {
+    /// Where a byte of the file is in the view, counting only what the view shows; the byte must be in it.
+    pub fn offset_in(&self, offset: u64) -> u64 {
+        let from_begin = offset - self.begin;
+        from_begin / self.stride_bytes * self.block_bytes + from_begin % self.stride_bytes
+    }
+}
+
+/// One read or write of `len` bytes. All of them are moved, or the call fails.
+#[derive(Debug, Clone, Copy)]
+pub struct Transfer {
+    /// An open file.
+    pub file: u32,
+    /// Offset of the bytes in the thread's memory.
+    pub local: u64,
+    /// Offset in the file.
+    pub offset: u64,
+    /// How many bytes.
+    pub len: u64,
+}
+
+/// A call that blocks until it is done.
+#[derive(Debug, Clone, Copy)]
+pub enum Call<'a> {
+    /// Opens a file; how long it takes is reported.
+    Open(OpenFile<'a>),
+    /// Reads from a file into memory. With `--collective` all ranks make it together.
+    Read(Transfer),
+    /// Writes from memory to a file. With `--collective` all ranks make it together.
+    Write(Transfer),
+    /// Returns when everything written to the file is on stable storage.
+    Sync {
+        /// An open file.
+        file: u32,
+    },
+    /// Closes a file.
+    Close {
+        /// An open file.
+        file: u32,
+    },
+}
+
+/// What one thread owns: its open files.
+pub trait Calls: Send {
+    /// Carries out one call and returns the bytes that it moved, 0 for those that move none. Reads and writes allocate
+    /// nothing and take no lock.
+    ///
+    /// # Errors
+    /// What failed, with the file's path and the offset; the caller adds the rank.
+    fn call(&mut self, call: &Call<'_>) -> Result<u64>;
+    /// For reads and writes that do not block; engines with [`FileEntry::queues`] have one.
+    fn queue(&mut self) -> Option<&mut dyn Queue> {
+        None
+    }
+    /// What the engine decided by itself while it ran, and hints that were taken, for the record.
+    fn chosen(&self) -> Value {
+        Value::Null
+    }
+}
+
+/// Reads and writes with several in flight: the post and poll of an [`super::Engine`], without peers.
+pub trait Queue {
+    /// Takes transfers in order and returns how many; fewer than all means "wait, then try again". `op.lane` is
+    /// [`lane_of`] the file, `op.local` an offset in the thread's memory, `op.remote` one in the file.
+    ///
+    /// # Errors
+    /// When the queue is dead, or a range lies outside the memory.
+    fn post(&mut self, ops: &[Op]) -> Result<usize>;
+    /// Fills `done` with completions and returns how many. Never blocks. `len` is what was moved: all of it, or the
+    /// kind is `Failed` with the error number (`libc::EIO`, …; 0 for the end of the file).
+    ///
+    /// # Errors
+    /// When the queue is dead.
+    fn poll(&mut self, done: &mut [Completion]) -> Result<usize>;
+    /// Sleeps until something can be polled; returns at once when nothing is in flight.
+    ///
+    /// # Errors
+    /// When the queue is dead.
+    fn wait(&mut self) -> Result<()>;
+}
+
+/// The lane of a queue's operations on a file.
+pub fn lane_of(file: u32, write: bool) -> Lane {
+    Lane(file << 1 | u32::from(write))
+}
+
+/// The reverse of [`lane_of`]: the file, and whether it is written.
+pub fn file_of(lane: Lane) -> (u32, bool) {
+    (lane.0 >> 1, lane.0 & 1 == 1)
+}
+
+/// Finds the entry of an engine for files.
+///
+/// # Errors
+/// `Usage` for a name that is not in the list, with the nearest one that is.
+pub fn find_files<'a>(engines: &'a [FileEntry], engine: &str) -> Result<&'a FileEntry> {
+    let names: Vec<_> = engines.iter().map(|entry| entry.name).collect();
+    let known = engines.iter().find(|entry| entry.name == engine);
+    known.ok_or_else(|| unknown("engine", engine, &names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_counts_only_what_it_shows() {
+        let view = View {
+            begin: 10,
+            block_bytes: 10,
+            stride_bytes: 30,
+        };
+        let offsets = [10, 19, 40, 73].map(|offset| view.offset_in(offset));
+        assert_eq!(offsets, [0, 9, 10, 23]);
+    }
+
+    #[test]
+    fn a_lane_holds_file_and_direction() {
+        for (file, write) in [(0, false), (0, true), (7, false), (0x7fff_ffff, true)] {
+            assert_eq!(file_of(lane_of(file, write)), (file, write));
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What is written into memory so that a moved byte can be told from one that was not moved.
+//!
+//! The 64-bit word at offset `o` of a flow is a mix of (seed, trial, flow, o / 8). A block that arrives at the wrong
+//! offset, comes from an earlier trial or another flow, or never arrives, therefore differs, and the mismatch names
+//! its offset. The mixing function is the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable
+//! pseudorandom number generators", OOPSLA 2014): a bijection, so that two different offsets never share a word.
+
+use tonnage_sys::mapping::Arena;
+
+use tonnage_units::{Error, Result};
+
+/// Bytes that are generated or compared at a time, on the stack.
+const CHUNK: usize = 4096;
+
+/// What the bytes belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    base: u64,
+    inverted: u64,
+}
+
+impl Key {
+    /// The key of one flow's data in one trial.
+    pub fn new(seed: u64, trial: u64, initiator: u32, target: u32) -> Self {
+        let flow = u64::from(initiator) << 32 | u64::from(target);
+        Self {
+            base: mix(seed ^ mix(trial ^ mix(flow))),
+            inverted: 0,
+        }
+    }
+
+    /// What a place is filled with that data of this key shall replace: no byte of it equals the key's own, so that even
+    /// one byte that did not move is found.
+    pub fn poison(self) -> Self {
+        Self {
+            inverted: !self.inverted,
+            ..self
+        }
+    }
+
+    #[inline]
+    fn word(self, index: u64) -> u64 {
+        mix(self.base ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15)) ^ self.inverted
+    }
+}
+
+#[inline]
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The first differences of a check, and how many bytes were compared.
+#[derive(Debug, Default)]
+pub struct Mismatches {
+    /// Bytes compared.
+    pub checked_bytes: u64,
+    /// Bytes that differ.
+    pub wrong_bytes: u64,
+    /// The first few stretches that differ.
+    pub first: Vec<Mismatch>,
+}
+
+/// One stretch of at most 8 bytes that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mismatch {
+    /// Offset of the first wrong byte, counted from the start of the flow's data.
+    pub offset: u64,
+    /// What should be there, from the wrong byte on.
+    pub expected: Vec<u8>,
+    /// What is there.
+    pub found: Vec<u8>,
+}
+
+impl Mismatches {
+    /// How many stretches are kept.
+    const KEPT: usize = 4;
+
+    /// Whether everything compared was right.
+    pub fn is_clean(&self) -> bool {
+        self.wrong_bytes == 0
+    }
+
+    /// One line for people: count, first offsets, expected and found in hex.
+    pub fn describe(&self) -> String {
+        let mut text = format!(
+            "{} of {} bytes are wrong",
+            self.wrong_bytes, self.checked_bytes
+        );
+        for mismatch in &self.first {
+            text += &format!(
+                "; at offset {}: expected {}, found {}",
+                mismatch.offset,
+                hex(&mismatch.expected),
+                hex(&mismatch.found)
+            );
+        }
+        text
+    }
+
+    fn add(&mut self, offset: u64, expected: &[u8], found: &[u8]) {
+        let mut at = 0;
+        while let Some(skip) = expected[at..]
+            .iter()
+            .zip(&found[at..])
+            .position(|(a, b)| a != b)
+        {
+            let from = at + skip;
+            let to = (from + 8).min(expected.len());
+            self.wrong_bytes += expected[from..to]
+                .iter()
+                .zip(&found[from..to])
+                .filter(|(a, b)| a != b)
+                .count() as u64;
+            if self.first.len() < Self::KEPT {
+                self.first.push(Mismatch {
+                    offset: offset + from as u64,
+                    expected: expected[from..to].to_vec(),
+                    found: found[from..to].to_vec(),
+                });
+            }
+            at = to;
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Writes the key's bytes to `offset..offset + len` of the arena; the flow's own offset 0 lies at `origin`.
+///
+/// # Errors
+/// When the range lies outside the arena or before `origin`.
+pub fn fill(arena: &Arena, origin: u64, offset: u64, len: u64, key: Key) -> Result<()> {
+    each_chunk(origin, offset, len, key, |at, expected| {
+        arena
+            .write(at, expected)
+            .map_err(|error| Error::Failed(error.to_string()))
+    })
+}
+
+/// Compares the range with what [`fill`] writes, and adds what differs to `found`.
+///
+/// # Errors
+/// When the range lies outside the arena or before `origin`.
+pub fn verify(
+    arena: &Arena,
+    origin: u64,
+    offset: u64,
+    len: u64,
+    key: Key,
+    found: &mut Mismatches,
+) -> Result<()> {
+    let mut buffer = [0; CHUNK];
+    each_chunk(origin, offset, len, key, |at, expected| {
+        let actual = &mut buffer[..expected.len()];
+        arena
+            .read(at, actual)
+            .map_err(|error| Error::Failed(error.to_string()))?;
+        found.checked_bytes += expected.len() as u64;
+        if actual != expected {
+            found.add(at - origin, expected, actual);
+        }
+        Ok(())
+    })
+}
+
+fn each_chunk(
+    origin: u64,
+    offset: u64,
+    len: u64,
+    key: Key,
+    mut visit: impl FnMut(u64, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let outside = || {
+        Error::Failed(format!(
+            "{len} bytes at offset {offset} are not a part of the flow at {origin}"
+        ))
+    };
+    let end = offset.checked_add(len).ok_or_else(outside)?;
+    let mut at = offset;
+    let mut words = [0; CHUNK];
+    while at < end {
+        let own = at.checked_sub(origin).ok_or_else(outside)?;
+        let skip = (own % 8) as usize;
+        let take = ((end - at) as usize).min(CHUNK - skip);
+        for (index, word) in words[..(skip + take).next_multiple_of(8)]
+            .chunks_exact_mut(8)
+            .enumerate()
+        {
+            word.copy_from_slice(&key.word(own / 8 + index as u64).to_le_bytes());
+        }
+        visit(at, &words[skip..skip + take])?;
+        at += take as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tonnage_sys::mapping::{Pages, Sharing};
+
+    const SIZE: u64 = 20_480;
+
+    fn arena() -> Arena {
+        Arena::allocate(SIZE as usize, Pages::Normal, Sharing::Private, None).unwrap()
+    }
+
+    fn check(arena: &Arena, origin: u64, offset: u64, len: u64, key: Key) -> Mismatches {
+        let mut found = Mismatches::default();
+        verify(arena, origin, offset, len, key, &mut found).unwrap();
+        found
+    }
+
+    #[test]
+    fn swapped_stale_foreign_and_unmoved_blocks_are_found() {
+        let (arena, key) = (arena(), Key::new(1, 7, 0, 1));
+        fill(&arena, 0, 0, SIZE, key).unwrap();
+        assert!(check(&arena, 0, 0, SIZE, key).is_clean());
+        let (mut a, mut b) = ([0; 64], [0; 64]);
+        arena.read(64, &mut a).unwrap();
+        arena.read(128, &mut b).unwrap();
+        arena.write(64, &b).unwrap();
+        arena.write(128, &a).unwrap();
+        let swapped = check(&arena, 0, 0, SIZE, key);
+        assert_eq!(swapped.first[0].offset, 64);
+        assert!(swapped.wrong_bytes > 100 && swapped.wrong_bytes <= 128);
+        for other in [
+            Key::new(1, 6, 0, 1),
+            Key::new(2, 7, 0, 1),
+            Key::new(1, 7, 1, 0),
+            key.poison(),
+        ] {
+            assert!(check(&arena, 0, 4096, 64, other).wrong_bytes > 48);
+        }
+    }
+
+    #[test]
+    fn one_flipped_bit_is_named_by_offset_expected_and_found() {
+        let (arena, key) = (arena(), Key::new(3, 0, 0, 1));
+        fill(&arena, 100, 100, 5000, key).unwrap();
+        let mut byte = [0];
+        arena.read(4321, &mut byte).unwrap();
+        arena.write(4321, &[byte[0] ^ 1]).unwrap();
+        let found = check(&arena, 100, 100, 5000, key);
+        assert_eq!((found.wrong_bytes, found.checked_bytes), (1, 5000));
+        assert_eq!(found.first[0].offset, 4221);
+        assert_eq!(found.first[0].expected[0], byte[0]);
+        assert!(
+            found
+                .describe()
+                .starts_with("1 of 5000 bytes are wrong; at offset 4221: expected ")
+        );
+    }
+
+    #[test]
+    fn ranges_outside_are_errors() {
+        let arena = arena();
+        let key = Key::new(0, 0, 0, 0);
+        assert!(fill(&arena, 0, SIZE, 1, key).is_err());
+        assert!(fill(&arena, 8, 0, 1, key).is_err());
+        assert!(fill(&arena, 0, u64::MAX, 2, key).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_make_the_same_whole(cuts in proptest::collection::vec(1u64..700, 1..20), origin in 0u64..100) {
+            let (arena, key) = (arena(), Key::new(9, 9, 9, 9));
+            let mut at = origin;
+            for cut in cuts {
+                fill(&arena, origin, at, cut, key).unwrap();
+                at += cut;
+            }
+            prop_assert!(check(&arena, origin, origin, at - origin, key).is_clean());
+        }
+    }
+}

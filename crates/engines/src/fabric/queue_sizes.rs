@@ -1,0 +1,71 @@
+//! How much a worker's endpoint is to hold, and what to say where the system gives less.
+
+use tonnage_engine::WorkerConfig;
+use tonnage_sys::libfabric::Sizes;
+use tonnage_units::Error;
+
+/// Operations in flight over all lanes, at most.
+const OPERATIONS: std::ops::RangeInclusive<usize> = 256..=32_768;
+
+/// Receives posted over all lanes, at most: more than the loops post for two thousand peers, since they have to find room
+/// for all before anything arrives.
+const RECEIVES: std::ops::RangeInclusive<usize> = 256..=1_048_576;
+
+/// Receives of one lane for each operation of its peer, and operations for which there are at least receives, as the loops
+/// post them (`tonnage_bench::kinds::transfer::work`).
+const RECEIVES_PER_OPERATION: usize = 2;
+const OPERATIONS_MIN: usize = 8;
+
+pub(super) fn sizes(config: &WorkerConfig) -> Sizes {
+    let lanes = config.peers.len().max(1);
+    let bounded = |wanted: usize, bounds: std::ops::RangeInclusive<usize>| {
+        wanted.clamp(*bounds.start(), *bounds.end()) as u32
+    };
+    let receives = RECEIVES_PER_OPERATION * (config.depth as usize).max(OPERATIONS_MIN);
+    Sizes {
+        operations: bounded(lanes.saturating_mul(config.depth as usize), OPERATIONS),
+        receives: bounded(lanes.saturating_mul(receives), RECEIVES),
+        peers: lanes,
+    }
+}
+
+/// A refusal for want of memory is most often the limit on locked pages.
+pub(super) fn not_registered(name: &str, bytes: usize, why: &str) -> Error {
+    let advice = match tonnage_sys::process::locked_memory_limit() {
+        Some(limit) if limit < bytes as u64 => format!(
+            ": this process may lock {limit} bytes of memory; raise it with `ulimit -l unlimited`, or LimitMEMLOCK of the \
+             service that starts it"
+        ),
+        _ => String::new(),
+    };
+    Error::Failed(format!(
+        "{name} cannot register {bytes} bytes: {why}{advice}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_sys::clock::Clock;
+
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_the_receives_of_all_peers() {
+        for peers in [1u32, 2, 40, 500, 2000] {
+            for depth in [1, 8, 64, 4096] {
+                let config = WorkerConfig {
+                    rank: peers,
+                    worker: 0,
+                    peers: (0..peers).collect(),
+                    depth,
+                    clock: Clock::new(),
+                };
+                // What the loops post for each peer, at most 512.
+                let posted = peers * (2 * depth.max(8)).min(512);
+                let sizes = sizes(&config);
+                assert!(sizes.receives >= posted, "{peers} peers, depth {depth}");
+                assert!(sizes.operations >= 256);
+            }
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Where the bytes live: the [`Memory`] trait, and host memory with normal, transparent or reserved huge pages.
+//!
+//! What is written into memory to be verified is in [`tonnage_engine::pattern`]; who uses which part of it is in
+//! [`tonnage_bench::kinds::transfer::layout`]. GPU memory will be one more file beside this one.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
+
+use tonnage_engine::memory::{Memory, MemoryKind, Request};
+use tonnage_engine::pattern::{Key, Mismatches};
+use tonnage_units::{Error, Result};
+
+/// Allocates and prefaults host memory.
+///
+/// # Errors
+/// [`Error::Unavailable`] when the host has too little memory or no huge pages of any kind.
+pub fn allocate(request: &Request) -> Result<Arc<dyn Memory>> {
+    let bytes = usize::try_from(request.bytes).map_err(|_| {
+        Error::Usage(format!(
+            "{} bytes of memory cannot be addressed",
+            request.bytes
+        ))
+    })?;
+    let sharing = if request.shared {
+        Sharing::Shared
+    } else {
+        Sharing::Private
+    };
+    match request.kind {
+        MemoryKind::Host if !request.shared => allocate_private(bytes, request),
+        MemoryKind::Host => {
+            allocate_plain(bytes, Pages::Normal, "host", Vec::new(), sharing, request)
+        }
+        MemoryKind::Small => {
+            allocate_plain(bytes, Pages::Small, "small", Vec::new(), sharing, request)
+        }
+        MemoryKind::Huge => allocate_huge(bytes, sharing, request),
+    }
+}
+
+/// Memory that only this process maps: transparent huge pages as far as the kernel gives them, because a device or a
+/// socket walks fewer pages then. Lack of them is a remark in the record and never a failure.
+fn allocate_private(bytes: usize, request: &Request) -> Result<Arc<dyn Memory>> {
+    let (arena, binding) = match map(bytes, Pages::Transparent, Sharing::Private, request) {
+        Ok(mapped) => mapped,
+        Err(error) => {
+            let why = vec![format!("transparent pages: {error}")];
+            let private = Sharing::Private;
+            return allocate_plain(bytes, Pages::Normal, "host", why, private, request);
+        }
+    };
+    let why = match arena.transparent_bytes() {
+        Ok(got) if got >= arena.len() as u64 => Vec::new(),
+        Ok(got) => vec![format!(
+            "transparent pages: the kernel gave {got} of {} bytes",
+            arena.len()
+        )],
+        Err(error) => vec![format!(
+            "transparent pages: cannot tell how many there are: {error}"
+        )],
+    };
+    Ok(Arc::new(HostMemory::new(arena, "host", why, &binding)))
+}
+
+/// Memory with pages of one kind, which every kernel has.
+fn allocate_plain(
+    bytes: usize,
+    pages: Pages,
+    kind: &str,
+    why_not_better: Vec<String>,
+    sharing: Sharing,
+    request: &Request,
+) -> Result<Arc<dyn Memory>> {
+    let (arena, binding) = map(bytes, pages, sharing, request)
+        .map_err(|error| Error::io(format!("cannot map {bytes} bytes of memory"), error))?;
+    let memory = HostMemory::new(arena, kind, why_not_better, &binding);
+    Ok(Arc::new(memory))
+}
+
+/// Where pages come from: the node, or why they could not be bound to it.
+enum Binding {
+    Node(Option<u32>),
+    Refused(String),
+}
+
+/// Maps memory; where the kernel refuses to bind it to the node that was chosen automatically, as in some containers, it
+/// is mapped unbound and the record says so.
+fn map(
+    bytes: usize,
+    pages: Pages,
+    sharing: Sharing,
+    request: &Request,
+) -> io::Result<(Arena, Binding)> {
+    let bound = Arena::allocate(bytes, pages, sharing, request.node);
+    match (bound, request.node) {
+        (Err(error), Some(node)) if !request.node_required => {
+            let why = format!("node {node}: {error}");
+            Arena::allocate(bytes, pages, sharing, None).map(|arena| (arena, Binding::Refused(why)))
+        }
+        (result, node) => result.map(|arena| (arena, Binding::Node(node))),
+    }
+}
+
+/// 1 GiB pages for a gigabyte and more, then 2 MiB pages, then transparent ones. Says which it got and why not better.
+fn allocate_huge(bytes: usize, sharing: Sharing, request: &Request) -> Result<Arc<dyn Memory>> {
+    let mut why = Vec::new();
+    if bytes < 1 << 30 {
+        why.push("1 GiB pages: less than 1 GiB is needed".to_owned());
+    }
+    for (pages, name, least) in [
+        (Pages::Huge1G, "1 GiB pages", 1 << 30),
+        (Pages::Huge2M, "2 MiB pages", 0),
+    ] {
+        if bytes >= least {
+            match map(bytes, pages, sharing, request) {
+                Ok((arena, binding)) => {
+                    return Ok(Arc::new(HostMemory::new(arena, "huge", why, &binding)));
+                }
+                Err(error) => why.push(format!("{name}: {error}")),
+            }
+        }
+    }
+    match map(bytes, Pages::Transparent, sharing, request) {
+        Ok((arena, binding)) => match arena.transparent_bytes() {
+            // At least half: the kernel may leave an edge in normal pages, but a mapping that is mostly normal pages
+            // is not what was asked for.
+            Ok(got) if got >= bytes as u64 / 2 => {
+                return Ok(Arc::new(HostMemory::new(arena, "huge", why, &binding)));
+            }
+            Ok(got) => why.push(format!(
+                "transparent pages: the kernel gave {got} of {bytes} bytes"
+            )),
+            Err(error) => why.push(format!("transparent pages: {error}")),
+        },
+        Err(error) => why.push(format!("transparent pages: {error}")),
+    }
+    Err(Error::Unavailable {
+        what: "--memory huge".into(),
+        why: why.join("; "),
+        how: huge_advice(bytes, request),
+    })
+}
+
+fn huge_advice(bytes: usize, request: &Request) -> String {
+    let pages = bytes.div_ceil(2 << 20);
+    // The kernel's own word for "where a program asks for it" differs between the two switches.
+    let (switch, word) = if request.shared {
+        ("shmem_enabled", "advise")
+    } else {
+        ("enabled", "madvise")
+    };
+    format!(
+        "Reserve them with `sysctl vm.nr_hugepages={pages}` (for one worker; as many again for each other) or allow \
+         transparent ones with `echo {word} > /sys/kernel/mm/transparent_hugepage/{switch}`, both as root; or use \
+         --memory host"
+    )
+}
+
+/// Refuses what a host cannot give, before anything is touched: an allocation beyond the free memory would be answered
+/// by the kernel killing a process. To be called once per host, before any of its workers allocates.
+///
+/// # Errors
+/// [`Error::Unavailable`] with what there is and what to change.
+pub fn check_fits(kind: MemoryKind, host_bytes: u64) -> Result<()> {
+    let Some(mut available) = available_bytes() else {
+        return Ok(());
+    };
+    if kind == MemoryKind::Huge {
+        // Reserved pages do not count as available.
+        let pools = tonnage_machine::pages::huge_pools(&tonnage_machine::tree::Tree::host());
+        available += pools
+            .iter()
+            .map(|pool| pool.page_bytes * pool.free)
+            .sum::<u64>();
+    }
+    if host_bytes <= available {
+        return Ok(());
+    }
+    Err(Error::Unavailable {
+        what: format!("{host_bytes} bytes of buffers"),
+        why: format!("this host, or the container, has {available} bytes of memory available"),
+        how: "Choose a smaller --footprint, fewer --workers or fewer ranks on this host".into(),
+    })
+}
+
+/// What the host can give, or the control group if that is less.
+fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("MemAvailable:"))?;
+    let host = line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10;
+    Some(group_bytes().map_or(host, |group| group.min(host)))
+}
+
+/// What the control group (version 2) still grants; `None` without a limit.
+fn group_bytes() -> Option<u64> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(format!("/sys/fs/cgroup{path}/{name}")).ok()?;
+        text.trim().parse::<u64>().ok()
+    };
+    Some(read("memory.max")?.saturating_sub(read("memory.current")?))
+}
+
+/// Host memory.
+struct HostMemory {
+    arena: Arc<Arena>,
+    effective: Value,
+}
+
+impl HostMemory {
+    fn new(arena: Arena, kind: &str, why_not_better: Vec<String>, binding: &Binding) -> Self {
+        let transparent = arena.transparent_bytes().unwrap_or(0);
+        let pages = match arena.pages() {
+            Pages::Normal | Pages::Small => "normal",
+            // Advice is not a promise: the kernel may have given none at all.
+            Pages::Transparent if transparent == 0 => "normal",
+            Pages::Transparent => "transparent 2 MiB",
+            Pages::Huge2M => "2 MiB",
+            Pages::Huge1G => "1 GiB",
+        };
+        let (node, refused) = match binding {
+            Binding::Node(node) => (*node, None),
+            Binding::Refused(why) => (None, Some(why)),
+        };
+        let effective = json!({
+            "kind": kind,
+            "pages": pages,
+            "bytes": arena.len(),
+            "transparent_huge_bytes": transparent,
+            "shared": arena.file().is_some(),
+            "numa_node": node,
+            "why_not_bound": refused,
+            "why_not_larger_pages": why_not_better,
+        });
+        Self {
+            arena: Arc::new(arena),
+            effective,
+        }
+    }
+}
+
+impl Memory for HostMemory {
+    fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    fn effective(&self) -> Value {
+        self.effective.clone()
+    }
+
+    fn fill(&self, origin: u64, offset: u64, len: u64, key: Key) -> Result<()> {
+        tonnage_engine::pattern::fill(&self.arena, origin, offset, len, key)
+    }
+
+    fn verify(
+        &self,
+        origin: u64,
+        offset: u64,
+        len: u64,
+        key: Key,
+        found: &mut Mismatches,
+    ) -> Result<()> {
+        tonnage_engine::pattern::verify(&self.arena, origin, offset, len, key, found)
+    }
+
+    fn dmabuf(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(kind: MemoryKind, bytes: u64) -> Request {
+        Request {
+            kind,
+            bytes,
+            shared: false,
+            node: None,
+            node_required: false,
+        }
+    }
+
+    #[test]
+    fn more_than_the_host_has_is_refused_before_it_is_touched() {
+        let error = check_fits(MemoryKind::Host, 1 << 50).unwrap_err();
+        assert!(error.to_string().contains("--footprint"), "{error}");
+    }
+
+    #[test]
+    fn host_memory_never_fails_and_says_which_pages_it_had() {
+        let memory = allocate(&request(MemoryKind::Host, 3 << 20)).unwrap();
+        let effective = memory.effective();
+        let got = effective["transparent_huge_bytes"].as_u64().unwrap();
+        let why = effective["why_not_larger_pages"].as_array().unwrap();
+        let pages = if got > 0 {
+            "transparent 2 MiB"
+        } else {
+            "normal"
+        };
+        assert_eq!(effective["pages"], pages, "{effective}");
+        assert_eq!(why.is_empty(), got == 4 << 20, "{effective}");
+        let switch = "/sys/kernel/mm/transparent_hugepage/enabled";
+        if std::fs::read_to_string(switch).is_ok_and(|text| text.contains("[never]")) {
+            assert_eq!(got, 0);
+        }
+    }
+
+    #[test]
+    fn small_memory_has_normal_pages_only() {
+        for shared in [false, true] {
+            let mut request = request(MemoryKind::Small, 8 << 20);
+            request.shared = shared;
+            let effective = allocate(&request).unwrap().effective();
+            assert_eq!(effective["kind"], "small");
+            assert_eq!(effective["pages"], "normal");
+            assert_eq!(effective["transparent_huge_bytes"], 0);
+        }
+    }
+
+    #[test]
+    fn shared_host_memory_is_not_advised() {
+        let mut request = request(MemoryKind::Host, 1 << 20);
+        request.shared = true;
+        let effective = allocate(&request).unwrap().effective();
+        assert_eq!(effective["pages"], "normal");
+        assert_eq!(effective["bytes"], 1 << 20);
+    }
+
+    #[test]
+    fn huge_memory_is_huge_or_refused_with_the_way_to_get_it() {
+        match allocate(&request(MemoryKind::Huge, 8 << 20)) {
+            Ok(memory) => {
+                let effective = memory.effective();
+                let transparent = effective["transparent_huge_bytes"].as_u64().unwrap();
+                assert!(effective["pages"] != "normal");
+                assert!(
+                    effective["pages"] != "transparent 2 MiB" || transparent >= 4 << 20,
+                    "{effective}"
+                );
+            }
+            Err(error) => assert!(error.to_string().contains("vm.nr_hugepages=4"), "{error}"),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! From a record to the figures that IOR has, by IOR's definitions.
+//!
+//! bw is bytes over first open to last close, IOPS transfers over first to last transfer. The one column that is not as
+//! in IOR is the latency: there it is the mean of the rank that was fastest, here the mean over all ranks.
+
+use tonnage_plan::file_point::Phase;
+use tonnage_record::files::{FileRecord, PhaseRecord, PhaseTrial};
+use tonnage_units::number_list;
+
+use crate::options::IorOptions;
+
+/// Bytes of IOR's binary unit.
+pub const MIB: f64 = 1_048_576.0;
+/// Bytes of IOR's decimal unit.
+pub const MB: f64 = 1e6;
+
+/// Everything that the block prints as a figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figures {
+    /// Write and read of each repetition, in the order in which they were made.
+    pub passes: Vec<Pass>,
+    /// Over the repetitions, for each phase that was measured.
+    pub summaries: Vec<Summary>,
+    /// Hosts.
+    pub nodes: u64,
+    /// Ranks on rank 0's host.
+    pub tasks_on_node_0: u64,
+}
+
+/// One row of the first table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pass {
+    /// `write` or `read`.
+    pub access: &'static str,
+    /// From 0.
+    pub repetition: u32,
+    /// MiB/s.
+    pub bandwidth_mib_per_s: f64,
+    /// Transfers per second.
+    pub operations_per_s: f64,
+    /// Mean over the ranks of the time for one transfer.
+    pub latency_s: f64,
+    /// Opening, transfers and closing, each first begun to last ended.
+    pub open_s: f64,
+    /// See above.
+    pub transfer_s: f64,
+    /// See above.
+    pub close_s: f64,
+    /// First open to last close.
+    pub total_s: f64,
+}
+
+/// One row of the second table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    /// `write` or `read`.
+    pub access: &'static str,
+    /// Of bw, in bytes per second.
+    pub bandwidth: Spread,
+    /// Of transfers over total time, which is not the IOPS of the first table.
+    pub operations: Spread,
+    /// Mean of the total time.
+    pub total_s_mean: f64,
+    /// With wear-out: when the stonewall came, or all was done where that was before it, and the mean bandwidth of a rank until then in bytes per second.
+    pub stonewall: Option<(f64, f64)>,
+    /// Bytes of the first repetition.
+    pub bytes: u64,
+}
+
+/// Over repetitions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// Largest.
+    pub max: f64,
+    /// Smallest.
+    pub min: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Of the population, as IOR has it.
+    pub stddev: f64,
+}
+
+impl Figures {
+    /// The figures of one record.
+    pub fn new(options: &IorOptions, record: &FileRecord) -> Self {
+        let tasks = record.file.ranks;
+        let all = record.phases.iter().flat_map(|phase| {
+            let trials = phase.trials.iter();
+            trials.map(|trial| pass(phase.phase, trial, tasks))
+        });
+        let mut passes: Vec<Pass> = all.collect();
+        // Stable, so that write stays before read in each repetition.
+        passes.sort_by_key(|pass| pass.repetition);
+        let measured = record
+            .phases
+            .iter()
+            .filter(|phase| !phase.trials.is_empty());
+        let summaries = measured.map(|phase| summary(options, phase, tasks));
+        let groups = record.environment.iter();
+        let groups: Vec<_> = groups
+            .map(|group| (group.hosts.len(), group.ranks.as_str()))
+            .collect();
+        let (nodes, tasks_on_node_0) = nodes(&groups, tasks);
+        Self {
+            passes,
+            summaries: summaries.collect(),
+            nodes,
+            tasks_on_node_0,
+        }
+    }
+
+    /// The summary of one kind of access, where it was measured.
+    pub fn summary(&self, access: &str) -> Option<&Summary> {
+        self.summaries
+            .iter()
+            .find(|summary| summary.access == access)
+    }
+}
+
+/// IOR has no mixed phase, and no command line of it makes one.
+fn access(phase: Phase) -> &'static str {
+    if phase.writes() { "write" } else { "read" }
+}
+
+fn pass(phase: Phase, trial: &PhaseTrial, tasks: u32) -> Pass {
+    let of_rank = trial.operations as f64 / f64::from(tasks.max(1));
+    Pass {
+        access: access(phase),
+        repetition: trial.trial,
+        bandwidth_mib_per_s: trial.bandwidth_bytes_per_s / MIB,
+        operations_per_s: trial.operations_per_s,
+        latency_s: ratio(trial.transfer_of_rank.ns_mean / 1e9, of_rank),
+        open_s: seconds(trial.open_ns),
+        transfer_s: seconds(trial.transfer_ns),
+        close_s: seconds(trial.close_ns),
+        total_s: seconds(trial.total_ns),
+    }
+}
+
+fn summary(options: &IorOptions, phase: &PhaseRecord, tasks: u32) -> Summary {
+    let trials = &phase.trials;
+    let over_total = |amount: fn(&PhaseTrial) -> u64| {
+        let each = trials.iter();
+        spread(each.map(|trial| ratio(amount(trial) as f64, seconds(trial.total_ns))))
+    };
+    let worn_out = options.wear_out.on();
+    let walls = trials.iter().filter_map(|trial| {
+        let wall = trial.stonewall.filter(|_| worn_out)?;
+        // Where everything had been moved before the wall, the time that this took counts, as in IOR.
+        Some((wall.after_ns.min(trial.last_done_ns), wall.payload_bytes))
+    });
+    let walls: Vec<_> = walls.collect();
+    let after_s: f64 = walls.iter().map(|(after_ns, _)| seconds(*after_ns)).sum();
+    let bytes: f64 = walls.iter().map(|(_, bytes)| *bytes as f64).sum();
+    let of_rank = ratio(bytes / f64::from(tasks.max(1)), after_s);
+    let total_s: f64 = trials.iter().map(|trial| seconds(trial.total_ns)).sum();
+    Summary {
+        access: access(phase.phase),
+        bandwidth: over_total(|trial| trial.payload_bytes),
+        operations: over_total(|trial| trial.operations),
+        total_s_mean: ratio(total_s, trials.len() as f64),
+        stonewall: (!walls.is_empty()).then(|| (after_s / walls.len() as f64, of_rank)),
+        bytes: trials.first().map_or(0, |trial| trial.payload_bytes),
+    }
+}
+
+fn spread(values: impl Iterator<Item = f64>) -> Spread {
+    let values: Vec<f64> = values.collect();
+    let count = values.len() as f64;
+    let mean = ratio(values.iter().sum(), count);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    Spread {
+        max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        min: values.iter().copied().fold(f64::INFINITY, f64::min),
+        mean,
+        stddev: ratio(squares, count).sqrt(),
+    }
+}
+
+/// Hosts, and ranks on that of rank 0; hosts that are alike share a group (how many hosts, which ranks), and are taken
+/// to have as many ranks each.
+fn nodes(groups: &[(usize, &str)], ranks: u32) -> (u64, u64) {
+    let nodes: usize = groups.iter().map(|(hosts, _)| hosts).sum();
+    let first = groups.iter().find_map(|(hosts, ranks)| {
+        let ranks = number_list::parse(ranks).ok()?;
+        ranks
+            .contains(&0)
+            .then(|| ranks.len().div_ceil((*hosts).max(1)))
+    });
+    let on_node_0 = first.unwrap_or(ranks as usize);
+    (nodes.max(1) as u64, on_node_0 as u64)
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn ratio(amount: f64, over: f64) -> f64 {
+    if over > 0.0 { amount / over } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nodes;
+
+    #[test]
+    fn nodes_are_counted_with_the_tasks_of_the_first() {
+        assert_eq!(nodes(&[], 2), (1, 2));
+        assert_eq!(nodes(&[(1, "0-3")], 4), (1, 4));
+        assert_eq!(nodes(&[(1, "4-5"), (2, "0-3,6-7")], 8), (3, 3));
+        assert_eq!(nodes(&[(960, "0-3839")], 3840), (960, 4));
+    }
+}

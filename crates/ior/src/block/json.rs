@@ -1,0 +1,259 @@
+//! The result block with `-O summaryFormat=JSON`, and what the text shares with it. The keys are IOR's.
+
+use serde_json::{Map, Value, json};
+use tonnage_record::files::FileRecord;
+
+use super::Run;
+use super::date::date;
+use super::figures::{Figures, MB, MIB, Pass, Summary};
+use crate::options::IorOptions;
+
+/// The release of IOR whose result block this is.
+pub const VERSION: &str = "4.1.0";
+
+/// One object.
+pub fn render(options: &IorOptions, run: &Run, record: &FileRecord, figures: &Figures) -> String {
+    let passes = figures.passes.iter().map(|each| pass(record, each));
+    let summaries = figures.summaries.iter();
+    let summaries = summaries.map(|each| summary(options, record, figures, each));
+    let asked: Map<String, Value> = asked(options, record, figures)
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    let mut test = json!({
+        "TestID": 0,
+        "StartTime": date(run.began_unix_ns),
+        "Path": options.paths().first(),
+        "Parameters": parameters(options, record, figures),
+        "Options": asked,
+        "Results": passes.collect::<Vec<_>>(),
+        "max": most(figures),
+    });
+    if let (true, Some(test)) = (options.show_hints.on(), test.as_object_mut()) {
+        let taken = hints_taken(record).cloned().unwrap_or_default();
+        test.insert(
+            "Hints".to_owned(),
+            json!({"passed": record.file.hints, "returned": taken}),
+        );
+    }
+    let whole = json!({
+        "Version": format!("{VERSION} (measured by tonnage {})", run.version),
+        "Began": date(run.began_unix_ns),
+        "Command line": run.command.join(" "),
+        "Machine": machine(record),
+        "tests": [test],
+        "summary": summaries.collect::<Vec<_>>(),
+        "Finished": date(record.time_unix_ns),
+    });
+    format!("{whole:#}\n")
+}
+
+/// The hints that MPI-IO had for the opened file; those of the first group of ranks, as IOR has those of rank 0.
+pub fn hints_taken(record: &FileRecord) -> Option<&Map<String, Value>> {
+    record.effective.first()?.engine.get("hints")?.as_object()
+}
+
+/// System and first host.
+pub fn machine(record: &FileRecord) -> String {
+    let first = record.environment.first();
+    let host = first.and_then(|group| group.hosts.first());
+    format!("Linux {}", host.map_or("", String::as_str))
+}
+
+/// The section "Options", in IOR's order.
+pub fn asked(
+    options: &IorOptions,
+    record: &FileRecord,
+    figures: &Figures,
+) -> Vec<(&'static str, Value)> {
+    let point = &record.file;
+    let pick = |when: bool, yes: &str, no: &str| Value::from(if when { yes } else { no });
+    let mut all = vec![
+        ("api", Value::from(options.api.name())),
+        ("apiVersion", Value::from("")),
+        ("test filename", Value::from(options.path.as_str())),
+        (
+            "access",
+            pick(
+                options.file_per_process.on(),
+                "file-per-process",
+                "single-shared-file",
+            ),
+        ),
+        (
+            "type",
+            pick(options.collective.on(), "collective", "independent"),
+        ),
+        ("segments", point.segments.into()),
+        (
+            "ordering in a file",
+            pick(options.shuffled.on(), "random", "sequential"),
+        ),
+    ];
+    match (options.reorder.on(), options.reorder_random.on()) {
+        (true, _) => all.extend([
+            ("ordering inter file", "constant task offset".into()),
+            ("task offset", options.nodes_behind().into()),
+        ]),
+        (false, true) => all.extend([
+            ("ordering inter file", "random task offset".into()),
+            ("task offset", options.nodes_behind().into()),
+            ("reorder random seed", options.reorder_seed.into()),
+        ]),
+        (false, false) => all.push(("ordering inter file", "no tasks offsets".into())),
+    }
+    all.extend([
+        ("nodes", figures.nodes.into()),
+        ("tasks", point.ranks.into()),
+        ("clients per node", figures.tasks_on_node_0.into()),
+        ("memoryBuffer", "CPU".into()),
+        ("dataAccess", "CPU".into()),
+        ("GPUDirect", "0".into()),
+        ("repetitions", point.trials.into()),
+        ("xfersize", human(point.transfer_bytes).into()),
+        ("blocksize", human(point.block_bytes).into()),
+        ("aggregate filesize", human(aggregate_bytes(record)).into()),
+    ]);
+    if options.verbose.on() {
+        all.push(("verbose", options.verbose.0.into()));
+    }
+    if options.stonewall_s > 0 {
+        all.push(("stonewallingTime", options.stonewall_s.into()));
+        all.push(("stoneWallingWearOut", options.wear_out.0.into()));
+    }
+    all
+}
+
+fn aggregate_bytes(record: &FileRecord) -> u64 {
+    let point = &record.file;
+    point.bytes_of_rank().saturating_mul(point.ranks.into())
+}
+
+/// A size as IOR writes it.
+fn human(bytes: u64) -> String {
+    for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB")] {
+        if bytes >> shift > 0 {
+            return match bytes.is_multiple_of(1 << shift) {
+                true => format!("{} {unit}", bytes >> shift),
+                false => format!(
+                    "{:.2} {unit}",
+                    bytes as f64 / f64::from(1u32 << (shift - 10)) / 1024.0
+                ),
+            };
+        }
+    }
+    format!("{bytes} bytes")
+}
+
+fn pass(record: &FileRecord, pass: &Pass) -> Value {
+    let kib = |bytes: u64| bytes as f64 / 1024.0;
+    json!({
+        "access": pass.access,
+        "bwMiB": pass.bandwidth_mib_per_s,
+        "blockKiB": kib(record.file.block_bytes),
+        "xferKiB": kib(record.file.transfer_bytes),
+        "iops": pass.operations_per_s,
+        "latency": pass.latency_s,
+        "openTime": pass.open_s,
+        "wrRdTime": pass.transfer_s,
+        "closeTime": pass.close_s,
+        "totalTime": pass.total_s,
+    })
+}
+
+fn most(figures: &Figures) -> Value {
+    let mut most = Map::new();
+    for summary in &figures.summaries {
+        let best = summary.bandwidth.max;
+        most.insert(format!("{}MiB", summary.access), json!(best / MIB));
+        most.insert(format!("{}MB", summary.access), json!(best / MB));
+    }
+    most.into()
+}
+
+fn summary(
+    options: &IorOptions,
+    record: &FileRecord,
+    figures: &Figures,
+    summary: &Summary,
+) -> Value {
+    let (bandwidth, operations) = (&summary.bandwidth, &summary.operations);
+    let mut value = json!({
+        "operation": summary.access,
+        "API": options.api.name(),
+        "TestID": 0,
+        "ReferenceNumber": 0,
+        "segmentCount": record.file.segments,
+        "blockSize": record.file.block_bytes,
+        "transferSize": record.file.transfer_bytes,
+        "numTasks": record.file.ranks,
+        "tasksPerNode": figures.tasks_on_node_0,
+        "repetitions": options.repetitions,
+        "filePerProc": options.file_per_process.0,
+        "reorderTasks": options.reorder.0,
+        "taskPerNodeOffset": options.nodes_behind(),
+        "reorderTasksRandom": options.reorder_random.0,
+        "reorderTasksRandomSeed": options.reorder_seed,
+        "bwMaxMIB": bandwidth.max / MIB,
+        "bwMinMIB": bandwidth.min / MIB,
+        "bwMeanMIB": bandwidth.mean / MIB,
+        "bwStdMIB": bandwidth.stddev / MIB,
+        "OPsMax": operations.max,
+        "OPsMin": operations.min,
+        "OPsMean": operations.mean,
+        "OPsSD": operations.stddev,
+        "MeanTime": summary.total_s_mean,
+        "xsizeMiB": summary.bytes as f64 / MIB,
+    });
+    if let (Some((after_s, bandwidth)), Some(map)) = (summary.stonewall, value.as_object_mut()) {
+        map.insert("StoneWallTime".to_owned(), json!(after_s));
+        map.insert("StoneWallbwMeanMIB".to_owned(), json!(bandwidth / MIB));
+    }
+    value
+}
+
+fn parameters(options: &IorOptions, record: &FileRecord, figures: &Figures) -> Value {
+    json!({
+        "testID": 0,
+        "refnum": 0,
+        "api": options.api.name(),
+        "platform": machine(record),
+        "testFileName": options.path,
+        "deadlineForStonewall": options.stonewall_s,
+        "stoneWallingWearOut": options.wear_out.0,
+        "maxTimeDuration": options.duration_minutes_max,
+        "outlierThreshold": options.outlier_s,
+        "dryRun": options.dry_run.0,
+        "nodes": figures.nodes,
+        // Memory is never hogged, a transfer never tried once only, and wrong data never kept: these options are refused.
+        "memoryPerTask": 0,
+        "memoryPerNode": 0,
+        "tasksPerNode": figures.tasks_on_node_0,
+        "repetitions": options.repetitions,
+        "multiFile": options.file_per_repetition.0,
+        "interTestDelay": options.delay_s,
+        "fsync": options.fsync.0,
+        "fsyncperwrite": options.fsync_each.0,
+        "useExistingTestFile": options.existing.0,
+        "uniqueDir": options.directory_per_rank.0,
+        "singleXferAttempt": 0,
+        "readFile": u8::from(options.reads()),
+        "writeFile": u8::from(options.writes()),
+        "filePerProc": options.file_per_process.0,
+        "reorderTasks": options.reorder.0,
+        "reorderTasksRandom": options.reorder_random.0,
+        "reorderTasksRandomSeed": options.reorder_seed,
+        "randomOffset": options.shuffled.0,
+        "checkWrite": options.check_write.0,
+        "checkRead": options.check_read.0,
+        "keepFile": options.keep.0,
+        "keepFileWithError": 0,
+        "warningAsErrors": 0,
+        "verbose": options.verbose.0,
+        "setTimeStampSignature/incompressibleSeed": options.signature.unwrap_or(0),
+        "collective": options.collective.0,
+        "segmentCount": record.file.segments,
+        "transferSize": record.file.transfer_bytes,
+        "blockSize": record.file.block_bytes,
+    })
+}

@@ -1,0 +1,45 @@
+//! IOR's result block, drawn from records, for scripts that read it by position or by key.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | [`figures`] | from a record to the figures that IOR has |
+//! | [`text`] | the table, as IOR 4 prints it |
+//! | [`json`], [`csv`] | what `-O summaryFormat=` asks for |
+//! | [`date`] | points in time as IOR writes them |
+//!
+//! What tonnage itself has to say about a record is in `tonnage_report`; a figure that is only here would be lost.
+
+pub mod csv;
+pub mod date;
+pub mod figures;
+pub mod json;
+pub mod text;
+
+use tonnage_record::files::FileRecord;
+
+use super::options::{IorOptions, SummaryFormat};
+use figures::Figures;
+
+/// What the block says about the run that is in neither record nor options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// The words of the command line, the program's name first.
+    pub command: Vec<String>,
+    /// Nanoseconds since 1970 when the run began.
+    pub began_unix_ns: u64,
+    /// Version of tonnage.
+    pub version: String,
+}
+
+/// The result block of one experiment in the format that the options ask for.
+pub fn render(options: &IorOptions, run: &Run, record: &FileRecord) -> String {
+    let figures = Figures::new(options, record);
+    match options.summary_format {
+        SummaryFormat::Text => text::render(options, run, record, &figures),
+        SummaryFormat::Json => json::render(options, run, record, &figures),
+        SummaryFormat::Csv => csv::render(&record.file, &figures),
+    }
+}
+
+#[cfg(test)]
+mod tests;

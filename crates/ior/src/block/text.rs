@@ -1,0 +1,216 @@
+//! The result block as IOR 4 prints it. Widths, precisions and blanks are IOR's own, because scripts cut by them.
+
+use std::fmt::Write;
+
+use tonnage_plan::file_point::FilePoint;
+use tonnage_record::files::FileRecord;
+
+use super::date::date;
+use super::figures::{Figures, MB, MIB, Pass, Summary};
+use super::{Run, json};
+use crate::options::IorOptions;
+
+const HEAD: &str = "\
+access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter
+------    ---------  ----       ----------  ---------- ---------  --------   --------   --------   --------   ----
+";
+
+/// The whole block.
+pub fn render(options: &IorOptions, run: &Run, record: &FileRecord, figures: &Figures) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(&mut out, options, run, record, figures);
+    out
+}
+
+fn write(
+    out: &mut String,
+    options: &IorOptions,
+    run: &Run,
+    record: &FileRecord,
+    figures: &Figures,
+) -> std::fmt::Result {
+    writeln!(
+        out,
+        "IOR-{}: MPI Coordinated Test of Parallel I/O (IOR's result block, measured by tonnage {})",
+        json::VERSION,
+        run.version
+    )?;
+    pair(out, "Began", &date(run.began_unix_ns))?;
+    pair(out, "Command line", &run.command.join(" "))?;
+    pair(out, "Machine", &json::machine(record))?;
+    pair(out, "TestID", "0")?;
+    pair(out, "StartTime", &date(run.began_unix_ns))?;
+    pair(out, "Path", options.paths().first().unwrap_or(&""))?;
+    if options.verbose.on() {
+        pair(out, "Participating tasks", &record.file.ranks.to_string())?;
+    }
+    writeln!(out, "\nOptions: ")?;
+    for (name, value) in json::asked(options, record, figures) {
+        let value = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        pair(out, name, &value)?;
+    }
+    writeln!(out, "\nResults: \n")?;
+    if options.show_hints.on() {
+        hints(out, record)?;
+    }
+    out.push_str(HEAD);
+    rows(out, options, &record.file, figures)?;
+    for (access, title) in [("write", "Max Write:"), ("read", "Max Read: ")] {
+        if let Some(summary) = figures.summary(access) {
+            let most = summary.bandwidth.max;
+            writeln!(
+                out,
+                "{title} {:.2} MiB/sec ({:.2} MB/sec)",
+                most / MIB,
+                most / MB
+            )?;
+        }
+    }
+    writeln!(out, "\nSummary of all tests:")?;
+    writeln!(out, "{}", summary_head())?;
+    for summary in &figures.summaries {
+        summary_row(out, options, &record.file, figures, summary)?;
+    }
+    pair(out, "Finished", &date(record.time_unix_ns))
+}
+
+fn pair(out: &mut String, name: &str, value: &str) -> std::fmt::Result {
+    writeln!(out, "{name:<20}: {value}")
+}
+
+/// Hints in IOR's form.
+fn hints(out: &mut String, record: &FileRecord) -> std::fmt::Result {
+    writeln!(out, "hints passed to MPI_File_open() {{")?;
+    for (name, value) in &record.file.hints {
+        writeln!(out, "\t{name} = {value}")?;
+    }
+    writeln!(out, "}}\n\nhints returned from opened file {{")?;
+    for (name, value) in json::hints_taken(record).into_iter().flatten() {
+        writeln!(out, "\t{name} = {}", value.as_str().unwrap_or_default())?;
+    }
+    writeln!(out, "}}\n")
+}
+
+/// The rows of all repetitions. As IOR does with `-v`, one says behind each repetition that its files were removed; how
+/// long that took is not measured here, and a dash stands for it.
+fn rows(
+    out: &mut String,
+    options: &IorOptions,
+    point: &FilePoint,
+    figures: &Figures,
+) -> std::fmt::Result {
+    let removed = options.verbose.on() && options.writes() && !options.keep.on();
+    for (at, pass) in figures.passes.iter().enumerate() {
+        row(out, point, pass)?;
+        let next = figures.passes.get(at + 1);
+        if removed && next.is_none_or(|next| next.repetition != pass.repetition) {
+            write!(out, "{:<10}", "remove")?;
+            for behind in [" ", " ", "  ", " ", " ", " ", " ", " ", " "] {
+                write!(out, "{:<10}{behind}", "-")?;
+            }
+            writeln!(out, "{:<4}", pass.repetition)?;
+        }
+    }
+    Ok(())
+}
+
+fn row(out: &mut String, point: &FilePoint, pass: &Pass) -> std::fmt::Result {
+    write!(out, "{:<10}", pass.access)?;
+    for (value, behind) in [
+        (pass.bandwidth_mib_per_s, " "),
+        (pass.operations_per_s, " "),
+        (pass.latency_s, "  "),
+        (point.block_bytes as f64 / 1024.0, " "),
+        (point.transfer_bytes as f64 / 1024.0, " "),
+        (pass.open_s, " "),
+        (pass.transfer_s, " "),
+        (pass.close_s, " "),
+        (pass.total_s, " "),
+    ] {
+        write!(out, "{:<10}{behind}", short(value))?;
+    }
+    writeln!(out, "{:<4}", pass.repetition)
+}
+
+/// A figure with as many digits as IOR gives one of its size.
+fn short(value: f64) -> String {
+    match value {
+        value if value < 1.0 => format!("{value:.6}"),
+        value if value < 3600.0 => format!("{value:.2}"),
+        value => format!("{value:.0}"),
+    }
+}
+
+fn summary_head() -> String {
+    let mut head = format!("{:<9}", "Operation");
+    for name in [
+        "Max(MiB)",
+        "Min(MiB)",
+        "Mean(MiB)",
+        "StdDev",
+        "Max(OPs)",
+        "Min(OPs)",
+        "Mean(OPs)",
+        "StdDev",
+        "Mean(s)",
+        "Stonewall(s)",
+    ] {
+        head.push_str(&format!(" {name:>10}"));
+    }
+    head.push_str(
+        " Stonewall(MiB) Test# #Tasks tPN reps fPP reord reordoff reordrand seed segcnt ",
+    );
+    head.push_str(&format!(
+        "{:>8} {:>8} {:>9} {:>5} RefNum",
+        " blksiz", "xsize", "aggs(MiB)", "API"
+    ));
+    head
+}
+
+fn summary_row(
+    out: &mut String,
+    options: &IorOptions,
+    point: &FilePoint,
+    figures: &Figures,
+    summary: &Summary,
+) -> std::fmt::Result {
+    let (bandwidth, operations) = (&summary.bandwidth, &summary.operations);
+    write!(out, "{:<9} ", summary.access)?;
+    for value in [
+        bandwidth.max,
+        bandwidth.min,
+        bandwidth.mean,
+        bandwidth.stddev,
+    ] {
+        write!(out, "{:>10.2} ", value / MIB)?;
+    }
+    for value in [
+        operations.max,
+        operations.min,
+        operations.mean,
+        operations.stddev,
+    ] {
+        write!(out, "{value:>10.2} ")?;
+    }
+    write!(out, "{:>10.5} ", summary.total_s_mean)?;
+    match summary.stonewall {
+        Some((after_s, bandwidth)) => {
+            write!(out, "{after_s:>10.2} {:>13.2} ", bandwidth / MIB)?;
+        }
+        None => write!(out, "{:>10} {:>13} ", "NA", "NA")?,
+    }
+    write!(out, "{:>5} {:>6} ", 0, point.ranks)?;
+    write!(out, "{:>3} {:>4} ", figures.tasks_on_node_0, point.trials)?;
+    write!(out, "{:>3} ", options.file_per_process.0)?;
+    write!(out, "{:>5} ", options.reorder.0)?;
+    write!(out, "{:>8} ", options.nodes_behind())?;
+    write!(out, "{:>9} ", options.reorder_random.0)?;
+    write!(out, "{:>4} {:>6} ", options.reorder_seed, point.segments)?;
+    write!(out, "{:>8} ", point.block_bytes)?;
+    write!(out, "{:>8} ", point.transfer_bytes)?;
+    write!(out, "{:>9.1} ", summary.bytes as f64 / MIB)?;
+    writeln!(out, "{:>3} {:>6}", options.api.name(), 0)
+}

@@ -1,0 +1,19 @@
+//! `tonnage ior`: IOR's command lines, and IOR's result block.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | [`options`] | IOR's options, read as IOR reads them |
+//! | [`translate`] | what they mean, as a plan |
+//! | [`hints`] | hints for MPI-IO in the environment and in files |
+//! | [`help`] | the table of options |
+//! | [`block`] | IOR's result block, drawn from records |
+//!
+//! Nothing is measured here: a command line becomes a plan like any other, and the result block is drawn from records.
+
+#![forbid(unsafe_code)]
+
+pub mod block;
+pub mod help;
+pub mod hints;
+pub mod options;
+pub mod translate;

@@ -1,0 +1,373 @@
+use proptest::prelude::*;
+
+use super::check::check;
+use super::table::{self, Kind};
+use super::value::whole;
+use super::words::{Divided, Own, read};
+use super::*;
+
+fn own() -> Vec<Own> {
+    [("ranks", true), ("print-plan", false)]
+        .map(|(name, value)| Own {
+            name: name.to_owned(),
+            value,
+        })
+        .to_vec()
+}
+
+fn divide(line: &str) -> tonnage_units::Result<Divided> {
+    let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    read(&words, &own())
+}
+
+fn options(line: &str) -> IorOptions {
+    let options = divide(line).unwrap().ior;
+    check(&options).unwrap();
+    options
+}
+
+fn refused(line: &str) -> String {
+    let error = divide(line).and_then(|divided| check(&divided.ior));
+    let error = error.expect_err(line);
+    assert_eq!(error.exit_code(), 2);
+    error.to_string()
+}
+
+#[test]
+fn defaults_are_those_of_ior() {
+    let none = options("");
+    assert_eq!(
+        (none.block_bytes, none.transfer_bytes, none.segments),
+        (1 << 20, 256 << 10, 1)
+    );
+    assert_eq!((none.api, none.path.as_str()), (Api::Posix, "testFile"));
+    assert!(none.writes() && none.reads());
+    assert_eq!(none.nodes_behind(), 1);
+}
+
+#[test]
+fn phases_are_what_was_said() {
+    for (line, write, read) in [
+        ("-w", true, false),
+        ("-r", false, true),
+        ("-wr", true, true),
+        ("-R", false, true),
+        ("-w -W", true, false),
+        ("-w=0 -r=0", true, true),
+    ] {
+        let options = options(line);
+        assert_eq!((options.writes(), options.reads()), (write, read), "{line}");
+    }
+}
+
+/// The commands of the Cori report, and how people also write them.
+#[test]
+fn command_lines_of_reports_are_read() {
+    let posix = options("-w -a POSIX -F -C -e -g -k -b 4m -t 4m -s 1638 -o /scratch/IOR_file -v");
+    assert_eq!(posix.segments, 1638);
+    assert_eq!(
+        (posix.block_bytes, posix.transfer_bytes),
+        (4 << 20, 4 << 20)
+    );
+    assert!(posix.file_per_process.on() && posix.reorder.on() && posix.fsync.on());
+    assert!(posix.barriers.on() && posix.keep.on() && !posix.reads());
+    let grouped = options("-wFCegkv -aPOSIX -b4M -t=4m -s1638 -o/scratch/IOR_file");
+    assert_eq!(grouped, posix);
+    let directives = "-O writeFile=1,fileperproc=1 -O reorderTasks=1,fsync=1,intraTestBarriers=1,keepFile=1 \
+                      -O api=posix,blockSize=4m,transfersize=4m,segmentCount=1638,verbose=1 -O testFile=/scratch/IOR_file";
+    assert_eq!(options(directives), posix);
+    let mpiio = options("-w -a MPIIO -c -C -g -b 8m -t 8m -k -H -v -s 51 -o f");
+    assert!(mpiio.collective.on() && mpiio.show_hints.on());
+    assert_eq!(mpiio.api, Api::Mpiio);
+    options("-a MPIIO -g -t 512k -b 8g -o f -v");
+    let iops = options("-a POSIX -F -e -g -t 4k -b 1g -o f -v -z");
+    assert!(iops.shuffled.on() && iops.writes() && iops.reads());
+}
+
+/// IOR 4 finds `-m` in `-b1m` and `-k` in `-t64k`.
+#[test]
+fn an_attached_value_is_only_a_value() {
+    let attached = options("-b1m -t64k -okeep");
+    assert!(!attached.file_per_repetition.on() && !attached.keep.on());
+    assert_eq!(attached.path, "keep");
+}
+
+#[test]
+fn long_options_take_values_either_way() {
+    assert!(options("--posix.odirect").direct.on());
+    assert!(options("--posix.odirect=1").direct.on());
+    assert!(!options("-B --posix.odirect=0").direct.on());
+    assert!(options("-O useO_DIRECT=1").direct.on());
+    assert!(options("-O --posix.odirect=1").direct.on());
+    let prefill = options("-z --randomPrefill=512k --random-offset-seed 7");
+    assert_eq!(
+        (prefill.prefill_bytes, prefill.shuffle_seed),
+        (512 << 10, Some(7))
+    );
+    let stripes = options("--posix.lustre.stripecount=4 --posix.lustre.stripesize 8m");
+    assert_eq!(
+        (stripes.stripe_count, stripes.stripe_bytes),
+        (Some(Stripes::Targets(4)), Some(8 << 20))
+    );
+    assert!(
+        options("-a mpiio --mpiio.useFileView --mpiio.showHints -U h")
+            .file_view
+            .on()
+    );
+    assert_eq!(
+        options("-O summaryFormat=JSON,summaryFile=s.json").summary_format,
+        SummaryFormat::Json
+    );
+    assert_eq!(
+        options("--posix.lustre.stripecount=-1").stripe_count,
+        Some(Stripes::All)
+    );
+    assert!(options("--dryRun").dry_run.on());
+}
+
+#[test]
+fn options_of_tonnage_may_stand_anywhere() {
+    let divided = divide("--ranks 2 -w --print-plan -o --ranks --ranks=3 -v").unwrap();
+    assert_eq!(
+        divided.own,
+        ["--ranks", "2", "--print-plan", "--ranks=3"].map(str::to_owned)
+    );
+    assert_eq!(divided.ior.path, "--ranks");
+    assert!(divide("-w -h").unwrap().help);
+    assert!(divide("-w --help").unwrap().help);
+    assert!(refused("--rank 2").contains("did you mean --ranks?"));
+    assert!(refused("--ranks").contains("--ranks needs a value"));
+}
+
+#[test]
+fn sizes_are_powers_of_two() {
+    for (text, value) in [
+        ("8", 8),
+        ("4k", 4096),
+        ("4K", 4096),
+        ("2m", 2 << 20),
+        ("1G", 1 << 30),
+        ("1t", 1 << 40),
+        ("4kb", 4096),
+        ("4MiB", 4 << 20),
+        ("7B", 7),
+    ] {
+        assert_eq!(whole("-b", text).unwrap(), value, "{text}");
+    }
+    for text in [
+        "",
+        "m",
+        "-4",
+        "4x",
+        "4mm",
+        "4ib",
+        "0x10",
+        "1.5m",
+        "99999999999999999999",
+        "17000p",
+        " 4",
+    ] {
+        let message = whole("-b", text).unwrap_err().to_string();
+        assert!(
+            message.starts_with("-b ") && message.contains("such as 8, 4k or 2m"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_with_the_next_thing_to_try() {
+    for (line, parts) in [
+        (
+            "-b 4m -t 3m",
+            ["-b 4194304 is not a whole number", "such as -b 3145728"],
+        ),
+        (
+            "-b 1m -t 4m",
+            ["-b 1048576 is not a whole number", "such as -b 4194304"],
+        ),
+        (
+            "-z -b 4k -t 4k",
+            ["-z shuffles", "a larger -b or a smaller -t"],
+        ),
+        ("-zz", ["-z twice", "write -z once"]),
+        ("-u", ["-u makes a directory", "add -F or leave -u out"]),
+        ("-F -u -o a@b", ["several paths", "name one"]),
+        ("-o a@b", ["2 paths for one shared file", "add -F"]),
+        ("-F -o a@", ["has an empty name", "as a@b"]),
+        ("-c", ["no effect on -a POSIX", "-a MPIIO"]),
+        ("-H", ["no effect on -a POSIX", "-a MPIIO"]),
+        (
+            "-a MPIIO -H -O summaryFormat=CSV",
+            ["-H has no place", "summaryFormat=JSON"],
+        ),
+        (
+            "-a MPIIO --posix.odirect",
+            ["is for -a POSIX and -a URING", "leave it out"],
+        ),
+        (
+            "-a MPIIO -c -z",
+            ["-z does not go with -c", "leave one of them out"],
+        ),
+        ("-C -Z", ["-C and -Z both", "write one of them"]),
+        ("-Q 2", ["-Q says how far -C goes", "write -C with it"]),
+        ("-C -Q 0", ["reads a task's own data", "write -Q 1"]),
+        ("-X 3", ["-X seeds -Z", "add -Z"]),
+        ("-r -E", ["-E is about files", "add -w"]),
+        ("-W", ["-W checks what -w wrote", "-r -R"]),
+        ("-r -Y", ["-Y syncs after each write", "add -w"]),
+        ("-i 0", ["-i 0 measures nothing", "write 1 or more"]),
+        (
+            "-O stoneWallingWearOut=1",
+            ["after a stonewall", "add -D SECONDS"],
+        ),
+        (
+            "-O stoneWallingWearOutIterations=4",
+            [
+                "is for stoneWallingWearOut=1",
+                "stoneWallingStatusFile=FILE",
+            ],
+        ),
+        (
+            "-O stoneWallingStatusFile=f",
+            ["a run that reads", "add -k"],
+        ),
+        (
+            "-w -k -O stoneWallingStatusFile=f",
+            ["keeps where writing", "-D SECONDS"],
+        ),
+        ("-a HDF5", ["is not in tonnage", "-a MPIIO"]),
+        ("-a AIO", ["is not in tonnage", "-a URING"]),
+        ("-l x", ["no kind of data", "timestamp"]),
+        ("-O summaryFormat=xml", ["no format", "JSON or CSV"]),
+        (
+            "-O summaryFormt=JSON",
+            ["-O summaryFormt is no option", "-O summaryFormat?"],
+        ),
+        ("-O nothing", ["is not a directive", "KEY=VALUE"]),
+        ("-O O=1", ["is no option", "--help"]),
+        ("-F=2x", ["neither on nor off", "write 1 or 0"]),
+        ("-b", ["-b needs a value", "--help"]),
+        ("-b=", ["-b needs a value", "--help"]),
+        ("-wL", ["-L in \"-wL\" is no option", "--help"]),
+        ("file", ["\"file\" is no option", "follows -o"]),
+        ("-", ["\"-\" is no option", "begin with -"]),
+        (
+            "--mpiio.useFileVew",
+            ["is no option", "did you mean --mpiio.useFileView?"],
+        ),
+        ("-q=0", ["wrong data ends the run always", "leave it out"]),
+    ] {
+        let message = refused(line);
+        for part in parts {
+            assert!(message.contains(part), "{line}: {message}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_honoured_says_what_to_use_instead() {
+    for (line, part) in [
+        ("-M 2g", "--posix.odirect"),
+        ("-M2g", "--posix.odirect"),
+        ("-O memoryPerTask=1g", "--posix.odirect"),
+        ("-f script", "tonnage run PLAN"),
+        ("-A 7", "--output"),
+        ("-O refNum=7", "--output"),
+        ("-w -K", "use -k"),
+        ("-S", "use -V"),
+        ("-O minTimeDuration=5", "-D SECONDS"),
+        ("--gpuDirect", "host memory"),
+    ] {
+        let message = refused(line);
+        assert!(
+            message.contains("is not in tonnage") && message.contains(part),
+            "{line}: {message}"
+        );
+    }
+}
+
+/// A name in two rows would make one of them unreachable.
+#[test]
+fn every_name_has_one_row() {
+    let mut names: Vec<String> = table::all()
+        .filter_map(|row| row.short)
+        .map(String::from)
+        .collect();
+    names.extend(table::long_names().map(|name| format!("--{name}")));
+    names.extend(table::keys().map(|key| format!("-O {}", key.to_lowercase())));
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    for row in table::all() {
+        assert_eq!(row.takes_value(), !row.value.is_empty(), "{}", row.does);
+        assert!(
+            row.short.is_some() || !row.long.is_empty() || !row.keys.is_empty(),
+            "{}",
+            row.does
+        );
+    }
+}
+
+/// One option in every way of writing it: alone, attached, with an equals sign, and as a directive.
+fn ways(row: &'static table::Row, value: &str) -> Vec<Vec<String>> {
+    let mut ways = Vec::new();
+    if let Some(short) = row.short {
+        ways.push(vec![format!("-{short}={value}")]);
+        if row.takes_value() {
+            ways.push(vec![format!("-{short}{value}")]);
+            ways.push(vec![format!("-{short}"), value.to_owned()]);
+        }
+    }
+    for long in row.long {
+        ways.push(vec![format!("--{long}={value}")]);
+        if row.takes_value() {
+            ways.push(vec![format!("--{long}"), value.to_owned()]);
+        }
+    }
+    for key in row.keys {
+        ways.push(vec![
+            "-O".to_owned(),
+            format!("{}={value}", key.to_uppercase()),
+        ]);
+    }
+    ways
+}
+
+proptest! {
+    #[test]
+    fn all_ways_of_writing_an_option_are_the_same(at in 0usize..1000, number in 1u64..5000) {
+        let rows: Vec<_> = table::all().filter(|row| !matches!(row.kind, Kind::Refused { .. })).collect();
+        let row = rows[at % rows.len()];
+        let value = match row.kind {
+            Kind::Directives => format!("segmentCount={number}"),
+            Kind::Text(_) if row.short == Some('a') => "URING".to_owned(),
+            Kind::Text(_) if row.short == Some('l') => "random".to_owned(),
+            Kind::Text(_) if row.keys == ["summaryFormat"] => "csv".to_owned(),
+            _ => number.to_string(),
+        };
+        let mut seen = ways(row, &value).into_iter().map(|words| read(&words, &[]).unwrap());
+        let first = seen.next().unwrap();
+        prop_assert!(first.ior != IorOptions::default() || matches!(row.kind, Kind::Always) || row.short == Some('l'));
+        for other in seen {
+            prop_assert_eq!(&other, &first);
+        }
+    }
+
+    #[test]
+    fn flags_in_any_group_and_order_are_the_same(flags in prop::collection::vec("[wrWREkFgevCcmY]", 1..12), cut in 0usize..12) {
+        let apart: Vec<String> = flags.iter().map(|flag| format!("-{flag}")).collect();
+        let cut = cut.min(flags.len());
+        let grouped = [&flags[..cut], &flags[cut..]].map(|part| format!("-{}", part.concat()));
+        let grouped: Vec<String> = grouped.into_iter().filter(|word| word.len() > 1).collect();
+        prop_assert_eq!(read(&apart, &[]).unwrap(), read(&grouped, &[]).unwrap());
+    }
+
+    #[test]
+    fn no_words_make_it_panic(words in prop::collection::vec("(-{0,2}[a-zA-Z]{0,3}=?|-O )?[-=,@0-9kmgtp.\\PC]{0,12}", 0..8)) {
+        if let Ok(divided) = read(&words, &own()) {
+            let _ = check(&divided.ior);
+        }
+    }
+}

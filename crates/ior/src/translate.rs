@@ -1,0 +1,287 @@
+//! From IOR's options to a plan with one file experiment.
+//!
+//! What an option means is decided here and nowhere else; whether the experiment makes sense is checked when the plan is
+//! expanded, as for every other plan.
+
+use std::collections::BTreeMap;
+
+use tonnage_engine::EngineOptions;
+use tonnage_plan::Plan;
+use tonnage_plan::file_point::{FileLayout, FileOrder, Fsync, Phase};
+use tonnage_plan::files::{FileJob, ReadShift, StripeCount, Verify};
+use tonnage_plan::sweep::Sweep;
+use tonnage_units::{Bytes, Count, Nanos};
+use tonnage_units::{Error, Result};
+
+use super::options::{Api, IorOptions, Stripes};
+
+/// How the ranks are spread. Only what all ranks know alike, because they refuse each other's plans otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spread {
+    /// All of them.
+    pub ranks: u32,
+    /// Whether it is known before they have joined that all are on one host.
+    pub one_host: bool,
+}
+
+/// The plan of a command line that was checked, with these hints for MPI-IO.
+///
+/// # Errors
+/// `Usage` for values out of range, and for `-C` where it would come back to a rank's own data.
+pub fn plan(
+    options: &IorOptions,
+    hints: BTreeMap<String, String>,
+    spread: &Spread,
+) -> Result<Plan> {
+    let seconds = |option: &str, seconds: u64| time(option, seconds, 1);
+    let job = FileJob {
+        engine: vec![engine(options.api).to_owned()],
+        engine_options: engine_options(options),
+        hints,
+        path: options.paths().into_iter().map(str::to_owned).collect(),
+        layout: Some(if options.file_per_process.on() {
+            FileLayout::PerProcess
+        } else {
+            FileLayout::Shared
+        }),
+        directory_per_rank: options.directory_per_rank.on(),
+        file_per_trial: options.file_per_repetition.on(),
+        block: Some(Sweep::list(&[options.block_bytes])?),
+        transfer: Some(Sweep::list(&[options.transfer_bytes])?),
+        segments: Some(Count(options.segments)),
+        order: Some(if options.shuffled.on() {
+            FileOrder::Shuffled
+        } else {
+            FileOrder::Sequential
+        }),
+        seed: options.shuffle_seed.map(Count),
+        phases: phases(options),
+        read_shift: shift(options, spread)?,
+        read_shuffled: (options.reorder_random.on() && options.reads())
+            .then_some(Count(options.reorder_seed)),
+        fsync: Some(fsync(options)),
+        direct: options.direct.on(),
+        collective: options.collective.on(),
+        file_view: options.file_view.on(),
+        barriers: options.barriers.on(),
+        keep: options.keep.on(),
+        existing: options.existing.on(),
+        stonewall: seconds("-D", options.stonewall_s)?,
+        wear_out: options.wear_out.on(),
+        wear_out_transfers: some(options.wear_out_transfers).map(Count),
+        stonewall_status: options.status_file.clone(),
+        prefill: options.prefill_bytes > 0,
+        data_seed: signature(options).map(Count),
+        verify: verify(options),
+        stripe_count: options.stripe_count.map(stripes).transpose()?,
+        stripe_size: options.stripe_bytes.map(Bytes),
+        outlier: seconds("-j", options.outlier_s)?,
+        trials: Some(Count(options.repetitions)),
+        delay: seconds("-d", options.delay_s)?,
+        max_duration: time("-T", options.duration_minutes_max, 60)?,
+        ..FileJob::default()
+    };
+    Ok(Plan {
+        name: "ior".to_owned(),
+        ranks: Some(spread.ranks),
+        files: vec![job],
+        ..Plan::default()
+    })
+}
+
+fn engine(api: Api) -> &'static str {
+    match api {
+        Api::Posix => "posix",
+        Api::Mpiio => "mpiio",
+        Api::Uring => "uring",
+    }
+}
+
+fn engine_options(options: &IorOptions) -> EngineOptions {
+    let on = options.preallocate.on();
+    let preallocate = on.then(|| ("preallocate".to_owned(), "on".to_owned()));
+    preallocate.into_iter().collect()
+}
+
+fn phases(options: &IorOptions) -> Vec<Phase> {
+    let write = options.writes().then_some(Phase::Write);
+    let read = options.reads().then_some(Phase::Read);
+    write.into_iter().chain(read).collect()
+}
+
+fn verify(options: &IorOptions) -> Option<Verify> {
+    let write = options.check_write.on().then_some(Phase::Write);
+    let read = options.check_read.on().then_some(Phase::Read);
+    let after: Vec<Phase> = write.into_iter().chain(read).collect();
+    (!after.is_empty()).then_some(Verify::After(after))
+}
+
+/// IOR's scripts give the same options to the run that writes and to the one that reads, where nothing has to be seeded.
+fn signature(options: &IorOptions) -> Option<u64> {
+    let used = options.writes() || options.prefill_bytes > 0 || verify(options).is_some();
+    options.signature.filter(|_| used)
+}
+
+/// With both, each write is on stable storage when the last one is. A run that only reads has nothing to store.
+fn fsync(options: &IorOptions) -> Fsync {
+    if !options.writes() {
+        return Fsync::None;
+    }
+    match (options.fsync_each.on(), options.fsync.on()) {
+        (true, _) => Fsync::Each,
+        (false, true) => Fsync::End,
+        (false, false) => Fsync::None,
+    }
+}
+
+/// Whose data is read: Q nodes behind, as in IOR; on one host Q ranks behind, where IOR would come back to the rank
+/// itself and say nothing. How many ranks a node has is found out when all have joined.
+fn shift(options: &IorOptions, spread: &Spread) -> Result<Option<ReadShift>> {
+    if !options.reorder.on() || !options.reads() {
+        return Ok(None);
+    }
+    let ranks = u64::from(spread.ranks.max(1));
+    let nodes_behind = options.nodes_behind();
+    if ranks == 1 {
+        return Err(Error::Usage(
+            "-C reads what another task wrote, and there is one: start more, --ranks 2, or leave -C out".to_owned(),
+        ));
+    }
+    if spread.one_host && nodes_behind.is_multiple_of(ranks) {
+        return Err(Error::Usage(format!(
+            "-C -Q {nodes_behind} comes back to a task's own data, for {ranks} tasks on one node are round by then: \
+             write -Q 1"
+        )));
+    }
+    Ok(Some(ReadShift::Nodes(nodes_behind)))
+}
+
+fn stripes(stripes: Stripes) -> Result<StripeCount> {
+    match stripes {
+        Stripes::All => Ok(StripeCount::All),
+        Stripes::Targets(targets) => match u32::try_from(targets) {
+            Ok(targets) => Ok(StripeCount::Targets(targets)),
+            Err(_) => Err(Error::Usage(format!(
+                "a stripe count of {targets} is too large: write -1 for all targets"
+            ))),
+        },
+    }
+}
+
+/// 0 stands for nothing, as in IOR.
+fn some(value: u64) -> Option<u64> {
+    (value > 0).then_some(value)
+}
+
+fn time(option: &str, value: u64, unit_s: u64) -> Result<Option<Nanos>> {
+    let ns = value.checked_mul(unit_s * 1_000_000_000);
+    let ns = ns.ok_or_else(|| {
+        Error::Usage(format!(
+            "{option} {value} is longer than can be waited for: write a smaller number"
+        ))
+    })?;
+    Ok(some(ns).map(Nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_plan::file_point::ReadFrom;
+
+    use super::*;
+    use crate::options::{check, words};
+
+    const TWO: Spread = Spread {
+        ranks: 2,
+        one_host: true,
+    };
+
+    fn translate(line: &str, spread: &Spread) -> Result<Plan> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let options = words::read(&words, &[])?.ior;
+        check::check(&options)?;
+        plan(&options, BTreeMap::new(), spread)
+    }
+
+    fn toml(line: &str) -> String {
+        let plan = translate(line, &TWO).unwrap();
+        assert_eq!(Plan::from_toml(&plan.to_toml(), "printed").unwrap(), plan);
+        plan.to_toml()
+    }
+
+    /// What the command lines of the Cori report stand for, and every option that is in none of them.
+    #[test]
+    fn command_lines_are_plans() {
+        let lines = [
+            "-w -a POSIX -F -C -e -g -k -b 4m -t 4m -s 1638 -o s/IOR_file -v",
+            "-r -a POSIX -F -C -e -g -b 4m -t 4m -s 1638 -o s/IOR_file -v",
+            "-w -a MPIIO -c -C -g -b 8m -t 8m -k -H -v -s 51 -o s/IOR_file",
+            "-a POSIX -F -e -g -t 4k -b 1g -o s/IOR_file -v -z",
+            "-a uring -F -u -m -E -B -Y -z --random-offset-seed 5 --randomPrefill 1m -Z -X 9 -i 3 -d 2 -T 4 -D 30 \
+             -O stoneWallingWearOut=1,stoneWallingWearOutIterations=7,stoneWallingStatusFile=st -k -j 6 -G 11 -W -R -w \
+             --posix.lustre.stripecount=-1 --posix.lustre.stripesize 1m -b 2m -t 1m -s 2 -o d/f",
+            "-a MPIIO -V -p -o d/f",
+        ];
+        let plans = lines.map(|line| format!("# {line}\n\n{}", toml(line)));
+        insta::assert_snapshot!(plans.join("\n"));
+    }
+
+    /// Each rank is told of its own host only, so hosts with unequal numbers of ranks must not make unequal plans.
+    #[test]
+    fn reading_goes_to_another_node_or_to_another_rank_of_the_only_one() {
+        for (line, hosts, expected) in [
+            ("-C", "aa", 1),
+            ("-C", "aaaabbbb", 4),
+            ("-C -Q 2", "aaaabbbbcccc", 8),
+            ("-C -Q 3", "aaaaaaaa", 3),
+            ("-C -Q 5", "aaaabbbbccccdddd", 4),
+            ("-C", "aaab", 3),
+            ("-C", "abab", 1),
+        ] {
+            let hosts: Vec<char> = hosts.chars().collect();
+            let spread = Spread {
+                ranks: hosts.len() as u32,
+                one_host: false,
+            };
+            let mut plan = translate(line, &spread).unwrap();
+            assert!(plan.counts_nodes());
+            plan.resolve_nodes(&hosts).unwrap();
+            let points = plan
+                .file_points(spread.ranks, tonnage_engines::FILE_ENGINES)
+                .unwrap();
+            assert_eq!(
+                points[0].read_from,
+                ReadFrom::Shift { ranks: expected },
+                "{line} {hosts:?}"
+            );
+        }
+        for (line, ranks, part) in [
+            ("-C", 1, "--ranks 2"),
+            ("-C -Q 2", 2, "write -Q 1"),
+            ("-C -Q 6", 3, "write -Q 1"),
+        ] {
+            let one_host = true;
+            let error = translate(line, &Spread { ranks, one_host }).unwrap_err();
+            assert!(error.to_string().contains(part), "{line} {ranks}: {error}");
+        }
+    }
+
+    /// Scripts have one set of options for both of their runs; those of the other one mean nothing, as in IOR.
+    #[test]
+    fn options_of_the_other_run_are_allowed() {
+        for line in ["-w -C", "-w -Z -X 3", "-r -e -k", "-r -G 7", "-r -R -G 7"] {
+            let plan = translate(line, &TWO).unwrap();
+            plan.file_points(2, tonnage_engines::FILE_ENGINES).unwrap();
+        }
+    }
+
+    #[test]
+    fn times_that_are_too_long_are_refused() {
+        for line in ["-D 99999999999999", "-T 9999999999", "-d 99999999999999"] {
+            let error = translate(line, &TWO).unwrap_err();
+            assert!(
+                error.to_string().contains("write a smaller number"),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What devices and TCP have counted: bytes, packets, errors, drops, retransmits.
+//!
+//! Interfaces are read from /proc/self/net/dev, which is always that of the own network namespace; /sys/class/net shows
+//! another one's where somebody entered a namespace without mounting /sys anew. RDMA ports are read from
+//! /sys/class/infiniband. Whether the figures prove anything is for [`tonnage_bench::wire_proof`].
+
+use std::collections::BTreeMap;
+
+use super::tree::Tree;
+use tonnage_units::{WireDevice, WireKind};
+
+/// Counters by the names that the kernel gives them.
+pub type Counters = BTreeMap<String, u64>;
+
+/// The columns of /proc/net/dev by the names that the same counters have below /sys/class/net; `None` where nobody
+/// needs the figure.
+const INTERFACE_COLUMNS: [Option<&str>; 16] = [
+    Some("rx_bytes"),
+    Some("rx_packets"),
+    Some("rx_errors"),
+    Some("rx_dropped"),
+    None,
+    None,
+    None,
+    None,
+    Some("tx_bytes"),
+    Some("tx_packets"),
+    Some("tx_errors"),
+    Some("tx_dropped"),
+    None,
+    None,
+    None,
+    None,
+];
+
+/// What is taken of /proc/net/snmp and /proc/net/netstat: how much there was, and what went wrong on the way.
+const TCP_NAMES: [&str; 17] = [
+    "InSegs",
+    "OutSegs",
+    "RetransSegs",
+    "InErrs",
+    "InCsumErrors",
+    "ListenDrops",
+    "ListenOverflows",
+    "TCPTimeouts",
+    "TCPLostRetransmit",
+    "TCPFastRetrans",
+    "TCPSlowStartRetrans",
+    "TCPSpuriousRTOs",
+    "TCPBacklogDrop",
+    "TCPRcvQDrop",
+    "TCPZeroWindowDrop",
+    "TCPAbortOnTimeout",
+    "PruneCalled",
+];
+
+/// InfiniBand counts data in words of four bytes; renamed, so that nobody takes them for bytes.
+const WORDS: [(&str, &str); 2] = [
+    ("port_xmit_data", "port_xmit_data_bytes"),
+    ("port_rcv_data", "port_rcv_data_bytes"),
+];
+
+/// What counters are added up for one direction. Each row is a lower bound of what the device moved, so the largest
+/// that is there is the closest.
+type Sources = [&'static [&'static str]; 4];
+
+const SENT: Sources = [
+    &["tx_bytes"],
+    &["port_xmit_data_bytes"],
+    &["send_bytes", "rdma_write_bytes", "rdma_read_resp_bytes"],
+    &["netdev_tx_bytes"],
+];
+
+const RECEIVED: Sources = [
+    &["rx_bytes"],
+    &["port_rcv_data_bytes"],
+    &["recv_bytes", "rdma_write_recv_bytes", "rdma_read_bytes"],
+    &["netdev_rx_bytes"],
+];
+
+/// Parts of the names of counters that should stand still. InfiniBand, every RDMA driver and TCP use their own words.
+const TROUBLE: [&str; 15] = [
+    "err",
+    "drop",
+    "discard",
+    "retrans",
+    "timeout",
+    "overflow",
+    "out_of_sequence",
+    "out_of_buffer",
+    "nak",
+    "duplicate_request",
+    "unresponsive",
+    "impaired",
+    "link_downed",
+    "prune",
+    "spurious",
+];
+
+/// Everything that was read at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// All interfaces of the own network namespace.
+    pub interfaces: BTreeMap<String, Counters>,
+    /// All RDMA ports by device and number; of those that were not asked for only how many bytes they moved.
+    pub ports: BTreeMap<(String, u32), Counters>,
+    /// TCP of the own network namespace.
+    pub tcp: Counters,
+}
+
+impl Snapshot {
+    /// Reads all counters of `devices`, and how much everything else moved. What is not there is left out.
+    pub fn read(tree: &Tree, devices: &[WireDevice]) -> Self {
+        let text = |name: &str| {
+            tree.text(format!("proc/self/net/{name}"))
+                .unwrap_or_default()
+        };
+        let interfaces = parse_interfaces(&text("dev"));
+        let mut ports = BTreeMap::new();
+        for device in tree.names("sys/class/infiniband") {
+            for number in tree.names(format!("sys/class/infiniband/{device}/ports")) {
+                let Ok(port) = number.parse() else { continue };
+                let asked = |other: &WireDevice| {
+                    let key = (other.kind, other.name.as_str(), other.port);
+                    key == (WireKind::RdmaPort, device.as_str(), port)
+                };
+                let all = devices.iter().any(asked);
+                let counters = rdma_port(tree, &device, port, all, &interfaces);
+                ports.insert((device.clone(), port), counters);
+            }
+        }
+        let mut tcp = parse_protocol(&text("snmp"), "Tcp");
+        tcp.extend(parse_protocol(&text("netstat"), "TcpExt"));
+        tcp.retain(|name, _| TCP_NAMES.contains(&name.as_str()));
+        Self {
+            interfaces,
+            ports,
+            tcp,
+        }
+    }
+
+    /// What a device has counted; `None` when there is no such device.
+    pub fn of(&self, device: &WireDevice) -> Option<&Counters> {
+        match device.kind {
+            WireKind::Interface => self.interfaces.get(&device.name),
+            WireKind::RdmaPort => self.ports.get(&(device.name.clone(), device.port)),
+        }
+    }
+
+    /// Every device that was found.
+    pub fn devices(&self) -> Vec<WireDevice> {
+        let interfaces = self.interfaces.keys().map(|name| WireDevice {
+            kind: WireKind::Interface,
+            name: name.clone(),
+            port: 0,
+        });
+        let ports = self.ports.keys().map(|(name, port)| WireDevice {
+            kind: WireKind::RdmaPort,
+            name: name.clone(),
+            port: *port,
+        });
+        interfaces.chain(ports).collect()
+    }
+}
+
+/// How far each counter went between two readings. One that is missing in either, or went backwards (a device that was
+/// set up anew), is left out.
+pub fn difference(before: &Counters, after: &Counters) -> Counters {
+    after
+        .iter()
+        .filter_map(|(name, after)| {
+            let moved = after.checked_sub(*before.get(name)?)?;
+            Some((name.clone(), moved))
+        })
+        .collect()
+}
+
+/// Bytes that a device sent, of its counters or their difference; `None` when it does not count them.
+pub fn sent_bytes(counters: &Counters) -> Option<u64> {
+    largest(counters, &SENT)
+}
+
+/// Bytes that a device received, of its counters or their difference; `None` when it does not count them.
+pub fn received_bytes(counters: &Counters) -> Option<u64> {
+    largest(counters, &RECEIVED)
+}
+
+/// Whether a counter should stand still while all is well.
+pub fn is_trouble(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    TROUBLE.iter().any(|part| name.contains(part))
+}
+
+fn largest(counters: &Counters, sources: &Sources) -> Option<u64> {
+    let sum = |names: &&[&str]| {
+        names
+            .iter()
+            .filter_map(|name| counters.get(*name).copied())
+            .reduce(u64::saturating_add)
+    };
+    sources.iter().filter_map(sum).max()
+}
+
+/// The counters of one RDMA port: the standard ones, the driver's own of the port, and those of the whole device.
+fn rdma_port(
+    tree: &Tree,
+    device: &str,
+    port: u32,
+    all: bool,
+    interfaces: &BTreeMap<String, Counters>,
+) -> Counters {
+    let root = format!("sys/class/infiniband/{device}");
+    let mut counters = Counters::new();
+    for directory in [
+        format!("{root}/hw_counters"),
+        format!("{root}/ports/{port}/hw_counters"),
+        format!("{root}/ports/{port}/counters"),
+    ] {
+        for name in tree.names(&directory) {
+            let renamed = WORDS.iter().find(|(words, _)| *words == name);
+            let known = renamed.map_or(name.as_str(), |(_, bytes)| bytes);
+            // How long the driver's figures are kept is a setting among them.
+            if name == "lifespan" || !(all || counts_bytes(known)) {
+                continue;
+            }
+            let Some(value) = tree.number::<u64>(format!("{directory}/{name}")) else {
+                continue;
+            };
+            let value = renamed.map_or(value, |_| value.saturating_mul(4));
+            counters.insert(known.to_owned(), value);
+        }
+    }
+    if sent_bytes(&counters).is_none() && received_bytes(&counters).is_none() {
+        // A device in software counts no bytes of its own, and everything that it moves passes its interface.
+        let network = tree.text(format!("{root}/ports/{port}/gid_attrs/ndevs/0"));
+        let network = network.and_then(|name| interfaces.get(&name));
+        for (name, value) in network.into_iter().flatten() {
+            counters.insert(format!("netdev_{name}"), *value);
+        }
+    }
+    counters
+}
+
+fn counts_bytes(name: &str) -> bool {
+    SENT.iter().chain(&RECEIVED).any(|row| row.contains(&name))
+}
+
+/// /proc/net/dev: two lines of head, then one line for each interface.
+fn parse_interfaces(text: &str) -> BTreeMap<String, Counters> {
+    let line = |line: &str| {
+        let (name, figures) = line.rsplit_once(':')?;
+        let figures: Vec<u64> = figures
+            .split_whitespace()
+            .map(|figure| figure.parse().ok())
+            .collect::<Option<_>>()?;
+        if figures.len() < INTERFACE_COLUMNS.len() {
+            return None;
+        }
+        let counters = INTERFACE_COLUMNS
+            .iter()
+            .zip(figures)
+            .filter_map(|(column, figure)| Some(((*column)?.to_owned(), figure)))
+            .collect();
+        Some((name.trim().to_owned(), counters))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// /proc/net/snmp and /proc/net/netstat: for each protocol a line of names, then a line of figures. Figures below zero
+/// are settings ("no limit") and left out.
+fn parse_protocol(text: &str, protocol: &str) -> Counters {
+    let mut lines = text
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .filter(|(name, _)| *name == protocol)
+        .map(|(_, rest)| rest.split_whitespace());
+    let (Some(names), Some(figures)) = (lines.next(), lines.next()) else {
+        return Counters::new();
+    };
+    names
+        .zip(figures)
+        .filter_map(|(name, figure)| Some((name.to_owned(), figure.parse().ok()?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

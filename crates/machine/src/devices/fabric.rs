@@ -1,0 +1,256 @@
+//! The libfabrics that this program can use, their providers and domains, and the limits of each.
+//!
+//! What lives here: a copy of what the libraries list, grouped for reading. What does not: why well-known providers are
+//! not in the list (`providers`), and how to get a library where there is none but the embedded one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tonnage_sys::libfabric::{Libfabric, Limits, Offer, Part};
+
+use super::super::fabric::LIBFABRIC_VARIABLE;
+use super::Absent;
+use crate::devices::timeout::within;
+
+/// How long the providers may look for their devices; some ask name servers.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A libfabric that this program can use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FabricLibrary {
+    /// The file that it was loaded from, or words that say that it is part of this program.
+    pub path: String,
+    /// Its release.
+    pub version: String,
+    /// Whether it is part of this program.
+    pub embedded: bool,
+    /// The providers that can be used here.
+    pub providers: Vec<FabricProvider>,
+    /// Names of all providers that are part of the library and did not withdraw when it was loaded, also of those that
+    /// found no device.
+    pub parts: Vec<String>,
+}
+
+/// One provider of libfabric.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FabricProvider {
+    /// Its name, layered ones with a semicolon: "tcp;ofi_rxm".
+    pub name: String,
+    /// Its own version.
+    pub version: String,
+    /// What it offers: one entry for all domains that have the same limits.
+    pub offers: Vec<FabricOffer>,
+}
+
+/// What a provider offers over one or several domains, as it states it when it is asked for nothing in particular.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FabricOffer {
+    /// Kind of endpoint: "msg", "datagram", "rdm".
+    pub endpoint: String,
+    /// Kinds of transfers: "msg" (send and receive), "rma" (write and read).
+    pub transfers: Vec<String>,
+    /// Operations that can be queued for transmission.
+    pub tx_depth: u64,
+    /// Receives that can be posted.
+    pub rx_depth: u64,
+    /// Largest message that may be reused as soon as the call returns.
+    pub inject_bytes_max: u64,
+    /// Immediate data that an operation can carry.
+    pub immediate_bytes: u64,
+    /// Largest message; the largest number there is where the provider has no limit.
+    pub message_bytes_max: u64,
+    /// What registered memory needs, the bits of mr_mode: "virt-addr", "prov-key", …
+    pub mr_mode: Vec<String>,
+    /// Orders that it can keep: "WAW" is a write after a write; W write, R read, S send.
+    pub ordering: Vec<String>,
+    /// Who drives connections and the like: "auto" or "manual".
+    pub control_progress: String,
+    /// Who drives transfers.
+    pub data_progress: String,
+    /// What threads may share: "safe", "domain", …
+    pub threading: String,
+    /// Speed of the link; absent where the provider does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_bits_per_s: Option<u64>,
+    /// The domains (devices), each with its fabrics (networks).
+    pub domains: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl FabricOffer {
+    /// The offer of `endpoint` with `limits`, of no domain yet.
+    fn new(endpoint: &str, limits: &Limits) -> Self {
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        Self {
+            endpoint: endpoint.to_owned(),
+            transfers: owned(&limits.transfers),
+            tx_depth: limits.tx_depth as u64,
+            rx_depth: limits.rx_depth as u64,
+            inject_bytes_max: limits.inject_bytes_max as u64,
+            immediate_bytes: limits.immediate_bytes as u64,
+            message_bytes_max: limits.message_bytes_max as u64,
+            mr_mode: owned(&limits.mr_mode),
+            ordering: owned(&limits.ordering),
+            control_progress: limits.control_progress.clone(),
+            data_progress: limits.data_progress.clone(),
+            threading: limits.threading.clone(),
+            link_bits_per_s: limits.link_bits_per_s,
+            domains: BTreeMap::new(),
+        }
+    }
+}
+
+/// The library that is used, first, and the embedded one.
+pub(super) fn find(
+    library: Result<Libfabric, String>,
+    absent: &mut Vec<Absent>,
+) -> Vec<FabricLibrary> {
+    let mut found = Vec::new();
+    let why_no_other = match library {
+        Ok(library) if library.is_embedded() => Libfabric::load(None).err(),
+        Ok(library) => {
+            found.push(list(library, absent));
+            None
+        }
+        Err(why) => Some(why),
+    };
+    if let Some(why) = why_no_other {
+        let how = format!(
+            "Run `apt-get install libfabric1` (Debian, Ubuntu) or `dnf install libfabric`, or set {LIBFABRIC_VARIABLE} to the path of a libfabric.so.1."
+        );
+        absent.push(Absent::new("installed libfabric", why, how));
+    }
+    found.push(list(Libfabric::embedded(), absent));
+    found
+}
+
+fn list(library: Libfabric, absent: &mut Vec<Absent>) -> FabricLibrary {
+    let (path, version) = (library.path().to_owned(), library.release().to_string());
+    let embedded = library.is_embedded();
+    let ask = move || Ok((library.offers()?, library.parts()?));
+    let seconds = PATIENCE.as_secs();
+    let answer: Result<(Vec<Offer>, Vec<Part>), String> = within(PATIENCE, ask)
+        .unwrap_or_else(|| Err(format!("fi_getinfo did not answer within {seconds} s")));
+    let why_none = match &answer {
+        Ok((offers, _)) if offers.is_empty() => Some(format!("{path} offers none")),
+        Ok(_) => None,
+        Err(why) => Some(why.clone()),
+    };
+    if let Some(why) = why_none {
+        let how =
+            "Run `FI_LOG_LEVEL=info tonnage devices`, in which each provider says what it misses.";
+        absent.push(Absent::new("libfabric providers", why, how));
+    }
+    let (offers, parts) = answer.unwrap_or_default();
+    FabricLibrary {
+        path,
+        version,
+        embedded,
+        providers: group(&offers),
+        parts: parts.into_iter().map(|part| part.provider).collect(),
+    }
+}
+
+/// One entry for each provider and version, in order of their names.
+fn group(offers: &[Offer]) -> Vec<FabricProvider> {
+    let mut providers = BTreeMap::<(&str, String), BTreeMap<FabricOffer, Domains>>::new();
+    for offer in offers {
+        let version = offer.provider_version.to_string();
+        let alike = providers.entry((&offer.provider, version)).or_default();
+        let limits = FabricOffer::new(&offer.endpoint, &offer.limits);
+        let domains = alike.entry(limits).or_default();
+        let fabrics = domains.entry(offer.domain.clone()).or_default();
+        fabrics.insert(offer.fabric.clone());
+    }
+    let provider = |((name, version), alike): ((&str, String), BTreeMap<_, _>)| FabricProvider {
+        name: name.to_owned(),
+        version,
+        offers: alike.into_iter().map(with_domains).collect(),
+    };
+    providers.into_iter().map(provider).collect()
+}
+
+type Domains = BTreeMap<String, BTreeSet<String>>;
+
+fn with_domains((offer, domains): (FabricOffer, Domains)) -> FabricOffer {
+    FabricOffer { domains, ..offer }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_cannot_be_loaded_is_absent_with_the_reason_and_the_embedded_one_is_there() {
+        let mut absent = Vec::new();
+        let library = Libfabric::load(Some("/nonexistent/libfabric.so.1"));
+        let found = find(library, &mut absent);
+        assert!(found.len() == 1 && found[0].embedded, "{found:?}");
+        let installed = &absent[0];
+        assert_eq!(installed.what, "installed libfabric");
+        assert!(
+            installed.why.contains("/nonexistent/libfabric.so.1"),
+            "{absent:?}"
+        );
+        assert!(
+            installed.how.contains("apt-get install libfabric1"),
+            "{absent:?}"
+        );
+    }
+
+    #[test]
+    fn the_embedded_library_lists_its_providers_with_their_limits() {
+        let mut absent = Vec::new();
+        let found = find(Ok(Libfabric::embedded()), &mut absent);
+        let embedded = found.last().unwrap();
+        let names: Vec<&str> = embedded.providers.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names, ["shm", "tcp", "tcp;ofi_rxm"]);
+        let tcp = &embedded.providers[1];
+        let rdm = tcp.offers.iter().find(|offer| offer.endpoint == "rdm");
+        let rdm = rdm.unwrap();
+        assert!(rdm.domains.contains_key("lo"), "{rdm:?}");
+        assert!(rdm.ordering.iter().any(|order| order == "WAW"), "{rdm:?}");
+        assert!(rdm.tx_depth > 0 && rdm.inject_bytes_max > 0, "{rdm:?}");
+    }
+
+    #[test]
+    fn an_installed_library_lists_each_provider_once_and_comes_first() {
+        let library = match Libfabric::load(None) {
+            Ok(library) => library,
+            Err(why) => return eprintln!("skip: no libfabric here: {why}"),
+        };
+        let mut absent = Vec::new();
+        let found = find(Ok(library), &mut absent);
+        assert_eq!(found.len(), 2);
+        assert!(!found[0].embedded && found[1].embedded);
+        let names: Vec<&str> = found[0].providers.iter().map(|p| p.name.as_str()).collect();
+        assert!(names.is_sorted() && !names.is_empty(), "{names:?}");
+        for provider in &found[0].providers {
+            assert!(!provider.offers.is_empty(), "{provider:?}");
+            assert!(
+                provider
+                    .offers
+                    .iter()
+                    .all(|offer| !offer.domains.is_empty())
+            );
+        }
+        assert!(absent.is_empty(), "{absent:?}");
+    }
+
+    #[test]
+    fn domains_with_the_same_limits_are_one_entry() {
+        let library = Libfabric::embedded();
+        let mut offers = library.offers_of("shm").unwrap();
+        offers.truncate(1);
+        let mut other = offers[0].clone();
+        other.domain = "another".to_owned();
+        let mut different = other.clone();
+        different.limits.tx_depth += 1;
+        offers.extend([other, different]);
+        let found = group(&offers);
+        assert_eq!(found.len(), 1);
+        let domains = |offer: &FabricOffer| offer.domains.keys().cloned().collect::<Vec<_>>();
+        let domains: Vec<_> = found[0].offers.iter().map(domains).collect();
+        assert_eq!(domains, [vec!["another", "shm"], vec!["another"]]);
+    }
+}

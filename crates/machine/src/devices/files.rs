@@ -1,0 +1,214 @@
+//! File systems that hold files: what is mounted where, and how much is free.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::statvfs;
+use serde::{Deserialize, Serialize};
+
+use super::super::mounts::unescape;
+use super::super::tree::Tree;
+use super::Absent;
+use crate::devices::timeout::within;
+
+/// Types that hold no files of the user's.
+const PSEUDO: [&str; 26] = [
+    "autofs",
+    "binfmt_misc",
+    "bpf",
+    "cgroup",
+    "cgroup2",
+    "configfs",
+    "debugfs",
+    "devpts",
+    "devtmpfs",
+    "efivarfs",
+    "fuse.gvfsd-fuse",
+    "fuse.lxcfs",
+    "fuse.portal",
+    "fusectl",
+    "hugetlbfs",
+    "mqueue",
+    "nsfs",
+    "proc",
+    "pstore",
+    "ramfs",
+    "rpc_pipefs",
+    "securityfs",
+    "selinuxfs",
+    "squashfs",
+    "sysfs",
+    "tracefs",
+];
+
+/// Places whose mounts belong to the system, whatever their type.
+const SYSTEM_PLACES: [&str; 5] = ["/boot", "/dev", "/proc", "/run", "/sys"];
+
+/// Shared memory is used like a file system, although it is below a system place.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// A smaller memory file system is a place for some settings, not for data.
+const TMPFS_BYTES_MIN: u64 = 16 << 20;
+
+/// How long a file system may take to say how large it is; one whose server is dead never answers.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How many may fail to answer before the others are no longer asked.
+const SILENT_MAX: usize = 3;
+
+/// One mounted file system.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSystem {
+    /// Where it is mounted.
+    pub mount: PathBuf,
+    /// Device or server that it comes from, in the kernel's words.
+    pub source: String,
+    /// Type: "ext4", "lustre", "nfs4", "tmpfs", …
+    pub kind: String,
+    /// Whether it can only be read.
+    pub read_only: bool,
+    /// All of it; absent when it did not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_bytes: Option<u64>,
+    /// What a user who is not root may still fill; absent when it did not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available_bytes: Option<u64>,
+}
+
+pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<FileSystem> {
+    let mounts = tree.text("proc/self/mounts").unwrap_or_default();
+    // A later mount hides an earlier one at the same place.
+    let by_place: BTreeMap<PathBuf, FileSystem> = mounts
+        .lines()
+        .filter_map(mount)
+        .map(|file_system| (file_system.mount.clone(), file_system))
+        .collect();
+    let mut silent = Vec::new();
+    let mut found = Vec::new();
+    for (place, mut file_system) in by_place {
+        if silent.len() < SILENT_MAX {
+            let path = place.clone();
+            match within(PATIENCE, move || size_of_directory(&path)) {
+                Some(Some((total, available))) => {
+                    file_system.total_bytes = Some(total);
+                    file_system.available_bytes = Some(available);
+                }
+                Some(None) => continue,
+                None => silent.push(place.display().to_string()),
+            }
+        } else {
+            silent.push(place.display().to_string());
+        }
+        let tiny = file_system
+            .total_bytes
+            .is_some_and(|bytes| bytes < TMPFS_BYTES_MIN);
+        if !(file_system.kind == "tmpfs" && tiny) {
+            found.push(file_system);
+        }
+    }
+    report(&found, &silent, absent);
+    found
+}
+
+fn report(found: &[FileSystem], silent: &[String], absent: &mut Vec<Absent>) {
+    if !silent.is_empty() {
+        absent.push(Absent::new(
+            format!("the sizes of {}", silent.join(", ")),
+            format!("asked with statvfs, {} did not answer within {} s", if silent.len() == 1 { "it" } else { "the first of them" }, PATIENCE.as_secs()),
+            "Look whether the file server can be reached, for example with `stat -f` on the mount point.",
+        ));
+    }
+    if found.is_empty() {
+        absent.push(Absent::new(
+            "file systems",
+            "/proc/self/mounts lists none that holds files of users",
+            "Mount one, or mount /proc if it is not.",
+        ));
+    }
+}
+
+/// One line of /proc/self/mounts; `None` for what is left out.
+fn mount(line: &str) -> Option<FileSystem> {
+    let mut fields = line.split(' ');
+    let (source, place, kind) = (fields.next()?, fields.next()?, fields.next()?);
+    let read_only = fields.next()?.split(',').any(|option| option == "ro");
+    let place = PathBuf::from(unescape(place));
+    let system = SYSTEM_PLACES.iter().any(|system| place.starts_with(system))
+        && place != Path::new(SHARED_MEMORY);
+    if system || PSEUDO.contains(&kind) {
+        return None;
+    }
+    Some(FileSystem {
+        mount: place,
+        source: unescape(source),
+        kind: kind.to_owned(),
+        read_only,
+        total_bytes: None,
+        available_bytes: None,
+    })
+}
+
+/// Total and available bytes; `None` when the place is not a directory (containers mount single files) or cannot be
+/// asked, as when it belongs to another user.
+fn size_of_directory(place: &Path) -> Option<(u64, u64)> {
+    if !place.is_dir() {
+        return None;
+    }
+    let answer = statvfs(place).ok()?;
+    let bytes = |blocks: u64| blocks.saturating_mul(answer.f_frsize);
+    Some((bytes(answer.f_blocks), bytes(answer.f_bavail)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tree::invented::Machine;
+    use super::*;
+
+    #[test]
+    fn pseudo_and_system_mounts_are_left_out() {
+        let left_out = [
+            "proc /proc proc rw 0 0",
+            "tmpfs /run/user/0 tmpfs rw 0 0",
+            "overlay /sys/fs/x overlay rw 0 0",
+            "cgroup2 /mnt/cgroup cgroup2 rw 0 0",
+            "too short",
+            "",
+        ];
+        for line in left_out {
+            assert_eq!(mount(line), None, "{line}");
+        }
+        let kept = mount("server:/a\\040b /mnt/a\\040b\\134c nfs4 ro,vers=4 0 0").unwrap();
+        assert_eq!(
+            (kept.source.as_str(), kept.read_only),
+            ("server:/a b", true)
+        );
+        assert_eq!(kept.mount, Path::new("/mnt/a b\\c"));
+        assert_eq!(mount("tmpfs /dev/shm tmpfs rw 0 0").unwrap().kind, "tmpfs");
+    }
+
+    #[test]
+    fn the_last_mount_at_a_place_counts_and_files_are_left_out() {
+        let machine = Machine::new();
+        let place = machine.path().display().to_string();
+        machine.file("single", "");
+        machine.file(
+            "proc/self/mounts",
+            &format!("a {place} ext4 rw 0 0\nb {place} xfs rw 0 0\nc {place}/single ext4 rw 0 0\nd {place}/none ext4 rw 0 0"),
+        );
+        let mut absent = Vec::new();
+        let found = find(&machine.tree(), &mut absent);
+        assert!(absent.is_empty(), "{absent:?}");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].kind, "xfs");
+        assert!(found[0].total_bytes.unwrap() >= found[0].available_bytes.unwrap());
+    }
+
+    #[test]
+    fn silent_ones_are_named() {
+        let mut absent = Vec::new();
+        let one = mount("a /mnt/a nfs rw 0 0").unwrap();
+        report(&[one], &["/mnt/a".to_owned()], &mut absent);
+        assert!(absent[0].what.contains("/mnt/a") && absent[0].how.contains("stat -f"));
+    }
+}

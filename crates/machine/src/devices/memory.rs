@@ -1,0 +1,137 @@
+//! Memory, NUMA nodes and huge pages.
+
+use rustix::process::{Resource, getrlimit};
+use serde::{Deserialize, Serialize};
+
+use super::super::pages::{HugePool, Transparent, huge_pools, meminfo_bytes, transparent};
+use super::super::topology::Topology;
+use super::super::tree::Tree;
+use super::Absent;
+use tonnage_units::number_list;
+
+/// What an empty pool is suggested to hold: enough for two ranks' buffers of 256 MiB, or two pages of 1 GiB.
+const SUGGESTED_BYTES: u64 = 1 << 30;
+
+/// The memory of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryFound {
+    /// All of it; absent where it cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_bytes: Option<u64>,
+    /// What programs could take without swapping; absent where it cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available_bytes: Option<u64>,
+    /// What this process may lock, which bounds what RDMA can register; absent without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lockable_bytes: Option<u64>,
+    /// Pools of huge pages.
+    pub huge_pools: Vec<HugePool>,
+    /// When transparent huge pages are given.
+    pub transparent: Transparent,
+}
+
+/// One NUMA node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NumaNode {
+    /// The kernel's number.
+    pub node: u32,
+    /// Its CPUs, such as "0-15"; empty for a node of memory alone.
+    pub cpus: String,
+    /// Its memory; absent where the kernel does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// What of that is free now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_free_bytes: Option<u64>,
+}
+
+pub(super) fn numa_nodes(topology: &Topology) -> Vec<NumaNode> {
+    let node = |node: &super::super::topology::Node| NumaNode {
+        node: node.id,
+        cpus: number_list::format(&node.cpus),
+        memory_bytes: node.memory_bytes,
+        memory_free_bytes: node.memory_free_bytes,
+    };
+    topology.nodes.iter().map(node).collect()
+}
+
+pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> MemoryFound {
+    let pools = huge_pools(tree);
+    if pools.is_empty() {
+        absent.push(Absent::new(
+            "huge pages",
+            "/sys/kernel/mm/hugepages lists no sizes",
+            "Use a kernel that is built with CONFIG_HUGETLBFS.",
+        ));
+    }
+    absent.extend(pools.iter().filter(|pool| pool.free == 0).map(empty_pool));
+    MemoryFound {
+        total_bytes: meminfo_bytes(tree, "MemTotal"),
+        available_bytes: meminfo_bytes(tree, "MemAvailable"),
+        lockable_bytes: getrlimit(Resource::Memlock).current,
+        huge_pools: pools,
+        transparent: transparent(tree),
+    }
+}
+
+fn empty_pool(pool: &HugePool) -> Absent {
+    let size = match pool.page_bytes >> 20 {
+        0 => format!("{} KiB", pool.page_bytes >> 10),
+        mib if mib % 1024 == 0 => format!("{} GiB", mib >> 10),
+        mib => format!("{mib} MiB"),
+    };
+    let why = match pool.total {
+        0 => "the pool is empty".to_owned(),
+        total => format!("all {total} pages of the pool are in use"),
+    };
+    let pages = pool.total + (SUGGESTED_BYTES / pool.page_bytes.max(1)).max(2);
+    let kib = pool.page_bytes >> 10;
+    let file = format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages");
+    let mut how = format!("Run `echo {pages} | sudo tee {file}`, and read it back.");
+    if pool.page_bytes >= 1 << 30 {
+        let gib = pool.page_bytes >> 30;
+        how.push_str(&format!(
+            " If the pages cannot be had any more, start the kernel with `hugepagesz={gib}G hugepages={pages}`."
+        ));
+    }
+    Absent::new(format!("huge pages of {size}"), why, how)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tree::invented::Machine;
+    use super::*;
+
+    #[test]
+    fn an_empty_pool_comes_with_the_command_that_fills_it() {
+        let machine = Machine::new();
+        for (size, total, free) in [("2048", "0", "0"), ("1048576", "3", "0"), ("64", "9", "1")] {
+            let pool = format!("sys/kernel/mm/hugepages/hugepages-{size}kB");
+            machine.file(&format!("{pool}/nr_hugepages"), total);
+            machine.file(&format!("{pool}/free_hugepages"), free);
+        }
+        let mut absent = Vec::new();
+        let found = find(&machine.tree(), &mut absent);
+        assert_eq!(found.huge_pools.len(), 3);
+        assert_eq!(absent.len(), 2, "{absent:?}");
+        assert_eq!(absent[0].what, "huge pages of 2 MiB");
+        assert_eq!(absent[0].why, "the pool is empty");
+        let command = "echo 512 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+        assert!(absent[0].how.contains(command), "{absent:?}");
+        assert_eq!(absent[1].what, "huge pages of 1 GiB");
+        assert!(absent[1].why.contains("all 3 pages"), "{absent:?}");
+        assert!(absent[1].how.contains("echo 5 ") && absent[1].how.contains("hugepagesz=1G"));
+    }
+
+    #[test]
+    fn nodes_follow_the_topology() {
+        let machine = Machine::new();
+        machine.processors(2, 2, 1);
+        let nodes = numa_nodes(&Topology::read_from(&machine.tree(), vec![]));
+        assert_eq!(nodes.len(), 2);
+        assert_eq!(
+            (nodes[1].cpus.as_str(), nodes[1].memory_bytes),
+            ("2-3", Some(1 << 20))
+        );
+    }
+}

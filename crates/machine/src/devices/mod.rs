@@ -1,0 +1,162 @@
+//! Everything on this host that could move bytes or hold them, and what is missing: why, and how to get it.
+//!
+//! What lives here: looking, through the kernel's files and libfabric's list, and the types that `tonnage devices
+//! --json` prints. What does not: opening any of it (that is an engine's work), and the page for people, which the
+//! `tonnage` crate draws from these types.
+
+mod fabric;
+mod files;
+mod gpu;
+mod memory;
+mod network;
+mod pci;
+mod providers;
+mod rdma;
+mod timeout;
+
+use serde::{Deserialize, Serialize};
+
+pub use fabric::{FabricLibrary, FabricOffer, FabricProvider};
+pub use files::FileSystem;
+pub use gpu::Gpu;
+pub use memory::{MemoryFound, NumaNode};
+pub use network::NetworkInterface;
+pub use pci::{PciFunction, PcieLink};
+pub use rdma::{RdmaDevice, RdmaPort};
+
+use super::environment::{Host, Processors};
+use super::topology::Topology;
+use super::tree::Tree;
+
+/// Something that was looked for and cannot be used here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absent {
+    /// What it is.
+    pub what: String,
+    /// What was looked at, and what it showed.
+    pub why: String,
+    /// What to do to have it, with the exact command where there is one.
+    pub how: String,
+}
+
+impl Absent {
+    fn new(what: impl Into<String>, why: impl Into<String>, how: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            why: why.into(),
+            how: how.into(),
+        }
+    }
+}
+
+/// What was found on a host. An empty list or a `None` has an entry in `absent` that says why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inventory {
+    /// Name and boot of the host.
+    pub host: Host,
+    /// Processors.
+    pub cpu: Processors,
+    /// NUMA nodes, at least one.
+    pub numa: Vec<NumaNode>,
+    /// Memory and huge pages.
+    pub memory: MemoryFound,
+    /// Network interfaces, the loopback included.
+    pub networks: Vec<NetworkInterface>,
+    /// RDMA devices.
+    pub rdma: Vec<RdmaDevice>,
+    /// The libfabrics that this program can use: the one that it does use first, the embedded one last.
+    pub libfabric: Vec<FabricLibrary>,
+    /// GPUs of NVIDIA and AMD.
+    pub gpus: Vec<Gpu>,
+    /// File systems that hold files.
+    pub file_systems: Vec<FileSystem>,
+    /// What is not here, or is here and cannot be used.
+    pub absent: Vec<Absent>,
+    /// Well-known providers of libfabric that none of the libraries offers here.
+    pub providers_absent: Vec<Absent>,
+}
+
+impl Inventory {
+    /// Looks at this host. It cannot fail, and ends within some seconds even where a file server or a provider of
+    /// libfabric does not answer.
+    pub fn read() -> Self {
+        let libfabric = super::fabric::load_libfabric();
+        Self::read_from(&Tree::host(), &Topology::read(), libfabric)
+    }
+
+    /// The same of the machine laid out in `tree`, with the library that could be loaded or why none could.
+    pub fn read_from(
+        tree: &Tree,
+        topology: &Topology,
+        libfabric: Result<tonnage_sys::libfabric::Libfabric, String>,
+    ) -> Self {
+        let mut absent = Vec::new();
+        let networks = network::find(tree, &mut absent);
+        let numa = memory::numa_nodes(topology);
+        let memory = memory::find(tree, &mut absent);
+        let rdma = rdma::find(tree, &networks, &mut absent);
+        let libfabric = fabric::find(libfabric, &mut absent);
+        Self {
+            host: Host::read(),
+            cpu: Processors::read_from(tree, topology),
+            numa,
+            memory,
+            networks,
+            providers_absent: providers::absent(tree, &rdma, &libfabric),
+            rdma,
+            libfabric,
+            gpus: gpu::find(tree, &mut absent),
+            file_systems: files::find(tree, &mut absent),
+            absent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::super::tree::invented::Machine;
+    use super::*;
+
+    #[test]
+    fn an_empty_machine_says_what_is_missing_and_how_to_get_it() {
+        let tree = Machine::new().tree();
+        let topology = Topology::read_from(&tree, vec![0]);
+        let found = Inventory::read_from(&tree, &topology, Err("no such file".to_owned()));
+        let missing: Vec<&str> = found.absent.iter().map(|a| a.what.as_str()).collect();
+        let expected = [
+            "network interfaces",
+            "huge pages",
+            "RDMA devices",
+            "installed libfabric",
+            "GPUs",
+            "file systems",
+        ];
+        assert_eq!(missing, expected);
+        for absent in found.absent.iter().chain(&found.providers_absent) {
+            assert!(
+                !absent.why.is_empty() && !absent.how.is_empty(),
+                "{absent:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn this_host_is_listed_in_bounded_time_and_survives_json() {
+        let start = Instant::now();
+        let found = Inventory::read();
+        assert!(
+            start.elapsed() < Duration::from_secs(30),
+            "{:?}",
+            start.elapsed()
+        );
+        assert!(
+            found.networks.iter().any(|network| network.name == "lo"),
+            "{found:?}"
+        );
+        assert!(!found.numa.is_empty());
+        let json = serde_json::to_string(&found).unwrap();
+        assert_eq!(serde_json::from_str::<Inventory>(&json).unwrap(), found);
+    }
+}

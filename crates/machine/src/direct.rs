@@ -1,0 +1,94 @@
+//! Whether transfers of a file can leave the page cache out, and how they must be aligned then: who is believed, and who
+//! is not. What the kernel says is read in `tonnage_sys::files::direct`.
+
+use std::fs::File;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tonnage_sys::files::direct::{Alignment, DirectIo, direct_io};
+use tonnage_sys::files::file_system::{self, FileSystem};
+
+use tonnage_units::{Error, Result};
+
+/// How a file that is open without the page cache must be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Direct {
+    /// What memory, offsets and lengths are multiples of.
+    pub alignment: Alignment,
+    /// Who says so.
+    pub said_by: &'static str,
+}
+
+impl Direct {
+    /// For the record.
+    pub fn effective(self) -> Value {
+        json!({
+            "memory_bytes": self.alignment.memory_bytes,
+            "offset_bytes": self.alignment.offset_bytes,
+            "said_by": self.said_by,
+        })
+    }
+}
+
+/// Finds out who vouches for direct transfers of an open file, and for which.
+///
+/// # Errors
+/// `Unavailable` when nobody does.
+pub fn of_file(file: &File, path: &Path) -> Result<Direct> {
+    let asked = |error| Error::io(format!("cannot look at {}", path.display()), error);
+    let said = direct_io(file).map_err(asked)?;
+    let on = file_system::of_file(file).map_err(asked)?;
+    vouched(said, &on, path)
+}
+
+/// The kernel's word counts. Two network file systems do not answer it, but document that `O_DIRECT` is honoured:
+/// Lustre for whole pages, NFS for everything. Nobody else is believed.
+fn vouched(said: DirectIo, on: &FileSystem, path: &Path) -> Result<Direct> {
+    let name = &on.name;
+    match said {
+        DirectIo::Supported(alignment) => Ok(Direct {
+            alignment,
+            said_by: "statx",
+        }),
+        DirectIo::NotSupported => Err(refused(
+            path,
+            &format!("the kernel says that {name} has none for it"),
+        )),
+        DirectIo::NotSaid if matches!(name.as_str(), "lustre" | "nfs") => {
+            let page_bytes = u32::try_from(rustix::param::page_size()).unwrap_or(4096);
+            Ok(Direct {
+                alignment: Alignment {
+                    memory_bytes: page_bytes,
+                    offset_bytes: page_bytes,
+                },
+                said_by: "the file system's documentation",
+            })
+        }
+        DirectIo::NotSaid if on.memory => Err(refused(
+            path,
+            &format!("it is on {name}, which keeps it in memory and would ignore the flag"),
+        )),
+        DirectIo::NotSaid => Err(Error::Unavailable {
+            what: format!("direct I/O on {}", path.display()),
+            why: format!(
+                "the kernel does not say whether {name} honours it (statx has no STATX_DIOALIGN), and it could go \
+                 through the page cache unseen"
+            ),
+            how: "Use Linux 6.1 or later with ext4, xfs, btrfs or f2fs, or leave --direct out and drop caches instead"
+                .into(),
+        }),
+    }
+}
+
+/// What is said where there are no direct transfers.
+pub fn refused(path: &Path, why: &str) -> Error {
+    Error::Unavailable {
+        what: format!("direct I/O on {}", path.display()),
+        why: why.into(),
+        how: "Choose a path on a disk's file system, such as ext4 or xfs, or leave --direct out"
+            .into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

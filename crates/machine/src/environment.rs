@@ -1,0 +1,414 @@
+//! What a host is, in so far as it explains a figure: it goes into every record.
+//!
+//! What lives here: reading it, quickly and without ever failing. What does not: the devices that could be used, which
+//! [`super::devices`] lists for people.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tonnage_sys::libfabric::Libfabric;
+use tonnage_sys::library::libc_version;
+
+use super::pages::{HugePool, Transparent, huge_pools, meminfo_bytes, transparent};
+use super::topology::{Topology, allowed_cpus};
+use super::tree::{Tree, value_of};
+use super::variables::steering;
+use tonnage_units::number_list;
+
+/// Kernel modules of drivers whose version is worth recording, where the module states one.
+const DRIVERS: [&str; 12] = [
+    "amdgpu",
+    "bnxt_en",
+    "bnxt_re",
+    "cxi_core",
+    "efa",
+    "ena",
+    "hfi1",
+    "ib_core",
+    "ionic",
+    "irdma",
+    "lustre",
+    "mlx5_core",
+];
+
+/// Which host, and since when it runs. Apart from [`Environment`], so that hosts of the same make have equal ones.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// The host's name.
+    pub name: String,
+    /// The kernel's random identifier of this boot; absent where it cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
+}
+
+impl Host {
+    /// Reads name and boot identifier.
+    pub fn read() -> Self {
+        let name = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned();
+        Self {
+            name,
+            boot_id: Tree::host().text("proc/sys/kernel/random/boot_id"),
+        }
+    }
+}
+
+/// The environment of one host. Two hosts of the same make and set-up have equal ones.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Environment {
+    /// The distribution's own name, or "unknown".
+    pub os: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Machine architecture as the kernel names it.
+    pub architecture: String,
+    /// Whether this is a virtual machine; absent where the CPU does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub virtualised: Option<bool>,
+    /// What the kernel reads the time from; absent where it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_source: Option<String>,
+    /// Processors.
+    pub cpu: Processors,
+    /// Memory.
+    pub memory: MemoryState,
+    /// Versions by name: the C library, libfabric where this process has loaded it, and drivers that state theirs. What is
+    /// not there is not listed.
+    pub libraries: BTreeMap<String, String>,
+    /// Environment variables that steer communication libraries; never one that may hold a secret.
+    pub variables: BTreeMap<String, String>,
+}
+
+/// The processors of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Processors {
+    /// Model name, or "unknown".
+    pub model: String,
+    /// CPUs that are online, such as "0-15".
+    pub online: String,
+    /// CPUs that this process may use.
+    pub allowed: String,
+    /// CPU time that the control group grants in each second, in thousandths of a CPU; absent without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_millicpus: Option<u64>,
+    /// Sockets.
+    pub sockets: u32,
+    /// Physical cores of all sockets.
+    pub cores: u32,
+    /// CPUs that share a core.
+    pub threads_per_core: u32,
+    /// Size of one level-2 cache, the first CPU's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l2_bytes: Option<u64>,
+    /// Size of one level-3 cache, the first CPU's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l3_bytes: Option<u64>,
+    /// Frequency governor of the first CPU, or "unknown: " and why.
+    pub governor: String,
+    /// Highest frequency of the first CPU; absent where the kernel does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frequency_khz_max: Option<u64>,
+}
+
+/// The memory of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryState {
+    /// All of it; absent where it cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_bytes: Option<u64>,
+    /// NUMA nodes, such as "0-1".
+    pub numa_nodes: String,
+    /// Pools of huge pages.
+    pub huge_pools: Vec<HugePool>,
+    /// When transparent huge pages are given.
+    pub transparent: Transparent,
+}
+
+impl Environment {
+    /// Reads this host's environment in a few milliseconds. It cannot fail: what cannot be read is absent or says so.
+    pub fn read() -> Self {
+        Self::read_from(
+            &Tree::host(),
+            &Topology::read_from(&Tree::host(), allowed_cpus()),
+        )
+    }
+
+    /// The same of the machine laid out in `tree`. Kernel, architecture, libraries and environment variables are those
+    /// of the running process in any case.
+    pub fn read_from(tree: &Tree, topology: &Topology) -> Self {
+        let uname = rustix::system::uname();
+        Self {
+            os: os_name(tree),
+            kernel: uname.release().to_string_lossy().into_owned(),
+            architecture: uname.machine().to_string_lossy().into_owned(),
+            virtualised: virtualised(tree),
+            clock_source: tree
+                .text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            cpu: Processors::read_from(tree, topology),
+            memory: MemoryState::read_from(tree, topology),
+            libraries: libraries(tree),
+            variables: steering(std::env::vars_os()),
+        }
+    }
+}
+
+impl Processors {
+    /// The processors of the machine laid out in `tree`.
+    pub fn read_from(tree: &Tree, topology: &Topology) -> Self {
+        let first = topology.cpus.first().map_or(0, |cpu| cpu.id);
+        let cpu = format!("sys/devices/system/cpu/cpu{first}");
+        let online: Vec<u32> = topology.cpus.iter().map(|cpu| cpu.id).collect();
+        Self {
+            model: cpu_model(tree).unwrap_or_else(|| "unknown".to_owned()),
+            online: number_list::format(&online),
+            allowed: number_list::format(&topology.allowed),
+            quota_millicpus: quota_millicpus(tree),
+            sockets: topology.sockets(),
+            cores: topology.cores(),
+            threads_per_core: topology.threads_per_core(),
+            l2_bytes: cache_bytes(tree, &cpu, 2),
+            l3_bytes: cache_bytes(tree, &cpu, 3),
+            governor: match tree.try_text(format!("{cpu}/cpufreq/scaling_governor")) {
+                Ok(governor) => governor,
+                Err(why) => format!("unknown: {why}"),
+            },
+            frequency_khz_max: tree.number(format!("{cpu}/cpufreq/cpuinfo_max_freq")),
+        }
+    }
+}
+
+impl MemoryState {
+    /// The memory of the machine laid out in `tree`.
+    pub fn read_from(tree: &Tree, topology: &Topology) -> Self {
+        let nodes: Vec<u32> = topology.nodes.iter().map(|node| node.id).collect();
+        Self {
+            total_bytes: meminfo_bytes(tree, "MemTotal"),
+            numa_nodes: number_list::format(&nodes),
+            huge_pools: huge_pools(tree),
+            transparent: transparent(tree),
+        }
+    }
+}
+
+fn os_name(tree: &Tree) -> String {
+    let text = tree
+        .text("etc/os-release")
+        .or_else(|| tree.text("usr/lib/os-release"));
+    let name = text.as_deref().and_then(|text| {
+        text.lines()
+            .find_map(|line| line.strip_prefix("PRETTY_NAME="))
+            .map(|name| name.trim_matches('"'))
+    });
+    name.unwrap_or("unknown").to_owned()
+}
+
+fn virtualised(tree: &Tree) -> Option<bool> {
+    let text = tree.text("proc/cpuinfo")?;
+    // Only x86 has a flag for it.
+    let flags = value_of(&text, "flags")?;
+    Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
+}
+
+fn cpu_model(tree: &Tree) -> Option<String> {
+    let text = tree.text("proc/cpuinfo")?;
+    if let Some(model) = value_of(&text, "model name").or_else(|| value_of(&text, "cpu")) {
+        return Some(model.to_owned());
+    }
+    // ARM kernels give the maker's and the part's numbers only.
+    let (maker, part) = (
+        value_of(&text, "CPU implementer")?,
+        value_of(&text, "CPU part")?,
+    );
+    Some(format!("implementer {maker} part {part}"))
+}
+
+/// The size of the first CPU's cache of this level for data.
+fn cache_bytes(tree: &Tree, cpu: &str, level: u32) -> Option<u64> {
+    let cache = format!("{cpu}/cache");
+    tree.names(&cache).into_iter().find_map(|index| {
+        let index = format!("{cache}/{index}");
+        let right = tree.number::<u32>(format!("{index}/level")) == Some(level)
+            && tree
+                .text(format!("{index}/type"))
+                .is_some_and(|kind| kind != "Instruction");
+        let size = right
+            .then(|| tree.text(format!("{index}/size")))
+            .flatten()?;
+        size.strip_suffix('K')?
+            .parse::<u64>()
+            .ok()?
+            .checked_mul(1024)
+    })
+}
+
+/// The tightest CPU limit of this process's control group (version 2) and those above it.
+fn quota_millicpus(tree: &Tree) -> Option<u64> {
+    let groups = tree.text("proc/self/cgroup")?;
+    let mut group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let mut tightest: Option<u64> = None;
+    loop {
+        let limit = tree.text(format!("sys/fs/cgroup/{group}/cpu.max"));
+        let limit = limit.as_deref().and_then(cpu_max_millicpus);
+        tightest = match (tightest, limit) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        if group.is_empty() {
+            return tightest;
+        }
+        group = group.rsplit_once('/').map_or("", |(above, _)| above);
+    }
+}
+
+/// "200000 100000" is 2000; "max 100000" is no limit.
+fn cpu_max_millicpus(text: &str) -> Option<u64> {
+    let (quota, period) = text.split_once(' ')?;
+    let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
+    quota.checked_mul(1000)?.checked_div(period)
+}
+
+fn libraries(tree: &Tree) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    if let Some(version) = libc_version() {
+        found.insert("libc".to_owned(), version);
+    }
+    // Loading it would take longer than everything else here, and it matters only to engines that have loaded it.
+    if let Some(library) = Libfabric::loaded() {
+        found.insert("libfabric".to_owned(), library.release().to_string());
+    }
+    if let Some(version) = nvidia_driver(tree) {
+        found.insert("driver nvidia".to_owned(), version);
+    }
+    for driver in DRIVERS {
+        if let Some(version) = tree.text(format!("sys/module/{driver}/version")) {
+            found.insert(format!("driver {driver}"), version);
+        }
+    }
+    found
+}
+
+/// The version of NVIDIA's kernel driver, where it is loaded.
+pub(super) fn nvidia_driver(tree: &Tree) -> Option<String> {
+    tree.text("sys/module/nvidia/version").or_else(|| {
+        let text = tree.text("proc/driver/nvidia/version")?;
+        let words = text.lines().next()?.split_whitespace();
+        let number = |word: &&str| {
+            word.contains('.') && word.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+        };
+        words.into_iter().find(number).map(str::to_owned)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::super::tree::invented::Machine;
+    use super::*;
+
+    fn read(machine: &Machine) -> Environment {
+        let tree = machine.tree();
+        Environment::read_from(&tree, &Topology::read_from(&tree, vec![]))
+    }
+
+    #[test]
+    fn an_invented_machine_is_read_whole() {
+        let machine = Machine::new();
+        machine
+            .processors(2, 2, 2)
+            .file("etc/os-release", "NAME=x\nPRETTY_NAME=\"Invented 1\"")
+            .file(
+                "proc/cpuinfo",
+                "processor: 0\nmodel name\t: Model X\nflags : fpu hypervisor sse",
+            )
+            .file("proc/meminfo", "MemTotal: 2048 kB")
+            .file("proc/self/cgroup", "1:cpu:/old\n0::/a/b")
+            .file("sys/fs/cgroup/a/b/cpu.max", "max 100000")
+            .file("sys/fs/cgroup/a/cpu.max", "150000 100000")
+            .file(
+                "sys/devices/system/clocksource/clocksource0/current_clocksource",
+                "tsc",
+            )
+            .file(
+                "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+                "performance",
+            )
+            .file(
+                "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq",
+                "3500000",
+            )
+            .file("sys/module/mlx5_core/version", "24.10")
+            .file(
+                "proc/driver/nvidia/version",
+                "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.10  Fri\nGCC version: 12.2",
+            );
+        for (index, level, kind, size) in [
+            (0, 1, "Data", "48K"),
+            (1, 2, "Unified", "2048K"),
+            (2, 3, "Unified", "32768K"),
+        ] {
+            let cache = format!("sys/devices/system/cpu/cpu0/cache/index{index}");
+            machine.file(&format!("{cache}/level"), &level.to_string());
+            machine
+                .file(&format!("{cache}/type"), kind)
+                .file(&format!("{cache}/size"), size);
+        }
+        let environment = read(&machine);
+        assert_eq!(environment.os, "Invented 1");
+        assert_eq!(environment.virtualised, Some(true));
+        assert_eq!(environment.clock_source.as_deref(), Some("tsc"));
+        let expected = Processors {
+            model: "Model X".into(),
+            online: "0-7".into(),
+            allowed: "0-7".into(),
+            quota_millicpus: Some(1500),
+            sockets: 2,
+            cores: 4,
+            threads_per_core: 2,
+            l2_bytes: Some(2 << 20),
+            l3_bytes: Some(32 << 20),
+            governor: "performance".into(),
+            frequency_khz_max: Some(3_500_000),
+        };
+        assert_eq!(environment.cpu, expected);
+        assert_eq!(environment.memory.total_bytes, Some(2 << 20));
+        assert_eq!(environment.memory.numa_nodes, "0-1");
+        assert_eq!(environment.libraries["driver mlx5_core"], "24.10");
+        assert_eq!(environment.libraries["driver nvidia"], "570.86.10");
+    }
+
+    #[test]
+    fn an_empty_machine_is_read_too() {
+        let environment = read(&Machine::new());
+        assert_eq!(environment.os, "unknown");
+        assert_eq!(environment.virtualised, None);
+        assert_eq!(environment.cpu.model, "unknown");
+        assert!(
+            environment.cpu.governor.starts_with("unknown: "),
+            "{environment:?}"
+        );
+        assert_eq!(environment.memory.total_bytes, None);
+    }
+
+    #[test]
+    fn this_host_is_read_quickly_and_survives_json() {
+        let first = Environment::read();
+        assert!(first.libraries.contains_key("libc") || cfg!(not(target_env = "gnu")));
+        // The fastest of some, because the test shares its CPUs with others.
+        let fastest = (0..20)
+            .map(|_| {
+                let start = Instant::now();
+                assert_eq!(Environment::read().cpu, first.cpu);
+                start.elapsed()
+            })
+            .min()
+            .unwrap();
+        assert!(fastest < Duration::from_millis(10), "{fastest:?}");
+        let json = serde_json::to_string(&first).unwrap();
+        assert_eq!(serde_json::from_str::<Environment>(&json).unwrap(), first);
+        assert!(json.len() < 8192, "{json}");
+        assert!(!Host::read().name.is_empty());
+    }
+}

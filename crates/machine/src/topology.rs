@@ -1,0 +1,319 @@
+//! Which CPUs this process may use, and how they share cores, sockets and NUMA nodes.
+//!
+//! What lives here: reading that from the kernel. What does not: deciding which worker runs where, which is
+//! [`super::placement`].
+
+use std::collections::BTreeMap;
+
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+use super::tree::Tree;
+use tonnage_units::number_list;
+
+/// One logical CPU that is online.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cpu {
+    /// The kernel's number.
+    pub id: u32,
+    /// The physical core: the lowest number among the CPUs that share it, unique on the host.
+    pub core: u32,
+    /// The socket's number.
+    pub package: u32,
+    /// The NUMA node; 0 where the kernel knows of none.
+    pub node: u32,
+}
+
+/// One NUMA node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// The kernel's number.
+    pub id: u32,
+    /// Its online CPUs, ascending; empty for a node of memory alone.
+    pub cpus: Vec<u32>,
+    /// Its memory, where the kernel says.
+    pub memory_bytes: Option<u64>,
+    /// What of that is free now.
+    pub memory_free_bytes: Option<u64>,
+}
+
+/// The online CPUs and NUMA nodes of this host, and which CPUs this process may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topology {
+    /// All online CPUs, ascending.
+    pub cpus: Vec<Cpu>,
+    /// All NUMA nodes, ascending; one where the kernel knows of none.
+    pub nodes: Vec<Node>,
+    /// The CPUs that this process may use, ascending; all of them where that cannot be read.
+    pub allowed: Vec<u32>,
+}
+
+impl Topology {
+    /// Reads this host's topology. It cannot fail: what the kernel does not say is taken as one socket, one node, and
+    /// a core for every CPU.
+    pub fn read() -> Self {
+        Self::read_from(&Tree::host(), allowed_cpus())
+    }
+
+    /// The same from the machine laid out in `tree`, for a process that may use the CPUs in `allowed` (empty: all).
+    pub fn read_from(tree: &Tree, allowed: Vec<u32>) -> Self {
+        let online = tree.text("sys/devices/system/cpu/online");
+        let online = online.and_then(|text| number_list::parse(&text).ok());
+        let mut online = online.unwrap_or_else(|| allowed.clone());
+        online.sort_unstable();
+        online.dedup();
+        let nodes = read_nodes(tree, &online);
+        let cpus = read_cpus(tree, &online, &nodes);
+        let mut allowed: Vec<u32> = if allowed.is_empty() { online } else { allowed };
+        allowed.sort_unstable();
+        allowed.dedup();
+        Self {
+            cpus,
+            nodes,
+            allowed,
+        }
+    }
+
+    /// What is known of the CPU with this number; `None` when it is not online.
+    pub fn cpu(&self, id: u32) -> Option<&Cpu> {
+        let at = self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok()?;
+        self.cpus.get(at)
+    }
+
+    /// The NUMA node that a CPU belongs to.
+    pub fn numa_node_of_cpu(&self, id: u32) -> Option<u32> {
+        self.cpu(id).map(|cpu| cpu.node)
+    }
+
+    /// The online CPUs of a NUMA node, ascending; empty for a node of memory alone or one that is not there.
+    pub fn cpus_of_node(&self, node: u32) -> &[u32] {
+        self.nodes
+            .iter()
+            .find(|n| n.id == node)
+            .map_or(&[], |n| &n.cpus)
+    }
+
+    /// The NUMA node in which memory for this CPU should be: its own where that has memory, else the lowest with some.
+    pub fn memory_node_of_cpu(&self, id: u32) -> Option<u32> {
+        let has_memory = |node: &&Node| node.memory_bytes.is_none_or(|bytes| bytes > 0);
+        let own = self.numa_node_of_cpu(id)?;
+        let own = self
+            .nodes
+            .iter()
+            .filter(has_memory)
+            .find(|node| node.id == own);
+        own.or_else(|| self.nodes.iter().find(has_memory))
+            .map(|node| node.id)
+    }
+
+    /// Number of sockets.
+    pub fn sockets(&self) -> u32 {
+        count_distinct(self.cpus.iter().map(|cpu| cpu.package))
+    }
+
+    /// Number of physical cores.
+    pub fn cores(&self) -> u32 {
+        count_distinct(self.cpus.iter().map(|cpu| cpu.core))
+    }
+
+    /// CPUs that share a physical core: the most that any core has.
+    pub fn threads_per_core(&self) -> u32 {
+        let mut threads = BTreeMap::<u32, u32>::new();
+        for cpu in &self.cpus {
+            *threads.entry(cpu.core).or_default() += 1;
+        }
+        threads.into_values().max().unwrap_or(1)
+    }
+}
+
+/// The CPUs that this process may use, ascending, by its affinity (which a launcher, taskset or cpuset has set); empty
+/// when the kernel does not say, as on a host with more CPUs than a fixed-size set holds.
+pub fn allowed_cpus() -> Vec<u32> {
+    let Ok(set) = sched_getaffinity(None) else {
+        return Vec::new();
+    };
+    let numbers = 0..CpuSet::MAX_CPU;
+    numbers
+        .filter(|cpu| set.is_set(*cpu))
+        .filter_map(|cpu| u32::try_from(cpu).ok())
+        .collect()
+}
+
+fn count_distinct(numbers: impl Iterator<Item = u32>) -> u32 {
+    let mut numbers: Vec<u32> = numbers.collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    u32::try_from(numbers.len()).unwrap_or(u32::MAX)
+}
+
+fn read_nodes(tree: &Tree, online: &[u32]) -> Vec<Node> {
+    let root = "sys/devices/system/node";
+    let nodes: Vec<Node> = tree
+        .names(root)
+        .into_iter()
+        .filter_map(|name| {
+            let id = name.strip_prefix("node")?.parse().ok()?;
+            let cpus = tree.text(format!("{root}/{name}/cpulist"));
+            let mut cpus = cpus
+                .and_then(|text| number_list::parse(&text).ok())
+                .unwrap_or_default();
+            cpus.retain(|cpu| online.binary_search(cpu).is_ok());
+            let meminfo = tree
+                .text(format!("{root}/{name}/meminfo"))
+                .unwrap_or_default();
+            Some(Node {
+                id,
+                cpus,
+                memory_bytes: node_memory_bytes(&meminfo, "MemTotal:"),
+                memory_free_bytes: node_memory_bytes(&meminfo, "MemFree:"),
+            })
+        })
+        .collect();
+    if nodes.is_empty() {
+        let cpus = online.to_vec();
+        return vec![Node {
+            id: 0,
+            cpus,
+            memory_bytes: None,
+            memory_free_bytes: None,
+        }];
+    }
+    nodes
+}
+
+/// A value of a node's meminfo, whose lines are "Node 0 MemTotal: 24684084 kB".
+fn node_memory_bytes(meminfo: &str, key: &str) -> Option<u64> {
+    let line = meminfo.lines().find(|line| line.contains(key))?;
+    let kib: u64 = line
+        .split_once(key)?
+        .1
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()?;
+    kib.checked_mul(1024)
+}
+
+fn read_cpus(tree: &Tree, online: &[u32], nodes: &[Node]) -> Vec<Cpu> {
+    let node_of: BTreeMap<u32, u32> = nodes
+        .iter()
+        .flat_map(|node| node.cpus.iter().map(|cpu| (*cpu, node.id)))
+        .collect();
+    // One core's files tell about all CPUs that share it, which halves the number of files to read.
+    let mut shared = BTreeMap::<u32, (u32, u32)>::new();
+    let mut cpus = Vec::with_capacity(online.len());
+    for &id in online {
+        let (core, package) = match shared.get(&id) {
+            Some(known) => *known,
+            None => {
+                let (siblings, package) = read_core(tree, id);
+                let core = siblings.iter().copied().min().unwrap_or(id).min(id);
+                shared.extend(
+                    siblings
+                        .into_iter()
+                        .map(|sibling| (sibling, (core, package))),
+                );
+                (core, package)
+            }
+        };
+        cpus.push(Cpu {
+            id,
+            core,
+            package,
+            node: node_of.get(&id).copied().unwrap_or(0),
+        });
+    }
+    cpus
+}
+
+/// The CPUs that share a core with `id`, and the socket's number.
+fn read_core(tree: &Tree, id: u32) -> (Vec<u32>, u32) {
+    let topology = format!("sys/devices/system/cpu/cpu{id}/topology");
+    let siblings = tree.text(format!("{topology}/thread_siblings_list"));
+    let siblings = siblings
+        .and_then(|text| number_list::parse(&text).ok())
+        .unwrap_or(vec![id]);
+    // Some ARM and virtual machines say -1.
+    let package: i64 = tree
+        .number(format!("{topology}/physical_package_id"))
+        .unwrap_or(0);
+    (siblings, u32::try_from(package).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::invented::Machine;
+    use super::*;
+
+    #[test]
+    fn two_sockets_with_two_threads_per_core() {
+        let machine = Machine::new();
+        machine.processors(2, 4, 2);
+        let topology = Topology::read_from(&machine.tree(), vec![]);
+        assert_eq!(
+            (
+                topology.sockets(),
+                topology.cores(),
+                topology.threads_per_core()
+            ),
+            (2, 8, 2)
+        );
+        assert_eq!(topology.allowed.len(), 16);
+        assert_eq!(topology.cpus_of_node(1), [4, 5, 6, 7, 12, 13, 14, 15]);
+        assert_eq!(
+            topology.cpu(12),
+            Some(&Cpu {
+                id: 12,
+                core: 4,
+                package: 1,
+                node: 1
+            })
+        );
+        assert_eq!(topology.numa_node_of_cpu(16), None);
+        assert_eq!(topology.nodes[0].memory_bytes, Some(1 << 20));
+        assert_eq!(topology.nodes[1].memory_free_bytes, Some(1 << 19));
+    }
+
+    #[test]
+    fn a_node_without_memory_borrows_from_one_that_has_some() {
+        let machine = Machine::new();
+        machine.processors(2, 1, 1);
+        machine.file(
+            "sys/devices/system/node/node0/meminfo",
+            "Node 0 MemTotal: 0 kB",
+        );
+        let topology = Topology::read_from(&machine.tree(), vec![]);
+        assert_eq!(topology.memory_node_of_cpu(0), Some(1));
+        assert_eq!(topology.memory_node_of_cpu(1), Some(1));
+        assert_eq!(topology.memory_node_of_cpu(2), None);
+    }
+
+    #[test]
+    fn a_kernel_that_says_nothing_gives_one_node() {
+        let topology = Topology::read_from(&Machine::new().tree(), vec![1, 0]);
+        assert_eq!(
+            (
+                topology.sockets(),
+                topology.cores(),
+                topology.threads_per_core()
+            ),
+            (1, 2, 1)
+        );
+        assert_eq!(topology.nodes.len(), 1);
+        assert_eq!(topology.memory_node_of_cpu(1), Some(0));
+        assert_eq!(topology.allowed, [0, 1]);
+    }
+
+    #[test]
+    fn this_host_has_at_least_the_cpu_that_runs_this() {
+        let topology = Topology::read();
+        assert!(!topology.allowed.is_empty());
+        assert!(
+            topology
+                .allowed
+                .iter()
+                .all(|cpu| topology.cpu(*cpu).is_some()),
+            "{topology:?}"
+        );
+        assert!(topology.cores() >= 1 && topology.sockets() >= 1);
+    }
+}

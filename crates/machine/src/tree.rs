@@ -1,0 +1,272 @@
+//! Reading the small text files through which the kernel describes a machine.
+//!
+//! Everything in [`crate`] reads through a [`Tree`], so that a test can lay out an invented machine in a
+//! directory and see what is made of it. Nothing here fails: what is missing or unreadable is `None` or empty.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// A bound on what is read of one file; the largest that matters is /proc/cpuinfo, of which the head is enough.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The directory that stands for "/".
+#[derive(Debug, Clone)]
+pub struct Tree {
+    root: PathBuf,
+}
+
+impl Tree {
+    /// This machine.
+    pub fn host() -> Self {
+        Self {
+            root: PathBuf::from("/"),
+        }
+    }
+
+    /// The machine that is laid out under `root`.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The real path of `path`, which is given without a leading slash.
+    pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.root.join(path)
+    }
+
+    /// The file's text without white space around it.
+    ///
+    /// # Errors
+    /// The system's own reason.
+    pub fn try_text(&self, path: impl AsRef<Path>) -> io::Result<String> {
+        let mut bytes = Vec::new();
+        fs::File::open(self.path(path))?
+            .take(FILE_BYTES_MAX)
+            .read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// The file's text without white space around it; `None` also for an empty file.
+    pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+        self.try_text(path).ok().filter(|text| !text.is_empty())
+    }
+
+    /// A file that holds one number.
+    pub fn number<T: FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// The names in a directory, sorted; empty when there is no such directory.
+    pub fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.path(path)) else {
+            return Vec::new();
+        };
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect();
+        names.sort_by_key(|name| natural(name));
+        names
+    }
+
+    /// Whether something is at `path`.
+    pub fn exists(&self, path: impl AsRef<Path>) -> bool {
+        self.path(path).exists()
+    }
+
+    /// The last part of what a symbolic link points to, such as the name of a driver.
+    pub fn link_name(&self, path: impl AsRef<Path>) -> Option<String> {
+        let target = fs::read_link(self.path(path)).ok()?;
+        Some(target.file_name()?.to_str()?.to_owned())
+    }
+
+    /// Where `path` leads after all symbolic links, as a path of this tree again; `None` when that is outside of it.
+    pub fn resolve(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
+        let root = self.root.canonicalize().ok()?;
+        let real = self.path(path).canonicalize().ok()?;
+        Some(real.strip_prefix(root).ok()?.to_owned())
+    }
+}
+
+/// A sort key that puts node10 after node2.
+fn natural(name: &str) -> (String, u64, String) {
+    let digits_from = name
+        .find(|c: char| c.is_ascii_digit())
+        .unwrap_or(name.len());
+    let (head, rest) = name.split_at(digits_from);
+    let digits_to = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(rest.len());
+    let (digits, tail) = rest.split_at(digits_to);
+    (
+        head.to_owned(),
+        digits.parse().unwrap_or(0),
+        tail.to_owned(),
+    )
+}
+
+/// The choice that is marked in a file of the form "always [madvise] never"; the whole text where none is marked.
+pub(crate) fn marked(text: &str) -> &str {
+    text.split_whitespace()
+        .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
+        .unwrap_or(text)
+}
+
+/// The value of `key` in a text of "key : value" lines.
+pub(crate) fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == key).then_some(value.trim())
+    })
+}
+
+#[cfg(any(test, feature = "testing"))]
+pub mod invented {
+    //! Invented machines for tests.
+    #![allow(
+        clippy::unwrap_used,
+        reason = "a test that cannot lay out its machine is over"
+    )]
+
+    use std::fs;
+    use std::path::Path;
+
+    use super::Tree;
+
+    /// A directory that is removed at the end of the test, and what is laid out in it.
+    pub struct Machine {
+        directory: tempfile::TempDir,
+    }
+
+    impl Machine {
+        /// Makes an empty one.
+        #[expect(clippy::new_without_default, reason = "it makes a directory")]
+        pub fn new() -> Self {
+            Self {
+                directory: tempfile::tempdir().unwrap(),
+            }
+        }
+
+        /// Returns what reads it.
+        pub fn tree(&self) -> Tree {
+            Tree::at(self.directory.path())
+        }
+
+        /// Returns where it is.
+        pub fn path(&self) -> &Path {
+            self.directory.path()
+        }
+
+        /// Lays out a file of one line.
+        pub fn file(&self, path: &str, text: &str) -> &Self {
+            let path = self.directory.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+            self
+        }
+
+        /// A link at `path` to `target`, both paths of this machine.
+        pub fn link(&self, path: &str, target: &str) -> &Self {
+            let path = self.directory.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(self.directory.path().join(target), path).unwrap();
+            self
+        }
+
+        /// CPUs of `sockets` × `cores` × `threads`, one NUMA node per socket, numbered as Linux does on x86: first the
+        /// first threads of all cores, then the second ones.
+        pub fn processors(&self, sockets: u32, cores: u32, threads: u32) -> &Self {
+            let all_cores = sockets * cores;
+            let total = all_cores * threads;
+            self.file("sys/devices/system/cpu/online", &format!("0-{}", total - 1));
+            for cpu in 0..total {
+                let core = cpu % all_cores;
+                let siblings: Vec<String> = (0..threads)
+                    .map(|thread| (core + thread * all_cores).to_string())
+                    .collect();
+                let topology = format!("sys/devices/system/cpu/cpu{cpu}/topology");
+                self.file(
+                    &format!("{topology}/thread_siblings_list"),
+                    &siblings.join(","),
+                );
+                self.file(
+                    &format!("{topology}/physical_package_id"),
+                    &(core / cores).to_string(),
+                );
+            }
+            for socket in 0..sockets {
+                let ranges: Vec<String> = (0..threads)
+                    .map(|thread| {
+                        let first = thread * all_cores + socket * cores;
+                        format!("{first}-{}", first + cores - 1)
+                    })
+                    .collect();
+                let node = format!("sys/devices/system/node/node{socket}");
+                self.file(&format!("{node}/cpulist"), &ranges.join(","));
+                self.file(
+                    &format!("{node}/meminfo"),
+                    &format!("Node {socket} MemTotal: 1024 kB\nNode {socket} MemFree: 512 kB"),
+                );
+            }
+            self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::invented::Machine;
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_none() {
+        let machine = Machine::new();
+        let tree = machine.tree();
+        assert_eq!(tree.text("sys/nothing"), None);
+        assert_eq!(tree.number::<u32>("sys/nothing"), None);
+        assert!(tree.names("sys/nothing").is_empty());
+        assert_eq!(tree.link_name("sys/nothing"), None);
+        assert_eq!(tree.resolve("sys/nothing"), None);
+        assert!(tree.try_text("sys/nothing").is_err());
+    }
+
+    #[test]
+    fn names_are_in_natural_order() {
+        let machine = Machine::new();
+        machine
+            .file("d/node10", "")
+            .file("d/node2", "")
+            .file("d/node1", "");
+        assert_eq!(machine.tree().names("d"), ["node1", "node2", "node10"]);
+    }
+
+    #[test]
+    fn links_are_followed_within_the_tree_only() {
+        let machine = Machine::new();
+        machine
+            .file("sys/devices/pci0/x", "1")
+            .link("sys/class/net/e0/device", "sys/devices/pci0");
+        let tree = machine.tree();
+        assert_eq!(
+            tree.link_name("sys/class/net/e0/device").as_deref(),
+            Some("pci0")
+        );
+        assert_eq!(
+            tree.resolve("sys/class/net/e0/device"),
+            Some(PathBuf::from("sys/devices/pci0"))
+        );
+        std::os::unix::fs::symlink("/", machine.path().join("out")).unwrap();
+        assert_eq!(tree.resolve("out"), None);
+    }
+
+    #[test]
+    fn marks_and_values_are_found() {
+        assert_eq!(marked("always [madvise] never"), "madvise");
+        assert_eq!(marked("whole"), "whole");
+        assert_eq!(
+            value_of("a : 1\nmodel name\t: X: Y", "model name"),
+            Some("X: Y")
+        );
+        assert_eq!(value_of("a : 1", "b"), None);
+    }
+}

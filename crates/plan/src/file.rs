@@ -1,0 +1,336 @@
+//! A plan as TOML: read with messages that name the file and the line, and written so that it reads back the same.
+
+use std::ops::Range;
+use std::path::Path;
+
+use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Value};
+
+use super::files::{FILE_KEYS, FILE_KEYS_NEEDED};
+use super::sweep::Sweep;
+use super::{Plan, Transfer};
+use tonnage_engine::EngineOptions;
+use tonnage_units::Count;
+use tonnage_units::names::nearest;
+use tonnage_units::names::quote;
+use tonnage_units::{Error, Result};
+
+/// The longest plan that is read: a plan is written by hand, and anything longer is some other file.
+pub const PLAN_BYTES_MAX: u64 = 1 << 20;
+
+/// The most experiments of each kind in one plan. Each holds its sweeps in memory, so that this bounds what a short text can take.
+pub const EXPERIMENTS_MAX: usize = 1000;
+
+const PLAN_KEYS: [&str; 5] = ["name", "title", "ranks", "transfer", "file"];
+const PLAN_KEYS_NEEDED: [&str; 1] = ["name"];
+const TRANSFER_KEYS: [&str; 26] = [
+    "label",
+    "engine",
+    "engine-options",
+    "op",
+    "traffic",
+    "sizes",
+    "window",
+    "batch",
+    "ping-pong",
+    "rate",
+    "workers",
+    "memory",
+    "footprint",
+    "stride",
+    "addresses",
+    "seed",
+    "latency",
+    "verify",
+    "limit",
+    "trials",
+    "trial-time",
+    "iters",
+    "duration",
+    "warmup",
+    "until-ci",
+    "max-duration",
+];
+const TRANSFER_KEYS_NEEDED: [&str; 3] = ["engine", "op", "sizes"];
+
+impl Plan {
+    /// Reads a plan file.
+    ///
+    /// # Errors
+    /// `Usage` when it cannot be read, is longer than [`PLAN_BYTES_MAX`], or is not a plan.
+    pub fn load(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let unreadable = |why: &dyn std::fmt::Display| {
+            Error::Usage(format!(
+                "the plan {shown} cannot be read: {why}; plans that ship are plans/*.toml"
+            ))
+        };
+        let metadata = std::fs::metadata(path).map_err(|error| unreadable(&error))?;
+        if !metadata.is_file() || metadata.len() > PLAN_BYTES_MAX {
+            return Err(unreadable(&"it is not a file of at most 1 MiB"));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| unreadable(&error))?;
+        Self::from_toml(&text, &shown.to_string())
+    }
+
+    /// Reads a plan; `path` is only for the messages. What the values mean together is checked by [`Plan::points`].
+    ///
+    /// # Errors
+    /// `Usage`, with path and line: not TOML, a key that is unknown or missing, or a value that cannot be read.
+    pub fn from_toml(text: &str, path: &str) -> Result<Self> {
+        let located = |span: Option<Range<usize>>, message: &str| {
+            let line = line_of(text, span);
+            Error::Usage(format!("{path}:{line}: {}", message.trim_end()))
+        };
+        let table = DeTable::parse(text).map_err(|e| located(e.span(), e.message()))?;
+        check_keys(table.get_ref()).map_err(|wrong| located(Some(wrong.span), &wrong.message))?;
+        toml::from_str(text).map_err(|e| located(e.span(), e.message()))
+    }
+
+    /// The plan as TOML: what `--print-plan` prints, and what [`Plan::from_toml`] reads back as the same plan. Only
+    /// what was asked for is written; defaults are not.
+    pub fn to_toml(&self) -> String {
+        let mut lines = vec![line("name", string(&self.name))];
+        lines.extend(
+            self.title
+                .as_deref()
+                .map(|title| line("title", string(title))),
+        );
+        lines.extend(
+            self.ranks
+                .map(|ranks| line("ranks", Value::Integer(ranks.into()))),
+        );
+        if self.transfers.is_empty() && self.files.is_empty() {
+            lines.push("transfer = []".to_owned());
+        }
+        let transfers = self.transfers.iter().map(|it| ("transfer", it.pairs()));
+        let files = self.files.iter().map(|it| ("file", it.pairs()));
+        for (kind, pairs) in transfers.chain(files) {
+            lines.push(format!("\n[[{kind}]]"));
+            let pairs = pairs.into_iter();
+            lines.extend(pairs.filter_map(|(key, value)| Some(line(key, value?))));
+        }
+        lines.push(String::new());
+        lines.join("\n")
+    }
+}
+
+impl Transfer {
+    /// Every key with its value, None where the default holds.
+    fn pairs(&self) -> Vec<(&'static str, Option<Value>)> {
+        let sweep = |sweep: &Option<Sweep>| sweep.as_ref().map(sweep_value);
+        let ops: Vec<_> = self.op.iter().map(|op| op.name()).collect();
+        let engines: Vec<_> = self.engine.iter().map(String::as_str).collect();
+        vec![
+            ("label", self.label.as_deref().map(string)),
+            ("engine", Some(one_or_many(&engines))),
+            ("engine-options", options(&self.engine_options)),
+            ("op", Some(one_or_many(&ops))),
+            (
+                "traffic",
+                self.traffic.map(|traffic| string(traffic.name())),
+            ),
+            ("sizes", Some(sweep_value(&self.sizes))),
+            ("window", sweep(&self.window)),
+            ("batch", sweep(&self.batch)),
+            ("ping-pong", self.ping_pong.then_some(Value::Boolean(true))),
+            ("rate", self.rate.map(text)),
+            ("workers", self.workers.map(count)),
+            ("memory", self.memory.map(|memory| string(memory.name()))),
+            ("footprint", self.footprint.map(text)),
+            ("stride", self.stride.map(text)),
+            (
+                "addresses",
+                self.addresses.map(|addresses| string(addresses.name())),
+            ),
+            ("seed", self.seed.map(count)),
+            ("latency", self.latency.map(Value::Boolean)),
+            ("verify", self.verify.then_some(Value::Boolean(true))),
+            ("limit", self.limit.map(text)),
+            ("trials", self.trials.map(count)),
+            ("trial-time", self.trial_time.map(text)),
+            ("iters", self.iters.map(count)),
+            ("duration", self.duration.map(text)),
+            ("warmup", self.warmup.map(text)),
+            ("until-ci", self.until_ci.map(text)),
+            ("max-duration", self.max_duration.map(text)),
+        ]
+    }
+}
+
+/// An inline table, because a table of its own would have to come after all other keys.
+pub(super) fn options(options: &EngineOptions) -> Option<Value> {
+    let pairs = options
+        .iter()
+        .map(|(name, value)| (name.clone(), string(value)));
+    (!options.is_empty()).then(|| Value::Table(pairs.collect()))
+}
+
+fn line(key: &str, value: Value) -> String {
+    format!("{key} = {value}")
+}
+
+pub(super) fn string(value: &str) -> Value {
+    Value::String(value.to_owned())
+}
+
+pub(super) fn text(value: impl ToString) -> Value {
+    Value::String(value.to_string())
+}
+
+/// TOML's integers are signed: what is beyond them is written as text, which reads back just as well.
+pub(super) fn count(value: Count) -> Value {
+    i64::try_from(value.0).map_or_else(|_| text(value), Value::Integer)
+}
+
+pub(super) fn one_or_many(values: &[&str]) -> Value {
+    match values {
+        [one] => string(one),
+        many => Value::Array(many.iter().map(|value| string(value)).collect()),
+    }
+}
+
+/// One value is written as the integer it is when that is its shortest form, everything else as text.
+pub(super) fn sweep_value(sweep: &Sweep) -> Value {
+    let text = sweep.to_string();
+    match text.parse::<i64>() {
+        Ok(value) if value.to_string() == text => Value::Integer(value),
+        _ => Value::String(text),
+    }
+}
+
+/// A key that should not be there, or should and is not.
+struct WrongKey {
+    span: Range<usize>,
+    message: String,
+}
+
+/// What may stand in the tables of one kind of experiment.
+struct Kind {
+    /// The key of the list in the plan.
+    key: &'static str,
+    /// For messages.
+    article_and_name: &'static str,
+    keys: &'static [&'static str],
+    needed: &'static [&'static str],
+}
+
+const KINDS: [Kind; 2] = [
+    Kind {
+        key: "transfer",
+        article_and_name: "a transfer",
+        keys: &TRANSFER_KEYS,
+        needed: &TRANSFER_KEYS_NEEDED,
+    },
+    Kind {
+        key: "file",
+        article_and_name: "a file experiment",
+        keys: &FILE_KEYS,
+        needed: &FILE_KEYS_NEEDED,
+    },
+];
+
+/// Checks keys before values are read, because a mistyped key is the most common mistake and deserves the best message.
+fn check_keys(table: &DeTable<'_>) -> std::result::Result<(), WrongKey> {
+    check_table(table, 0..0, "a plan", &PLAN_KEYS, &PLAN_KEYS_NEEDED)?;
+    if !KINDS.iter().any(|kind| table.contains_key(kind.key)) {
+        return Err(WrongKey {
+            span: 0..0,
+            message: "a plan needs experiments: write a [[transfer]] table for each experiment between memories, and a \
+                      [[file]] table for each with files"
+                .to_owned(),
+        });
+    }
+    KINDS
+        .iter()
+        .filter_map(|kind| Some((kind, table.get(kind.key)?)))
+        .try_for_each(|(kind, list)| check_experiments(kind, list))
+}
+
+fn check_experiments(
+    kind: &Kind,
+    list: &Spanned<DeValue<'_>>,
+) -> std::result::Result<(), WrongKey> {
+    let key = kind.key;
+    let not_tables = |span| WrongKey {
+        span,
+        message: format!("each experiment is a table under [[{key}]]"),
+    };
+    let DeValue::Array(items) = list.get_ref() else {
+        return Err(not_tables(list.span()));
+    };
+    if let Some(item) = items.get(EXPERIMENTS_MAX) {
+        return Err(WrongKey {
+            span: item.span(),
+            message: format!("a plan has at most {EXPERIMENTS_MAX} {key}s: make several plans"),
+        });
+    }
+    for item in items.iter() {
+        let DeValue::Table(table) = item.get_ref() else {
+            return Err(not_tables(item.span()));
+        };
+        check_table(
+            table,
+            item.span(),
+            kind.article_and_name,
+            kind.keys,
+            kind.needed,
+        )?;
+    }
+    Ok(())
+}
+
+fn check_table(
+    table: &DeTable<'_>,
+    span: Range<usize>,
+    what: &str,
+    keys: &[&str],
+    needed: &[&str],
+) -> std::result::Result<(), WrongKey> {
+    let unknown = table
+        .keys()
+        .find(|key| !keys.contains(&key.get_ref().as_ref()));
+    if let Some(key) = unknown {
+        let name = key.get_ref().as_ref();
+        let hint = match nearest(name, keys) {
+            Some(near) => format!("did you mean {near:?}? "),
+            None => String::new(),
+        };
+        let all = keys.join(", ");
+        let message = format!(
+            "unknown key {}: {hint}the keys of {what} are {all}",
+            quote(name)
+        );
+        return Err(WrongKey {
+            span: key.span(),
+            message,
+        });
+    }
+    match needed.iter().find(|key| !table.contains_key(**key)) {
+        Some(missing) => {
+            let example = match *missing {
+                "name" => "name = \"my-plan\"",
+                "engine" => "engine = \"shm\"",
+                "op" => "op = \"write\"",
+                "path" => "path = \"data/file\"",
+                _ => "sizes = \"8..1M\"",
+            };
+            let message = format!("{what} needs the key {missing:?}: write {example}");
+            Err(WrongKey { span, message })
+        }
+        None => Ok(()),
+    }
+}
+
+/// The line, from 1, on which a span begins.
+fn line_of(text: &str, span: Option<Range<usize>>) -> usize {
+    let start = span.map_or(0, |span| span.start).min(text.len());
+    text.as_bytes()[..start]
+        .iter()
+        .filter(|byte| **byte == b'\n')
+        .count()
+        + 1
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,392 @@
+use super::super::files::arbitrary::file_jobs;
+use super::super::fixture::{ENGINES, FILE_ENGINES};
+use super::*;
+use crate::point::{Addresses, LimitChoice, Traffic};
+use tonnage_engine::Verb;
+use tonnage_engine::memory::MemoryKind;
+use tonnage_units::{Bytes, Fraction, Nanos, PerSecond};
+
+use proptest::option;
+use proptest::prelude::*;
+
+fn message(text: &str) -> String {
+    let error = Plan::from_toml(text, "p.toml").unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    error.to_string()
+}
+
+const HEAD: &str = "name = 'p'\n[[transfer]]\nengine = 'shm'\nop = 'write'\n";
+
+#[test]
+fn an_unknown_key_gets_the_nearest_one_and_its_line() {
+    let text = format!("{HEAD}siezs = 8\n");
+    let message = message(&text);
+    assert!(
+        message.starts_with(
+            "p.toml:5: unknown key \"siezs\": did you mean \"sizes\"? the keys of a transfer are label, engine"
+        ),
+        "{message}"
+    );
+}
+
+#[test]
+fn unknown_keys_are_found_everywhere() {
+    assert!(
+        message("nmae = 'p'\n")
+            .starts_with("p.toml:1: unknown key \"nmae\": did you mean \"name\"?")
+    );
+    assert!(message("name = 'p'\n[[transfers]]\n").contains("did you mean \"transfer\"?"));
+    assert!(message(&format!("{HEAD}sizes = 8\nping_pong = true")).contains("\"ping-pong\"?"));
+    assert!(message(&format!("{HEAD}sizes = 8\nxyzzy = 1")).contains("key \"xyzzy\": the keys of"));
+}
+
+#[test]
+fn missing_keys_are_named_with_an_example() {
+    assert_eq!(
+        message(HEAD),
+        "p.toml:2: a transfer needs the key \"sizes\": write sizes = \"8..1M\""
+    );
+    assert!(message("").contains("a plan needs the key \"name\": write name = \"my-plan\""));
+    assert!(message("name = 'p'").contains("a [[transfer]] table for each experiment"));
+    assert!(message("name = 'p'").contains("a [[file]] table for each with files"));
+    assert_eq!(
+        message("name = 'p'\n[[file]]\nkeep = true"),
+        "p.toml:2: a file experiment needs the key \"path\": write path = \"data/file\""
+    );
+    assert!(message("name = 'p'\n[file]\n").contains("a table under [[file]]"));
+    assert!(message("name = 'p'\nfile = [1]\n").contains("a table under [[file]]"));
+    assert!(message("name = 'p'\n[transfer]\n").contains("a table under [[transfer]]"));
+    assert!(message("name = 'p'\ntransfer = [1]\n").contains("a table under [[transfer]]"));
+}
+
+#[test]
+fn wrong_values_name_line_and_reason() {
+    for (more, part) in [
+        ("sizes = '0..8'", "p.toml:5: the range \"0..8\" never ends"),
+        (
+            "sizes = 8\nwindow = -1",
+            "p.toml:6: \"-1\" is not a number of bytes",
+        ),
+        (
+            "sizes = 8\ntrial-time = 200",
+            "p.toml:6: \"200\" has no unit: write a duration",
+        ),
+        (
+            "sizes = 8\nuntil-ci = 0.02",
+            "p.toml:6: \"0.02\" is not a percentage",
+        ),
+        ("sizes = 8\ntraffic = 'fanout'", "did you mean \"fan-out\"?"),
+        ("sizes = 8\nlatency = 'off'", "p.toml:6: invalid type"),
+        (
+            "sizes = 8\nlimit = 'fast'",
+            "write auto, none or a bandwidth",
+        ),
+        ("sizes = 8\nrate = -5", "\"-5\" is not a rate"),
+        ("sizes = 8\nrate = inf", "\"inf\" is not a rate"),
+        ("sizes = true", "p.toml:5: invalid type"),
+        ("sizes = []", "a sweep needs at least one value"),
+        ("sizes = 8\nsizes = 8", "p.toml:6: duplicate key"),
+        ("sizes = ", "p.toml:5: "),
+    ] {
+        let message = message(&format!("{HEAD}{more}"));
+        assert!(message.contains(part), "{more}: {message}");
+    }
+    assert!(
+        message(&format!("ranks = 5000000000\n{HEAD}sizes = 8"))
+            .contains("p.toml:1: 5000000000 is far")
+    );
+}
+
+#[test]
+fn numbers_lists_and_texts_are_the_same() {
+    let parse = |sizes: &str| {
+        Plan::from_toml(&format!("{HEAD}sizes = {sizes}"), "p")
+            .unwrap()
+            .transfers
+            .remove(0)
+            .sizes
+    };
+    assert_eq!(parse("4096").values(), [4096]);
+    assert_eq!(parse("'4k'").values(), [4096]);
+    assert_eq!(parse("[64, '4k']").values(), [64, 4096]);
+    assert_eq!(parse("'64,4k'").values(), [64, 4096]);
+}
+
+#[test]
+fn a_plan_is_printed_as_a_person_would_write_it() {
+    let text = "name = \"p\"\nranks = 2\n\n[[transfer]]\nengine = \"shm\"\nop = [\"write\", \"read\"]\n\
+                sizes = \"8..1M\"\nbatch = 128\ntrial-time = \"100ms\"\n";
+    assert_eq!(Plan::from_toml(text, "p").unwrap().to_toml(), text);
+}
+
+#[test]
+fn ranks_tell_different_plans_apart() {
+    let plan = Plan::from_toml(&format!("{HEAD}sizes = 8"), "p").unwrap();
+    let other = Plan::from_toml(&format!("{HEAD}sizes = 9"), "p").unwrap();
+    assert_eq!(plan.hash_text(), plan.clone().hash_text());
+    assert_ne!(plan.hash_text(), other.hash_text());
+    assert!(plan.hash_text().starts_with("tonnage 0."));
+}
+
+#[test]
+fn files_that_are_no_plans_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let absent = folder.path().join("absent.toml");
+    let message = Plan::load(&absent).unwrap_err().to_string();
+    assert!(
+        message.contains("cannot be read") && message.contains("plans/*.toml"),
+        "{message}"
+    );
+    assert!(
+        Plan::load(folder.path())
+            .unwrap_err()
+            .to_string()
+            .contains("not a file")
+    );
+    let long = folder.path().join("long.toml");
+    std::fs::write(&long, vec![b'#'; (PLAN_BYTES_MAX + 1) as usize]).unwrap();
+    assert!(
+        Plan::load(&long)
+            .unwrap_err()
+            .to_string()
+            .contains("at most 1 MiB")
+    );
+    let binary = folder.path().join("binary.toml");
+    std::fs::write(&binary, [0xff, 0xfe]).unwrap();
+    assert_eq!(Plan::load(&binary).unwrap_err().exit_code(), 2);
+}
+
+#[test]
+fn a_short_text_cannot_take_much_memory_or_stack() {
+    let transfer = "[[transfer]]\nengine='a'\nop='read'\nsizes='1..4096+1'\n";
+    let text = format!("name='p'\n{}", transfer.repeat(EXPERIMENTS_MAX + 1));
+    assert!(message(&text).starts_with("p.toml:4002: a plan has at most 1000 transfers"));
+    for nested in ["[", "{a=", "[[", "a."] {
+        let text = format!("{HEAD}sizes = {}", nested.repeat(100_000));
+        assert!(message(&text).starts_with("p.toml:5: "));
+        assert!(message(&nested.repeat(100_000)).starts_with("p.toml:1: "));
+    }
+}
+
+#[test]
+fn keys_are_listed_in_the_order_in_which_they_are_written() {
+    let pairs = Transfer::default().pairs();
+    assert_eq!(
+        pairs.iter().map(|pair| pair.0).collect::<Vec<_>>(),
+        TRANSFER_KEYS
+    );
+    assert_eq!(
+        tonnage_units::names::nearest("engines", &TRANSFER_KEYS),
+        Some("engine")
+    );
+}
+
+fn sweeps() -> impl Strategy<Value = Sweep> {
+    prop_oneof![
+        "[1-9][0-9]{0,2}\\.\\.[1-9][0-9]{3}[kM]?",
+        "[1-9][0-9]{0,5}[kM]?",
+        "[1-9],1[0-9],[1-9]k",
+        "[1-9]M\\.\\.[1-9]0M\\+1M",
+    ]
+    .prop_map(|text| text.parse().unwrap())
+}
+
+type Group<T> = BoxedStrategy<T>;
+
+type What = (
+    Option<String>,
+    Vec<String>,
+    Vec<Verb>,
+    Option<Traffic>,
+    Sweep,
+);
+
+fn what() -> Group<What> {
+    let engines = proptest::collection::vec("[a-z]{1,6}", 1..3);
+    let ops = proptest::sample::subsequence(Verb::ALL.to_vec(), 1..=4);
+    let traffic = option::of(proptest::sample::select(Traffic::ALL.to_vec()));
+    (option::of(".{0,20}"), engines, ops, traffic, sweeps()).boxed()
+}
+
+type Paced = (
+    Option<Sweep>,
+    Option<Sweep>,
+    bool,
+    Option<PerSecond>,
+    Option<Count>,
+);
+
+fn paced() -> Group<Paced> {
+    let rate = option::of((0.0..1e12).prop_map(PerSecond));
+    let workers = option::of(any::<u64>().prop_map(Count));
+    (
+        option::of(sweeps()),
+        option::of(sweeps()),
+        any::<bool>(),
+        rate,
+        workers,
+    )
+        .boxed()
+}
+
+type Placed = (
+    Option<MemoryKind>,
+    Option<Bytes>,
+    Option<Bytes>,
+    Option<Addresses>,
+    Option<Count>,
+);
+
+fn placed() -> Group<Placed> {
+    let memory = option::of(proptest::sample::select(MemoryKind::ALL.to_vec()));
+    let addresses = option::of(proptest::sample::select(Addresses::ALL.to_vec()));
+    let bytes = || option::of(any::<u64>().prop_map(Bytes));
+    (
+        memory,
+        bytes(),
+        bytes(),
+        addresses,
+        option::of(any::<u64>().prop_map(Count)),
+    )
+        .boxed()
+}
+
+fn limits() -> impl Strategy<Value = LimitChoice> {
+    prop_oneof![
+        Just(LimitChoice::Auto),
+        Just(LimitChoice::None),
+        (1e-3..1e15).prop_map(|bytes_per_s| LimitChoice::Stated { bytes_per_s }),
+    ]
+}
+
+type Long = (
+    Option<Count>,
+    Option<Nanos>,
+    Option<Count>,
+    Option<Nanos>,
+    Option<Nanos>,
+    Option<Fraction>,
+    Option<Nanos>,
+);
+
+fn long() -> Group<Long> {
+    let counts = || option::of(any::<u64>().prop_map(Count));
+    let times = || option::of(any::<u64>().prop_map(Nanos));
+    let part = option::of((0.0..2.0).prop_map(Fraction));
+    (counts(), times(), counts(), times(), times(), part, times()).boxed()
+}
+
+prop_compose! {
+    fn transfers()(
+        (label, engine, op, traffic, sizes) in what(),
+        (window, batch, ping_pong, rate, workers) in paced(),
+        (memory, footprint, stride, addresses, seed) in placed(),
+        (latency, verify, limit) in (option::of(any::<bool>()), any::<bool>(), option::of(limits())),
+        engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
+        (trials, trial_time, iters, duration, warmup, until_ci, max_duration) in long(),
+    ) -> Transfer {
+        Transfer {
+            label, engine, engine_options, op, traffic, sizes, window, batch, ping_pong, rate, workers, memory,
+            footprint, stride, addresses, seed, latency, verify, limit, trials, trial_time, iters,
+            duration, warmup, until_ci, max_duration,
+        }
+    }
+}
+
+prop_compose! {
+    fn plans()(
+        name in "\\PC{0,12}",
+        title in option::of("(?s).{0,40}"),
+        ranks in option::of(any::<u32>()),
+        transfers in proptest::collection::vec(transfers(), 0..3),
+        files in proptest::collection::vec(file_jobs(), 0..3),
+    ) -> Plan {
+        Plan { name, title, ranks, transfers, files }
+    }
+}
+
+const SHIPPED: [&str; 4] = [
+    include_str!("../../../../plans/tour.toml"),
+    include_str!("../../../../plans/mori-io.toml"),
+    include_str!("../../../../plans/cori-lustre-mpiio.toml"),
+    include_str!("../../../../plans/cori-datawarp-1.toml"),
+];
+
+proptest! {
+    #[test]
+    fn what_is_printed_reads_back_as_the_same_plan(plan in plans()) {
+        let text = plan.to_toml();
+        let back = Plan::from_toml(&text, "p").map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
+        prop_assert_eq!(back, plan);
+    }
+
+    #[test]
+    fn any_plan_expands_or_is_refused_as_usage(
+        mut plan in plans(), ranks in 0u32..6, factor in 1e-9..1e5,
+    ) {
+        plan.scale(factor, ranks).unwrap();
+        for transfer in &mut plan.transfers {
+            transfer.engine = vec!["shm".into()];
+        }
+        match plan.points(ranks, &ENGINES) {
+            Ok(points) => {
+                let whole = points.iter().all(|point| {
+                    point.footprint_bytes >= point.stride_bytes
+                        && point.footprint_bytes.is_multiple_of(point.stride_bytes)
+                        && point.stride_bytes >= u64::from(point.size_bytes)
+                        && point.depth() >= 1
+                });
+                prop_assert!(whole);
+            }
+            Err(error) => prop_assert_eq!(error.exit_code(), 2),
+        }
+    }
+
+    // The same entry points as the cargo-fuzz targets, so that a bounded run is part of every test.
+    #[test]
+    fn any_text_is_a_plan_or_refused_as_usage(text in "(?s).{0,200}") {
+        if let Err(error) = Plan::from_toml(&text, "p") {
+            prop_assert_eq!(error.exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn a_damaged_plan_is_read_or_refused_as_usage(
+        shipped in proptest::sample::select(SHIPPED.to_vec()),
+        edits in proptest::collection::vec((any::<usize>(), 0usize..6, "(?s).{0,3}|[0-9.+*\"'=\\[\\]]{1,3}"), 1..4),
+    ) {
+        // Comments are left out, so that every edit hits something.
+        let lines = shipped.lines().filter(|line| !line.starts_with('#'));
+        let mut text: Vec<char> = lines.collect::<Vec<_>>().join("\n").chars().collect();
+        for (at, removed, added) in edits {
+            let start = at % text.len();
+            let end = (start + removed).min(text.len());
+            text.splice(start..end, added.chars());
+        }
+        match Plan::from_toml(&text.iter().collect::<String>(), "p") {
+            Ok(plan) => {
+                prop_assert_eq!(&Plan::from_toml(&plan.to_toml(), "p").unwrap(), &plan);
+                let ranks = plan.ranks.unwrap_or(2);
+                let transfers = plan.points(ranks, &ENGINES).map(|points| points.len());
+                let files = plan.file_points(ranks, &FILE_ENGINES).map(|points| points.len());
+                let any = transfers.and_then(|transfers| Ok(transfers + files?));
+                prop_assert!(any.map_or_else(|e| e.exit_code() == 2, |points| points > 0));
+            }
+            Err(error) => prop_assert_eq!(error.exit_code(), 2),
+        }
+    }
+
+    #[test]
+    fn any_value_is_read_or_refused_as_usage(
+        key in proptest::sample::select(TRANSFER_KEYS.to_vec()),
+        value in "[-+]?[0-9.]{1,8}|'[0-9a-zA-Z.,+*% /-]{0,12}'|\\[[0-9, ']{0,8}\\]|true|false",
+    ) {
+        let base = ["engine = 'shm'", "op = 'read'", "sizes = 64"];
+        let lines: Vec<_> = base.iter().filter(|line| !line.starts_with(key)).copied().collect();
+        let text = format!("name = 'p'\n[[transfer]]\n{}\n{key} = {value}\n", lines.join("\n"));
+        match Plan::from_toml(&text, "p").and_then(|plan| plan.points(2, &ENGINES)) {
+            Ok(points) => prop_assert!(!points.is_empty()),
+            Err(error) => prop_assert_eq!(error.exit_code(), 2),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! A point of a file experiment: everything fixed. The counterpart of [`super::point::Point`] for what moves bytes
+//! between memory and files.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use tonnage_engine::calls::FileUse;
+pub use tonnage_engine::calls::{FileLayout, FileOrder, Fsync};
+
+use super::point::LimitChoice;
+use tonnage_engine::EngineOptions;
+
+/// One file experiment with every option explicit; defaults were filled in when the plan was expanded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilePoint {
+    /// The heading under which the plan puts it, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Engine name, as in `--engine`.
+    pub engine: String,
+    /// The engine's own options that differ from their defaults.
+    #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
+    pub engine_options: EngineOptions,
+    /// Hints for the engine's library by name, such as `romio_cb_write`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hints: BTreeMap<String, String>,
+    /// Ranks of the run; all of them take part.
+    pub ranks: u32,
+    /// Threads of each rank that make transfers.
+    pub threads: u32,
+    /// Where the files are. With layout per-process, rank r takes path r mod their number; the shared layout has one.
+    pub paths: Vec<String>,
+    /// One file for all ranks, or one for each.
+    pub layout: FileLayout,
+    /// Each rank's file is in a directory of its own, named after the rank.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub directory_per_rank: bool,
+    /// Each trial uses files of its own, with the trial's number behind their names.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub file_per_trial: bool,
+    /// Bytes that one rank has in one segment; a whole number of transfers.
+    pub block_bytes: u64,
+    /// Bytes of one read or write.
+    pub transfer_bytes: u64,
+    /// How often the sequence of all ranks' blocks is repeated.
+    pub segments: u64,
+    /// In which order a rank's transfers are made.
+    pub order: FileOrder,
+    /// Seeds the shuffled order and the choice between read and write.
+    pub seed: u64,
+    /// What is measured, in order.
+    pub phases: Vec<Phase>,
+    /// How many of 100 transfers of a mixed phase are reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_percent: Option<u32>,
+    /// Whose data a rank reads.
+    pub read_from: ReadFrom,
+    /// When what was written is forced to stable storage, inside the clock.
+    pub fsync: Fsync,
+    /// Without the page cache.
+    pub direct: bool,
+    /// All ranks make each transfer together.
+    pub collective: bool,
+    /// Each rank sees only its own parts of the shared file.
+    pub file_view: bool,
+    /// All ranks wait for each other between open, transfers and close.
+    pub barriers: bool,
+    /// Files stay when the run is over.
+    pub keep: bool,
+    /// Existing files are not removed before they are written.
+    pub existing: bool,
+    /// Transfers in flight for each thread, where the engine can have several.
+    pub window: u32,
+    /// A phase makes no new transfers after this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stonewall: Option<Stonewall>,
+    /// Keeps how many transfers of each rank were written, for a run that reads them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_file: Option<String>,
+    /// Files are filled before the first phase, outside the clock.
+    pub prefill: bool,
+    /// What is written.
+    pub data: DataKind,
+    /// Seeds what is written; without one each write phase takes a random one, which readers find in the files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_seed: Option<u64>,
+    /// What was written or read is checked after these phases, outside the clock.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verify_after: Vec<Phase>,
+    /// Cached bytes of the files are dropped before each phase that reads.
+    pub drop_caches: bool,
+    /// How new files are laid out on a file system that stripes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub striping: Option<Striping>,
+    /// Ranks are reported as outliers when they need this much longer than the mean; automatic when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outlier_ns: Option<u64>,
+    /// Repetitions of all phases.
+    pub trials: u32,
+    /// Pause before each phase but the first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub delay_ns: u64,
+    /// No further repetition begins after this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_duration_ns: Option<u64>,
+    /// What the bandwidth is set beside.
+    pub limit: LimitChoice,
+    /// What others measured with the same options, for comparison.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
+}
+
+impl FilePoint {
+    /// Returns what opening an engine may depend on.
+    pub fn usage(&self) -> FileUse {
+        FileUse {
+            options: self.engine_options.clone(),
+            hints: self.hints.clone(),
+            ranks: self.ranks,
+            threads: self.threads,
+            window: self.window,
+            layout: self.layout,
+            order: self.order,
+            fsync: self.fsync,
+            direct: self.direct,
+            collective: self.collective,
+            file_view: self.file_view,
+            stonewalled: self.stonewall.is_some(),
+            bytes_of_rank: self.bytes_of_rank(),
+        }
+    }
+
+    /// Transfers that one rank makes in one phase that nothing cuts short.
+    pub fn transfers_of_rank(&self) -> u64 {
+        self.block_bytes / self.transfer_bytes.max(1) * self.segments
+    }
+
+    /// Bytes that one rank moves in one phase that nothing cuts short.
+    pub fn bytes_of_rank(&self) -> u64 {
+        self.block_bytes * self.segments
+    }
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// All transfers are writes.
+    Write,
+    /// All transfers are reads.
+    Read,
+    /// A fixed part of the transfers are reads, the others writes.
+    Mixed,
+}
+
+impl Phase {
+    /// All phases.
+    pub const ALL: [Self; 3] = [Self::Write, Self::Read, Self::Mixed];
+
+    /// The name on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::Mixed => "mixed",
+        }
+    }
+
+    /// Whether it makes any reads.
+    pub fn reads(self) -> bool {
+        self != Self::Write
+    }
+
+    /// Whether it makes any writes.
+    pub fn writes(self) -> bool {
+        self != Self::Read
+    }
+}
+
+/// Whose data a rank reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum ReadFrom {
+    /// What it wrote itself.
+    Own,
+    /// What the rank this many behind it wrote.
+    Shift {
+        /// Ranks.
+        ranks: u32,
+    },
+    /// What another rank wrote, by a seeded permutation of the ranks.
+    Shuffled {
+        /// Of the permutation.
+        seed: u64,
+    },
+}
+
+/// Ends a phase by time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stonewall {
+    /// From the common start.
+    pub after_ns: u64,
+    /// All ranks then go on until each has made as many transfers as the fastest had.
+    pub wear_out: bool,
+    /// At least so many transfers of each rank, with `wear_out`; 0 for no such bound.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub transfers_min: u64,
+}
+
+/// What is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum DataKind {
+    /// Cannot be compressed.
+    Random,
+    /// This part of it is zeros.
+    Compressible {
+        /// 1 to 99.
+        percent: u32,
+    },
+}
+
+/// How a new file is spread over the servers of a file system that stripes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Striping {
+    /// Over so many targets; `None` for all, 0 for as many as the file system chooses.
+    #[serde(default)]
+    pub count: Option<u32>,
+    /// Bytes on one target before the next one's turn; `None` for the file system's own.
+    #[serde(default)]
+    pub size_bytes: Option<u64>,
+}
+
+/// What somebody else measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Published {
+    /// Of which phase.
+    pub phase: Phase,
+    /// Bandwidth in MiB/s, as IOR prints it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth_mib_per_s: Option<f64>,
+    /// Transfers per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations_per_s: Option<f64>,
+    /// On how many ranks, where it is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
+    /// What part of an earlier figure it was, in percent, and which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent_of_earlier: Option<f64>,
+    /// The machine and the acceptance test.
+    pub what: String,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}

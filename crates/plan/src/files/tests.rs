@@ -1,0 +1,496 @@
+use super::super::fixture::FILE_ENGINES;
+use super::*;
+use crate::file_point::{ReadFrom, Stonewall, Striping};
+
+mod scaling;
+mod shipped;
+
+/// The one-job plan with these lines after the path.
+fn plan(lines: &str) -> Plan {
+    let text = format!("name = \"test\"\n[[file]]\npath = 't.dat'\n{lines}");
+    Plan::from_toml(&text, "test.toml").unwrap()
+}
+
+fn points(lines: &str) -> Vec<FilePoint> {
+    plan(lines).file_points(2, &FILE_ENGINES).unwrap()
+}
+
+fn point(lines: &str) -> FilePoint {
+    let mut points = points(lines);
+    assert_eq!(points.len(), 1);
+    points.remove(0)
+}
+
+fn message(lines: &str) -> String {
+    message_for(2, lines)
+}
+
+fn message_for(ranks: u32, lines: &str) -> String {
+    let error = plan(lines).file_points(ranks, &FILE_ENGINES).unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    error.to_string()
+}
+
+fn default_point() -> FilePoint {
+    FilePoint {
+        label: None,
+        engine: "posix".into(),
+        engine_options: EngineOptions::new(),
+        hints: BTreeMap::new(),
+        ranks: 2,
+        threads: 1,
+        paths: vec!["t.dat".into()],
+        layout: FileLayout::Shared,
+        directory_per_rank: false,
+        file_per_trial: false,
+        block_bytes: 1 << 20,
+        transfer_bytes: 256 << 10,
+        segments: 1,
+        order: FileOrder::Sequential,
+        seed: 1,
+        phases: vec![Phase::Write, Phase::Read],
+        read_percent: None,
+        read_from: ReadFrom::Own,
+        fsync: Fsync::None,
+        direct: false,
+        collective: false,
+        file_view: false,
+        barriers: false,
+        keep: false,
+        existing: false,
+        window: 1,
+        stonewall: None,
+        status_file: None,
+        prefill: false,
+        data: DataKind::Random,
+        data_seed: None,
+        verify_after: Vec::new(),
+        drop_caches: false,
+        striping: None,
+        outlier_ns: None,
+        trials: 1,
+        delay_ns: 0,
+        max_duration_ns: None,
+        limit: LimitChoice::Auto,
+        published: Vec::new(),
+    }
+}
+
+#[test]
+fn everything_that_is_not_said_has_its_default() {
+    assert_eq!(point(""), default_point());
+    assert_eq!(plan("").file_points(1, &FILE_ENGINES).unwrap()[0].ranks, 1);
+    // A plan of files only has no points between memories, and nothing is wrong with that.
+    assert_eq!(plan("").points(1, &[]).unwrap(), []);
+}
+
+#[test]
+fn everything_that_is_said_is_in_the_point() {
+    let found = point(
+        "label = 'mine'\nengine = 'uring'\nengine-options = { polling = 'on' }\nlayout = 'per-process'\n\
+         directory-per-rank = true\nfile-per-trial = true\nblock = '8M'\ntransfer = '2M'\nsegments = 3\n\
+         order = 'shuffled'\nseed = 7\nphases = 'write,read,mixed'\nread-percent = 70\nread-shift = 1\nfsync = 'end'\n\
+         direct = true\nbarriers = true\nkeep = true\nexisting = true\nthreads = 2\nwindow = 4\nstonewall = '30s'\n\
+         wear-out = true\nwear-out-transfers = 5\nstonewall-status = 's.json'\nprefill = true\n\
+         data = 'compressible=30%'\ndata-seed = 9\nverify = ['write', 'mixed']\ndrop-caches = true\n\
+         stripe-count = 'all'\nstripe-size = '8M'\noutlier = '2s'\ntrials = 3\ndelay = '1s'\nmax-duration = '1h'\n\
+         limit = '2GB/s'\npublished = [{ phase = 'write', operations-per-s = 5, ranks = 9, what = 'x' }]",
+    );
+    let expected = FilePoint {
+        label: Some("mine".into()),
+        engine: "uring".into(),
+        engine_options: [("polling".to_owned(), "on".to_owned())].into(),
+        threads: 2,
+        layout: FileLayout::PerProcess,
+        directory_per_rank: true,
+        file_per_trial: true,
+        block_bytes: 8 << 20,
+        transfer_bytes: 2 << 20,
+        segments: 3,
+        order: FileOrder::Shuffled,
+        seed: 7,
+        phases: Phase::ALL.to_vec(),
+        read_percent: Some(70),
+        read_from: ReadFrom::Shift { ranks: 1 },
+        fsync: Fsync::End,
+        direct: true,
+        barriers: true,
+        keep: true,
+        existing: true,
+        window: 4,
+        stonewall: Some(Stonewall {
+            after_ns: 30_000_000_000,
+            wear_out: true,
+            transfers_min: 5,
+        }),
+        status_file: Some("s.json".into()),
+        prefill: true,
+        data: DataKind::Compressible { percent: 30 },
+        data_seed: Some(9),
+        verify_after: vec![Phase::Write, Phase::Mixed],
+        drop_caches: true,
+        striping: Some(Striping {
+            count: None,
+            size_bytes: Some(8 << 20),
+        }),
+        outlier_ns: Some(2_000_000_000),
+        trials: 3,
+        delay_ns: 1_000_000_000,
+        max_duration_ns: Some(3_600_000_000_000),
+        limit: LimitChoice::Stated { bytes_per_s: 2e9 },
+        published: vec![Published {
+            phase: Phase::Write,
+            bandwidth_mib_per_s: None,
+            operations_per_s: Some(5.0),
+            ranks: Some(9),
+            percent_of_earlier: None,
+            what: "x".into(),
+        }],
+        ..default_point()
+    };
+    assert_eq!(found, expected);
+    let together = point(
+        "engine = 'mpiio'\ncollective = true\nfile-view = true\nhints = { romio_cb_write = 'disable', cb_nodes = 4 }\n\
+         read-shuffled = 5",
+    );
+    assert!(together.collective && together.file_view);
+    assert_eq!(together.hints["cb_nodes"], "4");
+    assert_eq!(together.read_from, ReadFrom::Shuffled { seed: 5 });
+}
+
+#[test]
+fn several_values_multiply_with_the_transfer_varying_fastest() {
+    let points =
+        points("engine = ['posix', 'uring']\nblock = '1M,2M'\ntransfer = '4k,8k'\nwindow = 1");
+    let cell = |point: &FilePoint| {
+        (
+            point.engine.clone(),
+            point.block_bytes,
+            point.transfer_bytes,
+        )
+    };
+    let mega = 1 << 20;
+    assert_eq!(points.len(), 8);
+    assert_eq!(cell(&points[0]), ("posix".into(), mega, 4096));
+    assert_eq!(cell(&points[1]), ("posix".into(), mega, 8192));
+    assert_eq!(cell(&points[2]), ("posix".into(), 2 * mega, 4096));
+    assert_eq!(cell(&points[4]), ("uring".into(), mega, 4096));
+}
+
+#[test]
+fn the_window_of_an_engine_with_queues_fits_the_transfer() {
+    let window = |lines: &str| point(&format!("engine = 'uring'\nblock = '1G'\n{lines}")).window;
+    assert_eq!(window("transfer = '4k'"), 32);
+    assert_eq!(window("transfer = '4M'"), 16);
+    assert_eq!(window("transfer = '1G'"), 1);
+    assert_eq!(window("transfer = '4M'\nwindow = 100"), 100);
+}
+
+#[test]
+fn phases_and_the_read_percentage_fit_each_other() {
+    let mixed = point("read-percent = 70");
+    assert_eq!(
+        (mixed.phases, mixed.read_percent),
+        (vec![Phase::Mixed], Some(70))
+    );
+    for (lines, part) in [
+        ("phases = 'mixed'", "add read-percent 70"),
+        (
+            "phases = 'write'\nread-percent = 70",
+            "is for phase mixed, which is not asked for",
+        ),
+        ("read-percent = 100", "write 1 to 99"),
+        ("phases = 'write,write'", "phases has write twice"),
+        (
+            "phases = 'read'\nverify = 'write'",
+            "verify after phase write, which is not measured",
+        ),
+        ("verify = 'read,read'", "verify has phase read twice"),
+        (
+            "phases = 'write'\ndrop-caches = true",
+            "drop-caches is for phases that read",
+        ),
+        (
+            "phases = 'write'\nread-shift = 1",
+            "are for phases that read, and there is none",
+        ),
+        (
+            "phases = 'write'\nread-shift = 'node'",
+            "are for phases that read, and there is none",
+        ),
+        (
+            "phases = 'write'\nread-shuffled = 1",
+            "are for phases that read, and there is none",
+        ),
+        (
+            "phases = 'read'\nfsync = 'end'",
+            "fsync is for phases that write, and there is none",
+        ),
+        (
+            "phases = 'read'\nexisting = true",
+            "existing is about files that will be written",
+        ),
+        (
+            "phases = 'read'\ndata = 'compressible=30%'",
+            "data says what is written or verified, and nothing is",
+        ),
+        (
+            "phases = 'read'\ndata-seed = 3",
+            "data-seed seeds what is written or verified",
+        ),
+        ("seed = 3", "seed is for order shuffled and for phase mixed"),
+        (
+            "phases = 'read'\nstripe-count = 4",
+            "for new files, and this only reads",
+        ),
+        (
+            "phases = 'read'\npublished = [{ phase = 'write', operations-per-s = 1.0, what = '' }]",
+            "phase write, which is not measured",
+        ),
+        (
+            "published = [{ phase = 'write', what = '' }]",
+            "write bandwidth-mib-per-s or operations-per-s",
+        ),
+    ] {
+        let message = message(lines);
+        assert!(message.contains(part), "{lines}: {message}");
+    }
+    // Each of these has an effect.
+    for lines in [
+        "phases = 'read'\nverify = true\ndata = 'compressible=30%'\ndata-seed = 3",
+        "phases = 'read'\nprefill = true\nexisting = true\ndata-seed = 3",
+        "phases = 'read'\nfsync = 'none'",
+        "phases = 'write'\nread-shift = 0",
+        "read-percent = 50\nseed = 3\nread-shift = 1",
+        "order = 'shuffled'\nseed = 3",
+    ] {
+        point(lines);
+    }
+    assert_eq!(point("fsync = 'each'").fsync, Fsync::Each);
+    assert_eq!(point("verify = true").verify_after, [Phase::Read]);
+    assert_eq!(point("verify = false").verify_after, []);
+}
+
+#[test]
+fn sizes_that_do_not_fit_name_the_nearest_that_do() {
+    assert_eq!(
+        message("block = '10M'\ntransfer = '4M'"),
+        "block 10M is no whole number of transfers of 4M: write block 8M, or another transfer"
+    );
+    assert!(message("block = '1k'\ntransfer = '4k'").contains("write block 4k"));
+    assert!(message("block = 0").starts_with("block 0 would move nothing"));
+    assert!(message("transfer = '0,4k'").starts_with("transfer 0 would move nothing"));
+    assert!(message("segments = 0").contains("the fewest is segments 1"));
+    for lines in [
+        "block = 1152921504606846976",
+        "segments = 18446744073709551615",
+    ] {
+        assert!(
+            message(lines).contains("which no file system holds"),
+            "{lines}"
+        );
+    }
+    // The most that there is room for, on both of two ranks.
+    assert_eq!(
+        point("block = 576460752303423488\ntransfer = '1G'").bytes_of_rank(),
+        1 << 59
+    );
+    assert_eq!(
+        message("direct = true\nblock = 1000\ntransfer = 1000"),
+        "direct needs transfers that are multiples of 512 bytes, and transfer is 1000: write transfer 1k, or leave \
+         direct out"
+    );
+    let one = "block = '4k'\ntransfer = '4k'\n";
+    assert!(
+        message(&format!("{one}order = 'shuffled'"))
+            .starts_with("order shuffled needs two transfers")
+    );
+    assert!(message(&format!("{one}threads = 2")).contains("write threads 1 or less"));
+    let bound = "stonewall = '1s'\nwear-out = true\nwear-out-transfers = 5";
+    assert!(message(bound).contains("write wear-out-transfers 4 or less"));
+    assert!(
+        message("engine = 'uring'\nblock = '2G'\ntransfer = '2G'").contains("transfer 1G or less")
+    );
+    let much = "threads = 2\nblock = '1024T'\ntransfer = '512T'\nsegments = 1";
+    assert!(message(much).contains("needs more than 1T of memory in one rank"));
+}
+
+#[test]
+fn engines_are_asked_only_for_what_they_can_do() {
+    for (lines, expected) in [
+        (
+            "engine = 'possix'",
+            "unknown engine \"possix\": did you mean \"posix\"? engines: posix, uring, mpiio",
+        ),
+        (
+            "collective = true",
+            "engine posix does not take collective, known only to MPI-IO: leave collective out, or use engine mpiio",
+        ),
+        (
+            "hints = { a = 'b' }",
+            "engine posix does not take hints, known only to MPI-IO: leave hints out, or use engine mpiio",
+        ),
+        (
+            "window = 32",
+            "engine posix makes one transfer at a time: leave window out, or use engine uring",
+        ),
+        (
+            "engine = 'uring'\nfsync = 'each'",
+            "fsync each waits after every write, and engine uring has several in flight: write fsync end, or use engine \
+             posix",
+        ),
+        (
+            "engine = 'mpiio'\ndirect = true",
+            "engine mpiio cannot leave the page cache out: leave direct out, or use engine posix",
+        ),
+        (
+            "engine = 'mpiio'\nthreads = 2",
+            "engine mpiio takes one thread in each rank: leave threads out and use more ranks, or use engine posix",
+        ),
+        (
+            "engine-options = { polling = 'on' }",
+            "engine posix has no option \"polling\": it has none: leave engine-option out",
+        ),
+    ] {
+        assert_eq!(message(lines), expected);
+    }
+    assert_eq!(point("window = 1").window, 1);
+    assert!(message("engine = 'uring'\nwindow = 100000").contains("window 1 to window 32768"));
+    assert!(message("engine = 'uring'\nwindow = 0").contains("window 1 to window 32768"));
+}
+
+#[test]
+fn what_contradicts_itself_or_has_no_effect_is_refused() {
+    let both = "engine = 'mpiio'\ncollective = true\n";
+    for (lines, part) in [
+        ("directory-per-rank = true", "add layout per-process"),
+        (
+            "engine = 'mpiio'\nlayout = 'per-process'\ncollective = true",
+            "collective needs one file for all ranks",
+        ),
+        (
+            "engine = 'mpiio'\nlayout = 'per-process'\nfile-view = true",
+            "use layout shared, or leave file-view out",
+        ),
+        (
+            &format!("{both}read-percent = 5"),
+            "collective and phase mixed contradict",
+        ),
+        (
+            &format!("{both}threads = 2"),
+            "collective and threads contradict",
+        ),
+        ("wear-out = true", "add stonewall 30s"),
+        ("stonewall = '1s'\nwear-out-transfers = 4", "add wear-out"),
+        ("stonewall = '1us'", "the shortest is stonewall 1ms"),
+        (
+            "stonewall-status = 's'",
+            "add stonewall 30s, or leave stonewall-status out",
+        ),
+        ("read-shift = 1\nread-shuffled = 1", "contradict each other"),
+        ("read-shift = 2", "write read-shift 1 or less"),
+        ("stripe-size = 1000", "is no multiple of 64k"),
+        ("trials = 0", "the fewest is trials 1"),
+        ("threads = 0", "the fewest is threads 1"),
+        ("delay = '1000h'", "the longest is delay 24h"),
+        ("outlier = 0", "the shortest is outlier 1ns"),
+    ] {
+        let message = message(lines);
+        assert!(message.contains(part), "{lines}: {message}");
+    }
+    assert!(message_for(1, "read-shuffled = 1").contains("use --ranks 2"));
+    assert!(message_for(0, "").contains("use --ranks 1"));
+    // A run that only reads looks into the status file of one that had a stonewall.
+    assert!(
+        point("phases = 'read'\nstonewall-status = 's'")
+            .status_file
+            .is_some()
+    );
+}
+
+#[test]
+fn paths_are_names_of_files_and_several_are_for_files_of_their_own() {
+    let message = |path: &str, more: &str| {
+        let text = format!("name = 'test'\n[[file]]\npath = {path}\n{more}");
+        let plan = Plan::from_toml(&text, "test.toml").unwrap();
+        plan.file_points(2, &FILE_ENGINES).unwrap_err().to_string()
+    };
+    assert!(message("[]", "").contains("write path data/file"));
+    assert!(message("''", "").contains("cannot be the name of a file"));
+    assert!(message("'a/'", "").contains("write path a/file"));
+    assert!(message("['a', 'b']", "").contains("leave 1 of them out, or use layout per-process"));
+    let text = "name = 'test'\n[[file]]\npath = ['a,b', 'c']\nlayout = 'per-process'";
+    let plan = Plan::from_toml(text, "test.toml").unwrap();
+    let points = plan.file_points(2, &FILE_ENGINES).unwrap();
+    assert_eq!(points[0].paths, ["a,b", "c"]);
+}
+
+#[test]
+fn messages_name_the_experiment_among_several() {
+    let text =
+        "name = 'test'\n[[file]]\npath = 'a'\n[[file]]\npath = 'b'\nlabel = 'second'\nsegments = 0";
+    let plan = Plan::from_toml(text, "test.toml").unwrap();
+    let message = plan.file_points(2, &FILE_ENGINES).unwrap_err().to_string();
+    assert!(
+        message.starts_with("file 2 (\"second\"): segments 0"),
+        "{message}"
+    );
+    let text = "name = 'test'\n[[file]]\npath = 'a'\n[[file]]\npath = 'a'";
+    let plan = Plan::from_toml(text, "test.toml").unwrap();
+    let message = plan.file_points(2, &FILE_ENGINES).unwrap_err().to_string();
+    assert!(
+        message.contains("file 2: the same point is asked for twice"),
+        "{message}"
+    );
+}
+
+#[test]
+fn keys_are_listed_in_the_order_in_which_they_are_written() {
+    let pairs = FileJob::default().pairs();
+    assert_eq!(
+        pairs.iter().map(|pair| pair.0).collect::<Vec<_>>(),
+        FILE_KEYS
+    );
+}
+
+#[test]
+fn names_and_words_read_back() {
+    for layout in FileLayout::ALL {
+        assert_eq!(layout.name().parse::<FileLayout>().unwrap(), layout);
+        assert_eq!(serde_json::to_value(layout).unwrap(), layout.name());
+    }
+    for fsync in Fsync::ALL {
+        assert_eq!(fsync.name().parse::<Fsync>().unwrap(), fsync);
+        assert_eq!(serde_json::to_value(fsync).unwrap(), fsync.name());
+    }
+    for order in FileOrder::ALL {
+        assert_eq!(order.name().parse::<FileOrder>().unwrap(), order);
+        assert_eq!(serde_json::to_value(order).unwrap(), order.name());
+    }
+    for phase in Phase::ALL {
+        assert_eq!(phase.name().parse::<Phase>().unwrap(), phase);
+    }
+    for percent in 1..=99 {
+        let data = DataKind::Compressible { percent };
+        assert_eq!(data.to_string().parse::<DataKind>().unwrap(), data);
+    }
+    for wrong in [
+        "randm",
+        "compressible",
+        "compressible=30",
+        "compressible=0%",
+        "compressible=1.5%",
+    ] {
+        let message = wrong.parse::<DataKind>().unwrap_err().to_string();
+        assert!(message.contains("compressible="), "{message}");
+    }
+    for wrong in ["0", "-1", "some", "5000000000"] {
+        let message = wrong.parse::<StripeCount>().unwrap_err().to_string();
+        assert!(
+            message.contains("write a number from 1, or all"),
+            "{message}"
+        );
+    }
+    let message = "shard".parse::<FileLayout>().unwrap_err().to_string();
+    assert!(message.contains("did you mean \"shared\"?"), "{message}");
+}

@@ -1,0 +1,342 @@
+//! Sweeps: the values that one option takes, one after the other.
+//!
+//! | text | values |
+//! | --- | --- |
+//! | `4096` | one value |
+//! | `8..1M` | 8, 16, 32, … while at most 1 MiB |
+//! | `1M..32M+1M` | 1 MiB, 2 MiB, … while at most 32 MiB |
+//! | `1..1000*10` | 1, 10, 100, 1000 |
+//! | `8..64,100,1k` | any of these, joined by commas |
+//!
+//! Numbers are sizes as in [`Bytes`]: `k` is 1024, also where the sweep is over a window or a batch. A sweep is always
+//! finite and short. Whether its values make sense for the option is checked where the plan is expanded.
+
+use std::fmt;
+use std::str::FromStr;
+
+use tonnage_units::Bytes;
+use tonnage_units::names::quote;
+use tonnage_units::{Error, Result};
+
+/// The most values of one sweep: each is a point that takes a second or so.
+pub const VALUES_MAX: usize = 4096;
+
+/// The values of one option, and the text that they came from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sweep {
+    text: String,
+    values: Vec<u64>,
+}
+
+impl Sweep {
+    /// The values in the order in which they were written. Never empty for a sweep that was parsed.
+    pub fn values(&self) -> &[u64] {
+        &self.values
+    }
+
+    /// A sweep over these values.
+    ///
+    /// # Errors
+    /// As for the text that lists them: none at all, a value twice, or more than [`VALUES_MAX`].
+    pub fn list(values: &[u64]) -> Result<Self> {
+        let texts: Vec<_> = values
+            .iter()
+            .map(|&value| Bytes(value).to_string())
+            .collect();
+        texts.join(",").parse()
+    }
+}
+
+impl fmt::Display for Sweep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for Sweep {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let mut values = Vec::new();
+        for part in text.split(',') {
+            let room = VALUES_MAX - values.len();
+            part_values(&text, part, room, &mut values)?;
+        }
+        let mut sorted = values.clone();
+        sorted.sort_unstable();
+        if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            let value = Bytes(twice[0]);
+            return Err(Error::Usage(format!(
+                "the sweep {} has {value} twice: leave one of them out",
+                quote(&text)
+            )));
+        }
+        Ok(Self { text, values })
+    }
+}
+
+/// How a range goes on from one value to the next.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Add(u64),
+    Multiply(u64),
+}
+
+impl Step {
+    fn after(self, value: u64) -> Option<u64> {
+        match self {
+            Self::Add(step) => value.checked_add(step),
+            Self::Multiply(factor) => value.checked_mul(factor),
+        }
+    }
+}
+
+/// Appends the values of one comma-separated part, of which at most `room` are allowed.
+fn part_values(text: &str, part: &str, room: usize, values: &mut Vec<u64>) -> Result<()> {
+    let Some((first, rest)) = part.split_once("..") else {
+        if part.is_empty() {
+            return Err(empty_part(text));
+        }
+        if room == 0 {
+            return Err(too_many(text));
+        }
+        values.push(part.parse::<Bytes>()?.0);
+        return Ok(());
+    };
+    let (first, last, step) = range(part, first, rest)?;
+    let mut next = Some(first);
+    let start = values.len();
+    while let Some(value) = next.filter(|&value| value <= last) {
+        if values.len() - start == room {
+            return Err(too_many_in_range(text, part, first, last, step));
+        }
+        values.push(value);
+        next = step.after(value);
+    }
+    Ok(())
+}
+
+/// First value, last value and step of `first..rest`, checked to come to an end.
+fn range(part: &str, first: &str, rest: &str) -> Result<(u64, u64, Step)> {
+    let (last, sign, step) = match rest.find(['+', '*']) {
+        Some(at) => (&rest[..at], &rest[at..=at], &rest[at + 1..]),
+        None => (rest, "*", "2"),
+    };
+    if first.is_empty() || last.is_empty() || step.is_empty() {
+        return Err(Error::Usage(format!(
+            "the range {} is not complete: write it like 8..1M, 1M..32M+1M or 1..1000*10",
+            quote(part)
+        )));
+    }
+    let first = first.parse::<Bytes>()?;
+    let last = last.parse::<Bytes>()?;
+    let step = step.parse::<Bytes>()?.0;
+    let step = if sign == "+" {
+        Step::Add(step)
+    } else {
+        Step::Multiply(step)
+    };
+    let endless = |why: String, instead: String| {
+        Err(Error::Usage(format!(
+            "the range {} {why}: write {instead}",
+            quote(part)
+        )))
+    };
+    if last < first {
+        let why = format!("never reaches its end, for {last} is less than {first}");
+        return endless(why, format!("{last}..{first}"));
+    }
+    match step {
+        Step::Add(0) => {
+            let step = Bytes(first.0.max(1));
+            endless(
+                "never ends, for its step is 0".into(),
+                format!("{first}..{last}+{step}"),
+            )
+        }
+        Step::Multiply(factor) if factor < 2 => {
+            let first = Bytes(first.0.max(1));
+            let last = last.max(first);
+            endless(
+                format!("never ends, for its factor is {factor}"),
+                format!("{first}..{last}*2"),
+            )
+        }
+        Step::Multiply(_) if first.0 == 0 => {
+            let last = last.max(Bytes(1));
+            endless(
+                "never ends, for 0 multiplied stays 0".into(),
+                format!("1..{last}"),
+            )
+        }
+        step => Ok((first.0, last.0, step)),
+    }
+}
+
+fn empty_part(text: &str) -> Error {
+    Error::Usage(if text.is_empty() {
+        "a sweep needs at least one value: write it like 8..1M, 1M..32M+1M, 1..1000*10 or 64,4096"
+            .into()
+    } else {
+        format!(
+            "the sweep {} has a comma with no value beside it: write it like 64,4096",
+            quote(text)
+        )
+    })
+}
+
+fn too_many(text: &str) -> Error {
+    Error::Usage(format!(
+        "the sweep {} has more than {VALUES_MAX} values: leave some out",
+        quote(text)
+    ))
+}
+
+/// More values than fit: the nearest valid choice is the same range with a step that fits.
+fn too_many_in_range(text: &str, part: &str, first: u64, last: u64, step: Step) -> Error {
+    if part != text || matches!(step, Step::Multiply(_)) {
+        return too_many(text);
+    }
+    let step = (last - first).div_ceil(VALUES_MAX as u64 - 1);
+    Error::Usage(format!(
+        "the sweep {} has more than {VALUES_MAX} values: write {}..{}+{} or a larger step",
+        quote(text),
+        Bytes(first),
+        Bytes(last),
+        Bytes(step)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use proptest::prelude::*;
+
+    fn values(text: &str) -> Vec<u64> {
+        text.parse::<Sweep>().unwrap().values().to_vec()
+    }
+
+    fn message(text: &str) -> String {
+        text.parse::<Sweep>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_grammar_of_the_module_head() {
+        assert_eq!(values("4096"), [4096]);
+        assert_eq!(values("8..64"), [8, 16, 32, 64]);
+        assert_eq!(values("8..100"), [8, 16, 32, 64]);
+        assert_eq!(values("8..1M").len(), 18);
+        assert_eq!(values("1M..32M+1M").len(), 32);
+        assert_eq!(values("1..1000*10"), [1, 10, 100, 1000]);
+        assert_eq!(values("8..64,100,1k"), [8, 16, 32, 64, 100, 1024]);
+        assert_eq!(values("64, 4096"), [64, 4096]);
+        assert_eq!(values("1..32768").len(), 16);
+        assert_eq!(values("7..7"), [7]);
+        assert_eq!(values("0..4+2"), [0, 2, 4]);
+        assert_eq!(values("1..18446744073709551615").len(), 64);
+        assert_eq!(values("100MB"), [100_000_000]);
+    }
+
+    #[test]
+    fn a_sweep_prints_as_it_was_written() {
+        assert_eq!(
+            "8..64, 1k".parse::<Sweep>().unwrap().to_string(),
+            "8..64,1k"
+        );
+        assert_eq!(Sweep::list(&[64, 4096]).unwrap().to_string(), "64,4k");
+    }
+
+    #[test]
+    fn a_sweep_that_never_ends_is_refused_with_the_nearest_that_does() {
+        assert_eq!(
+            message("8..64+0"),
+            "the range \"8..64+0\" never ends, for its step is 0: write 8..64+8"
+        );
+        assert_eq!(
+            message("8..64*1"),
+            "the range \"8..64*1\" never ends, for its factor is 1: write 8..64*2"
+        );
+        assert_eq!(
+            message("0..8"),
+            "the range \"0..8\" never ends, for 0 multiplied stays 0: write 1..8"
+        );
+        assert_eq!(
+            message("1M..8"),
+            "the range \"1M..8\" never reaches its end, for 8 is less than 1M: write 8..1M"
+        );
+        assert!(message("0..0*0").ends_with("write 1..1*2"));
+    }
+
+    #[test]
+    fn too_many_values_are_refused_with_a_step_that_fits() {
+        assert_eq!(
+            message("1..1M+1"),
+            "the sweep \"1..1M+1\" has more than 4096 values: write 1..1M+257 or a larger step"
+        );
+        assert_eq!(values("1..1M+257").len(), 4081);
+        assert_eq!(values("1..4096+1").len(), 4096);
+        assert!(message("1..4096+1,5000").ends_with("has more than 4096 values: leave some out"));
+        assert!(message("1..3000+1,4000..8000+1").ends_with("values: leave some out"));
+        assert!(message("1..18446744073709551615+1").contains("has more than 4096 values"));
+    }
+
+    #[test]
+    fn broken_text_is_refused_with_an_example() {
+        assert!(message("").starts_with("a sweep needs at least one value: write it like 8..1M"));
+        assert_eq!(
+            message("64,,4096"),
+            "the sweep \"64,,4096\" has a comma with no value beside it: write it like 64,4096"
+        );
+        for text in ["8..", "..8", "..", "8..64+", "8..64*", "8..+1"] {
+            assert!(
+                message(text).contains("is not complete: write it like 8..1M"),
+                "{text}"
+            );
+        }
+        assert!(message("8...64").contains("write a size like"));
+        assert!(message("8..64..128").contains("write a size like"));
+        assert!(message("8..=64").contains("write a size like"));
+        assert!(message("eight").contains("\"eight\" is not a number of bytes"));
+        assert_eq!(
+            message("8..64,64"),
+            "the sweep \"8..64,64\" has 64 twice: leave one of them out"
+        );
+    }
+
+    /// What a parsed sweep always is.
+    fn check(text: &str) -> std::result::Result<(), TestCaseError> {
+        let Ok(sweep) = text.parse::<Sweep>() else {
+            return Ok(());
+        };
+        prop_assert!(!sweep.values().is_empty());
+        prop_assert!(sweep.values().len() <= VALUES_MAX);
+        prop_assert_eq!(&sweep.to_string().parse::<Sweep>().unwrap(), &sweep);
+        if !sweep.to_string().contains(',') {
+            prop_assert!(sweep.values().windows(2).all(|pair| pair[0] < pair[1]));
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_parsed_or_refused(text in ".{0,40}") {
+            check(&text)?;
+        }
+
+        #[test]
+        fn near_sweeps_are_bounded_and_ascending(
+            text in "[0-9]{1,4}[kM]?(\\.\\.[0-9]{1,20}[kMG]?([+*][0-9]{1,3}k?)?)?(,[0-9]{1,3}){0,3}"
+        ) {
+            check(&text)?;
+        }
+
+        #[test]
+        fn a_linear_sweep_is_what_it_says(first in 0u64..1000, step in 1u64..100, count in 1u64..50) {
+            let text = format!("{first}..{}+{step}", first + step * (count - 1));
+            let expected: Vec<_> = (0..count).map(|index| first + step * index).collect();
+            prop_assert_eq!(values(&text), expected);
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! Where rank 0 listens, and how the others reach it.
+//!
+//! Nobody listens on more interfaces than needed: rank 0 takes the address that `MASTER_ADDR` stands for (which must be
+//! one of its own) or the one of a chosen interface, other parents the address that they reached rank 0 from.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use super::channel::{Channel, wait_for};
+use super::detect::{Identity, Meeting, SaidBy};
+use super::options::JoinOptions;
+use super::signals::Signals;
+use tonnage_units::{Error, Result};
+
+/// Pause between two tries to reach rank 0.
+const RETRY: Duration = Duration::from_millis(100);
+/// Longest wait for one address to accept.
+const CONNECT: Duration = Duration::from_secs(2);
+/// So many closed handshakes are no accident.
+const REFUSALS_MAX: u32 = 5;
+
+/// The socket on which rank 0 waits for the others.
+pub(super) fn root_listener(
+    identity: &Identity,
+    options: &mut JoinOptions,
+    signals: &mut Signals,
+) -> Result<TcpListener> {
+    if let Some(listener) = options.listener.take() {
+        return Ok(listener);
+    }
+    match &identity.meeting {
+        Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => Err(Error::Usage(
+            "there are several ranks, but no address where they meet".into(),
+        )),
+        Meeting::Local { control } => inherited(*control),
+        Meeting::Master {
+            host,
+            port,
+            said_by,
+        } => match &options.interface {
+            Some(name) => bind(
+                SocketAddr::new(interface_address(name, None)?, *port),
+                identity,
+                host,
+                *said_by,
+            ),
+            None => bind_master(identity, (host, *port, *said_by), options, signals),
+        },
+    }
+}
+
+/// The listening socket that tonnage gave to its rank 0 as standard input.
+fn inherited(control: SocketAddr) -> Result<TcpListener> {
+    let stdin = io::stdin();
+    let is_listening = rustix::net::sockopt::socket_acceptconn(stdin.as_fd()).unwrap_or(false);
+    if !is_listening {
+        return Err(Error::Usage(format!(
+            "TONNAGE_RANK=0 TONNAGE_CONTROL={control} are set, but standard input is not the listening socket: these \
+             variables are for ranks that `tonnage --ranks` starts; unset them"
+        )));
+    }
+    let copy = stdin
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|error| Error::io("cannot take the listening socket", error))?;
+    Ok(TcpListener::from(copy))
+}
+
+/// Rank 0's listener on what the host's name stands for. A name may be known later than this process starts, such as a
+/// pod's own, so the resolver is asked until the join deadline.
+fn bind_master(
+    identity: &Identity,
+    (host, port, said_by): (&str, u16, SaidBy),
+    options: &JoinOptions,
+    signals: &mut Signals,
+) -> Result<TcpListener> {
+    let deadline = Instant::now() + options.join_timeout;
+    let addresses = until_resolved(|| resolve(host, port, said_by), deadline, signals)?;
+    let mut last = None;
+    for address in addresses {
+        match bind(address, identity, host, said_by) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last
+        .unwrap_or_else(|| Error::Usage(format!("{} stands for no address", said_by.host(host)))))
+}
+
+/// Asks again until there is an answer, or the deadline has come: then the last failure is the error.
+fn until_resolved<T>(
+    mut ask: impl FnMut() -> Result<T>,
+    deadline: Instant,
+    signals: &mut Signals,
+) -> Result<T> {
+    let mut told = false;
+    loop {
+        let error = match ask() {
+            Ok(found) => return Ok(found),
+            Err(error) => error,
+        };
+        let now = Instant::now();
+        if now >= deadline {
+            return Err(error);
+        }
+        if !told {
+            let left = deadline - now;
+            log::warn!("{error}; rank 0 asks again for at most {left:.0?}");
+            told = true;
+        }
+        pause(RETRY.min(deadline - now), signals)?;
+    }
+}
+
+/// Waits, unless a signal ends the run.
+fn pause(time: Duration, signals: &mut Signals) -> Result<()> {
+    let interests: Vec<_> = signals.interests().collect();
+    wait_for(&interests, time)?;
+    drop(interests);
+    match signals.take().first() {
+        Some(&signal) => Err(Error::Interrupted { signal }),
+        None => Ok(()),
+    }
+}
+
+fn bind(
+    address: SocketAddr,
+    identity: &Identity,
+    host: &str,
+    said_by: SaidBy,
+) -> Result<TcpListener> {
+    let local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    if address.ip().is_loopback() && !local {
+        // Debian lists a host's own name as 127.0.1.1 in /etc/hosts.
+        let trap = format!(
+            "{} is {} on rank 0's own host, which other hosts cannot reach: give --interface NAME, or the address itself \
+             in place of the name",
+            said_by.host(host),
+            address.ip()
+        );
+        if identity
+            .local_size
+            .is_some_and(|local_size| local_size < identity.size)
+        {
+            return Err(Error::Usage(trap));
+        }
+        log::warn!("{trap}");
+    }
+    listen_on(address, host, said_by)
+}
+
+/// A socket on exactly this address, which `host` stands for.
+pub(super) fn listen_on(address: SocketAddr, host: &str, said_by: SaidBy) -> Result<TcpListener> {
+    TcpListener::bind(address).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrNotAvailable => Error::Usage(format!(
+            "rank 0 should listen on {host} ({}), but this host ({}) has no such address: {}",
+            address.ip(),
+            tonnage_sys::host::name(),
+            said_by.another_host()
+        )),
+        io::ErrorKind::AddrInUse => Error::Failed(format!(
+            "rank 0 cannot listen on {address}: another process does (a launcher, or another run). {}",
+            said_by.another_port()
+        )),
+        _ => Error::io(format!("rank 0 cannot listen on {address}"), error),
+    })
+}
+
+fn resolve(host: &str, port: u16, said_by: SaidBy) -> Result<Vec<SocketAddr>> {
+    let failed = |error| {
+        let host = said_by.host(host);
+        Error::io(format!("cannot find the address of {host}"), error)
+    };
+    Ok((host, port).to_socket_addrs().map_err(failed)?.collect())
+}
+
+/// The address of an interface; of several, one of the wanted family, and none that needs a scope.
+pub(super) fn interface_address(name: &str, like: Option<IpAddr>) -> Result<IpAddr> {
+    let mut own = interface_addresses(name)?;
+    own.sort_by_key(|ip| ip.is_ipv4() != like.is_none_or(|like| like.is_ipv4()));
+    // There is one, or it would have been an error.
+    own.first().copied().ok_or_else(|| no_interface(name, &[]))
+}
+
+/// All addresses of an interface that need no scope, IPv4 first.
+///
+/// # Errors
+/// [`Error::Usage`] with the interfaces that there are, when none of this name has an address.
+pub(super) fn interface_addresses(name: &str) -> Result<Vec<IpAddr>> {
+    let all = tonnage_sys::interfaces::addresses()
+        .map_err(|error| Error::io("cannot list the network interfaces", error))?;
+    let usable = |ip: &IpAddr| match ip {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(v6) => !v6.is_unicast_link_local(),
+    };
+    let mut own: Vec<IpAddr> = all
+        .iter()
+        .filter(|entry| entry.name == name)
+        .map(|entry| entry.address)
+        .filter(usable)
+        .collect();
+    own.sort_by_key(IpAddr::is_ipv6);
+    if own.is_empty() {
+        let mut names: Vec<&str> = all.iter().map(|entry| entry.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        return Err(no_interface(name, &names));
+    }
+    Ok(own)
+}
+
+fn no_interface(name: &str, there_are: &[&str]) -> Error {
+    Error::Usage(format!(
+        "--interface {name}: no such interface with an address is up on {}; there are: {}",
+        tonnage_sys::host::name(),
+        there_are.join(", ")
+    ))
+}
+
+/// The socket on which a rank other than 0 waits for its children: on the address that it reached rank 0 from.
+pub(super) fn inner_listener(to_root: &Channel, options: &JoinOptions) -> Result<TcpListener> {
+    let mine = to_root.local_addr()?.ip();
+    let ip = match &options.interface {
+        Some(name) => interface_address(name, Some(mine))?,
+        None => mine,
+    };
+    TcpListener::bind((ip, 0)).map_err(|error| Error::io(format!("cannot listen on {ip}"), error))
+}
+
+/// Why one try did not work.
+enum Attempt {
+    /// Nobody listens yet.
+    Later(String),
+    /// Somebody listens, but does not complete the handshake.
+    Refused,
+    /// Trying again is pointless.
+    Fatal(Error),
+}
+
+/// Connects and proves to know the secret; tries until the join deadline, because rank 0 may start later.
+pub(super) fn connect_to(
+    meeting: &Meeting,
+    options: &JoinOptions,
+    signals: &mut Signals,
+) -> Result<Channel> {
+    let deadline = Instant::now() + options.join_timeout;
+    let mut refusals = 0;
+    loop {
+        let (last, pause) = match try_connect(meeting, options, deadline) {
+            Ok(channel) => return Ok(channel),
+            Err(Attempt::Fatal(error)) => return Err(error),
+            Err(Attempt::Later(text)) => (text, RETRY),
+            Err(Attempt::Refused) => {
+                refusals += 1;
+                let text = "it closes the connection during the handshake: do all ranks have the same secret \
+                            (TONNAGE_SECRET, TONNAGE_SECRET_FILE, ~/.config/tonnage/secret), and is it rank 0 of this \
+                            run that listens there, and not of another?";
+                (text.to_owned(), 2 * RETRY)
+            }
+        };
+        if Instant::now() + pause >= deadline || refusals >= REFUSALS_MAX {
+            return Err(Error::Failed(format!(
+                "{} cannot reach {}: {last}",
+                options.host,
+                shown(meeting)
+            )));
+        }
+        self::pause(pause, signals)?;
+    }
+}
+
+fn shown(meeting: &Meeting) -> String {
+    match meeting {
+        Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => {
+            "any other rank".into()
+        }
+        Meeting::Local { control } => format!("the rank that listens on {control}"),
+        Meeting::Master { host, port, .. } => format!("rank 0 on {host} port {port}"),
+    }
+}
+
+fn try_connect(
+    meeting: &Meeting,
+    options: &JoinOptions,
+    deadline: Instant,
+) -> std::result::Result<Channel, Attempt> {
+    let addresses = match meeting {
+        Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => Vec::new(),
+        Meeting::Local { control } => vec![*control],
+        // A name may be known later than this process starts, such as that of a pod.
+        Meeting::Master {
+            host,
+            port,
+            said_by,
+        } => resolve(host, *port, *said_by).map_err(|error| Attempt::Later(error.to_string()))?,
+    };
+    let mut last = Attempt::Later("it has no address".into());
+    for address in addresses {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = CONNECT.min(left).max(Duration::from_millis(1));
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(stream) => match shake_hands(stream, options) {
+                Ok(channel) => return Ok(channel),
+                Err(attempt) => last = attempt,
+            },
+            Err(error) => last = Attempt::Later(format!("{address}: {error}")),
+        }
+    }
+    Err(last)
+}
+
+fn shake_hands(stream: TcpStream, options: &JoinOptions) -> std::result::Result<Channel, Attempt> {
+    let mut channel = Channel::initiate(stream, &options.secret).map_err(Attempt::Fatal)?;
+    let until = Instant::now() + options.stranger_timeout;
+    while !channel.established() {
+        if channel.receive().is_err() || channel.ended() {
+            return Err(Attempt::Refused);
+        }
+        channel.flush();
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Attempt::Later(
+                "it accepts connections but does not answer".into(),
+            ));
+        }
+        if !channel.established() {
+            wait_for(&[channel.interest()], left).map_err(Attempt::Fatal)?;
+        }
+    }
+    Ok(channel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(local_size: u32) -> Identity {
+        Identity {
+            rank: 0,
+            size: 2,
+            local_rank: 0,
+            local_size: Some(local_size),
+            source: "test".into(),
+            meeting: Meeting::Alone,
+        }
+    }
+
+    const SAYERS: [SaidBy; 4] = [
+        SaidBy::Option,
+        SaidBy::Variable,
+        SaidBy::Launcher,
+        SaidBy::Step,
+    ];
+
+    /// What each way to say an address is changed by, and what has no effect on it.
+    fn advises(error: &Error, said_by: SaidBy, wanted: [&str; 4]) {
+        let text = error.to_string();
+        let place = SAYERS.iter().position(|one| *one == said_by).unwrap();
+        assert!(text.contains(wanted[place]), "{said_by:?}: {text}");
+        let misleading = match said_by {
+            SaidBy::Option => &["MASTER_ADDR", "MASTER_PORT", "TONNAGE_PORT"][..],
+            SaidBy::Variable => &["--master"],
+            SaidBy::Launcher | SaidBy::Step => &["MASTER_ADDR", "MASTER_PORT", "--master"],
+        };
+        for part in misleading {
+            assert!(!text.contains(part), "{said_by:?}: {text}");
+        }
+    }
+
+    #[test]
+    fn an_address_of_another_host_is_refused_with_its_reason() {
+        let wanted = [
+            "--master must",
+            "MASTER_ADDR must",
+            "--interface",
+            "--mpi=pmix",
+        ];
+        for said_by in SAYERS {
+            let error = listen_on("192.0.2.1:1".parse().unwrap(), "n1", said_by).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains("has no such address"), "{error}");
+            advises(&error, said_by, wanted);
+        }
+    }
+
+    #[test]
+    fn a_port_in_use_says_how_to_choose_another() {
+        let first = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = first.local_addr().unwrap();
+        let wanted = [
+            "--master HOST:PORT",
+            "MASTER_PORT",
+            "TONNAGE_PORT",
+            "TONNAGE_PORT",
+        ];
+        for said_by in SAYERS {
+            let error = listen_on(address, "127.0.0.1", said_by).unwrap_err();
+            advises(&error, said_by, wanted);
+        }
+    }
+
+    #[test]
+    fn a_name_that_means_loopback_is_a_trap_between_hosts() {
+        let bind = |local_size| {
+            let address = "127.0.1.1:0".parse().unwrap();
+            bind(address, &identity(local_size), "hosta", SaidBy::Option)
+        };
+        let error = bind(1).unwrap_err();
+        assert!(error.to_string().contains("--interface"), "{error}");
+        advises(&error, SaidBy::Option, ["--master hosta"; 4]);
+        bind(2).unwrap();
+    }
+
+    #[test]
+    fn a_name_may_be_known_later() {
+        let soon = Instant::now() + Duration::from_secs(20);
+        let mut tries = 0;
+        let found = until_resolved(
+            || {
+                tries += 1;
+                match tries {
+                    3 => Ok(7),
+                    _ => Err(Error::Failed("no such name".into())),
+                }
+            },
+            soon,
+            &mut Signals::none(),
+        );
+        assert_eq!((found.unwrap(), tries), (7, 3));
+        let begun = Instant::now();
+        let options = Duration::from_millis(250);
+        let never = || Err::<u8, _>(Error::Failed("no such name".into()));
+        let error = until_resolved(never, begun + options, &mut Signals::none()).unwrap_err();
+        assert!(begun.elapsed() >= options && error.to_string().contains("no such name"));
+    }
+
+    #[test]
+    fn an_unknown_interface_lists_those_there_are() {
+        let error = interface_address("nope0", None).unwrap_err();
+        assert!(error.to_string().contains("there are:"), "{error}");
+    }
+}

@@ -1,0 +1,321 @@
+//! What each rank says about its host before the ranks have met, so that rank 0 can choose where to listen: on loopback
+//! when all are on one host, else on the address that leads to the others.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::os::unix::fs::MetadataExt;
+
+use super::address::interface_address;
+
+use tonnage_units::number_list;
+use tonnage_units::{Error, Result};
+
+/// More addresses than this are not published; a launcher bounds how much may be said.
+const ADDRESSES_MAX: usize = 8;
+/// An address that is nobody's (RFC 5737), to ask for the usual way out. Nothing is sent there.
+const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
+
+/// One rank's host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Card {
+    /// Its name, for messages.
+    host: String,
+    /// Changes when the host starts anew.
+    boot_id: String,
+    /// Which of its networks the process sees: 127.0.0.1 is another place in another namespace.
+    network: u64,
+    /// Addresses that other hosts may reach, the likeliest first.
+    addresses: Vec<IpAddr>,
+    /// Whether the user gave this rank a secret.
+    given: bool,
+}
+
+/// What stands for a secret that was given, and for none.
+const GIVEN: [(&str, bool); 2] = [("given", true), ("none", false)];
+
+impl Card {
+    /// This process's.
+    pub(super) fn mine(interface: Option<&str>, given: bool) -> Result<Self> {
+        let network = std::fs::metadata("/proc/self/ns/net").map(|metadata| metadata.ino());
+        Ok(Self {
+            host: tonnage_sys::host::name(),
+            boot_id: tonnage_sys::host::boot_id(),
+            network: network.unwrap_or_default(),
+            addresses: match interface {
+                Some(name) => vec![interface_address(name, None)?],
+                None => own_addresses()?,
+            },
+            given,
+        })
+    }
+
+    /// As one word for a launcher's store.
+    pub(super) fn text(&self) -> String {
+        let plain = |text: &str| {
+            let sign = |sign: char| match sign {
+                'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' => sign,
+                _ => '_',
+            };
+            text.chars().take(200).map(sign).collect::<String>()
+        };
+        let addresses: Vec<_> = self.addresses.iter().map(IpAddr::to_string).collect();
+        format!(
+            "{}/{}/{}/{}/{}",
+            plain(&self.host),
+            plain(&self.boot_id),
+            self.network,
+            addresses.join(","),
+            GIVEN[usize::from(!self.given)].0
+        )
+    }
+
+    /// The reverse of [`Card::text`].
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('/');
+        let (host, boot_id) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+        let network = parts.next()?.parse().ok()?;
+        let list = parts.next()?;
+        let addresses = list.split(',').filter(|address| !address.is_empty());
+        let addresses: std::result::Result<_, _> =
+            addresses.map(|address| address.parse()).collect();
+        let word = parts.next()?;
+        let (_, given) = GIVEN.into_iter().find(|(text, _)| *text == word)?;
+        if parts.next().is_some() {
+            return None;
+        }
+        Some(Self {
+            host,
+            boot_id,
+            network,
+            addresses: addresses.ok()?,
+            given,
+        })
+    }
+
+    fn shares_loopback_with(&self, other: &Self) -> bool {
+        self.host == other.host && self.boot_id == other.boot_id && self.network == other.network
+    }
+}
+
+/// Either all ranks were given a secret, or none was: one that is known to some only would protect nothing.
+///
+/// # Errors
+/// [`Error::Usage`] with the ranks that differ from rank 0. The others' cards are in the order of their ranks, from 1.
+pub(super) fn refuse_mixed_secrets(mine: &Card, others: &[Card]) -> Result<()> {
+    let ranks: Vec<u32> = (1..)
+        .zip(others)
+        .filter(|(_, other)| other.given != mine.given)
+        .map(|(rank, _)| rank)
+        .collect();
+    if ranks.is_empty() {
+        return Ok(());
+    }
+    let list = number_list::format(&ranks);
+    let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+    let (with, without) = match mine.given {
+        true => ("rank 0".to_owned(), format!("{noun} {list}")),
+        false => (format!("{noun} {list}"), "rank 0".to_owned()),
+    };
+    Err(Error::Usage(format!(
+        "a secret (TONNAGE_SECRET or TONNAGE_SECRET_FILE) was given to {with}, but not to {without}: pass it on to all \
+         ranks (Open MPI: mpirun -x TONNAGE_SECRET), or to none"
+    )))
+}
+
+/// Where rank 0 listens so that all others reach it.
+///
+/// # Errors
+/// [`Error::Usage`] when no way leads to another host, or there is no such interface.
+pub(super) fn listening_address(
+    mine: &Card,
+    others: &[Card],
+    interface: Option<&str>,
+) -> Result<IpAddr> {
+    if let Some(name) = interface {
+        return interface_address(name, None);
+    }
+    choose(mine, others, source_towards)
+}
+
+fn choose(
+    mine: &Card,
+    others: &[Card],
+    source: impl Fn(IpAddr) -> Option<IpAddr>,
+) -> Result<IpAddr> {
+    let mut chosen: Option<Vec<IpAddr>> = None;
+    for other in others
+        .iter()
+        .filter(|other| !other.shares_loopback_with(mine))
+    {
+        // An address that is here too, such as a bridge for containers, does not lead there.
+        let theirs = other
+            .addresses
+            .iter()
+            .filter(|address| !mine.addresses.contains(address));
+        let mut ways: Vec<IpAddr> = theirs.filter_map(|address| source(*address)).collect();
+        ways.retain(|way| mine.addresses.contains(way));
+        if let Some(before) = chosen {
+            ways = before
+                .into_iter()
+                .filter(|way| ways.contains(way))
+                .collect();
+        }
+        if ways.is_empty() {
+            return Err(Error::Usage(format!(
+                "rank 0 on {} finds no address of its own from which all others can be reached, such as {} ({}): give \
+                 --interface NAME",
+                mine.host,
+                other.host,
+                listed(&other.addresses)
+            )));
+        }
+        chosen = Some(ways);
+    }
+    Ok(chosen
+        .and_then(|ways| ways.first().copied())
+        .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)))
+}
+
+fn listed(addresses: &[IpAddr]) -> String {
+    if addresses.is_empty() {
+        return "no address".into();
+    }
+    let texts: Vec<_> = addresses.iter().map(IpAddr::to_string).collect();
+    texts.join(", ")
+}
+
+/// This host's address on the way to another one. Connecting a datagram socket sends nothing.
+fn source_towards(address: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((address, 9)).ok()?;
+    let source = socket.local_addr().ok()?.ip();
+    (!source.is_loopback() && !source.is_unspecified()).then_some(source)
+}
+
+fn own_addresses() -> Result<Vec<IpAddr>> {
+    let all = tonnage_sys::interfaces::addresses()
+        .map_err(|error| Error::io("cannot list the network interfaces", error))?;
+    let mut own: Vec<IpAddr> = all.iter().map(|entry| entry.address).collect();
+    own.retain(|ip| match ip {
+        IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local(),
+        IpAddr::V6(v6) => !v6.is_loopback() && !v6.is_unicast_link_local(),
+    });
+    let usual = source_towards(ELSEWHERE);
+    own.sort_by_key(|ip| (Some(*ip) != usual, ip.is_ipv6()));
+    own.truncate(ADDRESSES_MAX);
+    Ok(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn card(host: &str, addresses: &[&str]) -> Card {
+        Card {
+            host: host.into(),
+            boot_id: format!("boot-{host}"),
+            network: 7,
+            addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
+            given: false,
+        }
+    }
+
+    /// A network in which the first two numbers of an address decide the way.
+    fn way(address: IpAddr) -> Option<IpAddr> {
+        let text = address.to_string();
+        ["10.1.", "10.2.", "172.17."]
+            .iter()
+            .find(|net| text.starts_with(**net))
+            .map(|net| format!("{net}0.1").parse().unwrap())
+    }
+
+    fn chosen(others: &[Card]) -> Result<String> {
+        let mine = card("a", &["10.1.0.1", "10.2.0.1", "172.17.0.1"]);
+        choose(&mine, others, way).map(|ip| ip.to_string())
+    }
+
+    #[test]
+    fn rank_0_listens_where_all_can_reach_it() {
+        let (a, b) = (
+            card("a", &[]),
+            card("b", &["172.17.0.1", "10.2.0.2", "10.1.0.2"]),
+        );
+        let c = card("c", &["10.1.0.3"]);
+        assert_eq!(chosen(&[]).unwrap(), "127.0.0.1");
+        assert_eq!(chosen(std::slice::from_ref(&a)).unwrap(), "127.0.0.1");
+        assert_eq!(chosen(&[a, b.clone()]).unwrap(), "10.2.0.1");
+        assert_eq!(chosen(&[b.clone(), c.clone()]).unwrap(), "10.1.0.1");
+        let d = card("d", &["10.2.0.9"]);
+        for lost in [vec![b, c, d], vec![card("e", &["192.0.2.9"])]] {
+            let error = chosen(&lost).unwrap_err().to_string();
+            assert!(error.contains("--interface"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_for_all_or_for_none() {
+        let with = |given: bool| Card {
+            given,
+            ..card("a", &[])
+        };
+        for given in [true, false] {
+            refuse_mixed_secrets(&with(given), &[with(given), with(given)]).unwrap();
+        }
+        let mixed = [with(false), with(true), with(true)];
+        let error = refuse_mixed_secrets(&with(false), &mixed).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        let text = error.to_string();
+        assert!(text.contains("to ranks 2-3, but not to rank 0"), "{text}");
+        let text = refuse_mixed_secrets(&with(true), &mixed)
+            .unwrap_err()
+            .to_string();
+        assert!(text.contains("to rank 0, but not to rank 1"), "{text}");
+    }
+
+    #[test]
+    fn another_network_namespace_is_another_host() {
+        let other = Card {
+            network: 8,
+            ..card("a", &["10.2.0.9"])
+        };
+        assert_eq!(chosen(&[other]).unwrap(), "10.2.0.1");
+    }
+
+    #[test]
+    fn cards_come_back_as_they_went() {
+        let mine = Card::mine(None, true).unwrap();
+        let text = mine.text();
+        assert!(!text.contains([' ', '=', '\n', ';']), "{text}");
+        assert!(text.len() <= super::super::pmi1::VALUE_BYTES_MAX);
+        let read = Card::parse(&text).unwrap();
+        assert!(read.shares_loopback_with(&Card::parse(&text).unwrap()));
+        assert_eq!(read.addresses, mine.addresses);
+        assert!(read.given);
+        let card = card("a b=c", &["10.1.0.1", "fd00::2"]);
+        assert_eq!(Card::parse(&card.text()).unwrap().host, "a_b_c");
+        for wrong in [
+            "",
+            "a/b/c//none",
+            "a/b/1",
+            "a/b/1/x/none",
+            "a/b/1/10.0.0.1",
+            "a/b/1/10.0.0.1/",
+            "a/b/1/10.0.0.1/none/",
+        ] {
+            assert_eq!(Card::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "[a-f0-9:./,]{0,60}") {
+            if let Some(card) = Card::parse(&text) {
+                prop_assert!(Card::parse(&card.text()).is_some());
+            }
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! One authenticated and encrypted connection of the control channel.
+//!
+//! Noise `NNpsk0` over a nonblocking socket: whoever does not know the run's secret fails at the first message, and
+//! until then a frame may have 64 bytes. Nothing here waits, except [`Channel::flush_until`] for the last words of a
+//! connection. Who is called when a socket is ready is decided in [`super::join`] and [`super::control`].
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
+use snow::resolvers::{CryptoResolver, DefaultResolver};
+use snow::types::{Cipher, Dh, Hash, Random};
+
+use super::frame::{self, FrameDecoder};
+use super::message::{Head, Message};
+use super::secret::Secret;
+use tonnage_units::{Error, Result};
+
+const NOISE_PARAMS: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+/// Both sides mix it into the handshake, so that another protocol with the same secret is not taken for this one.
+const PROLOGUE: &[u8] = b"tonnage control 1";
+/// A handshake message has 48 bytes.
+const HANDSHAKE_BYTES_MAX: usize = 64;
+/// The longest message that Noise allows, and its authentication tag.
+const NOISE_BYTES_MAX: usize = 65535;
+const TAG_BYTES: usize = 16;
+/// Bound on a message until the peer has been recognised as a rank of this run.
+pub(super) const GREETING_BYTES_MAX: usize = 16 << 10;
+/// One call of [`Channel::receive`] takes at most this much, so that one busy peer does not keep the others waiting.
+const RECEIVE_BYTES_MAX: usize = 1 << 20;
+
+/// Random numbers from the system for the handshake's ephemeral keys.
+struct SystemRandom;
+
+impl Random for SystemRandom {
+    fn try_fill_bytes(&mut self, dest: &mut [u8]) -> std::result::Result<(), snow::Error> {
+        getrandom::fill(dest).map_err(|_| snow::Error::Rng)
+    }
+}
+
+/// The library's own primitives with the system's random numbers.
+struct Primitives;
+
+impl CryptoResolver for Primitives {
+    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
+        Some(Box::new(SystemRandom))
+    }
+
+    fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
+        DefaultResolver.resolve_dh(choice)
+    }
+
+    fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
+        DefaultResolver.resolve_hash(choice)
+    }
+
+    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
+        DefaultResolver.resolve_cipher(choice)
+    }
+}
+
+enum State {
+    Handshake(Box<snow::HandshakeState>),
+    Transport(Box<snow::TransportState>),
+    /// Reached only when the library refuses a step; every later call fails.
+    Broken,
+}
+
+/// One connection to another rank, or to somebody who has yet to prove that it is one.
+pub(super) struct Channel {
+    stream: TcpStream,
+    peer: SocketAddr,
+    state: State,
+    sealed: FrameDecoder,
+    plain: FrameDecoder,
+    /// Written before the handshake was complete, to be sealed after it.
+    early: Vec<u8>,
+    outgoing: Vec<u8>,
+    sent: usize,
+    ended: bool,
+    scratch: Vec<u8>,
+    incoming: Vec<u8>,
+}
+
+impl Channel {
+    /// The side that connected. What it sends is kept until the peer has answered the handshake.
+    pub(super) fn initiate(stream: TcpStream, secret: &Secret) -> Result<Self> {
+        let mut channel = Self::new(stream, secret, true)?;
+        channel.step_handshake()?;
+        Ok(channel)
+    }
+
+    /// The side that accepted.
+    pub(super) fn accept(stream: TcpStream, secret: &Secret) -> Result<Self> {
+        Self::new(stream, secret, false)
+    }
+
+    fn new(stream: TcpStream, secret: &Secret, initiator: bool) -> Result<Self> {
+        let peer = stream
+            .peer_addr()
+            .map_err(|error| Error::io("a new connection", error))?;
+        stream
+            .set_nonblocking(true)
+            .and_then(|()| stream.set_nodelay(true))
+            .map_err(|error| Error::io(format!("connection to {peer}"), error))?;
+        let params: NoiseParams = NOISE_PARAMS.parse().map_err(noise)?;
+        let builder = snow::Builder::with_resolver(params, Box::new(Primitives))
+            .psk(0, secret.key())
+            .and_then(|builder| builder.prologue(PROLOGUE))
+            .map_err(noise)?;
+        let handshake = if initiator {
+            builder.build_initiator()
+        } else {
+            builder.build_responder()
+        };
+        Ok(Self {
+            stream,
+            peer,
+            state: State::Handshake(Box::new(handshake.map_err(noise)?)),
+            sealed: FrameDecoder::new(HANDSHAKE_BYTES_MAX),
+            plain: FrameDecoder::new(GREETING_BYTES_MAX),
+            early: Vec::new(),
+            outgoing: Vec::new(),
+            sent: 0,
+            ended: false,
+            scratch: vec![0; NOISE_BYTES_MAX],
+            incoming: vec![0; NOISE_BYTES_MAX],
+        })
+    }
+
+    /// Allows messages of this length, once the peer is known to be a rank of this run.
+    pub(super) fn trust(&mut self, message_bytes_max: usize) {
+        self.plain.set_max(message_bytes_max);
+    }
+
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    pub(super) fn local_addr(&self) -> Result<SocketAddr> {
+        self.stream
+            .local_addr()
+            .map_err(|error| Error::io("own address of a connection", error))
+    }
+
+    /// False when both ends are on this machine, as far as addresses tell.
+    pub(super) fn is_remote(&self) -> bool {
+        let own = self.stream.local_addr().map(|own| own.ip());
+        !self.peer.ip().is_loopback() && own.is_ok_and(|own| own != self.peer.ip())
+    }
+
+    /// True when the peer closed the connection or it broke; messages that came before can still be taken.
+    pub(super) fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// True when the peer has answered the handshake with the right secret.
+    pub(super) fn established(&self) -> bool {
+        matches!(self.state, State::Transport(_))
+    }
+
+    pub(super) fn wants_write(&self) -> bool {
+        !self.ended && self.sent < self.outgoing.len()
+    }
+
+    /// Queues a message; [`Channel::flush`] hands it to the system.
+    pub(super) fn send(&mut self, head: &Head, payload: &[u8]) -> Result<()> {
+        let mut framed = Vec::new();
+        frame::encode(&Message::encode(head, payload)?, &mut framed)?;
+        match self.state {
+            State::Transport(_) => self.seal(&framed),
+            _ => {
+                self.early.extend_from_slice(&framed);
+                Ok(())
+            }
+        }
+    }
+
+    fn seal(&mut self, plain: &[u8]) -> Result<()> {
+        let State::Transport(transport) = &mut self.state else {
+            return Err(Error::Failed(format!(
+                "the connection to {} is not ready",
+                self.peer
+            )));
+        };
+        for chunk in plain.chunks(NOISE_BYTES_MAX - TAG_BYTES) {
+            let len = transport
+                .write_message(chunk, &mut self.scratch)
+                .map_err(noise)?;
+            frame::encode(
+                self.scratch.get(..len).unwrap_or_default(),
+                &mut self.outgoing,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Writes what the socket takes now. A broken connection is not an error here: [`Channel::ended`] tells it.
+    pub(super) fn flush(&mut self) {
+        while self.wants_write() {
+            match self
+                .stream
+                .write(self.outgoing.get(self.sent..).unwrap_or_default())
+            {
+                Ok(len) => self.sent += len,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // What the peer said before may still be waiting, so the end is left to `receive` to find.
+                Err(_) => break,
+            }
+        }
+        self.outgoing.clear();
+        self.sent = 0;
+    }
+
+    /// Takes what has arrived.
+    ///
+    /// # Errors
+    /// When the peer does not know the secret, or sends what no rank sends.
+    pub(super) fn receive(&mut self) -> Result<()> {
+        let mut taken = 0;
+        while taken < RECEIVE_BYTES_MAX && !self.ended {
+            match self.stream.read(&mut self.incoming) {
+                Ok(0) => self.ended = true,
+                Ok(len) => {
+                    taken += len;
+                    self.sealed
+                        .push(self.incoming.get(..len).unwrap_or_default());
+                    self.open_frames()?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.ended = true,
+            }
+        }
+        Ok(())
+    }
+
+    fn open_frames(&mut self) -> Result<()> {
+        while let Some(frame) = self.sealed.next_frame()? {
+            match &mut self.state {
+                State::Handshake(handshake) => {
+                    handshake
+                        .read_message(&frame, &mut self.scratch)
+                        .map_err(noise)?;
+                    self.step_handshake()?;
+                }
+                State::Transport(transport) => {
+                    let len = transport
+                        .read_message(&frame, &mut self.scratch)
+                        .map_err(noise)?;
+                    self.plain.push(self.scratch.get(..len).unwrap_or_default());
+                }
+                State::Broken => return Err(Error::Failed("the connection is broken".into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Says this side's part of the handshake if it is its turn, and changes to encrypted messages when it is done.
+    fn step_handshake(&mut self) -> Result<()> {
+        if let State::Handshake(handshake) = &mut self.state
+            && handshake.is_my_turn()
+            && !handshake.is_handshake_finished()
+        {
+            let len = handshake
+                .write_message(&[], &mut self.scratch)
+                .map_err(noise)?;
+            frame::encode(
+                self.scratch.get(..len).unwrap_or_default(),
+                &mut self.outgoing,
+            )?;
+        }
+        self.state = match std::mem::replace(&mut self.state, State::Broken) {
+            State::Handshake(handshake) if handshake.is_handshake_finished() => {
+                State::Transport(Box::new(handshake.into_transport_mode().map_err(noise)?))
+            }
+            other => other,
+        };
+        if self.established() {
+            self.sealed.set_max(NOISE_BYTES_MAX);
+            let early = std::mem::take(&mut self.early);
+            self.seal(&early)?;
+        }
+        self.flush();
+        Ok(())
+    }
+
+    /// The next whole message, if one has come.
+    ///
+    /// # Errors
+    /// When it is above the bound or is no message.
+    pub(super) fn next_message(&mut self) -> Result<Option<Message>> {
+        match self.plain.next_frame()? {
+            None => Ok(None),
+            Some(bytes) => Message::decode(&bytes).map(Some),
+        }
+    }
+
+    /// Waits until everything is written, the deadline passes or the connection breaks.
+    pub(super) fn flush_until(&mut self, deadline: Instant) {
+        self.flush();
+        while self.wants_write() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || wait_for(&[self.interest()], left).is_err() {
+                return;
+            }
+            // Reading keeps a peer from waiting for us while we wait for it.
+            if self.receive().is_err() {
+                return;
+            }
+            self.flush();
+        }
+    }
+
+    /// Tells the peer that nothing more will come; what it still says can be read.
+    pub(super) fn finish_writing(&self) {
+        // A connection that is already gone needs no telling.
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Reads and forgets what still comes.
+    pub(super) fn discard(&mut self) {
+        loop {
+            match self.stream.read(&mut self.incoming) {
+                Ok(0) => self.ended = true,
+                Ok(_) => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => self.ended = true,
+            }
+            return;
+        }
+    }
+
+    /// What to wait for on this connection.
+    pub(super) fn interest(&self) -> Interest<'_> {
+        Interest {
+            fd: self.stream.as_fd(),
+            write: self.wants_write(),
+        }
+    }
+}
+
+fn noise(error: snow::Error) -> Error {
+    Error::Failed(format!(
+        "the peer is not a rank of this run, or it has another secret ({error})"
+    ))
+}
+
+/// Something to wait for: that it can be read, and with `write` also that it can be written.
+pub(super) struct Interest<'a> {
+    fd: BorrowedFd<'a>,
+    write: bool,
+}
+
+impl<'a> Interest<'a> {
+    pub(super) fn read(fd: &'a impl AsFd) -> Self {
+        Self {
+            fd: fd.as_fd(),
+            write: false,
+        }
+    }
+}
+
+/// Sleeps until one is ready or the time is up, and says for each whether it is ready.
+pub(super) fn wait_for(interests: &[Interest<'_>], timeout: Duration) -> Result<Vec<bool>> {
+    let mut fds: Vec<PollFd<'_>> = interests
+        .iter()
+        .map(|interest| {
+            let flags = if interest.write {
+                PollFlags::IN | PollFlags::OUT
+            } else {
+                PollFlags::IN
+            };
+            PollFd::from_borrowed_fd(interest.fd, flags)
+        })
+        .collect();
+    let timeout = rustix::time::Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(timeout.subsec_nanos()),
+    };
+    match rustix::event::poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {
+            Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect())
+        }
+        Err(error) => Err(Error::io("waiting for the control channel", error)),
+    }
+}

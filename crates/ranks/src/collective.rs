@@ -1,0 +1,316 @@
+//! The collectives that are under way at one node of the tree, and how contributions are combined on their way up.
+//!
+//! Pure state: what has come goes in, what is to be sent comes out. Sockets are in [`super::control`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::message::Kind;
+use super::shared::{Enter, Merge, Outcome, Slot};
+use tonnage_units::{Error, Result};
+
+/// Collectives that one rank may have under way; more is a peer that does not follow the rules.
+const UNDER_WAY_MAX: usize = 64;
+/// Numbers of finished collectives that are remembered, to know a late complaint.
+const FINISHED_KEPT: usize = 256;
+
+/// Who is where in a collective, for messages.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) rank: u32,
+    pub(super) host: String,
+}
+
+struct Collective {
+    kind: Kind,
+    what: String,
+    first: Place,
+    mine: Option<Vec<u8>>,
+    merge: Option<Merge>,
+    slot: Option<Arc<Slot>>,
+    /// Contributions of the subtrees, in the order of the children.
+    parts: Vec<Option<Vec<u8>>>,
+}
+
+/// All collectives under way at this node.
+pub(super) struct Collectives {
+    children: usize,
+    under_way: BTreeMap<u64, Collective>,
+    finished: VecDeque<u64>,
+}
+
+/// A subtree is complete: this goes to the parent, or at the root to everybody.
+pub(super) struct Combined {
+    pub(super) kind: Kind,
+    pub(super) what: String,
+    pub(super) payload: Vec<u8>,
+}
+
+impl Collectives {
+    pub(super) fn new(children: usize) -> Self {
+        Self {
+            children,
+            under_way: BTreeMap::new(),
+            finished: VecDeque::new(),
+        }
+    }
+
+    /// This rank enters.
+    ///
+    /// # Errors
+    /// When another rank is somewhere else in the program.
+    pub(super) fn enter(&mut self, here: &Place, enter: Enter) -> Result<Option<Combined>> {
+        let seq = enter.seq;
+        let collective = self.at(seq, enter.kind, &enter.what, here)?;
+        collective.mine = Some(enter.mine);
+        collective.merge = enter.merge;
+        collective.slot = Some(enter.slot);
+        self.combine(seq)
+    }
+
+    /// A child's subtree is complete.
+    ///
+    /// # Errors
+    /// When another rank is somewhere else in the program, or the child says it twice.
+    pub(super) fn child(
+        &mut self,
+        seq: u64,
+        kind: Kind,
+        what: &str,
+        from: (usize, &Place),
+        payload: Vec<u8>,
+    ) -> Result<Option<Combined>> {
+        let collective = self.at(seq, kind, what, from.1)?;
+        match collective.parts.get_mut(from.0) {
+            Some(part @ None) => *part = Some(payload),
+            _ => {
+                return Err(Error::Failed(format!(
+                    "entered \"{what}\" (call {seq}) twice"
+                )));
+            }
+        }
+        self.combine(seq)
+    }
+
+    fn at(&mut self, seq: u64, kind: Kind, what: &str, who: &Place) -> Result<&mut Collective> {
+        if self.under_way.len() >= UNDER_WAY_MAX && !self.under_way.contains_key(&seq) {
+            return Err(Error::Failed(format!(
+                "more than {UNDER_WAY_MAX} exchanges are under way at once"
+            )));
+        }
+        let collective = self.under_way.entry(seq).or_insert_with(|| Collective {
+            kind,
+            what: what.to_owned(),
+            first: who.clone(),
+            mine: None,
+            merge: None,
+            slot: None,
+            parts: (0..self.children).map(|_| None).collect(),
+        });
+        if collective.kind != kind || collective.what != what {
+            let other = &collective.first;
+            return Err(Error::Failed(format!(
+                "is at \"{what}\" ({kind:?}) where rank {} on {} is at \"{}\" ({:?}), both in call {seq}: the ranks do \
+                 not run the same plan",
+                other.rank, other.host, collective.what, collective.kind
+            )));
+        }
+        Ok(collective)
+    }
+
+    /// When this rank and all children are there: the contributions as one.
+    fn combine(&mut self, seq: u64) -> Result<Option<Combined>> {
+        let Some(collective) = self.under_way.get_mut(&seq) else {
+            return Ok(None);
+        };
+        if collective.mine.is_none() || collective.parts.iter().any(Option::is_none) {
+            return Ok(None);
+        }
+        let mut payload = collective.mine.take().unwrap_or_default();
+        // A rank that has entered keeps that mark, because the parent may ask.
+        collective.mine = Some(Vec::new());
+        for part in collective.parts.iter_mut().filter_map(Option::as_mut) {
+            let part = std::mem::take(part);
+            match (collective.kind, collective.merge) {
+                (Kind::Gather, _) => payload.extend_from_slice(&part),
+                (Kind::Reduce, Some(merge)) => merge(&mut payload, &part),
+                _ => {}
+            }
+        }
+        Ok(Some(Combined {
+            kind: collective.kind,
+            what: collective.what.clone(),
+            payload,
+        }))
+    }
+
+    /// The result has come: hands it to the main thread.
+    pub(super) fn finish(&mut self, seq: u64, result: Vec<u8>) {
+        let Some(collective) = self.under_way.remove(&seq) else {
+            return;
+        };
+        if let Some(slot) = collective.slot {
+            slot.set(Outcome::Result(result));
+        }
+        self.finished.push_back(seq);
+        if self.finished.len() > FINISHED_KEPT {
+            self.finished.pop_front();
+        }
+    }
+
+    /// Whether this rank's main thread has entered.
+    pub(super) fn entered(&self, seq: u64) -> bool {
+        self.has_finished(seq)
+            || self
+                .under_way
+                .get(&seq)
+                .is_some_and(|collective| collective.mine.is_some())
+    }
+
+    pub(super) fn has_finished(&self, seq: u64) -> bool {
+        self.finished.contains(&seq)
+    }
+
+    /// The run has ended: nobody waits any longer.
+    pub(super) fn stop(&mut self) {
+        for (_, collective) in std::mem::take(&mut self.under_way) {
+            if let Some(slot) = collective.slot {
+                slot.set(Outcome::Stopped);
+            }
+        }
+    }
+}
+
+/// One rank's entry of a gather: rank and length in front, so that entries can be put one after the other.
+pub(super) fn gather_entry(rank: u32, mine: &[u8]) -> Result<Vec<u8>> {
+    let len = u32::try_from(mine.len())
+        .map_err(|_| Error::Failed(format!("{} bytes are too many to gather", mine.len())))?;
+    let mut entry = Vec::with_capacity(8 + mine.len());
+    entry.extend_from_slice(&rank.to_le_bytes());
+    entry.extend_from_slice(&len.to_le_bytes());
+    entry.extend_from_slice(mine);
+    Ok(entry)
+}
+
+/// The entries of all ranks in the order of the ranks.
+///
+/// # Errors
+/// When one is missing or there twice.
+pub(super) fn gather_entries(mut bytes: &[u8], size: u32) -> Result<Vec<Vec<u8>>> {
+    let wrong = || Error::Failed("the gathered contributions cannot be read".into());
+    let mut entries: Vec<Option<Vec<u8>>> = (0..size).map(|_| None).collect();
+    while !bytes.is_empty() {
+        let (rank, rest) = bytes.split_first_chunk::<4>().ok_or_else(wrong)?;
+        let (len, rest) = rest.split_first_chunk::<4>().ok_or_else(wrong)?;
+        let len = u32::from_le_bytes(*len) as usize;
+        let (entry, rest) = rest.split_at_checked(len).ok_or_else(wrong)?;
+        match entries.get_mut(u32::from_le_bytes(*rank) as usize) {
+            Some(place @ None) => *place = Some(entry.to_vec()),
+            _ => return Err(wrong()),
+        }
+        bytes = rest;
+    }
+    entries
+        .into_iter()
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn place(rank: u32) -> Place {
+        Place {
+            rank,
+            host: format!("h{rank}"),
+        }
+    }
+
+    fn entering(seq: u64, what: &str, mine: &[u8]) -> Enter {
+        let merge: Merge = |all, one| all.extend_from_slice(one);
+        Enter {
+            seq,
+            kind: Kind::Reduce,
+            what: what.into(),
+            mine: mine.to_vec(),
+            merge: Some(merge),
+            slot: Slot::new(),
+        }
+    }
+
+    #[test]
+    fn a_node_waits_for_itself_and_all_children() {
+        let mut all = Collectives::new(2);
+        let part = |all: &mut Collectives, child: usize, text: &[u8]| {
+            all.child(
+                0,
+                Kind::Reduce,
+                "sum",
+                (child, &place(child as u32 + 1)),
+                text.to_vec(),
+            )
+        };
+        assert!(part(&mut all, 1, b"c").unwrap().is_none());
+        assert!(!all.entered(0));
+        assert!(
+            all.enter(&place(0), entering(0, "sum", b"a"))
+                .unwrap()
+                .is_none()
+        );
+        assert!(all.entered(0));
+        assert!(part(&mut all, 1, b"c").is_err(), "twice");
+        assert_eq!(part(&mut all, 0, b"b").unwrap().unwrap().payload, b"abc");
+        assert!(all.entered(0) && !all.has_finished(0));
+        all.finish(0, b"abc".to_vec());
+        assert!(all.has_finished(0));
+    }
+
+    #[test]
+    fn ranks_at_different_places_are_both_named() {
+        let mut all = Collectives::new(1);
+        all.enter(&place(0), entering(0, "trial 1", b"")).unwrap();
+        let error = all
+            .child(0, Kind::Reduce, "trial 2", (0, &place(1)), Vec::new())
+            .err()
+            .unwrap();
+        for part in ["trial 1", "trial 2", "rank 0 on h0"] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_peer_cannot_open_any_number_of_collectives() {
+        let mut all = Collectives::new(1);
+        let mut open = |seq| all.child(seq, Kind::Barrier, "x", (0, &place(1)), Vec::new());
+        for seq in 0..UNDER_WAY_MAX as u64 {
+            open(seq).unwrap();
+        }
+        assert!(open(1000).is_err());
+    }
+
+    #[test]
+    fn gathered_entries_need_every_rank_once() {
+        let bytes = |ranks: &[u32]| -> Vec<u8> {
+            ranks
+                .iter()
+                .flat_map(|&rank| gather_entry(rank, &[7; 3]).unwrap())
+                .collect()
+        };
+        assert_eq!(
+            gather_entries(&bytes(&[1, 0]), 2).unwrap(),
+            vec![vec![7; 3]; 2]
+        );
+        for wrong in [&[0][..], &[0, 0], &[0, 2], &[0, 1, 1]] {
+            assert!(gather_entries(&bytes(wrong), 2).is_err(), "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn gathered_garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            let _ = gather_entries(&bytes, 3);
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! The control thread of a rank: it owns all connections of the control channel, and sleeps unless something happens.
+//!
+//! It passes collectives up and down the tree, tells its neighbours that it lives, notices when one of them does not,
+//! and when the run ends early sees to it that everybody hears the first cause and this process really ends. What a
+//! message means is in [`super::protocol`]; how contributions are combined in [`super::collective`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::RankInfo;
+use super::channel::{Channel, Interest, wait_for};
+use super::clock::ClockSync;
+use super::collective::{Collectives, Place};
+use super::join::{Peer, Tree};
+use super::message::{Cause, Head};
+use super::shared::{Command, Outcome, Shared, lock};
+use super::signals::Signals;
+use crate::missing::{Answer, Census};
+use tonnage_units::{Error, Result};
+
+/// Last words get this long when the run ends in order, and when it does not.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_ABORT: Duration = Duration::from_millis(200);
+
+/// What the control thread is told at its start.
+pub(super) struct Settings {
+    pub(super) me: RankInfo,
+    pub(super) size: u32,
+    pub(super) message_bytes_max: usize,
+    pub(super) heartbeat_timeout: Duration,
+    pub(super) network_timeout: Duration,
+    pub(super) grace: Duration,
+    pub(super) end_process: bool,
+    /// Whether a supervisor reports the loss of rank 0.
+    pub(super) supervised: bool,
+    /// How far in the future an aligned start lies; rank 0 learns it when all clocks are known.
+    pub(super) start_lead_ns: Arc<AtomicU64>,
+}
+
+/// Which way a connection leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Up,
+    /// The index among the children.
+    Down(usize),
+}
+
+/// A connection and what is known of the rank behind it.
+pub(super) struct Link {
+    pub(super) channel: Channel,
+    pub(super) info: RankInfo,
+    pub(super) way: Way,
+    /// Whether a network lies between.
+    is_remote: bool,
+    /// False until the peer's control thread has said something: before that it may still be joining.
+    armed: bool,
+    heard: Instant,
+    said: Instant,
+    pub(super) goodbye: bool,
+    open: bool,
+}
+
+impl Link {
+    fn new(peer: Peer, way: Way) -> Self {
+        let now = Instant::now();
+        Self {
+            is_remote: peer.channel.is_remote(),
+            channel: peer.channel,
+            info: peer.info,
+            way,
+            armed: false,
+            heard: now,
+            said: now,
+            goodbye: false,
+            open: true,
+        }
+    }
+
+    pub(super) fn place(&self) -> Place {
+        Place {
+            rank: self.info.rank,
+            host: self.info.host.clone(),
+        }
+    }
+}
+
+/// The state of the control thread.
+pub(super) struct Control {
+    pub(super) settings: Settings,
+    pub(super) links: Vec<Link>,
+    pub(super) table: Vec<RankInfo>,
+    pub(super) collectives: Collectives,
+    pub(super) clock: ClockSync,
+    pub(super) census: Option<Census>,
+    pub(super) shared: Arc<Shared>,
+    signals: Signals,
+    aborted: Option<Instant>,
+    leaving: bool,
+    ticked: Instant,
+}
+
+impl Control {
+    pub(super) fn new(
+        settings: Settings,
+        tree: Tree,
+        shared: Arc<Shared>,
+        signals: Signals,
+    ) -> Self {
+        let children = tree.children.len();
+        let mut links: Vec<Link> = tree
+            .parent
+            .into_iter()
+            .map(|peer| Link::new(peer, Way::Up))
+            .collect();
+        let below = tree.children.into_iter().enumerate();
+        links.extend(below.map(|(child, peer)| Link::new(peer, Way::Down(child))));
+        let same_boot = !tree.root_boot_id.is_empty() && settings.me.boot_id == tree.root_boot_id;
+        let is_root = settings.me.rank == 0;
+        Self {
+            clock: if is_root {
+                ClockSync::root()
+            } else {
+                ClockSync::child(same_boot)
+            },
+            collectives: Collectives::new(children),
+            links,
+            table: tree.table,
+            census: None,
+            shared,
+            signals,
+            aborted: None,
+            leaving: false,
+            ticked: Instant::now(),
+            settings,
+        }
+    }
+
+    /// Runs until the main thread leaves, or the run has ended and its grace is over.
+    pub(super) fn run(mut self) {
+        self.start();
+        while !self.over() {
+            if let Err(error) = self.turn() {
+                let me = &self.settings.me;
+                let cause = Cause::of(&error, me.rank, &me.host);
+                self.abort(cause);
+                // Without its connections or its sleep this thread cannot go on.
+                break;
+            }
+        }
+        self.linger();
+        if self.settings.end_process && self.aborted.is_some() && !self.leaving {
+            self.end_process();
+        }
+    }
+
+    fn start(&mut self) {
+        self.ask_clock();
+        self.publish_clock();
+        self.tell_all(&Head::Beat, &[]);
+    }
+
+    fn turn(&mut self) -> Result<()> {
+        self.sleep()?;
+        self.shared.awake();
+        // Links come first: when a rank is killed its launcher often ends the others by a signal, and the cause is the
+        // better message.
+        for index in 0..self.links.len() {
+            self.listen(index);
+        }
+        let commands = std::mem::take(&mut *lock(&self.shared.commands));
+        for command in commands {
+            self.obey(command);
+        }
+        for signal in self.signals.take() {
+            self.abort(Cause::Interrupted { signal });
+        }
+        self.tick();
+        for link in self.links.iter_mut().filter(|link| link.open) {
+            link.channel.flush();
+        }
+        Ok(())
+    }
+
+    fn sleep(&self) -> Result<()> {
+        let now = Instant::now();
+        let mut wake = now + Duration::from_secs(3600);
+        if let Some(beat) = self
+            .open_links()
+            .map(|link| link.said + self.beat_interval())
+            .min()
+        {
+            wake = wake.min(beat);
+        }
+        if let Some(census) = &self.census {
+            wake = wake.min(census.until());
+        }
+        if let Some(aborted) = self.aborted {
+            wake = now + (aborted + self.settings.grace).saturating_duration_since(now);
+        }
+        let mut interests = vec![Interest::read(self.shared.wake())];
+        interests.extend(self.signals.interests());
+        interests.extend(self.open_links().map(|link| link.channel.interest()));
+        wait_for(&interests, wake.saturating_duration_since(now)).map(|_| ())
+    }
+
+    fn open_links(&self) -> impl Iterator<Item = &Link> {
+        self.links.iter().filter(|link| link.open)
+    }
+
+    fn beat_interval(&self) -> Duration {
+        self.settings.heartbeat_timeout / 6
+    }
+
+    fn listen(&mut self, index: usize) {
+        let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
+            return;
+        };
+        let mut outcome = link.channel.receive();
+        loop {
+            let Some(link) = self.links.get_mut(index) else {
+                return;
+            };
+            match outcome.and_then(|()| link.channel.next_message()) {
+                Ok(Some(message)) => {
+                    link.armed = true;
+                    link.heard = Instant::now();
+                    outcome = self.understand(index, message);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    // The link stays open, so that its rank hears the cause too.
+                    let cause = Cause::rank(link.info.rank, &link.info.host, &error.to_string());
+                    self.abort(cause);
+                    break;
+                }
+            }
+        }
+        if let Some(link) = self
+            .links
+            .get_mut(index)
+            .filter(|link| link.channel.ended())
+        {
+            link.open = false;
+            if !link.goodbye {
+                let message = format!(
+                    "its process {} ended without saying goodbye: it was killed or it crashed. Look at its output, and \
+                     for the out-of-memory killer in the kernel log",
+                    link.info.pid
+                );
+                let cause = Cause::rank(link.info.rank, &link.info.host, &message);
+                self.abort(cause);
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Enter(enter) if self.aborted.is_some() => enter.slot.set(Outcome::Stopped),
+            Command::Enter(enter) => self.enter(enter),
+            Command::Overdue { seq, what, waited } => self.overdue(seq, what, waited),
+            Command::Abort(cause) => self.abort(cause),
+            Command::Leave => self.leaving = true,
+        }
+    }
+
+    fn over(&self) -> bool {
+        self.leaving
+            || self
+                .aborted
+                .is_some_and(|since| since.elapsed() >= self.settings.grace)
+    }
+
+    /// What is due by the clock: heartbeats, silence, and the end of a census.
+    fn tick(&mut self) {
+        let now = Instant::now();
+        // When this process itself was stopped for a while, the others could not be heard.
+        let excused = now.duration_since(self.ticked) > self.settings.heartbeat_timeout / 2;
+        self.ticked = now;
+        if self.aborted.is_some() {
+            return;
+        }
+        let interval = self.beat_interval();
+        for index in 0..self.links.len() {
+            let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
+                continue;
+            };
+            if excused {
+                link.heard = now;
+            }
+            let silence = now.duration_since(link.heard);
+            let patience = if link.is_remote {
+                self.settings.network_timeout
+            } else {
+                self.settings.heartbeat_timeout
+            };
+            if link.armed && silence >= patience {
+                let me = &self.settings.me;
+                let message = format!(
+                    "rank {} on {} has heard nothing of it (process {}) for {silence:.1?}: it hangs or is stopped, or its \
+                     host or the network between them is gone",
+                    me.rank, me.host, link.info.pid
+                );
+                let cause = Cause::rank(link.info.rank, &link.info.host, &message);
+                self.abort(cause);
+                return;
+            }
+            if now.duration_since(link.said) >= interval {
+                self.send(index, &Head::Beat, &[]);
+            }
+        }
+        if self
+            .census
+            .as_ref()
+            .is_some_and(|census| now >= census.until())
+        {
+            self.close_census();
+        }
+    }
+
+    /// Queues a message on one link.
+    pub(super) fn send(&mut self, index: usize, head: &Head, payload: &[u8]) {
+        let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
+            return;
+        };
+        link.said = Instant::now();
+        if let Err(error) = link.channel.send(head, payload) {
+            link.open = false;
+            let cause = Cause::rank(link.info.rank, &link.info.host, &error.to_string());
+            self.abort(cause);
+        } else {
+            link.channel.flush();
+        }
+    }
+
+    pub(super) fn tell_parent(&mut self, head: &Head, payload: &[u8]) {
+        if self.settings.me.rank != 0 {
+            // The parent is always the first link.
+            self.send(0, head, payload);
+        }
+    }
+
+    pub(super) fn tell_children(&mut self, head: &Head, payload: &[u8]) {
+        for index in 0..self.links.len() {
+            if self
+                .links
+                .get(index)
+                .is_some_and(|link| link.way != Way::Up)
+            {
+                self.send(index, head, payload);
+            }
+        }
+    }
+
+    fn tell_all(&mut self, head: &Head, payload: &[u8]) {
+        self.tell_parent(head, payload);
+        self.tell_children(head, payload);
+    }
+
+    /// Ends the run with this cause, unless it has ended already: then the first cause stays the one that is told.
+    pub(super) fn abort(&mut self, cause: Cause) {
+        if self.aborted.is_some() {
+            return;
+        }
+        self.aborted = Some(Instant::now());
+        self.shared.stop(&cause);
+        self.collectives.stop();
+        self.shared.clock_known.set(Outcome::Stopped);
+        self.tell_all(&Head::Abort { cause }, &[]);
+    }
+
+    /// This rank's answer to a census.
+    pub(super) fn own_answer(&self, seq: u64) -> Answer {
+        let phase = lock(&self.shared.phase);
+        Answer {
+            entered: self.collectives.entered(seq),
+            phase: phase.0.clone(),
+            phase_for: phase.1.elapsed(),
+        }
+    }
+
+    pub(super) fn close_census(&mut self) {
+        let Some(census) = self.census.take() else {
+            return;
+        };
+        if !self.collectives.has_finished(census.seq) {
+            let cause = census.verdict(&self.table);
+            self.abort(cause);
+        }
+    }
+
+    pub(super) fn start_lead_ns(&self) -> u64 {
+        self.settings.start_lead_ns.load(Ordering::Relaxed)
+    }
+
+    /// Says goodbye, and gives the last words time to arrive: a connection that is closed while something unread waits
+    /// in it takes what was said last with it.
+    fn linger(&mut self) {
+        let time = if self.aborted.is_some() {
+            LINGER_ABORT
+        } else {
+            LINGER
+        };
+        let until = Instant::now() + time;
+        self.tell_all(&Head::Goodbye, &[]);
+        for link in self.links.iter_mut().filter(|link| link.open) {
+            link.channel.flush_until(until);
+            link.channel.finish_writing();
+        }
+        loop {
+            for link in self.links.iter_mut().filter(|link| link.open) {
+                link.channel.discard();
+                link.open = !link.channel.ended();
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            let interests: Vec<_> = self
+                .open_links()
+                .map(|link| link.channel.interest())
+                .collect();
+            if interests.is_empty() || left.is_zero() || wait_for(&interests, left).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The main thread did not end by itself: it may be stuck inside a library, so the process is ended here.
+    fn end_process(&self) {
+        let Some(cause) = self.shared.cause() else {
+            return;
+        };
+        let error = Error::from(&cause);
+        let parent_is_root = self.links.first().is_some_and(|link| link.info.rank == 0);
+        if speaks(
+            self.settings.me.rank,
+            parent_is_root,
+            self.settings.supervised,
+            &cause,
+        ) {
+            eprintln!("tonnage: {error}");
+        }
+        for path in lock(&self.shared.bequest).iter() {
+            // It may never have been made, or be gone already.
+            drop(std::fs::remove_file(path));
+        }
+        std::process::exit(i32::from(error.exit_code()));
+    }
+}
+
+/// Whether this rank reports the end of the run: rank 0 does, and when it is the lost one its direct children do,
+/// unless a supervisor sees it end.
+pub(super) fn speaks(rank: u32, parent_is_root: bool, supervised: bool, cause: &Cause) -> bool {
+    let root_lost = matches!(cause, Cause::Rank { rank: 0, .. });
+    rank == 0 || root_lost && parent_is_root && !supervised
+}

@@ -1,0 +1,150 @@
+//! Where the ranks of a plain `srun` meet: rank 0's own address of the first host's name, and what the others dial.
+//!
+//! Nothing tells the others which address rank 0 has chosen, so it has to be one that the name stands for.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+
+use super::address::{interface_address, interface_addresses, listen_on};
+use super::detect::{Identity, SaidBy};
+use super::slurm;
+use tonnage_units::{Error, Result};
+
+/// The name or address that the others dial, and rank 0's listening socket. Where the step has no other hosts, it is on
+/// loopback, or on the chosen interface.
+///
+/// # Errors
+/// [`Error::Usage`] when the name leads to no address that other hosts can reach, or not to the chosen interface;
+/// whatever listening there gives.
+pub(super) fn first_host(
+    host: &str,
+    port: u16,
+    others: bool,
+    identity: &Identity,
+    interface: Option<&str>,
+) -> Result<(String, Option<TcpListener>)> {
+    if !others {
+        let ip = match interface {
+            Some(name) => interface_address(name, None)?,
+            None => Ipv4Addr::LOCALHOST.into(),
+        };
+        let listener = match identity.rank {
+            0 => Some(listen_on(
+                SocketAddr::new(ip, port),
+                &ip.to_string(),
+                SaidBy::Step,
+            )?),
+            _ => None,
+        };
+        return Ok((ip.to_string(), listener));
+    }
+    let mut name = host.to_owned();
+    let mut addresses = reachable(&name, port);
+    if addresses.is_empty() {
+        name = slurm::node_address(host)?;
+        addresses = reachable(&name, port);
+        log::info!("the name {host} leads nowhere; Slurm says that its address is {name}");
+    }
+    if identity.rank > 0 {
+        return Ok((name, None));
+    }
+    if let Some(interface) = interface {
+        addresses = of_interface(&name, &addresses, interface)?;
+    }
+    let mut last = None;
+    for ip in addresses {
+        match listen_on(SocketAddr::new(ip, port), host, SaidBy::Step) {
+            Ok(listener) => return Ok((name, Some(listener))),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| {
+        Error::Usage(format!(
+            "rank 0 on {} finds no address under the name {name} that other hosts can reach: start with --mpi=pmix or \
+             --mpi=pmi2, or export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
+            tonnage_sys::host::name()
+        ))
+    }))
+}
+
+/// Debian lists a host's own name as 127.0.1.1 in /etc/hosts, which means nothing to others.
+fn reachable(name: &str, port: u16) -> Vec<IpAddr> {
+    let found = (name, port).to_socket_addrs().into_iter().flatten();
+    found
+        .map(|address| address.ip())
+        .filter(|ip| !ip.is_loopback())
+        .collect()
+}
+
+/// Those addresses of the name that the interface has.
+fn of_interface(name: &str, addresses: &[IpAddr], interface: &str) -> Result<Vec<IpAddr>> {
+    let own = interface_addresses(interface)?;
+    let both: Vec<IpAddr> = own
+        .iter()
+        .copied()
+        .filter(|ip| addresses.contains(ip))
+        .collect();
+    if !both.is_empty() {
+        return Ok(both);
+    }
+    let listed = |ips: &[IpAddr]| {
+        let texts: Vec<String> = ips.iter().map(IpAddr::to_string).collect();
+        texts.join(", ")
+    };
+    Err(Error::Usage(format!(
+        "--interface {interface} of rank 0 on {} has {}, but the other ranks dial {name}, which is {}: start with \
+         --mpi=pmix or --mpi=pmi2, by which rank 0 says where it listens, or export RANK, WORLD_SIZE, MASTER_ADDR (the \
+         interface's address) and MASTER_PORT",
+        tonnage_sys::host::name(),
+        listed(&own),
+        listed(addresses)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Meeting;
+
+    fn identity(rank: u32) -> Identity {
+        Identity {
+            rank,
+            size: 2,
+            local_rank: 0,
+            local_size: None,
+            source: "test".into(),
+            meeting: Meeting::Alone,
+        }
+    }
+
+    #[test]
+    fn the_interface_must_be_what_the_others_dial() {
+        let error = first_host("192.0.2.7", 1, true, &identity(0), Some("lo")).unwrap_err();
+        let text = error.to_string();
+        for part in [
+            "--interface lo",
+            "127.0.0.1",
+            "192.0.2.7",
+            "--mpi=pmix",
+            "MASTER_ADDR",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        let lo: IpAddr = "127.0.0.1".parse().unwrap();
+        let elsewhere: IpAddr = "192.0.2.7".parse().unwrap();
+        assert_eq!(of_interface("n1", &[elsewhere, lo], "lo").unwrap(), [lo]);
+        let (name, listener) = first_host("192.0.2.7", 1, true, &identity(1), Some("lo")).unwrap();
+        assert!(name == "192.0.2.7" && listener.is_none());
+    }
+
+    #[test]
+    fn on_one_host_all_take_the_interface_or_loopback() {
+        for interface in [None, Some("lo")] {
+            let (name, listener) = first_host("n1", 0, false, &identity(0), interface).unwrap();
+            assert_eq!(name, "127.0.0.1");
+            let address = listener.unwrap().local_addr().unwrap();
+            assert_eq!(address.ip().to_string(), name);
+            let (dialled, listener) = first_host("n1", 0, false, &identity(1), interface).unwrap();
+            assert!(dialled == name && listener.is_none());
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Bounded length-prefixed frames: the only parser that meets bytes of strangers.
+//!
+//! A frame is a 32-bit little-endian length and that many bytes. The decoder is pure (bytes in, frames out), so that it
+//! can be fuzzed, and it refuses a length above its bound as soon as it has seen the four bytes. It is used twice on
+//! every connection: around the encrypted messages, and inside them around the messages of the control channel.
+
+use tonnage_units::{Error, Result};
+
+/// Bytes of the length in front of each frame.
+pub const LENGTH_BYTES: usize = 4;
+
+/// Appends one frame with this payload to `out`.
+///
+/// # Errors
+/// When the payload does not fit a 32-bit length.
+pub fn encode(payload: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    let len = u32::try_from(payload.len())
+        .map_err(|_| Error::Failed(format!("a frame of {} bytes is too long", payload.len())))?;
+    out.extend_from_slice(&len.to_le_bytes());
+    out.extend_from_slice(payload);
+    Ok(())
+}
+
+/// Takes bytes as they arrive and gives back whole frames.
+#[derive(Debug)]
+pub struct FrameDecoder {
+    buffer: Vec<u8>,
+    start: usize,
+    frame_bytes_max: usize,
+    broken: bool,
+}
+
+impl FrameDecoder {
+    /// A decoder that refuses frames with a payload above `frame_bytes_max` bytes.
+    pub fn new(frame_bytes_max: usize) -> Self {
+        Self {
+            buffer: Vec::new(),
+            start: 0,
+            frame_bytes_max,
+            broken: false,
+        }
+    }
+
+    /// Changes the bound; it holds from the next frame on.
+    pub fn set_max(&mut self, frame_bytes_max: usize) {
+        self.frame_bytes_max = frame_bytes_max;
+    }
+
+    /// Takes what arrived. Memory grows with the bytes that really came, never with a length that was only claimed.
+    pub fn push(&mut self, bytes: &[u8]) {
+        // After a broken length nothing that follows can be understood, so it is not kept.
+        if self.broken {
+            return;
+        }
+        if self.start > 0 && self.start >= self.buffer.len() / 2 {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole frame, or `None` until more bytes come.
+    ///
+    /// # Errors
+    /// When a frame claims more than the bound; the decoder then stays broken and holds nothing.
+    pub fn next_frame(&mut self) -> Result<Option<Vec<u8>>> {
+        if self.broken {
+            return Err(Error::Failed(
+                "the connection sent a frame above the bound before".into(),
+            ));
+        }
+        let waiting = self.buffer.get(self.start..).unwrap_or_default();
+        let Some((length, rest)) = waiting.split_first_chunk::<LENGTH_BYTES>() else {
+            return Ok(None);
+        };
+        let len = u32::from_le_bytes(*length) as usize;
+        if len > self.frame_bytes_max {
+            let max = self.frame_bytes_max;
+            self.broken = true;
+            self.buffer = Vec::new();
+            self.start = 0;
+            return Err(Error::Failed(format!(
+                "a frame claims {len} bytes where at most {max} are allowed"
+            )));
+        }
+        let Some(frame) = rest.get(..len) else {
+            return Ok(None);
+        };
+        let frame = frame.to_vec();
+        self.start += LENGTH_BYTES + len;
+        if self.start == self.buffer.len() {
+            self.buffer.clear();
+            self.start = 0;
+        }
+        Ok(Some(frame))
+    }
+
+    /// Bytes that are held and belong to no whole frame yet.
+    pub fn held_bytes(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn drain(decoder: &mut FrameDecoder) -> Result<Vec<Vec<u8>>> {
+        let mut frames = Vec::new();
+        while let Some(frame) = decoder.next_frame()? {
+            frames.push(frame);
+        }
+        Ok(frames)
+    }
+
+    #[test]
+    fn a_length_above_the_bound_is_refused_before_its_bytes_come() {
+        let mut decoder = FrameDecoder::new(64);
+        decoder.push(&65u32.to_le_bytes());
+        assert!(decoder.next_frame().is_err());
+        decoder.push(&[0; 4096]);
+        assert_eq!(decoder.held_bytes(), 0);
+        assert!(decoder.next_frame().is_err());
+    }
+
+    #[test]
+    fn an_empty_frame_is_a_frame() {
+        let mut decoder = FrameDecoder::new(0);
+        decoder.push(&[0; 8]);
+        assert_eq!(drain(&mut decoder).unwrap(), vec![Vec::<u8>::new(); 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_splits_give_the_same_frames(
+            frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..20),
+            cuts in prop::collection::vec(1usize..64, 1..40),
+        ) {
+            let mut bytes = Vec::new();
+            for frame in &frames {
+                encode(frame, &mut bytes).unwrap();
+            }
+            let mut decoder = FrameDecoder::new(200);
+            let mut got = Vec::new();
+            let mut rest = &bytes[..];
+            for cut in cuts.iter().cycle() {
+                if rest.is_empty() {
+                    break;
+                }
+                let (now, later) = rest.split_at((*cut).min(rest.len()));
+                decoder.push(now);
+                got.extend(drain(&mut decoder).unwrap());
+                rest = later;
+            }
+            prop_assert_eq!(got, frames);
+            prop_assert_eq!(decoder.held_bytes(), 0);
+        }
+
+        #[test]
+        fn garbage_never_panics_and_never_holds_more_than_a_frame(
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..100), 0..30),
+            max in 0usize..128,
+        ) {
+            let mut decoder = FrameDecoder::new(max);
+            for piece in &pieces {
+                decoder.push(piece);
+                while let Ok(Some(frame)) = decoder.next_frame() {
+                    prop_assert!(frame.len() <= max);
+                }
+                prop_assert!(decoder.held_bytes() < max + LENGTH_BYTES);
+                prop_assert!(decoder.buffer.capacity() <= 4 * (max + LENGTH_BYTES + 100));
+            }
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! What launchers say about this process: Open MPI, Slurm, PMI, Kubernetes.
+//!
+//! Each says a rank and a number of ranks, and leaves another way for the ranks to find each other. Here their variables
+//! are read, compared, and the first one that speaks becomes an [`Identity`]; see [`super::detect`] for the order.
+
+use super::detect::{Env, Exchange, Identity, Meeting, check_range, master, number};
+use super::slurm;
+use tonnage_sys::descriptor::is_socket;
+use tonnage_units::{Error, Result};
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Launcher {
+    OpenMpi,
+    Slurm,
+    Pmi,
+    Kubernetes,
+}
+
+/// Launchers in the order in which they are believed.
+const LAUNCHERS: [Launcher; 4] = [
+    Launcher::OpenMpi,
+    Launcher::Slurm,
+    Launcher::Pmi,
+    Launcher::Kubernetes,
+];
+
+impl Launcher {
+    fn rank_name(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "OMPI_COMM_WORLD_RANK",
+            Self::Slurm => "SLURM_PROCID",
+            Self::Pmi => "PMI_RANK",
+            Self::Kubernetes => "JOB_COMPLETION_INDEX",
+        }
+    }
+
+    /// Variables that hold the number of ranks; the first that is set counts.
+    fn size_names(self) -> &'static [&'static str] {
+        match self {
+            Self::OpenMpi => &["OMPI_COMM_WORLD_SIZE"],
+            // The second is the whole allocation's number in some releases.
+            Self::Slurm => &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
+            Self::Pmi => &["PMI_SIZE"],
+            Self::Kubernetes => &["WORLD_SIZE"],
+        }
+    }
+
+    /// The variables' name in records and messages.
+    fn source(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "OMPI_COMM_WORLD_*",
+            Self::Slurm => "SLURM_PROCID",
+            Self::Pmi => "PMI_*",
+            Self::Kubernetes => "JOB_COMPLETION_INDEX",
+        }
+    }
+}
+
+/// What a launcher's variables say.
+#[derive(Debug)]
+pub(super) struct Claim {
+    launcher: Launcher,
+    size_name: &'static str,
+    rank: Option<u32>,
+    size: Option<u32>,
+}
+
+impl Claim {
+    /// What this launcher says; `None` when it does not speak here.
+    fn read(env: Env<'_>, launcher: Launcher) -> Result<Option<Self>> {
+        let set = |name: &&&'static str| env(name).is_some();
+        let names = launcher.size_names();
+        let known = names.iter().find(set);
+        let speaks = match launcher {
+            // A batch script or an salloc shell has the variables too, but it is not a task of a step.
+            Launcher::Slurm => env("SLURM_STEP_ID").is_some(),
+            // WORLD_SIZE alone is not Kubernetes's.
+            Launcher::Kubernetes => env(launcher.rank_name()).is_some(),
+            _ => true,
+        };
+        if !speaks || known.is_none() && env(launcher.rank_name()).is_none() {
+            return Ok(None);
+        }
+        let size_name = known.or(names.first()).copied().unwrap_or_default();
+        Ok(Some(Self {
+            launcher,
+            size_name,
+            rank: number(env, launcher.rank_name())?,
+            size: number(env, size_name)?,
+        }))
+    }
+
+    /// As variables with their values.
+    pub(super) fn text(&self) -> String {
+        let shown =
+            |value: Option<u32>| value.map_or("(not set)".to_owned(), |value| value.to_string());
+        format!(
+            "{}={} {}={}",
+            self.launcher.rank_name(),
+            shown(self.rank),
+            self.size_name,
+            shown(self.size)
+        )
+    }
+
+    fn agrees(&self, rank: u32, size: u32) -> bool {
+        self.rank.is_none_or(|mine| mine == rank) && self.size.is_none_or(|mine| mine == size)
+    }
+
+    /// Whether it says that there are several ranks.
+    pub(super) fn several(&self) -> bool {
+        self.size.is_some_and(|size| size > 1)
+    }
+
+    /// Whether it says that there is one rank.
+    pub(super) fn alone(&self) -> bool {
+        self.size == Some(1)
+    }
+
+    /// Whether it does not say another number of ranks.
+    pub(super) fn is_of(&self, size: u32) -> bool {
+        self.size.is_none_or(|mine| mine == size)
+    }
+
+    /// Whether it counts not ranks but starters of several ranks each, as srun does with one DeepSpeed for each host,
+    /// and a pod's index with the ranks that a script starts in the pod.
+    fn counts_starters(&self, size: u32, local: u32) -> bool {
+        let starters = || self.size.and_then(|mine| mine.checked_mul(local)) == Some(size);
+        local > 1 && (self.launcher == Launcher::Kubernetes || starters())
+    }
+
+    /// Rank and number of ranks.
+    fn place(&self) -> Result<(u32, u32)> {
+        let (Some(rank), Some(size)) = (self.rank, self.size) else {
+            let missing = if self.rank.is_none() {
+                self.launcher.rank_name()
+            } else {
+                self.size_name
+            };
+            let next = match self.launcher {
+                Launcher::Kubernetes => {
+                    "a pod of an Indexed Job needs WORLD_SIZE (the Job's completions), MASTER_ADDR (the host name of pod \
+                     0, such as JOB-0.SERVICE) and MASTER_PORT; where each pod is a run of its own, export WORLD_SIZE=1"
+                }
+                _ => "was it lost on the way from the launcher? Pass it on, or unset the others",
+            };
+            return Err(Error::Usage(format!(
+                "{} is not whole: {missing} is not set; {next}",
+                self.text()
+            )));
+        };
+        check_range(rank, size, &self.text())?;
+        Ok((rank, size))
+    }
+}
+
+/// What launchers say here, the first one to be believed first. Left out are those further out, which count processes
+/// of their own: Slurm starts one daemon of mpirun for each host, and torchrun or a script may start several in a pod.
+/// An srun that mpirun has started is not further out, though it looks like it.
+pub(super) fn claims(env: Env<'_>) -> Result<Vec<Claim>> {
+    let mut claims = Vec::new();
+    for launcher in LAUNCHERS {
+        let claim = Claim::read(env, launcher)?;
+        let hidden = match launcher {
+            Launcher::Slurm => claim
+                .as_ref()
+                .is_some_and(|slurm| is_around_mpirun(env, slurm)),
+            Launcher::Kubernetes => !claims.is_empty(),
+            Launcher::OpenMpi | Launcher::Pmi => false,
+        };
+        if !hidden {
+            claims.extend(claim);
+        }
+    }
+    Ok(claims)
+}
+
+/// Whether Slurm started an mpirun, or its daemon, which then started this process: so its task is not a rank.
+fn is_around_mpirun(env: Env<'_>, slurm: &Claim) -> bool {
+    let open_mpi = Launcher::OpenMpi.rank_name();
+    let (rank_name, size_name) = if env(open_mpi).is_some() || env("OMPI_COMM_WORLD_SIZE").is_some()
+    {
+        (open_mpi, "OMPI_COMM_WORLD_SIZE")
+    } else if env("MPI_LOCALNRANKS").is_some() && env("PMI_RANK").is_some() {
+        // MPICH's mpirun says the first, and srun does not.
+        ("MPI_LOCALNRANKS", "PMI_SIZE")
+    } else {
+        return false;
+    };
+    match slurm::task_had(env, rank_name) {
+        Some(had) => !had,
+        // Nobody can tell. One rank in several tasks would be several runs.
+        None => !slurm.several() || env(size_name).is_none_or(|size| size.trim() != "1"),
+    }
+}
+
+/// This process as the first launcher sees it; `None` when none speaks or there is one rank.
+pub(super) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Identity>> {
+    let Some(first) = claims.first() else {
+        return Ok(None);
+    };
+    let (rank, size) = first.place()?;
+    if let Some(other) = claims.iter().find(|claim| !claim.agrees(rank, size)) {
+        return Err(Error::Usage(format!(
+            "{} and {} disagree: unset the ones that do not belong to this run",
+            first.text(),
+            other.text()
+        )));
+    }
+    if size == 1 {
+        return Ok(None);
+    }
+    let source = first.launcher.source();
+    let (local_rank, local_size) = match first.launcher {
+        Launcher::OpenMpi => local(
+            env,
+            "OMPI_COMM_WORLD_LOCAL_RANK",
+            "OMPI_COMM_WORLD_LOCAL_SIZE",
+        )?,
+        Launcher::Pmi => local(env, "MPI_LOCALRANKID", "MPI_LOCALNRANKS")?,
+        Launcher::Slurm | Launcher::Kubernetes => (0, None),
+    };
+    let meeting = match first.launcher {
+        Launcher::OpenMpi if env("PMIX_NAMESPACE").is_some() => Meeting::Exchange(Exchange::Pmix),
+        Launcher::OpenMpi => return Err(no_exchange(first, "PMIX_NAMESPACE")),
+        Launcher::Slurm if slurm::has_pmix(env) => Meeting::Exchange(Exchange::Pmix),
+        Launcher::Slurm => match pmi1(env)? {
+            Some(Meeting::Exchange(Exchange::Pmi1 { fd })) if !is_socket(fd) => {
+                log::warn!(
+                    "PMI_FD={fd} is no connection to a launcher, so it is left over from another one; the ranks meet on \
+                     the step's first host"
+                );
+                slurm::meeting(env, rank)?
+            }
+            Some(exchange) => exchange,
+            None => slurm::meeting(env, rank)?,
+        },
+        Launcher::Pmi => pmi1(env)?.ok_or_else(|| no_exchange(first, "PMI_FD"))?,
+        Launcher::Kubernetes => master(env, source)?,
+    };
+    Ok(Some(Identity {
+        rank,
+        size,
+        local_rank,
+        local_size,
+        source: source.to_owned(),
+        meeting,
+    }))
+}
+
+fn pmi1(env: Env<'_>) -> Result<Option<Meeting>> {
+    let Some(text) = env("PMI_FD") else {
+        return Ok(None);
+    };
+    match text.trim().parse() {
+        Ok(fd) if fd >= 0 => Ok(Some(Meeting::Exchange(Exchange::Pmi1 { fd }))),
+        _ => Err(Error::Usage(format!(
+            "PMI_FD={text} is not the number of an open file"
+        ))),
+    }
+}
+
+fn no_exchange(claim: &Claim, missing: &str) -> Error {
+    let text = claim.text();
+    let rank = claim.launcher.rank_name();
+    let size = claim.size_name;
+    Error::Usage(format!(
+        "{text} says that there are several ranks, but not how they find each other, for {missing} is not set: start \
+         them by mpirun or srun itself, or export RANK, WORLD_SIZE, MASTER_ADDR (host of rank 0) and MASTER_PORT (a free \
+         port there), such as MASTER_ADDR=… MASTER_PORT=… mpirun … sh -c 'RANK=${rank} WORLD_SIZE=${size} exec tonnage …'"
+    ))
+}
+
+/// Place and number of the ranks of this host, where the launcher says both.
+fn local(env: Env<'_>, rank_name: &str, size_name: &str) -> Result<(u32, Option<u32>)> {
+    match (number(env, rank_name)?, number(env, size_name)?) {
+        (Some(rank), Some(size)) => {
+            check_range(rank, size, &format!("{rank_name}/{size_name}"))?;
+            Ok((rank, Some(size)))
+        }
+        _ => Ok((0, None)),
+    }
+}
+
+/// What the command line or RANK and WORLD_SIZE say must agree with each launcher that speaks and counts ranks. torchrun
+/// is always the innermost, because it sets RANK itself.
+pub(super) fn refuse_disagreement(
+    env: Env<'_>,
+    identity: &Identity,
+    claims: &[&Claim],
+) -> Result<()> {
+    if env("TORCHELASTIC_RUN_ID").is_some() {
+        return Ok(());
+    }
+    let Identity {
+        rank, size, source, ..
+    } = identity;
+    let local = number(env, "LOCAL_WORLD_SIZE")?.unwrap_or(1);
+    let differs =
+        |claim: &&&Claim| !claim.agrees(*rank, *size) && !claim.counts_starters(*size, local);
+    let mine = if source == "RANK/WORLD_SIZE" {
+        format!("RANK={rank} WORLD_SIZE={size}")
+    } else {
+        format!("{source} (rank {rank} of {size})")
+    };
+    match claims.iter().find(differs) {
+        Some(claim) => Err(Error::Usage(format!(
+            "{mine} and {} disagree: unset the ones that do not belong to this run",
+            claim.text()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Signs that a launcher has started more processes than this one believes in, which would then be several runs that
+/// disturb each other.
+pub(super) fn refuse_hidden_launcher(env: Env<'_>, identity: Option<&Identity>) -> Result<()> {
+    let size = identity.map_or(1, |identity| identity.size);
+    for name in [
+        "MPI_LOCALNRANKS",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "LOCAL_WORLD_SIZE",
+    ] {
+        if let Some(local) = number(env, name)?
+            && local > size
+        {
+            let believed = identity.map_or("nothing says which rank this is", |_| "fewer ranks");
+            return Err(Error::Usage(format!(
+                "{name}={local} says that a launcher has started {local} processes on this host, but this one finds \
+                 {size} ({believed}): were the launcher's other variables lost, or is another launcher's around? \
+                 Start tonnage by the launcher itself, or unset {name}"
+            )));
+        }
+    }
+    if identity.is_none()
+        && let Some(namespace) = env("PMIX_NAMESPACE")
+        && env("OMPI_COMM_WORLD_SIZE").is_none()
+        && env("SLURM_STEP_ID").is_none()
+    {
+        return Err(Error::Usage(format!(
+            "PMIX_NAMESPACE={namespace} says that a PMIx launcher has started this process, but not how many there are: \
+             export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or unset PMIX_NAMESPACE"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! How a rank other than 0 joins: introduce itself to rank 0, go to its parent, receive its children.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use super::RankInfo;
+use super::address::{connect_to, inner_listener};
+use super::channel::{Channel, wait_for};
+use super::detect::{Identity, Meeting};
+use super::join::{
+    MARGIN, Peer, STRANGERS_MAX, Tree, children_of, last_words, message_bytes_max, tell,
+};
+use super::message::{Cause, Head, Hello, Message, Welcome};
+use super::options::JoinOptions;
+use super::signals::Signals;
+use crate::handshake::Lobby;
+use tonnage_units::number_list;
+use tonnage_units::{Error, Result};
+
+/// Joins as a rank other than 0.
+pub(super) fn attend(
+    identity: &Identity,
+    me: &RankInfo,
+    options: &JoinOptions,
+    signals: &mut Signals,
+) -> Result<Tree> {
+    let mut channel = connect_to(&identity.meeting, options, signals)?;
+    let children = children_of(identity.rank, identity.size, options.fanout);
+    let listener = if children.is_empty() {
+        None
+    } else {
+        Some(inner_listener(&channel, options).inspect_err(|error| {
+            tell(&mut channel, &Cause::of(error, me.rank, &me.host));
+        })?)
+    };
+    let listen = listener
+        .as_ref()
+        .map(|listener| listener.local_addr())
+        .transpose()
+        .map_err(|error| Error::io("address of the listening socket", error))?;
+    let hello = Hello {
+        info: me.clone(),
+        size: identity.size,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        plan_hash: options.plan_hash.clone(),
+        listen,
+    };
+    channel.send(&Head::Hello(Box::new(hello)), &[])?;
+    let welcome = wait_for_welcome(&mut channel, options, signals)
+        .inspect_err(|error| tell(&mut channel, &Cause::of(error, me.rank, &me.host)))?;
+    if let Some(address) = welcome.address {
+        let meeting = Meeting::Local { control: address };
+        channel = connect_to(&meeting, options, signals)?;
+        channel.send(
+            &Head::Attach {
+                info: Box::new(me.clone()),
+            },
+            &[],
+        )?;
+        channel.flush();
+    }
+    channel.trust(message_bytes_max(identity.size));
+    let mut parent = Peer {
+        channel,
+        info: welcome.parent,
+    };
+    let children = match listener {
+        None => Vec::new(),
+        Some(listener) => {
+            let lobby = Lobby::new(
+                listener,
+                options.secret.clone(),
+                STRANGERS_MAX + children.len(),
+                options.stranger_timeout,
+            )?;
+            gather_children(identity, children, options, signals, lobby, &mut parent).inspect_err(
+                |error| tell(&mut parent.channel, &Cause::of(error, me.rank, &me.host)),
+            )?
+        }
+    };
+    Ok(Tree {
+        parent: Some(parent),
+        children,
+        table: Vec::new(),
+        root_boot_id: welcome.root_boot_id,
+    })
+}
+
+fn wait_for_welcome(
+    channel: &mut Channel,
+    options: &JoinOptions,
+    signals: &mut Signals,
+) -> Result<Welcome> {
+    // Its host is not known by name before it answers.
+    let address = channel.peer().ip().to_string();
+    let root = |message: String| Error::Rank {
+        rank: 0,
+        host: address.clone(),
+        message,
+    };
+    let deadline = Instant::now() + options.join_timeout + MARGIN;
+    loop {
+        channel.flush();
+        channel.receive()?;
+        match channel.next_message()? {
+            Some(Message {
+                head: Head::Welcome(welcome),
+                ..
+            }) => return Ok(*welcome),
+            Some(Message {
+                head: Head::Abort { cause },
+                ..
+            }) => return Err(Error::from(&cause)),
+            Some(_) => return Err(root("it said something unexpected while joining".into())),
+            None if channel.ended() => {
+                return Err(root(
+                    "it closed the connection before all ranks had come: look at its output".into(),
+                ));
+            }
+            None => {}
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(root(format!(
+                "it did not say within {:.0?} that all ranks have come",
+                options.join_timeout
+            )));
+        }
+        let mut interests: Vec<_> = signals.interests().collect();
+        interests.push(channel.interest());
+        wait_for(&interests, left)?;
+        drop(interests);
+        if let Some(&signal) = signals.take().first() {
+            return Err(Error::Interrupted { signal });
+        }
+    }
+}
+
+/// Waits for the ranks that rank 0 sends here.
+fn gather_children(
+    identity: &Identity,
+    expected: Range<u32>,
+    options: &JoinOptions,
+    signals: &mut Signals,
+    mut lobby: Lobby,
+    parent: &mut Peer,
+) -> Result<Vec<Peer>> {
+    let deadline = Instant::now() + options.join_timeout;
+    let mut children: Vec<Peer> = Vec::new();
+    while children.len() < expected.len() {
+        if Instant::now() >= deadline {
+            let here = |rank: u32| children.iter().any(|child| child.info.rank == rank);
+            let absent: Vec<u32> = expected.filter(|&rank| !here(rank)).collect();
+            return Err(Error::Rank {
+                rank: absent.first().copied().unwrap_or_default(),
+                host: "unknown host".into(),
+                message: format!(
+                    "ranks {} joined rank 0 but could not reach their parent, rank {} on {}: can the hosts connect \
+                     to each other on any port?",
+                    number_list::format(&absent),
+                    identity.rank,
+                    options.host
+                ),
+            });
+        }
+        let arrivals = lobby.step(deadline, signals, &mut [&mut parent.channel])?;
+        for (mut channel, message) in arrivals.greeted {
+            match message.head {
+                Head::Attach { info }
+                    if expected.contains(&info.rank)
+                        && children.iter().all(|child| child.info.rank != info.rank) =>
+                {
+                    channel.trust(message_bytes_max(identity.size));
+                    children.push(Peer {
+                        channel,
+                        info: *info,
+                    });
+                }
+                _ => lobby.refuse(
+                    channel.peer(),
+                    &Error::Failed("it belongs elsewhere".into()),
+                ),
+            }
+        }
+        if !arrivals.ended.is_empty() {
+            return Err(last_words(&mut parent.channel, &parent.info));
+        }
+    }
+    lobby.close();
+    children.sort_by_key(|child| child.info.rank);
+    Ok(children)
+}

@@ -1,0 +1,364 @@
+//! What ranks say to each other on the control channel, and how it becomes bytes.
+//!
+//! A message is a small head (JSON, so that it can be read in a trace and grows fields easily) and a payload of bytes.
+//! Payloads are opaque here; bounds on whole messages are kept by [`super::frame`].
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::RankInfo;
+use tonnage_units::{Error, Result};
+
+/// Bound on the head of one message.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Bound on a text inside a head, so that no error message can make a head too long.
+const TEXT_BYTES_MAX: usize = 8 << 10;
+
+/// The head of a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub enum Head {
+    /// A rank introduces itself to rank 0.
+    Hello(Box<Hello>),
+    /// Rank 0 answers when all ranks have come.
+    Welcome(Box<Welcome>),
+    /// A rank introduces itself to a parent other than rank 0.
+    Attach {
+        /// Who it is.
+        info: Box<RankInfo>,
+    },
+    /// All ranks below the sender have entered a collective; the payload is what they contribute.
+    Up {
+        /// Number of the collective.
+        seq: u64,
+        /// How contributions are combined.
+        kind: Kind,
+        /// The caller's name for it.
+        what: String,
+    },
+    /// The result of a collective, from the root downwards.
+    Down {
+        /// Number of the collective.
+        seq: u64,
+    },
+    /// The sender is alive.
+    Beat,
+    /// Asks the parent for its clock.
+    ClockPing {
+        /// The sender's clock, given back in the answer.
+        sent_ns: u64,
+    },
+    /// The parent's clock.
+    ClockPong {
+        /// As it came.
+        sent_ns: u64,
+        /// The answering rank's clock.
+        at_ns: u64,
+    },
+    /// The sender's own estimate against rank 0, so that the receiver can add its own.
+    ClockBase {
+        /// Local less rank 0's.
+        offset_ns: i64,
+        /// The estimate cannot be off by more.
+        uncertainty_ns: u64,
+        /// Round trips of the path to rank 0, added up.
+        path_rtt_ns: u64,
+    },
+    /// A rank waited too long in a collective; goes to the root.
+    Overdue {
+        /// Number of the collective.
+        seq: u64,
+        /// The caller's name for it.
+        what: String,
+        /// How long it waited.
+        waited_ms: u64,
+    },
+    /// The root asks every rank whether it has entered a collective.
+    Who {
+        /// Number of the collective.
+        seq: u64,
+    },
+    /// The answer of one rank; goes to the root.
+    Answer {
+        /// Who answers.
+        rank: u32,
+        /// Number of the collective.
+        seq: u64,
+        /// Whether its main thread has entered the collective.
+        entered: bool,
+        /// What its main thread says that it is doing.
+        phase: String,
+        /// For how long.
+        phase_ms: u64,
+    },
+    /// The run is over because of this.
+    Abort {
+        /// The first cause.
+        cause: Cause,
+    },
+    /// The sender ends in order; its closing the connection is no failure.
+    Goodbye,
+}
+
+/// What a rank says of itself when it joins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    /// Who it is.
+    pub info: RankInfo,
+    /// How many ranks it was told of.
+    pub size: u32,
+    /// Version of the program.
+    pub version: String,
+    /// Hash of the plan that it will run.
+    pub plan_hash: String,
+    /// Where its children can reach it, if it will have any.
+    pub listen: Option<SocketAddr>,
+}
+
+/// What rank 0 answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Welcome {
+    /// The receiver's parent in the tree.
+    pub parent: RankInfo,
+    /// Where it listens; `None` when it is rank 0, and this connection stays.
+    pub address: Option<SocketAddr>,
+    /// Rank 0's boot: the same boot has the same clock.
+    pub root_boot_id: String,
+}
+
+/// How the contributions of a collective are combined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// Nothing is exchanged.
+    Barrier,
+    /// Every rank gets every contribution.
+    Gather,
+    /// Every rank gets rank 0's contribution.
+    Broadcast,
+    /// Contributions are merged on the way.
+    Reduce,
+    /// A barrier whose result is an instant of rank 0's clock a little in the future.
+    Start,
+}
+
+/// Why a run ended, in a form that travels: [`Error`] without what only its own process understands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// [`Error::Usage`].
+    Usage(String),
+    /// [`Error::Unavailable`].
+    Unavailable {
+        /// As in the error.
+        what: String,
+        /// As in the error.
+        why: String,
+        /// As in the error.
+        how: String,
+    },
+    /// [`Error::Rank`].
+    Rank {
+        /// As in the error.
+        rank: u32,
+        /// As in the error.
+        host: String,
+        /// As in the error.
+        message: String,
+    },
+    /// [`Error::Interrupted`].
+    Interrupted {
+        /// As in the error.
+        signal: i32,
+    },
+}
+
+impl Cause {
+    /// The cause that this error of the given rank is for the others.
+    pub fn of(error: &Error, rank: u32, host: &str) -> Self {
+        match error {
+            Error::Usage(text) => Self::Usage(clip(text)),
+            Error::Unavailable { what, why, how } => Self::Unavailable {
+                what: clip(what),
+                why: clip(why),
+                how: clip(how),
+            },
+            Error::Rank {
+                rank,
+                host,
+                message,
+            } => Self::rank(*rank, host, message),
+            Error::Interrupted { signal } => Self::Interrupted { signal: *signal },
+            Error::Io { .. } | Error::Failed(_) => Self::rank(rank, host, &error.to_string()),
+        }
+    }
+
+    /// A failure of one rank.
+    pub fn rank(rank: u32, host: &str, message: &str) -> Self {
+        Self::Rank {
+            rank,
+            host: clip(host),
+            message: clip(message),
+        }
+    }
+}
+
+impl From<&Cause> for Error {
+    fn from(cause: &Cause) -> Self {
+        match cause.clone() {
+            Cause::Usage(text) => Self::Usage(text),
+            Cause::Unavailable { what, why, how } => Self::Unavailable { what, why, how },
+            Cause::Rank {
+                rank,
+                host,
+                message,
+            } => Self::Rank {
+                rank,
+                host,
+                message,
+            },
+            Cause::Interrupted { signal } => Self::Interrupted { signal },
+        }
+    }
+}
+
+/// The text, cut at a bound that keeps every head below its own.
+pub(super) fn clip(text: &str) -> String {
+    if text.len() <= TEXT_BYTES_MAX {
+        return text.to_owned();
+    }
+    let end = (0..=TEXT_BYTES_MAX)
+        .rev()
+        .find(|&end| text.is_char_boundary(end))
+        .unwrap_or(0);
+    format!("{}…", text.get(..end).unwrap_or_default())
+}
+
+/// Head and payload.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// What it is.
+    pub head: Head,
+    /// What it carries.
+    pub payload: Vec<u8>,
+}
+
+impl Message {
+    /// The bytes of a message, without the frame around it.
+    ///
+    /// # Errors
+    /// When the head is above its bound.
+    pub fn encode(head: &Head, payload: &[u8]) -> Result<Vec<u8>> {
+        let head = serde_json::to_vec(head).map_err(|error| {
+            Error::Failed(format!("a control message cannot be written: {error}"))
+        })?;
+        if head.len() > HEAD_BYTES_MAX {
+            return Err(Error::Failed(format!(
+                "a control message has a head of {} bytes",
+                head.len()
+            )));
+        }
+        let mut bytes = Vec::with_capacity(4 + head.len() + payload.len());
+        bytes.extend_from_slice(&(head.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&head);
+        bytes.extend_from_slice(payload);
+        Ok(bytes)
+    }
+
+    /// The message that the bytes of one frame are.
+    ///
+    /// # Errors
+    /// When they are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let unreadable = || Error::Failed("a control message cannot be read".into());
+        let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(unreadable)?;
+        let head_len = u32::from_le_bytes(*length) as usize;
+        if head_len > HEAD_BYTES_MAX {
+            return Err(unreadable());
+        }
+        let (head, payload) = rest.split_at_checked(head_len).ok_or_else(unreadable)?;
+        let head = serde_json::from_slice(head)
+            .map_err(|error| Error::Failed(format!("a control message cannot be read: {error}")))?;
+        Ok(Self {
+            head,
+            payload: payload.to_vec(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn messages_come_back_as_they_went() {
+        let heads = [
+            Head::Up {
+                seq: u64::MAX,
+                kind: Kind::Reduce,
+                what: "trial 1".into(),
+            },
+            Head::Abort {
+                cause: Cause::rank(3, "h", "gone"),
+            },
+            Head::ClockBase {
+                offset_ns: i64::MIN,
+                uncertainty_ns: u64::MAX,
+                path_rtt_ns: 1,
+            },
+            Head::Goodbye,
+        ];
+        for head in heads {
+            let bytes = Message::encode(&head, b"payload").unwrap();
+            assert_eq!(
+                Message::decode(&bytes).unwrap(),
+                Message {
+                    head,
+                    payload: b"payload".to_vec()
+                }
+            );
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut_and_still_travel() {
+        let head = Head::Abort {
+            cause: Cause::of(&Error::Failed("ü".repeat(1 << 20)), 1, "h"),
+        };
+        Message::decode(&Message::encode(&head, &[]).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn causes_keep_their_kind() {
+        for error in [
+            Error::Usage("a".into()),
+            Error::Interrupted { signal: 2 },
+            Error::Unavailable {
+                what: "a".into(),
+                why: "b".into(),
+                how: "c".into(),
+            },
+            Error::Rank {
+                rank: 1,
+                host: "h".into(),
+                message: "m".into(),
+            },
+        ] {
+            assert_eq!(
+                Error::from(&Cause::of(&error, 9, "x")).to_string(),
+                error.to_string()
+            );
+        }
+        let wrapped = Error::from(&Cause::of(&Error::Failed("m".into()), 9, "x"));
+        assert_eq!(wrapped.to_string(), "rank 9 on x: m");
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Message::decode(&bytes);
+        }
+    }
+}

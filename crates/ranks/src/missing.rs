@@ -1,0 +1,167 @@
+//! Who is missing: the root's question to all ranks when one has waited too long in a collective.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::RankInfo;
+use super::message::Cause;
+use tonnage_units::number_list;
+
+/// How long the root collects answers. Whoever does not answer in this time is named as such.
+const COLLECT: Duration = Duration::from_millis(700);
+/// Ranks that are described one by one; of more only the numbers are listed.
+const DESCRIBED_MAX: usize = 8;
+
+/// One rank's answer.
+pub(super) struct Answer {
+    pub(super) entered: bool,
+    pub(super) phase: String,
+    pub(super) phase_for: Duration,
+}
+
+/// The state of one question.
+pub(super) struct Census {
+    pub(super) seq: u64,
+    what: String,
+    waited: Duration,
+    until: Instant,
+    answers: BTreeMap<u32, Answer>,
+}
+
+impl Census {
+    pub(super) fn new(seq: u64, what: String, waited: Duration) -> Self {
+        Self {
+            seq,
+            what,
+            waited,
+            until: Instant::now() + COLLECT,
+            answers: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn until(&self) -> Instant {
+        self.until
+    }
+
+    pub(super) fn answer(&mut self, rank: u32, answer: Answer) {
+        self.answers.insert(rank, answer);
+    }
+
+    /// True when nobody is left to answer.
+    pub(super) fn complete(&self, size: u32) -> bool {
+        self.answers.len() >= size as usize
+    }
+
+    /// What the answers mean. `table` has all ranks.
+    pub(super) fn verdict(&self, table: &[RankInfo]) -> Cause {
+        let absent = |info: &&RankInfo| self.answers.get(&info.rank).is_none_or(|it| !it.entered);
+        let missing: Vec<&RankInfo> = table.iter().filter(absent).collect();
+        let Some((first, rest)) = missing.split_first() else {
+            let root = table.first();
+            return Cause::rank(
+                0,
+                root.map_or("unknown host", |info| &info.host),
+                &format!(
+                    "\"{}\" did not end within {:.1?} although all ranks have come to it: the network between the hosts is \
+                     too slow for it, or the time too short",
+                    self.what, self.waited
+                ),
+            );
+        };
+        let mut message = format!(
+            "it has not come to \"{}\" while others have waited {:.1?} for it: {}",
+            self.what,
+            self.waited,
+            self.doing(first.rank)
+        );
+        if !rest.is_empty() && rest.len() < DESCRIBED_MAX {
+            for info in rest {
+                message.push_str(&format!(
+                    "; missing too: rank {} on {}: {}",
+                    info.rank,
+                    info.host,
+                    self.doing(info.rank)
+                ));
+            }
+        } else if !rest.is_empty() {
+            let ranks: Vec<u32> = rest.iter().map(|info| info.rank).collect();
+            message.push_str(&format!(
+                "; missing too: ranks {}",
+                number_list::format(&ranks)
+            ));
+        }
+        Cause::rank(first.rank, &first.host, &message)
+    }
+
+    fn doing(&self, rank: u32) -> String {
+        match self.answers.get(&rank) {
+            Some(answer) => format!("in \"{}\" for {:.1?}", answer.phase, answer.phase_for),
+            None => "it does not answer".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(rank: u32) -> RankInfo {
+        RankInfo {
+            rank,
+            host: format!("h{rank}"),
+            pid: 1,
+            boot_id: String::new(),
+            local_rank: 0,
+            local_size: None,
+        }
+    }
+
+    fn answer(entered: bool) -> Answer {
+        Answer {
+            entered,
+            phase: "warm-up".into(),
+            phase_for: Duration::from_secs(7),
+        }
+    }
+
+    #[test]
+    fn the_missing_and_the_silent_are_named() {
+        let table: Vec<_> = (0..4).map(info).collect();
+        let mut census = Census::new(3, "trial 1".into(), Duration::from_secs(5));
+        census.answer(0, answer(true));
+        census.answer(1, answer(true));
+        census.answer(3, answer(false));
+        assert!(!census.complete(4));
+        let Cause::Rank {
+            rank,
+            host,
+            message,
+        } = census.verdict(&table)
+        else {
+            panic!()
+        };
+        assert_eq!((rank, host.as_str()), (2, "h2"));
+        for part in [
+            "trial 1",
+            "does not answer",
+            "rank 3 on h3",
+            "warm-up",
+            "7.0s",
+        ] {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn when_all_are_there_nobody_is_blamed() {
+        let table: Vec<_> = (0..2).map(info).collect();
+        let mut census = Census::new(0, "cards".into(), Duration::from_secs(5));
+        census.answer(0, answer(true));
+        census.answer(1, answer(true));
+        assert!(census.complete(2));
+        let Cause::Rank { message, .. } = census.verdict(&table) else {
+            panic!()
+        };
+        assert!(message.contains("all ranks have come"), "{message}");
+    }
+}

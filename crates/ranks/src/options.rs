@@ -1,0 +1,126 @@
+//! What a rank needs beyond its identity to join a run.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use super::detect::{Env, Identity, Meeting};
+use super::secret::Secret;
+use tonnage_units::{Error, Result};
+
+/// A rank on this machine that says nothing for this long hangs.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Cables that are pulled for two seconds must not end a run. A switch takes another second to forward again, and TCP tries
+/// again at growing intervals, so that the first word may come when the outage has lasted twice as long.
+const NETWORK_TIMEOUT: Duration = Duration::from_secs(7);
+
+/// How ranks join and watch each other.
+#[derive(Debug)]
+pub struct JoinOptions {
+    /// The same for all ranks of the run.
+    pub secret: Secret,
+    /// [`super::secret::plan_hash`] of what will run; ranks whose hashes differ refuse to start.
+    pub plan_hash: String,
+    /// Listen on this network interface instead of the one that `MASTER_ADDR` belongs to.
+    pub interface: Option<String>,
+    /// How long to wait for the other ranks.
+    pub join_timeout: Duration,
+    /// A rank that says nothing for this long is taken for lost.
+    pub heartbeat_timeout: Duration,
+    /// The same for a rank behind a network, whose silence may be the network's.
+    pub network_timeout: Duration,
+    /// How long a connection may take to prove that it is a rank.
+    pub stranger_timeout: Duration,
+    /// How long [`super::Rank::close`] waits for the others.
+    pub close_timeout: Duration,
+    /// When the run ends early: how long the main thread has to end by itself.
+    pub grace: Duration,
+    /// Children of each node of the tree.
+    pub fanout: u32,
+    /// End the process when the main thread does not end within `grace`, because it may be stuck inside a library.
+    pub end_process: bool,
+    /// Let SIGINT and SIGTERM end the run.
+    pub handle_signals: bool,
+    /// This host's name.
+    pub host: String,
+    /// Changes when this host starts anew; ranks with the same one share a clock. Empty if the system does not say it.
+    pub boot_id: String,
+    /// Rank 0 only: listen here rather than where the identity says.
+    pub listener: Option<TcpListener>,
+}
+
+impl JoinOptions {
+    /// The defaults for this identity, with `TONNAGE_JOIN_TIMEOUT` and `TONNAGE_HEARTBEAT_TIMEOUT` (seconds) applied.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when a variable is not a positive number of seconds.
+    pub fn new(
+        env: Env<'_>,
+        identity: &Identity,
+        secret: Secret,
+        plan_hash: String,
+    ) -> Result<Self> {
+        // Ranks that tonnage started itself are there at once; a launcher may still be starting containers.
+        let join_s = if matches!(identity.meeting, Meeting::Master { .. }) {
+            60
+        } else {
+            10
+        };
+        let asked = seconds(env, "TONNAGE_HEARTBEAT_TIMEOUT")?;
+        Ok(Self {
+            secret,
+            plan_hash,
+            interface: None,
+            join_timeout: join_timeout(env)?.unwrap_or(Duration::from_secs(join_s)),
+            heartbeat_timeout: asked.unwrap_or(HEARTBEAT_TIMEOUT),
+            network_timeout: asked.unwrap_or(NETWORK_TIMEOUT),
+            stranger_timeout: Duration::from_secs(5),
+            close_timeout: Duration::from_secs(60),
+            grace: Duration::from_secs(2),
+            fanout: 32,
+            end_process: true,
+            handle_signals: true,
+            host: tonnage_sys::host::name(),
+            boot_id: tonnage_sys::host::boot_id(),
+            listener: None,
+        })
+    }
+}
+
+/// `TONNAGE_JOIN_TIMEOUT`, when it is set.
+pub(super) fn join_timeout(env: Env<'_>) -> Result<Option<Duration>> {
+    seconds(env, "TONNAGE_JOIN_TIMEOUT")
+}
+
+fn seconds(env: Env<'_>, name: &str) -> Result<Option<Duration>> {
+    let Some(text) = env(name) else {
+        return Ok(None);
+    };
+    // A year is as good as forever, and keeps additions to an instant far from overflow.
+    match text.trim().parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 366.0 * 86400.0 => {
+            Ok(Some(Duration::from_secs_f64(seconds)))
+        }
+        _ => Err(Error::Usage(format!(
+            "{name}={text} is not a number of seconds above 0"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_come_from_the_environment() {
+        let read = |text: &str| {
+            let text = text.to_owned();
+            seconds(&move |_: &str| Some(text.clone()), "TONNAGE_JOIN_TIMEOUT")
+        };
+        assert_eq!(read("1.5").unwrap(), Some(Duration::from_millis(1500)));
+        for wrong in ["", "0", "-1", "nan", "inf", "1e99", "soon"] {
+            assert_eq!(read(wrong).unwrap_err().exit_code(), 2, "{wrong}");
+        }
+        assert_eq!(seconds(&|_: &str| None, "X").unwrap(), None);
+    }
+}

@@ -1,0 +1,267 @@
+//! PMI-1: the lines of text that MPICH's mpirun (Hydra), Intel MPI's and `srun --mpi=pmi2` understand.
+//!
+//! One line of `name=value` words goes out, one comes back. What lives here is the client's side of it; what is said by
+//! it is in [`crate::rendezvous`].
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::time::Duration;
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+
+/// Longer answers are not from PMI.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+/// The longest value that every server accepts.
+pub(super) const VALUE_BYTES_MAX: usize = 1000;
+/// How long a server may take to hear a farewell. One that hangs must not keep a run that is over.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// A process that the launcher's PMI server knows. Dropping it takes leave of the server, unless MPI does so; a launcher
+/// ends the job when a process ends without that.
+#[derive(Debug)]
+pub(super) struct Client {
+    to: File,
+    from: BufReader<File>,
+    space: String,
+    /// Whether the server has answered, so that there is somebody to take leave of.
+    known: bool,
+}
+
+impl Client {
+    /// Reports to the server behind this open file.
+    ///
+    /// # Errors
+    /// Why nobody answers there.
+    pub(super) fn start(fd: i32) -> Result<Self, String> {
+        let open = || tonnage_sys::descriptor::duplicate(fd).map(File::from);
+        let failed = |error| format!("PMI_FD={fd} cannot be used: {error}");
+        drop(open().map_err(failed)?);
+        // A number that was left over may by now be a file of the user's, which must not be written to.
+        if !tonnage_sys::descriptor::is_socket(fd) {
+            return Err(format!(
+                "PMI_FD={fd} is no connection to a launcher but another open file: is it left over from a launcher that \
+                 has ended?"
+            ));
+        }
+        Self::over(open().map_err(failed)?, open().map_err(failed)?)
+    }
+
+    fn over(to: File, from: File) -> Result<Self, String> {
+        let mut client = Self {
+            to,
+            from: BufReader::new(from),
+            space: String::new(),
+            known: false,
+        };
+        client.call("init pmi_version=1 pmi_subversion=1", "response_to_init")?;
+        client.known = true;
+        let answer = client.call("get_my_kvsname", "my_kvsname")?;
+        client.space = word(&answer, "kvsname")
+            .ok_or_else(|| format!("PMI gives no name of the job: {}", answer.trim()))?
+            .to_owned();
+        Ok(client)
+    }
+
+    /// Notes a value under a key; neither may have white space or "=" in it.
+    pub(super) fn put(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let space = &self.space;
+        let line = format!("put kvsname={space} key={key} value={value}");
+        self.call(&line, "put_result").map(|_| ())
+    }
+
+    /// Waits until all processes of the job are here; what they put before is known to all afterwards.
+    pub(super) fn barrier(&mut self) -> Result<(), String> {
+        self.call("barrier_in", "barrier_out").map(|_| ())
+    }
+
+    /// The value that somebody has put under a key before the last barrier.
+    pub(super) fn get(&mut self, key: &str) -> Result<String, String> {
+        let line = format!("get kvsname={} key={key}", self.space);
+        let answer = self.call(&line, "get_result")?;
+        let value = word(&answer, "value").map(str::to_owned);
+        value.ok_or_else(|| format!("PMI gives no value of {key}: {}", answer.trim()))
+    }
+
+    fn call(&mut self, command: &str, expected: &str) -> Result<String, String> {
+        let what = command.split(' ').next().unwrap_or_default();
+        self.to
+            .write_all(format!("cmd={command}\n").as_bytes())
+            .map_err(|error| match error.kind() {
+                ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => ended(what),
+                _ => format!("PMI's {what} cannot be sent: {error}"),
+            })?;
+        let mut answer = String::new();
+        let read = self
+            .from
+            .by_ref()
+            .take(LINE_BYTES_MAX)
+            .read_line(&mut answer);
+        match read {
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => Err(ended(what)),
+            Err(error) => Err(format!("PMI does not answer to {what}: {error}")),
+            Ok(_) if !answer.ends_with('\n') => Err(ended(what)),
+            Ok(_) => check(&answer, expected).map(|()| answer),
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // An MPI in this process has this connection too, and takes leave itself: MPICH 4.0 when it ends, which has
+        // happened by now, and MPICH 5 when the process does, which would find nobody then.
+        if !self.known || tonnage_sys::mpi::has_started() {
+            return;
+        }
+        for direction in [Timeout::Send, Timeout::Recv] {
+            if let Err(error) = set_socket_timeout(&self.to, direction, Some(FAREWELL)) {
+                log::debug!("no farewell to PMI, for it might take for ever: {error}");
+                return;
+            }
+        }
+        // A launcher that has gone needs no leave.
+        if let Err(why) = self.call("finalize", "finalize_ack") {
+            log::debug!("PMI did not take the farewell: {why}");
+        }
+    }
+}
+
+/// Why a server may close the connection.
+fn ended(what: &str) -> String {
+    let likely = match what {
+        "init" => {
+            "has an earlier program of this process already taken leave of the launcher, which serves one program for \
+             each process? Then give every tonnage an mpirun of its own"
+        }
+        _ => "has the launcher ended?",
+    };
+    format!("PMI ends the connection instead of answering to {what}: {likely}")
+}
+
+fn check(answer: &str, expected: &str) -> Result<(), String> {
+    let good =
+        word(answer, "cmd") == Some(expected) && word(answer, "rc").is_none_or(|code| code == "0");
+    if good {
+        return Ok(());
+    }
+    Err(format!(
+        "PMI answers {:?} instead of {expected}: does the launcher speak PMI-1?",
+        answer.trim()
+    ))
+}
+
+fn word<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let mut words = line.split_whitespace();
+    words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::{AsRawFd, OwnedFd};
+    use std::os::unix::net::UnixStream;
+    use std::thread::JoinHandle;
+
+    /// A server that gives these answers to whatever is asked, and returns the questions.
+    fn server(answers: &'static [&'static str]) -> (Result<Client, String>, JoinHandle<String>) {
+        let (here, there) = UnixStream::pair().unwrap();
+        let thread = std::thread::spawn(move || {
+            let mut reader = BufReader::new(there.try_clone().unwrap());
+            let (mut there, mut asked) = (there, String::new());
+            for answer in answers {
+                if reader.read_line(&mut asked).unwrap() == 0 {
+                    break;
+                }
+                there.write_all(answer.as_bytes()).unwrap();
+            }
+            asked
+        });
+        let to = File::from(OwnedFd::from(here));
+        let from = to.try_clone().unwrap();
+        (Client::over(to, from), thread)
+    }
+
+    #[test]
+    fn both_dialects_are_understood() {
+        let (client, thread) = server(&[
+            "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n",
+            "cmd=my_kvsname kvsname=job_7 rc=0\n",
+            "cmd=put_result rc=0 msg=success\n",
+            "cmd=barrier_out\n",
+            "cmd=get_result rc=0 msg=success value=a:b\n",
+            "cmd=finalize_ack rc=0\n",
+        ]);
+        let mut client = client.unwrap();
+        client.put("k", "v").unwrap();
+        client.barrier().unwrap();
+        assert_eq!(client.get("k").unwrap(), "a:b");
+        drop(client);
+        assert_eq!(
+            thread.join().unwrap(),
+            "cmd=init pmi_version=1 pmi_subversion=1\ncmd=get_my_kvsname\ncmd=put kvsname=job_7 key=k value=v\n\
+             cmd=barrier_in\ncmd=get kvsname=job_7 key=k\ncmd=finalize\n"
+        );
+    }
+
+    #[test]
+    fn what_is_not_pmi_is_an_error() {
+        for answers in [
+            &["cmd=response_to_init rc=-1\n"][..],
+            &["hello\n"],
+            &["cmd=response_to_init"],
+            &["\n"],
+            &["cmd=response_to_init rc=0\n", "cmd=my_kvsname\n"],
+        ] {
+            let (client, thread) = server(answers);
+            let error = client.unwrap_err();
+            assert!(error.contains("PMI"), "{error}");
+            thread.join().unwrap();
+        }
+        let error = Client::start(-1).unwrap_err();
+        assert!(error.contains("PMI_FD=-1"), "{error}");
+    }
+
+    #[test]
+    fn a_file_of_the_users_is_not_written_to() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"mine").unwrap();
+        let error = Client::start(file.as_raw_fd()).unwrap_err();
+        assert!(error.contains("another open file"), "{error}");
+        assert_eq!(file.metadata().unwrap().len(), 4);
+    }
+
+    #[test]
+    fn there_is_no_farewell_without_a_greeting() {
+        let (client, thread) = server(&["hello\n", "cmd=finalize_ack rc=0\n"]);
+        client.unwrap_err();
+        let asked = thread.join().unwrap();
+        assert_eq!(asked, "cmd=init pmi_version=1 pmi_subversion=1\n");
+    }
+
+    #[test]
+    fn a_connection_that_was_used_up_says_by_whom() {
+        let (here, there) = UnixStream::pair().unwrap();
+        drop(there);
+        let error = Client::start(here.as_raw_fd()).unwrap_err();
+        assert!(error.contains("an mpirun of its own"), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_hangs_does_not_keep_the_run() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let mut answers = there.try_clone().unwrap();
+        answers
+            .write_all(b"cmd=response_to_init rc=0\ncmd=my_kvsname kvsname=job_7 rc=0\n")
+            .unwrap();
+        let client = Client::start(here.as_raw_fd()).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            drop(client);
+            sender.send(()).unwrap();
+        });
+        let ended = receiver.recv_timeout(4 * FAREWELL);
+        // Closing ends the wait of a client that has no deadline.
+        drop((there, answers));
+        thread.join().unwrap();
+        assert!(ended.is_ok(), "it waits for ever");
+    }
+}

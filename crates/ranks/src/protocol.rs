@@ -1,0 +1,261 @@
+//! What the control thread does about each message, and about each wish of its main thread.
+
+use std::time::Duration;
+
+use super::ClockOffset;
+use super::clock::{Base, monotonic_ns};
+use super::collective::{Combined, Place};
+use super::control::{Control, Way};
+use super::message::{Cause, Head, Kind, Message, clip};
+use super::shared::{Enter, Outcome, lock};
+use crate::missing::{Answer, Census};
+use tonnage_units::{Error, Result};
+
+impl Control {
+    /// Acts on a message of the rank behind a link.
+    ///
+    /// # Errors
+    /// When no rank that follows the rules would send it now.
+    pub(super) fn understand(&mut self, index: usize, message: Message) -> Result<()> {
+        let Some(link) = self.links.get_mut(index) else {
+            return Ok(());
+        };
+        let Message { head, payload } = message;
+        match (head, link.way) {
+            (Head::Beat, _) => {}
+            (Head::Goodbye, _) => link.goodbye = true,
+            (Head::Abort { cause }, _) => self.abort(cause),
+            (head, Way::Up) => return self.understand_parent(head, payload),
+            (head, Way::Down(child)) => {
+                let from = link.place();
+                return self.understand_child(index, (child, &from), head, payload);
+            }
+        }
+        Ok(())
+    }
+
+    fn understand_parent(&mut self, head: Head, payload: Vec<u8>) -> Result<()> {
+        match head {
+            Head::Down { seq } => self.complete(seq, payload),
+            Head::ClockPong { sent_ns, at_ns } => {
+                self.clock.sample(sent_ns, at_ns, monotonic_ns());
+                self.ask_clock();
+                self.publish_clock();
+            }
+            Head::ClockBase {
+                offset_ns,
+                uncertainty_ns,
+                path_rtt_ns,
+            } => {
+                let clock = ClockOffset {
+                    offset_ns,
+                    uncertainty_ns,
+                };
+                self.clock.parent_knows(Base { clock, path_rtt_ns });
+                self.publish_clock();
+            }
+            Head::Who { seq } => self.answer_census(seq),
+            _ => return Err(out_of_place()),
+        }
+        Ok(())
+    }
+
+    fn understand_child(
+        &mut self,
+        index: usize,
+        from: (usize, &Place),
+        head: Head,
+        payload: Vec<u8>,
+    ) -> Result<()> {
+        match head {
+            Head::Up { seq, kind, what } => {
+                let combined = self.collectives.child(seq, kind, &what, from, payload)?;
+                self.proceed(seq, combined);
+            }
+            Head::ClockPing { sent_ns } => {
+                self.send(
+                    index,
+                    &Head::ClockPong {
+                        sent_ns,
+                        at_ns: monotonic_ns(),
+                    },
+                    &[],
+                );
+            }
+            Head::Overdue {
+                seq,
+                what,
+                waited_ms,
+            } => {
+                self.overdue(seq, what, Duration::from_millis(waited_ms));
+            }
+            Head::Answer {
+                rank,
+                seq,
+                entered,
+                phase,
+                phase_ms,
+            } => {
+                let phase_for = Duration::from_millis(phase_ms);
+                self.pass_answer(
+                    rank,
+                    seq,
+                    Answer {
+                        entered,
+                        phase,
+                        phase_for,
+                    },
+                );
+            }
+            _ => return Err(out_of_place()),
+        }
+        Ok(())
+    }
+
+    /// The main thread enters a collective.
+    pub(super) fn enter(&mut self, enter: Enter) {
+        let me = &self.settings.me;
+        let here = Place {
+            rank: me.rank,
+            host: me.host.clone(),
+        };
+        let (seq, slot) = (enter.seq, enter.slot.clone());
+        match self.collectives.enter(&here, enter) {
+            Ok(combined) => self.proceed(seq, combined),
+            Err(error) => {
+                let cause = Cause::of(&error, here.rank, &here.host);
+                slot.set(Outcome::Stopped);
+                self.abort(cause);
+            }
+        }
+    }
+
+    /// This subtree is complete: tell the parent, or at the root everybody.
+    fn proceed(&mut self, seq: u64, combined: Option<Combined>) {
+        let Some(Combined {
+            kind,
+            what,
+            mut payload,
+        }) = combined
+        else {
+            return;
+        };
+        if payload.len() + what.len() + 1024 > self.settings.message_bytes_max {
+            let me = &self.settings.me;
+            let message = format!(
+                "\"{what}\" grew to {} bytes, and {} are the most that the control channel carries for {} ranks",
+                payload.len(),
+                self.settings.message_bytes_max,
+                self.settings.size
+            );
+            let cause = Cause::rank(me.rank, &me.host, &message);
+            return self.abort(cause);
+        }
+        if self.settings.me.rank != 0 {
+            // Only rank 0's contribution to a broadcast counts.
+            let payload = if kind == Kind::Broadcast {
+                Vec::new()
+            } else {
+                payload
+            };
+            return self.tell_parent(&Head::Up { seq, kind, what }, &payload);
+        }
+        if kind == Kind::Start {
+            let start_ns = monotonic_ns().saturating_add(self.start_lead_ns());
+            payload = start_ns.to_le_bytes().to_vec();
+        }
+        self.complete(seq, payload);
+    }
+
+    /// The result is known: pass it on, then hand it to the main thread.
+    fn complete(&mut self, seq: u64, payload: Vec<u8>) {
+        self.tell_children(&Head::Down { seq }, &payload);
+        self.collectives.finish(seq, payload);
+    }
+
+    /// Asks the parent for its clock, if another answer is wanted.
+    pub(super) fn ask_clock(&mut self) {
+        if self.clock.wants_sample() {
+            self.tell_parent(
+                &Head::ClockPing {
+                    sent_ns: monotonic_ns(),
+                },
+                &[],
+            );
+        }
+    }
+
+    /// When this rank's clock is known: tell the main thread and the children.
+    pub(super) fn publish_clock(&mut self) {
+        let Some(base) = self.clock.result() else {
+            return;
+        };
+        if self.shared.clock_known.is_done() {
+            return;
+        }
+        *lock(&self.shared.clock) = (base.clock, base.path_rtt_ns);
+        self.shared.clock_known.set(Outcome::Result(Vec::new()));
+        let head = Head::ClockBase {
+            offset_ns: base.clock.offset_ns,
+            uncertainty_ns: base.clock.uncertainty_ns,
+            path_rtt_ns: base.path_rtt_ns,
+        };
+        self.tell_children(&head, &[]);
+    }
+
+    /// Some rank has waited too long. The root asks everybody; others pass the complaint on.
+    pub(super) fn overdue(&mut self, seq: u64, what: String, waited: Duration) {
+        // A result that is on its way, or a question that is being asked, needs no further one.
+        if self.collectives.has_finished(seq) || self.census.is_some() {
+            return;
+        }
+        if self.settings.me.rank != 0 {
+            let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+            return self.tell_parent(
+                &Head::Overdue {
+                    seq,
+                    what: clip(&what),
+                    waited_ms,
+                },
+                &[],
+            );
+        }
+        self.census = Some(Census::new(seq, what, waited));
+        self.tell_children(&Head::Who { seq }, &[]);
+        let answer = self.own_answer(seq);
+        self.pass_answer(0, seq, answer);
+    }
+
+    fn answer_census(&mut self, seq: u64) {
+        self.tell_children(&Head::Who { seq }, &[]);
+        let answer = self.own_answer(seq);
+        self.pass_answer(self.settings.me.rank, seq, answer);
+    }
+
+    fn pass_answer(&mut self, rank: u32, seq: u64, answer: Answer) {
+        if self.settings.me.rank != 0 {
+            let head = Head::Answer {
+                rank,
+                seq,
+                entered: answer.entered,
+                phase: clip(&answer.phase),
+                phase_ms: u64::try_from(answer.phase_for.as_millis()).unwrap_or(u64::MAX),
+            };
+            return self.tell_parent(&head, &[]);
+        }
+        let size = self.settings.size;
+        let Some(census) = self.census.as_mut().filter(|census| census.seq == seq) else {
+            return;
+        };
+        if rank < size {
+            census.answer(rank, answer);
+        }
+        if census.complete(size) {
+            self.close_census();
+        }
+    }
+}
+
+fn out_of_place() -> Error {
+    Error::Failed("it sent a message that has no place here".into())
+}

@@ -1,0 +1,476 @@
+//! How ranks that a launcher has started agree on a place to meet and on a secret.
+//!
+//! With PMIx or PMI-1 every rank first says which host it is on. Rank 0 then listens where all can reach it, and says
+//! the address, together with a secret that it has just made: nothing has to be configured. The launcher's own channel,
+//! which only the job's processes have, is what keeps that secret. Plain `srun` passes nothing on, so that the address
+//! follows from its variables and the secret is the user's. Such a secret serves many runs; the run's name, where there
+//! is one, makes a key of the run's own from it. In all cases what comes out is a [`Meeting::Master`], which `join` and
+//! its neighbours take from there.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use tonnage_sys::pmix::{Client as Pmix, NoClient};
+
+use super::address::listen_on;
+use super::card::{Card, listening_address, refuse_mixed_secrets};
+use super::detect::{Env, Exchange, Identity, Meeting, SaidBy, port};
+use super::first_host::first_host;
+use super::options::join_timeout;
+use super::pmi1::{Client as Pmi1, VALUE_BYTES_MAX};
+use super::secret::{Secret, generate_text};
+use super::slurm;
+use tonnage_units::{Error, Result};
+
+/// How long a launcher may take to bring all ranks up.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Before the fresh text: it is not the secret itself, but the run's name beside the secret that was given to all.
+const GIVEN: &str = "given-";
+/// In place of a host or an address: this rank ends with an error.
+const FAILED: &str = "failed";
+/// The key of what rank 0 says.
+const MEETING: &str = "tonnage-meeting";
+
+/// What ranks know when they have agreed on where to meet.
+#[derive(Debug)]
+pub struct Met {
+    /// Who this is, with [`Meeting::Master`] in place of another way to meet, which is added to its source.
+    pub identity: Identity,
+    /// The run's secret.
+    pub secret: Secret,
+    /// Rank 0 only, and where it listens already.
+    pub listener: Option<TcpListener>,
+    /// Keep it until the end of the run.
+    pub leave: Leave,
+}
+
+/// Takes leave of the launcher when it is dropped. To do so at the end lets the launcher notice a rank that dies, and
+/// is what an MPI that is loaded in between needs.
+#[derive(Debug)]
+pub struct Leave {
+    _store: Option<Store>,
+}
+
+/// Agrees with the other ranks on where to meet, as far as the launcher has not said it.
+///
+/// # Errors
+/// [`Error::Unavailable`] when the library for it is missing or the launcher does not answer, [`Error::Usage`] when this
+/// host cannot be reached by the others or has no such interface, [`Error::Failed`] when a rank does not come.
+pub fn meet(env: Env<'_>, mut identity: Identity, interface: Option<&str>) -> Result<Met> {
+    match identity.meeting.clone() {
+        Meeting::Exchange(exchange) => {
+            return by_exchange(env, identity, &exchange, interface);
+        }
+        Meeting::Alone | Meeting::Local { .. } => {}
+        Meeting::Master { said_by, .. } => {
+            // What the command line says has its option's name in its source already.
+            if said_by == SaidBy::Variable {
+                identity.source.push_str(", MASTER_ADDR");
+            }
+        }
+        Meeting::FirstHost { host, port, others } => {
+            let secret = secret_of_run(env, &identity)?;
+            identity.source.push_str(", SLURM_STEP_NODELIST");
+            let (host, listener) = first_host(&host, port, others, &identity, interface)?;
+            identity.meeting = Meeting::Master {
+                host,
+                port,
+                said_by: SaidBy::Step,
+            };
+            return Ok(Met {
+                identity,
+                secret,
+                listener,
+                leave: Leave { _store: None },
+            });
+        }
+    }
+    Ok(Met {
+        secret: secret_of_run(env, &identity)?,
+        identity,
+        listener: None,
+        leave: Leave { _store: None },
+    })
+}
+
+/// The user's secret, made the run's own where all its ranks know a name of the run.
+fn secret_of_run(env: Env<'_>, identity: &Identity) -> Result<Secret> {
+    let secret = Secret::find(env)?;
+    match run_name(env, &identity.meeting) {
+        Some(name) => secret.of_run(&name),
+        None => Ok(secret),
+    }
+}
+
+/// `None` where ranks are started by hand, or each by something that knows nothing of the others.
+fn run_name(env: Env<'_>, meeting: &Meeting) -> Option<String> {
+    match meeting {
+        Meeting::FirstHost { .. } => slurm::step_name(env).map(|step| format!("slurm {step}")),
+        Meeting::Master {
+            said_by: SaidBy::Variable,
+            ..
+        } => env("TORCHELASTIC_RUN_ID").map(|id| format!("torchelastic {id}")),
+        _ => None,
+    }
+}
+
+/// The launcher's store of words.
+#[derive(Debug)]
+enum Store {
+    Pmix(Box<Pmix>),
+    Pmi1(Pmi1),
+}
+
+impl Store {
+    fn open(exchange: &Exchange, identity: &Identity) -> Result<Self> {
+        match exchange {
+            Exchange::Pmix => {
+                let client = Pmix::start().map_err(|why| no_pmix(identity, why))?;
+                refuse_other_job(identity, client.rank(), client.job_size().map_err(broken)?)?;
+                Ok(Self::Pmix(Box::new(client)))
+            }
+            Exchange::Pmi1 { fd } => {
+                Pmi1::start(*fd)
+                    .map(Self::Pmi1)
+                    .map_err(|why| Error::Unavailable {
+                        what: what(identity, "PMI"),
+                        why,
+                        how: "Start tonnage by mpirun or srun itself rather than by a script or shell that closes open \
+                          files; or export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+                            .into(),
+                    })
+            }
+        }
+    }
+
+    /// Says a word under a key, and waits until all have said theirs.
+    fn say(&mut self, key: &str, value: Option<&str>) -> Result<(), String> {
+        match self {
+            Self::Pmix(client) => {
+                value.map_or(Ok(()), |value| client.put(key, value))?;
+                client.fence()
+            }
+            Self::Pmi1(client) => {
+                value.map_or(Ok(()), |value| client.put(key, value))?;
+                client.barrier()
+            }
+        }
+    }
+
+    fn hear(&mut self, rank: u32, key: &str) -> Result<String, String> {
+        match self {
+            Self::Pmix(client) => client.get(rank, key),
+            Self::Pmi1(client) => client.get(key),
+        }
+    }
+}
+
+fn what(identity: &Identity, name: &str) -> String {
+    let rank = identity.rank;
+    format!(
+        "{name}, by which rank {rank} on {} finds the others,",
+        tonnage_sys::host::name()
+    )
+}
+
+fn no_pmix(identity: &Identity, why: NoClient) -> Error {
+    let what = what(identity, "PMIx");
+    match why {
+        NoClient::Library(why) => Error::Unavailable {
+            what,
+            why,
+            how: "Install it (Debian, Ubuntu: apt-get install libpmix2; RHEL: dnf install pmix), or add the folder of the \
+                  launcher's own libpmix.so.2 to LD_LIBRARY_PATH; or export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+                .into(),
+        },
+        NoClient::Launcher(why) => Error::Unavailable {
+            what,
+            why,
+            how: "Is PMIX_NAMESPACE left over from a launcher that has ended? Start tonnage by mpirun or srun itself; or \
+                  export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+                .into(),
+        },
+    }
+}
+
+fn broken(why: String) -> Error {
+    Error::Failed(format!(
+        "{}: the launcher did not pass on where the ranks meet: {why}. Look at what the launcher and the other ranks say",
+        tonnage_sys::host::name()
+    ))
+}
+
+fn refuse_other_job(identity: &Identity, rank: u32, size: u32) -> Result<()> {
+    if (rank, size) == (identity.rank, identity.size) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{} says rank {} of {}, but PMIx says rank {rank} of {size}: unset the variables that do not belong to this run",
+        identity.source, identity.rank, identity.size
+    )))
+}
+
+fn by_exchange(
+    env: Env<'_>,
+    mut identity: Identity,
+    exchange: &Exchange,
+    interface: Option<&str>,
+) -> Result<Met> {
+    let task = Task {
+        exchange: exchange.clone(),
+        identity: identity.clone(),
+        interface: interface.map(str::to_owned),
+        port: port(env, "TONNAGE_PORT")?.unwrap_or(0),
+        given: env("TONNAGE_SECRET").is_some() || env("TONNAGE_SECRET_FILE").is_some(),
+    };
+    let patience = join_timeout(env)?.unwrap_or(PATIENCE);
+    // A launcher's library waits for all ranks, however long. Its thread is given up when one does not come.
+    let (sender, receiver) = mpsc::channel();
+    std::thread::Builder::new()
+        .name("meeting".into())
+        .spawn(move || {
+            // Nobody listens any more when the time is over, and then the process ends.
+            let _ = sender.send(task.run());
+        })
+        .map_err(|error| Error::io("cannot start a thread", error))?;
+    let outcome = receiver.recv_timeout(patience).map_err(|_| {
+        Error::Failed(format!(
+            "rank {} of {} on {}: not all ranks came to the launcher's exchange within {patience:.0?}: look at the output \
+             of the others; TONNAGE_JOIN_TIMEOUT=seconds gives them more time",
+            identity.rank,
+            identity.size,
+            tonnage_sys::host::name()
+        ))
+    })??;
+    identity.source.push_str(match exchange {
+        Exchange::Pmix => ", PMIx",
+        Exchange::Pmi1 { .. } => ", PMI-1",
+    });
+    identity.meeting = Meeting::Master {
+        host: outcome.address.ip().to_string(),
+        port: outcome.address.port(),
+        said_by: SaidBy::Launcher,
+    };
+    Ok(Met {
+        identity,
+        secret: match &outcome.secret {
+            Word::Secret(text) => Secret::from_text(text)?,
+            Word::Name(name) => Secret::find(env)?.of_run(name)?,
+        },
+        listener: outcome.listener,
+        leave: Leave {
+            _store: Some(outcome.store),
+        },
+    })
+}
+
+/// What the exchange needs, on a thread of its own.
+struct Task {
+    exchange: Exchange,
+    identity: Identity,
+    interface: Option<String>,
+    /// 0 for any.
+    port: u16,
+    /// Whether the user gave the ranks a secret.
+    given: bool,
+}
+
+/// What the exchange gives.
+struct Outcome {
+    address: SocketAddr,
+    secret: Word,
+    listener: Option<TcpListener>,
+    store: Store,
+}
+
+/// The text that rank 0 has made.
+#[derive(Debug, PartialEq, Eq)]
+enum Word {
+    /// The secret itself.
+    Secret(String),
+    /// The run's name, for the secret that the user gave.
+    Name(String),
+}
+
+impl Task {
+    fn run(&self) -> Result<Outcome> {
+        let mut store = Store::open(&self.exchange, &self.identity)?;
+        let rank = self.identity.rank;
+        let card = Card::mine(self.interface.as_deref(), self.given);
+        let text = card.as_ref().map_or(FAILED.to_owned(), Card::text);
+        if text.len() > VALUE_BYTES_MAX {
+            return Err(broken(format!("{} bytes are too many", text.len())));
+        }
+        store.say(&host_key(rank), Some(&text)).map_err(broken)?;
+        // The others are told of a failure before it ends this process, so that they do not wait.
+        let opened = card.and_then(|card| match rank {
+            0 => self.open(&card, &mut store).map(Some),
+            _ => Ok(None),
+        });
+        let word = match (&opened, rank) {
+            (Ok(opened), _) => opened.as_ref().map(|(_, word)| word.as_str()),
+            (Err(_), 0) => Some(FAILED),
+            (Err(_), _) => None,
+        };
+        store.say(MEETING, word).map_err(broken)?;
+        let opened = opened?;
+        let word = match &opened {
+            Some((_, word)) => word.clone(),
+            None => store.hear(0, MEETING).map_err(broken)?,
+        };
+        let (address, secret) = read_word(&word)?;
+        Ok(Outcome {
+            address,
+            secret,
+            listener: opened.map(|(listener, _)| listener),
+            store,
+        })
+    }
+
+    /// Rank 0's socket, and what the others are told about it.
+    fn open(&self, mine: &Card, store: &mut Store) -> Result<(TcpListener, String)> {
+        let mut others = Vec::new();
+        for rank in 1..self.identity.size {
+            let text = store.hear(rank, &host_key(rank)).map_err(broken)?;
+            others.push(
+                Card::parse(&text).ok_or_else(|| Error::Rank {
+                    rank,
+                    host: "unknown host".into(),
+                    message:
+                        "it did not get as far as to say which host it is on: look at its output"
+                            .into(),
+                })?,
+            );
+        }
+        refuse_mixed_secrets(mine, &others)?;
+        let ip = listening_address(mine, &others, self.interface.as_deref())?;
+        let to = SocketAddr::new(ip, self.port);
+        let listener = listen_on(to, &ip.to_string(), SaidBy::Launcher)?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| Error::io("address of the listening socket", error))?;
+        log::info!("rank 0 listens on {address} and says so by the launcher");
+        let prefix = if self.given { GIVEN } else { "" };
+        Ok((listener, format!("{address}/{prefix}{}", generate_text()?)))
+    }
+}
+
+fn host_key(rank: u32) -> String {
+    format!("tonnage-host-{rank}")
+}
+
+fn read_word(word: &str) -> Result<(SocketAddr, Word)> {
+    if word == FAILED {
+        return Err(Error::Rank {
+            rank: 0,
+            host: "unknown host".into(),
+            message: "it cannot let the others in: look at its output".into(),
+        });
+    }
+    let parts = word.split_once('/');
+    let (address, secret) = parts
+        .and_then(|(address, secret)| Some((address.parse().ok()?, secret)))
+        .ok_or_else(|| {
+            broken("what rank 0 said is unreadable; do all hosts have the same tonnage?".into())
+        })?;
+    let word = match secret.strip_prefix(GIVEN) {
+        Some(name) => Word::Name(name.to_owned()),
+        None => Word::Secret(secret.to_owned()),
+    };
+    Ok((address, word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_rank_0_says_is_read() {
+        let (address, secret) = read_word("10.0.0.1:7/0123").unwrap();
+        assert_eq!((address.port(), secret), (7, Word::Secret("0123".into())));
+        let (address, secret) = read_word("[fd00::2]:7/given-0123").unwrap();
+        assert!(address.is_ipv6());
+        assert_eq!(secret, Word::Name("0123".into()));
+        for wrong in ["", "failed", "10.0.0.1:7", "10.0.0.1/x", "x:1/y"] {
+            let error = read_word(wrong).unwrap_err();
+            assert_eq!(error.exit_code(), 1, "{wrong}");
+        }
+    }
+
+    fn meeting_by(said_by: SaidBy) -> Meeting {
+        Meeting::Master {
+            host: "a".into(),
+            port: 7,
+            said_by,
+        }
+    }
+
+    #[test]
+    fn a_run_is_named_where_all_its_ranks_know_the_name() {
+        let env = |pairs: &'static [(&str, &str)]| {
+            move |name: &str| {
+                let found = pairs.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            }
+        };
+        let step = env(&[
+            ("SLURM_JOB_ID", "7"),
+            ("SLURM_STEP_ID", "0"),
+            ("TONNAGE_SECRET", "0123456789abcdef"),
+        ]);
+        let first_host = Meeting::FirstHost {
+            host: "n1".into(),
+            port: 7,
+            others: true,
+        };
+        assert_eq!(run_name(&step, &first_host).unwrap(), "slurm 7.0");
+        // Ranks by hand may be in several steps, or in none.
+        assert_eq!(run_name(&step, &meeting_by(SaidBy::Option)), None);
+        assert_eq!(run_name(&step, &meeting_by(SaidBy::Variable)), None);
+        let torchrun = env(&[("TORCHELASTIC_RUN_ID", "x")]);
+        let named = run_name(&torchrun, &meeting_by(SaidBy::Variable));
+        assert_eq!(named.unwrap(), "torchelastic x");
+        let identity = |meeting: Meeting| Identity {
+            rank: 1,
+            size: 2,
+            local_rank: 0,
+            local_size: None,
+            source: "test".into(),
+            meeting,
+        };
+        let plain = Secret::find(&step).unwrap();
+        let met = meet(&step, identity(meeting_by(SaidBy::Variable)), None).unwrap();
+        assert_eq!(met.secret.key(), plain.key());
+        assert_eq!(met.identity.source, "test, MASTER_ADDR");
+        let alone = Meeting::FirstHost {
+            host: "n1".into(),
+            port: 7,
+            others: false,
+        };
+        let met = meet(&step, identity(alone), None).unwrap();
+        assert_eq!(met.secret.key(), plain.of_run("slurm 7.0").unwrap().key());
+    }
+
+    #[test]
+    fn another_job_of_pmix_is_refused_with_both_numbers() {
+        let identity = Identity {
+            rank: 1,
+            size: 2,
+            local_rank: 0,
+            local_size: None,
+            source: "OMPI_COMM_WORLD_*".into(),
+            meeting: Meeting::Exchange(Exchange::Pmix),
+        };
+        refuse_other_job(&identity, 1, 2).unwrap();
+        for (rank, size) in [(0, 1), (0, 2), (1, 3)] {
+            let error = refuse_other_job(&identity, rank, size).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            let text = error.to_string();
+            assert!(
+                text.contains("rank 1 of 2") && text.contains(&format!("rank {rank} of {size}")),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! The secret that proves that a connection belongs to the run, and where it comes from.
+//!
+//! Every rank of a run has the same secret: text from the environment or a file that only the user can read. The key of
+//! the control channel is a hash of it. It is never printed, never stored in a record, and never on a command line.
+
+use std::fmt::{self, Write as _};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use snow::params::HashChoice;
+use snow::resolvers::{CryptoResolver, DefaultResolver};
+
+use tonnage_units::{Error, Result};
+
+/// Fewer characters than this can be guessed.
+const TEXT_BYTES_MIN: usize = 16;
+/// More than this is not a secret but some other file.
+const TEXT_BYTES_MAX: u64 = 4096;
+
+/// The key of the control channel: 32 bytes, which nothing prints.
+#[derive(Clone)]
+pub struct Secret {
+    key: [u8; 32],
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Secret {
+    /// The key that belongs to a secret text; white space around the text does not count.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when the text is shorter than 16 bytes.
+    pub fn from_text(text: &str) -> Result<Self> {
+        let text = text.trim();
+        if text.len() < TEXT_BYTES_MIN {
+            return Err(Error::Usage(format!(
+                "the secret has {} bytes; at least {TEXT_BYTES_MIN} are needed (`openssl rand -hex 32` makes a good one)",
+                text.len()
+            )));
+        }
+        Ok(Self {
+            key: blake2s(&[b"tonnage control secret\0", text.as_bytes()])?,
+        })
+    }
+
+    /// Finds the secret of this user: `TONNAGE_SECRET`, the file `TONNAGE_SECRET_FILE`, or
+    /// `$XDG_CONFIG_HOME/tonnage/secret` (`~/.config/tonnage/secret`), which is made at first use.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when the text is too short, others may read the file, or there is no home directory;
+    /// [`Error::Io`] when the file cannot be read or made.
+    pub fn find(env: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
+        let about = |source: &str| {
+            let source = source.to_owned();
+            move |error| match error {
+                Error::Usage(text) => Error::Usage(format!("{source}: {text}")),
+                other => other,
+            }
+        };
+        if let Some(text) = env("TONNAGE_SECRET") {
+            return Self::from_text(&text).map_err(about("TONNAGE_SECRET"));
+        }
+        let path = match env("TONNAGE_SECRET_FILE") {
+            Some(path) => PathBuf::from(path),
+            None => {
+                let path = default_path(env)?;
+                create_once(&path)?;
+                path
+            }
+        };
+        Self::from_text(&read_private(&path)?).map_err(about(&path.display().to_string()))
+    }
+
+    /// The key of one run, which no other run of the user has: two runs whose ports are the same by chance turn each
+    /// other's ranks away like strangers.
+    ///
+    /// # Errors
+    /// When the hash function is not available, which does not happen in a build of ours.
+    pub fn of_run(&self, name: &str) -> Result<Self> {
+        Ok(Self {
+            key: blake2s(&[b"tonnage run\0", &self.key, name.as_bytes()])?,
+        })
+    }
+
+    /// The key, for the handshake.
+    pub(super) fn key(&self) -> &[u8; 32] {
+        &self.key
+    }
+}
+
+/// A fresh secret text of 64 hexadecimal digits, for ranks that this process starts. Hand it to them in the environment
+/// variable `TONNAGE_SECRET`, which other users cannot read, unlike a command line.
+///
+/// # Errors
+/// When the system gives no random bytes.
+pub fn generate_text() -> Result<String> {
+    let mut bytes = [0u8; 32];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::Failed(format!("no random bytes from the system: {error}")))?;
+    hex(&bytes)
+}
+
+/// A short text that differs when the plan differs: ranks compare it when they join.
+///
+/// # Errors
+/// When the hash function is not available, which does not happen in a build of ours.
+pub fn plan_hash(plan_text: &str) -> Result<String> {
+    hex(&blake2s(&[b"tonnage plan\0", plan_text.as_bytes()])?)
+}
+
+fn hex(bytes: &[u8]) -> Result<String> {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        write!(text, "{byte:02x}").map_err(|_| Error::Failed("no memory for a text".into()))?;
+    }
+    Ok(text)
+}
+
+fn blake2s(parts: &[&[u8]]) -> Result<[u8; 32]> {
+    let mut hash = DefaultResolver
+        .resolve_hash(&HashChoice::Blake2s)
+        .ok_or_else(|| Error::Failed("this build has no BLAKE2s".into()))?;
+    hash.reset();
+    for part in parts {
+        hash.input(part);
+    }
+    let mut key = [0u8; 32];
+    hash.result(&mut key);
+    Ok(key)
+}
+
+fn default_path(env: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf> {
+    let config = env("XDG_CONFIG_HOME")
+        .filter(|path| path.starts_with('/'))
+        .map(PathBuf::from);
+    let home = || {
+        env("HOME")
+            .filter(|home| !home.is_empty())
+            .map(|home| Path::new(&home).join(".config"))
+    };
+    config.or_else(home).map(|dir| dir.join("tonnage/secret")).ok_or_else(|| {
+        Error::Usage(
+            "there is no home directory for the secret of the control channel: set TONNAGE_SECRET to the same text of \
+             at least 16 characters for all ranks, or TONNAGE_SECRET_FILE"
+                .into(),
+        )
+    })
+}
+
+/// Reads a file that only its owner may read.
+fn read_private(path: &Path) -> Result<String> {
+    let shown = path.display();
+    let file = File::open(path)
+        .map_err(|error| Error::io(format!("cannot open the secret {shown}"), error))?;
+    let metadata = file
+        .metadata()
+        .map_err(|error| Error::io(format!("cannot look at {shown}"), error))?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(Error::Usage(format!(
+            "others may use the secret {shown} (mode {mode:03o}): run `chmod 600 {shown}`, or make a new one if it may \
+             have been read"
+        )));
+    }
+    let mut text = String::new();
+    file.take(TEXT_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(|error| Error::io(format!("cannot read the secret {shown}"), error))?;
+    Ok(text)
+}
+
+/// Makes the secret unless it is there. Of two ranks that start at once one wins, and both read the winner's: the file
+/// appears complete or not at all, because it is written under another name and linked.
+fn create_once(path: &Path) -> Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    let failed = |what: &str, error: io::Error| {
+        Error::io(format!("cannot {what} {}", path.display()), error)
+    };
+    if let Some(dir) = path.parent() {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(|error| failed("make the directory of", error))?;
+    }
+    let text = generate_text()?;
+    let unique = generate_text()?;
+    let temporary = path.with_extension(unique.get(..16).unwrap_or(&unique));
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)
+        .and_then(|mut file| {
+            file.write_all(format!("{text}\n").as_bytes())
+                .and_then(|()| file.sync_all())
+        })
+        .and_then(|()| match fs::hard_link(&temporary, path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        });
+    let removed = fs::remove_file(&temporary);
+    written.map_err(|error| failed("make", error))?;
+    removed.map_err(|error| failed("tidy up beside", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn env(pairs: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> + use<> {
+        let map: HashMap<String, String> = pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        move |name| map.get(name).cloned()
+    }
+
+    #[test]
+    fn the_environment_comes_first_and_short_texts_are_refused() {
+        let long = "0123456789abcdef";
+        let found = Secret::find(&env(&[("TONNAGE_SECRET", long)])).unwrap();
+        assert_eq!(
+            found.key(),
+            Secret::from_text(" 0123456789abcdef\n").unwrap().key()
+        );
+        for short in ["", "0123456789abcde"] {
+            let error = Secret::find(&env(&[("TONNAGE_SECRET", short)])).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains("TONNAGE_SECRET"), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_run_has_a_key_of_its_own() {
+        let secret = Secret::from_text("hello hello hello").unwrap();
+        let other = Secret::from_text("other other other").unwrap();
+        let keys = [
+            *secret.key(),
+            *secret.of_run("step 7.0").unwrap().key(),
+            *secret.of_run("step 10007.0").unwrap().key(),
+            *other.of_run("step 7.0").unwrap().key(),
+        ];
+        let different: std::collections::BTreeSet<_> = keys.iter().collect();
+        assert_eq!(different.len(), keys.len());
+        assert_eq!(secret.of_run("step 7.0").unwrap().key(), &keys[1]);
+    }
+
+    #[test]
+    fn a_secret_prints_nothing() {
+        let secret = Secret::from_text("hello hello hello").unwrap();
+        assert_eq!(format!("{secret:?}"), "Secret");
+    }
+
+    #[test]
+    fn a_file_that_others_may_read_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        fs::write(&path, "0123456789abcdef").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let pairs = [("TONNAGE_SECRET_FILE", path.to_str().unwrap())];
+        assert!(
+            Secret::find(&env(&pairs))
+                .unwrap_err()
+                .to_string()
+                .contains("chmod 600")
+        );
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        Secret::find(&env(&pairs)).unwrap();
+    }
+
+    #[test]
+    fn ranks_that_start_at_once_agree_on_one_new_secret() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().to_str().unwrap().to_owned();
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                let home = home.clone();
+                std::thread::spawn(move || *Secret::find(&env(&[("HOME", &home)])).unwrap().key())
+            })
+            .collect();
+        let keys: Vec<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect();
+        assert!(keys.iter().all(|key| key == &keys[0]));
+        let folder = dir.path().join(".config/tonnage");
+        assert_eq!(
+            fs::metadata(&folder).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
+        assert_eq!(
+            fs::metadata(folder.join("secret"))
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o777,
+            0o600
+        );
+        assert_eq!(
+            fs::read_dir(folder).unwrap().count(),
+            1,
+            "temporary files stayed behind"
+        );
+    }
+
+    #[test]
+    fn no_home_says_what_to_set() {
+        assert!(
+            Secret::find(&env(&[]))
+                .unwrap_err()
+                .to_string()
+                .contains("TONNAGE_SECRET")
+        );
+    }
+
+    #[test]
+    fn hashes_and_fresh_texts_differ() {
+        assert_ne!(plan_hash("a").unwrap(), plan_hash("b").unwrap());
+        assert_ne!(generate_text().unwrap(), generate_text().unwrap());
+        assert_eq!(generate_text().unwrap().len(), 64);
+    }
+}

@@ -1,0 +1,82 @@
+//! SIGINT and SIGTERM as something that a control thread can wait for.
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::SigId;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::channel::Interest;
+use tonnage_units::{Error, Result};
+
+/// Signals that were asked for; each makes its own socket readable.
+#[derive(Debug)]
+pub(super) struct Signals {
+    sources: Vec<Source>,
+}
+
+#[derive(Debug)]
+struct Source {
+    signal: i32,
+    socket: UnixStream,
+    id: SigId,
+}
+
+impl Signals {
+    /// The two signals that end a run.
+    pub(super) fn ending() -> Result<Self> {
+        Self::of(&[SIGINT, SIGTERM])
+    }
+
+    /// No signals: the process is not ours to end.
+    pub(super) fn none() -> Self {
+        Self {
+            sources: Vec::new(),
+        }
+    }
+
+    /// These signals.
+    pub(super) fn of(signals: &[i32]) -> Result<Self> {
+        let mut sources = Vec::new();
+        for &signal in signals {
+            let failed = |error| Error::io(format!("cannot prepare for signal {signal}"), error);
+            let (socket, writer) = UnixStream::pair().map_err(failed)?;
+            socket.set_nonblocking(true).map_err(failed)?;
+            let id = signal_hook::low_level::pipe::register(signal, writer).map_err(failed)?;
+            sources.push(Source { signal, socket, id });
+        }
+        Ok(Self { sources })
+    }
+
+    /// What to wait for.
+    pub(super) fn interests(&self) -> impl Iterator<Item = Interest<'_>> {
+        self.sources
+            .iter()
+            .map(|source| Interest::read(&source.socket))
+    }
+
+    /// The signals that came since the last call, each once.
+    pub(super) fn take(&mut self) -> Vec<i32> {
+        let mut buffer = [0u8; 64];
+        let came = |source: &mut Source| match source.socket.read(&mut buffer) {
+            Ok(len) if len > 0 => Some(source.signal),
+            _ => None,
+        };
+        self.sources.iter_mut().filter_map(came).collect()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for source in &self.sources {
+            signal_hook::low_level::unregister(source.id);
+            // The library stays the signal's handler; without this, Ctrl-C would do nothing from now on.
+            let _ = signal_hook::flag::register_conditional_default(
+                source.signal,
+                Arc::new(AtomicBool::new(true)),
+            );
+        }
+    }
+}

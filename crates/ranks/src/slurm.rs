@@ -1,0 +1,396 @@
+//! Plain `srun`, which passes nothing on from rank to rank: rank 0 is on the first host of the step, and the port follows
+//! from the step's number.
+//!
+//! What lives here: reading Slurm's lists of hosts, asking Slurm for a host's address where its name means nothing to
+//! the resolver, and telling this step's own variables from those that something further out has left.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::detect::{Env, Meeting, number, port};
+use tonnage_units::{Error, Result};
+
+/// The first port that a step may get by its number.
+const PORT_FIRST: u16 = 20_000;
+/// How many ports there are for steps; they end well below those that systems give out by themselves.
+const PORTS: u64 = 10_000;
+/// More hosts than any cluster has.
+const HOSTS_MAX: usize = 1 << 16;
+/// How long Slurm's controller may take to answer.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Enough of what `scontrol` says.
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
+
+/// Where the ranks of this step meet.
+///
+/// # Errors
+/// [`Error::Usage`] when a variable is missing or unreadable, or rank 0 is not on the first host.
+pub(super) fn meeting(env: Env<'_>, rank: u32) -> Result<Meeting> {
+    let name = "SLURM_STEP_NODELIST";
+    let list = env(name).ok_or_else(|| {
+        Error::Usage(format!(
+            "SLURM_PROCID={rank} is set, but {name} is not: start tonnage by srun itself, or export RANK, WORLD_SIZE, \
+             MASTER_ADDR and MASTER_PORT"
+        ))
+    })?;
+    let hosts = expand(&list)
+        .map_err(|why| Error::Usage(format!("{name}={list} cannot be read: {why}")))?;
+    let Some(host) = hosts.first() else {
+        return Err(Error::Usage(format!("{name}={list} names no host")));
+    };
+    let node = number(env, "SLURM_NODEID")?;
+    if rank == 0 && node.is_some_and(|node| node != 0) {
+        return Err(Error::Usage(format!(
+            "srun has started rank 0 on another host than {host}, the first of {list}, where the others look for it: \
+             leave --distribution out, or start with --mpi=pmix or --mpi=pmi2"
+        )));
+    }
+    let port = match port(env, "TONNAGE_PORT")? {
+        Some(port) => port,
+        None => port_of_step(env)?,
+    };
+    Ok(Meeting::FirstHost {
+        host: host.clone(),
+        port,
+        others: hosts.len() > 1,
+    })
+}
+
+/// The step's name, which no other step of the cluster has.
+pub(super) fn step_name(env: Env<'_>) -> Option<String> {
+    Some(format!(
+        "{}.{}",
+        env("SLURM_JOB_ID")?.trim(),
+        env("SLURM_STEP_ID")?.trim()
+    ))
+}
+
+/// Whether `srun --mpi=pmix` offers PMIx to this step. What another launcher, or a step further out, has left in the
+/// environment leads to somebody else's server.
+pub(super) fn has_pmix(env: Env<'_>) -> bool {
+    let Some(namespace) = env("PMIX_NAMESPACE") else {
+        return false;
+    };
+    let step = env("SLURM_STEP_ID").unwrap_or_default();
+    // The parts of a heterogeneous job have numbers of their own, and PMIx takes the first part's.
+    let mine = ["SLURM_JOB_ID", "SLURM_JOB_ID_HET_GROUP_0"]
+        .iter()
+        .filter_map(|name| env(name))
+        .any(|job| namespace == format!("slurm.pmix.{}.{}", job.trim(), step.trim()));
+    if !mine {
+        log::warn!(
+            "PMIX_NAMESPACE={namespace} is not of the Slurm step {}: it is left over from another launcher, and not used",
+            step_name(env).unwrap_or_default()
+        );
+    }
+    mine
+}
+
+/// How many processes may be between a step's task and this one, such as shells.
+const ANCESTORS_MAX: usize = 64;
+
+/// Whether the task of this step that this process is, or comes from, was itself started with this variable; `None`
+/// where the task is not among this process's ancestors, or they cannot be looked at.
+pub(super) fn task_had(env: Env<'_>, name: &str) -> Option<bool> {
+    let task: u32 = env("SLURM_TASK_PID")?.trim().parse().ok()?;
+    let mut pid = std::process::id();
+    if pid == task {
+        return Some(env(name).is_some());
+    }
+    for _ in 0..ANCESTORS_MAX {
+        pid = parent_of(pid)?;
+        if pid == task {
+            let started_with = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+            let mut variables = started_with.split(|byte| *byte == 0);
+            return Some(variables.any(|variable| {
+                variable
+                    .strip_prefix(name.as_bytes())
+                    .is_some_and(|rest| rest.starts_with(b"="))
+            }));
+        }
+    }
+    None
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    line.trim().parse().ok().filter(|parent| *parent > 0)
+}
+
+/// A port of this step: the same for all its ranks, and another one for the next step.
+fn port_of_step(env: Env<'_>) -> Result<u16> {
+    let read = |name: &str| {
+        let text = env(name).ok_or_else(|| {
+            Error::Usage(format!(
+                "{name} is not set, which the ranks' port follows from: export TONNAGE_PORT"
+            ))
+        })?;
+        text.trim().parse::<u64>().map_err(|_| {
+            Error::Usage(format!(
+                "{name}={text} is not a number, which the ranks' port follows from: export TONNAGE_PORT"
+            ))
+        })
+    };
+    let (job, step) = (read("SLURM_JOB_ID")?, read("SLURM_STEP_ID")?);
+    // An odd factor that shares nothing with the number of ports keeps the steps of neighbouring jobs apart.
+    let place = job.wrapping_mul(101).wrapping_add(step) % PORTS;
+    Ok(PORT_FIRST.saturating_add(u16::try_from(place).unwrap_or_default()))
+}
+
+/// The hosts of a list such as `n[0-1,07-09],m1`, in its order.
+///
+/// # Errors
+/// What is wrong with the list.
+pub(super) fn expand(list: &str) -> Result<Vec<String>, String> {
+    let mut hosts = Vec::new();
+    for part in parts(list)? {
+        let mut names = vec![String::new()];
+        let mut rest = part;
+        while let Some((before, behind)) = rest.split_once('[') {
+            let (inside, after) = behind.split_once(']').ok_or("a bracket is not closed")?;
+            let numbers = numbers(inside)?;
+            if names.len().saturating_mul(numbers.len()) > HOSTS_MAX {
+                return Err(format!("it has more than {HOSTS_MAX} hosts"));
+            }
+            names = names
+                .iter()
+                .flat_map(|name| {
+                    numbers
+                        .iter()
+                        .map(move |number| format!("{name}{before}{number}"))
+                })
+                .collect();
+            rest = after;
+        }
+        for name in &mut names {
+            name.push_str(rest);
+        }
+        if names.iter().any(String::is_empty) {
+            return Err("a host has no name".into());
+        }
+        hosts.append(&mut names);
+        if hosts.len() > HOSTS_MAX {
+            return Err(format!("it has more than {HOSTS_MAX} hosts"));
+        }
+    }
+    Ok(hosts)
+}
+
+/// The list at its commas outside brackets.
+fn parts(list: &str) -> Result<Vec<&str>, String> {
+    let mut inside = false;
+    for byte in list.bytes() {
+        match byte {
+            b'[' if inside => return Err("a bracket is inside another one".into()),
+            b']' if !inside => return Err("a bracket was not opened".into()),
+            b'[' => inside = true,
+            b']' => inside = false,
+            b'/' | b'\0'..=b' ' => return Err("a host's name has no such sign in it".into()),
+            _ => {}
+        }
+    }
+    if inside {
+        return Err("a bracket is not closed".into());
+    }
+    let mut inside = false;
+    Ok(list
+        .split(|sign| {
+            inside = (inside || sign == '[') && sign != ']';
+            sign == ',' && !inside
+        })
+        .collect())
+}
+
+/// The numbers inside brackets, with their leading zeros.
+fn numbers(inside: &str) -> Result<Vec<String>, String> {
+    let mut numbers = Vec::new();
+    for range in inside.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let read = |text: &str| {
+            let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            let number = if digits {
+                text.parse::<u64>().ok()
+            } else {
+                None
+            };
+            number.ok_or_else(|| format!("{text:?} is not a number"))
+        };
+        let (from, to) = (read(first)?, read(last)?);
+        if from > to || to - from >= HOSTS_MAX as u64 {
+            return Err(format!("{range} is not a range of at most {HOSTS_MAX}"));
+        }
+        let width = first.len();
+        numbers.extend((from..=to).map(|number| format!("{number:0width$}")));
+        if numbers.len() > HOSTS_MAX {
+            return Err(format!("it has more than {HOSTS_MAX} hosts"));
+        }
+    }
+    Ok(numbers)
+}
+
+/// The address that Slurm itself uses for a host.
+///
+/// # Errors
+/// [`Error::Failed`] with what `scontrol` said, and what to do without it.
+pub(super) fn node_address(host: &str) -> Result<String> {
+    let failed = |why: String| {
+        Error::Failed(format!(
+            "the name {host} has no address that other hosts can reach, and `scontrol show node {host}` did not give one \
+             ({why}): export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or start with --mpi=pmix or --mpi=pmi2"
+        ))
+    };
+    let mut child = Command::new("scontrol")
+        .args(["--oneliner", "show", "node", host])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| failed(error.to_string()))?;
+    let pipe = child.stdout.take();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        let read = pipe.map(|pipe| pipe.take(ANSWER_BYTES_MAX).read_to_string(&mut text));
+        read.is_some_and(|outcome| outcome.is_ok()).then_some(text)
+    });
+    let until = Instant::now() + ANSWER;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
+            Ok(None) => {
+                // It may end by itself at this moment, which is as good.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(failed(format!("it did not end within {ANSWER:?}")));
+            }
+            Err(error) => return Err(failed(error.to_string())),
+        }
+    };
+    let text = reader.join().ok().flatten().unwrap_or_default();
+    text.split_whitespace()
+        .find_map(|word| word.strip_prefix("NodeAddr="))
+        .map(str::to_owned)
+        .ok_or_else(|| failed(format!("{status}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lists_as_slurm_writes_them() {
+        let expanded = |list: &str| expand(list).unwrap().join(" ");
+        assert_eq!(expanded("n[0-1,07-09],m1"), "n0 n1 n07 n08 n09 m1");
+        assert_eq!(expanded("m1"), "m1");
+        assert_eq!(expanded("a-b[9-11]"), "a-b9 a-b10 a-b11");
+        assert_eq!(
+            expanded("r[0-1]n[2-3]-ib,x"),
+            "r0n2-ib r0n3-ib r1n2-ib r1n3-ib x"
+        );
+        for wrong in [
+            "",
+            ",",
+            "n[",
+            "n]",
+            "n[0",
+            "n[[0]]",
+            "n[]",
+            "n[a]",
+            "n[2-1]",
+            "n[0-]",
+            "n[-1]",
+            "a,,b",
+            "n[+1]",
+            "n[0-99999999]",
+            "n[0-999]m[0-999]",
+            "n[18446744073709551616]",
+            "a b",
+        ] {
+            assert!(expand(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic_or_grow(list in "[n0-9\\[\\],\\-/ é]{0,40}") {
+            if let Ok(hosts) = expand(&list) {
+                prop_assert!(!hosts.is_empty() && hosts.len() <= HOSTS_MAX);
+                prop_assert!(hosts.iter().all(|host| !host.is_empty() && !host.contains(['[', ']', ','])));
+            }
+        }
+
+        #[test]
+        fn ranges_come_out_as_they_went_in(
+            groups in prop::collection::vec(("[a-z]{1,5}-?", prop::collection::vec((0u64..2000, 0u64..20, 1usize..6), 1..4)), 1..5),
+        ) {
+            let mut list = Vec::new();
+            let mut wanted = Vec::new();
+            for (name, ranges) in &groups {
+                let mut inside = Vec::new();
+                for &(first, more, width) in ranges {
+                    inside.push(format!("{first:0width$}-{:0width$}", first + more));
+                    // A number that needs more digits than the first one has is not padded.
+                    let width = format!("{first:0width$}").len();
+                    wanted.extend((first..=first + more).map(|number| format!("{name}{number:0width$}")));
+                }
+                list.push(format!("{name}[{}]", inside.join(",")));
+            }
+            prop_assert_eq!(expand(&list.join(",")).unwrap(), wanted);
+        }
+    }
+
+    fn at(pairs: &[(&str, &str)], rank: u32) -> Result<Meeting> {
+        let env = |name: &str| {
+            let found = pairs.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        meeting(&env, rank)
+    }
+
+    #[test]
+    fn steps_meet_on_their_first_host() {
+        let list = ("SLURM_STEP_NODELIST", "n[3-4]");
+        let step = [list, ("SLURM_JOB_ID", "12"), ("SLURM_STEP_ID", "3")];
+        let Meeting::FirstHost { host, port, others } = at(&step, 0).unwrap() else {
+            panic!("another meeting")
+        };
+        assert_eq!((host.as_str(), port, others), ("n3", 21_215, true));
+        let mut all = std::collections::BTreeSet::new();
+        for job in 0..50 {
+            for step in 0..50 {
+                let (job, step) = (job.to_string(), step.to_string());
+                let step = [list, ("SLURM_JOB_ID", &job), ("SLURM_STEP_ID", &step)];
+                let Meeting::FirstHost { port, .. } = at(&step, 1).unwrap() else {
+                    panic!("another meeting")
+                };
+                assert!((20_000..30_000).contains(&port));
+                all.insert(port);
+            }
+        }
+        assert_eq!(all.len(), 2500, "neighbours share a port");
+        let chosen = [list, ("TONNAGE_PORT", "7")];
+        assert!(matches!(
+            at(&chosen, 1).unwrap(),
+            Meeting::FirstHost { port: 7, .. }
+        ));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let list = ("SLURM_STEP_NODELIST", "n[3-4]");
+        for (pairs, part) in [
+            (vec![], "SLURM_STEP_NODELIST"),
+            (vec![("SLURM_STEP_NODELIST", "n[")], "n["),
+            (vec![list], "TONNAGE_PORT"),
+            (vec![list, ("SLURM_JOB_ID", "x")], "SLURM_JOB_ID=x"),
+            (vec![list, ("SLURM_NODEID", "1")], "another host than n3"),
+        ] {
+            let error = at(&pairs, 0).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Whole runs with threads as ranks over loopback, for tests of this crate and of those above it.
+//!
+//! The tree has a fan-out of 2, so that 13 ranks have four levels. Nothing ends the process and no signals are taken.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot start its ranks is over"
+)]
+
+use std::net::{SocketAddr, TcpListener};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tonnage_units::Result;
+
+use crate::{Identity, JoinOptions, Meeting, Rank, Secret};
+
+pub(crate) const SECRET: &str = "a secret of the tests";
+#[cfg(test)]
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+pub(crate) fn identity(rank: u32, size: u32, control: SocketAddr) -> Identity {
+    Identity {
+        rank,
+        size,
+        local_rank: 0,
+        local_size: None,
+        source: "test".into(),
+        meeting: if size == 1 {
+            Meeting::Alone
+        } else {
+            Meeting::Local { control }
+        },
+    }
+}
+
+pub(crate) fn options(identity: &Identity) -> JoinOptions {
+    let secret = Secret::from_text(SECRET).unwrap();
+    let mut options = JoinOptions::new(&|_| None, identity, secret, "plan".into()).unwrap();
+    options.fanout = 2;
+    options.end_process = false;
+    options.handle_signals = false;
+    options.grace = Duration::from_millis(100);
+    options.host = format!("h{}", identity.rank);
+    options
+}
+
+/// A listener for rank 0, and its address.
+pub(crate) fn door() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+pub(crate) fn start<T: Send + 'static>(
+    rank: u32,
+    size: u32,
+    door: (Option<TcpListener>, SocketAddr),
+    change: impl FnOnce(&mut JoinOptions),
+    body: impl FnOnce(Result<Rank>) -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let identity = identity(rank, size, door.1);
+    let mut options = options(&identity);
+    options.listener = door.0;
+    change(&mut options);
+    std::thread::spawn(move || body(Rank::join(identity, options)))
+}
+
+/// Runs all ranks of a run and gives what each returned.
+pub fn run_with<T: Send + 'static>(
+    size: u32,
+    change: impl Fn(u32, &mut JoinOptions),
+    body: impl Fn(Result<Rank>) -> T + Clone + Send + 'static,
+) -> Vec<T> {
+    let (listener, address) = door();
+    let mut listener = Some(listener);
+    let threads: Vec<_> = (0..size)
+        .map(|rank| {
+            let listener = if rank == 0 { listener.take() } else { None };
+            start(
+                rank,
+                size,
+                (listener, address),
+                |options| change(rank, options),
+                body.clone(),
+            )
+        })
+        .collect();
+    threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap())
+        .collect()
+}
+
+/// Runs all ranks of a run that has joined, and gives what each returned.
+pub fn run<T: Send + 'static>(
+    size: u32,
+    body: impl Fn(Rank) -> T + Clone + Send + 'static,
+) -> Vec<T> {
+    run_with(size, |_, _| {}, move |rank| body(rank.unwrap()))
+}

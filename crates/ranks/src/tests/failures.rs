@@ -1,0 +1,200 @@
+//! Ranks that are killed, stopped, stuck or lost, and what the others say about it.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+
+use super::*;
+
+#[test]
+fn a_lost_rank_is_named_everywhere_within_a_second() {
+    let size = 13;
+    let (gone, when) = mpsc::channel();
+    let outcomes = run(size, move |mut rank| {
+        rank.barrier("begin", SOON).unwrap();
+        if rank.id() == 5 {
+            let error = Error::Failed("its disk is full".into());
+            rank.fail(&error);
+            drop(rank);
+            gone.send(Instant::now()).unwrap();
+            return None;
+        }
+        let error = rank.barrier("never", SOON).unwrap_err();
+        let now = Instant::now();
+        assert!(rank.stopped().load(Ordering::Acquire));
+        assert_eq!(rank.why_stopped().unwrap().to_string(), error.to_string());
+        assert_eq!(
+            rank.barrier("later", SOON).unwrap_err().to_string(),
+            error.to_string()
+        );
+        assert_eq!(rank.reports_failure(), rank.id() == 0);
+        Some((error.to_string(), now))
+    });
+    let when = when.recv().unwrap();
+    for (text, at) in outcomes.into_iter().flatten() {
+        assert_eq!(text, "rank 5 on h5: its disk is full");
+        assert!(at.saturating_duration_since(when) < Duration::from_secs(1));
+    }
+}
+
+/// A rank that follows the protocol until it is cut off, as a killed process is: no last word.
+struct Doomed {
+    child: std::process::Child,
+}
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts rank 1 of 3 as a process of its own, by running one ignored test of this very program.
+fn other_process(address: SocketAddr) -> Doomed {
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--ignored", "tests::failures::rank_one_of_three"])
+        .env("TONNAGE_TEST_RANK", address.to_string())
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    Doomed { child }
+}
+
+#[test]
+#[ignore = "it is the other process of tests that stop or kill a rank"]
+fn rank_one_of_three() {
+    let Ok(address) = std::env::var("TONNAGE_TEST_RANK") else {
+        println!("skip: only another test starts this one");
+        return;
+    };
+    let identity = identity(1, 3, address.parse().unwrap());
+    let mut rank = Rank::join(identity.clone(), options(&identity)).unwrap();
+    rank.barrier("begin", SOON).unwrap();
+    let since = Instant::now();
+    while !rank.stopped().load(Ordering::Acquire) && since.elapsed() < 3 * SOON {
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// Ranks 0 and 2 of a run whose rank 1 is another process; `act` is done to it once all have joined.
+fn with_other_process(timeout: Duration, act: impl Fn(u32) + Send + 'static) -> Vec<Error> {
+    let (listener, address) = door();
+    let other = other_process(address);
+    let pid = other.child.id();
+    let change = |options: &mut JoinOptions| options.heartbeat_timeout = timeout;
+    let zero = start(0, 3, (Some(listener), address), change, move |rank| {
+        let mut rank = rank.unwrap();
+        rank.barrier("begin", SOON).unwrap();
+        act(pid);
+        rank.barrier("end", SOON).unwrap_err()
+    });
+    let two = start(2, 3, (None, address), change, |rank| {
+        let mut rank = rank.unwrap();
+        rank.barrier("begin", SOON).unwrap();
+        rank.barrier("end", SOON).unwrap_err()
+    });
+    vec![zero.join().unwrap(), two.join().unwrap()]
+}
+
+fn signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+#[test]
+fn a_killed_process_is_named() {
+    for error in with_other_process(SOON, |pid| signal(pid, rustix::process::Signal::KILL)) {
+        assert_eq!(blamed(&error), (1, "h1".into()));
+        assert!(
+            error.to_string().contains("without saying goodbye"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_stopped_process_is_named_by_its_silence() {
+    let begun = Instant::now();
+    for error in with_other_process(Duration::from_secs(2), |pid| {
+        signal(pid, rustix::process::Signal::STOP);
+    }) {
+        assert_eq!(blamed(&error), (1, "h1".into()));
+        assert!(
+            error.to_string().contains("has heard nothing of it"),
+            "{error}"
+        );
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[test]
+fn a_rank_that_does_not_come_is_named_with_what_it_does() {
+    let outcomes = run(13, |mut rank| {
+        rank.barrier("begin", SOON).unwrap();
+        if rank.id() == 11 {
+            rank.phase("stuck in a library");
+            let since = Instant::now();
+            while !rank.stopped().load(Ordering::Acquire) {
+                assert!(since.elapsed() < SOON);
+                sleep(Duration::from_millis(5));
+            }
+            return rank.why_stopped().unwrap();
+        }
+        rank.barrier("cards", Duration::from_millis(300))
+            .unwrap_err()
+    });
+    for error in outcomes {
+        assert_eq!(blamed(&error), (11, "h11".into()), "{error}");
+        for part in ["\"cards\"", "stuck in a library"] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+}
+
+#[test]
+fn ranks_at_different_places_are_both_named() {
+    for error in run(3, |mut rank| {
+        let what = if rank.id() == 1 { "trial 2" } else { "trial 1" };
+        rank.barrier(what, SOON).unwrap_err()
+    }) {
+        for part in ["trial 1", "trial 2", "rank 1", "same plan"] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+}
+
+#[test]
+fn nobody_is_lost_after_closing() {
+    run(7, |mut rank| {
+        if rank.id() == 0 {
+            sleep(Duration::from_millis(100));
+        }
+        rank.barrier("end", SOON).unwrap();
+        rank.close().unwrap();
+    });
+}
+
+#[test]
+fn a_rank_that_just_ends_is_named() {
+    for error in run(4, |mut rank| {
+        rank.barrier("begin", SOON).unwrap();
+        if rank.id() == 3 {
+            return None;
+        }
+        Some(rank.barrier("end", SOON).unwrap_err())
+    })
+    .into_iter()
+    .flatten()
+    {
+        assert_eq!(blamed(&error), (3, "h3".into()));
+        assert!(
+            error.to_string().contains("ended before the run did"),
+            "{error}"
+        );
+    }
+}

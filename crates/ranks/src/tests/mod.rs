@@ -1,0 +1,183 @@
+//! Whole runs with threads as ranks over loopback.
+//!
+//! The tree has a fan-out of 2, so that 13 ranks have four levels. Nothing ends the process and no signals are taken.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+mod failures;
+mod joining;
+mod processes;
+
+use super::*;
+use crate::testing::{SOON, door, identity, options, run, run_with, start};
+use tonnage_units::Error;
+
+fn blamed(error: &Error) -> (u32, String) {
+    match error {
+        Error::Rank {
+            rank,
+            host,
+            message,
+        } => {
+            assert!(!message.is_empty());
+            (*rank, host.clone())
+        }
+        other => panic!("not about a rank: {other}"),
+    }
+}
+
+#[test]
+fn every_exchange_works_for_every_size() {
+    for size in [1u32, 2, 3, 13] {
+        let outcomes = run(size, move |mut rank| {
+            let me = rank.id();
+            let hosts: Vec<_> = rank.infos().iter().map(|info| info.host.clone()).collect();
+            assert_eq!(
+                hosts,
+                (0..size).map(|rank| format!("h{rank}")).collect::<Vec<_>>()
+            );
+            assert_eq!(rank.identity().local_size, Some(size));
+            assert_eq!(rank.identity().local_rank, me);
+            rank.barrier("begin", SOON).unwrap();
+            let all = rank
+                .all_gather("names", vec![me as u8; me as usize], SOON)
+                .unwrap();
+            for (other, bytes) in all.iter().enumerate() {
+                assert_eq!(*bytes, vec![other as u8; other]);
+            }
+            let mine = (me == 0).then(|| b"hello".to_vec());
+            assert_eq!(rank.broadcast("greeting", mine, SOON).unwrap(), b"hello");
+            let sum: fn(&mut Vec<u8>, &[u8]) = |all, one| {
+                let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+                *all = (number(all) + number(one)).to_le_bytes().to_vec();
+            };
+            let total = rank.reduce("sum", u64::from(me).to_le_bytes().to_vec(), sum, SOON);
+            let total = u64::from_le_bytes(total.unwrap().try_into().unwrap());
+            assert_eq!(total, u64::from(size) * u64::from(size - 1) / 2);
+            rank.close()
+        });
+        for outcome in outcomes {
+            outcome.unwrap();
+        }
+    }
+}
+
+#[test]
+fn large_gathers_fit() {
+    for all in run(4, |mut rank| {
+        let all = rank
+            .all_gather("cards", vec![rank.id() as u8; 256 << 10], SOON)
+            .unwrap();
+        let too_much = rank
+            .all_gather("more", vec![0; 17 << 20], SOON)
+            .unwrap_err();
+        assert!(too_much.to_string().contains("may give"), "{too_much}");
+        rank.close().unwrap();
+        all
+    }) {
+        assert_eq!(all.len(), 4);
+        assert!(
+            all.iter()
+                .enumerate()
+                .all(|(r, b)| b.len() == 256 << 10 && b[77] == r as u8)
+        );
+    }
+}
+
+#[test]
+fn pending_exchanges_finish_in_any_order() {
+    run(5, |mut rank| {
+        let barrier = rank.start_barrier("first").unwrap();
+        let gather = rank.start_all_gather("second", &[rank.id() as u8]).unwrap();
+        let all = rank.finish_all_gather(gather, SOON).unwrap();
+        assert_eq!(all.concat(), [0, 1, 2, 3, 4]);
+        rank.finish(barrier, SOON).unwrap();
+        let early = rank.start_barrier("third").unwrap();
+        if rank.id() != 3 {
+            sleep(Duration::from_millis(50));
+        }
+        let since = Instant::now();
+        while !early.is_done() {
+            assert!(since.elapsed() < SOON);
+            std::thread::yield_now();
+        }
+        rank.finish(early, Duration::ZERO).unwrap();
+        rank.close().unwrap();
+    });
+}
+
+#[test]
+fn ranks_agree_on_the_lowest_failure_and_go_on() {
+    run(7, |mut rank| {
+        let me = rank.id();
+        let mine = if me == 5 || me == 3 {
+            Err(Error::Failed("no".into()))
+        } else {
+            Ok(())
+        };
+        let error = rank.agree("setup", mine, SOON).unwrap_err();
+        assert_eq!(error.to_string(), "rank 3 on h3: no");
+        let mine = if me % 2 == 1 {
+            Err(Error::Unavailable {
+                what: "shm".into(),
+                why: "a".into(),
+                how: "b".into(),
+            })
+        } else {
+            Ok(())
+        };
+        let error = rank.agree("engine", mine, SOON).unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+        rank.agree("last", Ok(()), SOON).unwrap();
+        rank.close().unwrap();
+    });
+}
+
+#[test]
+fn a_common_start_is_in_the_future_and_common() {
+    let starts = run(6, |mut rank| {
+        // All ranks of this test share one clock.
+        assert_eq!(rank.clock_offset(), ClockOffset::default());
+        let before = clock::monotonic_ns();
+        let start = rank.aligned_start("trial", SOON).unwrap();
+        assert!(start >= before + 500_000);
+        assert!(start < before + 20_000_000_000);
+        rank.close().unwrap();
+        start
+    });
+    assert!(starts.iter().all(|start| *start == starts[0]), "{starts:?}");
+}
+
+#[test]
+fn clocks_of_other_boots_are_estimated_along_the_tree() {
+    let offsets = run_with(
+        7,
+        |rank, options| options.boot_id = format!("boot {}", rank / 2),
+        |rank| {
+            let mut rank = rank.unwrap();
+            let before = clock::monotonic_ns();
+            let start = rank.aligned_start("trial", SOON).unwrap();
+            let offset = rank.clock_offset();
+            // All these clocks are really one, so the estimate itself is its error.
+            assert!(
+                offset.offset_ns.unsigned_abs() <= offset.uncertainty_ns,
+                "{offset:?}"
+            );
+            assert!(offset.uncertainty_ns < 1_000_000_000, "{offset:?}");
+            assert!(start + offset.uncertainty_ns >= before + 500_000);
+            rank.close().unwrap();
+            offset
+        },
+    );
+    assert_eq!(offsets[0], ClockOffset::default());
+    assert_eq!(
+        offsets[1],
+        ClockOffset::default(),
+        "the same boot as rank 0"
+    );
+    assert!(
+        offsets[2..].iter().all(|offset| offset.uncertainty_ns > 0),
+        "{offsets:?}"
+    );
+}

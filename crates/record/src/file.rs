@@ -1,0 +1,319 @@
+//! Writing records: one JSON line each, in the file as soon as its point has ended.
+//!
+//! A file of records is made to survive an interrupted run: a line is written with one call, and a line that did not
+//! fit is taken back or, where that cannot be done, is the file's last and only broken one. Reading is in
+//! [`super::read`].
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access, statvfs};
+
+use super::Line;
+use tonnage_units::{Error, Result};
+
+pub use super::read::{ReadOutcome, already_measured, file_already_measured, read_records};
+
+/// A record takes some kilobytes: with less room than this a sweep would not get far.
+const FREE_BYTES_MIN: u64 = 1 << 20;
+
+/// Appends records to a file, or to any other sink.
+pub struct RecordWriter {
+    sink: Sink,
+    /// What error messages call it.
+    name: String,
+}
+
+enum Sink {
+    /// A regular file, opened for appending.
+    File {
+        file: File,
+        /// Where the last whole line ends.
+        good_bytes: u64,
+        /// What stands behind `good_bytes` is a broken line that has to go first.
+        broken: bool,
+    },
+    /// A pipe, a terminal, memory: what was written cannot be taken back.
+    Stream(Box<dyn Write + Send>),
+}
+
+impl RecordWriter {
+    /// Starts a file, emptying one that is there.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the path when it cannot be created.
+    pub fn create(path: &Path) -> Result<Self> {
+        let file = open(path)?;
+        if is_regular(&file) {
+            file.set_len(0).map_err(|error| cannot_write(path, error))?;
+        }
+        Self::over(path, file)
+    }
+
+    /// Goes on with a file, or starts it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the path when it cannot be opened; [`Error::Usage`] when its last line is broken, which
+    /// [`resume`] repairs.
+    pub fn append(path: &Path) -> Result<Self> {
+        let file = open(path)?;
+        if is_regular(&file) && !ends_with_newline(path)? {
+            return Err(Error::Usage(format!(
+                "{} ends in the middle of a line: name another file, or take up the interrupted run with --resume, \
+                 which drops that line",
+                path.display()
+            )));
+        }
+        Self::over(path, file)
+    }
+
+    /// Writes to something that is no file; `name` is what error messages call it.
+    pub fn to(sink: impl Write + Send + 'static, name: impl Into<String>) -> Self {
+        Self {
+            sink: Sink::Stream(Box::new(sink)),
+            name: name.into(),
+        }
+    }
+
+    fn over(path: &Path, mut file: File) -> Result<Self> {
+        if !is_regular(&file) {
+            return Ok(Self::to(file, path.display().to_string()));
+        }
+        let good_bytes = file
+            .seek(SeekFrom::End(0))
+            .map_err(|error| cannot_write(path, error))?;
+        let sink = Sink::File {
+            file,
+            good_bytes,
+            broken: false,
+        };
+        Ok(Self {
+            sink,
+            name: path.display().to_string(),
+        })
+    }
+
+    /// Writes one record as one line, which has left this process when the call returns.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the path and what to do: the disk is full, the pipe closed, … The writer can be used again:
+    /// a file's earlier lines stay whole, and a broken one is removed before the next.
+    pub fn write(&mut self, line: &Line) -> Result<()> {
+        let mut text = serde_json::to_vec(line).map_err(|error| {
+            Error::Failed(format!("a record cannot be written as JSON: {error}"))
+        })?;
+        text.push(b'\n');
+        self.write_line(&text).map_err(|error| self.failed(error))
+    }
+
+    fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
+        match &mut self.sink {
+            Sink::Stream(stream) => {
+                stream.write_all(line)?;
+                stream.flush()
+            }
+            Sink::File {
+                file,
+                good_bytes,
+                broken,
+            } => {
+                if *broken {
+                    file.set_len(*good_bytes)?;
+                    *broken = false;
+                }
+                if let Err(error) = file.write_all(line) {
+                    // Taking the fragment back needs no room, so it works on a full disk too.
+                    *broken = file.set_len(*good_bytes).is_err();
+                    return Err(error);
+                }
+                *good_bytes += line.len() as u64;
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the file. A regular file is on stable storage afterwards: network file systems report a full disk only
+    /// here.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when what was written cannot be stored.
+    pub fn finish(mut self) -> Result<()> {
+        let ended = match &mut self.sink {
+            Sink::File { file, .. } => file.sync_all(),
+            Sink::Stream(stream) => stream.flush(),
+        };
+        ended.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: io::Error) -> Error {
+        let advice = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                " (earlier records are kept; make room and take the run up again with --resume)"
+            }
+            io::ErrorKind::BrokenPipe => " (whoever read it has gone)",
+            _ => {
+                " (earlier records are kept; name another file with -o, or try again with --resume)"
+            }
+        };
+        Error::io(
+            format!("cannot write a record to {}{advice}", self.name),
+            error,
+        )
+    }
+}
+
+/// Takes up an interrupted file: returns its whole records and a writer behind them. A broken last line is dropped.
+///
+/// # Errors
+/// As [`read_records`] and [`RecordWriter::append`] do.
+pub fn resume(path: &Path) -> Result<(Vec<Line>, RecordWriter)> {
+    let ReadOutcome {
+        lines,
+        truncated_tail,
+        good_bytes,
+    } = read_records(path)?;
+    let mut file = open(path)?;
+    if !is_regular(&file) {
+        let path = path.display();
+        return Err(Error::Usage(format!(
+            "--resume needs a file of records, and {path} is not a regular file"
+        )));
+    }
+    if truncated_tail {
+        file.set_len(good_bytes)
+            .map_err(|error| cannot_write(path, error))?;
+    }
+    if !ends_with_newline(path)? {
+        file.write_all(b"\n")
+            .map_err(|error| cannot_write(path, error))?;
+    }
+    Ok((lines, RecordWriter::over(path, file)?))
+}
+
+/// Says before measuring whether a results file could be written: the directory is there, the name is not a
+/// directory's, both can be written, and the file system has at least 1 MiB free. Changes nothing.
+///
+/// # Errors
+/// [`Error::Usage`] when another name is needed, [`Error::Io`] when the system refuses this one.
+pub fn check_writable(path: &Path) -> Result<()> {
+    let shown = path.display();
+    let directory = directory_of(path)?;
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => {
+            let example = path.join("results.jsonl");
+            let example = example.display();
+            return Err(Error::Usage(format!(
+                "{shown} is a directory: name a file in it, such as {example}"
+            )));
+        }
+        Ok(_) => access(path, Access::WRITE_OK).map_err(|error| cannot_write(path, error))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if !directory.is_dir() {
+                let directory = directory.display();
+                return Err(Error::Usage(format!(
+                    "{shown} cannot be created: there is no directory {directory}. Create it with: mkdir -p {directory}"
+                )));
+            }
+            access(&directory, Access::WRITE_OK | Access::EXEC_OK)
+                .map_err(|error| cannot_write(path, error))?;
+        }
+        Err(error) => return Err(cannot_write(path, error)),
+    }
+    let room = statvfs(&directory).map_err(|error| cannot_write(path, error))?;
+    check_room(path, room.f_bavail.saturating_mul(room.f_frsize))
+}
+
+fn check_room(path: &Path, free_bytes: u64) -> Result<()> {
+    if free_bytes >= FREE_BYTES_MIN {
+        return Ok(());
+    }
+    Err(Error::Failed(format!(
+        "the file system of {} has {free_bytes} bytes free, too few for results: make room, or name a file elsewhere",
+        path.display()
+    )))
+}
+
+/// The directory that holds, or would hold, the file.
+fn directory_of(path: &Path) -> Result<PathBuf> {
+    if path.file_name().is_none() && !path.is_dir() {
+        return Err(Error::Usage(format!(
+            "{:?} is no file name",
+            path.display()
+        )));
+    }
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    Ok(parent.unwrap_or(Path::new(".")).to_owned())
+}
+
+fn open(path: &Path) -> Result<File> {
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.map_err(|error| cannot_write(path, error))
+}
+
+fn cannot_write(path: &Path, error: impl Into<io::Error>) -> Error {
+    let what = format!(
+        "cannot write results to {} (name another file with -o)",
+        path.display()
+    );
+    Error::io(what, error)
+}
+
+fn is_regular(file: &File) -> bool {
+    file.metadata().is_ok_and(|found| found.is_file())
+}
+
+/// True for an empty file too.
+fn ends_with_newline(path: &Path) -> Result<bool> {
+    let last = || -> io::Result<bool> {
+        let mut file = File::open(path)?;
+        if file.metadata()?.len() == 0 {
+            return Ok(true);
+        }
+        let mut byte = [0];
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut byte)?;
+        Ok(byte == *b"\n")
+    };
+    last().map_err(|error| Error::io(format!("cannot read {}", path.display()), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::sample;
+    use super::*;
+
+    #[test]
+    fn a_fragment_that_could_not_be_taken_back_goes_before_the_next_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("results.jsonl");
+        let mut writer = RecordWriter::create(&path).unwrap();
+        writer.write(&sample(1)).unwrap();
+        fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .write_all(b"{\"sch")
+            .unwrap();
+        if let Sink::File { broken, .. } = &mut writer.sink {
+            *broken = true;
+        }
+        writer.write(&sample(2)).unwrap();
+        assert_eq!(read_records(&path).unwrap().lines, [sample(1), sample(2)]);
+    }
+
+    #[test]
+    fn too_little_room_is_said() {
+        let path = Path::new("results.jsonl");
+        assert!(check_room(path, FREE_BYTES_MIN).is_ok());
+        let text = check_room(path, FREE_BYTES_MIN - 1)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            text.contains("results.jsonl") && text.contains("1048575 bytes free"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,249 @@
+//! The record of a file experiment: one JSON line, told from that of a transfer by its key `file`.
+//!
+//! Times of a phase are counted from the common start by rank 0's clock, so that those of different hosts can be
+//! compared. What the figures mean is in docs/METHODOLOGY.md.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Effective, Environment, HistogramData, Latency, Limit, Outcome, Program, Spread};
+use tonnage_plan::file_point::{FilePoint, Phase};
+
+/// One file experiment and what became of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FileRecord {
+    /// [`super::SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// The same for all records that one start of tonnage wrote.
+    pub run_id: String,
+    /// The plan's name.
+    pub plan: String,
+    /// When the experiment ended, nanoseconds since 1970 by rank 0's clock.
+    pub time_unix_ns: u64,
+    /// Version and git revision of the program.
+    pub tonnage: Program,
+    /// What was asked for.
+    pub file: FilePoint,
+    /// What was really done, ranks with the same answer together.
+    pub effective: Vec<Effective>,
+    /// What the hosts are, hosts with the same answer together.
+    pub environment: Vec<Environment>,
+    /// What the files are on, ranks with the same answer together.
+    pub storage: Vec<Storage>,
+    /// Measured, skipped or failed. The phases that ended before a failure are there all the same.
+    pub outcome: Outcome,
+    /// One entry for each phase, in order, with its repetitions.
+    pub phases: Vec<PhaseRecord>,
+    /// What a reader has to know: what a read proves, what a file system cannot do, …
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
+}
+
+/// The file system that some ranks' files are on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Storage {
+    /// Which ranks, such as "0-3,8".
+    pub ranks: String,
+    /// The directory of their files.
+    pub directory: String,
+    /// Its kind: "ext4", "tmpfs", "lustre", …
+    pub file_system: String,
+    /// What is mounted there: a device, a server's export, …; "unknown" where the system does not tell.
+    pub source: String,
+    /// Bytes free for this user when the experiment began.
+    pub free_bytes: u64,
+    /// What direct transfers must be aligned to; absent where the file system has none, or the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct_alignment: Option<DirectAlignment>,
+    /// Stripes of new files as the file system reports them; absent where it does not stripe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub striping: Option<String>,
+}
+
+/// What direct transfers must be aligned to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectAlignment {
+    /// The address in memory.
+    pub memory_bytes: u32,
+    /// Offset in the file, and length.
+    pub offset_bytes: u32,
+}
+
+/// One phase with its repetitions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseRecord {
+    /// Write, read or mixed.
+    pub phase: Phase,
+    /// One entry for each repetition.
+    pub trials: Vec<PhaseTrial>,
+    /// The repetitions taken together.
+    pub summary: PhaseSummary,
+    /// Latency of single reads and of single writes, over all ranks and repetitions.
+    pub latencies: Vec<TransferLatency>,
+}
+
+/// One repetition of a phase over all ranks. Times named "first" and "last" are over ranks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseTrial {
+    /// From 0.
+    pub trial: u32,
+    /// Transfers made.
+    pub operations: u64,
+    /// Of these, reads.
+    pub reads: u64,
+    /// Bytes moved.
+    pub payload_bytes: u64,
+    /// First open begun to last close ended.
+    pub total_ns: u64,
+    /// `payload_bytes` / total.
+    pub bandwidth_bytes_per_s: f64,
+    /// First transfer begun to last transfer (with its sync) ended.
+    pub transfer_ns: u64,
+    /// `operations` / transfer.
+    pub operations_per_s: f64,
+    /// Opening, first begun to last ended.
+    pub open_ns: u64,
+    /// Closing, first begun to last ended.
+    pub close_ns: u64,
+    /// How long one rank took to open its files.
+    pub open_of_rank: RankTimes,
+    /// How long one rank took for its transfers, sync included.
+    pub transfer_of_rank: RankTimes,
+    /// How long one rank waited for its data to be on stable storage, all syncs together; absent where none was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync_of_rank: Option<RankTimes>,
+    /// How long one rank took to close its files.
+    pub close_of_rank: RankTimes,
+    /// Ranks whose transfers took much longer than the mean, slowest first; at most 8.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outliers: Vec<Outlier>,
+    /// CPU time of all threads that made transfers, open to close.
+    pub cpu_ns: u64,
+    /// Of `cpu_ns`, what the transfers and their syncs took.
+    pub transfer_cpu_ns: u64,
+    /// When the first rank had made all its transfers, from the common start.
+    pub first_done_ns: u64,
+    /// Bytes of all ranks by then; exact to one interval of the series.
+    pub first_done_bytes: u64,
+    /// When the last rank had made all its transfers.
+    pub last_done_ns: u64,
+    /// What had been moved when the stonewall came; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stonewall: Option<StonewallFigures>,
+    /// Bytes of all ranks over time.
+    pub series: Series,
+    /// How much of what was read lay in the page cache before; absent for phases that only write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheState>,
+    /// Bytes that were checked after the phase and found right; absent where none were checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified_bytes: Option<u64>,
+    /// Seed of the data; absent where none was written or checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_seed: Option<u64>,
+}
+
+/// One duration over all ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RankTimes {
+    /// Of the fastest rank.
+    pub ns_min: u64,
+    /// Mean over the ranks.
+    pub ns_mean: f64,
+    /// Of the slowest rank.
+    pub ns_max: u64,
+    /// The slowest rank.
+    pub slowest: u32,
+}
+
+/// A rank that was much slower than the others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outlier {
+    /// Its number.
+    pub rank: u32,
+    /// Its host.
+    pub host: String,
+    /// How long its transfers took.
+    pub ns: u64,
+}
+
+/// What had been moved when a stonewall came.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct StonewallFigures {
+    /// From the common start.
+    pub after_ns: u64,
+    /// Transfers that had ended by then, exactly.
+    pub operations: u64,
+    /// Their bytes.
+    pub payload_bytes: u64,
+    /// Bytes of the rank that had moved least.
+    pub rank_bytes_min: u64,
+    /// Bytes of the rank that had moved most.
+    pub rank_bytes_max: u64,
+    /// `payload_bytes` over the time from the first transfer's begin to the stonewall.
+    pub bandwidth_bytes_per_s: f64,
+    /// Transfers of each rank once all had caught up; absent without wear-out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worn_out_transfers: Option<u64>,
+}
+
+/// Bytes over time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Series {
+    /// Length of one interval; the first begins at the common start.
+    pub interval_ns: u64,
+    /// Bytes of the transfers that ended in each interval; nothing follows the last.
+    pub bytes: Vec<u64>,
+}
+
+/// How much of what a phase reads lay in the page caches of the ranks' hosts before it began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheState {
+    /// Bytes that the phase was to read.
+    pub bytes: u64,
+    /// Of these, resident before.
+    pub resident_bytes: u64,
+    /// How that was found out: "cachestat" or "mincore"; or why it was not: then `resident_bytes` is 0 and says nothing.
+    pub how: String,
+    /// Whether it could be found out on all ranks.
+    pub known: bool,
+    /// Whether cached bytes were dropped before.
+    pub dropped: bool,
+    /// True when the page cache had no part in it, because the transfers were direct.
+    pub direct: bool,
+}
+
+/// Latencies of single transfers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TransferLatency {
+    /// Whether these are writes or reads.
+    pub write: bool,
+    /// The figures.
+    pub latency: Latency,
+    /// All of them.
+    pub histogram: HistogramData,
+}
+
+/// The repetitions of a phase taken together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseSummary {
+    /// Number of repetitions.
+    pub trials: u32,
+    /// Transfers of all repetitions.
+    pub operations: u64,
+    /// Bytes of all repetitions.
+    pub payload_bytes: u64,
+    /// Bandwidth over the repetitions.
+    pub bandwidth_bytes_per_s: Spread,
+    /// Transfers per second over the repetitions.
+    pub operations_per_s: Spread,
+    /// CPU time of a transfer, its share of the syncs included, opening and closing not.
+    pub cpu_ns_per_operation: f64,
+    /// CPU time for each GiB, opening and closing included.
+    pub cpu_ns_per_gib: f64,
+    /// The storage's limit that the bandwidth is set beside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    /// Mean bandwidth / limit, 1.0 is all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilization: Option<f64>,
+}

@@ -1,0 +1,171 @@
+//! Reading files of records, whole or interrupted in the middle of their last line.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use super::{Line, Outcome, SCHEMA_VERSION};
+use tonnage_plan::file_point::FilePoint;
+use tonnage_plan::point::Point;
+use tonnage_units::{Error, Result};
+
+/// No record is longer; a longer line means that the file is something else.
+const LINE_BYTES_MAX: u64 = 64 << 20;
+
+/// What a file held.
+#[derive(Debug)]
+pub struct ReadOutcome {
+    /// Its records in order, of both kinds.
+    pub lines: Vec<Line>,
+    /// True when the last line has no end and is no record: the run that wrote it was interrupted.
+    pub truncated_tail: bool,
+    /// Bytes up to the end of the last whole record; what follows is the broken line.
+    pub good_bytes: u64,
+}
+
+/// Reads all records of a file. A last line that was cut short is left out and reported.
+///
+/// # Errors
+/// [`Error::Io`] when the file cannot be read; [`Error::Usage`] when it is not there, and with the line number when a line
+/// is no record, or is of a newer schema than this program knows.
+pub fn read_records(path: &Path) -> Result<ReadOutcome> {
+    let cannot_read = |error| Error::io(format!("cannot read {}", path.display()), error);
+    let file = File::open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::Usage(format!(
+            "there is no file {}: results are written with -o FILE",
+            path.display()
+        )),
+        _ => cannot_read(error),
+    })?;
+    let mut reader = BufReader::new(file);
+    let mut outcome = ReadOutcome {
+        lines: Vec::new(),
+        truncated_tail: false,
+        good_bytes: 0,
+    };
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let mut limited = reader.by_ref().take(LINE_BYTES_MAX);
+        let bytes = limited.read_until(b'\n', &mut line).map_err(cannot_read)? as u64;
+        if bytes == 0 {
+            break;
+        }
+        let ended = line.ends_with(b"\n");
+        let problem =
+            |what: &str| Error::Usage(format!("{}, line {number}: {what}", path.display()));
+        if bytes == LINE_BYTES_MAX && !ended {
+            return Err(problem(
+                "longer than 64 MiB, so this is not a file of records",
+            ));
+        }
+        if !line.trim_ascii().is_empty() {
+            match parse(&line) {
+                Ok(record) => outcome.lines.push(*record),
+                Err(Problem::NotJson(_)) if !ended && is_begun_record(&line) => {
+                    outcome.truncated_tail = true;
+                    break;
+                }
+                Err(Problem::NotJson(what) | Problem::NotRecord(what)) => {
+                    return Err(problem(&what));
+                }
+            }
+        }
+        outcome.good_bytes += bytes;
+    }
+    Ok(outcome)
+}
+
+/// Whether a record says that this very point has been measured. Skipped and failed points are to be tried again.
+pub fn already_measured(lines: &[Line], point: &Point) -> bool {
+    lines
+        .iter()
+        .filter_map(Line::as_transfer)
+        .any(|record| record.outcome == Outcome::Measured && record.point == *point)
+}
+
+/// As [`already_measured`], for a file experiment.
+pub fn file_already_measured(lines: &[Line], point: &FilePoint) -> bool {
+    lines
+        .iter()
+        .filter_map(Line::as_file)
+        .any(|record| record.outcome == Outcome::Measured && record.file == *point)
+}
+
+/// The records without those of attempts that came to nothing and were made again later: whoever takes up an interrupted
+/// run cares for what a point came to in the end.
+pub fn final_attempts(lines: &[Line]) -> Vec<Line> {
+    let mut seen = HashSet::new();
+    let mut kept: Vec<Line> = Vec::with_capacity(lines.len());
+    for line in lines.iter().rev() {
+        // Points have no hash of their own; their text is as good a key.
+        let key = match line {
+            Line::Transfer(record) => format!("{:?}", record.point),
+            Line::File(record) => format!("{:?}", record.file),
+        };
+        let is_last = seen.insert(key);
+        if is_last || *line.outcome() == Outcome::Measured {
+            kept.push(line.clone());
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+/// Whether a broken line began as a record does. Anything else is not ours to drop.
+fn is_begun_record(line: &[u8]) -> bool {
+    let start = br#"{"schema_version":"#;
+    // Some file systems fill what was never written with zeros.
+    let zeros = line.iter().rev().take_while(|&&byte| byte == 0).count();
+    let written = &line[..line.len() - zeros];
+    written.starts_with(start) || start.starts_with(written)
+}
+
+enum Problem {
+    /// The text is damaged, or only a part of what was to be written.
+    NotJson(String),
+    /// It is JSON, and still not a record that this program reads.
+    NotRecord(String),
+}
+
+/// What tells which kind of record a line is, and whether this program knows its format.
+#[derive(Deserialize)]
+struct Head {
+    schema_version: u32,
+    #[serde(default)]
+    file: Option<IgnoredAny>,
+}
+
+/// The version is looked at first, because a newer record need not have the fields that this program expects.
+fn parse(line: &[u8]) -> Result<Box<Line>, Problem> {
+    let Head {
+        schema_version,
+        file,
+    } = json(line)?;
+    if schema_version > SCHEMA_VERSION {
+        return Err(Problem::NotRecord(format!(
+            "schema version {schema_version} is newer than {SCHEMA_VERSION}, the newest that this tonnage reads: use \
+             the tonnage that wrote it, or a newer one"
+        )));
+    }
+    // One kind is tried and not both, so that a message is about the record that the line means to be.
+    Ok(Box::new(match file {
+        None => Line::Transfer(json(line)?),
+        Some(_) => Line::File(json(line)?),
+    }))
+}
+
+fn json<T: DeserializeOwned>(line: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(line).map_err(|error| {
+        let what = format!("not a record of tonnage: {error}");
+        if error.is_data() {
+            Problem::NotRecord(what)
+        } else {
+            Problem::NotJson(what)
+        }
+    })
+}

@@ -1,0 +1,476 @@
+//! The latencies of one worker, or of many together: a histogram of fixed size with the exact extremes beside it.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+
+use super::hdr_v2;
+use crate::{HistogramData, Latency, LatencyKind};
+use tonnage_units::{Error, Result};
+
+/// What [`HistogramData::encoding`] says.
+const ENCODING: &str = "hdr-v2-base64";
+/// What [`HistogramData::unit`] says.
+const UNIT: &str = "ns";
+/// Count, minimum, maximum and sum, before the bins.
+const EXACT_BYTES: usize = 8 + 8 + 8 + 16;
+
+/// [`LatencyHistogram::encode`] never gives more bytes than this, and [`LatencyHistogram::decode`] refuses more.
+pub const ENCODED_BYTES_MAX: usize = EXACT_BYTES + hdr_v2::BYTES_MAX;
+
+/// Latencies in nanoseconds: bins of three significant digits from 1 ns to 60 s, allocated once, and beside them the
+/// exact count, minimum, maximum and sum, which hold for longer latencies too.
+#[derive(Clone)]
+pub struct LatencyHistogram {
+    bins: Histogram<u64>,
+    exact: Exact,
+}
+
+/// The exact figures alone: the bins would fill many screens.
+impl fmt::Debug for LatencyHistogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LatencyHistogram")
+            .field("exact", &self.exact)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the bins would round, kept as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Exact {
+    count: u64,
+    min_ns: u64,
+    max_ns: u64,
+    sum_ns: u128,
+}
+
+impl Exact {
+    const EMPTY: Self = Self {
+        count: 0,
+        min_ns: u64::MAX,
+        max_ns: 0,
+        sum_ns: 0,
+    };
+
+    fn merge(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+    }
+
+    fn to_bytes(self) -> [u8; EXACT_BYTES] {
+        let mut bytes = [0; EXACT_BYTES];
+        bytes[0..8].copy_from_slice(&self.count.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.min_ns.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.max_ns.to_be_bytes());
+        bytes[24..40].copy_from_slice(&self.sum_ns.to_be_bytes());
+        bytes
+    }
+
+    /// `None` when the slice is too short. The second value is what follows.
+    fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (count, rest) = bytes.split_first_chunk()?;
+        let (min_ns, rest) = rest.split_first_chunk()?;
+        let (max_ns, rest) = rest.split_first_chunk()?;
+        let (sum_ns, rest) = rest.split_first_chunk()?;
+        let exact = Self {
+            count: u64::from_be_bytes(*count),
+            min_ns: u64::from_be_bytes(*min_ns),
+            max_ns: u64::from_be_bytes(*max_ns),
+            sum_ns: u128::from_be_bytes(*sum_ns),
+        };
+        Some((exact, rest))
+    }
+
+    /// Whether these can be the figures of the samples in these bins.
+    fn fits(&self, pairs: &[(usize, u64)]) -> bool {
+        let (Some((first, _)), Some((last, _))) = (pairs.first(), pairs.last()) else {
+            return *self == Self::EMPTY;
+        };
+        let samples = u128::from(self.count);
+        self.count == pairs.iter().map(|(_, count)| count).sum::<u64>()
+            && hdr_v2::index_of(self.min_ns.min(hdr_v2::HIGH_NS)) == *first
+            && hdr_v2::index_of(self.max_ns.min(hdr_v2::HIGH_NS)) == *last
+            && self.min_ns <= self.max_ns
+            && samples * u128::from(self.min_ns) <= self.sum_ns
+            && self.sum_ns <= samples * u128::from(self.max_ns)
+    }
+}
+
+impl Default for LatencyHistogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl LatencyHistogram {
+    /// An empty histogram with all its memory (216 KiB) allocated.
+    pub fn new() -> Self {
+        match Histogram::new_with_bounds(hdr_v2::LOW_NS, hdr_v2::HIGH_NS, hdr_v2::DIGITS) {
+            Ok(bins) => Self {
+                bins,
+                exact: Exact::EMPTY,
+            },
+            // Only bounds that contradict each other are refused, and these are constants.
+            Err(_) => unreachable!(),
+        }
+    }
+
+    /// Counts one latency. No allocation, no failure: beyond 60 s it is counted as 60 s, and the exact
+    /// figures still take it as it is.
+    #[inline]
+    pub fn record(&mut self, latency_ns: u64) {
+        self.bins.saturating_record(latency_ns.min(hdr_v2::HIGH_NS));
+        self.exact.count += 1;
+        self.exact.min_ns = self.exact.min_ns.min(latency_ns);
+        self.exact.max_ns = self.exact.max_ns.max(latency_ns);
+        self.exact.sum_ns += u128::from(latency_ns);
+    }
+
+    /// Number of latencies.
+    pub fn count(&self) -> u64 {
+        self.exact.count
+    }
+
+    /// The smallest latency, exact; `None` when empty.
+    pub fn min_ns(&self) -> Option<u64> {
+        (self.exact.count > 0).then_some(self.exact.min_ns)
+    }
+
+    /// The largest latency, exact; `None` when empty.
+    pub fn max_ns(&self) -> Option<u64> {
+        (self.exact.count > 0).then_some(self.exact.max_ns)
+    }
+
+    /// The mean latency, exact; `None` when empty.
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.exact.count > 0).then(|| self.exact.sum_ns as f64 / self.exact.count as f64)
+    }
+
+    /// The latency that a part `quantile` (0.0 to 1.0) of all samples does not exceed, to three digits and never
+    /// outside the exact extremes; `None` when empty.
+    pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
+        let value = self.bins.value_at_quantile(quantile);
+        (self.exact.count > 0).then(|| value.clamp(self.exact.min_ns, self.exact.max_ns))
+    }
+
+    /// Adds all latencies of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for (index, count) in other.pairs() {
+            self.bins
+                .saturating_record_n(hdr_v2::value_of(index), count);
+        }
+        self.exact.merge(&other.exact);
+    }
+
+    /// Forgets all latencies and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bins.reset();
+        self.exact = Exact::EMPTY;
+    }
+
+    /// Compact bytes for the control channel, the exact figures included; at most [`ENCODED_BYTES_MAX`].
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.exact.to_bytes().to_vec();
+        bytes.append(&mut hdr_v2::encode(self.pairs()));
+        bytes
+    }
+
+    /// The histogram that [`encode`](Self::encode) gave these bytes for.
+    ///
+    /// # Errors
+    /// When it gave no such bytes: wrong length or header, or figures that contradict each other.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let invalid = |why: &str| Error::Failed(format!("an encoded latency histogram {why}"));
+        let (exact, rest) = Exact::from_bytes(bytes).ok_or_else(|| invalid("is cut short"))?;
+        let pairs = hdr_v2::decode(rest)?;
+        if !exact.fits(&pairs) {
+            return Err(invalid("contradicts its own count, extremes or sum"));
+        }
+        let mut histogram = Self::new();
+        for (index, count) in pairs {
+            histogram
+                .bins
+                .saturating_record_n(hdr_v2::value_of(index), count);
+        }
+        histogram.exact = exact;
+        Ok(histogram)
+    }
+
+    /// The form that a record keeps: any HDR library can read and merge it.
+    pub fn to_data(&self) -> HistogramData {
+        HistogramData {
+            encoding: ENCODING.to_owned(),
+            unit: UNIT.to_owned(),
+            data: STANDARD.encode(hdr_v2::encode(self.pairs())),
+        }
+    }
+
+    /// Reads what a record keeps. Minimum, maximum and mean are then known to three digits only.
+    ///
+    /// # Errors
+    /// When it is another encoding, unit or shape, or damaged.
+    pub fn from_data(data: &HistogramData) -> Result<Self> {
+        if data.encoding != ENCODING || data.unit != UNIT {
+            return Err(Error::Failed(format!(
+                "a histogram is in encoding {:?} and unit {:?}; this tonnage reads {ENCODING:?} in {UNIT:?}",
+                data.encoding, data.unit
+            )));
+        }
+        let base64_bytes_max = hdr_v2::BYTES_MAX.div_ceil(3) * 4;
+        let bytes = if data.data.len() > base64_bytes_max {
+            None
+        } else {
+            STANDARD.decode(&data.data).ok()
+        };
+        let bytes =
+            bytes.ok_or_else(|| Error::Failed("a histogram's data is not base64".to_owned()))?;
+        let mut histogram = Self::new();
+        for (index, count) in hdr_v2::decode(&bytes)? {
+            let median_ns = histogram.bins.median_equivalent(hdr_v2::value_of(index));
+            let value_ns = median_ns.min(hdr_v2::HIGH_NS);
+            histogram.bins.saturating_record_n(value_ns, count);
+            histogram.exact.merge(&Exact {
+                count,
+                min_ns: value_ns,
+                max_ns: value_ns,
+                sum_ns: u128::from(value_ns) * u128::from(count),
+            });
+        }
+        Ok(histogram)
+    }
+
+    /// What a record's summary says; `None` when empty.
+    pub fn summary(&self, kind: LatencyKind) -> Option<Latency> {
+        Some(Latency {
+            kind,
+            delivered: None,
+            samples: self.count(),
+            latency_ns_min: self.min_ns()?,
+            latency_ns_mean: self.mean_ns()?,
+            latency_ns_p50: self.quantile_ns(0.5)?,
+            latency_ns_p90: self.quantile_ns(0.9)?,
+            latency_ns_p99: self.quantile_ns(0.99)?,
+            latency_ns_p999: self.quantile_ns(0.999)?,
+            latency_ns_max: self.max_ns()?,
+        })
+    }
+
+    /// (bin, count) of every bin that is not empty, ascending.
+    fn pairs(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.bins.iter_recorded().map(|bin| {
+            (
+                hdr_v2::index_of(bin.value_iterated_to()),
+                bin.count_since_last_iteration(),
+            )
+        })
+    }
+}
+
+/// Merges two encoded histograms into `left`, for a reduction along a tree. An empty `left` takes `right` as it is.
+///
+/// # Errors
+/// When either is no encoded histogram; `left` is then unchanged.
+pub fn merge_encoded(left: &mut Vec<u8>, right: &[u8]) -> Result<()> {
+    let mut sum = LatencyHistogram::decode(right)?;
+    if !left.is_empty() {
+        sum.merge(&LatencyHistogram::decode(left)?);
+    }
+    *left = sum.encode();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(latencies_ns: &[u64]) -> LatencyHistogram {
+        let mut histogram = LatencyHistogram::new();
+        for &latency_ns in latencies_ns {
+            histogram.record(latency_ns);
+        }
+        histogram
+    }
+
+    fn same(left: &LatencyHistogram, right: &LatencyHistogram) -> bool {
+        left.exact == right.exact && left.pairs().eq(right.pairs())
+    }
+
+    #[test]
+    fn percentiles_of_one_to_a_thousand_are_themselves() {
+        let all: Vec<u64> = (1..=1000).collect();
+        let found = of(&all).summary(LatencyKind::Batch).unwrap();
+        let expected = Latency {
+            kind: LatencyKind::Batch,
+            delivered: None,
+            samples: 1000,
+            latency_ns_min: 1,
+            latency_ns_mean: 500.5,
+            latency_ns_p50: 500,
+            latency_ns_p90: 900,
+            latency_ns_p99: 990,
+            latency_ns_p999: 999,
+            latency_ns_max: 1000,
+        };
+        assert_eq!(found, expected);
+        assert_eq!(LatencyHistogram::new().summary(LatencyKind::Batch), None);
+    }
+
+    #[test]
+    fn percentiles_stay_within_three_digits_and_the_extremes() {
+        let found = of(&[123_456_789]).summary(LatencyKind::OneWay).unwrap();
+        assert_eq!(
+            (found.latency_ns_p50, found.latency_ns_max),
+            (123_456_789, 123_456_789)
+        );
+        let histogram = of(&[1_000_000, 2_345_678, 9_000_000]);
+        let median = histogram.quantile_ns(0.5).unwrap();
+        assert!(median.abs_diff(2_345_678) * 1000 <= 2_345_678, "{median}");
+    }
+
+    #[test]
+    fn nothing_is_lost_beyond_the_range() {
+        let hour_ns = 3_600_000_000_000;
+        let histogram = of(&[0, 1, hour_ns, u64::MAX]);
+        assert_eq!(histogram.count(), 4);
+        assert_eq!(
+            (histogram.min_ns(), histogram.max_ns()),
+            (Some(0), Some(u64::MAX))
+        );
+        assert_eq!(
+            of(&[hour_ns, hour_ns + 2]).mean_ns(),
+            Some(hour_ns as f64 + 1.0)
+        );
+        assert!(histogram.quantile_ns(0.75).unwrap() >= hdr_v2::HIGH_NS);
+        assert!(same(
+            &LatencyHistogram::decode(&histogram.encode()).unwrap(),
+            &histogram
+        ));
+    }
+
+    #[test]
+    fn clearing_forgets_everything() {
+        let mut histogram = of(&[5, 70_000_000_000]);
+        histogram.clear();
+        assert!(same(&histogram, &LatencyHistogram::new()));
+        assert!(same(
+            &LatencyHistogram::decode(&histogram.encode()).unwrap(),
+            &histogram
+        ));
+    }
+
+    #[test]
+    fn a_record_keeps_three_digits() {
+        let histogram = of(&[100, 200, 123_456, 7_000_000]);
+        let data = histogram.to_data();
+        assert_eq!(
+            (data.encoding.as_str(), data.unit.as_str()),
+            ("hdr-v2-base64", "ns")
+        );
+        let back = LatencyHistogram::from_data(&data).unwrap();
+        assert_eq!(
+            back.pairs().collect::<Vec<_>>(),
+            histogram.pairs().collect::<Vec<_>>()
+        );
+        assert_eq!((back.count(), back.min_ns()), (4, Some(100)));
+        let (mean, exact) = (back.mean_ns().unwrap(), histogram.mean_ns().unwrap());
+        assert!((mean - exact).abs() < exact / 1000.0, "{mean} {exact}");
+    }
+
+    #[test]
+    fn foreign_or_damaged_data_is_refused() {
+        let good = of(&[1, 2, 3]).to_data();
+        let bad = [
+            HistogramData {
+                encoding: "hdr-v1".into(),
+                ..good.clone()
+            },
+            HistogramData {
+                unit: "us".into(),
+                ..good.clone()
+            },
+            HistogramData {
+                data: "?".into(),
+                ..good.clone()
+            },
+            HistogramData {
+                data: String::new(),
+                ..good.clone()
+            },
+            HistogramData {
+                data: format!("{}AAAA", good.data),
+                ..good.clone()
+            },
+            HistogramData {
+                data: "A".repeat(2 * ENCODED_BYTES_MAX),
+                ..good
+            },
+        ];
+        for data in bad {
+            assert!(LatencyHistogram::from_data(&data).is_err(), "{data:?}");
+        }
+    }
+
+    #[test]
+    fn figures_that_contradict_the_bins_are_refused() {
+        let good = of(&[10, 20, 30]).encode();
+        for (at, what) in [(7, "count"), (15, "minimum"), (23, "maximum"), (38, "sum")] {
+            let mut bad = good.clone();
+            bad[at] ^= 0x40;
+            assert!(LatencyHistogram::decode(&bad).is_err(), "a wrong {what}");
+        }
+    }
+
+    #[test]
+    fn encoded_histograms_merge_like_histograms() {
+        let mut sum = Vec::new();
+        for part in [&[1, 5, 900][..], &[], &[70_000_000_000, 5]] {
+            merge_encoded(&mut sum, &of(part).encode()).unwrap();
+        }
+        let whole = of(&[1, 5, 900, 70_000_000_000, 5]);
+        assert!(same(&LatencyHistogram::decode(&sum).unwrap(), &whole));
+        let before = sum.clone();
+        assert!(merge_encoded(&mut sum, b"garbage").is_err());
+        assert_eq!(sum, before);
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_refused_and_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+            prop_assert!(LatencyHistogram::decode(&bytes).is_err());
+        }
+
+        #[test]
+        fn damaged_bytes_never_panic(
+            latencies in prop::collection::vec(any::<u64>(), 0..60), at in any::<prop::sample::Index>(), byte in any::<u8>(),
+        ) {
+            let mut bytes = of(&latencies).encode();
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            if let Ok(mut histogram) = LatencyHistogram::decode(&bytes) {
+                let copy = histogram.clone();
+                histogram.merge(&copy);
+                prop_assert!(histogram.summary(LatencyKind::Response).is_some() || latencies.is_empty());
+                prop_assert!(LatencyHistogram::from_data(&histogram.to_data()).is_ok());
+            }
+        }
+
+        #[test]
+        fn merging_is_recording_both(
+            left in prop::collection::vec(any::<u64>(), 0..60), right in prop::collection::vec(0..1_000_000u64, 0..60),
+        ) {
+            let mut merged = of(&left);
+            merged.merge(&of(&right));
+            let whole = of(&[left, right].concat());
+            prop_assert_eq!(merged.exact, whole.exact);
+            prop_assert_eq!(merged.pairs().collect::<Vec<_>>(), whole.pairs().collect::<Vec<_>>());
+            prop_assert_eq!(merged.encode(), whole.encode());
+            prop_assert!(merged.encode().len() <= ENCODED_BYTES_MAX);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Histograms, means and confidence: how samples become the figures of a record.
+//!
+//! [`histogram`] holds the latencies of a worker, bounded in memory however long a run is. Spread and confidence here
+//! are across trials, because operations inside one trial are correlated. Nothing here reads a clock.
+
+mod hdr_v2;
+pub mod histogram;
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+pub use histogram::{ENCODED_BYTES_MAX, LatencyHistogram, merge_encoded};
+
+use crate::Spread;
+
+/// Below this many trials an interval says more about Student's t than about the machine.
+const CONFIDENCE_TRIALS_MIN: usize = 3;
+
+/// Mean, extremes, sample standard deviation and half width of the 95 % confidence interval of one figure across
+/// trials, in the figure's own unit. One value has no deviation and no interval; no value at all gives zeros.
+pub fn spread(values: &[f64]) -> Spread {
+    if values.is_empty() {
+        return Spread {
+            mean: 0.0,
+            min: 0.0,
+            max: 0.0,
+            stddev: None,
+            ci95: None,
+        };
+    }
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let min = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let stddev = (values.len() > 1).then(|| {
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        (squares / (n - 1.0)).sqrt()
+    });
+    let ci95 = stddev.and_then(|stddev| {
+        let student = StudentsT::new(0.0, 1.0, n - 1.0).ok()?;
+        Some(student.inverse_cdf(0.975) * stddev / n.sqrt())
+    });
+    Spread {
+        mean,
+        min,
+        max,
+        stddev,
+        ci95,
+    }
+}
+
+/// Whether the 95 % confidence interval of the mean reaches at most `fraction` of the mean to either side. Never true
+/// for fewer than three trials.
+pub fn ci_narrow_enough(values: &[f64], fraction: f64) -> bool {
+    if values.len() < CONFIDENCE_TRIALS_MIN {
+        return false;
+    }
+    let spread = spread(values);
+    spread
+        .ci95
+        .is_some_and(|ci95| ci95 <= fraction * spread.mean.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assert_close(found: Option<f64>, expected: f64) {
+        let found = found.unwrap();
+        assert!(
+            (found - expected).abs() <= 1e-9 * expected.abs(),
+            "{found} is not {expected}"
+        );
+    }
+
+    #[test]
+    fn spread_of_known_values() {
+        // Mean 5, squares sum to 32; the 97.5 % quantile of t with 7 degrees of freedom is 2.364624251592785.
+        let found = spread(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
+        assert_eq!((found.mean, found.min, found.max), (5.0, 2.0, 9.0));
+        assert_close(found.stddev, (32.0f64 / 7.0).sqrt());
+        assert_close(
+            found.ci95,
+            2.364_624_251_592_785 * (32.0f64 / 7.0 / 8.0).sqrt(),
+        );
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_published_table() {
+        for (trials, t) in [
+            (2, 12.706_204_736),
+            (3, 4.302_652_730),
+            (5, 2.776_445_105),
+            (31, 2.042_272_456),
+        ] {
+            let values: Vec<f64> = (0..trials).map(|i| f64::from(i % 2)).collect();
+            let found = spread(&values);
+            let root = f64::from(trials).sqrt();
+            let quantile = found.ci95.unwrap() * root / found.stddev.unwrap();
+            assert!(
+                (quantile - t).abs() < 1e-6 * t,
+                "{trials} trials: {quantile}, not {t}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_value_has_no_interval_and_none_no_figure() {
+        let one = spread(&[3.0]);
+        assert_eq!(
+            (one.mean, one.min, one.max, one.stddev, one.ci95),
+            (3.0, 3.0, 3.0, None, None)
+        );
+        assert_eq!(spread(&[]).mean, 0.0);
+    }
+
+    #[test]
+    fn confidence_needs_three_trials() {
+        assert!(!ci_narrow_enough(&[1.0, 1.0], 0.5));
+        assert!(ci_narrow_enough(&[1.0, 1.0, 1.0], 0.0));
+        // The half width is 4.3027 × 0.01 / √3 = 0.02484.
+        let values = [0.99, 1.0, 1.01];
+        assert!(ci_narrow_enough(&values, 0.025));
+        assert!(!ci_narrow_enough(&values, 0.0248));
+    }
+}

@@ -1,0 +1,306 @@
+//! Files of records: written, interrupted, read and taken up again.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::file::{RecordWriter, check_writable, resume};
+use super::files::FileRecord;
+use super::read::{already_measured, file_already_measured, final_attempts, read_records};
+use super::{Line, Outcome, Record};
+use tonnage_units::Error;
+
+fn sample_value(size_bytes: u32) -> Value {
+    json!({
+        "schema_version": 1,
+        "run_id": "r",
+        "plan": "transfer",
+        "time_unix_ns": 1,
+        "tonnage": {"version": "0.1.0", "git_revision": "unknown"},
+        "point": {
+            "engine": "shm", "op": "write", "traffic": "pair", "ranks": 2, "workers": 1, "size_bytes": size_bytes,
+            "pacing": {"kind": "paced", "window": 4, "rate_per_s": 123456.70000000001},
+            "memory": "host", "footprint_bytes": 4096, "stride_bytes": 64, "addresses": "sequential", "seed": 1,
+            "latency": true, "verify": false, "limit": {"kind": "stated", "bytes_per_s": 1e9 / 3.0},
+            "length": {"trials": 3, "trial": {"iterations": 10}, "warmup_ns": 0, "until_ci": 0.1 + 0.2},
+        },
+        "effective": [],
+        "environment": [],
+        "outcome": {"status": "measured"},
+        "trials": [],
+    })
+}
+
+fn record(size_bytes: u32) -> Record {
+    serde_json::from_value(sample_value(size_bytes)).unwrap()
+}
+
+pub(super) fn sample(size_bytes: u32) -> Line {
+    record(size_bytes).into()
+}
+
+fn file_in(directory: &tempfile::TempDir, bytes: &[u8]) -> PathBuf {
+    let path = directory.path().join("results.jsonl");
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn line(size_bytes: u32) -> Vec<u8> {
+    let mut line = serde_json::to_vec(&sample(size_bytes)).unwrap();
+    line.push(b'\n');
+    line
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.jsonl");
+    let mut writer = RecordWriter::create(&path).unwrap();
+    writer.write(&sample(1)).unwrap();
+    assert_eq!(
+        fs::read(&path).unwrap(),
+        line(1),
+        "a record is in the file when write returns"
+    );
+    writer.finish().unwrap();
+    let mut writer = RecordWriter::append(&path).unwrap();
+    writer.write(&sample(2)).unwrap();
+    let found = read_records(&path).unwrap();
+    assert_eq!(found.lines, [sample(1), sample(2)]);
+    assert!(!found.truncated_tail);
+    assert_eq!(found.good_bytes, fs::metadata(&path).unwrap().len());
+    RecordWriter::create(&path).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"");
+}
+
+#[test]
+fn a_file_cut_anywhere_is_taken_up_again() {
+    let whole = [line(1), line(2)].concat();
+    let directory = tempfile::tempdir().unwrap();
+    for cut in 0..=whole.len() {
+        let path = file_in(&directory, &whole[..cut]);
+        // A whole record whose newline alone is missing counts.
+        let whole_records =
+            usize::from(cut + 1 >= line(1).len()) + usize::from(cut + 1 >= whole.len());
+        let (records, mut writer) = resume(&path).unwrap();
+        assert_eq!(records.len(), whole_records, "cut at {cut}");
+        writer.write(&sample(3)).unwrap();
+        let found = read_records(&path).unwrap();
+        assert!(!found.truncated_tail, "cut at {cut}");
+        assert_eq!(found.lines.len(), whole_records + 1, "cut at {cut}");
+        assert_eq!(found.lines.last(), Some(&sample(3)));
+    }
+}
+
+#[test]
+fn a_cut_line_is_reported_and_left_alone_by_reading() {
+    let directory = tempfile::tempdir().unwrap();
+    for tail in [&line(2)[..40], b"{", b"\0\0\0\0"] {
+        let path = file_in(&directory, &[&line(1), tail].concat());
+        let found = read_records(&path).unwrap();
+        assert_eq!(found.lines, [sample(1)]);
+        assert!(found.truncated_tail);
+        assert_eq!(found.good_bytes, line(1).len() as u64);
+        assert!(matches!(RecordWriter::append(&path), Err(Error::Usage(_))));
+    }
+}
+
+#[test]
+fn a_foreign_file_is_refused_and_not_touched() {
+    let directory = tempfile::tempdir().unwrap();
+    for (bytes, expected) in [
+        (b"dear diary".to_vec(), "line 1"),
+        (b"{\"schema\": 1}\n".to_vec(), "line 1"),
+        (
+            [line(1), b"{\"schema_version\": 1, oops\n".to_vec(), line(2)].concat(),
+            "line 2",
+        ),
+        (
+            [line(1), b"\n\n{\"schema_version\": 7}\n".to_vec()].concat(),
+            "line 4: schema version 7 is newer",
+        ),
+    ] {
+        let path = file_in(&directory, &bytes);
+        let error = resume(&path).err().unwrap();
+        assert!(matches!(error, Error::Usage(_)));
+        assert!(error.to_string().contains(expected), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn only_measured_points_are_done() {
+    let measured = record(8);
+    let mut skipped = record(16);
+    skipped.outcome = Outcome::Skipped { why: "no".into() };
+    let mut failed = record(32);
+    failed.outcome = Outcome::Failed { why: "no".into() };
+    let points = [
+        measured.point.clone(),
+        skipped.point.clone(),
+        failed.point.clone(),
+    ];
+    let lines = [skipped, measured, failed].map(Line::from);
+    let done = points.map(|point| already_measured(&lines, &point));
+    assert_eq!(done, [true, false, false]);
+    assert!(!already_measured(&lines, &record(64).point));
+}
+
+#[test]
+fn an_attempt_that_failed_gives_way_to_a_later_one() {
+    let failed = |size| {
+        Line::from(Record {
+            outcome: Outcome::Failed { why: "x".into() },
+            ..record(size)
+        })
+    };
+    let records = [
+        failed(8),
+        failed(16),
+        sample(32),
+        failed(8),
+        sample(8),
+        sample(32),
+    ];
+    let kept = final_attempts(&records);
+    assert_eq!(kept, [failed(16), sample(32), sample(8), sample(32)]);
+    assert_eq!(final_attempts(&[sample(8), failed(8)]).len(), 2);
+}
+
+#[test]
+fn fractions_survive_the_file() {
+    let record = record(8);
+    let back: Record = serde_json::from_slice(&line(8)).unwrap();
+    assert_eq!(
+        back, record,
+        "else --resume would measure such points again"
+    );
+}
+
+#[test]
+fn a_full_disk_is_an_error_at_once() {
+    let full = Path::new("/dev/full");
+    if !full.exists() {
+        println!("skip: there is no /dev/full here");
+        return;
+    }
+    let mut writer = RecordWriter::create(full).unwrap();
+    let error = writer.write(&sample(1)).unwrap_err();
+    assert!(matches!(error, Error::Io { .. }));
+    let text = error.to_string();
+    assert!(
+        text.contains("/dev/full") && text.contains("make room"),
+        "{text}"
+    );
+}
+
+/// Takes this many bytes, then fails.
+struct Narrow(usize);
+
+impl io::Write for Narrow {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(self.0);
+        self.0 -= taken;
+        if taken == 0 {
+            Err(io::ErrorKind::BrokenPipe.into())
+        } else {
+            Ok(taken)
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_stream_that_ends_is_an_error_with_its_name() {
+    let mut writer = RecordWriter::to(Narrow(line(1).len() + 10), "standard output");
+    writer.write(&sample(1)).unwrap();
+    let text = writer.write(&sample(2)).unwrap_err().to_string();
+    assert!(text.contains("standard output"), "{text}");
+}
+
+#[test]
+fn unwritable_results_are_found_before_measuring() {
+    let directory = tempfile::tempdir().unwrap();
+    let existing = file_in(&directory, b"keep me");
+    check_writable(&existing).unwrap();
+    check_writable(&directory.path().join("new.jsonl")).unwrap();
+    check_writable(Path::new("/dev/null")).unwrap();
+    check_writable(Path::new("relative-and-new.jsonl")).unwrap();
+    assert!(
+        !Path::new("relative-and-new.jsonl").exists(),
+        "checking creates nothing"
+    );
+    assert_eq!(fs::read(&existing).unwrap(), b"keep me");
+    for (path, expected) in [
+        (directory.path().to_owned(), "is a directory"),
+        (PathBuf::from("/"), "is a directory"),
+        (directory.path().join("no/such.jsonl"), "mkdir -p"),
+        (PathBuf::new(), "no file name"),
+        (existing.join("below-a-file.jsonl"), "cannot write results"),
+        (PathBuf::from("/proc/results.jsonl"), "/proc"),
+    ] {
+        let error = check_writable(&path).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+fn file_value(transfer_bytes: u64, outcome: Value) -> Value {
+    json!({
+        "schema_version": 1, "run_id": "r", "plan": "file", "time_unix_ns": 1,
+        "tonnage": {"version": "0.1.0", "git_revision": "unknown"},
+        "file": {
+            "engine": "posix", "ranks": 2, "threads": 1, "paths": ["t.dat"], "layout": "per-process",
+            "block_bytes": 4096, "transfer_bytes": transfer_bytes, "segments": 1, "order": "sequential", "seed": 1,
+            "phases": ["write"], "read_from": {"kind": "own"}, "fsync": "end", "direct": false, "collective": false,
+            "file_view": false, "barriers": false, "keep": false, "existing": false, "window": 1, "prefill": false,
+            "data": {"kind": "random"}, "drop_caches": false, "trials": 1, "limit": {"kind": "none"},
+        },
+        "effective": [], "environment": [], "storage": [], "outcome": outcome, "phases": [],
+    })
+}
+
+fn file_record(transfer_bytes: u64, outcome: Value) -> FileRecord {
+    serde_json::from_value(file_value(transfer_bytes, outcome)).unwrap()
+}
+
+#[test]
+fn both_kinds_of_records_share_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.jsonl");
+    let measured = file_record(512, json!({"status": "measured"}));
+    let failed = file_record(1024, json!({"status": "failed", "why": "no"}));
+    let lines = [
+        sample(1),
+        measured.clone().into(),
+        failed.clone().into(),
+        sample(2),
+    ];
+    let mut writer = RecordWriter::create(&path).unwrap();
+    lines.iter().for_each(|line| writer.write(line).unwrap());
+    let (found, _) = resume(&path).unwrap();
+    assert_eq!(found, lines);
+    assert!(file_already_measured(&found, &measured.file));
+    assert!(!file_already_measured(&found, &failed.file));
+    assert!(already_measured(&found, &record(2).point));
+    let again = Line::from(file_record(1024, json!({"status": "measured"})));
+    let kept = final_attempts(&[found, vec![again.clone()]].concat());
+    assert_eq!(kept, [sample(1), measured.into(), sample(2), again]);
+}
+
+#[test]
+fn a_broken_record_is_told_what_its_own_kind_lacks() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut value = file_value(512, json!({"status": "measured"}));
+    value.as_object_mut().unwrap().remove("storage");
+    let path = file_in(&directory, format!("{value}\n").as_bytes());
+    let text = read_records(&path).unwrap_err().to_string();
+    assert!(
+        text.contains("line 1") && text.contains("`storage`"),
+        "{text}"
+    );
+}

@@ -1,0 +1,123 @@
+//! Records as CSV (RFC 4180): every column, with its unit in its name, in base units and full precision.
+//!
+//! Records of transfers have the columns of transfers, one row each; those of file experiments have the columns of files,
+//! one row for each repetition of each phase. Where there are both, the table has the columns of both, so that it stays
+//! one table: what a row does not know is an empty field, and the column `kind` tells rows apart.
+
+use tonnage_record::{Line, Record};
+
+use super::columns::{self, Column, Value};
+use super::files::columns::{self as file_columns, FileColumn};
+use super::files::row::Row;
+
+/// One field of a row, and where each kind of record has its value.
+struct Field {
+    name: String,
+    transfer: Option<&'static Column>,
+    /// With the transfers (writes or reads) whose latencies it is about.
+    file: Option<(&'static FileColumn, Option<bool>)>,
+}
+
+impl Field {
+    fn of_transfer(&self, record: &Record) -> Value {
+        self.transfer
+            .map_or(Value::Unknown, |column| (column.value)(record))
+    }
+
+    fn of_file(&self, row: &Row<'_>) -> Value {
+        self.file.map_or(Value::Unknown, |(column, write)| {
+            (column.value)(&Row { write, ..*row })
+        })
+    }
+}
+
+/// A header and the rows of all records; without any, the header of transfers.
+pub fn csv(lines: &[Line]) -> String {
+    let has_files = lines.iter().any(|line| line.as_file().is_some());
+    let has_transfers = lines.iter().any(|line| line.as_transfer().is_some());
+    let fields = fields(has_transfers || !has_files, has_files);
+    let mut text = row(fields.iter().map(|field| field.name.clone()));
+    for line in lines {
+        match line {
+            Line::Transfer(record) => {
+                let values = fields.iter().map(|field| field.of_transfer(record));
+                text.push_str(&row(values.map(self::field)));
+            }
+            Line::File(record) => {
+                for one in Row::all(record) {
+                    let values = fields.iter().map(|field| field.of_file(&one));
+                    text.push_str(&row(values.map(self::field)));
+                }
+            }
+        }
+    }
+    text
+}
+
+/// The fields of the kinds that there are, those of transfers first; what both have stands once.
+fn fields(transfers: bool, files: bool) -> Vec<Field> {
+    let mut fields: Vec<Field> = Vec::new();
+    if transfers {
+        fields.extend(columns::all().map(|column| Field {
+            name: column.field.to_owned(),
+            transfer: Some(column),
+            file: None,
+        }));
+    }
+    let of_files = file_columns::all().filter(|_| files);
+    for (column, (name, write)) in of_files.flat_map(|column| {
+        let names = column.fields().into_iter();
+        names.map(move |named| (column, named))
+    }) {
+        let file = Some((column, write));
+        match fields.iter_mut().find(|field| field.name == name) {
+            Some(field) => field.file = file,
+            None => fields.push(Field {
+                name,
+                file,
+                transfer: None,
+            }),
+        }
+    }
+    fields
+}
+
+fn row(fields: impl Iterator<Item = String>) -> String {
+    let mut line = fields.map(quoted).collect::<Vec<_>>().join(",");
+    line.push_str("\r\n");
+    line
+}
+
+fn field(value: Value) -> String {
+    match value {
+        Value::Unknown => String::new(),
+        Value::Text(text) => text,
+        Value::Count(count) => count.to_string(),
+        Value::Number(number) => number.to_string(),
+    }
+}
+
+fn quoted(field: String) -> String {
+    if field.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_quoted_where_they_must_be() {
+        for (field, expected) in [
+            ("plain", "plain"),
+            ("a,b", "\"a,b\""),
+            ("say \"x\"", "\"say \"\"x\"\"\""),
+            ("a\nb", "\"a\nb\""),
+        ] {
+            assert_eq!(quoted(field.to_owned()), expected);
+        }
+    }
+}

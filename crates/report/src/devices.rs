@@ -1,0 +1,433 @@
+//! The page that `tonnage devices` prints, drawn from what [`tonnage_machine::devices`] found.
+//!
+//! What lives here: words and columns, also for the list of engines that ends it. What does not: looking at the machine.
+
+mod engines;
+mod fabric;
+mod summary;
+
+pub use engines::{engines, file_engines};
+pub use summary::summary;
+use tonnage_machine::devices::{
+    Absent, FileSystem, Gpu, Inventory, MemoryFound, NetworkInterface, NumaNode, PciFunction,
+    PcieLink, RdmaDevice,
+};
+use tonnage_machine::environment::Processors;
+use tonnage_units::Result;
+
+/// How many names of a longer list are printed; all of them are in the JSON.
+const NAMES_SHOWN: usize = 6;
+
+/// The inventory as one JSON object, indented for people.
+///
+/// # Errors
+/// [`tonnage_units::Error::Failed`] when it cannot be written as JSON, as for a mount point whose name is not UTF-8.
+pub fn json(found: &Inventory) -> Result<String> {
+    let text = serde_json::to_string_pretty(found);
+    text.map_err(|why| {
+        tonnage_units::Error::Failed(format!("the devices cannot be written as JSON: {why}"))
+    })
+}
+
+/// The inventory as a page of grouped, aligned lines; what is missing comes last.
+pub fn text(found: &Inventory) -> String {
+    let mut page = format!("Devices of {}\n", found.host.name);
+    group(&mut page, "Processors", &processors(&found.cpu));
+    group(&mut page, "NUMA nodes", &numa(&found.numa));
+    group(&mut page, "Memory", &memory(&found.memory));
+    group(&mut page, "Network", &networks(&found.networks));
+    group(&mut page, "RDMA", &rdma(&found.rdma));
+    for library in &found.libfabric {
+        group(&mut page, &fabric::heading(library), &fabric::rows(library));
+    }
+    group(&mut page, "GPUs", &gpus(&found.gpus));
+    group(
+        &mut page,
+        "File systems",
+        &file_systems(&found.file_systems),
+    );
+    let providers_absent = &found.providers_absent;
+    let absent: Vec<&Absent> = found.absent.iter().chain(providers_absent).collect();
+    missing(&mut page, &absent);
+    page
+}
+
+type Row = Vec<String>;
+
+/// A heading and its rows in columns; nothing for a group without rows, which is under "Not here" instead.
+fn group(page: &mut String, heading: &str, rows: &[Row]) {
+    if rows.is_empty() {
+        return;
+    }
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows
+            .iter()
+            .filter(|row| row.len() > column + 1)
+            .filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    page.push_str(&format!("\n{heading}\n"));
+    for row in rows {
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        page.push_str(&format!("  {}\n", line.trim_end()));
+    }
+}
+
+fn missing(page: &mut String, absent: &[&Absent]) {
+    if absent.is_empty() {
+        return;
+    }
+    page.push_str("\nNot here\n");
+    for absent in absent {
+        page.push_str(&format!(
+            "  {}\n    why  {}\n    how  {}\n",
+            absent.what, absent.why, absent.how
+        ));
+    }
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Row {
+    cells.into_iter().map(str::to_owned).collect()
+}
+
+fn processors(cpu: &Processors) -> Vec<Row> {
+    let plural =
+        |count: u32, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    let shape = format!(
+        "{}, {}, {} per core",
+        plural(cpu.sockets, "socket"),
+        plural(cpu.cores, "core"),
+        plural(cpu.threads_per_core, "thread")
+    );
+    let usable = match cpu.quota_millicpus {
+        Some(quota) => format!(
+            "{} (limited to {} CPUs' time)",
+            cpu.allowed,
+            thousandths(quota)
+        ),
+        None => cpu.allowed.clone(),
+    };
+    let mut rows = vec![
+        row(["model", &cpu.model]),
+        row(["shape", &shape]),
+        row(["online", &cpu.online]),
+        row(["usable", &usable]),
+    ];
+    let caches = [("L2", cpu.l2_bytes), ("L3", cpu.l3_bytes)];
+    let caches = caches
+        .iter()
+        .filter_map(|(name, size)| Some(format!("{name} {}", binary((*size)?))));
+    let caches = caches.collect::<Vec<_>>().join(", ");
+    if !caches.is_empty() {
+        rows.push(row(["caches", &caches]));
+    }
+    let governor = match cpu.frequency_khz_max {
+        Some(khz) => format!("{}, at most {} MHz", cpu.governor, khz / 1000),
+        None => cpu.governor.clone(),
+    };
+    rows.push(row(["governor", &governor]));
+    rows
+}
+
+fn numa(nodes: &[NumaNode]) -> Vec<Row> {
+    let one = |node: &NumaNode| {
+        let cpus = if node.cpus.is_empty() {
+            "no CPUs".to_owned()
+        } else {
+            format!("CPUs {}", node.cpus)
+        };
+        row([
+            &format!("node {}", node.node),
+            &cpus,
+            &free_of(node.memory_free_bytes, node.memory_bytes),
+        ])
+    };
+    nodes.iter().map(one).collect()
+}
+
+fn memory(memory: &MemoryFound) -> Vec<Row> {
+    let total = free_of(memory.available_bytes, memory.total_bytes);
+    let lockable = memory.lockable_bytes.map_or_else(
+        || "without limit".to_owned(),
+        |bytes| format!("{} unless privileged", binary(bytes)),
+    );
+    let mut rows = vec![row(["total", &total]), row(["lockable", &lockable])];
+    for pool in &memory.huge_pools {
+        let pages = format!("{} of {} pages free", pool.free, pool.total);
+        rows.push(row([&format!("huge {}", binary(pool.page_bytes)), &pages]));
+    }
+    let transparent = &memory.transparent;
+    let transparent = format!(
+        "{}; shared memory: {}",
+        transparent.enabled, transparent.shmem_enabled
+    );
+    rows.push(row(["transparent", &transparent]));
+    rows
+}
+
+fn networks(networks: &[NetworkInterface]) -> Vec<Row> {
+    let (real, virtual_ones): (Vec<_>, Vec<_>) = networks.iter().partition(|n| n.driver.is_some());
+    let mut rows: Vec<Row> = real.into_iter().map(interface).collect();
+    let names: Vec<&str> = virtual_ones
+        .iter()
+        .map(|network| network.name.as_str())
+        .collect();
+    if !names.is_empty() {
+        rows.push(row(["without a device:", &shortened(&names)]));
+    }
+    rows
+}
+
+fn interface(network: &NetworkInterface) -> Row {
+    let link = network
+        .link_bits_per_s
+        .map_or_else(|| "rate unknown".to_owned(), bits_per_s);
+    let mtu = network
+        .mtu_bytes
+        .map_or_else(|| "MTU unknown".to_owned(), |mtu| format!("MTU {mtu}"));
+    let rdma = match network.rdma_devices.as_slice() {
+        [] => String::new(),
+        devices => format!("RDMA {}", devices.join(",")),
+    };
+    let driver = network.driver.as_deref().unwrap_or("no driver");
+    let [numa, pcie] = place(network.pci.as_ref());
+    row([
+        &network.name,
+        driver,
+        &network.state,
+        &link,
+        &mtu,
+        &numa,
+        &pcie,
+        &rdma,
+    ])
+}
+
+fn rdma(devices: &[RdmaDevice]) -> Vec<Row> {
+    let ports = |device: &RdmaDevice| {
+        let driver = device
+            .driver
+            .clone()
+            .unwrap_or_else(|| "in software".to_owned());
+        let firmware = device
+            .firmware
+            .as_ref()
+            .map_or_else(String::new, |f| format!("firmware {f}"));
+        let [numa, pcie] = place(device.pci.as_ref());
+        let one = |port: &tonnage_machine::devices::RdmaPort| {
+            let name = format!("{} port {}", device.name, port.port);
+            let network = port.network.as_deref().unwrap_or_default();
+            row([
+                &name,
+                &driver,
+                &port.state,
+                &port.rate,
+                &port.link_layer,
+                network,
+                &numa,
+                &pcie,
+                &firmware,
+            ])
+        };
+        device.ports.iter().map(one).collect::<Vec<Row>>()
+    };
+    devices.iter().flat_map(ports).collect()
+}
+
+fn gpus(gpus: &[Gpu]) -> Vec<Row> {
+    let one = |gpu: &Gpu| {
+        let driver = gpu.driver.as_deref().unwrap_or("no driver");
+        let memory = gpu.memory_bytes.map_or_else(String::new, binary);
+        let usable = if gpu.usable { "usable" } else { "not usable" };
+        let [numa, pcie] = place(Some(&gpu.pci));
+        row([
+            &gpu.pci.address,
+            &gpu.vendor,
+            &gpu.model,
+            driver,
+            usable,
+            &memory,
+            &numa,
+            &pcie,
+        ])
+    };
+    gpus.iter().map(one).collect()
+}
+
+fn file_systems(file_systems: &[FileSystem]) -> Vec<Row> {
+    let one = |file_system: &FileSystem| {
+        let size = free_of(file_system.available_bytes, file_system.total_bytes);
+        let access = if file_system.read_only {
+            "read only"
+        } else {
+            ""
+        };
+        let mount = file_system.mount.display().to_string();
+        row([
+            &mount,
+            &file_system.kind,
+            &file_system.source,
+            &size,
+            access,
+        ])
+    };
+    file_systems.iter().map(one).collect()
+}
+
+/// NUMA node and PCIe link, in words.
+fn place(pci: Option<&PciFunction>) -> [String; 2] {
+    let numa = pci
+        .and_then(|pci| pci.numa_node)
+        .map(|node| format!("node {node}"));
+    let link = pci.and_then(|pci| pci.link.as_ref()).map(pcie);
+    [numa.unwrap_or_default(), link.unwrap_or_default()]
+}
+
+fn pcie(link: &PcieLink) -> String {
+    let rate = link.bytes_per_s / 100_000_000;
+    let now = format!(
+        "PCIe {} x{}, {}.{} GB/s",
+        link.generation,
+        link.lanes,
+        rate / 10,
+        rate % 10
+    );
+    if !link.below_maximum {
+        return now;
+    }
+    format!(
+        "{now} (BELOW its maximum: PCIe {} x{})",
+        link.generation_max, link.lanes_max
+    )
+}
+
+/// The first few names, and how many more there are.
+fn shortened(names: &[&str]) -> String {
+    let shown = names
+        .iter()
+        .take(NAMES_SHOWN)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(", ");
+    match names.len().saturating_sub(NAMES_SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn free_of(free: Option<u64>, total: Option<u64>) -> String {
+    match (free, total) {
+        (Some(free), Some(total)) => format!("{}, {} free", binary(total), binary(free)),
+        (None, Some(total)) => binary(total),
+        _ => "size unknown".to_owned(),
+    }
+}
+
+/// Bytes in the largest binary unit of which there is at least one, with one decimal where that is not zero.
+fn binary(bytes: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let Some((shift, unit)) = units.into_iter().find(|(shift, _)| bytes >> shift > 0) else {
+        return format!("{bytes} B");
+    };
+    let tenths = (u128::from(bytes) * 10) >> shift;
+    match tenths % 10 {
+        0 => format!("{} {unit}", tenths / 10),
+        tenth => format!("{}.{tenth} {unit}", tenths / 10),
+    }
+}
+
+fn bits_per_s(bits: u64) -> String {
+    match bits {
+        1_000_000_000.. => format!("{} Gb/s", thousandths(bits / 1_000_000)),
+        _ => format!("{} Mb/s", bits / 1_000_000),
+    }
+}
+
+/// 1500 thousandths are "1.5".
+fn thousandths(number: u64) -> String {
+    match number % 1000 {
+        0 => (number / 1000).to_string(),
+        rest => format!("{}.{rest:03}", number / 1000)
+            .trim_end_matches('0')
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(binary(512), "512 B");
+        assert_eq!(binary(1536), "1.5 KiB");
+        assert_eq!(binary(2 << 20), "2 MiB");
+        assert_eq!(binary(u64::MAX), "16777215.9 TiB");
+        assert_eq!(bits_per_s(2_500_000_000), "2.5 Gb/s");
+        assert_eq!(bits_per_s(200_000_000_000), "200 Gb/s");
+        assert_eq!(bits_per_s(100_000_000), "100 Mb/s");
+        assert_eq!(thousandths(1050), "1.05");
+    }
+
+    #[test]
+    fn a_slow_link_stands_out() {
+        let mut link = PcieLink {
+            generation: 4,
+            lanes: 16,
+            bytes_per_s: 31_507_692_304,
+            generation_max: 4,
+            lanes_max: 16,
+            below_maximum: false,
+        };
+        assert_eq!(pcie(&link), "PCIe 4 x16, 31.5 GB/s");
+        link.generation_max = 5;
+        link.below_maximum = true;
+        assert_eq!(
+            pcie(&link),
+            "PCIe 4 x16, 31.5 GB/s (BELOW its maximum: PCIe 5 x16)"
+        );
+    }
+
+    #[test]
+    fn columns_are_aligned_and_an_empty_group_is_left_out() {
+        let mut page = String::new();
+        group(&mut page, "Empty", &[]);
+        group(
+            &mut page,
+            "Some",
+            &[row(["a", "long cell", ""]), row(["wide", "b", "c"])],
+        );
+        assert_eq!(page, "\nSome\n  a     long cell\n  wide  b          c\n");
+    }
+
+    #[test]
+    fn long_lists_say_how_much_is_left_out() {
+        assert_eq!(shortened(&["a", "b"]), "a, b");
+        assert_eq!(shortened(&["x"; 8]), "x, x, x, x, x, x and 2 more");
+    }
+
+    #[test]
+    fn this_host_is_drawn_and_what_is_missing_comes_last() {
+        let found = Inventory::read();
+        let page = text(&found);
+        for heading in ["Processors", "NUMA nodes", "Memory", "Network"] {
+            assert!(page.contains(&format!("\n{heading}\n")), "{page}");
+        }
+        assert!(page.contains(": embedded in tonnage\n"), "{page}");
+        let (_, not_here) = page.split_once("\nNot here\n").unwrap_or((&page, ""));
+        for absent in found.absent.iter().chain(&found.providers_absent) {
+            assert!(
+                not_here.contains(&absent.why) && not_here.contains(&absent.how),
+                "{page}"
+            );
+        }
+        let read: Inventory = serde_json::from_str(&json(&found).unwrap()).unwrap();
+        assert_eq!(read, found);
+    }
+}

@@ -1,0 +1,118 @@
+//! The engines of this program, which end the page: how each is asked for, and its options.
+
+use tonnage_engine::calls::FileEntry;
+use tonnage_engine::{EngineOption, Entry};
+
+use crate::text::entry;
+
+/// Before everything.
+const INDENT: usize = 2;
+
+/// Between a name and what it is.
+const GAP: usize = 2;
+
+/// What the program can move bytes with.
+pub fn engines(entries: &[Entry]) -> String {
+    let width = entries.iter().map(|entry| name(entry).chars().count());
+    let width = INDENT + width.max().unwrap_or(0) + GAP;
+    let mut page = "\nEngines of this program\n".to_owned();
+    for one in entries {
+        page += &entry(&format!("{:INDENT$}{}", "", name(one)), width, &about(one));
+        for option in one.options {
+            page += &option_lines(option, width);
+        }
+    }
+    page
+}
+
+/// What the program can read and write files with.
+pub fn file_engines(entries: &[FileEntry]) -> String {
+    let width = entries.iter().map(|entry| entry.name.chars().count());
+    let width = INDENT + width.max().unwrap_or(0) + GAP;
+    let mut page = "\nEngines for files\n".to_owned();
+    for one in entries {
+        let head = format!("{:INDENT$}{}", "", one.name);
+        page += &entry(&head, width, one.about);
+        for option in one.options {
+            page += &option_lines(option, width);
+        }
+    }
+    page
+}
+
+/// As `--engine` takes it.
+fn name(entry: &Entry) -> String {
+    match entry.variant {
+        Some(variant) => format!("{}:{}", entry.name, variant.what),
+        None => entry.name.to_owned(),
+    }
+}
+
+fn about(entry: &Entry) -> String {
+    let Some(variant) = entry.variant else {
+        return entry.about.to_owned();
+    };
+    let everywhere = variant
+        .everywhere
+        .iter()
+        .map(|variant| format!("{}:{variant}", entry.name));
+    format!(
+        "{}. Everywhere: {}",
+        entry.about,
+        everywhere.collect::<Vec<_>>().join(", ")
+    )
+}
+
+/// An option below its engine, the default first among its values.
+fn option_lines(option: &EngineOption, width: usize) -> String {
+    let values = option.values.join("|");
+    let default = option.values.first().copied().unwrap_or_default();
+    let asked = format!("{:width$}--engine-option {}={values}", "", option.name);
+    let body = format!("{} [default: {default}]", option.about);
+    format!("{asked}\n{}", entry("", width + INDENT, &body))
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_engines::{ENGINES, FILE_ENGINES};
+
+    use super::*;
+    use crate::text::WIDTH;
+
+    #[test]
+    fn every_engine_and_option_is_listed_within_the_width() {
+        let page = engines(ENGINES);
+        assert!(
+            page.lines().all(|line| line.chars().count() <= WIDTH),
+            "{page}"
+        );
+        for entry in ENGINES {
+            assert!(page.contains(&format!("\n  {}  ", name(entry))), "{page}");
+            for option in entry.options {
+                let asked = format!(
+                    "--engine-option {}={}",
+                    option.name,
+                    option.values.join("|")
+                );
+                assert!(page.contains(&asked), "no {asked} in {page}");
+            }
+        }
+        insta::assert_snapshot!(page);
+    }
+
+    #[test]
+    fn every_engine_for_files_is_listed_within_the_width() {
+        let page = file_engines(FILE_ENGINES);
+        assert!(
+            page.lines().all(|line| line.chars().count() <= WIDTH),
+            "{page}"
+        );
+        for entry in FILE_ENGINES {
+            let begin = format!("\n  {}  ", entry.name);
+            assert!(page.contains(&begin), "{page}");
+            for option in entry.options {
+                assert!(page.contains(&format!("--engine-option {}=", option.name)));
+            }
+        }
+    }
+}

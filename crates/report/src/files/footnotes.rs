@@ -1,0 +1,421 @@
+//! The lines below the tables of a file experiment: where the files were, what the bandwidth is set beside, whether reads
+//! were cold, and what happened on the way.
+
+use serde_json::Value;
+use tonnage_plan::file_point::Phase;
+use tonnage_record::files::{
+    CacheState, FileRecord, PhaseRecord, PhaseTrial, StonewallFigures, Storage,
+};
+
+use super::super::text::number;
+use super::words::{detailed, giga, percent, seconds, size};
+use super::{outcome, published, series};
+
+/// What an engine says about itself is cut after so many items; a library's hints alone may be thirty.
+const ENGINE_ITEMS_MAX: usize = 12;
+
+/// What tells most about an engine, in the order in which it is told; the rest follows by its names.
+const ENGINE_ITEMS_FIRST: [&str; 7] = [
+    "library",
+    "version",
+    "dialect",
+    "io_layer",
+    "calls",
+    "hints",
+    "hints_are",
+];
+
+/// The field of an engine's hints that had no effect.
+const HINTS_NOT_TAKEN: &str = "hints_not_taken";
+
+/// How the names of hints begin that switch collective buffering off, `romio_cb_write` and `romio_cb_read`.
+const COLLECTIVE_BUFFERING: &str = "romio_cb_";
+
+/// How a storage's striping begins that was asked for and could not be.
+pub(super) const SKIPPED: &str = "skip: ";
+
+/// From this part on what was read came from memory rather than from the storage.
+const WARM: f64 = 0.5;
+
+/// All lines, in their order.
+pub fn lines(record: &FileRecord) -> Vec<String> {
+    let mut lines: Vec<String> = record
+        .storage
+        .iter()
+        .map(|storage| storage_line(record, storage))
+        .collect();
+    lines.extend(engine(record));
+    lines.extend(hints_not_taken(record));
+    lines.extend(limits(record));
+    for phase in &record.phases {
+        let phase_name = name(record, phase);
+        lines.extend(spread(&phase_name, phase));
+        for (words, trial) in detailed(&phase_name, &phase.trials) {
+            let cold = trial
+                .cache
+                .as_ref()
+                .map(|cache| coldness(phase.phase, cache));
+            let stonewall = trial
+                .stonewall
+                .as_ref()
+                .map(|figures| stonewall(record, trial, figures));
+            let parts = [cold, stonewall, done(record, trial), outliers(trial)];
+            let parts = parts.into_iter().flatten();
+            lines.extend(parts.map(|part| format!("{words}: {part}")));
+            let over_time = series::line(&trial.series, trial.operations);
+            lines.extend(over_time.map(|line| format!("{words} over time: {line}")));
+        }
+    }
+    lines.extend(verified(record));
+    lines.extend(published::lines(record));
+    lines.extend(record.remarks.iter().cloned());
+    lines.extend(outcome(record));
+    lines
+}
+
+/// The phase's name, with its number where an experiment has several of the same kind.
+fn name(record: &FileRecord, phase: &PhaseRecord) -> String {
+    let same: Vec<_> = record
+        .phases
+        .iter()
+        .filter(|other| other.phase == phase.phase)
+        .collect();
+    let at = same.iter().position(|other| std::ptr::eq(*other, phase));
+    match (same.len(), at) {
+        (2.., Some(at)) => format!("{} {}", phase.phase.name(), at + 1),
+        _ => phase.phase.name().to_owned(),
+    }
+}
+
+/// `ranks 0-3: `, where not all ranks are alike.
+fn of_ranks(ranks: &str, alike: bool) -> String {
+    match alike {
+        true => String::new(),
+        false => format!("ranks {ranks}: "),
+    }
+}
+
+fn storage_line(record: &FileRecord, storage: &Storage) -> String {
+    let ranks = of_ranks(&storage.ranks, record.storage.len() == 1);
+    let direct = storage.direct_alignment.map(|alignment| {
+        format!(
+            ", direct transfers aligned to {} B (memory {} B)",
+            alignment.offset_bytes, alignment.memory_bytes
+        )
+    });
+    // Why there are no stripes stands where they are asked for.
+    let striping = storage
+        .striping
+        .as_ref()
+        .filter(|striping| !striping.starts_with(SKIPPED))
+        .map(|striping| format!(", {striping}"));
+    format!(
+        "storage: {ranks}{} on {} ({}), {} free{}{}",
+        storage.directory,
+        storage.file_system,
+        storage.source,
+        size(storage.free_bytes),
+        direct.unwrap_or_default(),
+        striping.unwrap_or_default()
+    )
+}
+
+/// What engines say about themselves, whatever that is.
+fn engine(record: &FileRecord) -> Vec<String> {
+    let mut said: Vec<(String, Vec<&str>)> = Vec::new();
+    for effective in &record.effective {
+        let items = items(&effective.engine);
+        let left = items.len().saturating_sub(ENGINE_ITEMS_MAX);
+        let mut text = items[..items.len() - left].join("; ");
+        if left > 0 {
+            text += &format!("; and {left} more, which the record lists");
+        }
+        match said.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, ranks)) => ranks.push(&effective.ranks),
+            None => said.push((text, vec![&effective.ranks])),
+        }
+    }
+    let alike = said.len() == 1;
+    let lines = said.iter().filter(|(text, _)| !text.is_empty());
+    let lines =
+        lines.map(|(text, ranks)| format!("engine: {}{text}", of_ranks(&ranks.join(","), alike)));
+    lines.collect()
+}
+
+/// The fields of a JSON object as words, the first ones first; its name and clock are derived, hints that were not
+/// taken have a line of their own, and what is empty says nothing.
+fn items(engine: &Value) -> Vec<String> {
+    let fields = engine.as_object().into_iter().flatten();
+    let derived = ["name", "clock", HINTS_NOT_TAKEN];
+    let told = fields.filter(|(name, value)| !derived.contains(&name.as_str()) && says(value));
+    let mut told: Vec<_> = told.collect();
+    let place = |name: &str| ENGINE_ITEMS_FIRST.iter().position(|first| *first == name);
+    // Stable, so that all others stay in their order.
+    told.sort_by_key(|(name, _)| place(name).unwrap_or(usize::MAX));
+    let texts = told.iter();
+    texts
+        .map(|(name, value)| format!("{} {}", name.replace('_', " "), words(value)))
+        .collect()
+}
+
+/// Whether there is anything to print.
+fn says(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        _ => true,
+    }
+}
+
+/// What was asked for of an engine's library and is not so, with the engine's reasons.
+fn hints_not_taken(record: &FileRecord) -> Option<String> {
+    let groups = record.effective.iter();
+    let told = groups.filter_map(|group| group.engine.get(HINTS_NOT_TAKEN)?.as_object());
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    for (name, why) in told.flatten() {
+        let why = words(why);
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, names)) if names.contains(&name.as_str()) => (),
+            Some((_, names)) => names.push(name),
+            None => reasons.push((why, vec![name])),
+        }
+    }
+    let buffering = |name: &&str| {
+        let asked = record.file.hints.get(*name);
+        name.starts_with(COLLECTIVE_BUFFERING) && asked.is_some_and(|value| value == "disable")
+    };
+    let mut names = reasons.iter().flat_map(|(_, names)| names);
+    let so = match names.any(buffering) {
+        true => "; collective buffering is not off",
+        false => "",
+    };
+    let texts = reasons
+        .iter()
+        .map(|(why, names)| format!("{} ({why})", names.join(", ")));
+    let texts: Vec<_> = texts.collect();
+    (!texts.is_empty()).then(|| format!("HINTS NOT TAKEN: {}{so}", texts.join("; ")))
+}
+
+fn words(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) if list.is_empty() => "none".to_owned(),
+        Value::Array(list) => list.iter().map(words).collect::<Vec<_>>().join(", "),
+        Value::Object(map) => {
+            let pairs = map.iter();
+            let pairs = pairs.map(|(name, value)| format!("{name}={}", words(value)));
+            pairs.collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+/// What each phase's bandwidth is set beside; phases with the same limit together.
+fn limits(record: &FileRecord) -> Option<String> {
+    let mut limits: Vec<(String, Vec<&str>)> = Vec::new();
+    for phase in &record.phases {
+        let Some(limit) = &phase.summary.limit else {
+            continue;
+        };
+        let text = format!("{} ({})", giga(limit.bytes_per_s), limit.what);
+        match limits.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, phases)) => phases.push(phase.phase.name()),
+            None => limits.push((text, vec![phase.phase.name()])),
+        }
+    }
+    let texts = limits
+        .iter()
+        .map(|(text, phases)| format!("{} {text}", phases.join(" and ")));
+    let texts: Vec<_> = texts.collect();
+    (!texts.is_empty()).then(|| format!("limit: {}", texts.join("; ")))
+}
+
+/// How far the repetitions are from each other.
+fn spread(phase_name: &str, phase: &PhaseRecord) -> Option<String> {
+    let spread = phase.summary.bandwidth_bytes_per_s;
+    let part = spread.ci95.filter(|_| spread.mean > 0.0)? / spread.mean;
+    Some(format!(
+        "{phase_name}: mean of {} trials ± {} % (95 %), from {} to {}",
+        phase.summary.trials,
+        number(part * 100.0),
+        giga(spread.min),
+        giga(spread.max)
+    ))
+}
+
+/// Whether what was read came from the storage or from memory. Only the ranks' own hosts are known.
+fn coldness(phase: Phase, cache: &CacheState) -> String {
+    let what = match phase {
+        Phase::Mixed => "of the reads ",
+        _ => "",
+    };
+    let dropped = if cache.dropped {
+        ", after cached bytes were dropped"
+    } else {
+        ""
+    };
+    if !cache.known {
+        let why = cache.how.trim_start_matches("not known: ");
+        return format!("{what}cold or warm is not known: {why}{dropped}");
+    }
+    let found = format!(
+        "{what}{} of {} were in the page cache before ({}){dropped}",
+        size(cache.resident_bytes),
+        size(cache.bytes),
+        cache.how
+    );
+    let part = cache.resident_bytes as f64 / cache.bytes.max(1) as f64;
+    match part {
+        _ if cache.direct => format!("past the page cache (direct); {found}"),
+        part if part <= 0.0 => format!("cold: {found}"),
+        part if part < WARM => format!(
+            "partly warm, {}: {found}; these came from memory",
+            percent(part)
+        ),
+        part => format!(
+            "warm, {}: {found}; this is memory speed, not the storage's",
+            percent(part)
+        ),
+    }
+}
+
+fn stonewall(record: &FileRecord, trial: &PhaseTrial, figures: &StonewallFigures) -> String {
+    if figures.operations == trial.operations && trial.last_done_ns < figures.after_ns {
+        return format!(
+            "everything had been moved before the stonewall at {}",
+            seconds(figures.after_ns)
+        );
+    }
+    let each = if record.file.ranks > 1 {
+        let (least, most) = (size(figures.rank_bytes_min), size(figures.rank_bytes_max));
+        format!(", {least} to {most} a rank")
+    } else {
+        String::new()
+    };
+    let on = figures
+        .worn_out_transfers
+        .map(|transfers| format!("; then each rank went on to {transfers} transfers"));
+    format!(
+        "at the stonewall, {} after the start, {} had been moved in {} transfers ({}){each}{}",
+        seconds(figures.after_ns),
+        size(figures.payload_bytes),
+        figures.operations,
+        giga(figures.bandwidth_bytes_per_s),
+        on.unwrap_or_default()
+    )
+}
+
+/// How far apart the ranks ended.
+fn done(record: &FileRecord, trial: &PhaseTrial) -> Option<String> {
+    (record.file.ranks > 1).then(|| {
+        format!(
+            "the first rank was done after {}, when {} of {} had been moved; the last after {}",
+            seconds(trial.first_done_ns),
+            size(trial.first_done_bytes),
+            size(trial.payload_bytes),
+            seconds(trial.last_done_ns)
+        )
+    })
+}
+
+fn outliers(trial: &PhaseTrial) -> Option<String> {
+    let slow = trial.outliers.iter();
+    let slow = slow.map(|one| format!("rank {} on {} {}", one.rank, one.host, seconds(one.ns)));
+    let slow: Vec<_> = slow.collect();
+    (!slow.is_empty()).then(|| {
+        format!(
+            "slow ranks: {} (mean of all {})",
+            slow.join(", "),
+            seconds(trial.transfer_of_rank.ns_mean as u64)
+        )
+    })
+}
+
+/// What was checked, and what the data can be made again from.
+fn verified(record: &FileRecord) -> Vec<String> {
+    let trials = || record.phases.iter().flat_map(|phase| &phase.trials);
+    let checked = trials()
+        .filter_map(|trial| trial.verified_bytes)
+        .reduce(u64::saturating_add);
+    let mut seeds: Vec<u64> = trials().filter_map(|trial| trial.data_seed).collect();
+    seeds.dedup();
+    let checked = checked.map(|bytes| {
+        format!(
+            "verified: {} read again after the phase, and right",
+            size(bytes)
+        )
+    });
+    let seeds: Vec<_> = seeds.iter().map(u64::to_string).collect();
+    let seeds = (!seeds.is_empty()).then(|| format!("data seed: {}", seeds.join(", ")));
+    checked.into_iter().chain(seeds).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache(resident_bytes: u64, known: bool, direct: bool) -> CacheState {
+        CacheState {
+            bytes: 1 << 30,
+            resident_bytes,
+            how: "cachestat".to_owned(),
+            known,
+            dropped: false,
+            direct,
+        }
+    }
+
+    #[test]
+    fn a_read_is_called_cold_only_where_that_is_known() {
+        let text = |resident, known, direct| coldness(Phase::Read, &cache(resident, known, direct));
+        assert!(text(0, true, false).starts_with("cold: 0 B of 1 GiB"));
+        assert!(text(1, true, false).starts_with("partly warm, less than 1 %:"));
+        assert!(text(1 << 30, true, false).starts_with("warm, 100 %:"));
+        assert!(text(0, false, false).starts_with("cold or warm is not known"));
+        assert!(text(0, true, true).starts_with("past the page cache (direct)"));
+    }
+
+    #[test]
+    fn an_engine_may_say_anything() {
+        let engine = serde_json::json!({
+            "name": "x", "direct": false, "flags": ["a", "b"], "hints": {"cb": "disable"}, "none": null, "depth": 4,
+        });
+        let items = items(&engine);
+        assert_eq!(
+            items,
+            ["hints cb=disable", "depth 4", "direct no", "flags a, b"]
+        );
+        let engine = serde_json::json!({
+            "calls": "independent", "version": "4.1.4", "library": "libmpi.so.40", "hints": {}, "hints_are": "",
+            "hints_not_taken": {"romio_cb_read": "x"}, "dialect": "Open MPI",
+        });
+        let items = super::items(&engine);
+        let expected = [
+            "library libmpi.so.40",
+            "version 4.1.4",
+            "dialect Open MPI",
+            "calls independent",
+        ];
+        assert_eq!(items, expected);
+    }
+
+    #[test]
+    fn hints_without_effect_are_named() {
+        let mut record = super::super::super::samples::files::collective();
+        assert_eq!(hints_not_taken(&record), None);
+        let why = "OMPIO does not know it";
+        record.effective[0].engine["hints_not_taken"] =
+            serde_json::json!({"romio_cb_read": why, "romio_cb_write": why});
+        let text = "HINTS NOT TAKEN: romio_cb_read, romio_cb_write (OMPIO does not know it); collective buffering is not \
+                    off";
+        assert_eq!(hints_not_taken(&record).as_deref(), Some(text));
+        record.effective[0].engine["hints_not_taken"] =
+            serde_json::json!({"cb_nodes": "MPI uses 2 instead of 4"});
+        let text = "HINTS NOT TAKEN: cb_nodes (MPI uses 2 instead of 4)";
+        assert_eq!(hints_not_taken(&record).as_deref(), Some(text));
+    }
+}

@@ -1,0 +1,111 @@
+//! What others measured with the same options beside what was measured here. Their machines had other numbers of ranks,
+//! so the figures of one rank stand beside each other too.
+
+use tonnage_plan::file_point::Published;
+use tonnage_record::files::{FileRecord, PhaseRecord};
+
+use super::super::text::{number, rate};
+use super::words::{MIB, percent};
+
+/// One line for each published figure of a phase that was measured.
+pub fn lines(record: &FileRecord) -> Vec<String> {
+    let phases = record.phases.iter();
+    let lines = phases.flat_map(|phase| {
+        let published = record.file.published.iter();
+        published
+            .filter(|one| one.phase == phase.phase)
+            .map(move |one| line(record, phase, one))
+    });
+    lines.collect()
+}
+
+/// One published figure and ours.
+struct Pair {
+    theirs: f64,
+    ours: f64,
+    show: fn(f64) -> String,
+}
+
+impl Pair {
+    fn theirs(&self, ranks: Option<u32>) -> String {
+        let all = (self.show)(self.theirs);
+        match ranks.filter(|ranks| *ranks > 0) {
+            None => all,
+            Some(ranks) => format!(
+                "{all} ({} a rank)",
+                (self.show)(self.theirs / f64::from(ranks))
+            ),
+        }
+    }
+
+    fn ours(&self, ranks: u32) -> String {
+        let each = (self.show)(self.ours / f64::from(ranks.max(1)));
+        format!("{} ({each} a rank)", (self.show)(self.ours))
+    }
+
+    /// What part of theirs ours is: for each rank where their number is known, else altogether.
+    fn part(&self, ours: u32, theirs: Option<u32>) -> Option<String> {
+        if self.theirs <= 0.0 {
+            return None;
+        }
+        let part = self.ours / self.theirs;
+        Some(match theirs.filter(|ranks| *ranks > 0) {
+            None => format!("{} of it", percent(part)),
+            Some(ranks) => {
+                let each = part * f64::from(ranks) / f64::from(ours.max(1));
+                format!("{} of it a rank", percent(each))
+            }
+        })
+    }
+}
+
+fn line(record: &FileRecord, phase: &PhaseRecord, published: &Published) -> String {
+    let summary = &phase.summary;
+    let bandwidth = published.bandwidth_mib_per_s.map(|theirs| Pair {
+        theirs,
+        ours: summary.bandwidth_bytes_per_s.mean / MIB,
+        show: |value| format!("{} MiB/s", number(value)),
+    });
+    let operations = published.operations_per_s.map(|theirs| Pair {
+        theirs,
+        ours: summary.operations_per_s.mean,
+        show: |value| format!("{} IOPS", rate(value)),
+    });
+    let pairs: Vec<Pair> = bandwidth.into_iter().chain(operations).collect();
+    let join = |texts: Vec<String>| texts.join(" and ");
+    let theirs = join(
+        pairs
+            .iter()
+            .map(|pair| pair.theirs(published.ranks))
+            .collect(),
+    );
+    let ranks = record.file.ranks;
+    let ours = join(pairs.iter().map(|pair| pair.ours(ranks)).collect());
+    let part = join(
+        pairs
+            .iter()
+            .filter_map(|pair| pair.part(ranks, published.ranks))
+            .collect(),
+    );
+    let on = |ranks: u32| match ranks {
+        1 => "1 rank".to_owned(),
+        ranks => format!("{ranks} ranks"),
+    };
+    let on_theirs = published.ranks.map(|ranks| format!(" on {}", on(ranks)));
+    let earlier = published
+        .percent_of_earlier
+        .map(|percent| format!(", {percent} % of what was published before it"));
+    let part = if part.is_empty() {
+        part
+    } else {
+        format!(": {part}")
+    };
+    format!(
+        "published, {}: {theirs}{}{} [{}]; here {ours} on {}{part}",
+        phase.phase.name(),
+        on_theirs.unwrap_or_default(),
+        earlier.unwrap_or_default(),
+        published.what,
+        on(ranks)
+    )
+}

@@ -1,0 +1,228 @@
+//! The lines above the tables of a file experiment: everything that was asked for, in the words that the field uses.
+
+use tonnage_plan::file_point::{
+    DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom, Striping,
+};
+use tonnage_record::files::FileRecord;
+
+use super::super::text::{WIDTH, bytes, duration, wrap};
+use super::words::size;
+use crate::files::footnotes::SKIPPED;
+
+/// The label, where there is one, and the configuration.
+pub fn title(record: &FileRecord) -> String {
+    let point = &record.file;
+    let label = point.label.as_ref().map(|label| format!("{label}\n"));
+    let parts = [who(point), what(point), how(point), around(record)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    label.unwrap_or_default() + &wrap(&parts.join("; "), WIDTH, 2)
+}
+
+/// Words that are there when something holds.
+fn if_so(holds: bool, words: &str) -> Option<String> {
+    holds.then(|| words.to_owned())
+}
+
+fn plural(count: u32, one: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {one}s"),
+    }
+}
+
+/// Engine, phases, ranks and files.
+fn who(point: &FilePoint) -> Vec<String> {
+    let options = point.engine_options.iter();
+    let options: Vec<_> = options
+        .map(|(name, value)| format!(" {name}={value}"))
+        .collect();
+    let phases: Vec<_> = point
+        .phases
+        .iter()
+        .map(|phase| phase_words(point, *phase))
+        .collect();
+    let layout = match point.layout {
+        FileLayout::Shared => "one shared file",
+        FileLayout::PerProcess => "a file for each rank",
+    };
+    let directories = if_so(point.directory_per_rank, " in a directory of its own");
+    let per_trial = if_so(point.file_per_trial, ", new ones for each trial");
+    vec![
+        format!("{}{} {}", point.engine, options.concat(), phases.join(", ")),
+        format!(
+            "{}, {} each",
+            plural(point.ranks, "rank"),
+            plural(point.threads, "thread")
+        ),
+        format!(
+            "{layout}{}{} ({})",
+            directories.unwrap_or_default(),
+            per_trial.unwrap_or_default(),
+            point.paths.join(", ")
+        ),
+    ]
+}
+
+fn phase_words(point: &FilePoint, phase: Phase) -> String {
+    match (phase, point.read_percent) {
+        (Phase::Mixed, Some(percent)) => format!("mixed ({percent} % reads)"),
+        _ => phase.name().to_owned(),
+    }
+}
+
+/// Which bytes, in which order.
+fn what(point: &FilePoint) -> Vec<String> {
+    let all = point.bytes_of_rank().saturating_mul(point.ranks.into());
+    let sizes = format!(
+        "block {}, transfer {}, {} segment{}: {} in all",
+        bytes(point.block_bytes),
+        bytes(point.transfer_bytes),
+        point.segments,
+        if point.segments == 1 { "" } else { "s" },
+        size(all)
+    );
+    let order = match point.order {
+        FileOrder::Sequential => "sequential".to_owned(),
+        FileOrder::Shuffled => format!("shuffled (seed {})", point.seed),
+    };
+    let reads = point.phases.iter().any(|phase| phase.reads());
+    let from = match point.read_from {
+        ReadFrom::Own => None,
+        ReadFrom::Shift { ranks } => Some(format!("reads shifted by {}", plural(ranks, "rank"))),
+        ReadFrom::Shuffled { seed } => Some(format!("reads what another rank wrote (seed {seed})")),
+    };
+    let data = match point.data {
+        DataKind::Random => "random data".to_owned(),
+        DataKind::Compressible { percent } => format!("data of which {percent} % are zeros"),
+    };
+    let writes = point.phases.iter().any(|phase| phase.writes());
+    [
+        Some(sizes),
+        Some(order),
+        from.filter(|_| reads),
+        if_so(writes || point.prefill, &data),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// By which calls, and what the clock holds.
+fn how(point: &FilePoint) -> Vec<String> {
+    let writes = point.phases.iter().any(|phase| phase.writes());
+    let fsync = match point.fsync {
+        Fsync::End => "fsync at the end of a phase",
+        Fsync::Each => "fsync after each write",
+        Fsync::None => "no fsync",
+    };
+    let cache = if point.direct { "direct" } else { "buffered" };
+    let hints = point.hints.iter();
+    let hints: Vec<_> = hints
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let stonewall = point.stonewall.map(|stonewall| {
+        let on = match (stonewall.wear_out, stonewall.transfers_min) {
+            (false, _) => String::new(),
+            (true, 0) => ", then on until all ranks are even".to_owned(),
+            (true, least) => {
+                format!(", then on until all ranks are even at {least} transfers or more")
+            }
+        };
+        format!("stonewall after {}{on}", duration(stonewall.after_ns))
+    });
+    [
+        Some(cache.to_owned()),
+        (point.window > 1).then(|| format!("{} in flight for each thread", point.window)),
+        if_so(writes, fsync),
+        if_so(point.collective, "collective"),
+        if_so(point.file_view, "file views"),
+        if_so(point.barriers, "barriers between open, transfers and close"),
+        (!hints.is_empty()).then(|| format!("hints {}", hints.join(" "))),
+        stonewall,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// What happens around the phases.
+fn around(record: &FileRecord) -> Vec<String> {
+    let point = &record.file;
+    let verified: Vec<_> = point
+        .verify_after
+        .iter()
+        .map(|phase| phase.name())
+        .collect();
+    let trials = (point.trials > 1).then(|| format!("{} trials", point.trials));
+    let bound = point
+        .max_duration_ns
+        .map(|bound_ns| format!("none begun after {}", duration(bound_ns)));
+    let verified = (!verified.is_empty())
+        .then(|| format!("every byte verified after {}", verified.join(" and ")));
+    [
+        point.striping.map(|asked| striping(record, asked)),
+        if_so(point.prefill, "files filled before"),
+        if_so(point.existing, "existing files written over"),
+        if_so(point.drop_caches, "caches dropped before reading"),
+        verified,
+        trials,
+        bound,
+        (point.delay_ns > 0).then(|| format!("{} between phases", duration(point.delay_ns))),
+        if_so(point.keep, "files kept"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// What was asked for, and what became of it where a storage says so.
+fn striping(record: &FileRecord, striping: Striping) -> String {
+    let said = record
+        .storage
+        .iter()
+        .filter_map(|storage| storage.striping.as_deref());
+    let skipped = |text: &str| text.strip_prefix(SKIPPED).map(str::to_owned);
+    let skips: Vec<Option<String>> = said.map(skipped).collect();
+    let over = over(striping);
+    match skips.as_slice() {
+        [] => format!("striping over {over} asked for"),
+        [Some(why), ..] if skips.iter().all(Option::is_some) => {
+            format!("striping over {over} asked for, skipped: {why}")
+        }
+        _ => format!("striped over {over}"),
+    }
+}
+
+fn over(striping: Striping) -> String {
+    let count = match striping.count {
+        None => "all targets".to_owned(),
+        Some(0) => "as many targets as the file system chooses".to_owned(),
+        Some(count) => plural(count, "target"),
+    };
+    let size = striping
+        .size_bytes
+        .map(|size| format!(", {} each", bytes(size)));
+    format!("{count}{}", size.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::samples::files::collective;
+    use super::*;
+
+    #[test]
+    fn files_that_have_no_stripes_are_not_called_striped() {
+        let mut record = collective();
+        let said = |record: &FileRecord| title(record).replace("\n  ", " ");
+        let all = "striped over all targets, 8 MiB each";
+        assert!(said(&record).contains(all), "{}", said(&record));
+        record.storage[0].striping =
+            Some("skip: /t is on ext4, which has no stripes to set".to_owned());
+        let skipped = "striping over all targets, 8 MiB each asked for, skipped: /t is on ext4, which has no stripes";
+        assert!(said(&record).contains(skipped), "{}", said(&record));
+        assert!(!said(&record).contains(all));
+        record.storage.clear();
+        let asked = "striping over all targets, 8 MiB each asked for;";
+        assert!(said(&record).contains(asked), "{}", said(&record));
+    }
+}

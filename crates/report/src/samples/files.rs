@@ -1,0 +1,400 @@
+//! Records of file experiments whose figures follow from each other as those of a real run do.
+
+use serde_json::json;
+use tonnage_plan::file_point::{
+    DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, Published, ReadFrom, Stonewall,
+    Striping,
+};
+use tonnage_plan::point::LimitChoice;
+use tonnage_record::files::{
+    CacheState, DirectAlignment, FileRecord, Outlier, PhaseRecord, PhaseSummary, PhaseTrial,
+    RankTimes, Series, StonewallFigures, Storage, TransferLatency,
+};
+use tonnage_record::stats::{LatencyHistogram, spread};
+use tonnage_record::{Effective, LatencyKind, Limit, Outcome, Program, SCHEMA_VERSION};
+
+const MS: u64 = 1_000_000;
+
+fn point(engine: &str) -> FilePoint {
+    FilePoint {
+        label: None,
+        engine: engine.to_owned(),
+        engine_options: Default::default(),
+        hints: Default::default(),
+        ranks: 2,
+        threads: 1,
+        paths: vec!["t.dat".to_owned()],
+        layout: FileLayout::PerProcess,
+        directory_per_rank: false,
+        file_per_trial: false,
+        block_bytes: 4 << 20,
+        transfer_bytes: 4 << 20,
+        segments: 64,
+        order: FileOrder::Sequential,
+        seed: 1,
+        phases: vec![Phase::Write, Phase::Read],
+        read_percent: None,
+        read_from: ReadFrom::Own,
+        fsync: Fsync::End,
+        direct: false,
+        collective: false,
+        file_view: false,
+        barriers: true,
+        keep: false,
+        existing: false,
+        window: 1,
+        stonewall: None,
+        status_file: None,
+        prefill: false,
+        data: DataKind::Random,
+        data_seed: None,
+        verify_after: Vec::new(),
+        drop_caches: false,
+        striping: None,
+        outlier_ns: None,
+        trials: 1,
+        delay_ns: 0,
+        max_duration_ns: None,
+        limit: LimitChoice::Auto,
+        published: Vec::new(),
+    }
+}
+
+fn record(file: FilePoint, engine: serde_json::Value, phases: Vec<PhaseRecord>) -> FileRecord {
+    FileRecord {
+        schema_version: SCHEMA_VERSION,
+        run_id: "7f3a".to_owned(),
+        plan: "file".to_owned(),
+        time_unix_ns: 1_760_000_000_000_000_000,
+        tonnage: Program {
+            version: "0.1.0".to_owned(),
+            git_revision: "0123456".to_owned(),
+        },
+        file,
+        effective: vec![Effective {
+            ranks: "0-1".to_owned(),
+            engine,
+            memory: json!({"kind": "host", "page_bytes": 4096}),
+            cpus: vec![Some(0)],
+            yielding: false,
+        }],
+        environment: Vec::new(),
+        storage: vec![Storage {
+            ranks: "0-1".to_owned(),
+            directory: "/data".to_owned(),
+            file_system: "ext4".to_owned(),
+            source: "/dev/vda1".to_owned(),
+            free_bytes: 80_000_000_000,
+            direct_alignment: Some(DirectAlignment {
+                memory_bytes: 4,
+                offset_bytes: 512,
+            }),
+            striping: None,
+        }],
+        outcome: Outcome::Measured,
+        phases,
+        remarks: Vec::new(),
+    }
+}
+
+fn times(ns: u64) -> RankTimes {
+    RankTimes {
+        ns_min: ns - ns / 20,
+        ns_mean: ns as f64 * 0.975,
+        ns_max: ns,
+        slowest: 1,
+    }
+}
+
+/// A repetition in which two ranks make these transfers, the reads among them as told, in so many milliseconds.
+fn trial(
+    point: &FilePoint,
+    number: u32,
+    transfers: u64,
+    reads: u64,
+    transfer_ms: u64,
+) -> PhaseTrial {
+    let payload_bytes = transfers * point.transfer_bytes;
+    let (open_ns, close_ns, transfer_ns) = (MS / 5, MS / 10, transfer_ms * MS);
+    let total_ns = open_ns + transfer_ns + close_ns;
+    let syncs = reads < transfers && point.fsync != Fsync::None;
+    let intervals = (transfer_ms / 10).max(1);
+    let mut series = vec![payload_bytes / intervals; intervals as usize];
+    if let Some(stalled) = series.get_mut(7) {
+        *stalled = 0;
+    }
+    let rest = payload_bytes - series.iter().sum::<u64>();
+    series.push(rest);
+    PhaseTrial {
+        trial: number,
+        operations: transfers,
+        reads,
+        payload_bytes,
+        total_ns,
+        bandwidth_bytes_per_s: payload_bytes as f64 * 1e9 / total_ns as f64,
+        transfer_ns,
+        operations_per_s: transfers as f64 * 1e9 / transfer_ns as f64,
+        open_ns,
+        close_ns,
+        open_of_rank: times(open_ns),
+        transfer_of_rank: times(transfer_ns),
+        sync_of_rank: syncs.then(|| times(transfer_ns / 4)),
+        close_of_rank: times(close_ns),
+        outliers: Vec::new(),
+        cpu_ns: transfer_ns * 3 / 2 + MS,
+        transfer_cpu_ns: transfer_ns * 3 / 2,
+        first_done_ns: open_ns + transfer_ns * 95 / 100,
+        first_done_bytes: payload_bytes / 100 * 97,
+        last_done_ns: open_ns + transfer_ns,
+        stonewall: None,
+        series: Series {
+            interval_ns: 10 * MS,
+            bytes: series,
+        },
+        cache: None,
+        verified_bytes: None,
+        data_seed: (reads < transfers).then_some(0x1234_5678_9abc),
+    }
+}
+
+fn latencies(write: bool, middle_ns: u64) -> TransferLatency {
+    let mut histogram = LatencyHistogram::new();
+    for at in 0..2000 {
+        let slow = if at % 500 == 499 { 5 } else { 1 };
+        histogram.record(slow * (middle_ns + at * 7919 % (middle_ns / 10)));
+    }
+    TransferLatency {
+        write,
+        latency: histogram.summary(LatencyKind::Operation).unwrap(),
+        histogram: histogram.to_data(),
+    }
+}
+
+fn phase(
+    phase: Phase,
+    trials: Vec<PhaseTrial>,
+    latencies: Vec<TransferLatency>,
+    limit: Option<f64>,
+) -> PhaseRecord {
+    let of = |value: fn(&PhaseTrial) -> f64| spread(&trials.iter().map(value).collect::<Vec<_>>());
+    let sum = |value: fn(&PhaseTrial) -> u64| trials.iter().map(value).sum::<u64>();
+    let bandwidth = of(|trial| trial.bandwidth_bytes_per_s);
+    let (operations, payload_bytes) = (
+        sum(|trial| trial.operations),
+        sum(|trial| trial.payload_bytes),
+    );
+    let gib = payload_bytes as f64 / f64::from(1 << 30);
+    let summary = PhaseSummary {
+        trials: trials.len() as u32,
+        operations,
+        payload_bytes,
+        bandwidth_bytes_per_s: bandwidth,
+        operations_per_s: of(|trial| trial.operations_per_s),
+        cpu_ns_per_operation: sum(|trial| trial.transfer_cpu_ns) as f64 / operations as f64,
+        cpu_ns_per_gib: sum(|trial| trial.cpu_ns) as f64 / gib,
+        limit: limit.map(|bytes_per_s| Limit {
+            what: "one sequential direct stream on /dev/vda1".to_owned(),
+            bytes_per_s,
+        }),
+        utilization: limit.map(|bytes_per_s| bandwidth.mean / bytes_per_s),
+    };
+    PhaseRecord {
+        phase,
+        trials,
+        summary,
+        latencies,
+    }
+}
+
+fn cache(bytes: u64, resident_bytes: u64) -> CacheState {
+    CacheState {
+        bytes,
+        resident_bytes,
+        how: "cachestat".to_owned(),
+        known: true,
+        dropped: false,
+        direct: false,
+    }
+}
+
+fn posix() -> serde_json::Value {
+    json!({"name": "posix", "calls": "pread, pwrite, fsync", "clock": "tsc"})
+}
+
+/// Written and read through the page cache, verified, and warm.
+pub fn buffered() -> FileRecord {
+    let mut point = point("posix");
+    point.verify_after = vec![Phase::Read];
+    point.read_from = ReadFrom::Shift { ranks: 1 };
+    let write = trial(&point, 0, 128, 0, 250);
+    let mut read = trial(&point, 0, 128, 128, 60);
+    read.cache = Some(cache(512 << 20, 512 << 20));
+    read.verified_bytes = Some(512 << 20);
+    read.data_seed = Some(0x1234_5678_9abc);
+    let write = phase(
+        Phase::Write,
+        vec![write],
+        vec![latencies(true, 1_900_000)],
+        Some(2.4e9),
+    );
+    let read = phase(
+        Phase::Read,
+        vec![read],
+        vec![latencies(false, 450_000)],
+        Some(2.6e9),
+    );
+    let mut record = record(point, posix(), vec![write, read]);
+    record.remarks.push(
+        "--read-shift 1 on one host reads what another process wrote, but from the same page cache"
+            .to_owned(),
+    );
+    record
+}
+
+/// Small direct reads and writes in a shuffled order for a time, many in flight.
+pub fn stonewalled() -> FileRecord {
+    let mut point = point("uring");
+    point.label = Some("IOPS".to_owned());
+    point.layout = FileLayout::Shared;
+    (point.block_bytes, point.transfer_bytes, point.segments) = (256 << 20, 4096, 1);
+    (point.order, point.direct, point.window) = (FileOrder::Shuffled, true, 32);
+    (point.fsync, point.barriers, point.prefill) = (Fsync::None, false, true);
+    (point.phases, point.read_percent) = (vec![Phase::Mixed], Some(70));
+    point.stonewall = Some(Stonewall {
+        after_ns: 5000 * MS,
+        wear_out: true,
+        transfers_min: 0,
+    });
+    let mut mixed = trial(&point, 0, 120_000, 84_000, 5100);
+    mixed.stonewall = Some(StonewallFigures {
+        after_ns: 5000 * MS,
+        operations: 118_000,
+        payload_bytes: 118_000 * 4096,
+        rank_bytes_min: 58_000 * 4096,
+        rank_bytes_max: 60_000 * 4096,
+        bandwidth_bytes_per_s: 118_000.0 * 4096.0 / 5.0,
+        worn_out_transfers: Some(60_000),
+    });
+    mixed.outliers.push(Outlier {
+        rank: 1,
+        host: "node7".to_owned(),
+        ns: 5100 * MS,
+    });
+    let mut cached = cache(512 << 20, 0);
+    cached.direct = true;
+    mixed.cache = Some(cached);
+    let both = vec![latencies(false, 640_000), latencies(true, 820_000)];
+    let engine = json!({
+        "name": "uring", "depth": 32, "submit_batch": 8, "direct": {"memory_bytes": 4, "offset_bytes": 512},
+        "flags": ["COOP_TASKRUN", "SINGLE_ISSUER", "DEFER_TASKRUN"], "fixed_buffers": true, "fixed_files": true,
+    });
+    record(
+        point,
+        engine,
+        vec![phase(Phase::Mixed, vec![mixed], both, None)],
+    )
+}
+
+/// A full disk in the read-and-write experiment's second trial, and one that could not begin.
+pub fn failed() -> Vec<FileRecord> {
+    let mut point = point("posix");
+    point.trials = 2;
+    let write = trial(&point, 0, 128, 0, 250);
+    let write = phase(
+        Phase::Write,
+        vec![write],
+        vec![latencies(true, 1_900_000)],
+        Some(2.4e9),
+    );
+    let mut full = record(point.clone(), posix(), vec![write]);
+    full.outcome = Outcome::Failed {
+        why: "rank 1 on node7: /data/t.dat.00000001: writing 4194304 bytes at offset 88080384: no space left on device \
+              (ext4 on /dev/vda1). Make room, or name another directory with --path"
+            .to_owned(),
+    };
+    let mut absent = record(point, serde_json::Value::Null, Vec::new());
+    absent.effective.clear();
+    absent.file.engine = "mpiio".to_owned();
+    absent.outcome = Outcome::Skipped {
+        why: "no MPI library is here: name one with --mpi".to_owned(),
+    };
+    vec![full, absent]
+}
+
+/// Collective MPI-IO with hints over three trials, striped, beside published figures.
+pub fn collective() -> FileRecord {
+    let mut point = point("mpiio");
+    point.label = Some("Lustre I, MPI-IO, shared file".to_owned());
+    (point.layout, point.collective, point.trials) = (FileLayout::Shared, true, 3);
+    (point.block_bytes, point.transfer_bytes, point.segments) = (8 << 20, 8 << 20, 32);
+    point.keep = true;
+    point.drop_caches = true;
+    point.striping = Some(Striping {
+        count: None,
+        size_bytes: Some(8 << 20),
+    });
+    for (name, value) in [("romio_cb_read", "disable"), ("romio_cb_write", "disable")] {
+        point.hints.insert(name.to_owned(), value.to_owned());
+    }
+    point.published = vec![
+        Published {
+            phase: Phase::Write,
+            bandwidth_mib_per_s: Some(716_886.15),
+            operations_per_s: None,
+            ranks: Some(3840),
+            percent_of_earlier: Some(66.0),
+            what: "Cori, Lustre, acceptance test".to_owned(),
+        },
+        Published {
+            phase: Phase::Read,
+            bandwidth_mib_per_s: None,
+            operations_per_s: Some(8.2e6),
+            ranks: None,
+            percent_of_earlier: None,
+            what: "Cori, Lustre, acceptance test".to_owned(),
+        },
+    ];
+    let trials = |reads: u64, times: [u64; 3]| -> Vec<PhaseTrial> {
+        let numbered = (0..).zip(times);
+        numbered
+            .map(|(number, ms)| trial(&point, number, 64, reads, ms))
+            .collect()
+    };
+    let write = trials(0, [310, 290, 330]);
+    let mut read = trials(64, [150, 148, 161]);
+    for (at, trial) in read.iter_mut().enumerate() {
+        let mut state = cache(512 << 20, at as u64 * (100 << 20));
+        state.dropped = true;
+        trial.cache = Some(state);
+    }
+    let write = phase(
+        Phase::Write,
+        write,
+        vec![latencies(true, 8_000_000)],
+        Some(2.4e9),
+    );
+    let read = phase(
+        Phase::Read,
+        read,
+        vec![latencies(false, 4_000_000)],
+        Some(2.6e9),
+    );
+    let engine = json!({
+        "name": "mpiio", "library": "/usr/lib/libmpi.so.40", "version": "Open MPI v4.1.4", "calls": "collective",
+        "hints": {"romio_cb_read": "disable", "romio_cb_write": "disable"},
+    });
+    let mut record = record(point, engine, vec![write, read]);
+    record.storage[0].file_system = "lustre".to_owned();
+    record.storage[0].source = "mds:/scratch".to_owned();
+    record.storage[0].direct_alignment = None;
+    record.storage[0].striping = Some("24 stripes of 8 MiB".to_owned());
+    record
+}
+
+/// One of everything.
+pub fn all() -> Vec<FileRecord> {
+    let mut all = vec![buffered(), stonewalled()];
+    all.extend(failed());
+    all.push(collective());
+    all
+}

@@ -1,0 +1,180 @@
+//! Records of engines over networks and libraries: paths, providers, completions.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use tonnage_engine::Verb;
+use tonnage_plan::point::{LimitChoice, Pacing};
+use tonnage_record::wire_proof::{DevicePath, Path, TcpPath};
+use tonnage_record::{LatencyKind, Outcome, Record};
+use tonnage_units::WireKind;
+
+use super::{COPY, sample, three_trials};
+
+/// Streams through network interfaces: one point with trouble on the way, one on another way than it should be.
+pub fn paths() -> Vec<Record> {
+    let stream = |window, change: fn(&mut Path)| {
+        let sample = sample(Pacing::Stream { window }, 65536).with(|point| {
+            point.engine = "fabric:tcp".to_owned();
+            point.limit = LimitChoice::None;
+        });
+        let payload_bytes = 3 * 2000 * 65536;
+        let device = |rank: u32, sent, received, errors: &[(&str, u64)]| {
+            let mut counters: BTreeMap<String, u64> = errors
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), *count))
+                .collect();
+            counters.extend([("tx_bytes".into(), sent), ("rx_bytes".into(), received)]);
+            DevicePath {
+                host: format!("node{rank}"),
+                ranks: rank.to_string(),
+                kind: WireKind::Interface,
+                name: "eth0".to_owned(),
+                port: None,
+                sent_bytes_expected: if rank == 0 { payload_bytes } else { 0 },
+                received_bytes_expected: if rank == 1 { payload_bytes } else { 0 },
+                sent_bytes: Some(sent),
+                received_bytes: Some(received),
+                crossed: true,
+                counters,
+            }
+        };
+        let tcp = |rank: u32, segments: u64| TcpPath {
+            host: format!("node{rank}"),
+            ranks: rank.to_string(),
+            counters: BTreeMap::from([("OutSegs".into(), 9000), ("RetransSegs".into(), segments)]),
+        };
+        let (data_bytes, answer_bytes) = (payload_bytes * 26 / 25, payload_bytes / 50);
+        let mut path = Path {
+            crossed: true,
+            devices_named: 2,
+            devices_crossed: 2,
+            devices: vec![
+                device(0, data_bytes, answer_bytes, &[]),
+                device(1, answer_bytes, data_bytes, &[("rx_dropped", 3)]),
+            ],
+            tcp: vec![tcp(0, 12), tcp(1, 0)],
+            why: Vec::new(),
+        };
+        change(&mut path);
+        three_trials(sample, 30_000)
+            .summarize(LatencyKind::Operation, None)
+            .record_with(|record| record.path = Some(path))
+    };
+    let calm = |path: &mut Path| {
+        path.tcp.clear();
+        path.devices[1].counters.remove("rx_dropped");
+    };
+    let elsewhere = |path: &mut Path| {
+        (path.crossed, path.devices_crossed) = (false, 1);
+        path.devices[0].crossed = false;
+        path.devices[0].kind = WireKind::RdmaPort;
+        (path.devices[0].name, path.devices[0].port) = ("mlx5_0".to_owned(), Some(1));
+        let why = "the payload did not cross mlx5_0 port 1 of node0: rank 0 sent 375 MiB and received 0 B, and the \
+                   counters show 312 B and 10.0 B; eth0 carried that much meanwhile: look at the routes and addresses \
+                   of the hosts, or ask for eth0";
+        path.why.push(why.to_owned());
+    };
+    vec![stream(1, |_| {}), stream(16, calm), stream(64, elsewhere)]
+}
+
+/// Streams whose path is proven and quiet.
+pub fn proven_paths() -> Vec<Record> {
+    paths().split_off(1)[..1].to_vec()
+}
+
+/// What an engine over libfabric says of itself.
+fn over_libfabric(provider: &str, domain: &str) -> serde_json::Value {
+    json!({
+        "name": "fabric", "provider": provider, "provider_version": "117.0", "libfabric": "1.17",
+        "library": "/usr/lib/libfabric.so.1", "domain": domain,
+    })
+}
+
+/// Writes over a fabric: streams whose completions are local, the same with an option, and batches that are delivered.
+pub fn fabric() -> Vec<Record> {
+    let stream_limit = "socket stream, 1 TCP connection, blocks of 1048576 B";
+    let writes = |pacing, kind, delivered, limit: Option<f64>| {
+        let sample = sample(pacing, 65536).with(|point| point.engine = "fabric:tcp".to_owned());
+        let limit = limit.map(|bytes_per_s| (stream_limit, bytes_per_s));
+        three_trials(sample, 30_000)
+            .summarize(kind, limit)
+            .record_with(|record| {
+                record.effective[0].engine = over_libfabric("tcp;ofi_rxm", "eth0");
+                let summary = record.summary.as_mut();
+                if let Some(latency) = summary.and_then(|summary| summary.latency.as_mut()) {
+                    latency.delivered = Some(delivered);
+                }
+            })
+    };
+    let transmit = |mut record: Record| {
+        let options = [("completion", "transmit"), ("inject", "off")];
+        let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        record.point.engine_options = options.into();
+        record
+    };
+    let stream = Pacing::Stream { window: 16 };
+    let batch = Pacing::Batch { batch: 16 };
+    let paced = Pacing::Paced {
+        window: 64,
+        rate_per_s: 20_000.0,
+    };
+    vec![
+        writes(stream, LatencyKind::Operation, false, Some(2.5e9)),
+        transmit(writes(stream, LatencyKind::Operation, false, Some(1.9e9))),
+        writes(batch, LatencyKind::Batch, true, None),
+        transmit(writes(batch, LatencyKind::Batch, false, None)),
+        transmit(writes(paced, LatencyKind::Response, false, None)),
+    ]
+}
+
+/// Three engines in the same experiment, as the tour has them; one of them could not measure one operation.
+pub fn side_by_side() -> Vec<Record> {
+    let stream = |engine: &str, size_bytes, middle_ns, limit| {
+        let sample = sample(Pacing::Stream { window: 16 }, size_bytes)
+            .with(|point| (point.engine, point.op) = (engine.to_owned(), Verb::Read));
+        three_trials(sample, middle_ns)
+            .summarize(LatencyKind::Operation, limit)
+            .record()
+    };
+    let streams = Some((
+        "socket stream, 1 TCP connection, blocks of 1048576 B",
+        3.1e9,
+    ));
+    let mut records = Vec::new();
+    for size_bytes in [64, 65536] {
+        records.push(stream(
+            "shm",
+            size_bytes,
+            40 + u64::from(size_bytes) / 6,
+            COPY,
+        ));
+        let mut shm = stream(
+            "fabric:shm",
+            size_bytes,
+            100 + u64::from(size_bytes) / 5,
+            COPY,
+        );
+        shm.effective[0].engine = over_libfabric("shm", "shm");
+        records.push(shm);
+        let mut tcp = stream(
+            "fabric:tcp",
+            size_bytes,
+            5000 + u64::from(size_bytes) / 3,
+            streams,
+        );
+        tcp.effective[0].engine = over_libfabric("tcp;ofi_rxm", "lo");
+        records.push(tcp);
+    }
+    let absent = |size_bytes| {
+        let why = "fabric:efa cannot be used here: there is no device for it. Use a host with one";
+        sample(Pacing::Stream { window: 16 }, size_bytes)
+            .with(|point| point.engine = "fabric:efa".to_owned())
+            .without_result(Outcome::Skipped {
+                why: why.to_owned(),
+            })
+            .record()
+    };
+    records.extend([absent(64), absent(65536)]);
+    records
+}

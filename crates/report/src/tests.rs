@@ -1,0 +1,354 @@
+//! Golden files of every report, and the schema of what a results file holds.
+
+use serde_json::{Value, json};
+use tonnage_plan::file_point::{DataKind, Phase, ReadFrom};
+use tonnage_record::files::FileRecord;
+use tonnage_record::read::read_records;
+use tonnage_record::stats::LatencyHistogram;
+use tonnage_record::{Line, Record};
+
+use super::text::WIDTH;
+use super::{Format, render, samples};
+
+fn lines(records: &[Record]) -> Vec<Line> {
+    records.iter().cloned().map(Line::from).collect()
+}
+
+fn files(records: &[FileRecord]) -> Vec<Line> {
+    records.iter().cloned().map(Line::from).collect()
+}
+
+fn table(records: &[Record]) -> String {
+    table_of(&lines(records))
+}
+
+fn table_of(lines: &[Line]) -> String {
+    let text = render(Format::Table, lines).unwrap();
+    for line in text.lines() {
+        assert!(
+            line.chars().count() <= WIDTH,
+            "{line:?} is wider than {WIDTH}"
+        );
+        assert_eq!(line.trim_end(), line);
+    }
+    text
+}
+
+#[test]
+fn tables_look_as_agreed() {
+    insta::assert_snapshot!("table_batch", table(&samples::batches()));
+    insta::assert_snapshot!(
+        "table_batch_without_max",
+        table(&samples::batches_without_max())
+    );
+    insta::assert_snapshot!("table_stream", table(&samples::streams()));
+    insta::assert_snapshot!("table_ping_pong", table(&samples::ping_pongs()));
+    insta::assert_snapshot!("table_paced", table(&samples::paced()));
+    insta::assert_snapshot!("table_path", table(&samples::paths()));
+    insta::assert_snapshot!("table_path_proven", table(&samples::proven_paths()));
+    insta::assert_snapshot!("table_fabric", table(&samples::fabric()));
+    insta::assert_snapshot!("table_verify", table(&samples::verifies()));
+}
+
+#[test]
+fn tables_of_files_look_as_agreed() {
+    let one = |record: FileRecord| table_of(&[Line::from(record)]);
+    insta::assert_snapshot!("files_buffered", one(samples::files::buffered()));
+    insta::assert_snapshot!("files_stonewalled", one(samples::files::stonewalled()));
+    insta::assert_snapshot!("files_failed", table_of(&files(&samples::files::failed())));
+    insta::assert_snapshot!("files_collective", one(samples::files::collective()));
+}
+
+#[test]
+fn a_results_file_may_hold_both_kinds() {
+    let mut both = lines(&samples::ping_pongs());
+    let transfers_end = both.len();
+    both.extend(files(&samples::files::all()));
+    both.extend(lines(&samples::verifies()));
+    let text = table_of(&both);
+    assert_eq!(text.matches("MsgSize").count(), 2, "{text}");
+    assert_eq!(
+        text.matches("BW (GB/s)").count(),
+        0,
+        "headers have two lines: {text}"
+    );
+    assert_eq!(text.matches("(MiB/s)").count(), 4, "{text}");
+    assert_eq!(text.matches("Bytes checked").count(), 1, "{text}");
+    let jsonl = render(Format::Jsonl, &both).unwrap();
+    assert_eq!(jsonl.lines().count(), both.len());
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("both.jsonl");
+    std::fs::write(&path, jsonl).unwrap();
+    assert_eq!(read_records(&path).unwrap().lines, both);
+    let alone = render(Format::Csv, &both[..transfers_end]).unwrap();
+    let csv = render(Format::Csv, &both).unwrap();
+    let columns = |csv: &str| {
+        csv.lines()
+            .next()
+            .unwrap()
+            .split(',')
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert!(columns(&csv).starts_with(&columns(&alone)));
+    let mut unique = columns(&csv);
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!(unique.len(), columns(&csv).len(), "a name stands once");
+}
+
+#[test]
+fn csv_of_files_has_a_row_for_each_repetition() {
+    let text = render(Format::Csv, &files(&samples::files::all())).unwrap();
+    insta::assert_snapshot!("csv_files", text.replace("\r\n", "\n"));
+    // Two phases; one; one before the disk was full; none; two phases of three trials; and the header.
+    assert_eq!(text.matches("\r\n").count(), 2 + 1 + 1 + 1 + 6 + 1);
+}
+
+#[test]
+fn a_verify_run_that_is_all_right_says_so() {
+    insta::assert_snapshot!("table_verify_right", table(&samples::verifies()[..8]));
+}
+
+#[test]
+fn tables_of_different_runs_are_apart() {
+    let text = table(&samples::all());
+    assert_eq!(text.matches("MsgSize").count(), 14, "{text}");
+    assert_eq!(text.matches("Bytes checked").count(), 1);
+    assert_eq!(table(&[]), "");
+}
+
+#[test]
+fn csv_has_every_column_of_every_record() {
+    let text = render(Format::Csv, &lines(&samples::all())).unwrap();
+    insta::assert_snapshot!("csv", text.replace("\r\n", "\n"));
+    assert_eq!(text.matches("\r\n").count(), samples::all().len() + 1);
+}
+
+#[test]
+fn jsonl_reads_back_as_the_same_records() {
+    let records = samples::all();
+    let text = render(Format::Jsonl, &lines(&records)).unwrap();
+    let back: Vec<Record> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(back, records);
+    insta::assert_snapshot!(
+        "jsonl_batch",
+        render(Format::Jsonl, &lines(&samples::batches()[1..2])).unwrap()
+    );
+}
+
+#[test]
+fn the_columns_of_a_batch_agree_with_each_other() {
+    for record in samples::batches() {
+        let Some(summary) = &record.summary else {
+            continue;
+        };
+        let of = |field: &str| match (super::columns::by_field(field).unwrap().value)(&record) {
+            super::columns::Value::Number(number) => number,
+            super::columns::Value::Count(count) => count as f64,
+            other => panic!("{field}: {other:?}"),
+        };
+        let total = of("batch_payload_bytes");
+        assert_eq!(total, of("batch") * of("size_bytes"));
+        let close = |left: f64, right: f64| (left - right).abs() < 1e-9 * right;
+        assert!(close(
+            of("bandwidth_bytes_per_s_max_batch") * of("latency_ns_min") / 1e9,
+            total
+        ));
+        assert!(close(
+            of("utilization") * of("limit_bytes_per_s"),
+            of("bandwidth_bytes_per_s_mean")
+        ));
+        assert!(of("bandwidth_bytes_per_s_mean") < of("bandwidth_bytes_per_s_max_batch"));
+        let histogram = LatencyHistogram::from_data(record.histogram.as_ref().unwrap()).unwrap();
+        assert_eq!(histogram.count() as f64, of("latency_samples"));
+        assert_eq!(
+            summary.latency.as_ref().unwrap().samples * of("batch") as u64,
+            summary.operations
+        );
+    }
+}
+
+fn schema() -> jsonschema::Validator {
+    let schema: Value =
+        serde_json::from_str(include_str!("../../../docs/record.schema.json")).unwrap();
+    jsonschema::meta::validate(&schema).unwrap();
+    jsonschema::draft202012::new(&schema).unwrap()
+}
+
+fn values() -> Vec<Value> {
+    let machine = json!({
+        "os": "Debian", "kernel": "6.1", "architecture": "x86_64", "virtualised": true, "clock_source": "tsc",
+        "cpu": {
+            "model": "X", "online": "0-7", "allowed": "0-3,6", "quota_millicpus": 1500, "sockets": 1, "cores": 4,
+            "threads_per_core": 2, "l2_bytes": 1, "l3_bytes": 2, "governor": "performance",
+            "frequency_khz_max": 3_500_000,
+        },
+        "memory": {
+            "total_bytes": 1, "numa_nodes": "0", "huge_pools": [{"page_bytes": 2_097_152, "total": 4, "free": 3}],
+            "transparent": {"enabled": "madvise", "shmem_enabled": "never"},
+        },
+        "libraries": {"libc": "glibc 2.36"}, "variables": {"FI_PROVIDER": "tcp"},
+    });
+    let environment = json!([{
+        "hosts": ["node7"], "ranks": "0-1", "launcher": "tonnage --ranks", "machine": machine, "clock_offset_ns": -12,
+        "clock_uncertainty_ns": 40,
+    }]);
+    let mut values: Vec<_> = samples::all()
+        .iter()
+        .map(|record| serde_json::to_value(record).unwrap())
+        .collect();
+    values[0]["environment"] = environment;
+    values.extend(files_values());
+    values
+}
+
+/// The samples of file experiments, the last of them with every field that a record can have.
+fn files_values() -> Vec<Value> {
+    let mut full = samples::files::collective();
+    let mut point = samples::files::stonewalled().file;
+    point.hints = full.file.hints.clone();
+    point.published = full.file.published.clone();
+    point.striping = full.file.striping;
+    point
+        .engine_options
+        .insert("submit-batch".to_owned(), "8".to_owned());
+    (point.directory_per_rank, point.file_per_trial) = (true, true);
+    (point.status_file, point.data_seed) = (Some("status".to_owned()), Some(7));
+    (point.outlier_ns, point.delay_ns, point.max_duration_ns) = (Some(1), 1, Some(1));
+    point.verify_after = vec![Phase::Read];
+    point.read_from = ReadFrom::Shuffled { seed: 3 };
+    point.data = DataKind::Compressible { percent: 30 };
+    if let Some(stonewall) = &mut point.stonewall {
+        stonewall.transfers_min = 9;
+    }
+    full.file = point;
+    full.phases.extend(samples::files::stonewalled().phases);
+    full.storage.extend(samples::files::buffered().storage);
+    full.phases.extend(samples::files::buffered().phases);
+    full.remarks = samples::files::buffered().remarks;
+    samples::files::all()
+        .iter()
+        .chain([&full])
+        .map(|record| serde_json::to_value(record).unwrap())
+        .collect()
+}
+
+#[test]
+fn the_schema_accepts_every_kind_of_record() {
+    let schema = schema();
+    for value in values() {
+        let errors: Vec<_> = schema
+            .iter_errors(&value)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{errors:#?}\n{value:#}");
+    }
+}
+
+/// Every object of a value, as JSON pointers.
+fn objects(value: &Value, at: String, found: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => {
+            map.iter()
+                .for_each(|(key, inner)| objects(inner, format!("{at}/{key}"), found));
+            found.push(at);
+        }
+        Value::Array(list) => {
+            list.iter()
+                .enumerate()
+                .for_each(|(index, inner)| objects(inner, format!("{at}/{index}"), found));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn the_schema_refuses_renamed_fields_everywhere() {
+    let schema = schema();
+    let free = [
+        "/engine",
+        "/effective/0/memory",
+        "/libraries",
+        "/engine_options",
+        "/variables",
+        "/counters",
+        "/hints",
+    ];
+    for value in values() {
+        let mut pointers = Vec::new();
+        objects(&value, String::new(), &mut pointers);
+        for pointer in pointers
+            .iter()
+            .filter(|pointer| !free.iter().any(|end| pointer.ends_with(end)))
+            .filter(|pointer| !pointer.contains("/engine/"))
+        {
+            let keys: Vec<String> = value
+                .pointer(pointer)
+                .and_then(Value::as_object)
+                .unwrap()
+                .keys()
+                .cloned()
+                .collect();
+            for key in keys {
+                let mut renamed = value.clone();
+                let object = renamed
+                    .pointer_mut(pointer)
+                    .and_then(Value::as_object_mut)
+                    .unwrap();
+                let inner = object.remove(&key).unwrap();
+                object.insert(format!("{key}_x"), inner);
+                assert!(
+                    !schema.is_valid(&renamed),
+                    "{pointer}/{key} was renamed and nobody noticed"
+                );
+            }
+        }
+    }
+}
+
+/// Else a field of the schema could be one that no record has.
+#[test]
+fn every_property_of_files_is_in_some_record() {
+    let schema: Value =
+        serde_json::from_str(include_str!("../../../docs/record.schema.json")).unwrap();
+    let text = serde_json::to_string(&files_values()).unwrap();
+    for of in [
+        "file_record",
+        "file_point",
+        "file_phase",
+        "file_trial",
+        "file_summary",
+        "published",
+    ] {
+        let properties = schema["$defs"][of]["properties"].as_object().unwrap();
+        for name in properties.keys() {
+            assert!(text.contains(&format!("\"{name}\":")), "{of}: {name}");
+        }
+    }
+}
+
+#[test]
+fn the_schema_describes_every_property() {
+    let schema: Value =
+        serde_json::from_str(include_str!("../../../docs/record.schema.json")).unwrap();
+    let mut pointers = Vec::new();
+    objects(&schema, String::new(), &mut pointers);
+    let properties = pointers
+        .iter()
+        .filter(|pointer| pointer.ends_with("/properties"));
+    for pointer in properties {
+        for (name, property) in schema.pointer(pointer).and_then(Value::as_object).unwrap() {
+            let told = property["description"]
+                .as_str()
+                .is_some_and(|text| text.len() > 5);
+            assert!(
+                told || property.get("const").is_some(),
+                "{pointer}/{name} has no description"
+            );
+        }
+    }
+}

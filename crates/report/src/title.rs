@@ -1,0 +1,134 @@
+//! The lines above a table, which state the configuration that all its rows share.
+
+use tonnage_plan::point::{Length, Pacing, Point, Traffic, TrialLength};
+use tonnage_record::{LatencyKind, Record};
+
+use super::columns::{addresses_name, memory_name, pacing_name};
+use super::engine;
+use super::text::{WIDTH, bytes, duration, number, wrap};
+
+/// The title of a table of one or more records with the same configuration.
+pub fn title(records: &[&Record]) -> String {
+    let mut lines = String::new();
+    let Some(first) = records.first() else {
+        return lines;
+    };
+    let point = &first.point;
+    if let Some(label) = &point.label {
+        lines.push_str(&format!("{label}\n"));
+    }
+    let parts = [
+        format!("{} {}", engine::name(point), point.op.name()),
+        pacing_name(point.pacing).to_owned(),
+        who(point),
+        format!("{} memory", memory_name(point.memory)),
+        format!("footprint {}", footprint(records)),
+        format!("{} addresses", addresses_name(point.addresses)),
+        length(&point.length),
+        latency(records),
+    ];
+    let verified = point
+        .verify
+        .then(|| "every byte verified after each trial".to_owned());
+    let parts: Vec<_> = parts.into_iter().chain(verified).collect();
+    lines.push_str(&wrap(&parts.join("; "), WIDTH, 2));
+    lines
+}
+
+fn who(point: &Point) -> String {
+    let Point { ranks, workers, .. } = point;
+    let pattern = match point.traffic {
+        Traffic::Pair if *ranks == 2 => "one pair of ranks".to_owned(),
+        Traffic::Pair => format!("{} pairs of ranks at once", ranks / 2),
+        Traffic::FanOut => format!("fan-out from rank 0 to {} others", ranks.saturating_sub(1)),
+        Traffic::FanIn => format!("fan-in from {} ranks to rank 0", ranks.saturating_sub(1)),
+        Traffic::AllToAll => format!("all-to-all among {ranks} ranks"),
+    };
+    let plural = if *workers == 1 { "" } else { "s" };
+    format!("{pattern}, {workers} worker{plural} each")
+}
+
+fn footprint(records: &[&Record]) -> String {
+    let of = |value: fn(&Point) -> u64| {
+        let all = records.iter().map(|record| value(&record.point));
+        (all.clone().min().unwrap_or(0), all.max().unwrap_or(0))
+    };
+    let (least, most) = of(|point| point.footprint_bytes);
+    if least == most {
+        return bytes(least);
+    }
+    let range = format!("{} to {}", bytes(least), bytes(most));
+    match of(Point::slots) {
+        (1, 1) => format!("{range} (1 slot)"),
+        (slots, same) if slots == same => format!("{range} ({slots} slots)"),
+        _ => range,
+    }
+}
+
+fn length(length: &Length) -> String {
+    let one = match length.trial {
+        TrialLength::DurationNs(length_ns) => format!("of at least {}", duration(length_ns)),
+        TrialLength::Iterations(1) => "of 1 iteration".to_owned(),
+        TrialLength::Iterations(count) => format!("of {count} iterations"),
+    };
+    let trials = length.trials;
+    let Some(fraction) = length.until_ci else {
+        return format!("{trials} trial{} {one}", if trials == 1 { "" } else { "s" });
+    };
+    let bound = length
+        .max_duration_ns
+        .map(|bound_ns| format!(" or {} are over", duration(bound_ns)));
+    let percent = number(fraction * 100.0);
+    format!(
+        "trials {one} until CI95 is {percent} %{}",
+        bound.unwrap_or_default()
+    )
+}
+
+fn latency(records: &[&Record]) -> String {
+    let summaries = records.iter().filter_map(|record| record.summary.as_ref());
+    let Some(latency) = summaries
+        .filter_map(|summary| summary.latency.as_ref())
+        .next()
+    else {
+        return "no latencies recorded".to_owned();
+    };
+    let (local, but) = match latency.delivered {
+        Some(false) => ("local ", " (its bytes may still be on their way)"),
+        _ => ("", ""),
+    };
+    let what = match latency.kind {
+        LatencyKind::Operation => format!("from post to {local}completion of one operation"),
+        LatencyKind::Batch => format!("from first post to last {local}completion of one batch"),
+        LatencyKind::OneWay => "one way, half a round trip".to_owned(),
+        LatencyKind::Response => {
+            format!("from when an operation was due to its {local}completion")
+        }
+    };
+    format!("latency {what}{but}")
+}
+
+/// What tells tables apart: the plan, and the point without what varies from row to row.
+pub fn same_table(left: &Record, right: &Record) -> bool {
+    left.plan == right.plan && shared(&left.point) == shared(&right.point)
+}
+
+fn shared(point: &Point) -> Point {
+    let pacing = match point.pacing {
+        Pacing::PingPong => Pacing::PingPong,
+        Pacing::Stream { .. } => Pacing::Stream { window: 0 },
+        Pacing::Batch { .. } => Pacing::Batch { batch: 0 },
+        Pacing::Paced { .. } => Pacing::Paced {
+            window: 0,
+            rate_per_s: 0.0,
+        },
+    };
+    Point {
+        size_bytes: 0,
+        footprint_bytes: 0,
+        stride_bytes: 0,
+        seed: 0,
+        pacing,
+        ..point.clone()
+    }
+}

@@ -1,0 +1,443 @@
+//! The page that a tour ends with: what is here, what it can do at most, and how close measured paths come to that.
+//!
+//! A pure function like the other reports; what it is given was read and measured elsewhere.
+
+use std::path::Path;
+
+use tonnage_engine::Verb;
+use tonnage_machine::devices::Inventory;
+use tonnage_plan::point::Pacing;
+use tonnage_record::{Canary, Outcome, Record};
+
+use super::columns::cpu_share;
+use super::engine;
+use super::table::{CPU_SHARE_LEAST, draw};
+use super::text::{bytes, entry, number, wrap};
+use tonnage_record::host_limits::Limits;
+
+/// Columns of the page.
+const WIDTH: usize = 100;
+
+/// Everything that the page shows.
+pub struct Tour<'a> {
+    /// What could move bytes here.
+    pub inventory: &'a Inventory,
+    /// What it can do at most.
+    pub limits: &'a Limits,
+    /// What was measured between the ranks.
+    pub records: &'a [Record],
+    /// The file that holds the records.
+    pub output: &'a Path,
+    /// How this program was called, so that the commands can be copied as they stand.
+    pub program: &'a str,
+}
+
+/// Draws the page.
+pub fn page(tour: &Tour) -> String {
+    let mut page = here(tour);
+    page += &limits(tour.limits);
+    page += &floor(tour.records);
+    page += &latency(tour);
+    page += &bandwidth(tour);
+    page += &notes(tour.records);
+    page += &next(tour.output, tour.program);
+    page
+}
+
+fn heading(text: &str) -> String {
+    format!("\n{text}\n{}\n", "─".repeat(text.chars().count()))
+}
+
+fn here(tour: &Tour) -> String {
+    let mut text = heading(&format!("This machine: {}", tour.inventory.host.name));
+    for (name, line) in crate::devices::summary(tour.inventory) {
+        text += &entry(name, 10, &line);
+    }
+    text
+}
+
+fn limits(limits: &Limits) -> String {
+    let copy = |name: &str, (limit, footprint): &(tonnage_record::Limit, u64)| {
+        vec![
+            format!("{name} ({} to {})", bytes(*footprint), bytes(*footprint)),
+            format!("{} GB/s", number(limit.bytes_per_s / 1e9)),
+            limit.what.clone(),
+        ]
+    };
+    let socket = vec![
+        "one TCP stream over loopback".to_owned(),
+        format!("{} GB/s", number(limits.socket_bytes_per_s / 1e9)),
+        "as the receiver sees it, 1 MiB blocks".to_owned(),
+    ];
+    let line = match &limits.cache_line_ns {
+        Ok((cpus, ns)) => vec![
+            format!("cache line, CPU {} to CPU {}", cpus[0], cpus[1]),
+            format!("{} ns", number(*ns)),
+            "one way, median".to_owned(),
+        ],
+        Err(why) => vec![
+            "cache line between two CPUs".to_owned(),
+            "n/a".to_owned(),
+            why.clone(),
+        ],
+    };
+    let rows = vec![
+        vec!["Limit".into(), "Value".into(), "How".into()],
+        copy("memory copy in cache", &limits.copy_in_cache),
+        copy("memory copy in DRAM", &limits.copy_in_dram),
+        socket,
+        line,
+    ];
+    heading("What it can do at most") + &draw(rows, |column| column == 1) + "\n"
+}
+
+/// Whether a record is of the engine that moves nothing, whose figures are the harness's own.
+fn is_floor(record: &Record) -> bool {
+    record.point.engine == "null"
+}
+
+/// What the harness itself costs, which is part of every figure that follows.
+fn floor(records: &[Record]) -> String {
+    let lines = records.iter().filter(|record| is_floor(record)).filter_map(|record| {
+        let rate = record.summary.as_ref()?.message_rate_per_s.mean;
+        Some(format!(
+            "The harness itself takes {} ns for each operation (engine null, {}). It is part of every figure below.\n",
+            number(1e9 / rate),
+            super::text::pacing(&record.point.pacing),
+        ))
+    });
+    lines.map(|line| format!("\n{line}")).collect()
+}
+
+/// Eight bytes one way against the cache line, and a read against the same.
+fn latency(tour: &Tour) -> String {
+    let mut rows = vec![
+        [
+            "Operation",
+            "What is timed",
+            "p50 (ns)",
+            "p99 (ns)",
+            "Cache line (ns)",
+            "Above it (ns)",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
+    for record in tour
+        .records
+        .iter()
+        .filter(|record| record.point.pacing == Pacing::PingPong)
+    {
+        let Some(latency) = record
+            .summary
+            .as_ref()
+            .and_then(|summary| summary.latency.as_ref())
+        else {
+            continue;
+        };
+        let what = if record.point.op == Verb::Read {
+            "post to completion"
+        } else {
+            "one way, seen by the peer"
+        };
+        let line = match &record.canary {
+            // A read has no way there that a cache line could be set beside.
+            _ if record.point.op == Verb::Read => None,
+            Some(Canary::Measured {
+                before_ns,
+                after_ns,
+                ..
+            }) => Some(f64::midpoint(*before_ns, *after_ns)),
+            _ => None,
+        };
+        rows.push(vec![
+            format!(
+                "{} {} {}",
+                record.point.engine,
+                record.point.op.name(),
+                bytes(u64::from(record.point.size_bytes))
+            ),
+            what.to_owned(),
+            number(latency.latency_ns_p50 as f64),
+            number(latency.latency_ns_p99 as f64),
+            line.map_or("n/a".to_owned(), number),
+            line.map_or("n/a".to_owned(), |line| {
+                number(latency.latency_ns_p50 as f64 - line)
+            }),
+        ]);
+    }
+    if rows.len() == 1 {
+        return String::new();
+    }
+    heading("How long a few bytes take between two ranks")
+        + &draw(rows, |column| column >= 2)
+        + "\n"
+}
+
+/// A table for each operation: a row for each size, bandwidth and part of the limit for each engine.
+fn bandwidth(tour: &Tour) -> String {
+    let is_shown = |record: &&Record| {
+        let streams = matches!(record.point.pacing, Pacing::Stream { .. });
+        streams && !is_floor(record) && record.summary.is_some()
+    };
+    let streams: Vec<&Record> = tour.records.iter().filter(is_shown).collect();
+    if streams.is_empty() {
+        return String::new();
+    }
+    let ops = distinct(streams.iter().map(|record| record.point.op));
+    let mut text = heading("How fast bytes move between two ranks");
+    for op in ops {
+        let same: Vec<&Record> = streams
+            .iter()
+            .copied()
+            .filter(|record| record.point.op == op)
+            .collect();
+        let pacings = distinct(same.iter().map(|record| record.point.pacing));
+        let pacings: Vec<_> = pacings.iter().map(super::text::pacing).collect();
+        let what = format!("{}, {}", op.name(), pacings.join(" and "));
+        text += &format!("{what}\n{}\n\n", by_size(&same));
+    }
+    text += &wrap(&what_limits(&streams), WIDTH, 0);
+    text.push('\n');
+    for engine in distinct(streams.iter().map(|record| &*record.point.engine)) {
+        let same = streams
+            .iter()
+            .filter(|record| record.point.engine == engine);
+        for means in distinct(same.map(|record| engine::means(record))) {
+            if !means.is_empty() {
+                text += &wrap(&format!("{engine}: {means}."), WIDTH, 2);
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+fn by_size(records: &[&Record]) -> String {
+    let engines = distinct(records.iter().map(|record| &*record.point.engine));
+    let mut head = vec!["MsgSize".to_owned()];
+    for engine in &engines {
+        head.push(format!("{engine}\n(GB/s)"));
+        head.push("± 95 %".to_owned());
+        head.push("Of limit".to_owned());
+    }
+    let mut rows = vec![head];
+    for size in distinct(records.iter().map(|record| record.point.size_bytes)) {
+        let mut row = vec![bytes(u64::from(size))];
+        for engine in &engines {
+            let same = |record: &&&Record| {
+                record.point.engine == *engine && record.point.size_bytes == size
+            };
+            let summary = records
+                .iter()
+                .find(same)
+                .and_then(|record| record.summary.as_ref());
+            let Some(summary) = summary else {
+                row.extend(["n/a"; 3].map(str::to_owned));
+                continue;
+            };
+            let spread = &summary.bandwidth_bytes_per_s;
+            row.push(number(spread.mean / 1e9));
+            row.push(spread.ci95.map_or("n/a".to_owned(), |ci| number(ci / 1e9)));
+            row.push(summary.utilization.map_or("n/a".to_owned(), percent));
+        }
+        rows.push(row);
+    }
+    draw(rows, |_| true)
+}
+
+/// Whole percents; what is small is never printed as zero.
+fn percent(part: f64) -> String {
+    if part < 0.01 {
+        return "< 1 %".to_owned();
+    }
+    format!("{:.0} %", part * 100.0)
+}
+
+/// What each engine's bandwidth is set beside, in words; the records say it point by point.
+fn what_limits(records: &[&Record]) -> String {
+    let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
+    for record in records {
+        let limit = record
+            .summary
+            .as_ref()
+            .and_then(|summary| summary.limit.as_ref());
+        let Some(limit) = limit else { continue };
+        let words = match limit.what.split([' ', ',']).next() {
+            Some("memory") => "the fastest memory copy over the same footprint".to_owned(),
+            Some("socket") => "what a plain TCP stream carries between the same ranks".to_owned(),
+            _ => limit.what.clone(),
+        };
+        let engine = &*record.point.engine;
+        match kinds.iter_mut().find(|(known, _)| *known == words) {
+            Some((_, engines)) if engines.contains(&engine) => {}
+            Some((_, engines)) => engines.push(engine),
+            None => kinds.push((words, vec![engine])),
+        }
+    }
+    let limits = kinds
+        .iter()
+        .map(|(words, engines)| format!("the limit of {} is {words}", engines.join(" and ")));
+    let limits = limits.collect::<Vec<_>>().join("; ");
+    if limits.is_empty() {
+        return limits;
+    }
+    format!(
+        "{}{}. It is measured just before and after each point; small messages stay below it because of what each \
+         operation costs.",
+        limits[..1].to_uppercase(),
+        &limits[1..]
+    )
+}
+
+/// Each once, in the order in which they come first.
+fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut kept = Vec::new();
+    for one in all {
+        if !kept.contains(&one) {
+            kept.push(one);
+        }
+    }
+    kept
+}
+
+/// What could not be measured, each reason once.
+fn not_measured(records: &[Record]) -> String {
+    let why = |record: &Record| match &record.outcome {
+        Outcome::Skipped { why } | Outcome::Failed { why } => Some(why.clone()),
+        Outcome::Measured => None,
+    };
+    let mut text = String::new();
+    for reason in distinct(records.iter().filter_map(why)) {
+        let same = records
+            .iter()
+            .filter(|record| why(record).as_ref() == Some(&reason));
+        let what = same.clone().map(|record| {
+            let point = &record.point;
+            format!("{} {}", point.engine, point.op.name())
+        });
+        let what = distinct(what).join(", ");
+        let points = match same.count() {
+            1 => String::new(),
+            several => format!(" ({several} points)"),
+        };
+        text += &wrap(&format!("Not measured: {what}{points}: {reason}"), WIDTH, 2);
+        text.push('\n');
+    }
+    text
+}
+
+/// What failed, and whether the machine changed under the measurement.
+fn notes(records: &[Record]) -> String {
+    let mut text = not_measured(records);
+    let changed = records
+        .iter()
+        .filter(|record| matches!(record.canary, Some(Canary::Measured { changed: true, .. })))
+        .count();
+    if changed > 0 {
+        let note = format!(
+            "The machine changed during {changed} of {} points: its cache-line time before and after differ by more \
+             than a fifth. Do not read much into small differences.",
+            records.len()
+        );
+        text += &wrap(&note, WIDTH, 0);
+        text.push('\n');
+    }
+    let disturbed: Vec<f64> = records
+        .iter()
+        .filter_map(cpu_share)
+        .filter(|share| *share < CPU_SHARE_LEAST)
+        .collect();
+    if let Some(worst) = disturbed.iter().copied().reduce(f64::min) {
+        let note = format!(
+            "Other programs took CPU time from the workers at {} of {} points (at worst they had {:.0} % of it). \
+             Figures and percentages of these are too low: try again when the machine is idle.",
+            disturbed.len(),
+            records.len(),
+            worst * 100.0
+        );
+        text += &wrap(&note, WIDTH, 0);
+        text.push('\n');
+    }
+    text
+}
+
+fn next(output: &Path, program: &str) -> String {
+    let file = output.display();
+    let mut text = heading("Saved, and what to run next");
+    for line in [
+        format!("{file} holds every figure with its configuration."),
+        format!("{program} show {file}"),
+        format!(
+            "{program} transfer --engine shm --op write-imm --ranks 2 --sizes 8,4k --ping-pong"
+        ),
+        format!(
+            "{program} transfer --engine fabric:tcp --op read --ranks 2 --sizes 8..1M --batch 128"
+        ),
+        format!("{program} verify --ranks 2"),
+        format!("{program} devices"),
+    ] {
+        text += &format!("  {line}\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+    use tonnage_machine::devices::Inventory;
+    use tonnage_record::Limit;
+
+    fn inventory() -> Inventory {
+        let text = r#"{
+            "host": { "name": "node1", "boot_id": "0" },
+            "cpu": {
+                "model": "Example CPU", "online": "0-1", "allowed": "0-1", "sockets": 1, "cores": 2,
+                "threads_per_core": 1, "governor": "performance"
+            },
+            "numa": [],
+            "memory": {
+                "total_bytes": 8589934592, "available_bytes": 4294967296, "huge_pools": [],
+                "transparent": { "enabled": "madvise", "shmem_enabled": "never" }
+            },
+            "networks": [], "rdma": [], "libfabric": [], "providers_absent": [], "gpus": [], "file_systems": [],
+            "absent": [{ "what": "GPUs", "why": "none is on the PCI bus", "how": "use a host with one" }]
+        }"#;
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn the_page_reads_from_top_to_bottom() {
+        let limit = |what: &str, bytes_per_s| Limit {
+            what: what.to_owned(),
+            bytes_per_s,
+        };
+        let limits = Limits {
+            copy_in_cache: (limit("memory copy by memcpy, 1 copier", 5.5e10), 1 << 18),
+            copy_in_dram: (
+                limit("memory copy by non-temporal stores, 1 copier", 1.4e10),
+                1 << 27,
+            ),
+            socket_bytes_per_s: 4.2e9,
+            cache_line_ns: Ok(([0, 1], 62.5)),
+        };
+        let records = [
+            samples::ping_pongs(),
+            samples::streams(),
+            samples::side_by_side(),
+        ];
+        let records = records.concat();
+        let page = page(&Tour {
+            inventory: &inventory(),
+            limits: &limits,
+            records: &records,
+            output: Path::new("tour.jsonl"),
+            program: "tonnage",
+        });
+        for line in page.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line:?} is too wide");
+        }
+        insta::assert_snapshot!(page);
+    }
+}

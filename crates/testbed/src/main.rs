@@ -1,0 +1,154 @@
+//! `make hosts`: some hosts on this machine, and a shell to try things in them.
+//!
+//! Everything is removed when the shell ends, or when this program does, however it ends.
+
+#![forbid(unsafe_code)]
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::IsTerminal;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Parser;
+use tonnage_testbed::{Error, Hosts, HostsSpec, Rate, Result, Slurm};
+
+/// Slurm's programs that are run at the switch, so that they are typed as on a cluster.
+const SLURM_PROGRAMS: [&str; 7] = [
+    "srun", "sbatch", "salloc", "scancel", "sinfo", "squeue", "scontrol",
+];
+
+/// Makes hosts on this machine (network namespaces on a switch of their own), runs a shell or a command beside them,
+/// and removes them. Needs root.
+#[derive(Debug, Parser)]
+#[command(name = "tonnage-testbed", version)]
+struct Arguments {
+    /// How many hosts.
+    #[arg(long, default_value_t = 2)]
+    count: usize,
+    /// How fast each host's link is, such as 10gbit; without it, as fast as the CPU.
+    #[arg(long)]
+    rate: Option<Rate>,
+    /// Start a Slurm whose nodes are the hosts.
+    #[arg(long)]
+    slurm: bool,
+    /// What to run instead of a shell.
+    #[arg(last = true)]
+    command: Vec<OsString>,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<u8> {
+    // Ctrl-C is for the command; when that ends, the hosts go in peace.
+    let interrupted = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGINT, interrupted)
+        .map_err(|error| Error::Failed(format!("cannot prepare for SIGINT: {error}")))?;
+    let hosts = Hosts::new(HostsSpec {
+        count: arguments.count,
+        rate: arguments.rate,
+    })?;
+    let slurm = match arguments.slurm {
+        true => Some(Slurm::start(&hosts)?),
+        false => None,
+    };
+    let mut command = command_of(arguments);
+    command.env("PATH", path_of(&hosts)?);
+    // Of a step that this was started in; programs in the hosts would take them for their own.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SLURM_") {
+            command.env_remove(name);
+        }
+    }
+    for host in 0..hosts.count() {
+        command.env(format!("HOST{host}"), hosts.address(host).to_string());
+    }
+    if let Some(slurm) = &slurm {
+        write_slurm_programs(&hosts)?;
+        command.env("SLURM_CONF", slurm.configuration());
+    }
+    if arguments.command.is_empty() {
+        introduce(arguments, &hosts);
+    }
+    let status = command.status().map_err(|error| {
+        let program = command.get_program().display();
+        Error::Failed(format!("cannot run {program}: {error}"))
+    })?;
+    drop(slurm);
+    hosts.close()?;
+    let code = status.code().unwrap_or(128 + status.signal().unwrap_or(0));
+    Ok(u8::try_from(code).unwrap_or(1))
+}
+
+fn command_of(arguments: &Arguments) -> Command {
+    let shell = || std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+    let Some((program, rest)) = arguments.command.split_first() else {
+        return Command::new(shell());
+    };
+    let mut command = Command::new(program);
+    command.args(rest);
+    command
+}
+
+/// PATH with the folder of `on` before all others.
+fn path_of(hosts: &Hosts) -> Result<OsString> {
+    let usual = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    let folders = std::iter::once(hosts.folder().join("bin")).chain(std::env::split_paths(&usual));
+    std::env::join_paths(folders)
+        .map_err(|error| Error::Failed(format!("cannot extend PATH: {error}")))
+}
+
+fn write_slurm_programs(hosts: &Hosts) -> Result<()> {
+    for program in SLURM_PROGRAMS {
+        let path = hosts.folder().join("bin").join(program);
+        // The search must not find this file again.
+        let text = format!(
+            "#!/bin/sh\nbin=${{0%/*}}\nPATH=${{PATH#$bin:}} exec \"$bin/on\" switch {program} \"$@\"\n"
+        );
+        fs::write(&path, text)
+            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o755)))
+            .map_err(|error| Error::Failed(format!("cannot write {}: {error}", path.display())))?;
+    }
+    Ok(())
+}
+
+fn introduce(arguments: &Arguments, hosts: &Hosts) {
+    let rate = match arguments.rate {
+        Some(rate) => format!(
+            "{rate} (at most {:.1} MB/s of TCP payload)",
+            rate.tcp_payload_bytes_per_s() / 1e6
+        ),
+        None => "as fast as the CPU".to_owned(),
+    };
+    println!("Hosts on this machine; each link is {rate}.");
+    for host in 0..hosts.count() {
+        println!(
+            "  h{host}  {}  {}",
+            hosts.address(host),
+            hosts.namespace(host)
+        );
+    }
+    println!("  on 0 CMD...        runs CMD in h0; `on switch CMD...` at the switch");
+    println!(
+        "  $HOST0, $HOST1...  their addresses; inside the hosts the names h0, h1... do as well"
+    );
+    if arguments.slurm {
+        println!("  srun, sbatch...    a Slurm with these hosts as nodes");
+    } else {
+        println!("  --slurm (make hosts SLURM=1) would start a Slurm with these hosts as nodes");
+    }
+    if std::io::stdin().is_terminal() {
+        println!("They are gone when this shell ends.");
+    }
+}

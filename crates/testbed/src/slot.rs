@@ -1,0 +1,241 @@
+//! What belongs to one set of hosts on this machine, and its removal, whatever happens.
+//!
+//! A set has a folder /run/tonnage-testbed/PID-NUMBER, and network namespaces whose names begin with tonnage-PID-NUMBER-.
+//! Everything of the set lives in these two, so that whoever knows the name can remove it. That is done by the guardian, a
+//! shell with `clean.sh` in a process group of its own. It waits for the end of a pipe that only the owner holds: it is
+//! closed when [`Slot`] is dropped, and by the kernel when the owner ends in any other way, even by SIGKILL.
+//!
+//! Owner and guardian share a lock on a file of the folder. A folder whose lock is free has lost both, and the next
+//! [`Slot::claim`] removes it. A lock is not fooled by process numbers that are used again.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::tool::{output, tool};
+use crate::{Error, Result};
+
+const ROOT: &str = "/run/tonnage-testbed";
+/// How long others may remove leftovers. One set takes six seconds at most, and more than a few are rare.
+const PATIENCE: Duration = Duration::from_secs(60);
+const CLEAN: &str = include_str!("clean.sh");
+
+/// The folder and the names of one set of hosts, under a guardian.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    name: String,
+    folder: PathBuf,
+    /// `None` once everything is removed.
+    guardian: Option<Child>,
+    /// Held as long as this is there, even if the guardian is killed.
+    _lock: File,
+}
+
+impl Slot {
+    /// A new one, after leftovers of others have been removed.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when nothing can be made under /run, [`Error::Failed`] when another process keeps the lock.
+    pub(crate) fn claim() -> Result<Self> {
+        fs::create_dir_all(ROOT)
+            .map_err(|error| Error::Unavailable(format!("cannot make {ROOT}: {error}")))?;
+        let all = lock_file(&Path::new(ROOT).join("lock"))?;
+        lock_within(&all, PATIENCE)?;
+        for error in sweep()? {
+            eprintln!("tonnage-testbed: another set's leftovers stay where they are: {error}");
+        }
+        let (name, folder) = new_folder()?;
+        let lock = lock_file(&folder.join("lock"))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
+            Error::Failed(format!("cannot lock {}/lock: {error}", folder.display()))
+        })?;
+        let failed = |error| Error::Failed(format!("cannot start the guardian (sh): {error}"));
+        let guardian = clean(&folder, &name, "wait")
+            .current_dir("/")
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(lock.try_clone().map_err(failed)?)
+            .spawn()
+            .map_err(failed)?;
+        Ok(Self {
+            name,
+            folder,
+            guardian: Some(guardian),
+            _lock: lock,
+        })
+    }
+
+    /// What the names of all its network namespaces begin with.
+    pub(crate) fn prefix(&self) -> String {
+        prefix(&self.name)
+    }
+
+    /// Its folder, which goes with it.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Removes everything, and waits for it.
+    pub(crate) fn remove(&mut self) -> Result<()> {
+        let Some(mut guardian) = self.guardian.take() else {
+            return Ok(());
+        };
+        drop(guardian.stdin.take());
+        let ended = guardian.wait();
+        if ended.is_ok_and(|status| status.success()) {
+            return Ok(());
+        }
+        // Somebody killed it, or something resisted.
+        output(&mut clean(&self.folder, &self.name, "now")).map(drop)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Err(error) = self.remove() {
+            eprintln!("tonnage-testbed: something is left behind: {error}");
+        }
+    }
+}
+
+fn prefix(name: &str) -> String {
+    format!("tonnage-{name}-")
+}
+
+fn clean(folder: &Path, name: &str, when: &str) -> Command {
+    let mut command = tool("sh");
+    command
+        .args(["-c", CLEAN, "tonnage-testbed"])
+        .arg(folder)
+        .arg(prefix(name))
+        .arg(when);
+    command
+}
+
+/// Takes the lock on all folders, which others have while they remove leftovers.
+fn lock_within(all: &File, patience: Duration) -> Result<()> {
+    let until = Instant::now() + patience;
+    loop {
+        match flock(all, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(Errno::WOULDBLOCK) => {
+                return Err(Error::Failed(format!(
+                    "another process has kept {ROOT}/lock for {patience:.0?}: `fuser {ROOT}/lock` shows which"
+                )));
+            }
+            Err(error) => return Err(Error::Failed(format!("cannot lock {ROOT}/lock: {error}"))),
+        }
+    }
+}
+
+/// Removes what owners have left that are gone together with their guardians, and says what resisted: it is in nobody's
+/// way. The caller has the lock on all folders.
+fn sweep() -> Result<Vec<Error>> {
+    let mut resisted = Vec::new();
+    for name in names()? {
+        let folder = Path::new(ROOT).join(&name);
+        // Without a lock file it was being removed, or never begun.
+        let lock = File::open(folder.join("lock")).ok();
+        let is_held = lock.as_ref().is_some_and(|lock| {
+            flock(lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+        });
+        if !is_held {
+            resisted.extend(output(&mut clean(&folder, &name, "now")).err());
+        }
+    }
+    Ok(resisted)
+}
+
+/// The names of all sets on this machine, by their folders and by their namespaces: one that was just being made when its
+/// owner was killed may be there without a folder.
+fn names() -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    let folders = fs::read_dir(ROOT).map_err(|error| cannot("read", Path::new(ROOT), error))?;
+    for entry in folders.flatten() {
+        names.extend(entry.file_name().to_str().and_then(name_of));
+    }
+    // Before the first namespace is made, this folder is not there.
+    for entry in fs::read_dir("/run/netns").into_iter().flatten().flatten() {
+        let file_name = entry.file_name();
+        let space = file_name
+            .to_str()
+            .and_then(|name| name.strip_prefix("tonnage-"));
+        let name = space.and_then(|space| space.rsplit_once('-'));
+        names.extend(name.and_then(|(name, _)| name_of(name)));
+    }
+    Ok(names)
+}
+
+/// Takes only what [`new_folder`] can have made.
+fn name_of(text: &str) -> Option<String> {
+    let (pid, number) = text.split_once('-')?;
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    (is_number(pid) && is_number(number)).then(|| text.to_owned())
+}
+
+fn new_folder() -> Result<(String, PathBuf)> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}-{number}", std::process::id());
+        let folder = Path::new(ROOT).join(&name);
+        match fs::create_dir(&folder) {
+            Ok(()) => return Ok((name, folder)),
+            // An earlier process with this number has left it, and its guardian is at work.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(cannot("make", &folder, error)),
+        }
+    }
+}
+
+fn lock_file(path: &Path) -> Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .map_err(|error| cannot("open", path, error))
+}
+
+fn cannot(what: &str, path: &Path, error: std::io::Error) -> Error {
+    Error::Failed(format!("cannot {what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_another_keeps_is_waited_for_but_not_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let kept = lock_file(&path).unwrap();
+        lock_within(&kept, Duration::ZERO).unwrap();
+        let mine = lock_file(&path).unwrap();
+        let refused = lock_within(&mine, Duration::from_millis(60));
+        assert!(matches!(refused, Err(Error::Failed(why)) if why.contains("kept")));
+        let other = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            drop(kept);
+        });
+        lock_within(&mine, Duration::from_secs(20)).unwrap();
+        other.join().unwrap();
+    }
+
+    #[test]
+    fn only_names_of_sets_are_taken() {
+        assert_eq!(name_of("12-0").as_deref(), Some("12-0"));
+        for other in ["lock", "12", "12-", "12-x", "a-0", "12-0-1", "../12-0"] {
+            assert_eq!(name_of(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Hosts reach each other, and links carry what they should.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tonnage_testbed::{Error, Hosts, HostsSpec, Rate};
+
+use super::support::{printed, two_hosts, wait_until};
+
+/// How long a stream is looked at before a verdict, and how often at most.
+const LOOK: Duration = Duration::from_millis(1500);
+const LOOKS: usize = 8;
+
+fn connect(hosts: &Hosts, from: usize, to: SocketAddr) -> std::io::Result<TcpStream> {
+    hosts
+        .within(from, || {
+            TcpStream::connect_timeout(&to, Duration::from_millis(500))
+        })
+        .unwrap()
+}
+
+fn listen(hosts: &Hosts, host: usize) -> (TcpListener, SocketAddr) {
+    let address = hosts.address(host);
+    let listener = hosts
+        .within(host, || TcpListener::bind((address, 0)).unwrap())
+        .unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+#[test]
+fn hosts_reach_each_other_by_their_addresses() {
+    let Some(hosts) = two_hosts(None) else { return };
+    for (from, to) in [(0, 1), (1, 0)] {
+        let (listener, address) = listen(&hosts, to);
+        let mut out = connect(&hosts, from, address).unwrap();
+        let (mut into, peer) = listener.accept().unwrap();
+        assert_eq!(peer.ip(), hosts.address(from));
+        out.write_all(b"12345678").unwrap();
+        let mut bytes = [0; 8];
+        into.read_exact(&mut bytes).unwrap();
+        assert_eq!(&bytes, b"12345678");
+    }
+    let (_listener, address) = listen(&hosts, 1);
+    assert!(
+        TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err(),
+        "the machine itself is not on the switch"
+    );
+}
+
+#[test]
+fn a_program_sees_its_host_and_no_other() {
+    let Some(hosts) = two_hosts(None) else { return };
+    let folder = printed(hosts.command(1, "pwd").current_dir("/usr"));
+    assert_eq!(folder, "/usr");
+    let shell = |host: usize, script: &str| {
+        printed(
+            hosts
+                .command(host, "sh")
+                .args(["-c", script, "sh", "two words"]),
+        )
+    };
+    assert_eq!(shell(1, "cat /proc/sys/kernel/hostname"), "h1");
+    assert_eq!(shell(0, "echo \"$1\""), "two words");
+    let mut interfaces: Vec<_> = shell(0, "ls /sys/class/net")
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    // Tunnels of modules that are loaded appear in every namespace.
+    interfaces.retain(|name| ["eth0", "lo"].contains(&name.as_str()) || name.starts_with("veth"));
+    assert_eq!(interfaces, ["eth0", "lo"]);
+    assert!(shell(0, "cat /etc/hosts").contains("10.77.0.2 h1"));
+    assert!(printed(&mut hosts.switch_command("hostname")) == "switch");
+    let missing = hosts
+        .command(0, "program-that-is-not-there")
+        .output()
+        .unwrap();
+    assert_eq!(missing.status.code(), Some(127), "{missing:?}");
+    let mut ours = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    ours.truncate(ours.trim_end().len());
+    assert!(
+        !["h0", "h1", "switch"].contains(&ours.as_str()),
+        "the machine was renamed"
+    );
+}
+
+/// Bytes per second that arrive in host 1 from host 0 by one stream, look after look, until `enough` or often enough.
+fn stream(hosts: &Hosts, mut enough: impl FnMut(f64) -> bool) -> Vec<f64> {
+    let (listener, address) = listen(hosts, 1);
+    let mut out = connect(hosts, 0, address).unwrap();
+    let (mut into, _) = listener.accept().unwrap();
+    // What waits in buffers would be read too fast after a pause of this process, so they are kept small.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&into, 1 << 20).unwrap();
+    let sender = std::thread::spawn(move || {
+        let block = vec![0u8; 1 << 20];
+        // Until the other side hangs up.
+        while out.write_all(&block).is_ok() {}
+    });
+    let mut block = vec![0u8; 1 << 20];
+    let mut look = |length: Duration| {
+        let begun = Instant::now();
+        let mut bytes = 0;
+        while begun.elapsed() < length {
+            bytes += into.read(&mut block).unwrap();
+        }
+        bytes as f64 / begun.elapsed().as_secs_f64()
+    };
+    look(Duration::from_millis(300));
+    let mut found = Vec::new();
+    while found.len() < LOOKS {
+        let bytes_per_s = look(LOOK);
+        found.push(bytes_per_s);
+        if enough(bytes_per_s) {
+            break;
+        }
+    }
+    drop(into);
+    sender.join().unwrap();
+    found
+}
+
+fn assert_never_above(rate: Rate, found: &[f64]) {
+    let mean = found.iter().sum::<f64>() / found.len() as f64;
+    let theory = rate.tcp_payload_bytes_per_s();
+    assert!(
+        mean < 1.03 * theory,
+        "{rate} should carry {theory}: {found:?}"
+    );
+}
+
+#[test]
+fn a_link_carries_what_theory_says() {
+    let Some(hosts) = two_hosts(Some(Rate::GBIT_1)) else {
+        return;
+    };
+    let theory = Rate::GBIT_1.tcp_payload_bytes_per_s();
+    let is_right = |found: f64| (found / theory - 1.0).abs() < 0.03;
+    // Again where other programs had the CPUs.
+    let found = stream(&hosts, is_right);
+    assert!(
+        found.iter().any(|&found| is_right(found)),
+        "{theory} expected: {found:?}"
+    );
+    assert_never_above(Rate::GBIT_1, &found);
+
+    let slow: Rate = "80mbit".parse().unwrap();
+    hosts.set_rate(0, Some(slow)).unwrap();
+    let is_right = |found: f64| (found / slow.tcp_payload_bytes_per_s() - 1.0).abs() < 0.03;
+    let found = stream(&hosts, is_right);
+    assert!(found.iter().any(|&found| is_right(found)), "{found:?}");
+    assert_never_above(slow, &found);
+
+    hosts.set_rate(0, None).unwrap();
+    let found = stream(&hosts, |found| found > 1.5 * theory);
+    assert!(found.iter().any(|&found| found > 1.5 * theory), "{found:?}");
+    let unshaped = found.iter().copied().fold(0.0, f64::max);
+
+    // As far as the CPU carries it, but more than the slower link could. That the link was shaped at all shows only
+    // where the CPU carries more than the link.
+    hosts.set_rate(0, Some(Rate::GBIT_10)).unwrap();
+    let found = stream(&hosts, |found| found > 1.5 * theory);
+    assert!(found.iter().any(|&found| found > 1.5 * theory), "{found:?}");
+    assert_never_above(Rate::GBIT_10, &found);
+    assert_shaped(&hosts, Rate::GBIT_10);
+    let shaper = Rate::GBIT_10.tcp_payload_bytes_per_s();
+    if unshaped < 1.1 * shaper {
+        println!(
+            "skip: the speed of a link of 10gbit, for without a shaper this machine carries only {unshaped:.3e} B/s"
+        );
+    }
+}
+
+/// The kernel has this shaper at host 0's link, and it has counted what went through.
+fn assert_shaped(hosts: &Hosts, rate: Rate) {
+    let space = hosts.namespace(0);
+    let shown =
+        printed(Command::new("tc").args(["-n", &space, "-s", "qdisc", "show", "dev", "eth0"]));
+    let gbit = format!("rate {}Gbit", rate.bits_per_s() / 1_000_000_000);
+    assert!(shown.contains("tbf") && shown.contains(&gbit), "{shown}");
+    let sent = shown.split_once("Sent ").unwrap().1;
+    let bytes: u64 = sent.split(' ').next().unwrap().parse().unwrap();
+    assert!(
+        bytes > 100_000_000,
+        "the stream went around the shaper: {shown}"
+    );
+}
+
+#[test]
+fn a_cable_can_be_cut_and_mended() {
+    let Some(hosts) = two_hosts(None) else { return };
+    let (listener, address) = listen(&hosts, 1);
+    let mut out = connect(&hosts, 0, address).unwrap();
+    let (mut into, _) = listener.accept().unwrap();
+    let carrier = || printed(hosts.command(1, "cat").arg("/sys/class/net/eth0/carrier"));
+    assert_eq!(carrier(), "1");
+
+    hosts.link_down(1).unwrap();
+    assert_eq!(carrier(), "0");
+    let refused = connect(&hosts, 0, address).unwrap_err().kind();
+    assert!(
+        [ErrorKind::TimedOut, ErrorKind::HostUnreachable].contains(&refused),
+        "{refused}"
+    );
+    out.write_all(b"12345678").unwrap();
+    into.set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    let nothing = into.read(&mut [0; 8]).unwrap_err().kind();
+    assert_eq!(nothing, ErrorKind::WouldBlock);
+
+    hosts.link_up(1).unwrap();
+    assert_eq!(carrier(), "1");
+    // The old connection goes on where it was, and new ones are possible.
+    into.set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    let mut bytes = [0; 8];
+    into.read_exact(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"12345678");
+    wait_until("a new connection comes about", || {
+        connect(&hosts, 0, address).is_ok()
+    });
+}
+
+#[test]
+fn sets_of_hosts_do_not_see_each_other() {
+    let Some(one) = two_hosts(None) else { return };
+    let other = std::thread::spawn(|| two_hosts(None))
+        .join()
+        .unwrap()
+        .unwrap();
+    assert_ne!(one.folder(), other.folder());
+    let (_listener, address) = listen(&one, 1);
+    assert!(connect(&one, 0, address).is_ok());
+    let error = connect(&other, 0, address).unwrap_err();
+    assert_eq!(
+        error.kind(),
+        ErrorKind::ConnectionRefused,
+        "same address, other host"
+    );
+}
+
+#[test]
+fn a_wrong_number_of_hosts_is_refused() {
+    for count in [0, 251] {
+        let refused = Hosts::new(HostsSpec { count, rate: None });
+        assert!(matches!(refused, Err(Error::Failed(why)) if why.contains("1 to 250")));
+    }
+}

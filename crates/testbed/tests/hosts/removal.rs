@@ -1,0 +1,290 @@
+//! Nothing stays behind, however the owner of hosts ends.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::support::{
+    command_line, is_gone, printed, processes_with, spaces, two_hosts, wait_until,
+};
+
+/// Something that runs in a host, known by a number that nobody else waits for.
+struct Sleeper {
+    seconds: String,
+}
+
+impl Sleeper {
+    fn new(place: u32) -> Self {
+        let seconds = format!("{}.{place}", 100_000 + std::process::id());
+        Self { seconds }
+    }
+
+    /// A script that does not end when it is asked to.
+    fn script(&self) -> String {
+        format!("trap '' TERM; sleep {} & wait; sleep {0}", self.seconds)
+    }
+
+    fn runs(&self) -> bool {
+        !processes_with(&format!("sleep {} ", self.seconds)).is_empty()
+    }
+}
+
+fn send(pid: i32, signal: Signal) {
+    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+}
+
+fn guardian_of(folder: &Path) -> i32 {
+    let found = processes_with(&format!(" tonnage-testbed {} ", folder.display()));
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0]
+}
+
+/// The program `tonnage-testbed` as the owner of two hosts, with a sleeper in one of them.
+struct Owner {
+    child: Child,
+    folder: PathBuf,
+    sleeper: Sleeper,
+}
+
+impl Owner {
+    fn start(place: u32) -> Self {
+        let sleeper = Sleeper::new(place);
+        let script = format!(
+            "echo \"${{PATH%%/bin:*}}\"; exec on 0 sh -c \"{}\"",
+            sleeper.script()
+        );
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tonnage-testbed"))
+            .args(["--rate", "1gbit", "--", "sh", "-c", &script])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let owner = Self {
+            child,
+            folder: line.trim().into(),
+            sleeper,
+        };
+        assert_eq!(spaces(&owner.folder).len(), 3, "two hosts and a switch");
+        wait_until("the sleeper sleeps", || owner.sleeper.runs());
+        owner
+    }
+
+    fn signal(&self, signal: Signal) {
+        send(self.child.id() as i32, signal);
+    }
+
+    /// Waits until it has ended and nothing of it is there.
+    fn leaves_nothing(mut self) {
+        wait_until("the owner ends", || {
+            self.child.try_wait().unwrap().is_some()
+        });
+        wait_until("nothing is left", || {
+            is_gone(&self.folder) && !self.sleeper.runs()
+        });
+        assert!(processes_with(self.folder.to_str().unwrap()).is_empty());
+    }
+}
+
+#[test]
+fn after_a_drop() {
+    let Some(hosts) = two_hosts(None) else { return };
+    let folder = hosts.folder().to_owned();
+    assert_eq!(spaces(&folder).len(), 3);
+    let sleeper = Sleeper::new(0);
+    let mut child = hosts
+        .command(1, "sh")
+        .args(["-c", &sleeper.script()])
+        .spawn()
+        .unwrap();
+    wait_until("the sleeper sleeps", || sleeper.runs());
+    drop(hosts);
+    assert!(is_gone(&folder) && !sleeper.runs());
+    child.wait().unwrap();
+}
+
+#[test]
+fn after_a_panic() {
+    let Some(hosts) = two_hosts(None) else { return };
+    let folder = hosts.folder().to_owned();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _hosts = hosts;
+        panic!("on purpose");
+    }));
+    assert!(panicked.is_err() && is_gone(&folder));
+}
+
+#[test]
+fn after_the_guardian_was_killed() {
+    let Some(hosts) = two_hosts(None) else { return };
+    let folder = hosts.folder().to_owned();
+    send(guardian_of(&folder), Signal::KILL);
+    // The owner is there, so the next use of others removes nothing.
+    drop(two_hosts(None));
+    assert_eq!(printed(&mut hosts.command(0, "hostname")), "h0");
+    hosts.close().unwrap();
+    assert!(is_gone(&folder));
+}
+
+#[test]
+fn after_the_owner_was_killed() {
+    if two_hosts(None).is_none() {
+        return;
+    }
+    for (place, signal) in [(1, Signal::KILL), (2, Signal::TERM), (3, Signal::HUP)] {
+        let owner = Owner::start(place);
+        owner.signal(signal);
+        owner.leaves_nothing();
+    }
+}
+
+#[test]
+fn after_an_interruption() {
+    if two_hosts(None).is_none() {
+        return;
+    }
+    let mut owner = Owner::start(4);
+    // The owner leaves this signal to the command, as with Ctrl-C, and removes the hosts when that has ended.
+    owner.signal(Signal::INT);
+    let exact = format!("sleep {} ", owner.sleeper.seconds);
+    let mut status = None;
+    // The script sleeps twice.
+    wait_until("the owner ends after its command", || {
+        let sleeping = processes_with(&exact);
+        let sleeping = sleeping
+            .into_iter()
+            .filter(|&pid| command_line(pid) == exact);
+        sleeping.for_each(|pid| {
+            // It may have ended since.
+            let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+        });
+        status = owner.child.try_wait().unwrap();
+        status.is_some()
+    });
+    let status = status.unwrap();
+    assert_eq!(
+        status.code(),
+        Some(128 + 9),
+        "the command's own end: {status}"
+    );
+    assert!(is_gone(&owner.folder), "removed before the owner ended");
+    owner.leaves_nothing();
+}
+
+#[test]
+fn after_owner_and_guardian_were_killed_the_next_use_removes() {
+    if two_hosts(None).is_none() {
+        return;
+    }
+    let mut owner = Owner::start(5);
+    send(guardian_of(&owner.folder), Signal::KILL);
+    owner.signal(Signal::KILL);
+    owner.child.wait().unwrap();
+    // Another test may be at its next use already; but nothing else removes.
+    drop(two_hosts(None));
+    owner.leaves_nothing();
+}
+
+#[test]
+fn a_namespace_that_came_too_late_is_removed_at_the_next_use() {
+    let Some(hosts) = two_hosts(None) else { return };
+    // As if the owner had been killed while it made the namespace, and its guardian had been faster.
+    let late = format!("tonnage-{}-4000000000-h0", std::process::id());
+    printed(Command::new("ip").args(["netns", "add", &late]));
+    let other = format!("tonnage-other-{}", std::process::id());
+    printed(Command::new("ip").args(["netns", "add", &other]));
+    drop(two_hosts(None));
+    assert!(!Path::new("/run/netns").join(late).exists());
+    assert!(Path::new("/run/netns").join(&other).exists(), "not ours");
+    printed(Command::new("ip").args(["netns", "del", &other]));
+    assert_eq!(printed(&mut hosts.command(0, "hostname")), "h0");
+}
+
+#[test]
+fn leftovers_that_resist_are_in_nobodys_way_and_mounts_in_them_are_not_emptied() {
+    let Some(hosts) = two_hosts(None) else { return };
+    let left = PathBuf::from(format!(
+        "/run/tonnage-testbed/4000000000-{}",
+        std::process::id()
+    ));
+    let inside = left.join("inside");
+    fs::create_dir_all(&inside).unwrap();
+    // A file system of its own: nothing of it may go, and the folder cannot go while it is mounted.
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "tonnage-test"])
+        .arg(&inside)
+        .status()
+        .unwrap();
+    assert!(mounted.success(), "mount needs the root that made hosts");
+    fs::write(inside.join("file"), "").unwrap();
+    let others = two_hosts(None);
+    let kept = inside.join("file").exists();
+    printed(Command::new("umount").arg(&inside));
+    assert!(kept, "what was mounted there was removed");
+    let others = others.expect("the leftover was in the way");
+    assert_ne!(hosts.folder(), others.folder());
+    drop(two_hosts(None));
+    assert!(!left.exists());
+}
+
+#[test]
+fn variables_of_a_step_stay_outside() {
+    if two_hosts(None).is_none() {
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_tonnage-testbed"))
+        .env("SLURM_JOB_ID", "7")
+        .env("SLURM_STEP_ID", "0")
+        .args(["--", "env"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("HOST0=") && !text.contains("SLURM_"),
+        "{text}"
+    );
+}
+
+#[test]
+fn without_root_the_reason_is_told() {
+    let is_root = rustix::process::geteuid().is_root();
+    // Where this user cannot go, another may.
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.path().join("tonnage-testbed");
+    fs::copy(env!("CARGO_BIN_EXE_tonnage-testbed"), &program).unwrap();
+    let run = || {
+        let mut command = Command::new(&program);
+        if is_root {
+            command.uid(65534).gid(65534);
+        }
+        command.args(["--", "true"]).output()
+    };
+    // A test beside this one that starts a process while the copy is being written holds it open for a moment.
+    let is_busy = |output: &std::io::Result<std::process::Output>| {
+        let error = output.as_ref().err();
+        error.is_some_and(|error| error.kind() == std::io::ErrorKind::ExecutableFileBusy)
+    };
+    let mut output = run();
+    for _ in 0..100 {
+        if !is_busy(&output) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        output = run();
+    }
+    let output = output.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said, "error: only root can make network namespaces\n");
+}

@@ -1,0 +1,113 @@
+//! A rank's place in the run and how the ranks find each other: what launchers say, and what engines that must start
+//! before the ranks meet are told. It is read in `tonnage_ranks::detect`.
+
+use std::net::SocketAddr;
+
+/// This process's place in the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// 0 .. `size`.
+    pub rank: u32,
+    /// Number of ranks.
+    pub size: u32,
+    /// Place among the ranks of this host; 0 until `Rank::join` has counted them when `local_size` is `None`.
+    pub local_rank: u32,
+    /// Ranks of this host, when the launcher says it.
+    pub local_size: Option<u32>,
+    /// Where this was read: "RANK/WORLD_SIZE", "OMPI_COMM_WORLD_*", "tonnage --ranks", …; once the ranks have met, also
+    /// how: "OMPI_COMM_WORLD_*, PMIx".
+    pub source: String,
+    /// How the ranks find each other.
+    pub meeting: Meeting,
+}
+
+/// How the ranks find each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Meeting {
+    /// There is one rank.
+    Alone,
+    /// tonnage started all ranks on this host; rank 0 has the listening socket as its standard input.
+    Local {
+        /// Address of that socket.
+        control: SocketAddr,
+    },
+    /// Rank 0 listens on this address, and all others connect to it.
+    Master {
+        /// Host name or address.
+        host: String,
+        /// TCP port.
+        port: u16,
+        /// Who said so, for messages and for what may be changed about it.
+        said_by: SaidBy,
+    },
+    /// The launcher passes on where rank 0 listens, and the secret that it has made.
+    Exchange(Exchange),
+    /// Rank 0 is on the first host of a Slurm step, and all know the port.
+    FirstHost {
+        /// The first host's name.
+        host: String,
+        /// TCP port.
+        port: u16,
+        /// Whether the step has other hosts too; else the ranks meet on 127.0.0.1.
+        others: bool,
+    },
+}
+
+/// Where rank 0's address comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SaidBy {
+    /// The command line: `--master`.
+    Option,
+    /// `MASTER_ADDR` and `MASTER_PORT`.
+    Variable,
+    /// Rank 0 itself, by its launcher.
+    Launcher,
+    /// The list of hosts of a Slurm step.
+    Step,
+}
+
+impl SaidBy {
+    /// The host as the user knows it.
+    pub fn host(self, host: &str) -> String {
+        match self {
+            Self::Option => format!("--master {host}"),
+            Self::Variable => format!("MASTER_ADDR={host}"),
+            Self::Launcher => format!("{host}, which the launcher passed on,"),
+            Self::Step => format!("{host}, the first host of the step,"),
+        }
+    }
+
+    /// What to do when the host is not rank 0's.
+    pub fn another_host(self) -> &'static str {
+        match self {
+            Self::Option => "--master must name the host of rank 0",
+            Self::Variable => "MASTER_ADDR must be the host of rank 0",
+            Self::Launcher => "choose another interface with --interface NAME",
+            Self::Step => "start with --mpi=pmix or --mpi=pmi2, by which rank 0 says where it is",
+        }
+    }
+
+    /// What to do when the port is in use.
+    pub fn another_port(self) -> &'static str {
+        match self {
+            Self::Option => "Choose another port with --master HOST:PORT, the same for all ranks",
+            Self::Variable => {
+                "Choose another port with MASTER_PORT or TONNAGE_PORT, the same for all ranks"
+            }
+            Self::Launcher => "Choose another TONNAGE_PORT, or leave it out",
+            Self::Step => "Choose another port with TONNAGE_PORT, the same for all ranks",
+        }
+    }
+}
+
+/// How a launcher passes a few words from rank to rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exchange {
+    /// The library of PMIx, which talks to a server of the launcher.
+    Pmix,
+    /// The text protocol PMI-1 over an open file.
+    Pmi1 {
+        /// Its number.
+        fd: i32,
+    },
+}

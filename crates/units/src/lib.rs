@@ -1,0 +1,26 @@
+//! Small types that every room shares: quantities as people write them, names, and the one error type.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | [`quantity`] | sizes, times, rates: read, written, and rounded for tables |
+//! | [`number_list`] | lists of numbers such as "0-3,8" |
+//! | [`names`] | the nearest known name to one that is unknown |
+//! | [`error`] | the kinds of errors and their exit codes |
+//! | [`identity`] | a rank's place in the run |
+//! | [`wire`] | the name of a device that payload crosses |
+//!
+//! Nothing here knows an engine, a plan or a rank. Next: `tonnage_sys` for what the system gives, `tonnage_engine` for
+//! the contract of engines.
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod identity;
+pub mod names;
+pub mod number_list;
+pub mod quantity;
+pub mod wire;
+
+pub use error::{Error, Result};
+pub use identity::Identity;
+pub use quantity::*;
+pub use wire::{WireDevice, WireKind};

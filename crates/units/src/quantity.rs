@@ -1,0 +1,283 @@
+//! Sizes, rates and times as people write them, and as tables print them.
+//!
+//! One type for each kind of quantity. `FromStr` reads what a person types, on the command line and in a plan alike,
+//! and `Display` writes the shortest text that reads back as exactly the same value. Text for tables, rounded to
+//! three digits, is in [`human`]. Which values make sense for which option is decided in [`tonnage_plan`], not here.
+//!
+//! | kind | accepted | remark |
+//! | --- | --- | --- |
+//! | size | `8`, `4k`, `1M`, `1.5GiB`, `100MB` | a bare `k`, `M`, `G`, `T` and `KiB` … are powers of two; `kB`, `MB`, `GB`, `TB` are decimal |
+//! | count | `128`, `200k`, `1M` | decimal: `k` is 1000, because counts of things are not addresses |
+//! | duration | `10ns`, `1us`, `200ms`, `5s`, `2m`, `1h` | a unit is needed, except for 0 |
+//! | rate | `200000`, `200k`, `1.5M/s` | decimal, per second |
+//! | bandwidth | `12.5GB/s`, `100Gb/s`, `10GiB/s` | `B` is bytes and `b` is bits |
+//! | percentage | `2%` | held as a fraction |
+
+pub mod human;
+mod number;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::names::quote;
+use crate::{Error, Result};
+use number::{WholeError, scaled, split, whole};
+
+/// A number of bytes. `k`, `K`, `M`, `G`, `T` are powers of two; `kB`, `MB`, `GB`, `TB` are decimal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(pub u64);
+
+/// A number of things. `k`, `M`, `G` are decimal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Count(pub u64);
+
+/// A length of time in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+/// Operations per second. `k`, `M`, `G` are decimal.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct PerSecond(pub f64);
+
+/// Bytes per second.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct BytesPerSecond(pub f64);
+
+/// A part of a whole, 1.0 is all of it; written in percent.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Fraction(pub f64);
+
+const SIZE_UNITS: [(&str, u64); 24] = [
+    ("", 1),
+    ("B", 1),
+    ("k", 1 << 10),
+    ("K", 1 << 10),
+    ("KiB", 1 << 10),
+    ("kiB", 1 << 10),
+    ("m", 1 << 20),
+    ("M", 1 << 20),
+    ("MiB", 1 << 20),
+    ("g", 1 << 30),
+    ("G", 1 << 30),
+    ("GiB", 1 << 30),
+    ("t", 1 << 40),
+    ("T", 1 << 40),
+    ("TiB", 1 << 40),
+    ("Ki", 1 << 10),
+    ("Mi", 1 << 20),
+    ("Gi", 1 << 30),
+    ("Ti", 1 << 40),
+    ("kB", 1_000),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+];
+
+const COUNT_UNITS: [(&str, u64); 5] = [
+    ("", 1),
+    ("k", 1_000),
+    ("K", 1_000),
+    ("M", 1_000_000),
+    ("G", 1_000_000_000),
+];
+
+const TIME_UNITS: [(&str, u64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// Reads a whole number of something, with one of `units` behind it.
+fn parse_whole(text: &str, what: &str, examples: &str, units: &[(&str, u64)]) -> Result<u64> {
+    let wrong = |why: &str| Err(Error::Usage(format!("{} {why}: {examples}", quote(text))));
+    let Some((number, unit)) = split(text) else {
+        return wrong(&format!("is not a {what}"));
+    };
+    let Some(&(_, factor)) = units.iter().find(|(name, _)| *name == unit) else {
+        let missing = if unit.is_empty() {
+            "has no unit"
+        } else {
+            "has an unknown unit"
+        };
+        return wrong(missing);
+    };
+    match whole(number, factor) {
+        Ok(value) => Ok(value),
+        Err(WholeError::Fraction) => wrong(&format!("is not a whole {what}")),
+        Err(WholeError::TooLarge) => wrong(&format!("is too large for a {what}")),
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let examples = "write a size like 8, 4k (4096), 1M, 1.5GiB or 100MB (decimal)";
+        parse_whole(text, "number of bytes", examples, &SIZE_UNITS).map(Self)
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, shift) in [("T", 40), ("G", 30), ("M", 20), ("k", 10)] {
+            if self.0 != 0 && self.0.is_multiple_of(1 << shift) {
+                return write!(f, "{}{name}", self.0 >> shift);
+            }
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
+impl FromStr for Count {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let examples = "write a count like 128, 200k (200000) or 1M (decimal)";
+        parse_whole(text, "number", examples, &COUNT_UNITS).map(Self)
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl FromStr for Nanos {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        // Zero is the same in every unit, and `--warmup 0` is how people turn warming up off.
+        if text.trim() == "0" {
+            return Ok(Self(0));
+        }
+        let examples = "write a duration with its unit, like 10ns, 1us, 200ms, 5s or 2m";
+        parse_whole(text, "number of nanoseconds", examples, &TIME_UNITS).map(Self)
+    }
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for name in ["h", "m", "s", "ms", "us"] {
+            let factor = TIME_UNITS
+                .iter()
+                .find(|(unit, _)| *unit == name)
+                .map_or(1, |unit| unit.1);
+            if self.0 != 0 && self.0.is_multiple_of(factor) {
+                return write!(f, "{}{name}", self.0 / factor);
+            }
+        }
+        write!(f, "{}ns", self.0)
+    }
+}
+
+impl FromStr for PerSecond {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let number = split(text).and_then(|(number, unit)| {
+            let exponent = match unit.strip_suffix("/s").unwrap_or(unit) {
+                "" => 0,
+                "k" | "K" => 3,
+                "M" => 6,
+                "G" => 9,
+                _ => return None,
+            };
+            scaled(number, exponent)
+        });
+        number.map(Self).ok_or_else(|| {
+            Error::Usage(format!(
+                "{} is not a rate: write operations per second like 200000, 200k or 1.5M (decimal)",
+                quote(text)
+            ))
+        })
+    }
+}
+
+impl fmt::Display for PerSecond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&number::shifted(self.0, 0))
+    }
+}
+
+impl FromStr for BytesPerSecond {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        split(text)
+            .and_then(|(number, unit)| bandwidth(number, unit))
+            .map(Self)
+            .ok_or_else(|| {
+                Error::Usage(format!(
+                    "{} is not a bandwidth: write it like 12.5GB/s, 100Gb/s or 10GiB/s",
+                    quote(text)
+                ))
+            })
+    }
+}
+
+/// Bytes per second of a number with a unit such as `GB/s`; None for an unknown unit or a number out of range.
+fn bandwidth(number: &str, unit: &str) -> Option<f64> {
+    let unit = unit.strip_suffix("/s")?;
+    let (prefix, per_byte) = match (unit.strip_suffix('B'), unit.strip_suffix('b')) {
+        (Some(prefix), _) => (prefix, 1.0),
+        (None, Some(prefix)) => (prefix, 8.0),
+        (None, None) => return None,
+    };
+    let (exponent, factor) = match prefix {
+        "" => (0, 1.0),
+        "k" | "K" => (3, 1.0),
+        "M" => (6, 1.0),
+        "G" => (9, 1.0),
+        "T" => (12, 1.0),
+        "Ki" => (0, 1024.0),
+        "Mi" => (0, 1024.0 * 1024.0),
+        "Gi" => (0, 1024.0 * 1024.0 * 1024.0),
+        _ => return None,
+    };
+    let value = scaled(number, exponent)? * factor / per_byte;
+    value.is_finite().then_some(value)
+}
+
+impl fmt::Display for BytesPerSecond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, exponent) = match self.0 {
+            value if value >= 1e9 => ("GB/s", 9),
+            value if value >= 1e6 => ("MB/s", 6),
+            _ => ("B/s", 0),
+        };
+        write!(f, "{}{name}", number::shifted(self.0, exponent))
+    }
+}
+
+impl FromStr for Fraction {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let number = split(text).and_then(|(number, unit)| match unit {
+            "%" => scaled(number, -2),
+            _ => None,
+        });
+        number.map(Self).ok_or_else(|| {
+            Error::Usage(format!(
+                "{} is not a percentage: write it with its sign, like 2% or 0.5%",
+                quote(text)
+            ))
+        })
+    }
+}
+
+impl fmt::Display for Fraction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", number::shifted(self.0, -2))
+    }
+}
+
+#[cfg(test)]
+mod tests;
