@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::message::Cause;
+use crate::channel::message::Cause;
 use tonnage_units::{Error, Result};
 
 /// A failure and the rank that reports it.
@@ -21,7 +21,7 @@ impl Verdict {
 }
 
 /// One rank's outcome as bytes; empty when all is well.
-pub(super) fn write(rank: u32, host: &str, mine: &Result<()>) -> Result<Vec<u8>> {
+pub(crate) fn write(rank: u32, host: &str, mine: &Result<()>) -> Result<Vec<u8>> {
     let Err(error) = mine else {
         return Ok(Vec::new());
     };
@@ -35,7 +35,7 @@ pub(super) fn write(rank: u32, host: &str, mine: &Result<()>) -> Result<Vec<u8>>
 }
 
 /// Keeps what all ranks will be told: a failure before something missing, then the lowest rank.
-pub(super) fn merge(all: &mut Vec<u8>, one: &[u8]) {
+pub(crate) fn merge(all: &mut Vec<u8>, one: &[u8]) {
     let Some(new) = read(one) else { return };
     if read(all).is_none_or(|old| new.weight() < old.weight()) {
         all.clear();
@@ -51,7 +51,7 @@ fn read(bytes: &[u8]) -> Option<Verdict> {
 }
 
 /// What all ranks agreed on.
-pub(super) fn outcome(bytes: &[u8]) -> Result<()> {
+pub(crate) fn outcome(bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         return Ok(());
     }

@@ -10,17 +10,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::agreement;
-use super::collective::{gather_entries, gather_entry};
-use super::control::{Control, Settings, speaks};
-use super::detect::{Identity, Meeting};
-use super::join::{self, MARGIN, message_bytes_max};
-use super::message::{Cause, Kind, clip};
-use super::options::JoinOptions;
-use super::settle::{count_local_ranks, keep_larger, lead_ns};
-use super::shared::{Command, Enter, Merge, Outcome, Shared, Slot, lock};
-use super::signals::Signals;
-use super::{ClockOffset, RankInfo};
+use crate::agreement;
+use crate::bootstrap::options::JoinOptions;
+use crate::channel::message::{Cause, Kind, clip};
+use crate::join::{self, MARGIN};
+use crate::settle::{count_local_ranks, keep_larger, lead_ns};
+use crate::signals::Signals;
+use crate::tree::collective::{gather_entries, gather_entry};
+use crate::tree::control::{Control, Settings, speaks};
+use crate::tree::shape::{message_bytes_max, parent_of};
+use crate::tree::shared::{Command, Enter, Merge, Outcome, Shared, Slot, lock};
+use crate::{ClockOffset, RankInfo};
+use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::{Error, Result};
 
 /// After a complaint about a missing rank, the verdict must come within this time.
@@ -94,8 +95,7 @@ impl Rank {
         };
         let table = tree.table.clone();
         let local_ip = tree.local_ip();
-        let parent_is_root =
-            identity.rank > 0 && join::parent_of(identity.rank, options.fanout) == 0;
+        let parent_is_root = identity.rank > 0 && parent_of(identity.rank, options.fanout) == 0;
         let shared = Shared::new()?;
         let control = Control::new(settings, tree, shared.clone(), signals);
         let thread = std::thread::Builder::new()

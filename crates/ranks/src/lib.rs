@@ -4,60 +4,44 @@
 //! [`Rank`] that it gives is what the rest of the program sees: exchanges between all ranks, the knowledge that a rank
 //! is lost, and a common start. Payload never travels here: bytes that are measured belong to engines.
 //!
-//! | file | what lives there |
+//! | module | what lives there |
 //! | --- | --- |
-//! | [`mod@detect`], `launchers`, `slurm`, `first_host` | who am I, and how will the ranks meet |
-//! | [`rendezvous`], `card`, `pmi1` | ranks that a launcher started agree on a place and a secret |
-//! | [`secret`] | what proves that a connection belongs to the run |
-//! | [`options`] | deadlines and choices of a run |
-//! | [`local`] | starting ranks on this host and looking after them |
+//! | [`bootstrap`] | who am I, where will the ranks meet, which secret proves that they belong together |
+//! | [`spawn`] | starting ranks, and looking after them |
+//! | `join` | ranks find each other and become a tree |
+//! | `channel` | one encrypted connection, its frames ([`frame`]) and its messages ([`message`]) |
+//! | `tree` | the control thread's side: collectives, clocks, who is missing |
 //! | `handle`, `agreement`, `settle` | [`Rank`], the main thread's side |
-//! | `join`, `membership`, `address`, `handshake` | ranks find each other and become a tree |
-//! | `control`, `protocol`, `collective`, `missing`, `clock` | the control thread's side |
-//! | `channel`, [`frame`], [`message`] | one encrypted connection, and the bytes on it |
-//! | `shared`, `signals` | between the threads, and from outside |
+//! | `signals` | SIGINT and SIGTERM as something to wait for |
+//!
+//! What a run measures, and what its ranks say to each other about it, is in `tonnage_bench`; how a place in a run is
+//! written down is in [`tonnage_units::identity`].
 
 #![forbid(unsafe_code)]
 
-mod address;
 mod agreement;
-mod card;
+pub mod bootstrap;
 mod channel;
-mod clock;
-mod collective;
-mod control;
-pub mod detect;
-mod first_host;
-pub mod frame;
 mod handle;
-mod handshake;
 mod join;
-mod launchers;
-pub mod local;
-mod membership;
-pub mod message;
-mod missing;
-pub mod options;
-mod pmi1;
-mod protocol;
-pub mod rendezvous;
-pub mod secret;
 mod settle;
-mod shared;
 mod signals;
-mod slurm;
+pub mod spawn;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 use serde::{Deserialize, Serialize};
 
-pub use detect::{Exchange, Explicit, Identity, Meeting, SaidBy, detect};
+pub use bootstrap::detect::{Explicit, detect};
+pub use bootstrap::options::JoinOptions;
+pub use bootstrap::rendezvous::{Met, meet};
+pub use bootstrap::secret::{Secret, plan_hash};
+pub use channel::{frame, message};
 pub use handle::{Pending, Rank};
-pub use options::JoinOptions;
-pub use rendezvous::{Met, meet};
-pub use secret::Secret;
+pub use tonnage_units::identity::{Exchange, Identity, Meeting, SaidBy};
 
 /// What every rank knows of every rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::{RankInfo, join};
+use crate::RankInfo;
+use crate::tree::shape::parent_of;
 
 /// Fills in what the launcher did not say: ranks of one boot are ranks of one host.
-pub(super) fn count_local_ranks(infos: &mut [RankInfo]) {
+pub(crate) fn count_local_ranks(infos: &mut [RankInfo]) {
     let hosts: Vec<String> = infos
         .iter()
         .map(|info| {
@@ -33,7 +34,7 @@ pub(super) fn count_local_ranks(infos: &mut [RankInfo]) {
 }
 
 /// Merges two numbers into the larger.
-pub(super) fn keep_larger(all: &mut Vec<u8>, one: &[u8]) {
+pub(crate) fn keep_larger(all: &mut Vec<u8>, one: &[u8]) {
     let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).unwrap_or_default();
     if number(one) > number(all) {
         one.clone_into(all);
@@ -42,7 +43,7 @@ pub(super) fn keep_larger(all: &mut Vec<u8>, one: &[u8]) {
 
 /// How far ahead a common start is set: once the longest way to a rank and back, what the nodes on that way need to tell
 /// their children one after the other, and what a host needs to wake all its ranks.
-pub(super) fn lead_ns(longest_rtt_ns: u64, infos: &[RankInfo], fanout: u32) -> u64 {
+pub(crate) fn lead_ns(longest_rtt_ns: u64, infos: &[RankInfo], fanout: u32) -> u64 {
     const LEAD_NS_MIN: u64 = 500_000;
     const TELL_NS: u64 = 20_000;
     const WAKE_NS: u64 = 40_000;
@@ -50,7 +51,7 @@ pub(super) fn lead_ns(longest_rtt_ns: u64, infos: &[RankInfo], fanout: u32) -> u
     let mut depth = 0u64;
     let mut rank = size.saturating_sub(1);
     while rank > 0 {
-        rank = join::parent_of(rank, fanout);
+        rank = parent_of(rank, fanout);
         depth += 1;
     }
     let telling_ns = depth * TELL_NS * u64::from(fanout.min(size));

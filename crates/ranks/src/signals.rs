@@ -8,12 +8,12 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::channel::Interest;
+use crate::channel::Interest;
 use tonnage_units::{Error, Result};
 
 /// Signals that were asked for; each makes its own socket readable.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     sources: Vec<Source>,
 }
 
@@ -26,19 +26,19 @@ struct Source {
 
 impl Signals {
     /// The two signals that end a run.
-    pub(super) fn ending() -> Result<Self> {
+    pub(crate) fn ending() -> Result<Self> {
         Self::of(&[SIGINT, SIGTERM])
     }
 
     /// No signals: the process is not ours to end.
-    pub(super) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self {
             sources: Vec::new(),
         }
     }
 
     /// These signals.
-    pub(super) fn of(signals: &[i32]) -> Result<Self> {
+    pub(crate) fn of(signals: &[i32]) -> Result<Self> {
         let mut sources = Vec::new();
         for &signal in signals {
             let failed = |error| Error::io(format!("cannot prepare for signal {signal}"), error);
@@ -51,14 +51,14 @@ impl Signals {
     }
 
     /// What to wait for.
-    pub(super) fn interests(&self) -> impl Iterator<Item = Interest<'_>> {
+    pub(crate) fn interests(&self) -> impl Iterator<Item = Interest<'_>> {
         self.sources
             .iter()
             .map(|source| Interest::read(&source.socket))
     }
 
     /// The signals that came since the last call, each once.
-    pub(super) fn take(&mut self) -> Vec<i32> {
+    pub(crate) fn take(&mut self) -> Vec<i32> {
         let mut buffer = [0u8; 64];
         let came = |source: &mut Source| match source.socket.read(&mut buffer) {
             Ok(len) if len > 0 => Some(source.signal),

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {
-    tonnage_ranks::local::end_with_supervisor(&command::env)?;
+    tonnage_ranks::spawn::local::end_with_supervisor(&command::env)?;
     match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
         Command::Tour(args) => command::tour::tour(&args),
         Command::Transfer(args) => command::measure::transfer(&args),

@@ -139,7 +139,7 @@ fn a_common_start_is_in_the_future_and_common() {
     let starts = run(6, |mut rank| {
         // All ranks of this test share one clock.
         assert_eq!(rank.clock_offset(), ClockOffset::default());
-        let before = clock::monotonic_ns();
+        let before = tree::clock::monotonic_ns();
         let start = rank.aligned_start("trial", SOON).unwrap();
         assert!(start >= before + 500_000);
         assert!(start < before + 20_000_000_000);
@@ -156,7 +156,7 @@ fn clocks_of_other_boots_are_estimated_along_the_tree() {
         |rank, options| options.boot_id = format!("boot {}", rank / 2),
         |rank| {
             let mut rank = rank.unwrap();
-            let before = clock::monotonic_ns();
+            let before = tree::clock::monotonic_ns();
             let start = rank.aligned_start("trial", SOON).unwrap();
             let offset = rank.clock_offset();
             // All these clocks are really one, so the estimate itself is its error.

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use super::*;
-use crate::local::{end_with_supervisor, start_local};
+use crate::spawn::local::{end_with_supervisor, start_local};
 
 const PLAY: &str = "TONNAGE_TEST_PLAY";
 

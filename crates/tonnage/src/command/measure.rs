@@ -178,7 +178,7 @@ pub(super) fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity
 pub fn supervise(ranks: u32, arguments: &[std::ffi::OsString]) -> Result<ExitCode> {
     let program = std::env::current_exe()
         .map_err(|error| Error::io("cannot find this program's own file", error))?;
-    let supervisor = tonnage_ranks::local::start_local(ranks, &program, arguments)?;
+    let supervisor = tonnage_ranks::spawn::local::start_local(ranks, &program, arguments)?;
     let pids = supervisor.pids();
     let code = supervisor.wait()?;
     if code != 0 {
@@ -196,8 +196,7 @@ fn be_a_rank(job: &Job, points: &Points, identity: Identity) -> Result<ExitCode>
     // Until the end of this function, so that the launcher sees this rank go only when the run is over.
     let _leave = met.leave;
     let identity = met.identity;
-    let hash =
-        tonnage_ranks::secret::plan_hash(&format!("{}\n{}", job.plan.hash_text(), identity.size))?;
+    let hash = tonnage_ranks::plan_hash(&format!("{}\n{}", job.plan.hash_text(), identity.size))?;
     let mut options = JoinOptions::new(&env, &identity, met.secret, hash)?;
     options.listener = met.listener;
     options.interface.clone_from(&job.ranks.interface);

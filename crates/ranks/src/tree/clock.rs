@@ -6,13 +6,13 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::ClockOffset;
+use crate::ClockOffset;
 
 /// Round trips of which the shortest is believed.
 const SAMPLES: u32 = 16;
 
 /// Nanoseconds of this host's `CLOCK_MONOTONIC`.
-pub(super) fn monotonic_ns() -> u64 {
+pub(crate) fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     // The clock counts from boot, so neither part is negative.
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
@@ -20,14 +20,14 @@ pub(super) fn monotonic_ns() -> u64 {
 
 /// An estimate against rank 0 and the path that it was made over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Base {
-    pub(super) clock: ClockOffset,
+pub(crate) struct Base {
+    pub(crate) clock: ClockOffset,
     /// Round trips of all links to rank 0, added up.
-    pub(super) path_rtt_ns: u64,
+    pub(crate) path_rtt_ns: u64,
 }
 
 /// The state of one rank's estimate.
-pub(super) struct ClockSync {
+pub(crate) struct ClockSync {
     samples_left: u32,
     best: Option<(u64, i64)>,
     base: Option<Base>,
@@ -36,7 +36,7 @@ pub(super) struct ClockSync {
 
 impl ClockSync {
     /// Rank 0 needs no estimate.
-    pub(super) fn root() -> Self {
+    pub(crate) fn root() -> Self {
         let base = Base {
             clock: ClockOffset::default(),
             path_rtt_ns: 0,
@@ -50,7 +50,7 @@ impl ClockSync {
     }
 
     /// Any other rank; `same_boot` when rank 0 runs on the same boot of the same host.
-    pub(super) fn child(same_boot: bool) -> Self {
+    pub(crate) fn child(same_boot: bool) -> Self {
         Self {
             samples_left: SAMPLES,
             best: None,
@@ -60,12 +60,12 @@ impl ClockSync {
     }
 
     /// Whether the parent should be asked again.
-    pub(super) fn wants_sample(&self) -> bool {
+    pub(crate) fn wants_sample(&self) -> bool {
         self.samples_left > 0
     }
 
     /// The parent's answer: asked at `sent_ns`, received at `now_ns` by this clock, `at_ns` by the parent's.
-    pub(super) fn sample(&mut self, sent_ns: u64, at_ns: u64, now_ns: u64) {
+    pub(crate) fn sample(&mut self, sent_ns: u64, at_ns: u64, now_ns: u64) {
         self.samples_left = self.samples_left.saturating_sub(1);
         let rtt_ns = now_ns.saturating_sub(sent_ns);
         let middle_ns = sent_ns.saturating_add(rtt_ns / 2);
@@ -76,12 +76,12 @@ impl ClockSync {
     }
 
     /// The parent's own estimate.
-    pub(super) fn parent_knows(&mut self, base: Base) {
+    pub(crate) fn parent_knows(&mut self, base: Base) {
         self.base = Some(base);
     }
 
     /// This rank's estimate, once everything for it has come.
-    pub(super) fn result(&self) -> Option<Base> {
+    pub(crate) fn result(&self) -> Option<Base> {
         let (rtt_ns, offset_ns) = self.best.filter(|_| self.samples_left == 0)?;
         let base = self.base?;
         let path_rtt_ns = base.path_rtt_ns.saturating_add(rtt_ns);

@@ -8,10 +8,10 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use super::channel::{Channel, wait_for};
-use super::detect::{Identity, Meeting, SaidBy};
-use super::options::JoinOptions;
-use super::signals::Signals;
+use crate::bootstrap::options::JoinOptions;
+use crate::channel::{Channel, wait_for};
+use crate::signals::Signals;
+use tonnage_units::identity::{Identity, Meeting, SaidBy};
 use tonnage_units::{Error, Result};
 
 /// Pause between two tries to reach rank 0.
@@ -22,7 +22,7 @@ const CONNECT: Duration = Duration::from_secs(2);
 const REFUSALS_MAX: u32 = 5;
 
 /// The socket on which rank 0 waits for the others.
-pub(super) fn root_listener(
+pub(crate) fn root_listener(
     identity: &Identity,
     options: &mut JoinOptions,
     signals: &mut Signals,
@@ -152,7 +152,7 @@ fn bind(
 }
 
 /// A socket on exactly this address, which `host` stands for.
-pub(super) fn listen_on(address: SocketAddr, host: &str, said_by: SaidBy) -> Result<TcpListener> {
+pub(crate) fn listen_on(address: SocketAddr, host: &str, said_by: SaidBy) -> Result<TcpListener> {
     TcpListener::bind(address).map_err(|error| match error.kind() {
         io::ErrorKind::AddrNotAvailable => Error::Usage(format!(
             "rank 0 should listen on {host} ({}), but this host ({}) has no such address: {}",
@@ -177,7 +177,7 @@ fn resolve(host: &str, port: u16, said_by: SaidBy) -> Result<Vec<SocketAddr>> {
 }
 
 /// The address of an interface; of several, one of the wanted family, and none that needs a scope.
-pub(super) fn interface_address(name: &str, like: Option<IpAddr>) -> Result<IpAddr> {
+pub(crate) fn interface_address(name: &str, like: Option<IpAddr>) -> Result<IpAddr> {
     let mut own = interface_addresses(name)?;
     own.sort_by_key(|ip| ip.is_ipv4() != like.is_none_or(|like| like.is_ipv4()));
     // There is one, or it would have been an error.
@@ -188,7 +188,7 @@ pub(super) fn interface_address(name: &str, like: Option<IpAddr>) -> Result<IpAd
 ///
 /// # Errors
 /// [`Error::Usage`] with the interfaces that there are, when none of this name has an address.
-pub(super) fn interface_addresses(name: &str) -> Result<Vec<IpAddr>> {
+pub(crate) fn interface_addresses(name: &str) -> Result<Vec<IpAddr>> {
     let all = tonnage_sys::interfaces::addresses()
         .map_err(|error| Error::io("cannot list the network interfaces", error))?;
     let usable = |ip: &IpAddr| match ip {
@@ -220,7 +220,7 @@ fn no_interface(name: &str, there_are: &[&str]) -> Error {
 }
 
 /// The socket on which a rank other than 0 waits for its children: on the address that it reached rank 0 from.
-pub(super) fn inner_listener(to_root: &Channel, options: &JoinOptions) -> Result<TcpListener> {
+pub(crate) fn inner_listener(to_root: &Channel, options: &JoinOptions) -> Result<TcpListener> {
     let mine = to_root.local_addr()?.ip();
     let ip = match &options.interface {
         Some(name) => interface_address(name, Some(mine))?,
@@ -240,7 +240,7 @@ enum Attempt {
 }
 
 /// Connects and proves to know the secret; tries until the join deadline, because rank 0 may start later.
-pub(super) fn connect_to(
+pub(crate) fn connect_to(
     meeting: &Meeting,
     options: &JoinOptions,
     signals: &mut Signals,

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::ClockOffset;
-use super::message::{Cause, Kind};
+use crate::ClockOffset;
+use crate::channel::message::{Cause, Kind};
 use tonnage_units::{Error, Result};
 
 /// Merges the second contribution into the first.
-pub(super) type Merge = fn(&mut Vec<u8>, &[u8]);
+pub(crate) type Merge = fn(&mut Vec<u8>, &[u8]);
 
 /// What the main thread asks of the control thread.
 #[derive(Debug)]
-pub(super) enum Command {
+pub(crate) enum Command {
     /// This rank enters a collective.
     Enter(Enter),
     /// This rank has waited too long in a collective.
@@ -35,18 +35,18 @@ pub(super) enum Command {
 
 /// One rank's part in a collective.
 #[derive(Debug)]
-pub(super) struct Enter {
-    pub(super) seq: u64,
-    pub(super) kind: Kind,
-    pub(super) what: String,
-    pub(super) mine: Vec<u8>,
-    pub(super) merge: Option<Merge>,
-    pub(super) slot: Arc<Slot>,
+pub(crate) struct Enter {
+    pub(crate) seq: u64,
+    pub(crate) kind: Kind,
+    pub(crate) what: String,
+    pub(crate) mine: Vec<u8>,
+    pub(crate) merge: Option<Merge>,
+    pub(crate) slot: Arc<Slot>,
 }
 
 /// Where a result appears.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     done: AtomicBool,
     result: Mutex<Option<Outcome>>,
     ready: Condvar,
@@ -54,14 +54,14 @@ pub(super) struct Slot {
 
 /// What becomes of a collective.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     Result(Vec<u8>),
     /// The run ended; [`Shared::error`] says why.
     Stopped,
 }
 
 impl Slot {
-    pub(super) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             done: AtomicBool::new(false),
             result: Mutex::new(None),
@@ -69,12 +69,12 @@ impl Slot {
         })
     }
 
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
     }
 
     /// The first result stays.
-    pub(super) fn set(&self, outcome: Outcome) {
+    pub(crate) fn set(&self, outcome: Outcome) {
         let mut result = lock(&self.result);
         if result.is_none() && !self.is_done() {
             *result = Some(outcome);
@@ -84,7 +84,7 @@ impl Slot {
     }
 
     /// Waits until there is a result, and takes it; `None` when the time is up.
-    pub(super) fn wait(&self, deadline: Instant) -> Option<Outcome> {
+    pub(crate) fn wait(&self, deadline: Instant) -> Option<Outcome> {
         // Ranks are usually released at nearly the same time. Looking again a few times is sooner than being woken, and
         // yielding leaves the CPU to the control threads when there are fewer CPUs than threads.
         for _ in 0..50 {
@@ -113,20 +113,20 @@ impl Slot {
 
 /// State that both threads of a rank see.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) commands: Mutex<VecDeque<Command>>,
-    pub(super) stopped: Arc<AtomicBool>,
-    pub(super) phase: Mutex<(String, Instant)>,
-    pub(super) clock: Mutex<(ClockOffset, u64)>,
-    pub(super) clock_known: Arc<Slot>,
+pub(crate) struct Shared {
+    pub(crate) commands: Mutex<VecDeque<Command>>,
+    pub(crate) stopped: Arc<AtomicBool>,
+    pub(crate) phase: Mutex<(String, Instant)>,
+    pub(crate) clock: Mutex<(ClockOffset, u64)>,
+    pub(crate) clock_known: Arc<Slot>,
     /// Files to remove when the process has to be ended from outside its main thread.
-    pub(super) bequest: Mutex<Vec<PathBuf>>,
+    pub(crate) bequest: Mutex<Vec<PathBuf>>,
     cause: Mutex<Option<Cause>>,
     wake: OwnedFd,
 }
 
 impl Shared {
-    pub(super) fn new() -> Result<Arc<Self>> {
+    pub(crate) fn new() -> Result<Arc<Self>> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| Error::io("cannot make an eventfd", error))?;
         Ok(Arc::new(Self {
@@ -142,25 +142,25 @@ impl Shared {
     }
 
     /// Hands a command to the control thread and wakes it.
-    pub(super) fn command(&self, command: Command) {
+    pub(crate) fn command(&self, command: Command) {
         lock(&self.commands).push_back(command);
         // It fails only when the counter is full, and then the thread is awake already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    pub(super) fn wake(&self) -> &OwnedFd {
+    pub(crate) fn wake(&self) -> &OwnedFd {
         &self.wake
     }
 
     /// Takes the wake-up, so that the next wait sleeps.
-    pub(super) fn awake(&self) {
+    pub(crate) fn awake(&self) {
         let mut count = [0u8; 8];
         // Nothing to read means that nobody has woken us.
         let _ = rustix::io::read(&self.wake, &mut count);
     }
 
     /// Keeps the first cause; true if this is it.
-    pub(super) fn stop(&self, cause: &Cause) -> bool {
+    pub(crate) fn stop(&self, cause: &Cause) -> bool {
         let mut known = lock(&self.cause);
         if known.is_some() {
             return false;
@@ -170,12 +170,12 @@ impl Shared {
         true
     }
 
-    pub(super) fn cause(&self) -> Option<Cause> {
+    pub(crate) fn cause(&self) -> Option<Cause> {
         lock(&self.cause).clone()
     }
 
     /// Why the run ended.
-    pub(super) fn error(&self) -> Error {
+    pub(crate) fn error(&self) -> Error {
         self.cause().as_ref().map_or_else(
             || Error::Failed("the control channel of this rank has ended".into()),
             Error::from,
@@ -184,6 +184,6 @@ impl Shared {
 }
 
 /// A panic elsewhere does not make this state wrong, and the others must still be told; so a poisoned lock is used.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

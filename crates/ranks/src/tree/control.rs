@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::RankInfo;
-use super::channel::{Channel, Interest, wait_for};
 use super::clock::ClockSync;
 use super::collective::{Collectives, Place};
-use super::join::{Peer, Tree};
-use super::message::{Cause, Head};
+use super::missing::{Answer, Inquiry};
+use super::shape::{Peer, Tree};
 use super::shared::{Command, Outcome, Shared, lock};
-use super::signals::Signals;
-use crate::missing::{Answer, Census};
+use crate::RankInfo;
+use crate::channel::message::{Cause, Head};
+use crate::channel::{Channel, Interest, wait_for};
+use crate::signals::Signals;
 use tonnage_units::{Error, Result};
 
 /// Last words get this long when the run ends in order, and when it does not.
@@ -24,40 +24,40 @@ const LINGER: Duration = Duration::from_secs(1);
 const LINGER_ABORT: Duration = Duration::from_millis(200);
 
 /// What the control thread is told at its start.
-pub(super) struct Settings {
-    pub(super) me: RankInfo,
-    pub(super) size: u32,
-    pub(super) message_bytes_max: usize,
-    pub(super) heartbeat_timeout: Duration,
-    pub(super) network_timeout: Duration,
-    pub(super) grace: Duration,
-    pub(super) end_process: bool,
+pub(crate) struct Settings {
+    pub(crate) me: RankInfo,
+    pub(crate) size: u32,
+    pub(crate) message_bytes_max: usize,
+    pub(crate) heartbeat_timeout: Duration,
+    pub(crate) network_timeout: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) end_process: bool,
     /// Whether a supervisor reports the loss of rank 0.
-    pub(super) supervised: bool,
+    pub(crate) supervised: bool,
     /// How far in the future an aligned start lies; rank 0 learns it when all clocks are known.
-    pub(super) start_lead_ns: Arc<AtomicU64>,
+    pub(crate) start_lead_ns: Arc<AtomicU64>,
 }
 
 /// Which way a connection leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(crate) enum Way {
     Up,
     /// The index among the children.
     Down(usize),
 }
 
 /// A connection and what is known of the rank behind it.
-pub(super) struct Link {
-    pub(super) channel: Channel,
-    pub(super) info: RankInfo,
-    pub(super) way: Way,
+pub(crate) struct Link {
+    pub(crate) channel: Channel,
+    pub(crate) info: RankInfo,
+    pub(crate) way: Way,
     /// Whether a network lies between.
     is_remote: bool,
     /// False until the peer's control thread has said something: before that it may still be joining.
     armed: bool,
     heard: Instant,
     said: Instant,
-    pub(super) goodbye: bool,
+    pub(crate) goodbye: bool,
     open: bool,
 }
 
@@ -77,7 +77,7 @@ impl Link {
         }
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         Place {
             rank: self.info.rank,
             host: self.info.host.clone(),
@@ -86,14 +86,14 @@ impl Link {
 }
 
 /// The state of the control thread.
-pub(super) struct Control {
-    pub(super) settings: Settings,
-    pub(super) links: Vec<Link>,
-    pub(super) table: Vec<RankInfo>,
-    pub(super) collectives: Collectives,
-    pub(super) clock: ClockSync,
-    pub(super) census: Option<Census>,
-    pub(super) shared: Arc<Shared>,
+pub(crate) struct Control {
+    pub(crate) settings: Settings,
+    pub(crate) links: Vec<Link>,
+    pub(crate) table: Vec<RankInfo>,
+    pub(crate) collectives: Collectives,
+    pub(crate) clock: ClockSync,
+    pub(crate) inquiry: Option<Inquiry>,
+    pub(crate) shared: Arc<Shared>,
     signals: Signals,
     aborted: Option<Instant>,
     leaving: bool,
@@ -101,7 +101,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    pub(super) fn new(
+    pub(crate) fn new(
         settings: Settings,
         tree: Tree,
         shared: Arc<Shared>,
@@ -126,7 +126,7 @@ impl Control {
             collectives: Collectives::new(children),
             links,
             table: tree.table,
-            census: None,
+            inquiry: None,
             shared,
             signals,
             aborted: None,
@@ -137,7 +137,7 @@ impl Control {
     }
 
     /// Runs until the main thread leaves, or the run has ended and its grace is over.
-    pub(super) fn run(mut self) {
+    pub(crate) fn run(mut self) {
         self.start();
         while !self.over() {
             if let Err(error) = self.turn() {
@@ -192,8 +192,8 @@ impl Control {
         {
             wake = wake.min(beat);
         }
-        if let Some(census) = &self.census {
-            wake = wake.min(census.until());
+        if let Some(inquiry) = &self.inquiry {
+            wake = wake.min(inquiry.until());
         }
         if let Some(aborted) = self.aborted {
             wake = now + (aborted + self.settings.grace).saturating_duration_since(now);
@@ -271,7 +271,7 @@ impl Control {
                 .is_some_and(|since| since.elapsed() >= self.settings.grace)
     }
 
-    /// What is due by the clock: heartbeats, silence, and the end of a census.
+    /// What is due by the clock: heartbeats, silence, and the end of an inquiry.
     fn tick(&mut self) {
         let now = Instant::now();
         // When this process itself was stopped for a while, the others could not be heard.
@@ -289,12 +289,12 @@ impl Control {
                 link.heard = now;
             }
             let silence = now.duration_since(link.heard);
-            let patience = if link.is_remote {
+            let timeout = if link.is_remote {
                 self.settings.network_timeout
             } else {
                 self.settings.heartbeat_timeout
             };
-            if link.armed && silence >= patience {
+            if link.armed && silence >= timeout {
                 let me = &self.settings.me;
                 let message = format!(
                     "rank {} on {} has heard nothing of it (process {}) for {silence:.1?}: it hangs or is stopped, or its \
@@ -310,16 +310,16 @@ impl Control {
             }
         }
         if self
-            .census
+            .inquiry
             .as_ref()
-            .is_some_and(|census| now >= census.until())
+            .is_some_and(|inquiry| now >= inquiry.until())
         {
-            self.close_census();
+            self.close_inquiry();
         }
     }
 
     /// Queues a message on one link.
-    pub(super) fn send(&mut self, index: usize, head: &Head, payload: &[u8]) {
+    pub(crate) fn send(&mut self, index: usize, head: &Head, payload: &[u8]) {
         let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
             return;
         };
@@ -333,14 +333,14 @@ impl Control {
         }
     }
 
-    pub(super) fn tell_parent(&mut self, head: &Head, payload: &[u8]) {
+    pub(crate) fn tell_parent(&mut self, head: &Head, payload: &[u8]) {
         if self.settings.me.rank != 0 {
             // The parent is always the first link.
             self.send(0, head, payload);
         }
     }
 
-    pub(super) fn tell_children(&mut self, head: &Head, payload: &[u8]) {
+    pub(crate) fn tell_children(&mut self, head: &Head, payload: &[u8]) {
         for index in 0..self.links.len() {
             if self
                 .links
@@ -358,7 +358,7 @@ impl Control {
     }
 
     /// Ends the run with this cause, unless it has ended already: then the first cause stays the one that is told.
-    pub(super) fn abort(&mut self, cause: Cause) {
+    pub(crate) fn abort(&mut self, cause: Cause) {
         if self.aborted.is_some() {
             return;
         }
@@ -369,8 +369,8 @@ impl Control {
         self.tell_all(&Head::Abort { cause }, &[]);
     }
 
-    /// This rank's answer to a census.
-    pub(super) fn own_answer(&self, seq: u64) -> Answer {
+    /// This rank's answer to an inquiry.
+    pub(crate) fn own_answer(&self, seq: u64) -> Answer {
         let phase = lock(&self.shared.phase);
         Answer {
             entered: self.collectives.entered(seq),
@@ -379,17 +379,17 @@ impl Control {
         }
     }
 
-    pub(super) fn close_census(&mut self) {
-        let Some(census) = self.census.take() else {
+    pub(crate) fn close_inquiry(&mut self) {
+        let Some(inquiry) = self.inquiry.take() else {
             return;
         };
-        if !self.collectives.has_finished(census.seq) {
-            let cause = census.verdict(&self.table);
+        if !self.collectives.has_finished(inquiry.seq) {
+            let cause = inquiry.verdict(&self.table);
             self.abort(cause);
         }
     }
 
-    pub(super) fn start_lead_ns(&self) -> u64 {
+    pub(crate) fn start_lead_ns(&self) -> u64 {
         self.settings.start_lead_ns.load(Ordering::Relaxed)
     }
 
@@ -448,7 +448,7 @@ impl Control {
 
 /// Whether this rank reports the end of the run: rank 0 does, and when it is the lost one its direct children do,
 /// unless a supervisor sees it end.
-pub(super) fn speaks(rank: u32, parent_is_root: bool, supervised: bool, cause: &Cause) -> bool {
+pub(crate) fn speaks(rank: u32, parent_is_root: bool, supervised: bool, cause: &Cause) -> bool {
     let root_lost = matches!(cause, Cause::Rank { rank: 0, .. });
     rank == 0 || root_lost && parent_is_root && !supervised
 }

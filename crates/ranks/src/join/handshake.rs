@@ -1,50 +1,57 @@
-//! The door of a rank that listens: connections that have yet to prove who they are.
+//! Connections to a rank that listens, until they have proved who they are; and last words on those that fail.
 //!
 //! Anybody can reach the port. Somebody who sends garbage, does not know the secret, or says nothing is shown out and
 //! the run goes on; the number of connections that are looked at together is bounded. What a recognised rank says, and
-//! whether it fits the run, is judged in [`super::join`].
+//! whether it fits the run, is judged in [`crate::join`].
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use super::channel::{Channel, Interest, wait_for};
-use super::message::Message;
-use super::secret::Secret;
-use super::signals::Signals;
+use crate::RankInfo;
+use crate::bootstrap::secret::Secret;
+use crate::channel::message::{Cause, Head, Message};
+use crate::channel::{Channel, Interest, wait_for};
+use crate::signals::Signals;
 use tonnage_units::{Error, Result};
 
-struct Pending {
+/// Strangers that are looked at beside the ranks themselves.
+pub(crate) const STRANGERS_MAX: usize = 64;
+/// Others wait this much longer than rank 0, so that its reason reaches them before they give up.
+pub(crate) const MARGIN: Duration = Duration::from_secs(5);
+
+/// A connection that has proved nothing.
+struct Unproven {
     channel: Channel,
     since: Instant,
 }
 
-/// A listener and those who wait behind it.
-pub(super) struct Lobby {
+/// A listener, and the connections to it whose handshake is under way.
+pub(crate) struct Handshakes {
     listener: TcpListener,
     secret: Secret,
-    pending: Vec<Pending>,
+    pending: Vec<Unproven>,
     pending_max: usize,
-    patience: Duration,
+    timeout: Duration,
     refused: u64,
 }
 
 /// What one look at the door brought.
 #[derive(Default)]
-pub(super) struct Arrivals {
+pub(crate) struct Arrivals {
     /// Recognised ranks and the first thing that each said.
-    pub(super) greeted: Vec<(Channel, Message)>,
+    pub(crate) greeted: Vec<(Channel, Message)>,
     /// Places of those watched channels that have ended.
-    pub(super) ended: Vec<usize>,
+    pub(crate) ended: Vec<usize>,
 }
 
-impl Lobby {
-    /// A lobby that gives everybody `patience` to say something sensible.
-    pub(super) fn new(
+impl Handshakes {
+    /// Gives everybody `timeout` to say something sensible.
+    pub(crate) fn new(
         listener: TcpListener,
         secret: Secret,
         pending_max: usize,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self> {
         listener
             .set_nonblocking(true)
@@ -54,18 +61,18 @@ impl Lobby {
             secret,
             pending: Vec::new(),
             pending_max,
-            patience,
+            timeout,
             refused: 0,
         })
     }
 
     /// How many were shown out.
-    pub(super) fn refused(&self) -> u64 {
+    pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
 
     /// Shows somebody out. One report for each run is enough: a port scan must not fill the log.
-    pub(super) fn refuse(&mut self, peer: SocketAddr, reason: &Error) {
+    pub(crate) fn refuse(&mut self, peer: SocketAddr, reason: &Error) {
         self.refused += 1;
         if self.refused == 1 {
             log::warn!(
@@ -78,18 +85,18 @@ impl Lobby {
     ///
     /// # Errors
     /// [`Error::Interrupted`] when a signal ends the run.
-    pub(super) fn step(
+    pub(crate) fn step(
         &mut self,
         until: Instant,
         signals: &mut Signals,
         watched: &mut [&mut Channel],
     ) -> Result<Arrivals> {
-        // A full lobby lets newcomers wait in the system's queue, until the silent have run out of patience.
+        // Where there are too many, newcomers wait in the system's queue until the silent have run out of time.
         let full = self.pending.len() >= self.pending_max;
         let expiry = self
             .pending
             .iter()
-            .map(|pending| pending.since + self.patience)
+            .map(|pending| pending.since + self.timeout)
             .min();
         let wake = expiry.map_or(until, |expiry| expiry.min(until));
         let mut interests: Vec<Interest<'_>> = signals.interests().collect();
@@ -123,7 +130,7 @@ impl Lobby {
         while self.pending.len() < self.pending_max {
             match self.listener.accept() {
                 Ok((stream, peer)) => match Channel::accept(stream, &self.secret) {
-                    Ok(channel) => self.pending.push(Pending {
+                    Ok(channel) => self.pending.push(Unproven {
                         channel,
                         since: Instant::now(),
                     }),
@@ -155,7 +162,7 @@ impl Lobby {
                         &Error::Failed("it closed without saying who it is".into()),
                     );
                 }
-                Ok(None) if pending.since.elapsed() >= self.patience => {
+                Ok(None) if pending.since.elapsed() >= self.timeout => {
                     self.refuse(
                         peer,
                         &Error::Failed("it did not say who it is in time".into()),
@@ -167,8 +174,42 @@ impl Lobby {
     }
 
     /// Stops listening, also for copies of the socket that this process has as its standard input.
-    pub(super) fn close(self) {
+    pub(crate) fn close(self) {
         // A socket that is no longer listening needs no stopping.
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+    }
+}
+
+/// Last words on a connection: why this rank ends.
+pub(crate) fn tell(channel: &mut Channel, cause: &Cause) {
+    // A peer that cannot be told finds the connection closed.
+    if channel
+        .send(
+            &Head::Abort {
+                cause: cause.clone(),
+            },
+            &[],
+        )
+        .is_ok()
+    {
+        channel.flush_until(Instant::now() + Duration::from_millis(500));
+        channel.finish_writing();
+    }
+}
+
+/// Why a peer is gone: what it said last, or that it said nothing.
+pub(crate) fn last_words(channel: &mut Channel, info: &RankInfo) -> Error {
+    while let Ok(Some(message)) = channel.next_message() {
+        if let Head::Abort { cause } = message.head {
+            return Error::from(&cause);
+        }
+    }
+    Error::Rank {
+        rank: info.rank,
+        host: info.host.clone(),
+        message: format!(
+            "its process {} ended while the ranks were joining: look at its output",
+            info.pid
+        ),
     }
 }

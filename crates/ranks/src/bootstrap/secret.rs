@@ -89,7 +89,7 @@ impl Secret {
     }
 
     /// The key, for the handshake.
-    pub(super) fn key(&self) -> &[u8; 32] {
+    pub(crate) fn key(&self) -> &[u8; 32] {
         &self.key
     }
 }

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 
-use super::address::interface_address;
+use crate::join::address::interface_address;
 
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
@@ -16,7 +16,7 @@ const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
 
 /// One rank's host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Card {
+pub(crate) struct Advert {
     /// Its name, for messages.
     host: String,
     /// Changes when the host starts anew.
@@ -32,9 +32,9 @@ pub(super) struct Card {
 /// What stands for a secret that was given, and for none.
 const GIVEN: [(&str, bool); 2] = [("given", true), ("none", false)];
 
-impl Card {
+impl Advert {
     /// This process's.
-    pub(super) fn mine(interface: Option<&str>, given: bool) -> Result<Self> {
+    pub(crate) fn mine(interface: Option<&str>, given: bool) -> Result<Self> {
         let network = std::fs::metadata("/proc/self/ns/net").map(|metadata| metadata.ino());
         Ok(Self {
             host: tonnage_sys::host::name(),
@@ -49,7 +49,7 @@ impl Card {
     }
 
     /// As one word for a launcher's store.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let plain = |text: &str| {
             let sign = |sign: char| match sign {
                 'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' => sign,
@@ -68,8 +68,8 @@ impl Card {
         )
     }
 
-    /// The reverse of [`Card::text`].
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    /// The reverse of [`Advert::text`].
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('/');
         let (host, boot_id) = (parts.next()?.to_owned(), parts.next()?.to_owned());
         let network = parts.next()?.parse().ok()?;
@@ -100,7 +100,7 @@ impl Card {
 ///
 /// # Errors
 /// [`Error::Usage`] with the ranks that differ from rank 0. The others' cards are in the order of their ranks, from 1.
-pub(super) fn refuse_mixed_secrets(mine: &Card, others: &[Card]) -> Result<()> {
+pub(crate) fn refuse_mixed_secrets(mine: &Advert, others: &[Advert]) -> Result<()> {
     let ranks: Vec<u32> = (1..)
         .zip(others)
         .filter(|(_, other)| other.given != mine.given)
@@ -125,9 +125,9 @@ pub(super) fn refuse_mixed_secrets(mine: &Card, others: &[Card]) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Usage`] when no way leads to another host, or there is no such interface.
-pub(super) fn listening_address(
-    mine: &Card,
-    others: &[Card],
+pub(crate) fn listening_address(
+    mine: &Advert,
+    others: &[Advert],
     interface: Option<&str>,
 ) -> Result<IpAddr> {
     if let Some(name) = interface {
@@ -137,8 +137,8 @@ pub(super) fn listening_address(
 }
 
 fn choose(
-    mine: &Card,
-    others: &[Card],
+    mine: &Advert,
+    others: &[Advert],
     source: impl Fn(IpAddr) -> Option<IpAddr>,
 ) -> Result<IpAddr> {
     let mut chosen: Option<Vec<IpAddr>> = None;
@@ -214,8 +214,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn card(host: &str, addresses: &[&str]) -> Card {
-        Card {
+    fn advert(host: &str, addresses: &[&str]) -> Advert {
+        Advert {
             host: host.into(),
             boot_id: format!("boot-{host}"),
             network: 7,
@@ -233,24 +233,24 @@ mod tests {
             .map(|net| format!("{net}0.1").parse().unwrap())
     }
 
-    fn chosen(others: &[Card]) -> Result<String> {
-        let mine = card("a", &["10.1.0.1", "10.2.0.1", "172.17.0.1"]);
+    fn chosen(others: &[Advert]) -> Result<String> {
+        let mine = advert("a", &["10.1.0.1", "10.2.0.1", "172.17.0.1"]);
         choose(&mine, others, way).map(|ip| ip.to_string())
     }
 
     #[test]
     fn rank_0_listens_where_all_can_reach_it() {
         let (a, b) = (
-            card("a", &[]),
-            card("b", &["172.17.0.1", "10.2.0.2", "10.1.0.2"]),
+            advert("a", &[]),
+            advert("b", &["172.17.0.1", "10.2.0.2", "10.1.0.2"]),
         );
-        let c = card("c", &["10.1.0.3"]);
+        let c = advert("c", &["10.1.0.3"]);
         assert_eq!(chosen(&[]).unwrap(), "127.0.0.1");
         assert_eq!(chosen(std::slice::from_ref(&a)).unwrap(), "127.0.0.1");
         assert_eq!(chosen(&[a, b.clone()]).unwrap(), "10.2.0.1");
         assert_eq!(chosen(&[b.clone(), c.clone()]).unwrap(), "10.1.0.1");
-        let d = card("d", &["10.2.0.9"]);
-        for lost in [vec![b, c, d], vec![card("e", &["192.0.2.9"])]] {
+        let d = advert("d", &["10.2.0.9"]);
+        for lost in [vec![b, c, d], vec![advert("e", &["192.0.2.9"])]] {
             let error = chosen(&lost).unwrap_err().to_string();
             assert!(error.contains("--interface"), "{error}");
         }
@@ -258,9 +258,9 @@ mod tests {
 
     #[test]
     fn a_secret_is_for_all_or_for_none() {
-        let with = |given: bool| Card {
+        let with = |given: bool| Advert {
             given,
-            ..card("a", &[])
+            ..advert("a", &[])
         };
         for given in [true, false] {
             refuse_mixed_secrets(&with(given), &[with(given), with(given)]).unwrap();
@@ -278,25 +278,25 @@ mod tests {
 
     #[test]
     fn another_network_namespace_is_another_host() {
-        let other = Card {
+        let other = Advert {
             network: 8,
-            ..card("a", &["10.2.0.9"])
+            ..advert("a", &["10.2.0.9"])
         };
         assert_eq!(chosen(&[other]).unwrap(), "10.2.0.1");
     }
 
     #[test]
     fn cards_come_back_as_they_went() {
-        let mine = Card::mine(None, true).unwrap();
+        let mine = Advert::mine(None, true).unwrap();
         let text = mine.text();
         assert!(!text.contains([' ', '=', '\n', ';']), "{text}");
         assert!(text.len() <= super::super::pmi1::VALUE_BYTES_MAX);
-        let read = Card::parse(&text).unwrap();
-        assert!(read.shares_loopback_with(&Card::parse(&text).unwrap()));
+        let read = Advert::parse(&text).unwrap();
+        assert!(read.shares_loopback_with(&Advert::parse(&text).unwrap()));
         assert_eq!(read.addresses, mine.addresses);
         assert!(read.given);
-        let card = card("a b=c", &["10.1.0.1", "fd00::2"]);
-        assert_eq!(Card::parse(&card.text()).unwrap().host, "a_b_c");
+        let advert = advert("a b=c", &["10.1.0.1", "fd00::2"]);
+        assert_eq!(Advert::parse(&advert.text()).unwrap().host, "a_b_c");
         for wrong in [
             "",
             "a/b/c//none",
@@ -306,15 +306,15 @@ mod tests {
             "a/b/1/10.0.0.1/",
             "a/b/1/10.0.0.1/none/",
         ] {
-            assert_eq!(Card::parse(wrong), None, "{wrong}");
+            assert_eq!(Advert::parse(wrong), None, "{wrong}");
         }
     }
 
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in "[a-f0-9:./,]{0,60}") {
-            if let Some(card) = Card::parse(&text) {
-                prop_assert!(Card::parse(&card.text()).is_some());
+            if let Some(read) = Advert::parse(&text) {
+                prop_assert!(Advert::parse(&read.text()).is_some());
             }
         }
     }

@@ -13,18 +13,19 @@ use std::time::Duration;
 
 use tonnage_sys::pmix::{Client as Pmix, NoClient};
 
-use super::address::listen_on;
-use super::card::{Card, listening_address, refuse_mixed_secrets};
-use super::detect::{Env, Exchange, Identity, Meeting, SaidBy, port};
+use super::advert::{Advert, listening_address, refuse_mixed_secrets};
 use super::first_host::first_host;
 use super::options::join_timeout;
 use super::pmi1::{Client as Pmi1, VALUE_BYTES_MAX};
 use super::secret::{Secret, generate_text};
 use super::slurm;
+use super::variables::{Env, port};
+use crate::join::address::listen_on;
+use tonnage_units::identity::{Exchange, Identity, Meeting, SaidBy};
 use tonnage_units::{Error, Result};
 
 /// How long a launcher may take to bring all ranks up.
-const PATIENCE: Duration = Duration::from_secs(60);
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Before the fresh text: it is not the secret itself, but the run's name beside the secret that was given to all.
 const GIVEN: &str = "given-";
 /// In place of a host or an address: this rank ends with an error.
@@ -224,7 +225,7 @@ fn by_exchange(
         port: port(env, "TONNAGE_PORT")?.unwrap_or(0),
         given: env("TONNAGE_SECRET").is_some() || env("TONNAGE_SECRET_FILE").is_some(),
     };
-    let patience = join_timeout(env)?.unwrap_or(PATIENCE);
+    let timeout = join_timeout(env)?.unwrap_or(EXCHANGE_TIMEOUT);
     // A launcher's library waits for all ranks, however long. Its thread is given up when one does not come.
     let (sender, receiver) = mpsc::channel();
     std::thread::Builder::new()
@@ -234,9 +235,9 @@ fn by_exchange(
             let _ = sender.send(task.run());
         })
         .map_err(|error| Error::io("cannot start a thread", error))?;
-    let outcome = receiver.recv_timeout(patience).map_err(|_| {
+    let outcome = receiver.recv_timeout(timeout).map_err(|_| {
         Error::Failed(format!(
-            "rank {} of {} on {}: not all ranks came to the launcher's exchange within {patience:.0?}: look at the output \
+            "rank {} of {} on {}: not all ranks came to the launcher's exchange within {timeout:.0?}: look at the output \
              of the others; TONNAGE_JOIN_TIMEOUT=seconds gives them more time",
             identity.rank,
             identity.size,
@@ -297,15 +298,15 @@ impl Task {
     fn run(&self) -> Result<Outcome> {
         let mut store = Store::open(&self.exchange, &self.identity)?;
         let rank = self.identity.rank;
-        let card = Card::mine(self.interface.as_deref(), self.given);
-        let text = card.as_ref().map_or(FAILED.to_owned(), Card::text);
+        let advert = Advert::mine(self.interface.as_deref(), self.given);
+        let text = advert.as_ref().map_or(FAILED.to_owned(), Advert::text);
         if text.len() > VALUE_BYTES_MAX {
             return Err(broken(format!("{} bytes are too many", text.len())));
         }
         store.say(&host_key(rank), Some(&text)).map_err(broken)?;
         // The others are told of a failure before it ends this process, so that they do not wait.
-        let opened = card.and_then(|card| match rank {
-            0 => self.open(&card, &mut store).map(Some),
+        let opened = advert.and_then(|advert| match rank {
+            0 => self.open(&advert, &mut store).map(Some),
             _ => Ok(None),
         });
         let word = match (&opened, rank) {
@@ -329,12 +330,12 @@ impl Task {
     }
 
     /// Rank 0's socket, and what the others are told about it.
-    fn open(&self, mine: &Card, store: &mut Store) -> Result<(TcpListener, String)> {
+    fn open(&self, mine: &Advert, store: &mut Store) -> Result<(TcpListener, String)> {
         let mut others = Vec::new();
         for rank in 1..self.identity.size {
             let text = store.hear(rank, &host_key(rank)).map_err(broken)?;
             others.push(
-                Card::parse(&text).ok_or_else(|| Error::Rank {
+                Advert::parse(&text).ok_or_else(|| Error::Rank {
                     rank,
                     host: "unknown host".into(),
                     message:

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::RankInfo;
+use crate::RankInfo;
 use tonnage_units::{Error, Result};
 
 /// Bound on the head of one message.
@@ -224,7 +224,7 @@ impl From<&Cause> for Error {
 }
 
 /// The text, cut at a bound that keeps every head below its own.
-pub(super) fn clip(text: &str) -> String {
+pub(crate) fn clip(text: &str) -> String {
     if text.len() <= TEXT_BYTES_MAX {
         return text.to_owned();
     }

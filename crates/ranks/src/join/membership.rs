@@ -3,22 +3,20 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::RankInfo;
 use super::address::{connect_to, inner_listener};
-use super::channel::{Channel, wait_for};
-use super::detect::{Identity, Meeting};
-use super::join::{
-    MARGIN, Peer, STRANGERS_MAX, Tree, children_of, last_words, message_bytes_max, tell,
-};
-use super::message::{Cause, Head, Hello, Message, Welcome};
-use super::options::JoinOptions;
-use super::signals::Signals;
-use crate::handshake::Lobby;
+use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, last_words, tell};
+use crate::RankInfo;
+use crate::bootstrap::options::JoinOptions;
+use crate::channel::message::{Cause, Head, Hello, Message, Welcome};
+use crate::channel::{Channel, wait_for};
+use crate::signals::Signals;
+use crate::tree::shape::{Peer, Tree, children_of, message_bytes_max};
+use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
 /// Joins as a rank other than 0.
-pub(super) fn attend(
+pub(crate) fn become_member(
     identity: &Identity,
     me: &RankInfo,
     options: &JoinOptions,
@@ -67,15 +65,21 @@ pub(super) fn attend(
     let children = match listener {
         None => Vec::new(),
         Some(listener) => {
-            let lobby = Lobby::new(
+            let handshakes = Handshakes::new(
                 listener,
                 options.secret.clone(),
                 STRANGERS_MAX + children.len(),
                 options.stranger_timeout,
             )?;
-            gather_children(identity, children, options, signals, lobby, &mut parent).inspect_err(
-                |error| tell(&mut parent.channel, &Cause::of(error, me.rank, &me.host)),
-            )?
+            gather_children(
+                identity,
+                children,
+                options,
+                signals,
+                handshakes,
+                &mut parent,
+            )
+            .inspect_err(|error| tell(&mut parent.channel, &Cause::of(error, me.rank, &me.host)))?
         }
     };
     Ok(Tree {
@@ -142,7 +146,7 @@ fn gather_children(
     expected: Range<u32>,
     options: &JoinOptions,
     signals: &mut Signals,
-    mut lobby: Lobby,
+    mut handshakes: Handshakes,
     parent: &mut Peer,
 ) -> Result<Vec<Peer>> {
     let deadline = Instant::now() + options.join_timeout;
@@ -163,7 +167,7 @@ fn gather_children(
                 ),
             });
         }
-        let arrivals = lobby.step(deadline, signals, &mut [&mut parent.channel])?;
+        let arrivals = handshakes.step(deadline, signals, &mut [&mut parent.channel])?;
         for (mut channel, message) in arrivals.greeted {
             match message.head {
                 Head::Attach { info }
@@ -176,7 +180,7 @@ fn gather_children(
                         info: *info,
                     });
                 }
-                _ => lobby.refuse(
+                _ => handshakes.refuse(
                     channel.peer(),
                     &Error::Failed("it belongs elsewhere".into()),
                 ),
@@ -186,7 +190,7 @@ fn gather_children(
             return Err(last_words(&mut parent.channel, &parent.info));
         }
     }
-    lobby.close();
+    handshakes.close();
     children.sort_by_key(|child| child.info.rank);
     Ok(children)
 }

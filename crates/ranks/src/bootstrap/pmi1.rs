@@ -12,14 +12,14 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 /// Longer answers are not from PMI.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 /// The longest value that every server accepts.
-pub(super) const VALUE_BYTES_MAX: usize = 1000;
+pub(crate) const VALUE_BYTES_MAX: usize = 1000;
 /// How long a server may take to hear a farewell. One that hangs must not keep a run that is over.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// A process that the launcher's PMI server knows. Dropping it takes leave of the server, unless MPI does so; a launcher
 /// ends the job when a process ends without that.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     to: File,
     from: BufReader<File>,
     space: String,
@@ -32,7 +32,7 @@ impl Client {
     ///
     /// # Errors
     /// Why nobody answers there.
-    pub(super) fn start(fd: i32) -> Result<Self, String> {
+    pub(crate) fn start(fd: i32) -> Result<Self, String> {
         let open = || tonnage_sys::descriptor::duplicate(fd).map(File::from);
         let failed = |error| format!("PMI_FD={fd} cannot be used: {error}");
         drop(open().map_err(failed)?);
@@ -63,19 +63,19 @@ impl Client {
     }
 
     /// Notes a value under a key; neither may have white space or "=" in it.
-    pub(super) fn put(&mut self, key: &str, value: &str) -> Result<(), String> {
+    pub(crate) fn put(&mut self, key: &str, value: &str) -> Result<(), String> {
         let space = &self.space;
         let line = format!("put kvsname={space} key={key} value={value}");
         self.call(&line, "put_result").map(|_| ())
     }
 
     /// Waits until all processes of the job are here; what they put before is known to all afterwards.
-    pub(super) fn barrier(&mut self) -> Result<(), String> {
+    pub(crate) fn barrier(&mut self) -> Result<(), String> {
         self.call("barrier_in", "barrier_out").map(|_| ())
     }
 
     /// The value that somebody has put under a key before the last barrier.
-    pub(super) fn get(&mut self, key: &str) -> Result<String, String> {
+    pub(crate) fn get(&mut self, key: &str) -> Result<String, String> {
         let line = format!("get kvsname={} key={key}", self.space);
         let answer = self.call(&line, "get_result")?;
         let value = word(&answer, "value").map(str::to_owned);

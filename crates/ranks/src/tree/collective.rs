@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::message::Kind;
 use super::shared::{Enter, Merge, Outcome, Slot};
+use crate::channel::message::Kind;
 use tonnage_units::{Error, Result};
 
 /// Collectives that one rank may have under way; more is a peer that does not follow the rules.
@@ -16,9 +16,9 @@ const FINISHED_KEPT: usize = 256;
 
 /// Who is where in a collective, for messages.
 #[derive(Clone)]
-pub(super) struct Place {
-    pub(super) rank: u32,
-    pub(super) host: String,
+pub(crate) struct Place {
+    pub(crate) rank: u32,
+    pub(crate) host: String,
 }
 
 struct Collective {
@@ -33,21 +33,21 @@ struct Collective {
 }
 
 /// All collectives under way at this node.
-pub(super) struct Collectives {
+pub(crate) struct Collectives {
     children: usize,
     under_way: BTreeMap<u64, Collective>,
     finished: VecDeque<u64>,
 }
 
 /// A subtree is complete: this goes to the parent, or at the root to everybody.
-pub(super) struct Combined {
-    pub(super) kind: Kind,
-    pub(super) what: String,
-    pub(super) payload: Vec<u8>,
+pub(crate) struct Combined {
+    pub(crate) kind: Kind,
+    pub(crate) what: String,
+    pub(crate) payload: Vec<u8>,
 }
 
 impl Collectives {
-    pub(super) fn new(children: usize) -> Self {
+    pub(crate) fn new(children: usize) -> Self {
         Self {
             children,
             under_way: BTreeMap::new(),
@@ -59,7 +59,7 @@ impl Collectives {
     ///
     /// # Errors
     /// When another rank is somewhere else in the program.
-    pub(super) fn enter(&mut self, here: &Place, enter: Enter) -> Result<Option<Combined>> {
+    pub(crate) fn enter(&mut self, here: &Place, enter: Enter) -> Result<Option<Combined>> {
         let seq = enter.seq;
         let collective = self.at(seq, enter.kind, &enter.what, here)?;
         collective.mine = Some(enter.mine);
@@ -72,7 +72,7 @@ impl Collectives {
     ///
     /// # Errors
     /// When another rank is somewhere else in the program, or the child says it twice.
-    pub(super) fn child(
+    pub(crate) fn child(
         &mut self,
         seq: u64,
         kind: Kind,
@@ -145,7 +145,7 @@ impl Collectives {
     }
 
     /// The result has come: hands it to the main thread.
-    pub(super) fn finish(&mut self, seq: u64, result: Vec<u8>) {
+    pub(crate) fn finish(&mut self, seq: u64, result: Vec<u8>) {
         let Some(collective) = self.under_way.remove(&seq) else {
             return;
         };
@@ -159,7 +159,7 @@ impl Collectives {
     }
 
     /// Whether this rank's main thread has entered.
-    pub(super) fn entered(&self, seq: u64) -> bool {
+    pub(crate) fn entered(&self, seq: u64) -> bool {
         self.has_finished(seq)
             || self
                 .under_way
@@ -167,12 +167,12 @@ impl Collectives {
                 .is_some_and(|collective| collective.mine.is_some())
     }
 
-    pub(super) fn has_finished(&self, seq: u64) -> bool {
+    pub(crate) fn has_finished(&self, seq: u64) -> bool {
         self.finished.contains(&seq)
     }
 
     /// The run has ended: nobody waits any longer.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         for (_, collective) in std::mem::take(&mut self.under_way) {
             if let Some(slot) = collective.slot {
                 slot.set(Outcome::Stopped);
@@ -182,7 +182,7 @@ impl Collectives {
 }
 
 /// One rank's entry of a gather: rank and length in front, so that entries can be put one after the other.
-pub(super) fn gather_entry(rank: u32, mine: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn gather_entry(rank: u32, mine: &[u8]) -> Result<Vec<u8>> {
     let len = u32::try_from(mine.len())
         .map_err(|_| Error::Failed(format!("{} bytes are too many to gather", mine.len())))?;
     let mut entry = Vec::with_capacity(8 + mine.len());
@@ -196,7 +196,7 @@ pub(super) fn gather_entry(rank: u32, mine: &[u8]) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// When one is missing or there twice.
-pub(super) fn gather_entries(mut bytes: &[u8], size: u32) -> Result<Vec<Vec<u8>>> {
+pub(crate) fn gather_entries(mut bytes: &[u8], size: u32) -> Result<Vec<Vec<u8>>> {
     let wrong = || Error::Failed("the gathered contributions cannot be read".into());
     let mut entries: Vec<Option<Vec<u8>>> = (0..size).map(|_| None).collect();
     while !bytes.is_empty() {

@@ -8,7 +8,8 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::detect::{Env, Meeting, number, port};
+use super::variables::{Env, number, port};
+use tonnage_units::identity::Meeting;
 use tonnage_units::{Error, Result};
 
 /// The first port that a step may get by its number.
@@ -26,7 +27,7 @@ const ANSWER_BYTES_MAX: u64 = 1 << 20;
 ///
 /// # Errors
 /// [`Error::Usage`] when a variable is missing or unreadable, or rank 0 is not on the first host.
-pub(super) fn meeting(env: Env<'_>, rank: u32) -> Result<Meeting> {
+pub(crate) fn meeting(env: Env<'_>, rank: u32) -> Result<Meeting> {
     let name = "SLURM_STEP_NODELIST";
     let list = env(name).ok_or_else(|| {
         Error::Usage(format!(
@@ -58,7 +59,7 @@ pub(super) fn meeting(env: Env<'_>, rank: u32) -> Result<Meeting> {
 }
 
 /// The step's name, which no other step of the cluster has.
-pub(super) fn step_name(env: Env<'_>) -> Option<String> {
+pub(crate) fn step_name(env: Env<'_>) -> Option<String> {
     Some(format!(
         "{}.{}",
         env("SLURM_JOB_ID")?.trim(),
@@ -68,7 +69,7 @@ pub(super) fn step_name(env: Env<'_>) -> Option<String> {
 
 /// Whether `srun --mpi=pmix` offers PMIx to this step. What another launcher, or a step further out, has left in the
 /// environment leads to somebody else's server.
-pub(super) fn has_pmix(env: Env<'_>) -> bool {
+pub(crate) fn has_pmix(env: Env<'_>) -> bool {
     let Some(namespace) = env("PMIX_NAMESPACE") else {
         return false;
     };
@@ -92,7 +93,7 @@ const ANCESTORS_MAX: usize = 64;
 
 /// Whether the task of this step that this process is, or comes from, was itself started with this variable; `None`
 /// where the task is not among this process's ancestors, or they cannot be looked at.
-pub(super) fn task_had(env: Env<'_>, name: &str) -> Option<bool> {
+pub(crate) fn task_had(env: Env<'_>, name: &str) -> Option<bool> {
     let task: u32 = env("SLURM_TASK_PID")?.trim().parse().ok()?;
     let mut pid = std::process::id();
     if pid == task {
@@ -143,7 +144,7 @@ fn port_of_step(env: Env<'_>) -> Result<u16> {
 ///
 /// # Errors
 /// What is wrong with the list.
-pub(super) fn expand(list: &str) -> Result<Vec<String>, String> {
+pub(crate) fn expand(list: &str) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     for part in parts(list)? {
         let mut names = vec![String::new()];
@@ -234,7 +235,7 @@ fn numbers(inside: &str) -> Result<Vec<String>, String> {
 ///
 /// # Errors
 /// [`Error::Failed`] with what `scontrol` said, and what to do without it.
-pub(super) fn node_address(host: &str) -> Result<String> {
+pub(crate) fn node_address(host: &str) -> Result<String> {
     let failed = |why: String| {
         Error::Failed(format!(
             "the name {host} has no address that other hosts can reach, and `scontrol show node {host}` did not give one \

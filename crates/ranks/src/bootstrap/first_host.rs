@@ -4,9 +4,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
-use super::address::{interface_address, interface_addresses, listen_on};
-use super::detect::{Identity, SaidBy};
 use super::slurm;
+use crate::join::address::{interface_address, interface_addresses, listen_on};
+use tonnage_units::identity::{Identity, SaidBy};
 use tonnage_units::{Error, Result};
 
 /// The name or address that the others dial, and rank 0's listening socket. Where the step has no other hosts, it is on
@@ -15,7 +15,7 @@ use tonnage_units::{Error, Result};
 /// # Errors
 /// [`Error::Usage`] when the name leads to no address that other hosts can reach, or not to the chosen interface;
 /// whatever listening there gives.
-pub(super) fn first_host(
+pub(crate) fn first_host(
     host: &str,
     port: u16,
     others: bool,

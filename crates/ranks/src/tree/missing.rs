@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::RankInfo;
-use super::message::Cause;
+use crate::RankInfo;
+use crate::channel::message::Cause;
 use tonnage_units::number_list;
 
 /// How long the root collects answers. Whoever does not answer in this time is named as such.
@@ -13,23 +13,23 @@ const COLLECT: Duration = Duration::from_millis(700);
 const DESCRIBED_MAX: usize = 8;
 
 /// One rank's answer.
-pub(super) struct Answer {
-    pub(super) entered: bool,
-    pub(super) phase: String,
-    pub(super) phase_for: Duration,
+pub(crate) struct Answer {
+    pub(crate) entered: bool,
+    pub(crate) phase: String,
+    pub(crate) phase_for: Duration,
 }
 
 /// The state of one question.
-pub(super) struct Census {
-    pub(super) seq: u64,
+pub(crate) struct Inquiry {
+    pub(crate) seq: u64,
     what: String,
     waited: Duration,
     until: Instant,
     answers: BTreeMap<u32, Answer>,
 }
 
-impl Census {
-    pub(super) fn new(seq: u64, what: String, waited: Duration) -> Self {
+impl Inquiry {
+    pub(crate) fn new(seq: u64, what: String, waited: Duration) -> Self {
         Self {
             seq,
             what,
@@ -39,21 +39,21 @@ impl Census {
         }
     }
 
-    pub(super) fn until(&self) -> Instant {
+    pub(crate) fn until(&self) -> Instant {
         self.until
     }
 
-    pub(super) fn answer(&mut self, rank: u32, answer: Answer) {
+    pub(crate) fn answer(&mut self, rank: u32, answer: Answer) {
         self.answers.insert(rank, answer);
     }
 
     /// True when nobody is left to answer.
-    pub(super) fn complete(&self, size: u32) -> bool {
+    pub(crate) fn complete(&self, size: u32) -> bool {
         self.answers.len() >= size as usize
     }
 
     /// What the answers mean. `table` has all ranks.
-    pub(super) fn verdict(&self, table: &[RankInfo]) -> Cause {
+    pub(crate) fn verdict(&self, table: &[RankInfo]) -> Cause {
         let absent = |info: &&RankInfo| self.answers.get(&info.rank).is_none_or(|it| !it.entered);
         let missing: Vec<&RankInfo> = table.iter().filter(absent).collect();
         let Some((first, rest)) = missing.split_first() else {
@@ -127,16 +127,16 @@ mod tests {
     #[test]
     fn the_missing_and_the_silent_are_named() {
         let table: Vec<_> = (0..4).map(info).collect();
-        let mut census = Census::new(3, "trial 1".into(), Duration::from_secs(5));
-        census.answer(0, answer(true));
-        census.answer(1, answer(true));
-        census.answer(3, answer(false));
-        assert!(!census.complete(4));
+        let mut inquiry = Inquiry::new(3, "trial 1".into(), Duration::from_secs(5));
+        inquiry.answer(0, answer(true));
+        inquiry.answer(1, answer(true));
+        inquiry.answer(3, answer(false));
+        assert!(!inquiry.complete(4));
         let Cause::Rank {
             rank,
             host,
             message,
-        } = census.verdict(&table)
+        } = inquiry.verdict(&table)
         else {
             panic!()
         };
@@ -155,11 +155,11 @@ mod tests {
     #[test]
     fn when_all_are_there_nobody_is_blamed() {
         let table: Vec<_> = (0..2).map(info).collect();
-        let mut census = Census::new(0, "cards".into(), Duration::from_secs(5));
-        census.answer(0, answer(true));
-        census.answer(1, answer(true));
-        assert!(census.complete(2));
-        let Cause::Rank { message, .. } = census.verdict(&table) else {
+        let mut inquiry = Inquiry::new(0, "cards".into(), Duration::from_secs(5));
+        inquiry.answer(0, answer(true));
+        inquiry.answer(1, answer(true));
+        assert!(inquiry.complete(2));
+        let Cause::Rank { message, .. } = inquiry.verdict(&table) else {
             panic!()
         };
         assert!(message.contains("all ranks have come"), "{message}");

@@ -2,16 +2,15 @@
 //!
 //! Sources, first match: the variables of a rank that tonnage itself started, what the command line says, `RANK` and
 //! `WORLD_SIZE`, Open MPI's, Slurm's and PMI's variables, the index of a Kubernetes Indexed Job; else there is one host.
-//! What launchers say is read in `launchers`. Nothing is sent and no library is loaded here: a [`Meeting`]
-//! only says how the ranks will find each other, which `meeting` then does.
+//! What launchers say is read in `launchers`, single variables in `variables`. Nothing is sent and no
+//! library is loaded here: a [`Meeting`] only says how the ranks will find each other, which [`super::rendezvous`] then
+//! does.
 
 pub use tonnage_units::identity::{Exchange, Identity, Meeting, SaidBy};
 
 use super::launchers::{Claim, claims, identity_of, refuse_disagreement, refuse_hidden_launcher};
+use super::variables::{Env, check_range, master, number, required};
 use tonnage_units::{Error, Result};
-
-/// Reads one environment variable; a function, so that tests need no process environment.
-pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// A place in the run that the command line states.
 #[derive(Debug, Clone)]
@@ -185,75 +184,6 @@ fn from_rank_and_world_size(env: Env<'_>) -> Result<Identity> {
         source: source.to_owned(),
         meeting,
     })
-}
-
-/// The address where rank 0 listens. torchrun with `TORCHELASTIC_USE_AGENT_STORE=True` listens on `MASTER_PORT` itself,
-/// so the next port is taken then; `TONNAGE_PORT` overrides both.
-pub(super) fn master(env: Env<'_>, source: &str) -> Result<Meeting> {
-    let missing = |name: &str, what: &str| {
-        Error::Usage(format!(
-            "{source} says that there are several ranks, but {name} is not set: export {what}"
-        ))
-    };
-    let host = env("MASTER_ADDR")
-        .filter(|host| !host.is_empty())
-        .ok_or_else(|| missing("MASTER_ADDR", "the host name or address of rank 0"))?;
-    let at = |port| Meeting::Master {
-        host: host.clone(),
-        port,
-        said_by: SaidBy::Variable,
-    };
-    if let Some(port) = port(env, "TONNAGE_PORT")? {
-        return Ok(at(port));
-    }
-    let port = port(env, "MASTER_PORT")?
-        .ok_or_else(|| missing("MASTER_PORT", "a TCP port that is free on rank 0"))?;
-    if env("TORCHELASTIC_USE_AGENT_STORE").is_none_or(|value| value != "True") {
-        return Ok(at(port));
-    }
-    let next = port.checked_add(1).ok_or_else(|| {
-        Error::Usage(format!("torchrun uses MASTER_PORT={port} itself and there is no port after it: set TONNAGE_PORT"))
-    })?;
-    log::info!(
-        "torchrun listens on MASTER_PORT={port} itself, so the ranks meet on port {next}; TONNAGE_PORT overrides"
-    );
-    Ok(at(next))
-}
-
-pub(super) fn check_range(rank: u32, size: u32, source: &str) -> Result<()> {
-    if rank < size {
-        return Ok(());
-    }
-    Err(Error::Usage(format!(
-        "{source} says rank {rank} of {size}: ranks count from 0 to the size less one"
-    )))
-}
-
-fn required(env: Env<'_>, name: &str, source: &str) -> Result<u32> {
-    number(env, name)?
-        .ok_or_else(|| Error::Usage(format!("{source} is incomplete: {name} is not set")))
-}
-
-pub(super) fn number(env: Env<'_>, name: &str) -> Result<Option<u32>> {
-    env(name)
-        .map(|text| {
-            text.trim()
-                .parse()
-                .map_err(|_| Error::Usage(format!("{name}={text} is not a whole number")))
-        })
-        .transpose()
-}
-
-pub(super) fn port(env: Env<'_>, name: &str) -> Result<Option<u16>> {
-    let Some(text) = env(name) else {
-        return Ok(None);
-    };
-    match text.trim().parse() {
-        Ok(port) if port > 0 => Ok(Some(port)),
-        _ => Err(Error::Usage(format!(
-            "{name}={text} is not a TCP port (1 to 65535)"
-        ))),
-    }
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 //! Each says a rank and a number of ranks, and leaves another way for the ranks to find each other. Here their variables
 //! are read, compared, and the first one that speaks becomes an [`Identity`]; see [`super::detect`] for the order.
 
-use super::detect::{Env, Exchange, Identity, Meeting, check_range, master, number};
 use super::slurm;
+use super::variables::{Env, check_range, master, number};
 use tonnage_sys::descriptor::is_socket;
+use tonnage_units::identity::{Exchange, Identity, Meeting};
 use tonnage_units::{Error, Result};
 
-/// Who speaks.
+/// A launcher recognised by its variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Launcher {
     OpenMpi,
@@ -59,7 +60,7 @@ impl Launcher {
 
 /// What a launcher's variables say.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(crate) struct Claim {
     launcher: Launcher,
     size_name: &'static str,
     rank: Option<u32>,
@@ -92,7 +93,7 @@ impl Claim {
     }
 
     /// As variables with their values.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let shown =
             |value: Option<u32>| value.map_or("(not set)".to_owned(), |value| value.to_string());
         format!(
@@ -109,17 +110,17 @@ impl Claim {
     }
 
     /// Whether it says that there are several ranks.
-    pub(super) fn several(&self) -> bool {
+    pub(crate) fn several(&self) -> bool {
         self.size.is_some_and(|size| size > 1)
     }
 
     /// Whether it says that there is one rank.
-    pub(super) fn alone(&self) -> bool {
+    pub(crate) fn alone(&self) -> bool {
         self.size == Some(1)
     }
 
     /// Whether it does not say another number of ranks.
-    pub(super) fn is_of(&self, size: u32) -> bool {
+    pub(crate) fn is_of(&self, size: u32) -> bool {
         self.size.is_none_or(|mine| mine == size)
     }
 
@@ -158,7 +159,7 @@ impl Claim {
 /// What launchers say here, the first one to be believed first. Left out are those further out, which count processes
 /// of their own: Slurm starts one daemon of mpirun for each host, and torchrun or a script may start several in a pod.
 /// An srun that mpirun has started is not further out, though it looks like it.
-pub(super) fn claims(env: Env<'_>) -> Result<Vec<Claim>> {
+pub(crate) fn claims(env: Env<'_>) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     for launcher in LAUNCHERS {
         let claim = Claim::read(env, launcher)?;
@@ -196,7 +197,7 @@ fn is_around_mpirun(env: Env<'_>, slurm: &Claim) -> bool {
 }
 
 /// This process as the first launcher sees it; `None` when none speaks or there is one rank.
-pub(super) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Identity>> {
+pub(crate) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Identity>> {
     let Some(first) = claims.first() else {
         return Ok(None);
     };
@@ -285,7 +286,7 @@ fn local(env: Env<'_>, rank_name: &str, size_name: &str) -> Result<(u32, Option<
 
 /// What the command line or RANK and WORLD_SIZE say must agree with each launcher that speaks and counts ranks. torchrun
 /// is always the innermost, because it sets RANK itself.
-pub(super) fn refuse_disagreement(
+pub(crate) fn refuse_disagreement(
     env: Env<'_>,
     identity: &Identity,
     claims: &[&Claim],
@@ -315,7 +316,7 @@ pub(super) fn refuse_disagreement(
 
 /// Signs that a launcher has started more processes than this one believes in, which would then be several runs that
 /// disturb each other.
-pub(super) fn refuse_hidden_launcher(env: Env<'_>, identity: Option<&Identity>) -> Result<()> {
+pub(crate) fn refuse_hidden_launcher(env: Env<'_>, identity: Option<&Identity>) -> Result<()> {
     let size = identity.map_or(1, |identity| identity.size);
     for name in [
         "MPI_LOCALNRANKS",

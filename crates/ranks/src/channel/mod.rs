@@ -2,7 +2,11 @@
 //!
 //! Noise `NNpsk0` over a nonblocking socket: whoever does not know the run's secret fails at the first message, and
 //! until then a frame may have 64 bytes. Nothing here waits, except [`Channel::flush_until`] for the last words of a
-//! connection. Who is called when a socket is ready is decided in [`super::join`] and [`super::control`].
+//! connection. Bounded frames are in [`frame`], what ranks say in [`message`]; who is called when a socket is ready is
+//! decided in [`crate::join`] and [`crate::tree::control`].
+
+pub mod frame;
+pub mod message;
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -14,9 +18,9 @@ use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
 
-use super::frame::{self, FrameDecoder};
-use super::message::{Head, Message};
-use super::secret::Secret;
+use self::frame::FrameDecoder;
+use self::message::{Head, Message};
+use crate::bootstrap::secret::Secret;
 use tonnage_units::{Error, Result};
 
 const NOISE_PARAMS: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
@@ -28,7 +32,7 @@ const HANDSHAKE_BYTES_MAX: usize = 64;
 const NOISE_BYTES_MAX: usize = 65535;
 const TAG_BYTES: usize = 16;
 /// Bound on a message until the peer has been recognised as a rank of this run.
-pub(super) const GREETING_BYTES_MAX: usize = 16 << 10;
+pub(crate) const GREETING_BYTES_MAX: usize = 16 << 10;
 /// One call of [`Channel::receive`] takes at most this much, so that one busy peer does not keep the others waiting.
 const RECEIVE_BYTES_MAX: usize = 1 << 20;
 
@@ -70,7 +74,7 @@ enum State {
 }
 
 /// One connection to another rank, or to somebody who has yet to prove that it is one.
-pub(super) struct Channel {
+pub(crate) struct Channel {
     stream: TcpStream,
     peer: SocketAddr,
     state: State,
@@ -87,14 +91,14 @@ pub(super) struct Channel {
 
 impl Channel {
     /// The side that connected. What it sends is kept until the peer has answered the handshake.
-    pub(super) fn initiate(stream: TcpStream, secret: &Secret) -> Result<Self> {
+    pub(crate) fn initiate(stream: TcpStream, secret: &Secret) -> Result<Self> {
         let mut channel = Self::new(stream, secret, true)?;
         channel.step_handshake()?;
         Ok(channel)
     }
 
     /// The side that accepted.
-    pub(super) fn accept(stream: TcpStream, secret: &Secret) -> Result<Self> {
+    pub(crate) fn accept(stream: TcpStream, secret: &Secret) -> Result<Self> {
         Self::new(stream, secret, false)
     }
 
@@ -132,42 +136,42 @@ impl Channel {
     }
 
     /// Allows messages of this length, once the peer is known to be a rank of this run.
-    pub(super) fn trust(&mut self, message_bytes_max: usize) {
+    pub(crate) fn trust(&mut self, message_bytes_max: usize) {
         self.plain.set_max(message_bytes_max);
     }
 
-    pub(super) fn peer(&self) -> SocketAddr {
+    pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    pub(super) fn local_addr(&self) -> Result<SocketAddr> {
+    pub(crate) fn local_addr(&self) -> Result<SocketAddr> {
         self.stream
             .local_addr()
             .map_err(|error| Error::io("own address of a connection", error))
     }
 
     /// False when both ends are on this machine, as far as addresses tell.
-    pub(super) fn is_remote(&self) -> bool {
+    pub(crate) fn is_remote(&self) -> bool {
         let own = self.stream.local_addr().map(|own| own.ip());
         !self.peer.ip().is_loopback() && own.is_ok_and(|own| own != self.peer.ip())
     }
 
     /// True when the peer closed the connection or it broke; messages that came before can still be taken.
-    pub(super) fn ended(&self) -> bool {
+    pub(crate) fn ended(&self) -> bool {
         self.ended
     }
 
     /// True when the peer has answered the handshake with the right secret.
-    pub(super) fn established(&self) -> bool {
+    pub(crate) fn established(&self) -> bool {
         matches!(self.state, State::Transport(_))
     }
 
-    pub(super) fn wants_write(&self) -> bool {
+    pub(crate) fn wants_write(&self) -> bool {
         !self.ended && self.sent < self.outgoing.len()
     }
 
     /// Queues a message; [`Channel::flush`] hands it to the system.
-    pub(super) fn send(&mut self, head: &Head, payload: &[u8]) -> Result<()> {
+    pub(crate) fn send(&mut self, head: &Head, payload: &[u8]) -> Result<()> {
         let mut framed = Vec::new();
         frame::encode(&Message::encode(head, payload)?, &mut framed)?;
         match self.state {
@@ -199,7 +203,7 @@ impl Channel {
     }
 
     /// Writes what the socket takes now. A broken connection is not an error here: [`Channel::ended`] tells it.
-    pub(super) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         while self.wants_write() {
             match self
                 .stream
@@ -220,7 +224,7 @@ impl Channel {
     ///
     /// # Errors
     /// When the peer does not know the secret, or sends what no rank sends.
-    pub(super) fn receive(&mut self) -> Result<()> {
+    pub(crate) fn receive(&mut self) -> Result<()> {
         let mut taken = 0;
         while taken < RECEIVE_BYTES_MAX && !self.ended {
             match self.stream.read(&mut self.incoming) {
@@ -293,7 +297,7 @@ impl Channel {
     ///
     /// # Errors
     /// When it is above the bound or is no message.
-    pub(super) fn next_message(&mut self) -> Result<Option<Message>> {
+    pub(crate) fn next_message(&mut self) -> Result<Option<Message>> {
         match self.plain.next_frame()? {
             None => Ok(None),
             Some(bytes) => Message::decode(&bytes).map(Some),
@@ -301,7 +305,7 @@ impl Channel {
     }
 
     /// Waits until everything is written, the deadline passes or the connection breaks.
-    pub(super) fn flush_until(&mut self, deadline: Instant) {
+    pub(crate) fn flush_until(&mut self, deadline: Instant) {
         self.flush();
         while self.wants_write() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -317,13 +321,13 @@ impl Channel {
     }
 
     /// Tells the peer that nothing more will come; what it still says can be read.
-    pub(super) fn finish_writing(&self) {
+    pub(crate) fn finish_writing(&self) {
         // A connection that is already gone needs no telling.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
     /// Reads and forgets what still comes.
-    pub(super) fn discard(&mut self) {
+    pub(crate) fn discard(&mut self) {
         loop {
             match self.stream.read(&mut self.incoming) {
                 Ok(0) => self.ended = true,
@@ -336,7 +340,7 @@ impl Channel {
     }
 
     /// What to wait for on this connection.
-    pub(super) fn interest(&self) -> Interest<'_> {
+    pub(crate) fn interest(&self) -> Interest<'_> {
         Interest {
             fd: self.stream.as_fd(),
             write: self.wants_write(),
@@ -351,13 +355,13 @@ fn noise(error: snow::Error) -> Error {
 }
 
 /// Something to wait for: that it can be read, and with `write` also that it can be written.
-pub(super) struct Interest<'a> {
+pub(crate) struct Interest<'a> {
     fd: BorrowedFd<'a>,
     write: bool,
 }
 
 impl<'a> Interest<'a> {
-    pub(super) fn read(fd: &'a impl AsFd) -> Self {
+    pub(crate) fn read(fd: &'a impl AsFd) -> Self {
         Self {
             fd: fd.as_fd(),
             write: false,
@@ -366,7 +370,7 @@ impl<'a> Interest<'a> {
 }
 
 /// Sleeps until one is ready or the time is up, and says for each whether it is ready.
-pub(super) fn wait_for(interests: &[Interest<'_>], timeout: Duration) -> Result<Vec<bool>> {
+pub(crate) fn wait_for(interests: &[Interest<'_>], timeout: Duration) -> Result<Vec<bool>> {
     let mut fds: Vec<PollFd<'_>> = interests
         .iter()
         .map(|interest| {

@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 
-use super::channel::wait_for;
-use super::detect::Env;
-use super::secret;
-use super::signals::Signals;
+use crate::bootstrap::Env;
+use crate::bootstrap::secret;
+use crate::channel::wait_for;
+use crate::signals::Signals;
 use tonnage_units::{Error, Result};
 
 /// Once a rank was killed or has failed, or the run was interrupted, the others have this long to end by themselves. They
 /// need their grace of two seconds at most; with a little for the end of a killed process it is less than five.
-const PATIENCE: Duration = Duration::from_secs(4);
+const END_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Ranks of this host that were started here.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct Supervisor {
     signals: Signals,
     interrupted: Option<i32>,
     ending_since: Option<Instant>,
-    lost_patience: bool,
+    killed_rest: bool,
 }
 
 #[derive(Debug)]
@@ -72,7 +72,7 @@ pub fn start_local(ranks: u32, program: &Path, args: &[OsString]) -> Result<Supe
         signals: Signals::of(&[SIGINT, SIGTERM, SIGCHLD])?,
         interrupted: None,
         ending_since: None,
-        lost_patience: false,
+        killed_rest: false,
     };
     let mut stdin = Some(Stdio::from(OwnedFd::from(listener)));
     for rank in 0..ranks {
@@ -185,8 +185,8 @@ impl Supervisor {
     fn next_look(&self) -> Duration {
         let usual = Duration::from_secs(1);
         match self.ending_since {
-            Some(since) if !self.lost_patience => {
-                usual.min((since + PATIENCE).saturating_duration_since(Instant::now()))
+            Some(since) if !self.killed_rest => {
+                usual.min((since + END_TIMEOUT).saturating_duration_since(Instant::now()))
             }
             _ => usual,
         }
@@ -194,14 +194,14 @@ impl Supervisor {
 
     /// Ends the ranks that had their time to end by themselves.
     fn hurry(&mut self) {
-        if self.lost_patience
+        if self.killed_rest
             || self
                 .ending_since
-                .is_none_or(|since| since.elapsed() < PATIENCE)
+                .is_none_or(|since| since.elapsed() < END_TIMEOUT)
         {
             return;
         }
-        self.lost_patience = true;
+        self.killed_rest = true;
         for rank in self.ranks.iter_mut().filter(|rank| rank.ended.is_none()) {
             rank.put_down = true;
             send(&rank.child, Signal::KILL);

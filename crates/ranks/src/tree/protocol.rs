@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::ClockOffset;
 use super::clock::{Base, monotonic_ns};
 use super::collective::{Combined, Place};
 use super::control::{Control, Way};
-use super::message::{Cause, Head, Kind, Message, clip};
+use super::missing::{Answer, Inquiry};
 use super::shared::{Enter, Outcome, lock};
-use crate::missing::{Answer, Census};
+use crate::ClockOffset;
+use crate::channel::message::{Cause, Head, Kind, Message, clip};
 use tonnage_units::{Error, Result};
 
 impl Control {
@@ -16,7 +16,7 @@ impl Control {
     ///
     /// # Errors
     /// When no rank that follows the rules would send it now.
-    pub(super) fn understand(&mut self, index: usize, message: Message) -> Result<()> {
+    pub(crate) fn understand(&mut self, index: usize, message: Message) -> Result<()> {
         let Some(link) = self.links.get_mut(index) else {
             return Ok(());
         };
@@ -54,7 +54,7 @@ impl Control {
                 self.clock.parent_knows(Base { clock, path_rtt_ns });
                 self.publish_clock();
             }
-            Head::Who { seq } => self.answer_census(seq),
+            Head::Who { seq } => self.answer_inquiry(seq),
             _ => return Err(out_of_place()),
         }
         Ok(())
@@ -113,7 +113,7 @@ impl Control {
     }
 
     /// The main thread enters a collective.
-    pub(super) fn enter(&mut self, enter: Enter) {
+    pub(crate) fn enter(&mut self, enter: Enter) {
         let me = &self.settings.me;
         let here = Place {
             rank: me.rank,
@@ -174,7 +174,7 @@ impl Control {
     }
 
     /// Asks the parent for its clock, if another answer is wanted.
-    pub(super) fn ask_clock(&mut self) {
+    pub(crate) fn ask_clock(&mut self) {
         if self.clock.wants_sample() {
             self.tell_parent(
                 &Head::ClockPing {
@@ -186,7 +186,7 @@ impl Control {
     }
 
     /// When this rank's clock is known: tell the main thread and the children.
-    pub(super) fn publish_clock(&mut self) {
+    pub(crate) fn publish_clock(&mut self) {
         let Some(base) = self.clock.result() else {
             return;
         };
@@ -204,9 +204,9 @@ impl Control {
     }
 
     /// Some rank has waited too long. The root asks everybody; others pass the complaint on.
-    pub(super) fn overdue(&mut self, seq: u64, what: String, waited: Duration) {
+    pub(crate) fn overdue(&mut self, seq: u64, what: String, waited: Duration) {
         // A result that is on its way, or a question that is being asked, needs no further one.
-        if self.collectives.has_finished(seq) || self.census.is_some() {
+        if self.collectives.has_finished(seq) || self.inquiry.is_some() {
             return;
         }
         if self.settings.me.rank != 0 {
@@ -220,13 +220,13 @@ impl Control {
                 &[],
             );
         }
-        self.census = Some(Census::new(seq, what, waited));
+        self.inquiry = Some(Inquiry::new(seq, what, waited));
         self.tell_children(&Head::Who { seq }, &[]);
         let answer = self.own_answer(seq);
         self.pass_answer(0, seq, answer);
     }
 
-    fn answer_census(&mut self, seq: u64) {
+    fn answer_inquiry(&mut self, seq: u64) {
         self.tell_children(&Head::Who { seq }, &[]);
         let answer = self.own_answer(seq);
         self.pass_answer(self.settings.me.rank, seq, answer);
@@ -244,14 +244,14 @@ impl Control {
             return self.tell_parent(&head, &[]);
         }
         let size = self.settings.size;
-        let Some(census) = self.census.as_mut().filter(|census| census.seq == seq) else {
+        let Some(inquiry) = self.inquiry.as_mut().filter(|inquiry| inquiry.seq == seq) else {
             return;
         };
         if rank < size {
-            census.answer(rank, answer);
+            inquiry.answer(rank, answer);
         }
-        if census.complete(size) {
-            self.close_census();
+        if inquiry.complete(size) {
+            self.close_inquiry();
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use super::detect::{Env, Identity, Meeting};
 use super::secret::Secret;
+use super::variables::Env;
+use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::{Error, Result};
 
 /// A rank on this machine that says nothing for this long hangs.
@@ -31,7 +32,7 @@ pub struct JoinOptions {
     pub network_timeout: Duration,
     /// How long a connection may take to prove that it is a rank.
     pub stranger_timeout: Duration,
-    /// How long [`super::Rank::close`] waits for the others.
+    /// How long [`crate::Rank::close`] waits for the others.
     pub close_timeout: Duration,
     /// When the run ends early: how long the main thread has to end by itself.
     pub grace: Duration,
@@ -88,7 +89,7 @@ impl JoinOptions {
 }
 
 /// `TONNAGE_JOIN_TIMEOUT`, when it is set.
-pub(super) fn join_timeout(env: Env<'_>) -> Result<Option<Duration>> {
+pub(crate) fn join_timeout(env: Env<'_>) -> Result<Option<Duration>> {
     seconds(env, "TONNAGE_JOIN_TIMEOUT")
 }
 

@@ -1,0 +1,273 @@
+//! Rank 0's side of joining: whoever knows the secret says who it is, is compared with the run, and is told its parent.
+//!
+//! The others' side is in [`super::membership`], strangers in [`super::handshake`].
+
+use std::time::{Duration, Instant};
+
+use super::address::root_listener;
+use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, last_words, tell};
+use crate::RankInfo;
+use crate::bootstrap::options::JoinOptions;
+use crate::channel::Channel;
+use crate::channel::message::{Cause, Head, Hello, Welcome};
+use crate::signals::Signals;
+use crate::tree::shape::{Peer, Tree, children_of, message_bytes_max, parent_of};
+use tonnage_units::identity::Identity;
+use tonnage_units::number_list;
+use tonnage_units::{Error, Result};
+
+/// How long late ranks are still told why the run failed.
+const LATECOMERS: Duration = Duration::from_secs(1);
+
+/// A rank that has introduced itself to rank 0.
+struct Member {
+    channel: Channel,
+    hello: Hello,
+}
+
+/// Joins as rank 0 of several ranks.
+pub(crate) fn admit(
+    identity: &Identity,
+    me: &RankInfo,
+    options: &mut JoinOptions,
+    signals: &mut Signals,
+) -> Result<Tree> {
+    let listener = root_listener(identity, options, signals)?;
+    let connections_max = STRANGERS_MAX + identity.size as usize;
+    let mut handshakes = Handshakes::new(
+        listener,
+        options.secret.clone(),
+        connections_max,
+        options.stranger_timeout,
+    )?;
+    let mut members = Vec::new();
+    let outcome = gather_members(
+        identity,
+        me,
+        options,
+        signals,
+        &mut handshakes,
+        &mut members,
+    )
+    .and_then(|()| assign_parents(identity, me, options, &mut members));
+    if let Err(error) = &outcome {
+        let cause = Cause::of(error, 0, &me.host);
+        for member in &mut members {
+            tell(&mut member.channel, &cause);
+        }
+        tell_latecomers(
+            &mut handshakes,
+            signals,
+            &cause,
+            identity.size as usize - members.len(),
+        );
+    }
+    handshakes.close();
+    outcome?;
+    let mut table = vec![me.clone()];
+    table.extend(members.iter().map(|member| member.hello.info.clone()));
+    let direct = children_of(0, identity.size, options.fanout);
+    let children = members
+        .into_iter()
+        .filter(|member| direct.contains(&member.hello.info.rank))
+        .map(|member| Peer {
+            channel: member.channel,
+            info: member.hello.info,
+        })
+        .collect();
+    Ok(Tree {
+        parent: None,
+        children,
+        table,
+        root_boot_id: me.boot_id.clone(),
+    })
+}
+
+/// When a run cannot start, ranks that come a moment later hear the reason too.
+fn tell_latecomers(
+    handshakes: &mut Handshakes,
+    signals: &mut Signals,
+    cause: &Cause,
+    expected: usize,
+) {
+    let until = Instant::now() + LATECOMERS;
+    let mut told = 1;
+    while told < expected && Instant::now() < until {
+        let Ok(arrivals) = handshakes.step(until, signals, &mut []) else {
+            return;
+        };
+        for (mut channel, _) in arrivals.greeted {
+            tell(&mut channel, cause);
+            told += 1;
+        }
+    }
+}
+
+fn gather_members(
+    identity: &Identity,
+    me: &RankInfo,
+    options: &JoinOptions,
+    signals: &mut Signals,
+    handshakes: &mut Handshakes,
+    members: &mut Vec<Member>,
+) -> Result<()> {
+    let deadline = Instant::now() + options.join_timeout;
+    while members.len() + 1 < identity.size as usize {
+        if Instant::now() >= deadline {
+            return Err(missing(identity, me, options, handshakes, members));
+        }
+        let mut watched: Vec<&mut Channel> = members
+            .iter_mut()
+            .map(|member| &mut member.channel)
+            .collect();
+        let arrivals = handshakes.step(deadline, signals, &mut watched)?;
+        let mut misfit = None;
+        for (mut channel, message) in arrivals.greeted {
+            match message.head {
+                Head::Hello(hello) => {
+                    let objection = objection(identity, me, options, members, &hello);
+                    channel.trust(message_bytes_max(identity.size));
+                    members.push(Member {
+                        channel,
+                        hello: *hello,
+                    });
+                    misfit = misfit.or(objection);
+                }
+                _ => handshakes.refuse(channel.peer(), &Error::Failed("it said no hello".into())),
+            }
+        }
+        // Only now, because those who came together with it are to hear the reason too.
+        misfit.map_or(Ok(()), Err)?;
+        if let Some(member) = arrivals
+            .ended
+            .first()
+            .and_then(|&place| members.get_mut(place))
+        {
+            return Err(last_words(&mut member.channel, &member.hello.info));
+        }
+    }
+    members.sort_by_key(|member| member.hello.info.rank);
+    Ok(())
+}
+
+fn missing(
+    identity: &Identity,
+    me: &RankInfo,
+    options: &JoinOptions,
+    handshakes: &Handshakes,
+    members: &[Member],
+) -> Error {
+    let here = |rank: u32| members.iter().any(|member| member.hello.info.rank == rank);
+    let absent: Vec<u32> = (1..identity.size).filter(|&rank| !here(rank)).collect();
+    let refused = match handshakes.refused() {
+        0 => String::new(),
+        some => format!(
+            " {some} connections were refused because they did not know the secret; see TONNAGE_SECRET."
+        ),
+    };
+    let noun = if absent.len() == 1 { "rank" } else { "ranks" };
+    Error::Rank {
+        rank: absent.first().copied().unwrap_or_default(),
+        host: "unknown host".into(),
+        message: format!(
+            "{noun} {} of {} did not come within {:.0?} to rank 0 on {}.{refused} Look at the output of those ranks; \
+             TONNAGE_JOIN_TIMEOUT=seconds gives them more time",
+            number_list::format(&absent),
+            identity.size,
+            options.join_timeout,
+            me.host
+        ),
+    }
+}
+
+/// Why this rank cannot be part of this run, if so.
+fn objection(
+    identity: &Identity,
+    me: &RankInfo,
+    options: &JoinOptions,
+    members: &[Member],
+    hello: &Hello,
+) -> Option<Error> {
+    let info = &hello.info;
+    let object = |message: String| {
+        Some(Error::Rank {
+            rank: info.rank,
+            host: info.host.clone(),
+            message,
+        })
+    };
+    if hello.version != env!("CARGO_PKG_VERSION") {
+        return object(format!(
+            "it is tonnage {}, rank 0 on {} is tonnage {}: install the same version on all hosts",
+            hello.version,
+            me.host,
+            env!("CARGO_PKG_VERSION")
+        ));
+    }
+    if hello.size != identity.size || info.rank >= identity.size {
+        return object(format!(
+            "it was told of {} ranks, rank 0 on {} of {} ({}): give all the same number",
+            hello.size, me.host, identity.size, identity.source
+        ));
+    }
+    let twin = members
+        .iter()
+        .map(|member| &member.hello.info)
+        .find(|other| other.rank == info.rank);
+    if let Some(twin) = twin.or((info.rank == 0).then_some(me)) {
+        return object(format!(
+            "process {} says that it is rank {}, but so does process {} on {}: give every process its own rank",
+            info.pid, info.rank, twin.pid, twin.host
+        ));
+    }
+    if hello.plan_hash != options.plan_hash {
+        return object(format!(
+            "it was started with another command line or plan than rank 0 on {}: start all ranks alike",
+            me.host
+        ));
+    }
+    None
+}
+
+/// Tells every member its parent.
+fn assign_parents(
+    identity: &Identity,
+    me: &RankInfo,
+    options: &JoinOptions,
+    members: &mut [Member],
+) -> Result<()> {
+    let places: Vec<_> = members
+        .iter()
+        .map(|member| (member.hello.info.clone(), member.hello.listen))
+        .collect();
+    for member in members {
+        let rank = member.hello.info.rank;
+        let (parent, address) = match parent_of(rank, options.fanout) {
+            0 => (me.clone(), None),
+            parent => places
+                .iter()
+                .find(|(info, _)| info.rank == parent)
+                .cloned()
+                .filter(|(_, listen)| listen.is_some())
+                .ok_or_else(|| {
+                    Error::Failed(format!(
+                        "rank {parent} of {} does not listen for rank {rank}",
+                        identity.size
+                    ))
+                })?,
+        };
+        let welcome = Welcome {
+            parent,
+            address,
+            root_boot_id: me.boot_id.clone(),
+        };
+        member
+            .channel
+            .send(&Head::Welcome(Box::new(welcome)), &[])?;
+        member.channel.flush_until(Instant::now() + MARGIN);
+        if address.is_some() {
+            member.channel.finish_writing();
+        }
+    }
+    Ok(())
+}

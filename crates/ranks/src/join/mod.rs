@@ -1,0 +1,45 @@
+//! How the ranks of a run find each other and become a tree.
+//!
+//! Everybody but rank 0 connects to rank 0 and says who it is. When all have come and fit together, rank 0 tells each
+//! its parent; a rank whose parent is not rank 0 connects there. What is made here is a [`Tree`] of open connections,
+//! which the control thread ([`crate::tree::control`]) then owns.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | [`admission`] | rank 0's side |
+//! | [`membership`] | the side of all others |
+//! | [`address`] | where rank 0 listens, and how the others reach it |
+//! | [`handshake`] | connections that have yet to prove who they are; last words on those that fail |
+
+pub(crate) mod address;
+mod admission;
+mod handshake;
+mod membership;
+
+pub(crate) use handshake::MARGIN;
+
+use crate::RankInfo;
+use crate::bootstrap::options::JoinOptions;
+use crate::signals::Signals;
+use crate::tree::shape::Tree;
+use tonnage_units::Result;
+use tonnage_units::identity::Identity;
+
+/// Joins the run.
+pub(crate) fn join(
+    identity: &Identity,
+    me: &RankInfo,
+    options: &mut JoinOptions,
+    signals: &mut Signals,
+) -> Result<Tree> {
+    match identity.rank {
+        0 if identity.size == 1 => Ok(Tree {
+            parent: None,
+            children: Vec::new(),
+            table: vec![me.clone()],
+            root_boot_id: me.boot_id.clone(),
+        }),
+        0 => admission::admit(identity, me, options, signals),
+        _ => membership::become_member(identity, me, options, signals),
+    }
+}

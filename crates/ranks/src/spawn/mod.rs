@@ -1,0 +1,3 @@
+//! Starting the ranks of a run, and looking after them until they have ended.
+
+pub mod local;

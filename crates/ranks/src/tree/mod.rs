@@ -1,0 +1,21 @@
+//! The control thread of a rank, and what it shares with the main thread.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | [`shape`] | who is whose parent; the open connections of one rank |
+//! | [`control`] | the thread: it waits, sends, notices silence, ends the run |
+//! | [`protocol`] | what it does about each message |
+//! | [`collective`] | contributions on their way up the tree and results on their way down |
+//! | [`clock`] | how far this host's clock is from rank 0's |
+//! | [`missing`] | which rank has not come, when others have waited too long |
+//! | [`shared`] | commands, results, and why the run ended: what both threads see |
+//!
+//! The main thread's side is [`crate::handle`]; bytes on a connection are in [`crate::channel`].
+
+pub(crate) mod clock;
+pub(crate) mod collective;
+pub(crate) mod control;
+mod missing;
+mod protocol;
+pub(crate) mod shape;
+pub(crate) mod shared;
