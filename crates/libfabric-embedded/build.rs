@@ -20,7 +20,7 @@ const FOLDERS: [(&str, &[&str]); 9] = [
     ("prov/shm/src", &[]),
 ];
 
-/// Where headers are, beside `c/`.
+/// Folders of headers, beside `c/`.
 const INCLUDES: [&str; 4] = [
     "include",
     "prov/hook/include",

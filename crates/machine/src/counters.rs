@@ -1,8 +1,8 @@
-//! What devices and TCP have counted: bytes, packets, errors, drops, retransmits.
+//! Counters of devices and of TCP: bytes, packets, errors, drops, retransmits.
 //!
 //! Interfaces are read from /proc/self/net/dev, which is always that of the own network namespace; /sys/class/net shows
 //! another one's where somebody entered a namespace without mounting /sys anew. RDMA ports are read from
-//! /sys/class/infiniband. Whether the figures prove anything is for [`tonnage_bench::wire_proof`].
+//! /sys/class/infiniband. Whether the figures prove anything is for `tonnage_bench::wire_proof`.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ const INTERFACE_COLUMNS: [Option<&str>; 16] = [
     None,
 ];
 
-/// What is taken of /proc/net/snmp and /proc/net/netstat: how much there was, and what went wrong on the way.
+/// Names taken from /proc/net/snmp and /proc/net/netstat: how much there was, and what went wrong on the way.
 const TCP_NAMES: [&str; 17] = [
     "InSegs",
     "OutSegs",
@@ -60,8 +60,8 @@ const WORDS: [(&str, &str); 2] = [
     ("port_rcv_data", "port_rcv_data_bytes"),
 ];
 
-/// What counters are added up for one direction. Each row is a lower bound of what the device moved, so the largest
-/// that is there is the closest.
+/// Counters to add up for one direction. Each row is a lower bound of what the device moved, so the largest that is
+/// there is the closest.
 type Sources = [&'static [&'static str]; 4];
 
 const SENT: Sources = [
@@ -139,7 +139,7 @@ impl Snapshot {
         }
     }
 
-    /// What a device has counted; `None` when there is no such device.
+    /// Returns the counters of a device; `None` when there is no such device.
     pub fn of(&self, device: &WireDevice) -> Option<&Counters> {
         match device.kind {
             WireKind::Interface => self.interfaces.get(&device.name),
@@ -163,8 +163,8 @@ impl Snapshot {
     }
 }
 
-/// How far each counter went between two readings. One that is missing in either, or went backwards (a device that was
-/// set up anew), is left out.
+/// Returns the growth of each counter between two readings. One that is missing in either, or went backwards (a device
+/// that was set up anew), is left out.
 pub fn difference(before: &Counters, after: &Counters) -> Counters {
     after
         .iter()
@@ -185,7 +185,7 @@ pub fn received_bytes(counters: &Counters) -> Option<u64> {
     largest(counters, &RECEIVED)
 }
 
-/// Whether a counter should stand still while all is well.
+/// Returns whether a counter should stand still while all is well.
 pub fn is_trouble(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     TROUBLE.iter().any(|part| name.contains(part))

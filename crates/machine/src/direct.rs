@@ -1,5 +1,5 @@
-//! Whether transfers of a file can leave the page cache out, and how they must be aligned then: who is believed, and who
-//! is not. What the kernel says is read in `tonnage_sys::files::direct`.
+//! Direct transfers of a file, past the page cache: their alignment, and the sources that are believed. The kernel's
+//! answer is read in `tonnage_sys::files::direct`.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,12 +10,12 @@ use tonnage_sys::files::file_system::{self, FileSystem};
 
 use tonnage_units::{Error, Result};
 
-/// How a file that is open without the page cache must be used.
+/// Rules for using a file that is open without the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Direct {
-    /// What memory, offsets and lengths are multiples of.
+    /// Multiples that memory, offsets and lengths must be.
     pub alignment: Alignment,
-    /// Who says so.
+    /// Source that vouches for it.
     pub said_by: &'static str,
 }
 
@@ -80,7 +80,7 @@ fn vouched(said: DirectIo, on: &FileSystem, path: &Path) -> Result<Direct> {
     }
 }
 
-/// What is said where there are no direct transfers.
+/// Returns the error for a file without direct transfers.
 pub fn refused(path: &Path, why: &str) -> Error {
     Error::Unavailable {
         what: format!("direct I/O on {}", path.display()),

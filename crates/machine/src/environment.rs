@@ -1,4 +1,4 @@
-//! What a host is, in so far as it explains a figure: it goes into every record.
+//! Properties of a host that explain a figure; part of every record.
 //!
 //! What lives here: reading it, quickly and without ever failing. What does not: the devices that could be used, which
 //! [`super::devices`] lists for people.
@@ -31,7 +31,7 @@ const DRIVERS: [&str; 12] = [
     "mlx5_core",
 ];
 
-/// Which host, and since when it runs. Apart from [`Environment`], so that hosts of the same make have equal ones.
+/// Identity of a host and of its boot. Apart from [`Environment`], so that hosts of the same make have equal ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// The host's name.
@@ -64,10 +64,10 @@ pub struct Environment {
     pub kernel: String,
     /// Machine architecture as the kernel names it.
     pub architecture: String,
-    /// Whether this is a virtual machine; absent where the CPU does not tell.
+    /// True for a virtual machine; absent where the CPU does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtualised: Option<bool>,
-    /// What the kernel reads the time from; absent where it does not say.
+    /// Time source of the kernel; absent where it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_source: Option<String>,
     /// Processors.
@@ -122,7 +122,7 @@ pub struct MemoryState {
     pub numa_nodes: String,
     /// Pools of huge pages.
     pub huge_pools: Vec<HugePool>,
-    /// When transparent huge pages are given.
+    /// Policy for transparent huge pages.
     pub transparent: Transparent,
 }
 

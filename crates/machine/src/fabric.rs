@@ -1,4 +1,4 @@
-//! Which libfabric this process uses.
+//! Choice of the libfabric that this process uses.
 
 use tonnage_sys::libfabric::Libfabric;
 

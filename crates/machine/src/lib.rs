@@ -1,4 +1,4 @@
-//! What this host is made of.
+//! Facts about this host: its devices, CPUs, memory, mounts and counters.
 //!
 //! | module | what lives there |
 //! | --- | --- |

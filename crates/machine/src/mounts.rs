@@ -1,5 +1,5 @@
-//! What is mounted where files are, and what it comes from: a device, a server's export. Listing all file systems of
-//! the machine is in [`super::devices`]; what the system tells of one file, in `tonnage_sys::files`.
+//! The mount that holds a file, with its source: a device, a server's export. Listing all file systems of the machine
+//! is in [`super::devices`]; the file's own answer, in `tonnage_sys::files`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use super::tree::Tree;
 pub struct Mount {
     /// Its kind in the kernel's words: "ext4", "nfs4", "fuse.sshfs", …
     pub kind: String,
-    /// Where it is mounted; `None` where /proc does not tell.
+    /// Mount point; `None` where /proc does not tell.
     pub place: Option<PathBuf>,
-    /// What is mounted: a device, a server's export, …; `None` where /proc does not tell.
+    /// Source of the mount: a device, a server's export, …; `None` where /proc does not tell.
     pub source: Option<String>,
-    /// What the file itself tells.
+    /// The file's own answer.
     pub file_system: FileSystem,
 }
 
-/// What is mounted where a path is; it must exist, and may be a folder.
+/// Returns the mount that holds a path; it must exist, and may be a folder.
 ///
 /// # Errors
 /// When nothing is there, or the file system does not answer.

@@ -38,7 +38,7 @@ pub fn huge_pools(tree: &Tree) -> Vec<HugePool> {
     pools
 }
 
-/// When the kernel gives transparent huge pages.
+/// The kernel's policy for transparent huge pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transparent {
     /// For private memory: "always", "madvise", "never", or "unknown: " and why.

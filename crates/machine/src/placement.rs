@@ -1,4 +1,4 @@
-//! Which worker runs on which CPU.
+//! Placement of workers on CPUs.
 //!
 //! [`place_workers`] is a pure function: every local rank works out the whole host's placement from the same topology
 //! and takes its own part, so that the ranks agree without talking.
@@ -10,7 +10,7 @@ use tonnage_units::{Error, Result};
 /// The most workers that one rank may have, far above the CPUs of any host.
 const WORKERS_MAX: u32 = 1 << 16;
 
-/// How workers are to be placed.
+/// A rule for placing workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
     /// By [`place_workers`]' own rules.
@@ -21,12 +21,12 @@ pub enum Choice {
     List(Vec<u32>),
 }
 
-/// Where the workers of one rank run.
+/// CPUs of the workers of one rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
     /// One CPU for each worker; `None` where it is not pinned.
     pub cpus: Vec<Option<u32>>,
-    /// Whether workers of this host share CPUs, so that they must yield instead of spinning.
+    /// True when workers of this host share CPUs, so that they must yield instead of spinning.
     pub yielding: bool,
 }
 
@@ -93,7 +93,7 @@ pub fn pin_thread(cpu: u32) -> Result<()> {
         .map_err(|error| Error::io(format!("cannot pin a thread to CPU {cpu}"), error))
 }
 
-/// Which part of the host's workers is asked for.
+/// The part of the host's workers that is asked for.
 struct Job {
     local_rank: u32,
     workers: u32,

@@ -1,4 +1,4 @@
-//! Which CPUs this process may use, and how they share cores, sockets and NUMA nodes.
+//! CPUs that this process may use, and the cores, sockets and NUMA nodes that they share.
 //!
 //! What lives here: reading that from the kernel. What does not: deciding which worker runs where, which is
 //! [`super::placement`].
@@ -32,7 +32,7 @@ pub struct Node {
     pub cpus: Vec<u32>,
     /// Its memory, where the kernel says.
     pub memory_bytes: Option<u64>,
-    /// What of that is free now.
+    /// The part of it that is free.
     pub memory_free_bytes: Option<u64>,
 }
 
@@ -73,7 +73,7 @@ impl Topology {
         }
     }
 
-    /// What is known of the CPU with this number; `None` when it is not online.
+    /// Returns the CPU with this number; `None` when it is not online.
     pub fn cpu(&self, id: u32) -> Option<&Cpu> {
         let at = self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok()?;
         self.cpus.get(at)

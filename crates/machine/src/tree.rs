@@ -69,7 +69,7 @@ impl Tree {
         names
     }
 
-    /// Whether something is at `path`.
+    /// Returns whether something is at `path`.
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
         self.path(path).exists()
     }
@@ -80,7 +80,8 @@ impl Tree {
         Some(target.file_name()?.to_str()?.to_owned())
     }
 
-    /// Where `path` leads after all symbolic links, as a path of this tree again; `None` when that is outside of it.
+    /// Returns the target of `path` after all symbolic links, as a path of this tree again; `None` when that is outside
+    /// of it.
     pub fn resolve(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         let root = self.root.canonicalize().ok()?;
         let real = self.path(path).canonicalize().ok()?;
@@ -147,12 +148,12 @@ pub mod invented {
             }
         }
 
-        /// Returns what reads it.
+        /// Returns the tree that reads it.
         pub fn tree(&self) -> Tree {
             Tree::at(self.directory.path())
         }
 
-        /// Returns where it is.
+        /// Returns its directory.
         pub fn path(&self) -> &Path {
             self.directory.path()
         }

@@ -20,15 +20,15 @@ use crate::{Error, Rate, Result};
 /// One byte of the address tells hosts apart, and the switch has the last one.
 const COUNT_MAX: usize = 250;
 
-/// How long a link may take to come up; a second is usual on some kernels.
+/// Longest time that a link may take to come up; a second is usual on some kernels.
 const LINK_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What hosts to make.
+/// Properties of the hosts to make.
 #[derive(Debug, Clone, Copy)]
 pub struct HostsSpec {
-    /// How many, 1 to 250.
+    /// Number of hosts, 1 to 250.
     pub count: usize,
-    /// How fast each host's link carries what it sends; `None` is as fast as the CPU.
+    /// Rate at which each host's link carries what it sends; `None` is as fast as the CPU.
     pub rate: Option<Rate>,
 }
 
@@ -87,7 +87,7 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// How many there are; the first is number 0.
+    /// Number of hosts; the first is number 0.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -205,7 +205,7 @@ impl Hosts {
         run("ip", &format!("-n {switch} link set h{host} {state}")).map(drop)
     }
 
-    /// Changes how fast a host's link carries what the host sends; `None` is as fast as the CPU.
+    /// Changes the rate at which a host's link carries what the host sends; `None` is as fast as the CPU.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when the kernel cannot shape; [`Error::Failed`] when the system refuses.

@@ -29,7 +29,7 @@ pub use hosts::{Hosts, HostsSpec};
 pub use rate::Rate;
 pub use slurm::Slurm;
 
-/// Why there are no hosts, or why something could not be done with them.
+/// The reason why there are no hosts, or why something could not be done with them.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// This machine cannot do it, and the text says what it lacks: a reason for a test to skip itself.

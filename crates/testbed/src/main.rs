@@ -26,16 +26,16 @@ const SLURM_PROGRAMS: [&str; 7] = [
 #[derive(Debug, Parser)]
 #[command(name = "tonnage-testbed", version)]
 struct Arguments {
-    /// How many hosts.
+    /// Number of hosts.
     #[arg(long, default_value_t = 2)]
     count: usize,
-    /// How fast each host's link is, such as 10gbit; without it, as fast as the CPU.
+    /// Rate of each host's link, such as 10gbit; without it, as fast as the CPU.
     #[arg(long)]
     rate: Option<Rate>,
     /// Start a Slurm whose nodes are the hosts.
     #[arg(long)]
     slurm: bool,
-    /// What to run instead of a shell.
+    /// Command to run instead of a shell.
     #[arg(last = true)]
     command: Vec<OsString>,
 }
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<u8> {
-    // Ctrl-C is for the command; when that ends, the hosts go in peace.
+    // Ctrl-C is for the command; the hosts are removed when that ends.
     let interrupted = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, interrupted)
         .map_err(|error| Error::Failed(format!("cannot prepare for SIGINT: {error}")))?;

@@ -1,4 +1,4 @@
-//! How fast a link is.
+//! Rate of a link.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ const UNITS: [(&str, u64); 4] = [
 /// Up to this rate the small bucket carries the link; above it, the time between two looks of the kernel needs more.
 const SMALL_BUCKET_UP_TO_BITS_PER_S: u64 = 1_000_000_000;
 
-/// Of a full Ethernet frame of TCP with time stamps, this many bytes are payload.
+/// Payload of a full Ethernet frame of TCP with time stamps.
 const PAYLOAD_PER_FRAME_BYTES: f64 = 1448.0;
 
 /// A full frame as the shaper counts it: with the Ethernet header, without preamble and checksum.
@@ -43,7 +43,7 @@ impl Rate {
         self.bits_per_s
     }
 
-    /// What a TCP stream carries over such a link by theory, in bytes per second.
+    /// Returns the payload that a TCP stream carries over such a link by theory, in bytes per second.
     pub fn tcp_payload_bytes_per_s(self) -> f64 {
         self.bits_per_s as f64 / 8.0 * PAYLOAD_PER_FRAME_BYTES / FRAME_BYTES
     }

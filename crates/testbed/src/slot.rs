@@ -1,4 +1,4 @@
-//! What belongs to one set of hosts on this machine, and its removal, whatever happens.
+//! Folder and namespaces of one set of hosts on this machine, and its removal, whatever happens.
 //!
 //! A set has a folder /run/tonnage-testbed/PID-NUMBER, and network namespaces whose names begin with tonnage-PID-NUMBER-.
 //! Everything of the set lives in these two, so that whoever knows the name can remove it. That is done by the guardian, a
@@ -23,7 +23,8 @@ use crate::tool::{output, tool};
 use crate::{Error, Result};
 
 const ROOT: &str = "/run/tonnage-testbed";
-/// How long others may remove leftovers. One set takes six seconds at most, and more than a few are rare.
+/// Longest time that others may take to remove leftovers. One set takes six seconds at most, and more than a few are
+/// rare.
 const PATIENCE: Duration = Duration::from_secs(60);
 const CLEAN: &str = include_str!("clean.sh");
 
@@ -72,7 +73,7 @@ impl Slot {
         })
     }
 
-    /// What the names of all its network namespaces begin with.
+    /// Returns the beginning of the names of all its network namespaces.
     pub(crate) fn prefix(&self) -> String {
         prefix(&self.name)
     }

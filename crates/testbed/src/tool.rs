@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::{Error, Result};
 
-/// What programs say when the kernel, or the container, does not offer what was asked for. Only [`probe`] reads it so:
+/// Words of programs when the kernel, or the container, does not offer what was asked for. Only [`probe`] reads it so:
 /// where the same has worked before, it is a failure.
 const LACKING: [&str; 5] = [
     "Operation not permitted",
@@ -75,7 +75,7 @@ fn describe(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Where Debian has it.
+/// Names the package of Debian that has it.
 fn package_hint(program: &OsStr) -> String {
     let package = match program.to_str() {
         Some("ip" | "tc") => "iproute2",
@@ -87,7 +87,7 @@ fn package_hint(program: &OsStr) -> String {
     format!(" (on Debian or Ubuntu: apt-get install {package})")
 }
 
-/// Whether a program can be found.
+/// Fails when a program cannot be found.
 pub(crate) fn require(programs: &[&str]) -> Result<()> {
     let path = tool("sh")
         .get_envs()

@@ -8,7 +8,7 @@ use std::io;
 /// `Result` with tonnage's own [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something could not be done.
+/// The reason why something could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The request itself is wrong; found before any rank starts. Exit code 2.
@@ -19,9 +19,9 @@ pub enum Error {
     Unavailable {
         /// The thing that was asked for, as the user named it.
         what: String,
-        /// What was looked for and not found.
+        /// The reason: the thing that was looked for and not found.
         why: String,
-        /// How to get it.
+        /// The way to get it.
         how: String,
     },
     /// A rank failed, died, hung or never came.
@@ -31,7 +31,7 @@ pub enum Error {
         rank: u32,
         /// Its host name, or "unknown host" when it never said one.
         host: String,
-        /// What happened, and what to try next.
+        /// The failure, and the next thing to try.
         message: String,
     },
     /// The user or the launcher ended the run by a signal. Exit code 128 + signal.
@@ -43,7 +43,7 @@ pub enum Error {
     /// The operating system refused.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done, with the path or address.
+        /// The attempt, with the path or address.
         what: String,
         /// The system's own reason.
         #[source]

@@ -14,14 +14,14 @@ pub struct Identity {
     pub local_rank: u32,
     /// Ranks of this host, when the launcher says it.
     pub local_size: Option<u32>,
-    /// Where this was read: "RANK/WORLD_SIZE", "OMPI_COMM_WORLD_*", "tonnage --ranks", …; once the ranks have met, also
-    /// how: "OMPI_COMM_WORLD_*, PMIx".
+    /// Origin of these values: "RANK/WORLD_SIZE", "OMPI_COMM_WORLD_*", "tonnage --ranks", …; once the ranks have met,
+    /// also how: "OMPI_COMM_WORLD_*, PMIx".
     pub source: String,
-    /// How the ranks find each other.
+    /// The way in which the ranks find each other.
     pub meeting: Meeting,
 }
 
-/// How the ranks find each other.
+/// A way in which ranks find each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meeting {
     /// There is one rank.
@@ -37,7 +37,7 @@ pub enum Meeting {
         host: String,
         /// TCP port.
         port: u16,
-        /// Who said so, for messages and for what may be changed about it.
+        /// Origin of the address, for messages and for what may be changed about it.
         said_by: SaidBy,
     },
     /// The launcher passes on where rank 0 listens, and the secret that it has made.
@@ -48,12 +48,12 @@ pub enum Meeting {
         host: String,
         /// TCP port.
         port: u16,
-        /// Whether the step has other hosts too; else the ranks meet on 127.0.0.1.
+        /// True when the step has other hosts too; else the ranks meet on 127.0.0.1.
         others: bool,
     },
 }
 
-/// Where rank 0's address comes from.
+/// The origin of rank 0's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SaidBy {
     /// The command line: `--master`.
@@ -77,7 +77,7 @@ impl SaidBy {
         }
     }
 
-    /// What to do when the host is not rank 0's.
+    /// Advice for a host that is not rank 0's.
     pub fn another_host(self) -> &'static str {
         match self {
             Self::Option => "--master must name the host of rank 0",
@@ -87,7 +87,7 @@ impl SaidBy {
         }
     }
 
-    /// What to do when the port is in use.
+    /// Advice for a port that is in use.
     pub fn another_port(self) -> &'static str {
         match self {
             Self::Option => "Choose another port with --master HOST:PORT, the same for all ranks",
@@ -100,7 +100,7 @@ impl SaidBy {
     }
 }
 
-/// How a launcher passes a few words from rank to rank.
+/// A launcher's means to pass a few words from rank to rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exchange {
     /// The library of PMIx, which talks to a server of the launcher.

@@ -2,7 +2,7 @@
 //!
 //! One type for each kind of quantity. `FromStr` reads what a person types, on the command line and in a plan alike,
 //! and `Display` writes the shortest text that reads back as exactly the same value. Text for tables, rounded to
-//! three digits, is in [`human`]. Which values make sense for which option is decided in [`tonnage_plan`], not here.
+//! three digits, is in [`human`]. Which values make sense for which option is decided in `tonnage_plan`, not here.
 //!
 //! | kind | accepted | remark |
 //! | --- | --- | --- |

@@ -13,7 +13,7 @@ use super::super::fabric::LIBFABRIC_VARIABLE;
 use super::Absent;
 use crate::devices::timeout::within;
 
-/// How long the providers may look for their devices; some ask name servers.
+/// Longest time that the providers may look for their devices; some ask name servers.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A libfabric that this program can use.
@@ -23,7 +23,7 @@ pub struct FabricLibrary {
     pub path: String,
     /// Its release.
     pub version: String,
-    /// Whether it is part of this program.
+    /// True when it is part of this program.
     pub embedded: bool,
     /// The providers that can be used here.
     pub providers: Vec<FabricProvider>,
@@ -39,11 +39,11 @@ pub struct FabricProvider {
     pub name: String,
     /// Its own version.
     pub version: String,
-    /// What it offers: one entry for all domains that have the same limits.
+    /// Its offers: one entry for all domains that have the same limits.
     pub offers: Vec<FabricOffer>,
 }
 
-/// What a provider offers over one or several domains, as it states it when it is asked for nothing in particular.
+/// The offer of a provider over one or several domains, as it states it when it is asked for nothing in particular.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FabricOffer {
     /// Kind of endpoint: "msg", "datagram", "rdm".
@@ -60,15 +60,15 @@ pub struct FabricOffer {
     pub immediate_bytes: u64,
     /// Largest message; the largest number there is where the provider has no limit.
     pub message_bytes_max: u64,
-    /// What registered memory needs, the bits of mr_mode: "virt-addr", "prov-key", …
+    /// Memory registration modes that the provider demands, the bits of mr_mode: "virt-addr", "prov-key", …
     pub mr_mode: Vec<String>,
     /// Orders that it can keep: "WAW" is a write after a write; W write, R read, S send.
     pub ordering: Vec<String>,
-    /// Who drives connections and the like: "auto" or "manual".
+    /// Progress model of control operations, such as connecting: "auto" or "manual".
     pub control_progress: String,
-    /// Who drives transfers.
+    /// Progress model of data transfers: "auto" or "manual".
     pub data_progress: String,
-    /// What threads may share: "safe", "domain", …
+    /// Threading model: "safe", "domain", …
     pub threading: String,
     /// Speed of the link; absent where the provider does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]

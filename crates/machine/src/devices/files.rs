@@ -51,27 +51,27 @@ const SHARED_MEMORY: &str = "/dev/shm";
 /// A smaller memory file system is a place for some settings, not for data.
 const TMPFS_BYTES_MIN: u64 = 16 << 20;
 
-/// How long a file system may take to say how large it is; one whose server is dead never answers.
+/// Longest time that a file system may take to tell its size; one whose server is dead never answers.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many may fail to answer before the others are no longer asked.
+/// Silent file systems after which the others are no longer asked.
 const SILENT_MAX: usize = 3;
 
 /// One mounted file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSystem {
-    /// Where it is mounted.
+    /// Mount point.
     pub mount: PathBuf,
     /// Device or server that it comes from, in the kernel's words.
     pub source: String,
     /// Type: "ext4", "lustre", "nfs4", "tmpfs", …
     pub kind: String,
-    /// Whether it can only be read.
+    /// True when it can only be read.
     pub read_only: bool,
     /// All of it; absent when it did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_bytes: Option<u64>,
-    /// What a user who is not root may still fill; absent when it did not answer.
+    /// Free space for a user who is not root; absent when it did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_bytes: Option<u64>,
 }

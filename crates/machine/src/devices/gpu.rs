@@ -1,4 +1,4 @@
-//! GPUs of NVIDIA and AMD, found on the PCI bus, and whether this process could use them.
+//! GPUs of NVIDIA and AMD, found on the PCI bus, with the means of this process to use them.
 
 use std::path::Path;
 
@@ -27,9 +27,9 @@ pub struct Gpu {
     /// Memory of its own; absent where the driver does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Where it sits.
+    /// Place on the PCI bus.
     pub pci: PciFunction,
-    /// Whether its device files are here, so that a program could open it.
+    /// True when its device files are here, so that a program could open it.
     pub usable: bool,
 }
 
@@ -98,7 +98,7 @@ fn gpu(tree: &Tree, path: &Path) -> Option<Gpu> {
     })
 }
 
-/// Why the GPUs of a maker cannot be opened, and what to do.
+/// Tells why the GPUs of a maker cannot be opened, and what to do.
 fn unusable(tree: &Tree, vendor: &str) -> (&'static str, &'static str) {
     match (
         vendor,

@@ -9,7 +9,7 @@ use super::super::tree::Tree;
 use super::Absent;
 use tonnage_units::number_list;
 
-/// What an empty pool is suggested to hold: enough for two ranks' buffers of 256 MiB, or two pages of 1 GiB.
+/// Suggested size of an empty pool: enough for two ranks' buffers of 256 MiB, or two pages of 1 GiB.
 const SUGGESTED_BYTES: u64 = 1 << 30;
 
 /// The memory of a host.
@@ -18,15 +18,15 @@ pub struct MemoryFound {
     /// All of it; absent where it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_bytes: Option<u64>,
-    /// What programs could take without swapping; absent where it cannot be read.
+    /// Memory that programs could take without swapping; absent where it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_bytes: Option<u64>,
-    /// What this process may lock, which bounds what RDMA can register; absent without a limit.
+    /// Limit on locked memory of this process, which bounds what RDMA can register; absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lockable_bytes: Option<u64>,
     /// Pools of huge pages.
     pub huge_pools: Vec<HugePool>,
-    /// When transparent huge pages are given.
+    /// Policy for transparent huge pages.
     pub transparent: Transparent,
 }
 
@@ -40,7 +40,7 @@ pub struct NumaNode {
     /// Its memory; absent where the kernel does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// What of that is free now.
+    /// The part of it that is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_free_bytes: Option<u64>,
 }

@@ -31,11 +31,11 @@ use super::tree::Tree;
 /// Something that was looked for and cannot be used here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absent {
-    /// What it is.
+    /// Name of the thing.
     pub what: String,
-    /// What was looked at, and what it showed.
+    /// The finding: the place that was looked at, and what it showed.
     pub why: String,
-    /// What to do to have it, with the exact command where there is one.
+    /// The way to have it, with the exact command where there is one.
     pub how: String,
 }
 
@@ -49,7 +49,7 @@ impl Absent {
     }
 }
 
-/// What was found on a host. An empty list or a `None` has an entry in `absent` that says why.
+/// Inventory of a host. An empty list or a `None` has an entry in `absent` that says why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inventory {
     /// Name and boot of the host.
@@ -70,7 +70,7 @@ pub struct Inventory {
     pub gpus: Vec<Gpu>,
     /// File systems that hold files.
     pub file_systems: Vec<FileSystem>,
-    /// What is not here, or is here and cannot be used.
+    /// Things that are not here, or are here and cannot be used.
     pub absent: Vec<Absent>,
     /// Well-known providers of libfabric that none of the libraries offers here.
     pub providers_absent: Vec<Absent>,

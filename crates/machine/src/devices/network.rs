@@ -27,7 +27,7 @@ pub struct NetworkInterface {
     /// Largest packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu_bytes: Option<u32>,
-    /// Where it sits; absent when it is on no PCI bus.
+    /// Place on the PCI bus; absent when it is on none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci: Option<PciFunction>,
     /// RDMA devices of the same card.

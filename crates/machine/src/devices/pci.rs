@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::tree::Tree;
 
-/// Where a device sits.
+/// Place of a device on the PCI bus.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciFunction {
     /// PCI address, such as "0000:41:00.0".
@@ -32,7 +32,7 @@ pub struct PcieLink {
     pub generation_max: u32,
     /// The lanes that the device has.
     pub lanes_max: u32,
-    /// Whether it runs slower or narrower than the device can. An idle GPU lowers the generation by itself.
+    /// True when it runs slower or narrower than the device can. An idle GPU lowers the generation by itself.
     pub below_maximum: bool,
 }
 
@@ -113,8 +113,8 @@ fn generation_of(speed: &str) -> Option<u32> {
     Some(found.1)
 }
 
-/// What one lane carries in one direction after line encoding: 8 of 10 bits up to generation 2, 128 of 130 up to 5,
-/// and 236 of each 256 bytes in generation 6.
+/// Bytes per second of one lane in one direction after line encoding: 8 of 10 bits up to generation 2, 128 of 130 up to
+/// 5, and 236 of each 256 bytes in generation 6.
 fn lane_bytes_per_s(generation: u32) -> u64 {
     match generation {
         1 => 250_000_000,

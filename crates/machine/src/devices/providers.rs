@@ -1,7 +1,7 @@
-//! Why well-known providers of libfabric are not offered here, and how to get them.
+//! Well-known providers of libfabric that are not offered here: the reason, and the way to get them.
 //!
-//! What lives here: what each of them needs, and where a library with it comes from. What does not: what is offered;
-//! that is `fabric`.
+//! What lives here: the needs of each of them, and the origin of a library with it. What does not: the providers that
+//! are offered; those are in `fabric`.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,11 +20,11 @@ struct Known {
     /// A string that is in the file of a library with it, and of no other: some providers withdraw when they find no
     /// device, so that the library does not list them although it has them.
     marker: &'static str,
-    /// What it needs, in words.
+    /// Its needs, in words.
     needs: &'static str,
     /// The names of such devices.
     devices: fn(&Tree, &[RdmaDevice]) -> Vec<String>,
-    /// Where a library with it comes from.
+    /// Origin of a library with it.
     how: &'static str,
 }
 

@@ -7,7 +7,7 @@ use super::Absent;
 use super::network::NetworkInterface;
 use super::pci::{PciFunction, function_of, functions, hexadecimal};
 
-/// Which module adds RDMA to a network driver.
+/// Modules that add RDMA to a network driver.
 const RDMA_MODULES: [(&str, &str); 8] = [
     ("bnxt_en", "bnxt_re"),
     ("cxgb4", "iw_cxgb4"),
@@ -38,7 +38,7 @@ pub struct RdmaDevice {
     /// Maker's board identifier; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub board: Option<String>,
-    /// Where it sits; absent for a device in software.
+    /// Place on the PCI bus; absent for a device in software.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci: Option<PciFunction>,
     /// Its ports.
@@ -199,7 +199,7 @@ fn idle_card(tree: &Tree) -> Option<(String, &'static str)> {
     })
 }
 
-/// How to have an RDMA device in software, as far as this kernel allows it.
+/// Advice for an RDMA device in software, as far as this kernel allows it.
 fn soft_roce(tree: &Tree, networks: &[NetworkInterface]) -> String {
     let release = rustix::system::uname()
         .release()

@@ -1,4 +1,4 @@
-//! Who vouches for direct transfers.
+//! Sources that vouch for direct transfers.
 
 use super::*;
 

@@ -9,7 +9,7 @@ use tonnage_testbed::{Error, Hosts, HostsSpec, Rate};
 
 use super::support::{printed, two_hosts, wait_until};
 
-/// How long a stream is looked at before a verdict, and how often at most.
+/// Time for which a stream is looked at before a verdict, and how often at most.
 const LOOK: Duration = Duration::from_millis(1500);
 const LOOKS: usize = 8;
 

@@ -30,7 +30,7 @@ mod support {
         }
     }
 
-    /// What a command prints; it must succeed.
+    /// Returns the output of a command; it must succeed.
     pub fn printed(command: &mut Command) -> String {
         let output = command.output().unwrap();
         assert!(output.status.success(), "{command:?}: {output:?}");

@@ -1,4 +1,4 @@
-//! Decimal numbers with a unit behind them, read without losing a digit. What the units are is not known here.
+//! Decimal numbers with a unit behind them, read without losing a digit. The units themselves are not known here.
 
 /// Splits `1.5GiB` into `1.5` and `GiB`; blanks around and between are dropped. None when there is no plain decimal
 /// number in front: digits with at most one point between them, no sign, no exponent.
@@ -13,7 +13,7 @@ pub(super) fn split(text: &str) -> Option<(&str, &str)> {
     plain.then_some((number, unit.trim_start()))
 }
 
-/// Why a number times a factor is not a `u64`.
+/// The reason why a number times a factor is not a `u64`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum WholeError {
     /// Something is left behind the point.
