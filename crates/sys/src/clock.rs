@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// Fixed-point scale of the counter's rate: nanoseconds per tick × 2^32.
 const RATE_SHIFT: u32 = 32;
 
-/// How long the counter is compared with the kernel's clock at first; [`Clock::resync`] lengthens the base.
+/// Time for which the counter is compared with the kernel's clock at first; [`Clock::resync`] lengthens the base.
 const CALIBRATION_NS: u64 = 10_000_000;
 
 /// A cheap clock. Copy it into each worker; [`Clock::resync`] between trials keeps it on the kernel's scale.

@@ -24,7 +24,7 @@ use std::cell::Cell;
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Counting;
 
-/// What one thread has asked of the allocator since it started; all zero where [`Counting`] is not the global allocator.
+/// Requests of one thread to the allocator since it started; all zero where [`Counting`] is not the global allocator.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// Allocations and reallocations.
@@ -36,7 +36,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What happened between `before` and this.
+    /// Returns the requests between `before` and this.
     pub fn since(self, before: Self) -> Self {
         Self {
             allocations: self.allocations.wrapping_sub(before.allocations),

@@ -21,7 +21,7 @@ pub fn duplicate(number: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// Whether the open file with this number is a socket; not so when none is open.
+/// Returns whether the open file with this number is a socket; false when none is open.
 pub fn is_socket(number: i32) -> bool {
     let kind = |copy: OwnedFd| {
         let found = rustix::fs::fstat(copy).ok()?;

@@ -1,4 +1,4 @@
-//! Which host, container and network this process is in, by the kernel's own names.
+//! The kernel's own names for the host, container and network of this process.
 
 /// Returns the name of this host, as messages and records show it.
 pub fn name() -> String {
@@ -8,18 +8,20 @@ pub fn name() -> String {
         .into_owned()
 }
 
-/// Returns what changes when this host starts anew, and differs between hosts; empty where the system does not say it.
+/// Returns the identifier of this boot, which differs between hosts; empty where the system does not say it.
 pub fn boot_id() -> String {
     let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     read.map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-/// Returns what differs between containers; empty where the system does not say it.
+/// Returns the identifier of the namespace of process numbers, which differs between containers; empty where the system
+/// does not say it.
 pub fn pid_namespace() -> String {
     namespace("pid")
 }
 
-/// Returns what differs between networks of one machine; empty where the system does not say it.
+/// Returns the identifier of the network namespace, which differs between networks of one machine; empty where the
+/// system does not say it.
 pub fn network_namespace() -> String {
     namespace("net")
 }

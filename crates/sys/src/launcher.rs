@@ -1,7 +1,7 @@
-//! Where the launcher of this process is installed, so that libraries of the same installation can be preferred.
+//! The folder of this process's launcher, so that libraries of the same installation can be preferred.
 //!
-//! What lives here: a walk up the tree of processes. What does not: which launcher's variables count, and what they say;
-//! that is in `tonnage_ranks`.
+//! What lives here: a walk up the tree of processes. What does not: the launchers' variables and their meaning; those
+//! are in `tonnage_ranks`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

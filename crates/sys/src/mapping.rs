@@ -20,7 +20,7 @@ use crate::copy::Method;
 const MIB_2: usize = 2 << 20;
 const GIB_1: usize = 1 << 30;
 
-/// What an arena is made of.
+/// Kind of pages of an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
     /// The system's normal pages, and larger ones where the system gives those to everybody.
@@ -35,7 +35,7 @@ pub enum Pages {
     Huge1G,
 }
 
-/// Whether another process can map the same bytes.
+/// Sharing of an arena with other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
     /// Only this process.
@@ -285,18 +285,18 @@ impl Arena {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
-    /// How many bytes the kernel really backs with transparent huge pages now, from `/proc/self/smaps`.
+    /// Returns the bytes that the kernel really backs with transparent huge pages now, from `/proc/self/smaps`.
     pub fn transparent_bytes(&self) -> io::Result<u64> {
         let from = self.base.as_ptr() as u64;
         crate::smaps::huge_bytes(from..from + self.len as u64)
     }
 
-    /// Where the mapping begins in this process: a number, for a peer that asks the kernel for it.
+    /// Address of the mapping in this process: a number, for a peer that asks the kernel for it.
     pub fn address(&self) -> u64 {
         self.base.as_ptr() as u64
     }
 
-    /// Where a range lies, for a library that reads or writes it.
+    /// Pointer to a range, for a library that reads or writes it.
     ///
     /// # Errors
     /// When the range does not lie inside.

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use crate::library::{Library, text};
 
-/// What the loader searches for; PMIx has kept this name since its second release.
+/// Name that the loader searches for; PMIx has kept this name since its second release.
 const LOADER_NAME: &str = "libpmix.so.2";
-/// Where an installation of a launcher keeps a PMIx of its own, if it does.
+/// Folders where an installation of a launcher keeps a PMIx of its own, if it does.
 const FOLDERS: [&str; 3] = ["lib", "lib64", "lib/openmpi"];
-/// How long a server may take to hear a farewell. One that hangs must not keep a run that is over.
+/// Longest time that a server may take to hear a farewell. One that hangs must not keep a run that is over.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Successful status.
 const SUCCESS: c_int = 0;
@@ -88,7 +88,7 @@ type Get = unsafe extern "C" fn(
 ) -> c_int;
 type ErrorString = unsafe extern "C" fn(status: c_int) -> *const c_char;
 
-/// Why there is no client.
+/// The reason why there is no client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoClient {
     /// The library cannot be loaded, or is not PMIx: the loader's own message.

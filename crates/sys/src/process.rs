@@ -1,4 +1,4 @@
-//! What the system allows this process, and what this process allows others.
+//! Permissions of this process, and those that it gives to others.
 
 /// Lets other processes of this user read and write this one's memory by process_vm_readv and process_vm_writev, where
 /// the Yama security module would let only ancestors. Does nothing on a kernel without Yama, which does not ask.

@@ -1,4 +1,4 @@
-//! What the kernel says of this process' mappings in `/proc/self/smaps`.
+//! The kernel's account of this process's mappings, `/proc/self/smaps`.
 
 use std::io;
 use std::ops::Range;

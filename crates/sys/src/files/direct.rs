@@ -1,6 +1,6 @@
-//! Whether a file can be read and written past the page cache, and with which alignment.
+//! Direct transfers: reads and writes of a file past the page cache, and their alignment.
 //!
-//! That `open` takes `O_DIRECT` says nothing: tmpfs takes the flag and ignores it. Only what statx(2) answers to
+//! An `open` that takes `O_DIRECT` proves nothing: tmpfs takes the flag and ignores it. Only the answer of statx(2) to
 //! `STATX_DIOALIGN` (since Linux 6.1) is believed.
 
 use std::io;
@@ -8,16 +8,16 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
 
-/// What direct transfers must be multiples of: powers of two.
+/// Alignment of direct transfers: powers of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alignment {
-    /// Where in memory a transfer may begin.
+    /// Alignment in memory.
     pub memory_bytes: u32,
-    /// Where in the file a transfer may begin, and how long it may be.
+    /// Alignment in the file, of offset and length.
     pub offset_bytes: u32,
 }
 
-/// What the kernel says about direct transfers of one file.
+/// The kernel's answer about direct transfers of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectIo {
     /// They work, with this alignment.
@@ -29,7 +29,7 @@ pub enum DirectIo {
 }
 
 impl Alignment {
-    /// Whether the kernel takes a transfer as it is.
+    /// Returns whether the kernel takes a transfer as it is.
     #[inline]
     pub fn fits(&self, address: u64, offset: u64, len: u64) -> bool {
         let misfit = |position: u64, unit: u32| position & (u64::from(unit).wrapping_sub(1));

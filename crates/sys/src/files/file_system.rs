@@ -1,4 +1,4 @@
-//! Which file system a file is on, as far as the file itself tells. Where that is mounted and what it comes from, is in
+//! The file system that a file is on, as far as the file itself tells. Its mount point and its source are in
 //! /proc/self/mountinfo, which `tonnage_machine` reads.
 
 use std::io;
@@ -17,9 +17,9 @@ pub struct FileSystem {
     pub device: (u32, u32),
     /// The number of its mount in /proc/self/mountinfo; `None` on kernels before 5.8.
     pub mount_id: Option<u64>,
-    /// Whether the bytes are kept by other machines. Not known, and false, for "fuse".
+    /// True when the bytes are kept by other machines. Not known, and false, for "fuse".
     pub network: bool,
-    /// Whether the bytes are kept in this machine's memory.
+    /// True when the bytes are kept in this machine's memory.
     pub memory: bool,
 }
 
@@ -29,8 +29,9 @@ enum Keeper {
     Network,
 }
 
-/// What statfs(2) calls each: from linux/magic.h, and for those outside the kernel from their own headers (Lustre's
-/// lustre_user.h, BeeGFS's FhgfsOpsSuper.h, OrangeFS's pvfs2-kernel.h; GPFS's spells "GPFS").
+/// Names of file systems by the number that statfs(2) gives: from linux/magic.h, and for those outside the kernel from
+/// their own headers (Lustre's lustre_user.h, BeeGFS's FhgfsOpsSuper.h, OrangeFS's pvfs2-kernel.h; GPFS's spells
+/// "GPFS").
 const KNOWN: &[(u64, &str, Keeper)] = &[
     (0xef53, "ext4", Keeper::Here),
     (0x5846_5342, "xfs", Keeper::Here),

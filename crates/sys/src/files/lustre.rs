@@ -1,4 +1,4 @@
-//! Over how many servers a new file of Lustre is spread, without Lustre's library or its `lfs`.
+//! Striping of a new file of Lustre over its servers, without Lustre's library or its `lfs`.
 //!
 //! Numbers and layout are those of Lustre's public header, lustre/include/uapi/linux/lustre/lustre_user.h of the
 //! releases 2.12 to 2.16 (`O_LOV_DELAY_CREATE`, `LL_IOC_LOV_SETSTRIPE`, `struct lov_user_md_v1`, the attribute
@@ -37,23 +37,23 @@ const LAYOUT_BYTES_MAX: usize = 64 << 10;
 /// Stripes are multiples of this (`LOV_MIN_STRIPE_SIZE`).
 pub const STRIPE_UNIT_BYTES: u32 = 64 << 10;
 
-/// How a file is spread.
+/// Striping of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Striping {
-    /// Over how many object storage targets.
+    /// Number of object storage targets.
     pub count: StripeCount,
     /// Bytes on one before the next follows; 0 leaves it to the file system.
     pub size_bytes: u32,
 }
 
-/// Over how many object storage targets a file is spread.
+/// Number of object storage targets that a file is spread over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StripeCount {
     /// As many as the folder or the file system says.
     Default,
     /// All that there are.
     All,
-    /// So many, at least 1.
+    /// This many, at least 1.
     Number(u16),
 }
 
@@ -67,11 +67,11 @@ struct Layout {
     object_sequence: u64,
     stripe_size: u32,
     stripe_count: u16,
-    /// Where the first stripe goes when it is set; the layout's generation when it is read.
+    /// Target of the first stripe when it is set; the layout's generation when it is read.
     stripe_offset: u16,
 }
 
-/// What the ioctl is given: it may write the objects of the new file behind the layout.
+/// Argument of the ioctl: it may write the objects of the new file behind the layout.
 #[repr(C)]
 struct Room {
     layout: Layout,
@@ -161,7 +161,7 @@ fn set(file: BorrowedFd<'_>, layout: Layout) -> io::Result<()> {
     }
 }
 
-/// How a file of Lustre really is spread.
+/// Returns the real striping of a file of Lustre.
 ///
 /// # Errors
 /// `Unsupported` for a file that is not on Lustre, or whose parts are spread differently; otherwise the system's
@@ -293,7 +293,7 @@ mod tests {
         );
     }
 
-    /// What `getfattr -n lustre.lov` shows of a file, by the header: 32 bytes and 24 for each object.
+    /// The attribute as `getfattr -n lustre.lov` shows it, by the header: 32 bytes and 24 for each object.
     fn attribute(magic: u32, count: u16) -> Vec<u8> {
         let mut bytes = vec![0; 32 + 24 * usize::from(count)];
         bytes[0..4].copy_from_slice(&magic.to_ne_bytes());

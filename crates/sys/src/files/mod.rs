@@ -1,4 +1,4 @@
-//! What the system tells about files and does with them.
+//! System calls on files.
 //!
 //! | module | what lives there |
 //! | --- | --- |
@@ -11,7 +11,8 @@
 //! | [`lustre`] | over how many servers a new file of Lustre is spread |
 //!
 //! What does not live here: which calls are made when, and what is made of the answers. That is in `tonnage-core` and
-//! `tonnage-engines`. Everything takes file descriptors of the standard library, and is safe to call with any of them.
+//! What does not live here: the choice and order of calls, and the use of their answers. That is in `tonnage_engines`.
+//! Everything takes file descriptors of the standard library, and is safe to call with any of them.
 
 pub mod advice;
 pub mod direct;

@@ -6,7 +6,7 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// How a file is opened.
+/// Flags that a file is opened with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Access {
     /// For reading.
@@ -17,8 +17,7 @@ pub struct Access {
     pub create: bool,
     /// Emptied if it is there; needs `write`.
     pub truncate: bool,
-    /// Past the page cache (`O_DIRECT`). That the system takes the flag does not mean that it honours it: see
-    /// [`super::direct`].
+    /// Past the page cache (`O_DIRECT`). A system that takes the flag need not honour it: see [`super::direct`].
     pub direct: bool,
     /// Reads leave the time of last access alone (`O_NOATIME`); for those who own the file, `EPERM` for others.
     pub keep_access_time: bool,

@@ -1,7 +1,7 @@
-//! How much of a file is in memory, so that a read can say whether it was cold.
+//! The part of a file that is in memory, which tells a cold read from a warm one.
 //!
-//! What counts is the page cache of this machine: clean pages, dirty ones, and those that are being stored. What a
-//! server or the disk itself holds in memory, no system call tells.
+//! Only the page cache of this machine counts: clean pages, dirty ones, and those that are being stored. No system call
+//! tells what a server or the disk itself holds in memory.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -13,10 +13,10 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 /// The same number on every architecture but alpha, since Linux 6.5; the libc crate has it for few of them.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// How much of a file is mapped at a time where the kernel has no better way; one byte per page is needed to count.
+/// Bytes of a file that are mapped at a time where the kernel has no better way; one byte per page is needed to count.
 const WINDOW_BYTES: u64 = 1 << 30;
 
-/// How it was found out.
+/// The system call that told it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     /// By cachestat(2).
@@ -25,16 +25,16 @@ pub enum How {
     Mincore,
 }
 
-/// What of a range is in memory.
+/// The part of a range that is in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resident {
     /// Bytes, in whole pages but never more than the range has.
     pub bytes: u64,
-    /// How it was found out.
+    /// The system call that told it.
     pub how: How,
 }
 
-/// How much of `len` bytes at `offset` is in this machine's page cache.
+/// Returns the part of `len` bytes at `offset` that is in this machine's page cache.
 ///
 /// # Errors
 /// The system's refusal. It tells only those who may write the file, or own it: `EPERM` for others.

@@ -15,7 +15,7 @@ use crate::mapping::Arena;
 /// Room for an endpoint's name; the longest known has some 70 bytes.
 const NAME_BYTES_MAX: usize = 512;
 
-/// How much an endpoint is to hold.
+/// Queue sizes of an endpoint.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     /// Operations of this side that may be in flight.
@@ -34,10 +34,10 @@ pub struct Peer(pub(super) abi::fi_addr_t);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region(pub(super) usize);
 
-/// What a peer needs to reach a registered arena.
+/// A registered arena as a peer reaches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoteRegion {
-    /// What an offset is added to.
+    /// Base that an offset is added to.
     pub base: u64,
     /// The key of the registration.
     pub key: u64,
@@ -265,7 +265,7 @@ impl Endpoint {
         Fid::new(mr)
     }
 
-    /// What a peer needs to reach a region.
+    /// Returns a region as a peer reaches it.
     pub fn remote(&self, region: Region) -> Option<RemoteRegion> {
         let registered = self.regions.get(region.0)?;
         let len = registered.arena.len() as u64;

@@ -31,7 +31,7 @@ const SOCKADDR_FORMATS: [u32; 3] = [abi::FI_SOCKADDR, abi::FI_SOCKADDR_IN, abi::
 /// A bound on the list that is followed, far above what any host lists.
 const INFOS_MAX: usize = 1 << 12;
 
-/// What is asked of a provider.
+/// Demands on a provider.
 #[derive(Debug, Clone)]
 pub struct Hints<'a> {
     /// Its name; layered forms of it are found as well.
@@ -75,7 +75,7 @@ impl Drop for Owned {
     }
 }
 
-/// What was granted, in words and numbers.
+/// Attributes that were granted, in words and numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attributes {
     /// Provider, layered ones with a semicolon.
@@ -90,15 +90,15 @@ pub struct Attributes {
     pub domain: String,
     /// The local address, where the provider uses those of the internet.
     pub address: Option<IpAddr>,
-    /// What registered memory needs.
+    /// Memory registration modes that the provider demands.
     pub mr_mode: Vec<&'static str>,
     /// Orders that are granted between operations.
     pub ordering: Vec<&'static str>,
-    /// Who drives connections and the like.
+    /// Progress model of control operations, such as connecting.
     pub control_progress: String,
-    /// Who drives transfers.
+    /// Progress model of data transfers.
     pub data_progress: String,
-    /// What threads may share.
+    /// Threading model.
     pub threading: String,
     /// Operations that can be queued for transmission.
     pub tx_depth: usize,
@@ -181,7 +181,7 @@ impl Info {
         copy.ok_or_else(|| "fi_dupinfo gave nothing: memory is short".to_owned())
     }
 
-    /// What was granted.
+    /// Returns the attributes that were granted.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }

@@ -43,7 +43,7 @@ const ALLOCATED_BY_US: [&str; 8] = [
 /// Fields that came after the embedded release, at the end of a struct that we allocate.
 const NEWER: [&str; 2] = ["fi_mr_attr.base_mr", "fi_mr_attr.sub_mr_cnt"];
 
-/// What the compiler of C says.
+/// Layout by the compiler of C.
 fn of_the_headers() -> Layout {
     tonnage_libfabric_embedded::link();
     let mut layout = Layout::new();
@@ -95,7 +95,7 @@ macro_rules! values {
     };
 }
 
-/// What the compiler of Rust says.
+/// Layout by the compiler of Rust.
 fn of_our_declarations() -> Layout {
     let mut layout = Layout::new();
     add_attributes(&mut layout);

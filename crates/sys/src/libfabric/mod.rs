@@ -27,12 +27,12 @@ pub use post::{Action, Event, EventKind, Failure, Posted, Route};
 
 use crate::library::{Library, file_of, text};
 
-/// Where an installation for EFA puts its own library, which is preferred to the distribution's.
+/// Places where an installation for EFA puts its own library, which is preferred to the distribution's.
 const EFA_PATHS: [&str; 2] = [
     "/opt/amazon/efa/lib64/libfabric.so.1",
     "/opt/amazon/efa/lib/libfabric.so.1",
 ];
-/// What the loader searches for in its own directories.
+/// Name that the loader searches for in its own directories.
 const LOADER_NAME: &str = "libfabric.so.1";
 
 /// The newest interface that this file was written for; an older library is asked for its own.
@@ -41,10 +41,10 @@ const INTERFACE_MAX: u32 = 1 << 16 | 20;
 /// The loader's words when it finds no libfabric; those for a library that libfabric needs begin with that one's name.
 const NOT_FOUND: &str = "libfabric.so.1: cannot open shared object file: No such file or directory";
 
-/// What asks for the embedded library.
+/// Name that asks for the embedded library.
 const EMBEDDED_NAME: &str = "embedded";
 
-/// What the embedded library has instead of a path.
+/// Text that the embedded library has instead of a path.
 const EMBEDDED_PATH: &str = "embedded in tonnage";
 
 type GetInfo = unsafe extern "C" fn(
@@ -174,7 +174,7 @@ impl Libfabric {
         }
     }
 
-    /// Whether it is the embedded one.
+    /// Returns whether it is the embedded one.
     pub fn is_embedded(&self) -> bool {
         self.library.is_none()
     }

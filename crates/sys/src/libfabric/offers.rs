@@ -1,4 +1,4 @@
-//! What a libfabric offers on this host: providers, domains, and the limits of each.
+//! The offers of a libfabric on this host: providers, domains, and the limits of each.
 //!
 //! What lives here: `fi_getinfo` without hints, and a copy of what it lists in words. What does not: choosing an offer
 //! and opening it.
@@ -58,12 +58,12 @@ pub struct Offer {
     pub domain: String,
     /// Kind of endpoint: "msg", "datagram", "rdm" (reliable datagram) or another kind's number.
     pub endpoint: String,
-    /// What it can do at most.
+    /// Its limits.
     pub limits: Limits,
 }
 
-/// What an offer can do at most, as the provider states it when it is asked for nothing in particular. What it grants
-/// to an endpoint that asks for less can differ.
+/// Limits of an offer, as the provider states it when it is asked for nothing in particular. What it grants to an
+/// endpoint that asks for less can differ.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Limits {
     /// Kinds of transfers: "msg" (send and receive), "rma" (write and read).
@@ -78,15 +78,15 @@ pub struct Limits {
     pub immediate_bytes: usize,
     /// Largest message.
     pub message_bytes_max: usize,
-    /// Bits of mr_mode, what registered memory needs: "local", "virt-addr", "prov-key", …
+    /// Bits of mr_mode that the provider demands: "local", "virt-addr", "prov-key", …
     pub mr_mode: Vec<&'static str>,
     /// Orders between operations that it can keep: "WAW" is a write after a write; W write, R read, S send.
     pub ordering: Vec<&'static str>,
-    /// Who drives connections and the like: "auto" or "manual".
+    /// Progress model of control operations, such as connecting: "auto" or "manual".
     pub control_progress: String,
-    /// Who drives transfers.
+    /// Progress model of data transfers.
     pub data_progress: String,
-    /// What threads may share: "safe", "domain", …
+    /// Threading model: "safe", "domain", …
     pub threading: String,
     /// Speed of the device's link, where the provider says.
     pub link_bits_per_s: Option<u64>,
@@ -131,7 +131,7 @@ impl Libfabric {
         self.list(abi::FI_PROV_ATTR_ONLY, copy_part)
     }
 
-    /// What `copy` makes of each entry of a list.
+    /// Copies each entry of a list by `copy`.
     fn list<T: Ord>(
         &self,
         flags: u64,
@@ -162,7 +162,7 @@ impl Libfabric {
     }
 }
 
-/// Whether `name` is the provider `wanted`, or that provider under a layer.
+/// Returns whether `name` is the provider `wanted`, or that provider under a layer.
 pub(super) fn is_of(name: &str, wanted: &str) -> bool {
     let layer = name.strip_prefix(wanted);
     layer.is_some_and(|layer| layer.is_empty() || layer.starts_with(';'))
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(threading_name(9), "level 9");
     }
 
-    /// What holds for every library that works: sockets and shared memory need no device.
+    /// Checks the offers that every working library has: sockets and shared memory need no device.
     fn check(library: &Libfabric) {
         let offers = library.offers().unwrap();
         assert!(offers.is_sorted() && offers.iter().all(|offer| !offer.provider.is_empty()));

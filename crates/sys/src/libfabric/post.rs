@@ -12,7 +12,7 @@ use crate::library::text;
 /// Completions that are read at once.
 const ENTRIES: usize = 64;
 
-/// What the operations of a route do.
+/// Kind of operation of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Local bytes to remote memory.
@@ -31,10 +31,10 @@ pub enum Action {
     ReceiveTagged(u64),
 }
 
-/// What stays the same from one operation to the next.
+/// The part of an operation that stays the same from one to the next.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
-    /// What operations do.
+    /// Kind of operation.
     pub action: Action,
     /// The other end.
     pub peer: Peer,
@@ -48,7 +48,7 @@ pub struct Route {
     pub inject_bytes_max: u32,
 }
 
-/// What became of an operation that was handed over.
+/// Fate of an operation that was handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Posted {
     /// It is in flight; a completion will follow.
@@ -59,7 +59,7 @@ pub enum Posted {
     Again,
 }
 
-/// What kind of completion it is.
+/// Kind of completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// An operation of this side.
@@ -73,9 +73,9 @@ pub enum EventKind {
 /// One completion.
 #[derive(Debug, Clone, Copy)]
 pub struct Event {
-    /// What it is.
+    /// Kind of completion.
     pub kind: EventKind,
-    /// What [`Endpoint::post`] was given; 0 for an arrival.
+    /// The value that [`Endpoint::post`] was given; 0 for an arrival.
     pub user: u64,
     /// Bytes, where the provider says.
     pub len: u64,
@@ -96,7 +96,7 @@ impl Route {
 }
 
 impl Event {
-    /// What a buffer is filled with before it is used.
+    /// Value that a buffer is filled with before it is used.
     pub const EMPTY: Self = Self {
         kind: EventKind::Done,
         user: 0,
@@ -109,7 +109,7 @@ impl Event {
 /// what the loops carry stays in registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What [`Endpoint::post`] was given for the operation, where one is known.
+    /// The value that [`Endpoint::post`] was given for the operation, where one is known.
     pub user: Option<u64>,
     /// Error number, as of errno.
     pub code: i32,

@@ -6,11 +6,11 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-/// What the library owns while an operation is in flight (`struct fi_context2`). Never read or written here.
+/// Memory that the library owns while an operation is in flight (`struct fi_context2`). Never read or written here.
 #[repr(C, align(64))]
 struct Context([*mut c_void; 8]);
 
-/// What comes back with a completion.
+/// Note that comes back with a completion.
 #[derive(Debug, Clone, Copy)]
 struct Note {
     user: u64,

@@ -1,7 +1,8 @@
-//! Which MPI library: the one that belongs to the launcher of this process, because another one's processes would not
-//! find each other and each believe to be alone.
+//! Choice of the MPI library: the one that belongs to the launcher of this process, because another one's processes
+//! would not find each other and each believe to be alone.
 //!
-//! What lives here: the order in which files and names are tried. What a library is, once loaded, is in `dialect`.
+//! What lives here: the order in which files and names are tried. What does not: telling a loaded library's kind, which
+//! is in `dialect`.
 
 use std::path::{Path, PathBuf};
 
@@ -16,10 +17,10 @@ const OPEN_MPI: &[&str] = &["libmpi.so.40"];
 const MPICH: &[&str] = &["libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1"];
 /// In a launcher's own installation the standard interface is known to be the launcher's.
 const MPICH_INSTALLED: &[&str] = &["libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12"];
-/// Where an installation keeps its libraries; the last one is Intel MPI's.
+/// Folders of an installation that hold its libraries; the last one is Intel MPI's.
 const FOLDERS: [&str; 3] = ["lib", "lib64", "lib/release"];
 
-/// Who started this process, as far as its library is concerned.
+/// Family of the launcher that started this process, as far as its library is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// Open MPI's mpirun.
@@ -28,12 +29,12 @@ pub enum Family {
     Mpich,
     /// Something that speaks PMI-1 or PMI-2, such as `srun --mpi=pmi2`: MPICH more likely than Open MPI.
     Pmi,
-    /// Nobody who says it, or `srun --mpi=pmix`.
+    /// A launcher that does not tell, or `srun --mpi=pmix`.
     Unknown,
 }
 
 impl Family {
-    /// From the variables that launchers set.
+    /// Reads the family from the variables that launchers set.
     pub fn sniff(env: Env<'_>) -> Self {
         let set = |name| env(name).is_some();
         if set("OMPI_COMM_WORLD_SIZE") {
@@ -49,7 +50,7 @@ impl Family {
     }
 }
 
-/// Why no library was loaded.
+/// The reason why no library was loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoLibrary {
     /// None of these files and names is there.
@@ -58,7 +59,7 @@ pub enum NoLibrary {
     Unusable(String),
 }
 
-/// What to try, in order: files of the launcher's installation that are there, then names for the loader.
+/// Candidates, in order: files of the launcher's installation that are there, then names for the loader.
 pub(super) fn candidates(
     family: Family,
     env: Env<'_>,
@@ -105,7 +106,7 @@ pub(super) fn load(tried: Vec<String>) -> Result<(Library, String), NoLibrary> {
     Err(NoLibrary::NotThere(tried))
 }
 
-/// Whether the loader's reason is that this very file is not there, and not one that it needs.
+/// Returns whether the loader's reason is that this very file is not there, and not one that it needs.
 fn is_missing(why: &str, name: &str) -> bool {
     why.strip_prefix(name)
         .is_some_and(|rest| rest.contains("No such file"))

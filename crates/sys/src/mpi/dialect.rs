@@ -11,7 +11,7 @@ use crate::library::Library;
 
 use super::calls::Handle;
 
-/// Which numbers a library understands.
+/// Numbering of handles and constants that a library understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// The binary interface that MPI 5.0 defines: `libmpi_abi.so`.
@@ -40,7 +40,7 @@ enum Constant {
     Symbol(&'static CStr),
 }
 
-/// What differs between dialects.
+/// Names and numbers that differ between dialects.
 struct Table {
     comm_world: Constant,
     comm_self: Constant,

@@ -19,7 +19,7 @@ use crate::mapping::Arena;
 /// process at 2 GiB.
 pub const CALL_BYTES_MAX: u64 = 1 << 30;
 
-/// Who opens a file.
+/// Ranks that open a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// All ranks together.
@@ -28,7 +28,7 @@ pub enum Scope {
     Alone,
 }
 
-/// What a file is opened for.
+/// Purpose that a file is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     /// It will be read.
@@ -39,7 +39,7 @@ pub struct Access {
     pub create: bool,
 }
 
-/// Who takes part in a read or a write.
+/// Ranks that take part in a read or a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Together {
     /// This rank alone.

@@ -55,7 +55,7 @@ impl<'a> Info<'a> {
         self.handle
     }
 
-    /// What is in it.
+    /// Reads the hints in it.
     pub(super) fn read(&self) -> Result<Hints, String> {
         let (world, functions) = (self.world, &self.world.loaded.functions);
         let mut hints = Hints::new();

@@ -40,11 +40,11 @@ pub use hints::Hints;
 const TEXT_BYTES: usize = 8193;
 
 thread_local! {
-    /// Whether this thread started MPI.
+    /// True in the thread that started MPI.
     static STARTED_HERE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What has become of MPI in this process. It is a global, because it is one in the library too.
+/// State of MPI in this process. It is a global, because it is one in the library too.
 static STATE: Mutex<State> = Mutex::new(State::Idle);
 
 enum State {
@@ -60,7 +60,7 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why MPI is not there.
+/// The reason why MPI is not there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoMpi {
     /// There is no library that could be used.
@@ -116,8 +116,8 @@ pub fn finish() -> Result<(), String> {
     world.finalize()
 }
 
-/// Whether MPI has been started in this process, running or not. It then takes leave of the launcher by itself, some
-/// libraries not before the process ends; whoever shares its connection must not do so before.
+/// Returns whether MPI has been started in this process, running or not. It then takes leave of the launcher by itself,
+/// some libraries not before the process ends; whoever shares its connection must not do so before.
 pub fn has_started() -> bool {
     !matches!(&*state(), State::Idle)
 }
@@ -274,12 +274,12 @@ impl World {
         &self.loaded.path
     }
 
-    /// What the library says about itself, in one line.
+    /// Returns the library's own version text, in one line.
     pub fn version(&self) -> &str {
         &self.loaded.version
     }
 
-    /// Whose numbers it understands.
+    /// Returns the numbering that the library understands.
     pub fn dialect(&self) -> Dialect {
         self.loaded.dialect
     }
@@ -316,7 +316,7 @@ impl World {
         Err(self.said(call, code))
     }
 
-    /// What a code means, in one line.
+    /// Returns the meaning of a code, in one line.
     #[cold]
     fn said(&self, call: &str, code: c_int) -> String {
         let meaning = text_of(|text, bytes| {

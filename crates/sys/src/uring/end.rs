@@ -1,4 +1,4 @@
-//! How a ring ends: not before the kernel is done with its memory and files.
+//! End of a ring: not before the kernel is done with its memory and files.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
@@ -9,11 +9,11 @@ use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
 
 use super::Ring;
 
-/// How long a ring that is dropped waits for what is in flight.
+/// Longest time that a ring which is dropped waits for what is in flight.
 const DRAIN: Duration = Duration::from_secs(10);
 
 impl<F: AsFd> Ring<F> {
-    /// Waits for all that the kernel has; whether nothing is left in its hands.
+    /// Waits for all that the kernel has; returns whether nothing is left in its hands.
     pub(super) fn drain(&mut self) -> bool {
         if self.in_flight() > self.pushed {
             // Ends what has not started. Kernels before 6.0 do not know the call, and there everything runs to its end.
@@ -37,7 +37,7 @@ impl<F: AsFd> Ring<F> {
         }
     }
 
-    /// Waits a moment for completions and hands nothing over; whether it makes sense to go on.
+    /// Waits a moment for completions and hands nothing over; returns whether it makes sense to go on.
     fn wait_only(&self) -> bool {
         let patience = Timespec::new().nsec(100_000_000);
         let args = SubmitArgs::new().timespec(&patience);

@@ -2,9 +2,8 @@
 //!
 //! A ring belongs to one [`Arena`] and owns the files that it was given; operations name both by offsets, which are
 //! checked. What is in flight keeps both alive: a ring that is dropped first waits for the kernel to be done with them.
-//! What a file is, how it is opened, and what operations mean to a measurement, is not here but in the engine
-//! (`tonnage_engines::uring`). How a ring is set up is in `setup.rs`, how it
-//! ends in `end.rs`.
+//! Opening files, and the meaning of operations to a measurement, belong to the engine (`tonnage_engines::uring`).
+//! Setting up a ring is in `setup.rs`, ending it in `end.rs`.
 
 mod end;
 mod request;
@@ -30,39 +29,39 @@ pub const DEPTH_MAX: u32 = 32_768;
 /// Numbers of files are below this.
 pub const FILES_MAX: u32 = 1 << 16;
 
-/// How long a wait gives further operations to end, once it could be over. The latency of an operation is reported too
+/// Time that a wait gives further operations to end, once it could be over. The latency of an operation is reported too
 /// long by at most this.
 pub const GATHER: Duration = Duration::from_micros(50);
 
 /// After this time a wait ends though nothing has.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a ring is opened with.
+/// Configuration of a ring.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     /// Operations that may be in flight, 1 to [`DEPTH_MAX`].
     pub depth: u32,
-    /// How many operations gather before `post` hands them to the kernel, and `wait` gives time to end together; 1 hands
-    /// over each at once and waits for one.
+    /// Number of operations that gather before `post` hands them to the kernel, and `wait` gives time to end together;
+    /// 1 hands over each at once and waits for one.
     pub batch: u32,
-    /// Whether to register the arena.
+    /// True to register the arena.
     pub fixed_buffers: bool,
     /// The best level to try.
     pub best: Level,
 }
 
-/// What the kernel granted, for the record.
+/// Properties that the kernel granted, for the record.
 #[derive(Debug, Clone)]
 pub struct Granted {
-    /// How the ring is set up.
+    /// Level at which the ring is set up.
     pub level: Level,
     /// The levels above it, each with the kernel's reason.
     pub missing: Vec<String>,
-    /// Whether the arena is registered.
+    /// Registration of the arena.
     pub buffers: Registered,
-    /// Whether files are registered.
+    /// Registration of files.
     pub files: Registered,
-    /// Whether a wait can give several operations a moment to end together (Linux 6.12).
+    /// True when a wait can give several operations a moment to end together (Linux 6.12).
     pub gathers: bool,
 }
 
@@ -89,7 +88,7 @@ pub struct Ring<F: AsFd> {
     free: Vec<u32>,
     /// Operations that were pushed and not yet handed to the kernel.
     pushed: u32,
-    /// Whether the last poll found nothing and handed nothing over.
+    /// True when the last poll found nothing and handed nothing over.
     found_nothing: bool,
     /// Set once the thread that uses the ring has made it its own.
     enabled: bool,
@@ -153,7 +152,7 @@ impl<F: AsFd> Ring<F> {
         })
     }
 
-    /// What the kernel granted.
+    /// Returns the properties that the kernel granted.
     pub fn granted(&self) -> &Granted {
         &self.granted
     }

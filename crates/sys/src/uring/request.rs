@@ -1,4 +1,4 @@
-//! What a ring is asked for and what it answers: plain values without pointers.
+//! Requests to a ring and its answers: plain values without pointers.
 
 use std::io;
 
@@ -20,21 +20,21 @@ pub enum Direction {
 /// One read or write. Offsets only: no pointer of the caller's is ever used.
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
-    /// Which file.
+    /// The file.
     pub file: FileId,
-    /// Which way.
+    /// Direction of the transfer.
     pub direction: Direction,
-    /// Where in the arena.
+    /// Offset in the arena.
     pub local: u64,
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub len: u32,
     /// Given back when it is finished.
     pub tag: u64,
 }
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// All its bytes were moved.
@@ -52,12 +52,12 @@ pub struct Finished {
     pub tag: u64,
     /// Bytes that were moved, all of them for [`Outcome::Whole`].
     pub moved: u32,
-    /// How it ended.
+    /// Outcome of the request.
     pub outcome: Outcome,
 }
 
 impl Finished {
-    /// What a buffer is filled with before it is used.
+    /// Value that a buffer is filled with before it is used.
     pub const EMPTY: Self = Self {
         tag: 0,
         moved: 0,
@@ -65,7 +65,7 @@ impl Finished {
     };
 }
 
-/// Why a request was not taken.
+/// The reason why a request was not taken.
 #[derive(Debug)]
 pub enum PostError {
     /// Its bytes lie outside the arena.

@@ -1,5 +1,5 @@
-//! Opening a ring: which of its flags this kernel grants, whether the memory and the files can be registered, and what to
-//! do where there is no io_uring at all.
+//! Opening a ring: the flags that this kernel grants, registration of memory and files, and advice where there is no
+//! io_uring at all.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -15,10 +15,10 @@ pub(super) const BUFFER_BYTES: u64 = 1 << 30;
 /// Files that can be registered at a time; those beyond are used by their number, which costs a look-up each time.
 pub(super) const FILES: u32 = 256;
 
-/// How long to wait for the memory of rings that were closed before.
+/// Time to wait for the memory of rings that were closed before.
 const GIVEN_BACK: Duration = Duration::from_millis(500);
 
-/// How a ring is set up with its kernel, best first. A kernel that does not know a flag refuses the whole set.
+/// Set-up of a ring with its kernel, best first. A kernel that does not know a flag refuses the whole set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Completions are worked off only when the one thread that uses the ring asks for them (Linux 6.1).
@@ -83,7 +83,7 @@ impl Level {
     }
 }
 
-/// Whether something that makes operations cheaper is in use, or why not.
+/// State of a registration, which makes operations cheaper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Registered {
     /// It is.
@@ -94,12 +94,12 @@ pub enum Registered {
     Refused(String),
 }
 
-/// Why no ring can be had, and what to do about it.
+/// The reason why no ring can be had, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// What the kernel said, and what that means here.
+    /// The kernel's answer, and its meaning here.
     pub why: String,
-    /// How to get it.
+    /// The way to get a ring.
     pub how: String,
 }
 
@@ -152,7 +152,7 @@ fn check_operations(ring: &IoUring) -> Result<(), Refused> {
     })
 }
 
-/// What `kernel.io_uring_disabled` says; empty where the kernel does not have it.
+/// Returns the value of `kernel.io_uring_disabled`; empty where the kernel does not have it.
 fn disabled() -> String {
     std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
         .map(|text| text.trim().to_owned())

@@ -43,7 +43,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Where the files of tests go.
+/// Places of the tests' files.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Place {
     Disk,
@@ -100,7 +100,7 @@ fn finish(ring: &mut Ring<OwnedFd>, count: usize) -> Vec<Finished> {
     all
 }
 
-/// What block `block` holds: no two blocks are alike.
+/// Content of block `block`: no two blocks are alike.
 fn content(block: u64) -> Vec<u8> {
     (0..BLOCK as u64)
         .map(|at| (at % 251 + block * 7) as u8)
