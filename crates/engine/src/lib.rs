@@ -2,7 +2,7 @@
 //!
 //! A [`Domain`] is one device of one engine, shared by a rank's workers; an [`Engine`] is what one worker owns. A
 //! [`Lane`] is everything that stays the same from one operation to the next, resolved once. The loops in
-//! [`tonnage_bench::drive`] know only these; docs/ADDING-AN-ENGINE.md walks through writing one.
+//! `tonnage_bench::drive` know only these; docs/ADDING-AN-ENGINE.md walks through writing one.
 #![forbid(unsafe_code)]
 
 pub mod calls;

@@ -5,10 +5,10 @@
 //! | --- | --- |
 //! | [`columns`] | the one list of columns that tables, CSV and `tonnage explain` read |
 //! | [`row`] | what a column takes its value from: a repetition of a phase, or all of them |
-//! | [`title`] | the configuration in the field's words |
-//! | [`footnotes`] | where the files were, what limits them, whether reads were cold, stonewall, slow ranks, … |
-//! | [`series`] | the rate over time as one line of digits |
-//! | [`published`] | what others measured beside what was measured here |
+//! | `title` | the configuration in the field's words |
+//! | `footnotes` | where the files were, what limits them, whether reads were cold, stonewall, slow ranks, … |
+//! | `series` | the rate over time as one line of digits |
+//! | `published` | what others measured beside what was measured here |
 //!
 //! Nothing here knows an engine or a file system by name.
 
