@@ -1,19 +1,24 @@
 # The commands that matter. `make` alone lists them.
 
-.PHONY: help build check test fmt doc hosts
+.PHONY: help build check test-unit test-system test fmt doc hosts
 
 help: ## List these commands.
-	@sed -n 's/^\([a-z]*\): ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\): ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 build: ## Build the program, optimised, as target/release/tonnage.
 	cargo build --release --locked
 
-check: ## Formatting and lints only: quick, before a commit.
-	cargo fmt --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+check: ## Formatting, lints, documentation, licences: before a commit.
+	@bash scripts/test.sh check
 
-test: ## Everything that must pass: formatting, lints, documentation, licences, all tests.
-	@bash scripts/test.sh
+test-unit: ## Tests beside the code, and those in the documentation.
+	@bash scripts/test.sh unit
+
+test-system: ## The program from outside, hosts on this machine, crates as others use them.
+	@bash scripts/test.sh system
+
+test: ## All three: everything that must pass.
+	@bash scripts/test.sh check unit system
 
 fmt: ## Format the source.
 	cargo fmt

@@ -1,0 +1,45 @@
+# For test.sh: what is checked without running the program.
+
+# cargo-deny is built once and kept under target/. Unoptimised it builds in about a minute on two cores and runs in a
+# second, where its own release profile would take ten times as long to build.
+CARGO_DENY_VERSION=0.20.2
+
+# component NAME COMMAND: succeeds when cargo has the command, which rustup may first have to add.
+component() {
+    cargo "$2" --version >/dev/null 2>&1 && return
+    command -v rustup >/dev/null && rustup component add "$1" && cargo "$2" --version >/dev/null 2>&1
+}
+
+has_cargo_deny() { [ "$(cargo deny --version 2>/dev/null)" = "cargo-deny $CARGO_DENY_VERSION" ]; }
+
+cargo_deny() {
+    has_cargo_deny && return
+    say "cargo install cargo-deny $CARGO_DENY_VERSION (once, into target/tools)"
+    CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --profile dev --root "$TOOLS" \
+        --target-dir "$TOOLS/build" --version "$CARGO_DENY_VERSION" cargo-deny || return
+    rm -rf "$TOOLS/build"
+    has_cargo_deny
+}
+
+check() {
+    if component rustfmt fmt; then
+        say "cargo fmt --check"
+        cargo fmt --check
+    else
+        skip "cargo fmt is not installed (run: rustup component add rustfmt): formatting is not checked"
+    fi
+    if component clippy clippy; then
+        say "cargo clippy, warnings denied"
+        cargo clippy --workspace --all-targets --locked -- -D warnings
+    else
+        skip "cargo clippy is not installed (run: rustup component add clippy): lints are not checked"
+    fi
+    say "cargo doc, warnings denied"
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+    if cargo_deny; then
+        say "cargo deny check licenses bans sources"
+        cargo deny --log-level error --all-features check licenses bans sources
+    else
+        skip "cargo-deny $CARGO_DENY_VERSION could not be had (see above): licences, bans and sources are not checked"
+    fi
+}

@@ -1,0 +1,49 @@
+# For test.sh: what is said, and what is said at the end.
+
+TOOLS=$PWD/target/tools
+LOGS=$PWD/target/test
+SKIPS=()
+FAILED=()
+BEGAN=$SECONDS
+SLOWEST=10
+
+rm -rf "$LOGS"
+mkdir -p "$TOOLS" "$LOGS"
+PATH=$TOOLS/bin:$PATH
+
+say() { printf '\n== %s\n' "$*"; }
+
+skip() {
+    printf 'skip: %s\n' "$*"
+    SKIPS+=("$*")
+}
+
+# Runs at the end, however it comes.
+report() {
+    local status=$? line
+    set +e
+    slowest
+    while IFS= read -r line; do SKIPS+=("${line#skip: }"); done < <(cat "$LOGS"/*.log 2>/dev/null | grep '^skip: ' | sort -u)
+    [ ${#FAILED[@]} = 0 ] || status=1
+    if [ "$status" = 0 ]; then printf '\nPassed'; else printf '\nFailed%s' "${FAILED[*]:+: ${FAILED[*]}}"; fi
+    printf ' in %d s' $((SECONDS - BEGAN))
+    if [ ${#SKIPS[@]} = 0 ]; then
+        printf '; nothing was skipped.\n'
+    else
+        printf ', with %d skipped:\n' "${#SKIPS[@]}"
+        printf 'skip: %s\n' "${SKIPS[@]}"
+    fi
+    exit "$status"
+}
+
+# The tests that took longest. Those of one program run side by side, so that they also wait for each other.
+slowest() {
+    awk '/^ *Running /{ program = $NF; sub(/.*\//, "", program); sub(/-[0-9a-f]+\)$/, "", program) }
+        match($0, /^test .* \.\.\. (ok|FAILED) <[0-9.]+s>$/) {
+            time = $NF; gsub(/[<>s]/, "", time); name = substr($0, 6); sub(/ \.\.\. .*/, "", name)
+            print time, program "::" name
+        }' "$LOGS"/*.log 2>/dev/null | sort -rn >"$LOGS/times"
+    [ -s "$LOGS/times" ] || return 0
+    say "the slowest of $(wc -l <"$LOGS/times") tests, in seconds"
+    head -n "$SLOWEST" "$LOGS/times" | while read -r time name; do printf '%8.1f  %s\n' "$time" "$name"; done
+}
