@@ -4,16 +4,11 @@
 //! one machine, whose CPUs they share; and ranks of one name may have been bound to different CPUs by their launcher.
 //! So each rank says which CPUs it may use, and those that may use the same ones take turns.
 
-use std::time::Duration;
-
-use crate::conductor::ranks_beside;
+use crate::deadlines::DEADLINES;
 use tonnage_machine::Topology;
 use tonnage_ranks::{Rank, RankInfo};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
-
-/// How long ranks may take to say which CPUs they may use.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A rank's host, read once, before its main thread is pinned as a worker: a pinned thread sees only its own CPU.
 pub struct Host {
@@ -31,7 +26,7 @@ impl Host {
     pub fn look(rank: &mut Rank) -> Result<Self> {
         let topology = Topology::read();
         let mine = number_list::format(&topology.allowed).into_bytes();
-        let all = rank.all_gather("which CPUs ranks may use", mine, DEADLINE)?;
+        let all = rank.all_gather("which CPUs ranks may use", mine, DEADLINES.step)?;
         let unreadable =
             |from| Error::Failed(format!("rank {from} said unreadably which CPUs it may use"));
         let lists: Vec<&str> = all
@@ -84,6 +79,16 @@ fn is_one_machine(one: &RankInfo, other: &RankInfo) -> bool {
 /// each has its own.
 pub fn on_one_host(infos: &[RankInfo]) -> bool {
     ranks_beside(infos, 0).len() == infos.len()
+}
+
+/// The ranks of the host of rank `of`, itself included, in rising order.
+pub fn ranks_beside(infos: &[RankInfo], of: u32) -> Vec<u32> {
+    let here = &infos[of as usize];
+    infos
+        .iter()
+        .filter(|info| info.host == here.host && info.boot_id == here.boot_id)
+        .map(|info| info.rank)
+        .collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | [`conductor`] | the points of a run, one after the other |
+//! | [`run`], [`settings`] | what stays the same for all of them, found out and stated |
+//! | [`observer`] | who is told |
+//! | [`failure`], [`deadlines`] | how far a failure reaches, and how long ranks wait for each other |
 //! | [`drive`] | the timed loops |
 //! | [`kinds`] | the kinds of experiments |
 //! | [`limit`] | upper bounds that utilization is a fraction of |
@@ -15,8 +18,13 @@
 
 pub mod canary;
 pub mod conductor;
+pub mod deadlines;
 pub mod drive;
+pub mod failure;
 pub mod host;
 pub mod kinds;
 pub mod limit;
+pub mod observer;
+pub mod run;
+pub mod settings;
 pub mod wire_proof;

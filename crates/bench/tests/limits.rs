@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::Arc;
 
 use serde_json::Value;
-use tonnage_bench::conductor::{Numa, Observer, Settings, run};
+use tonnage_bench::conductor::run;
+use tonnage_bench::observer::{Asked, Observer, Progress};
+use tonnage_bench::settings::{Numa, Settings};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::memory::MemoryKind;
 use tonnage_engine::{Caps, Domain, Engine, Entry, LimitKind, Verb, WorkerConfig};
@@ -13,7 +15,7 @@ use tonnage_engines::null;
 use tonnage_machine::{Choice, allowed_cpus};
 use tonnage_plan::point::{Addresses, Length, LimitChoice, Pacing, Point, Traffic, TrialLength};
 use tonnage_ranks::{Identity, JoinOptions, Meeting, Rank, Secret};
-use tonnage_record::{Limit, Program, Record};
+use tonnage_record::{Limit, Line, Program, Record};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
@@ -102,10 +104,12 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> Point {
 struct Kept(Vec<Record>);
 
 impl Observer for Kept {
-    fn begin(&mut self, _index: usize, _of: usize, _point: &Point) {}
+    fn begin(&mut self, _: usize, _: usize, _: Asked<'_>) {}
 
-    fn record(&mut self, record: Record) -> Result<()> {
-        self.0.push(record);
+    fn progress(&mut self, _: &Progress) {}
+
+    fn record(&mut self, record: Line) -> Result<()> {
+        self.0.extend(record.as_transfer().cloned());
         Ok(())
     }
 }
@@ -145,7 +149,8 @@ fn one_rank(
         },
     };
     let mut kept = Kept::default();
-    run(points, &mut rank, &[entry()], &settings, &mut kept)?;
+    let asked: Vec<_> = points.iter().map(Asked::Transfer).collect();
+    run(&asked, &mut rank, (&[entry()], &[]), &settings, &mut kept)?;
     rank.close()?;
     Ok(kept.0)
 }

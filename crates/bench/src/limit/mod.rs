@@ -6,8 +6,8 @@ pub mod memory_copy;
 pub mod socket_stream;
 
 use std::net::IpAddr;
-use std::time::Duration;
 
+use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::crew::{Followers, Order};
 use crate::kinds::transfer::session::{Device, Opened};
 use crate::kinds::transfer::work::Work;
@@ -18,9 +18,6 @@ use tonnage_plan::point::{LimitChoice, Pacing, Point};
 use tonnage_ranks::{Rank, RankInfo};
 use tonnage_record::Limit;
 use tonnage_units::{Error, Result};
-
-/// Slack of every wait beyond what was planned.
-const SLACK: Duration = Duration::from_secs(60);
 
 /// What a point is set beside, the same on all ranks.
 pub struct Beside<'a> {
@@ -159,7 +156,7 @@ fn common_kind(opened: &[Opened]) -> LimitKind {
 
 /// The copy rates of all initiating workers together, measured at once.
 fn copies(rank: &mut Rank, own: &mut Work, followers: &Followers) -> Result<Measurement> {
-    rank.barrier("copy limit", SLACK)?;
+    rank.barrier("copy limit", DEADLINES.step)?;
     let mut sum = CopyRates::default();
     let mut copiers = 0u64;
     if own.begins() {
@@ -179,7 +176,7 @@ fn copies(rank: &mut Rank, own: &mut Work, followers: &Followers) -> Result<Meas
     }
     let mut mine: Vec<u8> = sum.iter().flat_map(|rate| rate.to_le_bytes()).collect();
     mine.extend((copiers as f64).to_le_bytes());
-    let all = rank.reduce("add up the copy limit", mine, add_floats, SLACK)?;
+    let all = rank.reduce("add up the copy limit", mine, add_floats, DEADLINES.step)?;
     let all: Vec<f64> = floats(&all).collect();
     let [a, b, c, copiers] = all[..] else {
         return Err(Error::Failed(

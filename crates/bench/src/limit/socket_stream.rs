@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use tonnage_sys::clock::Clock;
 
+use crate::deadlines::DEADLINES;
 use tonnage_engine::Verb;
 use tonnage_plan::point::{Point, TrialLength};
 use tonnage_ranks::Rank;
@@ -37,9 +38,6 @@ const MARGIN_NS: u64 = 100_000_000;
 
 /// A worker with one stream sleeps in the kernel; it looks at the clock at least this often.
 const NAP: Duration = Duration::from_millis(20);
-
-/// How long ranks may wait for each other between two steps.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Which way the bytes of a stream go, seen from this rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -318,7 +316,7 @@ pub fn measure(
 ) -> Result<Option<Streamed>> {
     rank.phase("socket-stream limit");
     let (streams, skew_ns) = meet::meet(rank, point, addresses)?;
-    let start_ns = rank.aligned_start("start of the socket streams", DEADLINE)?;
+    let start_ns = rank.aligned_start("start of the socket streams", DEADLINES.step)?;
     let berths = Arc::new(Berths {
         streams: Mutex::new(streams),
         window: Window::new(start_ns, timed_ns(point), skew_ns),
@@ -335,7 +333,7 @@ pub fn measure(
             }
             _ => left.clear(),
         },
-        DEADLINE,
+        DEADLINES.step,
     )?;
     let all = decode(&all)?;
     if all.silent == 0 && all.streams > 0 {

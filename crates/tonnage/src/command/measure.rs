@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tonnage_bench::conductor::{Numa, Settings};
-use tonnage_bench::kinds::files::run_files;
+use tonnage_bench::conductor;
+use tonnage_bench::deadlines::DEADLINES;
+use tonnage_bench::observer::Asked;
+use tonnage_bench::settings::{Numa, Settings};
 use tonnage_engines::{ENGINES, FILE_ENGINES, clean_up_after, mpiio};
 use tonnage_machine::Choice;
 use tonnage_plan::Plan;
@@ -32,9 +34,6 @@ use crate::args::run::RunArgs;
 use crate::args::transfer::TransferArgs;
 use crate::args::values;
 use crate::args::verify::{RANKS_DEFAULT, VerifyArgs};
-
-/// How long ranks may take to agree on what there is to do.
-const AGREE_DEADLINE: Duration = Duration::from_secs(60);
 
 /// A plan with everything that a command needs to run it.
 pub struct Job {
@@ -66,6 +65,13 @@ impl Points {
             transfers: plan.points(ranks, ENGINES)?,
             files: plan.file_points(ranks, FILE_ENGINES)?,
         })
+    }
+
+    fn all(&self) -> Vec<Asked<'_>> {
+        let transfers = self.transfers.iter().map(Asked::Transfer);
+        transfers
+            .chain(self.files.iter().map(Asked::File))
+            .collect()
     }
 }
 
@@ -280,16 +286,12 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
         Ok((Vec::new(), None))
     };
     let (before, writer) = prepared?;
-    let transfers = points_left(&points.transfers, rank, |point| {
-        already_measured(&before, point)
-    })?;
-    let files = points_left(&points.files, rank, |point| {
-        file_already_measured(&before, point)
-    })?;
+    let left = points_left(points.all(), rank, &before)?;
     let format = job.format.unwrap_or_default();
     let mut keeper = Keeper::new(before, writer, format);
     let settings = settings(job);
-    let result = measure(&transfers, &files, rank, &settings, &mut keeper);
+    let engines = (ENGINES, FILE_ENGINES);
+    let result = conductor::run(&left, rank, engines, &settings, &mut keeper);
     let stored = keeper.finish();
     if rank.id() == 0
         && let Some(block) = &job.block
@@ -319,20 +321,6 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
     })
 }
 
-/// Everything in its order. What fails only a point is in its record.
-fn measure(
-    transfers: &[Point],
-    files: &[FilePoint],
-    rank: &mut Rank,
-    settings: &Settings,
-    keeper: &mut Keeper,
-) -> Result<()> {
-    if !transfers.is_empty() {
-        tonnage_bench::conductor::run(transfers, rank, ENGINES, settings, keeper)?;
-    }
-    run_files(files, rank, FILE_ENGINES, settings, keeper)
-}
-
 /// The records that are there already, and the writer for new ones.
 fn open_output(job: &Job) -> Result<(Vec<Line>, Option<RecordWriter>)> {
     match &job.output {
@@ -355,30 +343,32 @@ fn open_new(path: &Path) -> Result<RecordWriter> {
 }
 
 /// The points that a resumed file does not hold. Rank 0 knows, and tells the others.
-fn points_left<P: Clone>(
-    points: &[P],
+fn points_left<'a>(
+    points: Vec<Asked<'a>>,
     rank: &mut Rank,
-    is_measured: impl Fn(&P) -> bool,
-) -> Result<Vec<P>> {
+    before: &[Line],
+) -> Result<Vec<Asked<'a>>> {
     if points.is_empty() {
-        return Ok(Vec::new());
+        return Ok(points);
     }
+    let is_measured = |point: &Asked<'_>| match point {
+        Asked::Transfer(point) => already_measured(before, point),
+        Asked::File(point) => file_already_measured(before, point),
+    };
     let mine = (rank.id() == 0).then(|| {
         let measured = points.iter().map(|point| u8::from(is_measured(point)));
         measured.collect()
     });
-    let measured = rank.broadcast("points that are measured already", mine, AGREE_DEADLINE)?;
-    let left = points
-        .iter()
+    let measured = rank.broadcast("points that are measured already", mine, DEADLINES.step)?;
+    let of = points.len();
+    let left: Vec<_> = points
+        .into_iter()
         .zip(&measured)
-        .filter(|(_, measured)| **measured == 0);
-    let left: Vec<P> = left.map(|(point, _)| point.clone()).collect();
-    if rank.id() == 0 && left.len() < points.len() {
-        log::info!(
-            "{} of {} points are measured already",
-            points.len() - left.len(),
-            points.len()
-        );
+        .filter(|(_, measured)| **measured == 0)
+        .map(|(point, _)| point)
+        .collect();
+    if rank.id() == 0 && left.len() < of {
+        log::info!("{} of {of} points are measured already", of - left.len());
     }
     Ok(left)
 }

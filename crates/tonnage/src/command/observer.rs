@@ -3,14 +3,12 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tonnage_bench::conductor::Observer;
-use tonnage_bench::kinds::files::{FileObserver, Progress};
+use tonnage_bench::observer::{Asked, Observer, Progress};
 use tonnage_plan::file_point::FilePoint;
 use tonnage_plan::point::Point;
 use tonnage_record::file::RecordWriter;
-use tonnage_record::files::FileRecord;
 use tonnage_record::read::final_attempts;
-use tonnage_record::{Line, Outcome, Record};
+use tonnage_record::{Line, Outcome};
 use tonnage_units::Bytes;
 use tonnage_units::Result;
 use tonnage_units::quantity::human;
@@ -27,8 +25,8 @@ pub struct Keeper {
     /// JSON lines go out as they come, so that a reader of the pipe need not wait for the end.
     stream: bool,
     progress: ProgressBar,
-    /// What the file experiment that runs is called.
-    experiment: String,
+    /// Words for the point that is measured.
+    point: String,
     /// The file could not be written; the run goes on for the table's sake and ends with an error.
     pub lost_writer: bool,
 }
@@ -46,7 +44,7 @@ impl Keeper {
             writer,
             stream: format == Format::Jsonl,
             progress,
-            experiment: String::new(),
+            point: String::new(),
             lost_writer: false,
         }
     }
@@ -69,39 +67,19 @@ impl Keeper {
 }
 
 impl Observer for Keeper {
-    fn begin(&mut self, index: usize, of: usize, point: &Point) {
+    fn begin(&mut self, index: usize, of: usize, point: Asked<'_>) {
         self.progress.set_length(of as u64);
         self.progress.set_position(index as u64);
-        self.progress.set_message(describe(point));
-    }
-
-    fn record(&mut self, record: Record) -> Result<()> {
-        self.keep(record.into())
-    }
-}
-
-impl FileObserver for Keeper {
-    fn begin(&mut self, index: usize, of: usize, point: &FilePoint) {
-        self.progress.set_length(of as u64);
-        self.progress.set_position(index as u64);
-        self.experiment = describe_files(point);
-        self.progress.set_message(self.experiment.clone());
+        self.point = describe(point);
+        self.progress.set_message(self.point.clone());
     }
 
     fn progress(&mut self, progress: &Progress) {
         let far = how_far(progress);
-        self.progress
-            .set_message(format!("{}: {far}", self.experiment));
+        self.progress.set_message(format!("{}: {far}", self.point));
     }
 
-    fn record(&mut self, record: FileRecord) -> Result<()> {
-        self.keep(record.into())
-    }
-}
-
-impl Keeper {
-    /// Writes a record on and keeps it.
-    fn keep(&mut self, line: Line) -> Result<()> {
+    fn record(&mut self, line: Line) -> Result<()> {
         if self.stream {
             print(&tonnage_report::render(
                 tonnage_report::Format::Jsonl,
@@ -130,13 +108,20 @@ fn progress_line() -> ProgressBar {
     bar
 }
 
-fn describe(point: &Point) -> String {
+fn describe(point: Asked<'_>) -> String {
+    match point {
+        Asked::Transfer(point) => describe_transfer(point),
+        Asked::File(point) => describe_file(point),
+    }
+}
+
+fn describe_transfer(point: &Point) -> String {
     let pacing = text::pacing(&point.pacing);
     let size = Bytes(u64::from(point.size_bytes));
     format!("{} {} {size}, {pacing}", point.engine, point.op.name())
 }
 
-fn describe_files(point: &FilePoint) -> String {
+fn describe_file(point: &FilePoint) -> String {
     let block = Bytes(point.block_bytes);
     let transfer = Bytes(point.transfer_bytes);
     format!(

@@ -3,13 +3,14 @@
 use super::before::Written;
 use super::experiment::{Experiment, State, quota};
 use super::phase::Job;
-use super::team::{self, PHASE_DEADLINE, without_gap};
+use super::team::{self, without_gap};
 use super::totals::Merge;
+use crate::deadlines::DEADLINES;
+use crate::failure::Failure;
 use crate::kinds::files::data::{FileKey, Pool};
 use crate::kinds::files::names::{bytes_of_file, number_of, path_of};
 use crate::kinds::files::verify::{Checker, Verdict};
 use crate::kinds::files::wrong::Wrong;
-use crate::kinds::transfer::point::Failure;
 use tonnage_plan::file_point::{FileLayout, Phase};
 use tonnage_units::{Error, Result};
 
@@ -26,7 +27,7 @@ impl Experiment<'_> {
         let all = self.rank.all_gather(
             "how far ranks have written",
             mine.to_le_bytes().to_vec(),
-            PHASE_DEADLINE,
+            DEADLINES.phase,
         )?;
         let number = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes);
         let written = Written {
@@ -85,7 +86,7 @@ impl Experiment<'_> {
             "compare what was read",
             mine,
             Verdict::merge_bytes,
-            PHASE_DEADLINE,
+            DEADLINES.phase,
         )?;
         let verdict = Verdict::from_bytes(&all)?;
         match verdict.complaint() {

@@ -4,19 +4,20 @@ use std::sync::Arc;
 
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
-use super::FileObserver;
 use super::before::{self, Written};
 use super::clean::{Made, files_beside};
 use super::figures::Sums;
 use super::limit::Streams;
 use super::storage::{self, Place};
-use super::team::{Member, PHASE_DEADLINE};
+use super::team::Member;
 use super::totals::Merge;
-use crate::conductor::{STEP_DEADLINE, Settings};
+use crate::deadlines::DEADLINES;
+use crate::failure::Failure;
 use crate::host::Host;
 use crate::kinds::files::drive::{Room, Samples, Slots};
 use crate::kinds::files::names::{path_of, source_of};
-use crate::kinds::transfer::point::Failure;
+use crate::observer::Observer;
+use crate::settings::Settings;
 use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles, find_files};
 use tonnage_machine::{Choice, place_workers};
 use tonnage_plan::file_point::{FileLayout, FilePoint, Phase};
@@ -40,7 +41,7 @@ pub struct Experiment<'a> {
     /// Files of this run.
     pub made: &'a mut Made,
     /// Told how it goes, on rank 0.
-    pub observer: &'a mut dyn FileObserver,
+    pub observer: &'a mut dyn Observer,
 }
 
 /// What lasts from phase to phase.
@@ -149,7 +150,7 @@ impl Experiment<'_> {
         record.effective = self.effective(domain, state)?;
         record.storage = storage::group(&state.places, state.striping.as_deref());
         self.rank
-            .barrier("the files are no longer needed", PHASE_DEADLINE)?;
+            .barrier("the files are no longer needed", DEADLINES.phase)?;
         let mine = self.tidy();
         self.agree("remove the files", mine)
     }
@@ -180,7 +181,7 @@ impl Experiment<'_> {
     /// Every rank takes the outcome of the first that failed.
     pub fn agree(&mut self, what: &str, mine: Result<()>) -> Result<(), Failure> {
         self.rank.phase(what);
-        match self.rank.agree(what, mine, PHASE_DEADLINE) {
+        match self.rank.agree(what, mine, DEADLINES.phase) {
             Ok(()) => Ok(()),
             Err(error) if self.rank.why_stopped().is_some() => Err(Failure::Run(error)),
             Err(error) => Err(Failure::Point(error)),
@@ -196,7 +197,7 @@ impl Experiment<'_> {
         };
         let any = self
             .rank
-            .reduce(what, vec![u8::from(mine)], merge, STEP_DEADLINE)?;
+            .reduce(what, vec![u8::from(mine)], merge, DEADLINES.step)?;
         Ok(any != [0])
     }
 
@@ -220,7 +221,7 @@ impl Experiment<'_> {
             self.made.expect_directories(point, id);
             // Nobody makes one before all have looked.
             self.rank
-                .barrier("before directories are made", STEP_DEADLINE)?;
+                .barrier("before directories are made", DEADLINES.step)?;
             let mine = self
                 .made
                 .directory(&storage::directory_of(&path_of(point, id, 0)));
@@ -252,7 +253,7 @@ impl Experiment<'_> {
         let mine = serde_json::to_vec(&place).unwrap_or_default();
         let all = self
             .rank
-            .all_gather("what the files are on", mine, STEP_DEADLINE)?;
+            .all_gather("what the files are on", mine, DEADLINES.step)?;
         let places = all
             .iter()
             .map(|bytes| serde_json::from_slice(bytes))
@@ -320,7 +321,7 @@ impl Experiment<'_> {
     fn streams(&mut self, state: &mut State) -> Result<Streams, Failure> {
         let id = self.rank.id();
         self.rank
-            .barrier("before the storage's streams", STEP_DEADLINE)?;
+            .barrier("before the storage's streams", DEADLINES.step)?;
         let first = storage::is_first_on_device(self.rank.infos(), &state.places, id);
         let place = state.places.get(id as usize).filter(|_| first);
         let measured = match place {
@@ -339,7 +340,7 @@ impl Experiment<'_> {
             "the storage's streams",
             mine,
             Streams::merge_bytes,
-            PHASE_DEADLINE,
+            DEADLINES.phase,
         )?;
         let streams = Streams::from_bytes(&all)?;
         if let Some(why) = &streams.failed {

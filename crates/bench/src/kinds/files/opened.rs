@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::experiment::{Experiment, State};
-use crate::conductor::STEP_DEADLINE;
+use crate::deadlines::DEADLINES;
 use tonnage_engine::calls::FileDomain;
 use tonnage_record::Effective;
 use tonnage_units::number_list;
@@ -46,7 +46,7 @@ impl Experiment<'_> {
         let mine = serde_json::to_vec(&opened).unwrap_or_default();
         let all = self
             .rank
-            .all_gather("what the engines are", mine, STEP_DEADLINE)?;
+            .all_gather("what the engines are", mine, DEADLINES.step)?;
         let mut groups: Vec<(Vec<u32>, Effective)> = Vec::new();
         for (rank, bytes) in (0u32..).zip(&all) {
             let opened: Opened = serde_json::from_slice(bytes).map_err(|error| {

@@ -10,14 +10,15 @@ use tonnage_sys::clock::Clock;
 use super::before;
 use super::clean::remove_old;
 use super::experiment::{Experiment, State, quota};
-use super::team::{self, PHASE_DEADLINE, Plan, Shared};
+use super::team::{self, Plan, Shared};
 use super::totals::{Figures, Merge, PhaseTotals};
-use super::{FileObserver, Progress};
+use crate::deadlines::DEADLINES;
+use crate::failure::Failure;
 use crate::kinds::files::data::{FileKey, Pool};
 use crate::kinds::files::drive::{Blind, Inspect};
 use crate::kinds::files::names::{number_of, path_of, source_of};
 use crate::kinds::files::places::Places;
-use crate::kinds::transfer::point::Failure;
+use crate::observer::{Observer, Progress};
 use tonnage_engine::calls::View;
 use tonnage_plan::file_point::{FileLayout, FileOrder, FilePoint, Fsync, Phase};
 use tonnage_record::stats::{LatencyHistogram, merge_encoded};
@@ -115,7 +116,7 @@ impl Experiment<'_> {
             job.data = Some((FileKey::new(seed, number_of(point, job.part)), &pool));
             self.run(state, &job, &mut vec![Blind; state.team.len()])?;
             // Nobody looks at a file before all have written their part of it.
-            self.rank.barrier("the files are filled", PHASE_DEADLINE)?;
+            self.rank.barrier("the files are filled", DEADLINES.phase)?;
         }
         state.prefilled = true;
         Ok(())
@@ -223,7 +224,7 @@ impl Experiment<'_> {
         ));
         let start_ns = self
             .rank
-            .aligned_start("start of a phase", PHASE_DEADLINE)?;
+            .aligned_start("start of a phase", DEADLINES.phase)?;
         let mut clock = self.settings.clock;
         clock.resync();
         let plan = plan(point, job, start_ns, clock);
@@ -277,7 +278,7 @@ impl Experiment<'_> {
             "add up a phase",
             mine.to_bytes()?,
             PhaseTotals::merge_bytes,
-            PHASE_DEADLINE,
+            DEADLINES.phase,
         )?;
         let totals = PhaseTotals::from_bytes(&totals)?;
         for write in [false, true] {
@@ -294,7 +295,7 @@ impl Experiment<'_> {
                 "merge latencies",
                 mine.encode(),
                 merge_histograms,
-                PHASE_DEADLINE,
+                DEADLINES.phase,
             )?;
             let sums = &mut state.sums[index];
             let into = if write {
@@ -363,7 +364,7 @@ fn view(point: &FilePoint, part: u32) -> Option<View> {
 
 /// Tells the observer how far the phase is, until the channel closes.
 fn watch(
-    observer: &mut dyn FileObserver,
+    observer: &mut dyn Observer,
     mut progress: Progress,
     wall: Option<Duration>,
     watched: &[AtomicU64],

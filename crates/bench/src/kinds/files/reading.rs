@@ -4,11 +4,11 @@ use super::before::{self, Written};
 use super::cache::{Cached, drop_file};
 use super::experiment::{Experiment, quota, split};
 use super::phase::Job;
-use super::team::PHASE_DEADLINE;
 use super::totals::Merge;
-use crate::conductor::ranks_beside;
+use crate::deadlines::DEADLINES;
+use crate::failure::Failure;
+use crate::host::ranks_beside;
 use crate::kinds::files::names::path_of;
-use crate::kinds::transfer::point::Failure;
 use tonnage_plan::file_point::{FileLayout, FilePoint, Phase};
 use tonnage_record::files::CacheState;
 use tonnage_units::{Error, Result};
@@ -46,7 +46,7 @@ impl Experiment<'_> {
             "what is cached",
             mine.to_bytes()?,
             Cached::merge_bytes,
-            PHASE_DEADLINE,
+            DEADLINES.phase,
         )?;
         Ok(Cached::from_bytes(&all)?.record(point.drop_caches, point.direct))
     }
@@ -87,7 +87,7 @@ impl Experiment<'_> {
             .map(|seed| seed.to_le_bytes().to_vec());
         let said = self
             .rank
-            .broadcast("the seed of the data", mine, PHASE_DEADLINE)?;
+            .broadcast("the seed of the data", mine, DEADLINES.phase)?;
         let seed = said.try_into().map(u64::from_le_bytes);
         seed.map(Some)
             .map_err(|_| Failure::Run(Error::Failed("rank 0 said no seed of the data".into())))

@@ -10,6 +10,7 @@ use tonnage_sys::clock::{Clock, process_cpu_ns, thread_cpu_ns};
 use tonnage_sys::mapping::Arena;
 
 use super::totals::{Figures, Span};
+use crate::deadlines::DEADLINES;
 use crate::kinds::files::data::{FileKey, Pool};
 use crate::kinds::files::drive::{Inspect, Room, Samples, Slots, Task, blocking, queued};
 use crate::kinds::files::places::Places;
@@ -17,9 +18,6 @@ use tonnage_engine::calls::{Call, Calls, OpenFile, View};
 use tonnage_plan::file_point::{FilePoint, Fsync};
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result};
-
-/// A phase may move as many bytes as a file system holds; who is dead or hangs is found by the heartbeat, not by this.
-pub const PHASE_DEADLINE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The last stretch before the common start is waited for on the CPU, because a sleep ends late.
 const SPIN_NS: u64 = 200_000;
@@ -268,7 +266,7 @@ impl<'a, 'b> Steps<'a, 'b> {
         }
         self.shared.meeting.wait();
         self.step(|steps| match &mut steps.lead {
-            Some(rank) => rank.barrier(what, PHASE_DEADLINE),
+            Some(rank) => rank.barrier(what, DEADLINES.phase),
             None => Ok(()),
         });
         self.shared.meeting.wait();
@@ -332,7 +330,7 @@ impl<'a, 'b> Steps<'a, 'b> {
                     "whether to end",
                     vec![u8::from(over)],
                     either,
-                    PHASE_DEADLINE,
+                    DEADLINES.phase,
                 )?;
                 Ok(any != [0])
             }
@@ -361,7 +359,7 @@ impl<'a, 'b> Steps<'a, 'b> {
                 return Ok(());
             };
             let mine = shared.most.load(Ordering::SeqCst).to_le_bytes().to_vec();
-            let most = rank.reduce("how far the fastest rank is", mine, larger, PHASE_DEADLINE)?;
+            let most = rank.reduce("how far the fastest rank is", mine, larger, DEADLINES.phase)?;
             shared.most.store(number(&most), Ordering::SeqCst);
             Ok(())
         });

@@ -8,6 +8,8 @@ use super::crew::{Deck, Followers, Order, Report, follow};
 use super::session::Session;
 use super::totals::Totals;
 use super::work::{Issued, Schedule, WARM_UP, Work};
+use crate::deadlines::DEADLINES;
+use crate::failure::{Failure, await_first_cause};
 use crate::kinds::transfer::verify::Expected;
 use crate::limit::Beside;
 use crate::wire_proof::{Routes, Watch, merge_loads, merge_paths};
@@ -18,16 +20,6 @@ use tonnage_record::stats::LatencyHistogram;
 use tonnage_record::wire_proof::Path;
 use tonnage_record::{Limit, Trial};
 use tonnage_units::{Error, Result};
-
-/// Slack of every wait beyond what was planned.
-const SLACK: Duration = Duration::from_secs(60);
-
-/// How long a trial may take whose length is given in operations: nobody knows how long those take, and a dead or
-/// stopped rank is found by the heartbeat long before.
-const ITERATIONS_DEADLINE: Duration = Duration::from_secs(3600);
-
-/// How long an engine's failure waits for a cause that the control channel tells.
-const CAUSE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Rounds of warming up while an engine is still trying things out.
 const WARM_UP_ROUNDS_MAX: u32 = 20;
@@ -115,30 +107,6 @@ pub fn measure(point: &Point, session: &mut Session, rank: &mut Rank) -> Result<
     })
 }
 
-/// A peer that dies breaks the engines of others at once, and its death, which the control channel tells a moment later,
-/// says more than what it looks like from here.
-pub(crate) fn await_first_cause(rank: &Rank) {
-    let since = Instant::now();
-    while rank.why_stopped().is_none() && since.elapsed() < CAUSE_PATIENCE {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// How far a failure reaches.
-#[derive(Debug)]
-pub enum Failure {
-    /// This point failed on all ranks alike; the next one can be measured.
-    Point(Error),
-    /// The run cannot go on.
-    Run(Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Run(error)
-    }
-}
-
 /// The leader: worker 0 with the ranks' control channel.
 struct Lead<'a, 'b> {
     point: &'a Point,
@@ -153,7 +121,7 @@ struct Lead<'a, 'b> {
 
 impl Lead<'_, '_> {
     fn run(&mut self) -> Result<Measured, Failure> {
-        self.rank.barrier("begin the point", SLACK)?;
+        self.rank.barrier("begin the point", DEADLINES.step)?;
         let before = self
             .beside
             .measure(self.rank, &mut self.own, &self.followers)?;
@@ -182,7 +150,9 @@ impl Lead<'_, '_> {
         let limit = self.beside.limit(self.rank.infos(), before, after);
         let histogram = self.gather_histogram()?;
         let chosen = serde_json::to_vec(&self.own.chosen()).unwrap_or_default();
-        let chosen = self.rank.all_gather("engine choices", chosen, SLACK)?;
+        let chosen = self
+            .rank
+            .all_gather("engine choices", chosen, DEADLINES.step)?;
         let chosen = chosen
             .iter()
             .map(|bytes| serde_json::from_slice(bytes).unwrap_or(serde_json::Value::Null))
@@ -249,7 +219,9 @@ impl Lead<'_, '_> {
         let prepared = self.own.prepare(number);
         self.followers.collect()?;
         prepared?;
-        let start_ns = self.rank.aligned_start("start of a trial", SLACK)?;
+        let start_ns = self
+            .rank
+            .aligned_start("start of a trial", DEADLINES.step)?;
         let schedule = Schedule {
             start_ns,
             length,
@@ -271,7 +243,7 @@ impl Lead<'_, '_> {
             "add up a trial",
             totals.to_bytes(),
             Totals::merge_bytes,
-            SLACK,
+            DEADLINES.step,
         )?;
         Ok(Totals::from_bytes(&all)?)
     }
@@ -327,7 +299,7 @@ impl Lead<'_, '_> {
             Ok(())
         });
         // A wrong byte ends the point, not the run: all ranks hear of it here and stay in step.
-        match self.rank.agree("verify a trial", mine, SLACK) {
+        match self.rank.agree("verify a trial", mine, DEADLINES.step) {
             Ok(()) => Ok(()),
             Err(error) if self.rank.why_stopped().is_some() => Err(Failure::Run(error)),
             Err(error) => {
@@ -340,7 +312,7 @@ impl Lead<'_, '_> {
     /// Leaves nothing posted behind for the next point.
     fn close(&mut self) -> Result<()> {
         self.rank.phase("closing a point");
-        self.rank.barrier("close the point", SLACK)?;
+        self.rank.barrier("close the point", DEADLINES.step)?;
         self.deck.reset(self.point.workers.saturating_sub(1));
         self.followers.order(&Order::Close)?;
         let closed = self.own.close();
@@ -350,7 +322,7 @@ impl Lead<'_, '_> {
         deck.check_failed()?;
         closed?;
         let pending = self.rank.start_barrier("point closed")?;
-        let deadline = Instant::now() + SLACK;
+        let deadline = Instant::now() + DEADLINES.step;
         let mut rounds = 0u32;
         self.own.poll_until(|| {
             rounds = rounds.wrapping_add(1);
@@ -374,11 +346,11 @@ impl Lead<'_, '_> {
         let loads = watch.loads(&operations)?;
         let loads = self
             .rank
-            .reduce("payload of devices", loads, merge_loads, SLACK)?;
+            .reduce("payload of devices", loads, merge_loads, DEADLINES.step)?;
         let mine = watch.judge(&loads)?;
         let all = self
             .rank
-            .reduce("counters of devices", mine, merge_paths, SLACK)?;
+            .reduce("counters of devices", mine, merge_paths, DEADLINES.step)?;
         watch.conclude(&all).map(Some)
     }
 
@@ -395,7 +367,7 @@ impl Lead<'_, '_> {
             "merge histograms",
             histogram.encode(),
             merge_histograms,
-            SLACK,
+            DEADLINES.step,
         )?;
         LatencyHistogram::decode(&all)
     }
@@ -405,8 +377,8 @@ impl Lead<'_, '_> {
 fn deadline_of(length: TrialLength) -> Duration {
     match length {
         // A paced trial may take as long again, and a large window takes its time to drain.
-        TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + SLACK,
-        TrialLength::Iterations(_) => ITERATIONS_DEADLINE,
+        TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + DEADLINES.step,
+        TrialLength::Iterations(_) => DEADLINES.operations,
     }
 }
 

@@ -3,15 +3,15 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tonnage_sys::clock::Clock;
 
-use crate::conductor::{Numa, Settings};
+use crate::deadlines::DEADLINES;
 use crate::host::{Host, on_one_host};
 use crate::kinds::transfer::layout::Layout;
+use crate::settings::{Numa, Settings};
 use crate::wire_proof::{Named, Routes};
 use tonnage_engine::memory::MemoryKind;
 use tonnage_engine::memory::{Memory, Request};
@@ -24,9 +24,6 @@ use tonnage_plan::point::{Pacing, Point, Traffic};
 use tonnage_ranks::Rank;
 use tonnage_units::WireDevice;
 use tonnage_units::{Error, Result};
-
-/// How long ranks may take to open, register and connect.
-const OPEN_DEADLINE: Duration = Duration::from_secs(60);
 
 /// What a worker owns from point to point.
 pub struct Worker {
@@ -148,12 +145,12 @@ impl Session {
             0 => (settings.memories.check_fits)(points[0].memory, host_bytes(points, rank)),
             _ => Ok(()),
         };
-        rank.agree("memory of the hosts", fits, OPEN_DEADLINE)?;
+        rank.agree("memory of the hosts", fits, DEADLINES.step)?;
         let mine = open_local(points, entry, rank, settings, host);
         let (domains, mut workers, opened) = settle(rank, "open the engine", mine)?;
         let yielding = opened.yielding;
         let bytes = to_json(&opened)?;
-        let all = rank.all_gather("exchange addresses", bytes, OPEN_DEADLINE)?;
+        let all = rank.all_gather("exchange addresses", bytes, DEADLINES.step)?;
         let opened: Vec<Opened> = all
             .iter()
             .enumerate()
@@ -465,8 +462,8 @@ fn meet(rank: &Rank, workers: &mut [Worker]) -> Result<()> {
 /// All ranks go on, or all stop with the first failing rank's reason.
 pub(crate) fn settle<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
     match mine {
-        Ok(value) => rank.agree(what, Ok(()), OPEN_DEADLINE).map(|()| value),
-        Err(error) => match rank.agree(what, Err(error), OPEN_DEADLINE) {
+        Ok(value) => rank.agree(what, Ok(()), DEADLINES.step).map(|()| value),
+        Err(error) => match rank.agree(what, Err(error), DEADLINES.step) {
             Err(error) => Err(error),
             Ok(()) => Err(Error::Failed(format!(
                 "{what}: this rank failed and the others did not hear of it"

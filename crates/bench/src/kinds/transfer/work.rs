@@ -8,6 +8,7 @@ use tonnage_sys::clock::thread_cpu_ns;
 use super::flows::{make_flow, make_receives, timetable};
 use super::session::Worker;
 use super::totals::Totals;
+use crate::deadlines::DEADLINES;
 use crate::drive::Scratch;
 use crate::drive::batch::batch;
 use crate::drive::flow::Flow;
@@ -28,9 +29,6 @@ use tonnage_engine::{Caps, Verb};
 use tonnage_plan::point::{Pacing, Point, TrialLength};
 use tonnage_record::stats::LatencyHistogram;
 use tonnage_units::{Error, Result};
-
-/// How long a target waits for arrivals that its initiators say they completed.
-const ARRIVAL_DEADLINE_NS: u64 = 10_000_000_000;
 
 /// The number of a warm-up, which is no trial: engines may try things out in it.
 pub const WARM_UP: u64 = 0;
@@ -452,7 +450,7 @@ impl<'a> Work<'a> {
     /// deadline is for the caller to find.
     fn await_arrivals(&mut self, count: u64) -> Result<()> {
         let clock = self.port.clock;
-        let deadline_ns = clock.now_ns() + ARRIVAL_DEADLINE_NS;
+        let deadline_ns = clock.now_ns() + DEADLINES.arrival.as_nanos() as u64;
         while self.port.arrivals.count < count && clock.now_ns() < deadline_ns {
             let mut rounds = 0;
             serve(&mut self.port, || {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
-use super::{DEADLINE, Direction, Stream, initiators_send};
+use super::{Direction, Stream, initiators_send};
+use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::session::settle;
 use tonnage_plan::point::Point;
 use tonnage_ranks::Rank;
@@ -111,7 +112,7 @@ pub(super) fn meet(
 fn exchange(rank: &mut Rank, card: &Card) -> Result<Vec<Card>> {
     let mine = serde_json::to_vec(card)
         .map_err(|error| Error::Failed(format!("cannot describe the socket streams: {error}")))?;
-    let all = rank.all_gather("addresses of socket streams", mine, DEADLINE)?;
+    let all = rank.all_gather("addresses of socket streams", mine, DEADLINES.step)?;
     let read = |(from, bytes): (usize, &Vec<u8>)| {
         serde_json::from_slice(bytes).map_err(|error| {
             Error::Failed(format!(

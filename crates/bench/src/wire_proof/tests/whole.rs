@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use tonnage_sys::clock::Clock;
 
 use super::interface;
-use crate::conductor::{Numa, Observer, Settings, run};
+use crate::conductor::run;
+use crate::observer::{Asked, Observer, Progress};
+use crate::settings::{Numa, Settings};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
     Caps, Card, Completion, Domain, Engine, Entry, Kind, Lane, LaneSpec, LimitKind, Op,
@@ -150,10 +152,12 @@ fn quiet() -> Option<WireDevice> {
 struct Keep(Vec<Record>);
 
 impl Observer for Keep {
-    fn begin(&mut self, _: usize, _: usize, _: &Point) {}
+    fn begin(&mut self, _: usize, _: usize, _: Asked<'_>) {}
 
-    fn record(&mut self, record: Record) -> Result<()> {
-        self.0.push(record);
+    fn progress(&mut self, _: &Progress) {}
+
+    fn record(&mut self, record: tonnage_record::Line) -> Result<()> {
+        self.0.extend(record.as_transfer().cloned());
         Ok(())
     }
 }
@@ -164,7 +168,7 @@ fn records(engine: &'static str, open: Open) -> Vec<Record> {
     (point.engine, point.size_bytes) = (engine.to_owned(), SIZE_BYTES);
     (point.stride_bytes, point.footprint_bytes) = (SIZE_BYTES.into(), 4 * u64::from(SIZE_BYTES));
     point.length.trial = TrialLength::Iterations(OPERATIONS);
-    let points = vec![
+    let points = [
         point.clone(),
         Point {
             op: Verb::Read,
@@ -188,7 +192,8 @@ fn records(engine: &'static str, open: Open) -> Vec<Record> {
     let body = move |rank: Result<tonnage_ranks::Rank>| {
         let (mut rank, mut keep) = (rank.unwrap(), Keep(Vec::new()));
         let engines = [entry(engine, open)];
-        run(&points, &mut rank, &engines, &settings, &mut keep).unwrap();
+        let asked: Vec<_> = points.iter().map(Asked::Transfer).collect();
+        run(&asked, &mut rank, (&engines, &[]), &settings, &mut keep).unwrap();
         rank.close().unwrap();
         keep.0
     };

@@ -1,0 +1,52 @@
+//! How long ranks wait for each other, all of it derived from one time.
+//!
+//! A rank that is dead or stopped is found by the heartbeat (see `tonnage_ranks`) long before any of these pass; they end
+//! the waiting for one that lives and does not come.
+
+use std::time::Duration;
+
+/// The deadlines of every run.
+pub const DEADLINES: Deadlines = Deadlines::from_step(Duration::from_secs(60));
+
+/// How long ranks may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Between two steps that all ranks take, and beyond the time that was planned for one.
+    pub step: Duration,
+    /// For a trial whose length is given in operations: nobody knows how long those take.
+    pub operations: Duration,
+    /// For a phase on files, which may move as many bytes as a file system holds.
+    pub phase: Duration,
+    /// Until what a peer has completed is seen in this rank's memory.
+    pub arrival: Duration,
+    /// From an engine's failure until the control channel tells its cause, which may be another rank's end.
+    pub cause: Duration,
+}
+
+impl Deadlines {
+    /// All of them, from the time that ranks may take between two steps.
+    pub const fn from_step(step: Duration) -> Self {
+        Self {
+            step,
+            operations: step.saturating_mul(60),
+            phase: step.saturating_mul(7 * 24 * 60),
+            arrival: Duration::from_nanos(step.as_nanos() as u64 / 6),
+            cause: Duration::from_nanos(step.as_nanos() as u64 / 120),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_longer_step_makes_every_deadline_longer() {
+        let (short, long) = (DEADLINES, Deadlines::from_step(DEADLINES.step * 2));
+        let all = |of: Deadlines| [of.cause, of.arrival, of.step, of.operations, of.phase];
+        assert!(all(short).is_sorted());
+        assert_eq!(all(short).map(|each| each * 2), all(long));
+        assert_eq!(short.cause, Duration::from_millis(500));
+        assert_eq!(short.phase, Duration::from_secs(7 * 24 * 3600));
+    }
+}

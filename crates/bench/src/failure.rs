@@ -1,0 +1,41 @@
+//! How far a failure reaches, and what a record says of it.
+
+use std::time::{Duration, Instant};
+
+use crate::deadlines::DEADLINES;
+use tonnage_ranks::Rank;
+use tonnage_record::Outcome;
+use tonnage_units::Error;
+
+/// How far a failure reaches.
+#[derive(Debug)]
+pub enum Failure {
+    /// This point failed on all ranks alike; the next one can be measured.
+    Point(Error),
+    /// The run cannot go on.
+    Run(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Run(error)
+    }
+}
+
+/// The outcome of a point that failed: what is not to be had here is skipped.
+pub fn outcome(error: &Error) -> Outcome {
+    let why = error.to_string();
+    match error {
+        Error::Unavailable { .. } => Outcome::Skipped { why },
+        _ => Outcome::Failed { why },
+    }
+}
+
+/// Waits a moment for the cause of a failure. A peer that dies breaks the engines of others at once, and its death, which
+/// the control channel tells a little later, says more than what it looks like from here.
+pub fn await_first_cause(rank: &Rank) {
+    let since = Instant::now();
+    while rank.why_stopped().is_none() && since.elapsed() < DEADLINES.cause {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,60 @@
+//! The one who is told how a run goes, on rank 0.
+
+use std::time::Duration;
+
+use tonnage_plan::file_point::{FilePoint, Phase};
+use tonnage_plan::point::Point;
+use tonnage_record::Line;
+use tonnage_units::Result;
+
+/// Told how a run goes. Called on rank 0 only.
+pub trait Observer: Send {
+    /// A point begins: its index, how many there are, and what it is.
+    fn begin(&mut self, index: usize, of: usize, point: Asked<'_>);
+    /// How far a phase is; several times a second, while the ranks are at work. Kinds whose points are short tell
+    /// nothing.
+    fn progress(&mut self, progress: &Progress);
+    /// A point ended, one way or another.
+    ///
+    /// # Errors
+    /// What ends the run, such as a full disk.
+    fn record(&mut self, record: Line) -> Result<()>;
+}
+
+/// A point of any kind.
+#[derive(Debug, Clone, Copy)]
+pub enum Asked<'a> {
+    /// Between memories.
+    Transfer(&'a Point),
+    /// With files.
+    File(&'a FilePoint),
+}
+
+impl<'a> Asked<'a> {
+    /// The point of a transfer, if it is one.
+    pub fn as_transfer(&self) -> Option<&'a Point> {
+        match *self {
+            Self::Transfer(point) => Some(point),
+            Self::File(_) => None,
+        }
+    }
+}
+
+/// How far a phase is, as rank 0 sees it from its own part.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Which phase.
+    pub phase: Phase,
+    /// Which repetition, from 0.
+    pub trial: u32,
+    /// Bytes that rank 0 has moved so far.
+    pub done_bytes: u64,
+    /// Bytes that it is to move; a stonewall may end the phase before.
+    pub all_bytes: u64,
+    /// How many ranks there are, each of which has about as much to do.
+    pub ranks: u32,
+    /// Since the phase began.
+    pub elapsed: Duration,
+    /// Until a stonewall; absent without one.
+    pub left: Option<Duration>,
+}

@@ -1,0 +1,91 @@
+//! What stays the same for all records of a run: its number, its hosts, and this host's CPUs.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::deadlines::DEADLINES;
+use crate::host::{Host, ranks_beside};
+use crate::settings::Settings;
+use tonnage_ranks::Rank;
+use tonnage_record::Environment;
+use tonnage_units::number_list;
+use tonnage_units::{Error, Result};
+
+/// One run, found out once, before anything is measured.
+pub struct Run {
+    /// The same in all records that one start of tonnage writes.
+    pub run_id: String,
+    /// Every host with its ranks.
+    pub environment: Vec<Environment>,
+    /// This rank's host.
+    pub host: Host,
+}
+
+impl Run {
+    /// Asks all ranks about their hosts.
+    ///
+    /// # Errors
+    /// When a rank does not answer, or unreadably.
+    pub fn begin(rank: &mut Rank, settings: &Settings) -> Result<Self> {
+        rank.phase("describing the hosts");
+        let environment = gather_environment(rank)?;
+        let run_id = format!("{:016x}", getrandom::u64().unwrap_or_else(|_| unix_ns()));
+        if rank.id() == 0 {
+            log::info!("run {run_id} of plan {}", settings.plan);
+        }
+        Ok(Self {
+            run_id,
+            environment,
+            host: Host::look(rank)?,
+        })
+    }
+}
+
+/// Descriptions of all hosts, told by the first rank of each.
+fn gather_environment(rank: &mut Rank) -> Result<Vec<Environment>> {
+    let offset = rank.clock_offset();
+    let me = rank.identity().rank;
+    // Not the first by `local_rank`: hosts by name that are one machine, such as containers, count those together.
+    let mine = if ranks_beside(rank.infos(), me).first() == Some(&me) {
+        json!({
+            "machine": tonnage_machine::Environment::read(),
+            "offset_ns": offset.offset_ns,
+            "uncertainty_ns": offset.uncertainty_ns,
+        })
+        .to_string()
+        .into_bytes()
+    } else {
+        Vec::new()
+    };
+    let all = rank.all_gather("describe the hosts", mine, DEADLINES.step)?;
+    let launcher = rank.identity().source.clone();
+    let mut hosts = Vec::new();
+    for (from, bytes) in (0u32..).zip(&all) {
+        if bytes.is_empty() {
+            continue;
+        }
+        let unreadable = |error| {
+            Error::Failed(format!(
+                "rank {from} described its host unreadably: {error}"
+            ))
+        };
+        let value: Value = serde_json::from_slice(bytes).map_err(unreadable)?;
+        hosts.push(Environment {
+            hosts: vec![rank.infos()[from as usize].host.clone()],
+            ranks: number_list::format(&ranks_beside(rank.infos(), from)),
+            launcher: launcher.clone(),
+            machine: serde_json::from_value(value["machine"].clone()).map_err(unreadable)?,
+            clock_offset_ns: value["offset_ns"].as_i64().unwrap_or(0),
+            clock_uncertainty_ns: value["uncertainty_ns"].as_u64().unwrap_or(0),
+        });
+    }
+    Ok(hosts)
+}
+
+/// Nanoseconds since 1970 by this host's clock.
+pub fn unix_ns() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos() as u64)
+}
