@@ -136,6 +136,8 @@ pub enum Kind {
     Barrier,
     /// Every rank gets every contribution.
     Gather,
+    /// Every rank gets what others have sent to it.
+    Exchange,
     /// Every rank gets rank 0's contribution.
     Broadcast,
     /// Contributions are merged on the way.

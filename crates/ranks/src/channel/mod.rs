@@ -85,6 +85,7 @@ pub(crate) struct Channel {
     outgoing: Vec<u8>,
     sent: usize,
     ended: bool,
+    received_bytes: u64,
     scratch: Vec<u8>,
     incoming: Vec<u8>,
 }
@@ -130,6 +131,7 @@ impl Channel {
             outgoing: Vec::new(),
             sent: 0,
             ended: false,
+            received_bytes: 0,
             scratch: vec![0; NOISE_BYTES_MAX],
             incoming: vec![0; NOISE_BYTES_MAX],
         })
@@ -142,6 +144,11 @@ impl Channel {
 
     pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// Bytes that have come, those of the encryption included.
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.received_bytes
     }
 
     pub(crate) fn local_addr(&self) -> Result<SocketAddr> {
@@ -231,6 +238,7 @@ impl Channel {
                 Ok(0) => self.ended = true,
                 Ok(len) => {
                     taken += len;
+                    self.received_bytes += len as u64;
                     self.sealed
                         .push(self.incoming.get(..len).unwrap_or_default());
                     self.open_frames()?;

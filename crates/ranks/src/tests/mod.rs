@@ -64,6 +64,70 @@ fn every_exchange_works_for_every_size() {
 }
 
 #[test]
+fn messages_come_to_those_that_they_are_for() {
+    for size in [1u32, 2, 3, 13] {
+        for outcome in run(size, move |mut rank| {
+            let me = rank.id();
+            // Even ranks send to all, themselves included, and odd ones to nobody.
+            let text = |from: u32, to: u32| format!("{from} to {to}").into_bytes();
+            let mine = (0..size).filter(|_| me % 2 == 0);
+            let mine = mine.map(|to| (to, text(me, to))).collect();
+            let got = rank.exchange("cards", mine, SOON).unwrap();
+            let senders = (0..size).step_by(2);
+            let wanted: Vec<_> = senders.map(|from| (from, text(from, me))).collect();
+            assert_eq!(got, wanted);
+            assert_eq!(rank.exchange("nothing", Vec::new(), SOON).unwrap(), []);
+            let error = rank.exchange("wrong", vec![(size, Vec::new())], SOON);
+            assert!(error.unwrap_err().to_string().contains("\"wrong\""));
+            rank.close()
+        }) {
+            outcome.unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_a_leaf_receives_does_not_depend_on_the_number_of_ranks() {
+    let received = |size: u32| {
+        let quiet = |_, options: &mut JoinOptions| options.heartbeat_timeout = 100 * SOON;
+        let all = run_with(size, quiet, |rank| {
+            let mut rank = rank.unwrap();
+            rank.barrier("begin", SOON).unwrap();
+            let before = rank.received_bytes();
+            let card = vec![(rank.id() ^ 1, vec![7; 300])];
+            let got = rank.exchange("cards", card, SOON).unwrap();
+            assert_eq!(got, [(rank.id() ^ 1, vec![7; 300])]);
+            let received = rank.received_bytes() - before;
+            rank.close().unwrap();
+            received
+        });
+        *all.last().unwrap()
+    };
+    let few = received(4);
+    assert!((300..400).contains(&few), "{few}");
+    assert_eq!(few, received(40));
+}
+
+#[test]
+fn large_exchanges_fit_and_larger_ones_are_refused() {
+    for all in run(4, |mut rank| {
+        let other = 3 - rank.id();
+        let much = vec![rank.id() as u8; 4 << 20];
+        let all = rank.exchange("cards", vec![(other, much)], SOON).unwrap();
+        rank.barrier("between", SOON).unwrap();
+        // Each may send that much, but rank 1 cannot pass on what ranks 0 and 2 send to ranks below it.
+        let to = if rank.id() == 2 { 1 } else { 3 };
+        let much = if rank.id() == 3 { 0 } else { 9 << 20 };
+        let error = rank.exchange("more", vec![(to, vec![1; much])], SOON);
+        assert!(error.unwrap_err().to_string().contains("the most that"));
+        all
+    }) {
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].1.len(), 4 << 20);
+    }
+}
+
+#[test]
 fn large_gathers_fit() {
     for all in run(4, |mut rank| {
         let all = rank

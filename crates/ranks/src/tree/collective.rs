@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::exchange::{Delivery, Routes};
 use super::shared::{Enter, Merge, Outcome, Slot};
 use crate::channel::message::Kind;
 use tonnage_units::{Error, Result};
@@ -30,11 +31,14 @@ struct Collective {
     slot: Option<Arc<Slot>>,
     /// Contributions of the subtrees, in the order of the children.
     parts: Vec<Option<Vec<u8>>>,
+    /// Messages of an exchange that do not leave this subtree.
+    staying: Vec<u8>,
 }
 
 /// All collectives under way at this node.
 pub(crate) struct Collectives {
     children: usize,
+    routes: Routes,
     under_way: BTreeMap<u64, Collective>,
     finished: VecDeque<u64>,
 }
@@ -47,9 +51,10 @@ pub(crate) struct Combined {
 }
 
 impl Collectives {
-    pub(crate) fn new(children: usize) -> Self {
+    pub(crate) fn new(children: usize, routes: Routes) -> Self {
         Self {
             children,
+            routes,
             under_way: BTreeMap::new(),
             finished: VecDeque::new(),
         }
@@ -106,6 +111,7 @@ impl Collectives {
             merge: None,
             slot: None,
             parts: (0..self.children).map(|_| None).collect(),
+            staying: Vec::new(),
         });
         if collective.kind != kind || collective.what != what {
             let other = &collective.first;
@@ -129,19 +135,39 @@ impl Collectives {
         let mut payload = collective.mine.take().unwrap_or_default();
         // A rank that has entered keeps that mark, because the parent may ask.
         collective.mine = Some(Vec::new());
-        for part in collective.parts.iter_mut().filter_map(Option::as_mut) {
-            let part = std::mem::take(part);
-            match (collective.kind, collective.merge) {
-                (Kind::Gather, _) => payload.extend_from_slice(&part),
-                (Kind::Reduce, Some(merge)) => merge(&mut payload, &part),
-                _ => {}
+        let parts = collective.parts.iter_mut().filter_map(Option::as_mut);
+        let parts: Vec<_> = parts.map(std::mem::take).collect();
+        match (collective.kind, collective.merge) {
+            (Kind::Gather, _) => parts
+                .iter()
+                .for_each(|part| payload.extend_from_slice(part)),
+            (Kind::Reduce, Some(merge)) => parts.iter().for_each(|part| merge(&mut payload, part)),
+            (Kind::Exchange, _) => {
+                let sorted = self.routes.sort(&payload, &parts)?;
+                collective.staying = sorted.staying;
+                payload = sorted.leaving;
             }
+            _ => {}
         }
         Ok(Some(Combined {
             kind: collective.kind,
             what: collective.what.clone(),
             payload,
         }))
+    }
+
+    /// What has come for each child and for this rank, where the collective is an exchange.
+    ///
+    /// # Errors
+    /// When what came cannot be read.
+    pub(crate) fn deliver(&mut self, seq: u64, from_above: &[u8]) -> Result<Option<Delivery>> {
+        match self.under_way.get_mut(&seq) {
+            Some(collective) if collective.kind == Kind::Exchange => {
+                let staying = std::mem::take(&mut collective.staying);
+                self.routes.deliver(&staying, from_above).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// The result has come: hands it to the main thread.
@@ -228,6 +254,11 @@ mod tests {
         }
     }
 
+    /// The root of a tree with so many other ranks.
+    fn of(children: u32) -> Collectives {
+        Collectives::new(children as usize, Routes::new(0, children + 1, children))
+    }
+
     fn entering(seq: u64, what: &str, mine: &[u8]) -> Enter {
         let merge: Merge = |all, one| all.extend_from_slice(one);
         Enter {
@@ -242,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_node_waits_for_itself_and_all_children() {
-        let mut all = Collectives::new(2);
+        let mut all = of(2);
         let part = |all: &mut Collectives, child: usize, text: &[u8]| {
             all.child(
                 0,
@@ -269,7 +300,7 @@ mod tests {
 
     #[test]
     fn ranks_at_different_places_are_both_named() {
-        let mut all = Collectives::new(1);
+        let mut all = of(1);
         all.enter(&place(0), entering(0, "trial 1", b"")).unwrap();
         let error = all
             .child(0, Kind::Reduce, "trial 2", (0, &place(1)), Vec::new())
@@ -282,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_peer_cannot_open_any_number_of_collectives() {
-        let mut all = Collectives::new(1);
+        let mut all = of(1);
         let mut open = |seq| all.child(seq, Kind::Barrier, "x", (0, &place(1)), Vec::new());
         for seq in 0..UNDER_WAY_MAX as u64 {
             open(seq).unwrap();

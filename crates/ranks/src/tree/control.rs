@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::clock::ClockSync;
 use super::collective::{Collectives, Place};
+use super::exchange::Routes;
 use super::missing::{Answer, Inquiry};
 use super::shape::{Peer, Tree};
 use super::shared::{Command, Outcome, Shared, lock};
@@ -27,6 +28,7 @@ const LINGER_ABORT: Duration = Duration::from_millis(200);
 pub(crate) struct Settings {
     pub(crate) me: RankInfo,
     pub(crate) size: u32,
+    pub(crate) fanout: u32,
     pub(crate) message_bytes_max: usize,
     pub(crate) heartbeat_timeout: Duration,
     pub(crate) network_timeout: Duration,
@@ -123,7 +125,10 @@ impl Control {
             } else {
                 ClockSync::child(same_boot)
             },
-            collectives: Collectives::new(children),
+            collectives: Collectives::new(
+                children,
+                Routes::new(settings.me.rank, settings.size, settings.fanout),
+            ),
             links,
             table: tree.table,
             inquiry: None,
@@ -216,7 +221,12 @@ impl Control {
         let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
             return;
         };
+        let before = link.channel.received_bytes();
         let mut outcome = link.channel.receive();
+        let received = link.channel.received_bytes() - before;
+        self.shared
+            .received_bytes
+            .fetch_add(received, Ordering::Relaxed);
         loop {
             let Some(link) = self.links.get_mut(index) else {
                 return;

@@ -6,6 +6,7 @@
 //! | [`control`] | the thread: it waits, sends, notices silence, ends the run |
 //! | [`protocol`] | what it does about each message |
 //! | [`collective`] | contributions on their way up the tree and results on their way down |
+//! | [`exchange`] | messages for single ranks, and which way they go |
 //! | [`clock`] | how far this host's clock is from rank 0's |
 //! | [`missing`] | which rank has not come, when others have waited too long |
 //! | [`shared`] | commands, results, and why the run ended: what both threads see |
@@ -15,6 +16,7 @@
 pub(crate) mod clock;
 pub(crate) mod collective;
 pub(crate) mod control;
+pub(crate) mod exchange;
 mod missing;
 mod protocol;
 pub(crate) mod shape;

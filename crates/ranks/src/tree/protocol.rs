@@ -36,7 +36,7 @@ impl Control {
 
     fn understand_parent(&mut self, head: Head, payload: Vec<u8>) -> Result<()> {
         match head {
-            Head::Down { seq } => self.complete(seq, payload),
+            Head::Down { seq } => self.complete(seq, payload)?,
             Head::ClockPong { sent_ns, at_ns } => {
                 self.clock.sample(sent_ns, at_ns, monotonic_ns());
                 self.ask_clock();
@@ -164,13 +164,42 @@ impl Control {
             let start_ns = monotonic_ns().saturating_add(self.start_lead_ns());
             payload = start_ns.to_le_bytes().to_vec();
         }
-        self.complete(seq, payload);
+        if let Err(error) = self.complete(seq, payload) {
+            let me = &self.settings.me;
+            let cause = Cause::of(&error, me.rank, &me.host);
+            self.abort(cause);
+        }
     }
 
     /// The result is known: pass it on, then hand it to the main thread.
-    fn complete(&mut self, seq: u64, payload: Vec<u8>) {
-        self.tell_children(&Head::Down { seq }, &payload);
-        self.collectives.finish(seq, payload);
+    ///
+    /// # Errors
+    /// When messages of an exchange cannot be read, or are too much for one connection.
+    fn complete(&mut self, seq: u64, payload: Vec<u8>) -> Result<()> {
+        let head = Head::Down { seq };
+        let Some(delivery) = self.collectives.deliver(seq, &payload)? else {
+            self.tell_children(&head, &payload);
+            self.collectives.finish(seq, payload);
+            return Ok(());
+        };
+        let bytes_max = self.settings.message_bytes_max - 1024;
+        let most = delivery.children.iter().map(Vec::len).max();
+        if let Some(bytes) = most.filter(|bytes| *bytes > bytes_max) {
+            return Err(Error::Failed(format!(
+                "messages of {bytes} bytes are for the ranks below one child, and {bytes_max} are the most that the \
+                 control channel carries"
+            )));
+        }
+        for index in 0..self.links.len() {
+            let way = self.links.get(index).map(|link| link.way);
+            if let Some(Way::Down(child)) = way
+                && let Some(bytes) = delivery.children.get(child)
+            {
+                self.send(index, &head, bytes);
+            }
+        }
+        self.collectives.finish(seq, delivery.mine);
+        Ok(())
     }
 
     /// Asks the parent for its clock, if another answer is wanted.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -121,6 +121,8 @@ pub(crate) struct Shared {
     pub(crate) clock_known: Arc<Slot>,
     /// Files to remove when the process has to be ended from outside its main thread.
     pub(crate) bequest: Mutex<Vec<PathBuf>>,
+    /// What has come on all connections since they are this thread's.
+    pub(crate) received_bytes: AtomicU64,
     cause: Mutex<Option<Cause>>,
     wake: OwnedFd,
 }
@@ -136,6 +138,7 @@ impl Shared {
             clock: Mutex::new((ClockOffset::default(), 0)),
             clock_known: Slot::new(),
             bequest: Mutex::new(Vec::new()),
+            received_bytes: AtomicU64::new(0),
             cause: Mutex::new(None),
             wake,
         }))

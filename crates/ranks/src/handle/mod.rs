@@ -1,7 +1,11 @@
 //! [`Rank`]: the main thread's side of the control channel.
 //!
-//! Every exchange is a request to the control thread and a place where the result appears. Nothing here touches a
-//! socket, so a main thread that is stuck in a library does not stop this rank from answering the others.
+//! How it comes to be, what it knows, and how it ends are here; what ranks do together is in `exchanges`. Nothing here
+//! touches a socket, so a main thread that is stuck in a library does not stop this rank from answering the others.
+
+mod exchanges;
+
+pub use exchanges::Pending;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -10,24 +14,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::agreement;
+use self::exchanges::cut;
 use crate::bootstrap::options::JoinOptions;
-use crate::channel::message::{Cause, Kind, clip};
+use crate::channel::message::Cause;
 use crate::join::{self, MARGIN};
 use crate::settle::{count_local_ranks, keep_larger, lead_ns};
 use crate::signals::Signals;
-use crate::tree::collective::{gather_entries, gather_entry};
 use crate::tree::control::{Control, Settings, speaks};
 use crate::tree::shape::{message_bytes_max, parent_of};
-use crate::tree::shared::{Command, Enter, Merge, Outcome, Shared, Slot, lock};
+use crate::tree::shared::{Command, Outcome, Shared, lock};
 use crate::{ClockOffset, RankInfo};
 use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::{Error, Result};
-
-/// After a complaint about a missing rank, the verdict must come within this time.
-const VERDICT: Duration = Duration::from_secs(3);
-/// Bound on the caller's name for an exchange.
-const WHAT_BYTES_MAX: usize = 256;
 
 /// This process among the ranks of a run. Dropping it without [`Rank::close`] ends the run for all.
 #[derive(Debug)]
@@ -41,22 +39,6 @@ pub struct Rank {
     message_bytes_max: usize,
     close_timeout: Duration,
     parent_is_root: bool,
-}
-
-/// An exchange that has been started and not finished.
-#[derive(Debug)]
-pub struct Pending {
-    seq: u64,
-    what: String,
-    since: Instant,
-    slot: Arc<Slot>,
-}
-
-impl Pending {
-    /// Whether `finish` will not wait. One atomic load, so a timed loop may ask between operations.
-    pub fn is_done(&self) -> bool {
-        self.slot.is_done()
-    }
 }
 
 impl Rank {
@@ -85,6 +67,7 @@ impl Rank {
         let settings = Settings {
             me,
             size: identity.size,
+            fanout: options.fanout,
             message_bytes_max: message_bytes_max(identity.size),
             heartbeat_timeout: options.heartbeat_timeout,
             network_timeout: options.network_timeout,
@@ -200,134 +183,9 @@ impl Rank {
         &self.identity
     }
 
-    /// Every rank gets every rank's bytes, in the order of the ranks.
-    ///
-    /// # Errors
-    /// When the run has ended, a rank does not come within `deadline` (it is named), or the contributions are together
-    /// above the control channel's bound.
-    pub fn all_gather(
-        &mut self,
-        what: &str,
-        mine: Vec<u8>,
-        deadline: Duration,
-    ) -> Result<Vec<Vec<u8>>> {
-        let pending = self.start_all_gather(what, &mine)?;
-        self.finish_all_gather(pending, deadline)
-    }
-
-    /// Starts an [`Rank::all_gather`] without waiting for it.
-    ///
-    /// # Errors
-    /// When the run has ended, or this contribution is too long.
-    pub fn start_all_gather(&mut self, what: &str, mine: &[u8]) -> Result<Pending> {
-        // Each rank checks its own share, so that the one that sends too much is the one that says so.
-        let share = self.message_bytes_max / self.size() as usize - 64;
-        if mine.len() > share {
-            return Err(Error::Failed(format!(
-                "{} bytes are too many for \"{what}\": each of {} ranks may give {share}",
-                mine.len(),
-                self.size()
-            )));
-        }
-        let entry = gather_entry(self.id(), mine)?;
-        self.enter(Kind::Gather, what, entry, None)
-    }
-
-    /// Waits for an all-gather that was started.
-    ///
-    /// # Errors
-    /// As [`Rank::all_gather`].
-    pub fn finish_all_gather(
-        &mut self,
-        pending: Pending,
-        deadline: Duration,
-    ) -> Result<Vec<Vec<u8>>> {
-        gather_entries(&self.wait(pending, deadline)?, self.size())
-    }
-
-    /// Every rank gets rank 0's bytes; the others give `None`.
-    ///
-    /// # Errors
-    /// When the run has ended, or a rank does not come within `deadline`; it is named.
-    pub fn broadcast(
-        &mut self,
-        what: &str,
-        from_root: Option<Vec<u8>>,
-        deadline: Duration,
-    ) -> Result<Vec<u8>> {
-        if from_root.is_some() != (self.id() == 0) {
-            return Err(Error::Failed(format!(
-                "\"{what}\": rank 0 and nobody else gives bytes"
-            )));
-        }
-        let pending = self.enter(Kind::Broadcast, what, from_root.unwrap_or_default(), None)?;
-        self.wait(pending, deadline)
-    }
-
-    /// Waits until every rank is here.
-    ///
-    /// # Errors
-    /// When the run has ended, or a rank does not come within `deadline`; it is named.
-    pub fn barrier(&mut self, what: &str, deadline: Duration) -> Result<()> {
-        let pending = self.start_barrier(what)?;
-        self.finish(pending, deadline)
-    }
-
-    /// Says that this rank has come to a barrier, without waiting for the others.
-    ///
-    /// # Errors
-    /// When the run has ended.
-    pub fn start_barrier(&mut self, what: &str) -> Result<Pending> {
-        self.enter(Kind::Barrier, what, Vec::new(), None)
-    }
-
-    /// Waits for a barrier that was started.
-    ///
-    /// # Errors
-    /// As [`Rank::barrier`].
-    pub fn finish(&mut self, pending: Pending, deadline: Duration) -> Result<()> {
-        self.wait(pending, deadline).map(|_| ())
-    }
-
-    /// Every rank gets the same outcome. If any failed it is the failure of the lowest failing rank; if something is only
-    /// unavailable on some ranks and nothing failed, it is that.
-    ///
-    /// # Errors
-    /// The agreed failure, or as [`Rank::barrier`].
-    pub fn agree(&mut self, what: &str, mine: Result<()>, deadline: Duration) -> Result<()> {
-        let host = self.host();
-        let mine = agreement::write(self.id(), &host, &mine)?;
-        agreement::outcome(&self.reduce(what, mine, agreement::merge, deadline)?)
-    }
-
-    /// Every rank gets all contributions merged, which happens on the way: `merge` must not care about order.
-    ///
-    /// # Errors
-    /// When the run has ended, a rank does not come within `deadline` (it is named), or the result grows above the
-    /// control channel's bound.
-    pub fn reduce(
-        &mut self,
-        what: &str,
-        mine: Vec<u8>,
-        merge: fn(&mut Vec<u8>, &[u8]),
-        deadline: Duration,
-    ) -> Result<Vec<u8>> {
-        let pending = self.enter(Kind::Reduce, what, mine, Some(merge))?;
-        self.wait(pending, deadline)
-    }
-
-    /// A barrier after which all ranks know the same instant a little in the future (at least 500 µs from when rank 0
-    /// knew that all had come): returns it in nanoseconds of this host's `CLOCK_MONOTONIC`.
-    ///
-    /// # Errors
-    /// As [`Rank::barrier`].
-    pub fn aligned_start(&mut self, what: &str, deadline: Duration) -> Result<u64> {
-        let pending = self.enter(Kind::Start, what, Vec::new(), None)?;
-        let bytes = self.wait(pending, deadline)?;
-        let start_ns = bytes.try_into().map(u64::from_le_bytes);
-        let start_ns =
-            start_ns.map_err(|_| Error::Failed("the common start cannot be read".into()))?;
-        Ok(start_ns.saturating_add_signed(self.clock_offset().offset_ns))
+    /// Bytes that have come to this rank on the control channel since the ranks joined.
+    pub fn received_bytes(&self) -> u64 {
+        self.shared.received_bytes.load(Ordering::Relaxed)
     }
 
     /// Says what this rank is doing now; it is reported when others wait for it in vain.
@@ -395,61 +253,6 @@ impl Rank {
         let mine = self.infos.get(self.identity.rank as usize);
         mine.map_or_else(tonnage_sys::host::name, |info| info.host.clone())
     }
-
-    fn enter(
-        &mut self,
-        kind: Kind,
-        what: &str,
-        mine: Vec<u8>,
-        merge: Option<Merge>,
-    ) -> Result<Pending> {
-        if self.shared.stopped.load(Ordering::Acquire) {
-            return Err(self.shared.error());
-        }
-        let seq = self.next_seq;
-        self.next_seq += 1;
-        let (what, slot) = (cut(what), Slot::new());
-        self.shared.command(Command::Enter(Enter {
-            seq,
-            kind,
-            what: what.clone(),
-            mine,
-            merge,
-            slot: slot.clone(),
-        }));
-        Ok(Pending {
-            seq,
-            what,
-            since: Instant::now(),
-            slot,
-        })
-    }
-
-    fn wait(&self, pending: Pending, deadline: Duration) -> Result<Vec<u8>> {
-        let Pending {
-            seq,
-            what,
-            since,
-            slot,
-        } = pending;
-        let outcome = slot.wait(Instant::now() + deadline).or_else(|| {
-            let overdue = Command::Overdue {
-                seq,
-                what: what.clone(),
-                waited: since.elapsed(),
-            };
-            self.shared.command(overdue);
-            slot.wait(Instant::now() + VERDICT)
-        });
-        match outcome {
-            Some(Outcome::Result(bytes)) => Ok(bytes),
-            Some(Outcome::Stopped) => Err(self.shared.error()),
-            None => Err(Error::Failed(format!(
-                "\"{what}\" did not end within {:.1?}, and rank 0 does not say which rank is missing",
-                since.elapsed()
-            ))),
-        }
-    }
 }
 
 impl Drop for Rank {
@@ -460,13 +263,5 @@ impl Drop for Rank {
             ));
             self.leave();
         }
-    }
-}
-
-fn cut(text: &str) -> String {
-    if text.len() <= WHAT_BYTES_MAX {
-        clip(text)
-    } else {
-        text.chars().take(64).collect()
     }
 }

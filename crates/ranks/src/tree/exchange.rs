@@ -1,0 +1,435 @@
+//! Messages for single ranks on their way through the tree: a node sends upwards what leaves its subtree, keeps the
+//! rest, and sends down to each child what is meant for a rank below it.
+//!
+//! Pure state and bytes; when a node is complete is known in [`super::collective`], sockets are in [`super::control`].
+//! Bytes that one rank sends to many travel once on each link, with the list of those that they are for.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::shape::children_of;
+use tonnage_units::{Error, Result};
+
+/// Ranks and the bytes for them or from them.
+pub(crate) type Messages = Vec<(u32, Vec<u8>)>;
+
+/// A set of ranks: first and number of each stretch, in order and apart from each other.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RankSet(Vec<(u32, u32)>);
+
+impl RankSet {
+    /// The ranks of a sorted list.
+    fn of(ranks: impl IntoIterator<Item = u32>) -> Self {
+        let mut set = Self::default();
+        for rank in ranks {
+            set.add(rank, 1);
+        }
+        set
+    }
+
+    /// Adds a stretch that begins after all others.
+    fn add(&mut self, first: u32, count: u32) {
+        match self.0.last_mut() {
+            Some((start, len)) if *start + *len == first => *len += count,
+            _ => self.0.push((first, count)),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn contains(&self, rank: u32) -> bool {
+        let stretch = self.0.partition_point(|(first, _)| *first <= rank);
+        let before = stretch.checked_sub(1).and_then(|place| self.0.get(place));
+        before.is_some_and(|(first, count)| rank - first < *count)
+    }
+
+    /// Whether its stretches are in order, apart from each other, and below `size`.
+    fn is_sound(&self, size: u32) -> bool {
+        let mut after = None;
+        self.0.iter().all(|&(first, count)| {
+            let end = first.checked_add(count).filter(|&end| end <= size);
+            let apart = count > 0 && after.is_none_or(|after| first > after);
+            after = end;
+            apart && end.is_some()
+        })
+    }
+
+    /// The ranks that are in both.
+    fn and(&self, other: &Self) -> Self {
+        let mut both = Self::default();
+        let (mut mine, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
+        while let (Some(&&(a, a_count)), Some(&&(b, b_count))) = (mine.peek(), theirs.peek()) {
+            let (first, end) = (a.max(b), (a + a_count).min(b + b_count));
+            if first < end {
+                both.add(first, end - first);
+            }
+            if a + a_count <= b + b_count {
+                mine.next();
+            } else {
+                theirs.next();
+            }
+        }
+        both
+    }
+
+    /// The ranks of this set that are not in the other.
+    fn without(&self, other: &Self) -> Self {
+        let mut rest = Self::default();
+        for &(first, count) in &self.0 {
+            let (mut from, end) = (first, first + count);
+            let next = other.0.partition_point(|(b, b_count)| b + b_count <= from);
+            for &(b, b_count) in other.0.iter().skip(next).take_while(|(b, _)| *b < end) {
+                if b > from {
+                    rest.add(from, b - from);
+                }
+                from = from.max(b + b_count);
+            }
+            if from < end {
+                rest.add(from, end - from);
+            }
+        }
+        rest
+    }
+}
+
+/// One message on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Parcel<'a> {
+    from: u32,
+    to: RankSet,
+    #[serde(borrow, serialize_with = "as_bytes")]
+    bytes: Cow<'a, [u8]>,
+}
+
+fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
+}
+
+impl<'a> Parcel<'a> {
+    fn write(&self, out: &mut Vec<u8>) -> Result<()> {
+        let before = std::mem::take(out);
+        *out = postcard::to_extend(self, before)
+            .map_err(|error| Error::Failed(format!("a message cannot be written: {error}")))?;
+        Ok(())
+    }
+
+    /// All parcels of a payload.
+    ///
+    /// # Errors
+    /// When it is none, or a parcel is from or for a rank that there is not.
+    fn read_all(mut payload: &'a [u8], size: u32) -> Result<Vec<Self>> {
+        let mut all = Vec::new();
+        while !payload.is_empty() {
+            let (parcel, rest) = postcard::take_from_bytes::<Parcel<'_>>(payload)
+                .map_err(|_| Error::Failed("sent messages that cannot be read".into()))?;
+            if parcel.from >= size || !parcel.to.is_sound(size) {
+                return Err(Error::Failed(format!(
+                    "sent a message from or for a rank that is none of {size}"
+                )));
+            }
+            all.push(parcel);
+            payload = rest;
+        }
+        Ok(all)
+    }
+}
+
+/// One rank's messages as they enter the tree: what is the same for several ranks is there once.
+///
+/// # Errors
+/// When a message is for a rank that there is not, or two are for the same.
+pub(crate) fn write_messages(from: u32, size: u32, mut messages: Messages) -> Result<Vec<u8>> {
+    messages.sort_by_key(|(to, _)| *to);
+    let twice = messages.windows(2).find(|two| match two {
+        [(one, _), (other, _)] => one == other,
+        _ => false,
+    });
+    if let Some((to, _)) = twice.and_then(|two| two.first()) {
+        return Err(Error::Failed(format!("two messages for rank {to}")));
+    }
+    if let Some((to, _)) = messages.last().filter(|(to, _)| *to >= size) {
+        return Err(Error::Failed(format!("a message for rank {to} of {size}")));
+    }
+    let mut places = HashMap::<&[u8], usize>::new();
+    let mut alike: Vec<(&[u8], Vec<u32>)> = Vec::new();
+    for (to, bytes) in &messages {
+        let place = *places.entry(bytes).or_insert(alike.len());
+        match alike.get_mut(place) {
+            Some((_, ranks)) => ranks.push(*to),
+            None => alike.push((bytes, vec![*to])),
+        }
+    }
+    let mut payload = Vec::new();
+    for (bytes, ranks) in alike {
+        let to = RankSet::of(ranks);
+        let bytes = Cow::Borrowed(bytes);
+        Parcel { from, to, bytes }.write(&mut payload)?;
+    }
+    Ok(payload)
+}
+
+/// What has come for one rank, by sender.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn read_messages(payload: &[u8], size: u32) -> Result<Messages> {
+    let parcels = Parcel::read_all(payload, size)?.into_iter();
+    let mut messages: Vec<_> = parcels
+        .map(|parcel| (parcel.from, parcel.bytes.into_owned()))
+        .collect();
+    messages.sort_by_key(|(from, _)| *from);
+    Ok(messages)
+}
+
+/// Which ranks are at and below one node.
+pub(crate) struct Routes {
+    me: u32,
+    size: u32,
+    subtree: RankSet,
+    children: Vec<RankSet>,
+}
+
+/// The contributions of a complete subtree.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sorted {
+    pub(crate) leaving: Vec<u8>,
+    pub(crate) staying: Vec<u8>,
+}
+
+/// What has come for a subtree.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Delivery {
+    pub(crate) mine: Vec<u8>,
+    /// In the order of the children.
+    pub(crate) children: Vec<Vec<u8>>,
+}
+
+impl Routes {
+    pub(crate) fn new(me: u32, size: u32, fanout: u32) -> Self {
+        let children = children_of(me, size, fanout);
+        Self {
+            me,
+            size,
+            subtree: subtree(me, size, fanout),
+            children: children.map(|child| subtree(child, size, fanout)).collect(),
+        }
+    }
+
+    /// Separates what leaves this subtree from what stays in it; `parts` are the children's.
+    ///
+    /// # Errors
+    /// When a contribution cannot be read, or speaks for a rank that is not below its sender.
+    pub(crate) fn sort(&self, mine: &[u8], parts: &[Vec<u8>]) -> Result<Sorted> {
+        let mut sorted = Sorted::default();
+        let mut add = |payload: &[u8], senders: &RankSet| {
+            for parcel in Parcel::read_all(payload, self.size)? {
+                if !senders.contains(parcel.from) {
+                    let from = parcel.from;
+                    return Err(Error::Failed(format!("speaks for rank {from}")));
+                }
+                for (to, out) in [
+                    (parcel.to.without(&self.subtree), &mut sorted.leaving),
+                    (parcel.to.and(&self.subtree), &mut sorted.staying),
+                ] {
+                    parcel.write_for(to, out)?;
+                }
+            }
+            Ok(())
+        };
+        add(mine, &RankSet::of([self.me]))?;
+        for (part, senders) in parts.iter().zip(&self.children) {
+            add(part, senders)?;
+        }
+        Ok(sorted)
+    }
+
+    /// Separates what is for this rank from what is for each child's subtree.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn deliver(&self, staying: &[u8], from_above: &[u8]) -> Result<Delivery> {
+        let own = RankSet::of([self.me]);
+        let mut delivery = Delivery {
+            mine: Vec::new(),
+            children: vec![Vec::new(); self.children.len()],
+        };
+        for payload in [staying, from_above] {
+            for parcel in Parcel::read_all(payload, self.size)? {
+                parcel.write_for(parcel.to.and(&own), &mut delivery.mine)?;
+                for (ranks, out) in self.children.iter().zip(&mut delivery.children) {
+                    parcel.write_for(parcel.to.and(ranks), out)?;
+                }
+            }
+        }
+        Ok(delivery)
+    }
+}
+
+impl Parcel<'_> {
+    /// The same message for other ranks; nothing where there are none.
+    fn write_for(&self, to: RankSet, out: &mut Vec<u8>) -> Result<()> {
+        if to.is_empty() {
+            return Ok(());
+        }
+        let bytes = Cow::Borrowed(&*self.bytes);
+        let from = self.from;
+        Parcel { from, to, bytes }.write(out)
+    }
+}
+
+/// The ranks at and below a node: one stretch for each level of the tree.
+fn subtree(rank: u32, size: u32, fanout: u32) -> RankSet {
+    let (fanout, size) = (u64::from(fanout.max(1)), u64::from(size));
+    let (mut first, mut end) = (u64::from(rank), u64::from(rank) + 1);
+    let mut set = RankSet::default();
+    while first < size {
+        let count = end.min(size) - first;
+        // Both are at most `size`, which was 32 bits.
+        set.add(first as u32, count as u32);
+        (first, end) = (first * fanout + 1, end * fanout + 1);
+    }
+    set
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::shape::parent_of;
+    use proptest::prelude::*;
+
+    /// Takes the messages of all ranks through a tree: what each gets, and the bytes that reached it from its parent.
+    fn through(fanout: u32, messages: Vec<Messages>) -> Vec<(Messages, usize)> {
+        let size = messages.len() as u32;
+        let routes: Vec<_> = (0..size).map(|me| Routes::new(me, size, fanout)).collect();
+        let mut sorted: Vec<Sorted> = Vec::new();
+        for (me, mine) in (0..size).zip(messages).rev() {
+            let mine = write_messages(me, size, mine).unwrap();
+            // The children's are there: they have higher numbers.
+            let parts: Vec<_> = children_of(me, size, fanout)
+                .map(|child| sorted[(size - 1 - child) as usize].leaving.clone())
+                .collect();
+            sorted.push(routes[me as usize].sort(&mine, &parts).unwrap());
+        }
+        sorted.reverse();
+        assert!(sorted[0].leaving.is_empty());
+        let mut from_above = vec![Vec::new(); size as usize];
+        let mut got = Vec::new();
+        for me in 0..size as usize {
+            let above = std::mem::take(&mut from_above[me]);
+            let delivery = routes[me].deliver(&sorted[me].staying, &above).unwrap();
+            for (child, bytes) in children_of(me as u32, size, fanout).zip(delivery.children) {
+                assert_eq!(parent_of(child, fanout), me as u32);
+                from_above[child as usize] = bytes;
+            }
+            got.push((read_messages(&delivery.mine, size).unwrap(), above.len()));
+        }
+        got
+    }
+
+    #[test]
+    fn what_reaches_a_leaf_does_not_depend_on_the_number_of_ranks() {
+        let reached = |size: u32| {
+            let pairs = (0..size)
+                .map(|rank| vec![(rank ^ 1, vec![7; 200])])
+                .collect();
+            let got = through(2, pairs);
+            assert!(got.iter().all(|(messages, _)| messages.len() == 1));
+            got[size as usize - 1].1
+        };
+        assert_eq!(reached(4), reached(100));
+        assert!(reached(4) < 220);
+    }
+
+    #[test]
+    fn what_is_the_same_for_all_travels_once() {
+        let size = 40;
+        let all: Vec<_> = (0..size).map(|to| (to, vec![5; 1000])).collect();
+        let mut messages = vec![Vec::new(); size as usize];
+        messages[39] = all;
+        for (messages, bytes) in through(3, messages) {
+            assert_eq!(messages, [(39, vec![5; 1000])]);
+            assert!(bytes < 1040, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn wrong_messages_are_refused() {
+        let none = Vec::new;
+        let twice = write_messages(0, 3, vec![(1, none()), (2, none()), (1, none())]);
+        assert!(
+            twice
+                .unwrap_err()
+                .to_string()
+                .contains("two messages for rank 1")
+        );
+        let above = write_messages(0, 3, vec![(3, none())]);
+        assert!(above.unwrap_err().to_string().contains("rank 3 of 3"));
+        let routes = Routes::new(0, 3, 2);
+        let foreign = write_messages(2, 3, vec![(0, vec![1])]).unwrap();
+        let error = routes.sort(&[], &[foreign, none()]).unwrap_err();
+        assert!(error.to_string().contains("speaks for rank 2"), "{error}");
+        for stretches in [
+            vec![(0, 0)],
+            vec![(0, 4)],
+            vec![(1, 1), (0, 1)],
+            vec![(u32::MAX, 2)],
+        ] {
+            assert!(!RankSet(stretches.clone()).is_sound(3), "{stretches:?}");
+        }
+    }
+
+    fn ranks() -> impl Strategy<Value = Vec<u32>> {
+        prop::collection::btree_set(0u32..40, 0..30).prop_map(|set| set.into_iter().collect())
+    }
+
+    proptest! {
+        #[test]
+        fn everybody_gets_what_was_meant_for_it(
+            fanout in 1u32..5,
+            to in prop::collection::vec(prop::collection::btree_map(0u32..20, 0u8..3, 0..20), 1..20),
+        ) {
+            let size = to.len() as u32;
+            let messages: Vec<Vec<_>> = to
+                .iter()
+                .map(|all| all.iter().filter(|(to, _)| **to < size))
+                .map(|all| all.map(|(to, byte)| (*to, vec![*byte; 3])).collect())
+                .collect();
+            let mut wanted = vec![Vec::new(); to.len()];
+            for (from, all) in (0u32..).zip(&messages) {
+                for (to, bytes) in all {
+                    wanted[*to as usize].push((from, bytes.clone()));
+                }
+            }
+            let got: Vec<_> = through(fanout, messages).into_iter().map(|(got, _)| got).collect();
+            prop_assert_eq!(got, wanted);
+        }
+
+        #[test]
+        fn sets_are_sets(a in ranks(), b in ranks()) {
+            let (one, other) = (RankSet::of(a.clone()), RankSet::of(b.clone()));
+            prop_assert!(one.is_sound(40));
+            let both = a.iter().copied().filter(|rank| b.contains(rank));
+            prop_assert_eq!(one.and(&other), RankSet::of(both));
+            let rest = a.iter().copied().filter(|rank| !b.contains(rank));
+            prop_assert_eq!(one.without(&other), RankSet::of(rest));
+            for rank in 0..40 {
+                prop_assert_eq!(one.contains(rank), a.contains(&rank));
+            }
+        }
+
+        #[test]
+        fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            let routes = Routes::new(0, 13, 2);
+            let parts = [bytes.clone(), Vec::new()];
+            if let Ok(sorted) = routes.sort(&[], &parts) {
+                prop_assert!(sorted.leaving.is_empty());
+            }
+            let _ = routes.deliver(&bytes, &bytes);
+            let _ = read_messages(&bytes, 13);
+        }
+    }
+}
