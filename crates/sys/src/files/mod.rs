@@ -10,7 +10,6 @@
 //! | [`file_system`] | which file system a file is on |
 //! | [`lustre`] | over how many servers a new file of Lustre is spread |
 //!
-//! What does not live here: which calls are made when, and what is made of the answers. That is in `tonnage-core` and
 //! What does not live here: the choice and order of calls, and the use of their answers. That is in `tonnage_engines`.
 //! Everything takes file descriptors of the standard library, and is safe to call with any of them.
 
