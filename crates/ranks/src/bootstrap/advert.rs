@@ -1,5 +1,5 @@
-//! What each rank says about its host before the ranks have met, so that rank 0 can choose where to listen: on loopback
-//! when all are on one host, else on the address that leads to the others.
+//! Facts that each rank tells about its host before the ranks have met, so that rank 0 can choose where to listen: on
+//! loopback when all are on one host, else on the address that leads to the others.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
@@ -21,19 +21,19 @@ pub(crate) struct Advert {
     host: String,
     /// Changes when the host starts anew.
     boot_id: String,
-    /// Which of its networks the process sees: 127.0.0.1 is another place in another namespace.
+    /// The network that the process sees: 127.0.0.1 is another place in another namespace.
     network: u64,
     /// Addresses that other hosts may reach, the likeliest first.
     addresses: Vec<IpAddr>,
-    /// Whether the user gave this rank a secret.
+    /// True when the user gave this rank a secret.
     given: bool,
 }
 
-/// What stands for a secret that was given, and for none.
+/// Words for a secret that was given, and for none.
 const GIVEN: [(&str, bool); 2] = [("given", true), ("none", false)];
 
 impl Advert {
-    /// This process's.
+    /// Returns this process's card.
     pub(crate) fn mine(interface: Option<&str>, given: bool) -> Result<Self> {
         let network = std::fs::metadata("/proc/self/ns/net").map(|metadata| metadata.ino());
         Ok(Self {
@@ -48,7 +48,7 @@ impl Advert {
         })
     }
 
-    /// As one word for a launcher's store.
+    /// Writes it as one word for a launcher's store.
     pub(crate) fn text(&self) -> String {
         let plain = |text: &str| {
             let sign = |sign: char| match sign {
@@ -96,7 +96,7 @@ impl Advert {
     }
 }
 
-/// Either all ranks were given a secret, or none was: one that is known to some only would protect nothing.
+/// Refuses a secret that was given to some ranks only, which would protect nothing.
 ///
 /// # Errors
 /// [`Error::Usage`] with the ranks that differ from rank 0. The others' cards are in the order of their ranks, from 1.
@@ -121,7 +121,7 @@ pub(crate) fn refuse_mixed_secrets(mine: &Advert, others: &[Advert]) -> Result<(
     )))
 }
 
-/// Where rank 0 listens so that all others reach it.
+/// Returns the address on which rank 0 listens so that all others reach it.
 ///
 /// # Errors
 /// [`Error::Usage`] when no way leads to another host, or there is no such interface.

@@ -1,10 +1,9 @@
-//! Who am I: which rank of how many, and where the ranks meet.
+//! Detection of a process's rank: which rank of how many, and where the ranks meet.
 //!
-//! Sources, first match: the variables of a rank that tonnage itself started, what the command line says, `RANK` and
-//! `WORLD_SIZE`, Open MPI's, Slurm's and PMI's variables, the index of a Kubernetes Indexed Job; else there is one host.
-//! What launchers say is read in `launchers`, single variables in `variables`. Nothing is sent and no
-//! library is loaded here: a [`Meeting`] only says how the ranks will find each other, which [`super::rendezvous`] then
-//! does.
+//! Sources, first match: the variables of a rank that tonnage itself started, the command line, `RANK` and
+//! `WORLD_SIZE`, Open MPI's, Slurm's and PMI's variables, the index of a Kubernetes Indexed Job; else there is one
+//! host. Launchers' variables are read in `launchers`, single variables in `variables`. Nothing is sent and no library
+//! is loaded here: a [`Meeting`] only says how the ranks will find each other, which [`super::rendezvous`] then does.
 
 pub use tonnage_units::identity::{Exchange, Identity, Meeting, SaidBy};
 

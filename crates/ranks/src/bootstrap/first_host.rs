@@ -1,6 +1,7 @@
-//! Where the ranks of a plain `srun` meet: rank 0's own address of the first host's name, and what the others dial.
+//! Meeting place of the ranks of a plain `srun`: rank 0's own address of the first host's name, and what the others
+//! dial.
 //!
-//! Nothing tells the others which address rank 0 has chosen, so it has to be one that the name stands for.
+//! The others do not know which address rank 0 has chosen, so it has to be one that the name stands for.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
@@ -75,7 +76,7 @@ fn reachable(name: &str, port: u16) -> Vec<IpAddr> {
         .collect()
 }
 
-/// Those addresses of the name that the interface has.
+/// Returns those addresses of the name that the interface has.
 fn of_interface(name: &str, addresses: &[IpAddr], interface: &str) -> Result<Vec<IpAddr>> {
     let own = interface_addresses(interface)?;
     let both: Vec<IpAddr> = own

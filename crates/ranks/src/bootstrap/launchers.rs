@@ -1,7 +1,8 @@
-//! What launchers say about this process: Open MPI, Slurm, PMI, Kubernetes.
+//! Launchers' variables about this process: Open MPI, Slurm, PMI, Kubernetes.
 //!
-//! Each says a rank and a number of ranks, and leaves another way for the ranks to find each other. Here their variables
-//! are read, compared, and the first one that speaks becomes an [`Identity`]; see [`super::detect`] for the order.
+//! Each says a rank and a number of ranks, and leaves another way for the ranks to find each other. Here their
+//! variables are read, compared, and the first launcher that is found becomes an [`Identity`]; see [`super::detect`]
+//! for the order.
 
 use super::slurm;
 use super::variables::{Env, check_range, master, number};
@@ -58,7 +59,7 @@ impl Launcher {
     }
 }
 
-/// What a launcher's variables say.
+/// Values of a launcher's variables.
 #[derive(Debug)]
 pub(crate) struct Claim {
     launcher: Launcher,
@@ -68,7 +69,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// What this launcher says; `None` when it does not speak here.
+    /// Reads this launcher's variables; `None` when it did not start this process.
     fn read(env: Env<'_>, launcher: Launcher) -> Result<Option<Self>> {
         let set = |name: &&&'static str| env(name).is_some();
         let names = launcher.size_names();
@@ -92,7 +93,7 @@ impl Claim {
         }))
     }
 
-    /// As variables with their values.
+    /// Describes the variables with their values.
     pub(crate) fn text(&self) -> String {
         let shown =
             |value: Option<u32>| value.map_or("(not set)".to_owned(), |value| value.to_string());
@@ -109,23 +110,23 @@ impl Claim {
         self.rank.is_none_or(|mine| mine == rank) && self.size.is_none_or(|mine| mine == size)
     }
 
-    /// Whether it says that there are several ranks.
+    /// Returns whether it counts several ranks.
     pub(crate) fn several(&self) -> bool {
         self.size.is_some_and(|size| size > 1)
     }
 
-    /// Whether it says that there is one rank.
+    /// Returns whether it counts one rank.
     pub(crate) fn alone(&self) -> bool {
         self.size == Some(1)
     }
 
-    /// Whether it does not say another number of ranks.
+    /// Returns whether it counts no other number of ranks.
     pub(crate) fn is_of(&self, size: u32) -> bool {
         self.size.is_none_or(|mine| mine == size)
     }
 
-    /// Whether it counts not ranks but starters of several ranks each, as srun does with one DeepSpeed for each host,
-    /// and a pod's index with the ranks that a script starts in the pod.
+    /// Returns whether it counts not ranks but starters of several ranks each, as srun does with one DeepSpeed for each
+    /// host, and a pod's index with the ranks that a script starts in the pod.
     fn counts_starters(&self, size: u32, local: u32) -> bool {
         let starters = || self.size.and_then(|mine| mine.checked_mul(local)) == Some(size);
         local > 1 && (self.launcher == Launcher::Kubernetes || starters())
@@ -156,9 +157,9 @@ impl Claim {
     }
 }
 
-/// What launchers say here, the first one to be believed first. Left out are those further out, which count processes
-/// of their own: Slurm starts one daemon of mpirun for each host, and torchrun or a script may start several in a pod.
-/// An srun that mpirun has started is not further out, though it looks like it.
+/// Returns the claims of all launchers, the first one to be believed first. Left out are those further out, which count
+/// processes of their own: Slurm starts one daemon of mpirun for each host, and torchrun or a script may start several
+/// in a pod. An srun that mpirun has started is not further out, though it looks like it.
 pub(crate) fn claims(env: Env<'_>) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     for launcher in LAUNCHERS {
@@ -177,7 +178,7 @@ pub(crate) fn claims(env: Env<'_>) -> Result<Vec<Claim>> {
     Ok(claims)
 }
 
-/// Whether Slurm started an mpirun, or its daemon, which then started this process: so its task is not a rank.
+/// Returns whether Slurm started an mpirun, or its daemon, which then started this process: so its task is not a rank.
 fn is_around_mpirun(env: Env<'_>, slurm: &Claim) -> bool {
     let open_mpi = Launcher::OpenMpi.rank_name();
     let (rank_name, size_name) = if env(open_mpi).is_some() || env("OMPI_COMM_WORLD_SIZE").is_some()
@@ -196,7 +197,7 @@ fn is_around_mpirun(env: Env<'_>, slurm: &Claim) -> bool {
     }
 }
 
-/// This process as the first launcher sees it; `None` when none speaks or there is one rank.
+/// This process as the first launcher sees it; `None` when there is none or there is one rank.
 pub(crate) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Identity>> {
     let Some(first) = claims.first() else {
         return Ok(None);
@@ -284,8 +285,8 @@ fn local(env: Env<'_>, rank_name: &str, size_name: &str) -> Result<(u32, Option<
     }
 }
 
-/// What the command line or RANK and WORLD_SIZE say must agree with each launcher that speaks and counts ranks. torchrun
-/// is always the innermost, because it sets RANK itself.
+/// Refuses a launcher that counts ranks and disagrees with the command line, or with RANK and WORLD_SIZE. torchrun is
+/// always the innermost, because it sets RANK itself.
 pub(crate) fn refuse_disagreement(
     env: Env<'_>,
     identity: &Identity,
@@ -314,8 +315,8 @@ pub(crate) fn refuse_disagreement(
     }
 }
 
-/// Signs that a launcher has started more processes than this one believes in, which would then be several runs that
-/// disturb each other.
+/// Refuses signs that a launcher has started more processes than this one believes in, which would then be several runs
+/// that disturb each other.
 pub(crate) fn refuse_hidden_launcher(env: Env<'_>, identity: Option<&Identity>) -> Result<()> {
     let size = identity.map_or(1, |identity| identity.size);
     for name in [

@@ -1,12 +1,12 @@
-//! Who this process is, where the ranks will meet, and what it needs beyond that to join a run.
+//! Identity of this process, the meeting place of the ranks, and everything else that is needed to join a run.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`mod@detect`] | the sources of a rank's number, in the order in which they are believed |
-//! | `launchers`, `slurm`, `variables` | what launchers and variables say |
+//! | `launchers`, `slurm`, `variables` | the variables of launchers, and single ones |
 //! | [`rendezvous`] | ranks that a launcher started agree on a place and a secret |
-//! | `first_host`, `advert`, `pmi1` | the ways to do so: by a list of hosts, by what each rank says of its host, over PMI-1 |
-//! | [`secret`] | what proves that a connection belongs to the run |
+//! | `first_host`, `advert`, `pmi1` | the ways to do so: by a list of hosts, by a card of each rank's host, over PMI-1 |
+//! | [`secret`] | the proof that a connection belongs to the run |
 //! | [`options`] | deadlines and choices of a run |
 //!
 //! No rank talks to another here, except by what a launcher passes on; that begins in `crate::join`.

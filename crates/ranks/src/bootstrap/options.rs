@@ -1,4 +1,4 @@
-//! What a rank needs beyond its identity to join a run.
+//! Options that a rank needs beyond its identity to join a run.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use super::variables::Env;
 use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::{Error, Result};
 
-/// A rank on this machine that says nothing for this long hangs.
+/// Silence after which a rank on this machine counts as hanging.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Cables that are pulled for two seconds must not end a run. A switch takes another second to forward again, and TCP tries
 /// again at growing intervals, so that the first word may come when the outage has lasted twice as long.
 const NETWORK_TIMEOUT: Duration = Duration::from_secs(7);
 
-/// How ranks join and watch each other.
+/// Options for joining and for watching other ranks.
 #[derive(Debug)]
 pub struct JoinOptions {
     /// The same for all ranks of the run.
@@ -24,17 +24,17 @@ pub struct JoinOptions {
     pub plan_hash: String,
     /// Listen on this network interface instead of the one that `MASTER_ADDR` belongs to.
     pub interface: Option<String>,
-    /// How long to wait for the other ranks.
+    /// Time to wait for the other ranks.
     pub join_timeout: Duration,
     /// A rank that says nothing for this long is taken for lost.
     pub heartbeat_timeout: Duration,
     /// The same for a rank behind a network, whose silence may be the network's.
     pub network_timeout: Duration,
-    /// How long a connection may take to prove that it is a rank.
+    /// Longest time that a connection may take to prove that it is a rank.
     pub stranger_timeout: Duration,
-    /// How long [`crate::Rank::close`] waits for the others.
+    /// Longest time that [`crate::Rank::close`] waits for the others.
     pub close_timeout: Duration,
-    /// When the run ends early: how long the main thread has to end by itself.
+    /// Time that the main thread has to end by itself when the run ends early.
     pub grace: Duration,
     /// Children of each node of the tree.
     pub fanout: u32,

@@ -1,7 +1,7 @@
 //! PMI-1: the lines of text that MPICH's mpirun (Hydra), Intel MPI's and `srun --mpi=pmi2` understand.
 //!
-//! One line of `name=value` words goes out, one comes back. What lives here is the client's side of it; what is said by
-//! it is in [`crate::rendezvous`].
+//! One line of `name=value` words goes out, one comes back. The client's side of it lives here; its use is in
+//! [`crate::rendezvous`].
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
-/// Longer answers are not from PMI.
+/// Longest answer of PMI.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 /// The longest value that every server accepts.
 pub(crate) const VALUE_BYTES_MAX: usize = 1000;
-/// How long a server may take to hear a farewell. One that hangs must not keep a run that is over.
+/// Longest time that a server may take to hear a farewell. One that hangs must not keep a run that is over.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// A process that the launcher's PMI server knows. Dropping it takes leave of the server, unless MPI does so; a launcher
@@ -23,7 +23,7 @@ pub(crate) struct Client {
     to: File,
     from: BufReader<File>,
     space: String,
-    /// Whether the server has answered, so that there is somebody to take leave of.
+    /// True when the server has answered, so that there is somebody to take leave of.
     known: bool,
 }
 
@@ -125,7 +125,7 @@ impl Drop for Client {
     }
 }
 
-/// Why a server may close the connection.
+/// Tells why a server may close the connection.
 fn ended(what: &str) -> String {
     let likely = match what {
         "init" => {

@@ -1,11 +1,11 @@
-//! How ranks that a launcher has started agree on a place to meet and on a secret.
+//! Agreement of ranks that a launcher has started on a place to meet and on a secret.
 //!
 //! With PMIx or PMI-1 every rank first says which host it is on. Rank 0 then listens where all can reach it, and says
 //! the address, together with a secret that it has just made: nothing has to be configured. The launcher's own channel,
-//! which only the job's processes have, is what keeps that secret. Plain `srun` passes nothing on, so that the address
-//! follows from its variables and the secret is the user's. Such a secret serves many runs; the run's name, where there
-//! is one, makes a key of the run's own from it. In all cases what comes out is a [`Meeting::Master`], which `join` and
-//! its neighbours take from there.
+//! which only the job's processes have, keeps that secret. Plain `srun` passes nothing on, so that the address follows
+//! from its variables and the secret is the user's. Such a secret serves many runs; the run's name, where there is one,
+//! makes a key of the run's own from it. In all cases what comes out is a [`Meeting::Master`], which `join` and its
+//! neighbours take from there.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;
@@ -24,19 +24,19 @@ use crate::join::address::listen_on;
 use tonnage_units::identity::{Exchange, Identity, Meeting, SaidBy};
 use tonnage_units::{Error, Result};
 
-/// How long a launcher may take to bring all ranks up.
+/// Longest time that a launcher may take to bring all ranks up.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Before the fresh text: it is not the secret itself, but the run's name beside the secret that was given to all.
+/// Prefix of the fresh text: it is not the secret itself, but the run's name beside the secret that was given to all.
 const GIVEN: &str = "given-";
-/// In place of a host or an address: this rank ends with an error.
+/// Text in place of a host or an address: this rank ends with an error.
 const FAILED: &str = "failed";
-/// The key of what rank 0 says.
+/// Key of the text that rank 0 publishes.
 const MEETING: &str = "tonnage-meeting";
 
-/// What ranks know when they have agreed on where to meet.
+/// The agreed meeting place.
 #[derive(Debug)]
 pub struct Met {
-    /// Who this is, with [`Meeting::Master`] in place of another way to meet, which is added to its source.
+    /// Identity with [`Meeting::Master`] in place of another way to meet, which is added to its source.
     pub identity: Identity,
     /// The run's secret.
     pub secret: Secret,
@@ -266,18 +266,18 @@ fn by_exchange(
     })
 }
 
-/// What the exchange needs, on a thread of its own.
+/// Arguments of the exchange, which runs on a thread of its own.
 struct Task {
     exchange: Exchange,
     identity: Identity,
     interface: Option<String>,
     /// 0 for any.
     port: u16,
-    /// Whether the user gave the ranks a secret.
+    /// True when the user gave the ranks a secret.
     given: bool,
 }
 
-/// What the exchange gives.
+/// Result of the exchange.
 struct Outcome {
     address: SocketAddr,
     secret: Word,

@@ -14,9 +14,9 @@ use snow::resolvers::{CryptoResolver, DefaultResolver};
 
 use tonnage_units::{Error, Result};
 
-/// Fewer characters than this can be guessed.
+/// Fewest bytes of a secret; less can be guessed.
 const TEXT_BYTES_MIN: usize = 16;
-/// More than this is not a secret but some other file.
+/// Most bytes of a secret; more is some other file.
 const TEXT_BYTES_MAX: u64 = 4096;
 
 /// The key of the control channel: 32 bytes, which nothing prints.

@@ -14,16 +14,16 @@ use tonnage_units::{Error, Result};
 
 /// The first port that a step may get by its number.
 const PORT_FIRST: u16 = 20_000;
-/// How many ports there are for steps; they end well below those that systems give out by themselves.
+/// Number of ports for steps; they end well below those that systems give out by themselves.
 const PORTS: u64 = 10_000;
 /// More hosts than any cluster has.
 const HOSTS_MAX: usize = 1 << 16;
-/// How long Slurm's controller may take to answer.
+/// Longest time that Slurm's controller may take to answer.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Enough of what `scontrol` says.
+/// Bound on the answer of `scontrol`.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
-/// Where the ranks of this step meet.
+/// Returns the meeting place of the ranks of this step.
 ///
 /// # Errors
 /// [`Error::Usage`] when a variable is missing or unreadable, or rank 0 is not on the first host.
@@ -67,8 +67,8 @@ pub(crate) fn step_name(env: Env<'_>) -> Option<String> {
     ))
 }
 
-/// Whether `srun --mpi=pmix` offers PMIx to this step. What another launcher, or a step further out, has left in the
-/// environment leads to somebody else's server.
+/// Returns whether `srun --mpi=pmix` offers PMIx to this step. What another launcher, or a step further out, has left
+/// in the environment leads to somebody else's server.
 pub(crate) fn has_pmix(env: Env<'_>) -> bool {
     let Some(namespace) = env("PMIX_NAMESPACE") else {
         return false;
@@ -88,11 +88,11 @@ pub(crate) fn has_pmix(env: Env<'_>) -> bool {
     mine
 }
 
-/// How many processes may be between a step's task and this one, such as shells.
+/// Bound on the number of processes between a step's task and this one, such as shells.
 const ANCESTORS_MAX: usize = 64;
 
-/// Whether the task of this step that this process is, or comes from, was itself started with this variable; `None`
-/// where the task is not among this process's ancestors, or they cannot be looked at.
+/// Returns whether the task of this step that this process is, or comes from, was itself started with this variable;
+/// `None` where the task is not among this process's ancestors, or they cannot be looked at.
 pub(crate) fn task_had(env: Env<'_>, name: &str) -> Option<bool> {
     let task: u32 = env("SLURM_TASK_PID")?.trim().parse().ok()?;
     let mut pid = std::process::id();

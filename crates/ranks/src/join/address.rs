@@ -1,7 +1,7 @@
-//! Where rank 0 listens, and how the others reach it.
+//! Addresses: rank 0's, and the connections of the others to it.
 //!
-//! Nobody listens on more interfaces than needed: rank 0 takes the address that `MASTER_ADDR` stands for (which must be
-//! one of its own) or the one of a chosen interface, other parents the address that they reached rank 0 from.
+//! No rank listens on more interfaces than needed: rank 0 takes the address that `MASTER_ADDR` stands for (which must
+//! be one of its own) or the one of a chosen interface, other parents the address that they reached rank 0 from.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -18,7 +18,7 @@ use tonnage_units::{Error, Result};
 const RETRY: Duration = Duration::from_millis(100);
 /// Longest wait for one address to accept.
 const CONNECT: Duration = Duration::from_secs(2);
-/// So many closed handshakes are no accident.
+/// Closed handshakes after which trying again is pointless.
 const REFUSALS_MAX: u32 = 5;
 
 /// The socket on which rank 0 waits for the others.
@@ -229,7 +229,7 @@ pub(crate) fn inner_listener(to_root: &Channel, options: &JoinOptions) -> Result
     TcpListener::bind((ip, 0)).map_err(|error| Error::io(format!("cannot listen on {ip}"), error))
 }
 
-/// Why one try did not work.
+/// Reason why one try did not work.
 enum Attempt {
     /// Nobody listens yet.
     Later(String),
@@ -354,7 +354,8 @@ mod tests {
         SaidBy::Step,
     ];
 
-    /// What each way to say an address is changed by, and what has no effect on it.
+    /// Checks the advice for each way to say an address: the options that change it are named, and those without effect
+    /// are not.
     fn advises(error: &Error, said_by: SaidBy, wanted: [&str; 4]) {
         let text = error.to_string();
         let place = SAYERS.iter().position(|one| *one == said_by).unwrap();

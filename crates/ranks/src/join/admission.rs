@@ -16,7 +16,7 @@ use tonnage_units::identity::Identity;
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
-/// How long late ranks are still told why the run failed.
+/// Length of time in which late ranks are still told why the run failed.
 const LATECOMERS: Duration = Duration::from_secs(1);
 
 /// A rank that has introduced itself to rank 0.
@@ -83,7 +83,7 @@ pub(crate) fn admit(
     })
 }
 
-/// When a run cannot start, ranks that come a moment later hear the reason too.
+/// Tells ranks that come a moment later why the run cannot start.
 fn tell_latecomers(
     handshakes: &mut Handshakes,
     signals: &mut Signals,
@@ -180,7 +180,7 @@ fn missing(
     }
 }
 
-/// Why this rank cannot be part of this run, if so.
+/// Returns the reason why this rank cannot be part of this run, if there is one.
 fn objection(
     identity: &Identity,
     me: &RankInfo,

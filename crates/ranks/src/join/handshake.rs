@@ -1,8 +1,8 @@
 //! Connections to a rank that listens, until they have proved who they are; and last words on those that fail.
 //!
 //! Anybody can reach the port. Somebody who sends garbage, does not know the secret, or says nothing is shown out and
-//! the run goes on; the number of connections that are looked at together is bounded. What a recognised rank says, and
-//! whether it fits the run, is judged in [`crate::join`].
+//! the run goes on; the number of connections that are looked at together is bounded. The introduction of a recognised
+//! rank is judged in [`crate::join`].
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -36,7 +36,7 @@ pub(crate) struct Handshakes {
     refused: u64,
 }
 
-/// What one look at the door brought.
+/// Result of one step of a listener.
 #[derive(Default)]
 pub(crate) struct Arrivals {
     /// Recognised ranks and the first thing that each said.
@@ -66,7 +66,7 @@ impl Handshakes {
         })
     }
 
-    /// How many were shown out.
+    /// Number of connections that were shown out.
     pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
@@ -197,7 +197,7 @@ pub(crate) fn tell(channel: &mut Channel, cause: &Cause) {
     }
 }
 
-/// Why a peer is gone: what it said last, or that it said nothing.
+/// Error for a peer that is gone: what it said last, or that it said nothing.
 pub(crate) fn last_words(channel: &mut Channel, info: &RankInfo) -> Error {
     while let Ok(Some(message)) = channel.next_message() {
         if let Head::Abort { cause } = message.head {

@@ -1,4 +1,4 @@
-//! How a rank other than 0 joins: introduce itself to rank 0, go to its parent, receive its children.
+//! Joining by a rank other than 0: introduce itself to rank 0, go to its parent, receive its children.
 
 use std::ops::Range;
 use std::time::Instant;

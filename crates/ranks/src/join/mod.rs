@@ -1,4 +1,4 @@
-//! How the ranks of a run find each other and become a tree.
+//! Joining: the ranks of a run find each other and become a tree.
 //!
 //! Everybody but rank 0 connects to rank 0 and says who it is. When all have come and fit together, rank 0 tells each
 //! its parent; a rank whose parent is not rank 0 connects there. What is made here is a [`Tree`] of open connections,

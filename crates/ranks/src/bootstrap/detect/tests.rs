@@ -1,4 +1,4 @@
-//! Which sources speak, which one wins, and what is refused.
+//! Sources that are found, which one wins, and what is refused.
 
 use super::*;
 
