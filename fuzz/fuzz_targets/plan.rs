@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use tonnage_units::Error;
 use tonnage_engine::calls::FileEntry;
 use tonnage_engine::{Entry, Verb};
-use tonnage_plan::Plan;
+use tonnage_plan::{Plan, Point};
 
 const ENGINES: [Entry; 1] = [Entry {
     name: "shm",
@@ -40,16 +40,17 @@ fuzz_target!(|text: &str| {
     };
     let again = Plan::from_toml(&plan.to_toml(), "printed").expect("a printed plan reads back");
     assert_eq!(again, plan);
-    if let Ok(points) = plan.points(plan.ranks.unwrap_or(2), &ENGINES) {
-        for point in points {
-            assert!(point.footprint_bytes >= point.stride_bytes);
-            assert!(point.stride_bytes >= u64::from(point.size_bytes));
-        }
-    }
-    if let Ok(points) = plan.file_points(plan.ranks.unwrap_or(2), &FILE_ENGINES) {
-        for point in points {
-            assert!(point.transfers_of_rank() > 0);
-            assert_eq!(point.block_bytes % point.transfer_bytes, 0);
+    let ranks = plan.ranks.unwrap_or(2);
+    for planned in plan.points(ranks, &ENGINES, &FILE_ENGINES).unwrap_or_default() {
+        match planned.point {
+            Point::Transfer(point) => {
+                assert!(point.footprint_bytes >= point.stride_bytes);
+                assert!(point.stride_bytes >= u64::from(point.size_bytes));
+            }
+            Point::File(point) => {
+                assert!(point.transfers_of_rank() > 0);
+                assert_eq!(point.block_bytes % point.transfer_bytes, 0);
+            }
         }
     }
     let mut scaled = plan;

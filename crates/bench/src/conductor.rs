@@ -10,12 +10,14 @@ use crate::kinds::files::clean::Made;
 use crate::kinds::transfer::point::{Measured, measure};
 use crate::kinds::transfer::session::{Session, SessionKey};
 use crate::kinds::transfer::{flows, summary};
-use crate::observer::{Asked, Observer};
+use crate::observer::Observer;
 use crate::run::{Run, unix_ns};
 use crate::settings::Settings;
 use tonnage_engine::Entry;
 use tonnage_engine::calls::FileEntry;
-use tonnage_plan::point::Point;
+use tonnage_plan::files::FilePoint;
+use tonnage_plan::transfer::TransferPoint;
+use tonnage_plan::{Planned, Point, Reading};
 use tonnage_ranks::Rank;
 use tonnage_record::{Canary, Effective, Outcome, Record, SCHEMA_VERSION};
 use tonnage_units::Result;
@@ -27,7 +29,7 @@ use tonnage_units::number_list;
 /// # Errors
 /// What ends the whole run; what fails only a point is in its record.
 pub fn run(
-    points: &[Asked<'_>],
+    points: &[Planned],
     rank: &mut Rank,
     (engines, file_engines): (&[Entry], &[FileEntry]),
     settings: &Settings,
@@ -43,16 +45,20 @@ pub fn run(
     };
     let mut index = 0;
     while index < points.len() {
-        match points[index] {
-            Asked::File(point) => {
-                conductor.file(index, point, rank, file_engines, settings, observer)?;
+        match &points[index].point {
+            Point::File(point) => {
+                if rank.id() == 0 {
+                    observer.begin(index, points.len(), &points[index].point);
+                }
+                let asked = (point, &points[index].reading);
+                conductor.file(asked, rank, file_engines, settings, observer)?;
                 index += 1;
             }
-            Asked::Transfer(first) => {
+            Point::Transfer(first) => {
                 let key = SessionKey::of(first);
-                let stretch: Vec<&Point> = points[index..]
+                let stretch: Vec<&TransferPoint> = points[index..]
                     .iter()
-                    .map_while(Asked::as_transfer)
+                    .map_while(|planned| planned.point.as_transfer())
                     .take_while(|point| SessionKey::of(point) == key)
                     .collect();
                 // After a failed point the engine is opened anew, because nobody knows what it left behind.
@@ -76,18 +82,14 @@ impl Conductor {
     /// One file experiment.
     fn file(
         &mut self,
-        index: usize,
-        point: &tonnage_plan::file_point::FilePoint,
+        (point, reading): (&FilePoint, &Reading),
         rank: &mut Rank,
         engines: &[FileEntry],
         settings: &Settings,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        if rank.id() == 0 {
-            observer.begin(index, self.of, Asked::File(point));
-        }
         let (record, ended) = files::measure(
-            point,
+            (point, reading),
             rank,
             engines,
             (settings, &self.run),
@@ -103,7 +105,7 @@ impl Conductor {
     /// Runs points on one session; returns how many of them do not need another one.
     fn stretch(
         &mut self,
-        stretch: &[&Point],
+        stretch: &[&TransferPoint],
         first: usize,
         rank: &mut Rank,
         engines: &[Entry],
@@ -125,7 +127,7 @@ impl Conductor {
         };
         for (index, point) in stretch.iter().enumerate() {
             if rank.id() == 0 {
-                observer.begin(first + index, self.of, Asked::Transfer(point));
+                observer.begin(first + index, self.of, &Point::Transfer((*point).clone()));
             }
             match self.one(point, &mut session, rank, settings) {
                 Ok(record) => self.emit(rank, observer, record)?,
@@ -150,7 +152,7 @@ impl Conductor {
     /// One point with its canaries.
     fn one(
         &self,
-        point: &Point,
+        point: &TransferPoint,
         session: &mut Session,
         rank: &mut Rank,
         settings: &Settings,
@@ -194,7 +196,7 @@ impl Conductor {
         Ok(result)
     }
 
-    fn blank(&self, settings: &Settings, point: &Point, outcome: Outcome) -> Record {
+    fn blank(&self, settings: &Settings, point: &TransferPoint, outcome: Outcome) -> Record {
         Record {
             schema_version: SCHEMA_VERSION,
             run_id: self.run.run_id.clone(),
@@ -223,7 +225,7 @@ impl Conductor {
     }
 }
 
-fn fill(record: &mut Record, point: &Point, measured: Measured) {
+fn fill(record: &mut Record, point: &TransferPoint, measured: Measured) {
     record.summary = Some(summary::summarize(point, &measured));
     record.histogram = (measured.histogram.count() > 0).then(|| measured.histogram.to_data());
     record.path = measured.path;
@@ -232,7 +234,7 @@ fn fill(record: &mut Record, point: &Point, measured: Measured) {
 
 /// The CPUs of the first pair of workers that exchange bytes, if they share a host.
 fn canary_cpus(
-    point: &Point,
+    point: &TransferPoint,
     session: &Session,
     rank: &Rank,
     allowed: &[u32],

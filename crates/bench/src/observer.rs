@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use tonnage_plan::file_point::{FilePoint, Phase};
-use tonnage_plan::point::Point;
+use tonnage_plan::Point;
+use tonnage_plan::files::Phase;
 use tonnage_record::Line;
 use tonnage_units::Result;
 
 /// Told how a run goes. Called on rank 0 only.
 pub trait Observer: Send {
     /// A point begins: its index, how many there are, and what it is.
-    fn begin(&mut self, index: usize, of: usize, point: Asked<'_>);
+    fn begin(&mut self, index: usize, of: usize, point: &Point);
     /// How far a phase is; several times a second, while the ranks are at work. Kinds whose points are short tell
     /// nothing.
     fn progress(&mut self, progress: &Progress);
@@ -19,25 +19,6 @@ pub trait Observer: Send {
     /// # Errors
     /// What ends the run, such as a full disk.
     fn record(&mut self, record: Line) -> Result<()>;
-}
-
-/// A point of any kind.
-#[derive(Debug, Clone, Copy)]
-pub enum Asked<'a> {
-    /// Between memories.
-    Transfer(&'a Point),
-    /// With files.
-    File(&'a FilePoint),
-}
-
-impl<'a> Asked<'a> {
-    /// The point of a transfer, if it is one.
-    pub fn as_transfer(&self) -> Option<&'a Point> {
-        match *self {
-            Self::Transfer(point) => Some(point),
-            Self::File(_) => None,
-        }
-    }
 }
 
 /// How far a phase is, as rank 0 sees it from its own part.

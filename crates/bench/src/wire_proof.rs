@@ -20,7 +20,7 @@ use tonnage_machine::counters::{
     Counters, Snapshot, difference, is_trouble, received_bytes, sent_bytes,
 };
 use tonnage_machine::tree::Tree;
-use tonnage_plan::point::Point;
+use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::RankInfo;
 use tonnage_record::wire_proof::{DEVICES_MAX, DevicePath, Path, TcpPath};
 use tonnage_units::number_list;
@@ -184,7 +184,7 @@ type Moved = Option<Counters>;
 
 /// One rank's part in the proof of one point.
 pub struct Watch<'a> {
-    point: &'a Point,
+    point: &'a TransferPoint,
     routes: &'a Routes,
     rank: u32,
     tree: Tree,
@@ -196,11 +196,17 @@ pub struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// Reads what the counters say before the first operation; `None` where no engine of any rank names a device.
-    pub fn begin(point: &'a Point, routes: &'a Routes, rank: u32) -> Option<Self> {
+    pub fn begin(point: &'a TransferPoint, routes: &'a Routes, rank: u32) -> Option<Self> {
         (!routes.groups.is_empty()).then(|| Self::on(Tree::host(), point, routes, rank, PATIENCE))
     }
 
-    fn on(tree: Tree, point: &'a Point, routes: &'a Routes, rank: u32, patience: Duration) -> Self {
+    fn on(
+        tree: Tree,
+        point: &'a TransferPoint,
+        routes: &'a Routes,
+        rank: u32,
+        patience: Duration,
+    ) -> Self {
         let reads = |at: &usize| routes.groups[*at].ranks.first() == Some(&rank);
         let mine = (0..routes.groups.len()).filter(reads).collect();
         let mut watch = Self {

@@ -10,7 +10,7 @@ use tonnage_engine::calls::{
 };
 use tonnage_engine::{Completion, Kind, Op};
 use tonnage_engines::FILE_ENGINES;
-use tonnage_plan::file_point::FilePoint;
+use tonnage_plan::files::FilePoint;
 use tonnage_sys::counting_alloc::{Counting, Counts, counts};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_units::{Error, Result};

@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tonnage_bench::conductor::run;
-use tonnage_bench::observer::{Asked, Observer, Progress};
+use tonnage_bench::observer::{Observer, Progress};
 use tonnage_bench::settings::{Numa, Settings};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::memory::MemoryKind;
 use tonnage_engine::{Caps, Domain, Engine, Entry, LimitKind, Verb, WorkerConfig};
 use tonnage_engines::null;
 use tonnage_machine::{Choice, allowed_cpus};
-use tonnage_plan::point::{Addresses, Length, LimitChoice, Pacing, Point, Traffic, TrialLength};
+use tonnage_plan::point::{LimitChoice, Traffic};
+use tonnage_plan::transfer::{Addresses, Length, Pacing, TransferPoint, TrialLength};
+use tonnage_plan::{Planned, Point};
 use tonnage_ranks::{Identity, JoinOptions, Meeting, Rank, Secret};
 use tonnage_record::{Limit, Line, Program, Record};
 use tonnage_sys::clock::Clock;
@@ -71,8 +73,8 @@ const LINK: Entry = Entry {
     ..null::ENTRY
 };
 
-fn point(op: Verb, workers: u32, pacing: Pacing) -> Point {
-    Point {
+fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
+    TransferPoint {
         label: None,
         engine: "null".into(),
         engine_options: Default::default(),
@@ -104,7 +106,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> Point {
 struct Kept(Vec<Record>);
 
 impl Observer for Kept {
-    fn begin(&mut self, _: usize, _: usize, _: Asked<'_>) {}
+    fn begin(&mut self, _: usize, _: usize, _: &Point) {}
 
     fn progress(&mut self, _: &Progress) {}
 
@@ -118,7 +120,7 @@ fn one_rank(
     rank: u32,
     listener: Option<TcpListener>,
     control: std::net::SocketAddr,
-    points: &[Point],
+    points: &[TransferPoint],
     entry: fn() -> Entry,
 ) -> Result<Vec<Record>> {
     let identity = Identity {
@@ -149,14 +151,17 @@ fn one_rank(
         },
     };
     let mut kept = Kept::default();
-    let asked: Vec<_> = points.iter().map(Asked::Transfer).collect();
+    let asked: Vec<_> = points
+        .iter()
+        .map(|point| Planned::from(Point::Transfer(point.clone())))
+        .collect();
     run(&asked, &mut rank, (&[entry()], &[]), &settings, &mut kept)?;
     rank.close()?;
     Ok(kept.0)
 }
 
 /// The limits of the points, as rank 0 records them.
-fn limits(points: &[Point], entry: fn() -> Entry) -> Result<Vec<Option<Limit>>> {
+fn limits(points: &[TransferPoint], entry: fn() -> Entry) -> Result<Vec<Option<Limit>>> {
     let refused = |error| Error::io("a listener of the tests", error);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
     let control = listener.local_addr().map_err(refused)?;

@@ -24,7 +24,8 @@ use tonnage_engine::{
 };
 use tonnage_engines::ENGINES;
 use tonnage_engines::memory::allocate;
-use tonnage_plan::point::{Addresses, Length, LimitChoice, Pacing, Point, Traffic, TrialLength};
+use tonnage_plan::point::{LimitChoice, Traffic};
+use tonnage_plan::transfer::{Addresses, Length, Pacing, TransferPoint, TrialLength};
 use tonnage_record::stats::LatencyHistogram;
 use tonnage_sys::clock::Clock;
 use tonnage_sys::counting_alloc::{Counting, Counts, counts};
@@ -68,8 +69,8 @@ struct Side {
     caps: Caps,
 }
 
-fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> Point {
-    Point {
+fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoint {
+    TransferPoint {
         label: None,
         engine: engine.into(),
         engine_options: Default::default(),
@@ -97,7 +98,7 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> Point {
     }
 }
 
-fn sides(point: &Point) -> Result<[Side; 2]> {
+fn sides(point: &TransferPoint) -> Result<[Side; 2]> {
     let mut sides = [side(point, 0)?, side(point, 1)?];
     let cards: [Card; 2] = [sides[0].engine.card(), sides[1].engine.card()];
     let [zero, one] = &mut sides;
@@ -133,7 +134,7 @@ fn engines() -> Vec<(&'static Entry, String)> {
     all
 }
 
-fn side(point: &Point, rank: u32) -> Result<Side> {
+fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
     let entry = find(ENGINES, &point.engine)?;
     let domains = (entry.open)(&OpenRequest {
         variant: split_name(&point.engine).1,
@@ -166,7 +167,7 @@ fn side(point: &Point, rank: u32) -> Result<Side> {
 }
 
 /// The flows and signals of one side, as `run` makes them for a point.
-fn flows(point: &Point, side: &mut Side) -> Result<Vec<Flow>> {
+fn flows(point: &TransferPoint, side: &mut Side) -> Result<Vec<Flow>> {
     let layout = Layout::new(point, side.rank);
     let mut flows = Vec::new();
     for (index, &peer) in layout.out.iter().enumerate() {
@@ -184,7 +185,7 @@ fn flows(point: &Point, side: &mut Side) -> Result<Vec<Flow>> {
     Ok(flows)
 }
 
-fn table(point: &Point, side: &mut Side) -> Result<Table> {
+fn table(point: &TransferPoint, side: &mut Side) -> Result<Table> {
     let layout = Layout::new(point, side.rank);
     let peer = 1 - side.rank;
     let mut signals = Vec::new();
@@ -203,7 +204,7 @@ fn table(point: &Point, side: &mut Side) -> Result<Table> {
     Ok(table)
 }
 
-fn receives(point: &Point, side: &mut Side) -> Result<Vec<Receives>> {
+fn receives(point: &TransferPoint, side: &mut Side) -> Result<Vec<Receives>> {
     let layout = Layout::new(point, side.rank);
     let mut receives = Vec::new();
     if point.op == Verb::Send && side.caps.moves_bytes {
@@ -266,7 +267,7 @@ impl Shared {
 }
 
 fn initiate(
-    point: &Point,
+    point: &TransferPoint,
     side: &mut Side,
     extra: Extra,
     shared: &Shared,
@@ -318,7 +319,7 @@ fn initiate(
     Ok((counts().since(before), histogram.count()))
 }
 
-fn attend(point: &Point, mut side: Side, shared: &Shared) -> Result<Counts> {
+fn attend(point: &TransferPoint, mut side: Side, shared: &Shared) -> Result<Counts> {
     let mut table = answers(point)
         .then(|| table(point, &mut side))
         .transpose()?;
@@ -336,7 +337,7 @@ fn attend(point: &Point, mut side: Side, shared: &Shared) -> Result<Counts> {
 }
 
 /// Drives one point between two threads and counts on either. A side that fails stops the other.
-fn run(point: &Point, extra: Extra) -> Result<Outcome> {
+fn run(point: &TransferPoint, extra: Extra) -> Result<Outcome> {
     // The initiator stays until the target has closed: libfabric's shm looks at messages of a side that is gone.
     let [mut initiator, target] = sides(point)?;
     let shared = Shared {

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use tonnage_engine::EngineOptions;
-use tonnage_plan::Plan;
-use tonnage_plan::file_point::{FileLayout, FileOrder, Fsync, Phase};
 use tonnage_plan::files::{FileJob, ReadShift, StripeCount, Verify};
+use tonnage_plan::files::{FileLayout, FileOrder, Fsync, Phase};
 use tonnage_plan::sweep::Sweep;
+use tonnage_plan::{Experiment, Plan};
 use tonnage_units::{Bytes, Count, Nanos};
 use tonnage_units::{Error, Result};
 
@@ -84,7 +84,7 @@ pub fn plan(
     Ok(Plan {
         name: "ior".to_owned(),
         ranks: Some(spread.ranks),
-        files: vec![job],
+        experiments: vec![Experiment::File(job)],
         ..Plan::default()
     })
 }
@@ -185,7 +185,9 @@ fn time(option: &str, value: u64, unit_s: u64) -> Result<Option<Nanos>> {
 
 #[cfg(test)]
 mod tests {
-    use tonnage_plan::file_point::ReadFrom;
+    use tonnage_engines::FILE_ENGINES;
+    use tonnage_plan::Point;
+    use tonnage_plan::files::ReadFrom;
 
     use super::*;
     use crate::options::{check, words};
@@ -245,14 +247,12 @@ mod tests {
             let mut plan = translate(line, &spread).unwrap();
             assert!(plan.counts_nodes());
             plan.resolve_nodes(&hosts).unwrap();
-            let points = plan
-                .file_points(spread.ranks, tonnage_engines::FILE_ENGINES)
-                .unwrap();
-            assert_eq!(
-                points[0].read_from,
-                ReadFrom::Shift { ranks: expected },
-                "{line} {hosts:?}"
-            );
+            let planned = plan.points(spread.ranks, &[], FILE_ENGINES).unwrap();
+            let Point::File(point) = &planned[0].point else {
+                panic!("{planned:?}");
+            };
+            let expected = ReadFrom::Shift { ranks: expected };
+            assert_eq!(point.read_from, expected, "{line} {hosts:?}");
         }
         for (line, ranks, part) in [
             ("-C", 1, "--ranks 2"),
@@ -270,7 +270,7 @@ mod tests {
     fn options_of_the_other_run_are_allowed() {
         for line in ["-w -C", "-w -Z -X 3", "-r -e -k", "-r -G 7", "-r -R -G 7"] {
             let plan = translate(line, &TWO).unwrap();
-            plan.file_points(2, tonnage_engines::FILE_ENGINES).unwrap();
+            plan.points(2, &[], FILE_ENGINES).unwrap();
         }
     }
 

@@ -1,17 +1,13 @@
 //! The points of a plan. Everything that can be known to be wrong is refused here, before a rank starts, in one
-//! sentence that names the nearest valid choice.
+//! sentence that names the nearest valid choice. How one experiment expands is with its kind.
 
 use std::collections::HashSet;
 
-use super::layout::{check_memory, layout, sizes};
-use super::length::length;
-use super::pacing::pacings;
-use super::point::{Addresses, Length, LimitChoice, Pacing, Point, Traffic, TrialLength};
-use super::{Plan, Transfer};
-use tonnage_engine::memory::MemoryKind;
-use tonnage_engine::{EngineOptions, Entry, Verb};
+use crate::point::{Planned, Point, Reading};
+use crate::{Experiment, Plan, files, transfer};
+use tonnage_engine::Entry;
+use tonnage_engine::calls::FileEntry;
 use tonnage_units::names::quote;
-use tonnage_units::{Count, Nanos};
 use tonnage_units::{Error, Result};
 
 /// The most points of one plan: more than a day at a second each.
@@ -24,288 +20,88 @@ pub const RANKS_MAX: u32 = 65_536;
 pub const WORKERS_MAX: u32 = 1024;
 
 impl Plan {
-    /// The points of the plan's transfers for a run of `ranks` ranks, in the order in which they are measured: transfers
-    /// as they are written, and in each of them engine, op, window or batch, and size, the last of these varying
-    /// fastest. Empty for a plan that has only files. The same plan always expands to the same points.
+    /// The points of the plan for a run of `ranks` ranks with these engines, in the order in which they are measured:
+    /// experiments as they are written. The same plan always expands to the same points.
     ///
     /// # Errors
     /// `Usage` for everything that can be found wrong without starting a rank.
-    pub fn points(&self, ranks: u32, engines: &[Entry]) -> Result<Vec<Point>> {
-        if self.transfers.is_empty() {
-            return match self.files.is_empty() {
-                true => usage(
-                    "the plan has no experiment: add a [[transfer]] or a [[file]] table".to_owned(),
-                ),
-                false => Ok(Vec::new()),
-            };
+    pub fn points(
+        &self,
+        ranks: u32,
+        engines: &[Entry],
+        file_engines: &[FileEntry],
+    ) -> Result<Vec<Planned>> {
+        if self.experiments.is_empty() {
+            return Err(Error::Usage(
+                "the plan has no experiment: add a [[transfer]] or a [[file]] table".to_owned(),
+            ));
         }
-        let mut points = Vec::new();
+        let mut planned = Vec::new();
         let mut seen = HashSet::new();
-        for (index, transfer) in self.transfers.iter().enumerate() {
-            let expanded = expand(transfer, ranks, engines, POINTS_MAX - points.len());
-            let expanded = expanded.map_err(|error| self.located(index, error))?;
-            for point in expanded {
+        for (index, experiment) in self.experiments.iter().enumerate() {
+            let room = POINTS_MAX - planned.len();
+            let expanded = experiment.points(ranks, engines, file_engines, room);
+            let (points, reading) = expanded.map_err(|error| self.located(index, error))?;
+            for point in points {
                 let text = serde_json::to_string(&point)
                     .map_err(|error| Error::Failed(format!("a point has no JSON form: {error}")))?;
                 if !seen.insert(text) {
-                    return Err(self.located(index, twice(&point)));
+                    return Err(self.located(index, point.twice()));
                 }
-                points.push(point);
+                let reading = reading.clone();
+                planned.push(Planned { point, reading });
             }
         }
-        Ok(points)
+        Ok(planned)
     }
 
-    /// Says which transfer an error is about, unless there is only one.
+    /// Says which experiment of its kind an error is about, unless there is only one in the plan.
     fn located(&self, index: usize, error: Error) -> Error {
-        match error {
-            Error::Usage(message) if self.transfers.len() + self.files.len() > 1 => {
-                let label = self
-                    .transfers
-                    .get(index)
-                    .and_then(|transfer| transfer.label.as_deref());
+        match (error, self.experiments.get(index)) {
+            (Error::Usage(message), Some(experiment)) if self.experiments.len() > 1 => {
+                let kind = experiment.kind();
+                let before = self.experiments.iter().take(index);
+                let number = before.filter(|other| other.kind() == kind).count() + 1;
+                let label = experiment.label();
                 let label = label
                     .map(|label| format!(" ({})", quote(label)))
                     .unwrap_or_default();
-                Error::Usage(format!("transfer {}{label}: {message}", index + 1))
+                Error::Usage(format!("{kind} {number}{label}: {message}"))
             }
-            other => other,
+            (other, _) => other,
         }
     }
 }
 
-fn usage<T>(message: String) -> Result<T> {
-    Err(Error::Usage(message))
-}
-
-fn twice(point: &Point) -> Error {
-    Error::Usage(format!(
-        "the same point is asked for twice (engine {}, op {}, size {}): leave one of them out, or give one a label",
-        point.engine,
-        point.op.name(),
-        point.size_bytes
-    ))
-}
-
-/// What all points of a transfer share.
-struct Shared {
-    traffic: Traffic,
-    workers: u32,
-    length: Length,
-}
-
-fn expand(transfer: &Transfer, ranks: u32, engines: &[Entry], room: usize) -> Result<Vec<Point>> {
-    let traffic = transfer.traffic.unwrap_or(Traffic::Pair);
-    check_ranks(ranks, traffic)?;
-    let shared = Shared {
-        traffic,
-        workers: workers(transfer)?,
-        length: length(transfer)?,
-    };
-    let entries = entries(transfer, engines)?;
-    let pacings = pacings(transfer)?;
-    let sizes = sizes(&transfer.sizes)?;
-    if sizes.is_empty() {
-        return usage("sizes is missing: write sizes 8..1M".to_owned());
-    }
-    check_rate(&pacings, shared.length.trial)?;
-    let counts = [entries.len(), transfer.op.len(), pacings.len(), sizes.len()];
-    let total = counts.into_iter().fold(1, usize::saturating_mul);
-    if total > room {
-        return usage(format!(
-            "the plan has more than {POINTS_MAX} points, and this transfer alone has {total}: \
-             use coarser sweeps, or several plans"
-        ));
-    }
-    let mut points = Vec::with_capacity(total);
-    for named in &entries {
-        for &op in &transfer.op {
-            check_support(transfer, named.entry, op, engines)?;
-            check_roles(transfer, shared.traffic, op)?;
-            for &pacing in &pacings {
-                for &size in &sizes {
-                    points.push(point(transfer, &shared, ranks, (named, op, pacing, size))?);
-                }
+impl Experiment {
+    /// Its points, at most `room`, and what stands beside the results of all of them.
+    fn points(
+        &self,
+        ranks: u32,
+        engines: &[Entry],
+        file_engines: &[FileEntry],
+        room: usize,
+    ) -> Result<(Vec<Point>, Reading)> {
+        match self {
+            Self::Transfer(transfer) => {
+                let points = transfer::expand::expand(transfer, ranks, engines, room)?;
+                let points = points.into_iter().map(Point::Transfer).collect();
+                Ok((points, Reading::default()))
+            }
+            Self::File(job) => {
+                let (points, reading) = files::expand(job, ranks, file_engines, room)?;
+                Ok((points.into_iter().map(Point::File).collect(), reading))
             }
         }
     }
-    Ok(points)
 }
 
-fn point(
-    transfer: &Transfer,
-    shared: &Shared,
-    ranks: u32,
-    (named, op, pacing, size_bytes): (&Named<'_>, Verb, Pacing, u32),
-) -> Result<Point> {
-    let mut point = Point {
-        label: transfer.label.clone(),
-        engine: named.engine.to_owned(),
-        engine_options: named.options.clone(),
-        op,
-        traffic: shared.traffic,
-        ranks,
-        workers: shared.workers,
-        size_bytes,
-        pacing,
-        memory: transfer.memory.unwrap_or(MemoryKind::Host),
-        footprint_bytes: 0,
-        stride_bytes: 0,
-        addresses: transfer.addresses.unwrap_or(Addresses::Sequential),
-        seed: transfer.seed.map_or(1, |Count(seed)| seed),
-        latency: transfer.latency.unwrap_or(true),
-        verify: transfer.verify,
-        limit: transfer.limit.unwrap_or(LimitChoice::Auto),
-        length: shared.length,
-    };
-    let layout = layout(transfer, size_bytes, point.depth())?;
-    check_memory(layout, shared.traffic, ranks, shared.workers)?;
-    point.footprint_bytes = layout.footprint_bytes;
-    point.stride_bytes = layout.stride_bytes;
-    Ok(point)
-}
-
-fn check_ranks(ranks: u32, traffic: Traffic) -> Result<()> {
-    if ranks < 2 {
-        let has = if ranks == 1 {
-            "there is one"
-        } else {
-            "there are none"
-        };
-        return usage(format!(
-            "a transfer needs two ranks and {has}: use --ranks 2"
-        ));
-    }
-    if ranks > RANKS_MAX {
-        return usage(format!(
-            "{ranks} ranks are too many: the most is --ranks {RANKS_MAX}"
-        ));
-    }
-    if traffic == Traffic::Pair && !ranks.is_multiple_of(2) {
-        return usage(format!(
-            "pair traffic needs an even number of ranks and there are {ranks}: \
-             use --ranks {}, or another pattern such as --traffic fan-out",
-            ranks + 1
-        ));
-    }
-    Ok(())
-}
-
-/// In a ping-pong one side begins and the other answers, so no rank can do both. A read has nothing to answer.
-fn check_roles(transfer: &Transfer, traffic: Traffic, op: Verb) -> Result<()> {
-    if transfer.ping_pong && traffic == Traffic::AllToAll && op != Verb::Read {
-        return usage(format!(
-            "ping-pong with op {} and traffic all-to-all contradict each other, for every rank would both begin \
-             and answer: use traffic pair, fan-out or fan-in, or op read, which needs no answer",
-            op.name()
-        ));
-    }
-    Ok(())
-}
-
-fn workers(transfer: &Transfer) -> Result<u32> {
-    let workers = transfer.workers.map_or(1, |Count(workers)| workers);
-    match u32::try_from(workers) {
-        Ok(0) => usage("workers 0 would move nothing: the fewest is workers 1".to_owned()),
-        Ok(narrow) if narrow <= WORKERS_MAX => Ok(narrow),
-        _ => usage(format!(
-            "workers {workers} are too many: the most is workers {WORKERS_MAX}"
-        )),
+impl Point {
+    /// Refuses a point that is there already.
+    fn twice(&self) -> Error {
+        match self {
+            Self::Transfer(point) => transfer::expand::twice(point),
+            Self::File(point) => files::twice(point),
+        }
     }
 }
-
-/// A trial too short for one operation would measure nothing.
-fn check_rate(pacings: &[Pacing], trial: TrialLength) -> Result<()> {
-    let (Some(Pacing::Paced { rate_per_s, .. }), TrialLength::DurationNs(trial_ns)) =
-        (pacings.first(), trial)
-    else {
-        return Ok(());
-    };
-    if rate_per_s * trial_ns as f64 >= 1e9 {
-        return Ok(());
-    }
-    usage(format!(
-        "rate {rate_per_s} is less than one operation in a trial of {}: use trial-time {} or more",
-        Nanos(trial_ns),
-        // Whole seconds, saturating for rates that are next to nothing.
-        Nanos(((1.0 / rate_per_s).ceil() as u64).saturating_mul(1_000_000_000))
-    ))
-}
-
-/// An engine of a transfer: its entry, its name with the variant, and its options that differ from the defaults.
-struct Named<'a> {
-    entry: &'a Entry,
-    engine: &'a str,
-    options: EngineOptions,
-}
-
-fn entries<'a>(transfer: &'a Transfer, engines: &'a [Entry]) -> Result<Vec<Named<'a>>> {
-    if transfer.engine.is_empty() {
-        return usage("engine is missing: write engine shm".to_owned());
-    }
-    if transfer.op.is_empty() {
-        return usage("op is missing: write op write".to_owned());
-    }
-    let named = |engine: &'a String| {
-        let entry = tonnage_engine::find(engines, engine)?;
-        let options = entry.check_options(
-            &transfer.engine_options,
-            tonnage_engine::split_name(engine).1,
-        )?;
-        Ok(Named {
-            entry,
-            engine,
-            options,
-        })
-    };
-    transfer.engine.iter().map(named).collect()
-}
-
-/// Whether the engine can do what the transfer asks of it.
-fn check_support(transfer: &Transfer, entry: &Entry, op: Verb, engines: &[Entry]) -> Result<()> {
-    let name = entry.name;
-    let other = |fits: fn(&Entry) -> bool| {
-        let fitting = engines
-            .iter()
-            .filter(|entry| fits(entry) && entry.verbs.contains(&op));
-        let fitting = fitting.map(|entry| format!("engine {}", entry.name)).next();
-        fitting
-            .map(|other| format!(", or use {other}"))
-            .unwrap_or_default()
-    };
-    if !entry.verbs.contains(&op) {
-        let verbs: Vec<_> = entry.verbs.iter().map(|verb| verb.name()).collect();
-        return usage(format!(
-            "engine {name} cannot do op {}: use one of {}{}",
-            op.name(),
-            verbs.join(", "),
-            other(|_| true)
-        ));
-    }
-    if transfer.ping_pong && op == Verb::Write && !entry.ordered_writes {
-        let notifying: Vec<_> = entry
-            .verbs
-            .iter()
-            .filter(|verb| verb.notifies_target())
-            .collect();
-        let instead = match notifying.first() {
-            Some(verb) => format!("op {}", verb.name()),
-            None => "op read".to_owned(),
-        };
-        return usage(format!(
-            "ping-pong with op write waits for the last byte to appear, and engine {name} does not promise \
-             that it appears last: use {instead}{}",
-            other(|entry| entry.ordered_writes)
-        ));
-    }
-    if transfer.verify && !entry.moves_bytes {
-        return usage(format!(
-            "engine {name} moves no bytes, so there is nothing to verify: leave verify out{}",
-            other(|entry| entry.moves_bytes)
-        ));
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests;

@@ -6,6 +6,10 @@ use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles};
 use tonnage_engine::{Domain, EngineOption, Entry, OpenRequest, Variant, Verb};
 use tonnage_units::{Error, Result};
 
+use crate::files::FilePoint;
+use crate::transfer::TransferPoint;
+use crate::{Plan, Point};
+
 const fn entry(
     name: &'static str,
     verbs: &'static [Verb],
@@ -85,3 +89,33 @@ pub(super) const FILE_ENGINES: [FileEntry; 3] = [
     },
     files("mpiio", false, true),
 ];
+
+/// The points of one kind, for tests of plans that have no other.
+pub(crate) trait Expand {
+    fn transfer_points(&self, ranks: u32, engines: &[Entry]) -> Result<Vec<TransferPoint>>;
+    fn file_points(&self, ranks: u32, engines: &[FileEntry]) -> Result<Vec<FilePoint>>;
+}
+
+impl Expand for Plan {
+    fn transfer_points(&self, ranks: u32, engines: &[Entry]) -> Result<Vec<TransferPoint>> {
+        let planned = self.points(ranks, engines, &FILE_ENGINES)?;
+        let points = planned
+            .into_iter()
+            .filter_map(|planned| match planned.point {
+                Point::Transfer(point) => Some(point),
+                Point::File(_) => None,
+            });
+        Ok(points.collect())
+    }
+
+    fn file_points(&self, ranks: u32, engines: &[FileEntry]) -> Result<Vec<FilePoint>> {
+        let planned = self.points(ranks, &SHIPPED, engines)?;
+        let points = planned
+            .into_iter()
+            .filter_map(|planned| match planned.point {
+                Point::File(point) => Some(point),
+                Point::Transfer(_) => None,
+            });
+        Ok(points.collect())
+    }
+}

@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use super::point::{Addresses, LimitChoice, Traffic};
+use crate::point::{LimitChoice, Traffic};
+use crate::transfer::Addresses;
 use tonnage_units::BytesPerSecond;
 use tonnage_units::names::quote;
 use tonnage_units::names::unknown;

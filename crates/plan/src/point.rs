@@ -1,69 +1,62 @@
 //! A point: one cell of a sweep, with everything fixed. It is what a record repeats word for word, and what
 //! `--resume` compares to find out what has been measured already.
+//!
+//! The points of each kind of experiment are with it ([`crate::transfer`], [`crate::files`]); here is what they share.
 
 use serde::{Deserialize, Serialize};
 
-use tonnage_engine::memory::MemoryKind;
-use tonnage_engine::{EngineOptions, Verb};
+use crate::files::{FilePoint, Published};
+use crate::transfer::TransferPoint;
 
-/// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
+/// A point of any kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Point {
-    /// The heading under which the plan puts it, if it gave one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub label: Option<String>,
-    /// Engine name, as in `--engine`, with what follows its colon.
-    pub engine: String,
-    /// The engine's own options that differ from their defaults.
-    #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
-    pub engine_options: EngineOptions,
-    /// What each operation does.
-    pub op: Verb,
-    /// Who talks to whom.
-    pub traffic: Traffic,
-    /// Ranks of the run.
-    pub ranks: u32,
-    /// Pinned threads in each rank, each with its own engine.
-    pub workers: u32,
-    /// Payload bytes of one operation, 1 or more.
-    pub size_bytes: u32,
-    /// How operations are issued.
-    pub pacing: Pacing,
-    /// Where the bytes live.
-    pub memory: MemoryKind,
-    /// Bytes over which the operations of one lane walk: a whole number of strides.
-    pub footprint_bytes: u64,
-    /// Distance between the starts of two neighbouring slots.
-    pub stride_bytes: u64,
-    /// In which order slots are used.
-    pub addresses: Addresses,
-    /// Seeds addresses and data.
-    pub seed: u64,
-    /// Whether each operation's (or batch's) latency is recorded; off costs no clock read per operation.
-    pub latency: bool,
-    /// Whether every trial's bytes are checked, outside the clock.
-    pub verify: bool,
-    /// What the bandwidth is set beside.
-    pub limit: LimitChoice,
-    /// How long it is measured.
-    pub length: Length,
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Point {
+    /// Between memories.
+    Transfer(TransferPoint),
+    /// With files.
+    File(FilePoint),
 }
 
 impl Point {
-    /// Slots in the footprint of one lane, at least 1.
-    pub fn slots(&self) -> u64 {
-        (self.footprint_bytes / self.stride_bytes.max(1)).max(1)
-    }
-
-    /// Operations that one lane may have in flight.
-    pub fn depth(&self) -> u32 {
-        match self.pacing {
-            Pacing::PingPong => 1,
-            Pacing::Stream { window } | Pacing::Paced { window, .. } => window,
-            Pacing::Batch { batch } => batch,
+    /// The point of a transfer, if it is one.
+    pub fn as_transfer(&self) -> Option<&TransferPoint> {
+        match self {
+            Self::Transfer(point) => Some(point),
+            Self::File(_) => None,
         }
     }
+}
+
+/// A point, and what only a reader of its results needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Planned {
+    /// What is measured.
+    pub point: Point,
+    /// What stands beside the results.
+    pub reading: Reading,
+}
+
+impl From<Point> for Planned {
+    fn from(point: Point) -> Self {
+        Self {
+            point,
+            reading: Reading::default(),
+        }
+    }
+}
+
+/// What stands beside the results of a point, and changes nothing about how it is measured: `--resume` does not compare
+/// it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reading {
+    /// What others measured with the same options, for comparison.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
+    /// Ranks are reported as outliers when they need this much longer than the mean; automatic when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outlier_ns: Option<u64>,
 }
 
 /// Who talks to whom. An initiator posts the operations; for a read the bytes flow towards it.
@@ -117,43 +110,6 @@ impl Traffic {
     }
 }
 
-/// How operations are issued.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Pacing {
-    /// One operation, then wait for the answer.
-    PingPong,
-    /// A true sliding window: a new operation for every one that completes.
-    Stream {
-        /// Operations in flight on each lane.
-        window: u32,
-    },
-    /// Post a batch, wait for all of it.
-    Batch {
-        /// Operations of one batch.
-        batch: u32,
-    },
-    /// Open loop: operations are due at fixed times, and latency counts from the time they were due.
-    Paced {
-        /// Most operations in flight on each lane.
-        window: u32,
-        /// Operations per second of each initiating rank, shared by its workers.
-        rate_per_s: f64,
-    },
-}
-
-/// In which order the slots of a footprint are used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Addresses {
-    /// One after the other, round and round.
-    Sequential,
-    /// A seeded pseudo-random slot for each operation.
-    Random,
-    /// Always the first slot.
-    Fixed,
-}
-
 /// What the bandwidth is set beside.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -167,32 +123,4 @@ pub enum LimitChoice {
         /// In bytes per second.
         bytes_per_s: f64,
     },
-}
-
-/// How long a point is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Length {
-    /// Trials; with `until_ci` the fewest.
-    pub trials: u32,
-    /// How long one trial is.
-    pub trial: TrialLength,
-    /// Untimed operations before the first trial, at least this long; 0 turns warming up off.
-    pub warmup_ns: u64,
-    /// Go on until the 95 % confidence interval of the mean bandwidth is within this fraction of it, on either side.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until_ci: Option<f64>,
-    /// With `until_ci`: stop all the same when the trials have taken this long.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_duration_ns: Option<u64>,
-}
-
-/// How long one trial is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TrialLength {
-    /// At least this long; what is in flight then is finished and counted.
-    DurationNs(u64),
-    /// This many operations of each worker (batches under `batch`, round trips under `ping-pong`).
-    Iterations(u64),
 }

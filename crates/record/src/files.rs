@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Effective, Environment, HistogramData, Latency, Limit, Outcome, Program, Spread};
-use tonnage_plan::file_point::{FilePoint, Phase};
+use tonnage_plan::files::{FilePoint, Phase, Published};
 
 /// One file experiment and what became of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,12 @@ pub struct FileRecord {
     pub tonnage: Program,
     /// What was asked for.
     pub file: FilePoint,
+    /// What others measured with the same options, for comparison.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
+    /// Ranks are reported as outliers when they need this much longer than the mean; automatic when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outlier_ns: Option<u64>,
     /// What was really done, ranks with the same answer together.
     pub effective: Vec<Effective>,
     /// What the hosts are, hosts with the same answer together.

@@ -18,7 +18,7 @@ pub mod wire_proof;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use tonnage_plan::point::Point;
+use tonnage_plan::transfer::TransferPoint;
 
 /// Version of the format. A reader refuses a newer one.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -37,7 +37,7 @@ pub struct Record {
     /// Version and git revision of the program.
     pub tonnage: Program,
     /// What was asked for.
-    pub point: Point,
+    pub point: TransferPoint,
     /// What was really done, ranks with the same answer together.
     pub effective: Vec<Effective>,
     /// What the hosts are, hosts with the same answer together.

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::{Line, Outcome, SCHEMA_VERSION};
-use tonnage_plan::file_point::FilePoint;
-use tonnage_plan::point::Point;
+use tonnage_plan::files::FilePoint;
+use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Error, Result};
 
 /// No record is longer; a longer line means that the file is something else.
@@ -81,7 +81,7 @@ pub fn read_records(path: &Path) -> Result<ReadOutcome> {
 }
 
 /// Whether a record says that this very point has been measured. Skipped and failed points are to be tried again.
-pub fn already_measured(lines: &[Line], point: &Point) -> bool {
+pub fn already_measured(lines: &[Line], point: &TransferPoint) -> bool {
     lines
         .iter()
         .filter_map(Line::as_transfer)

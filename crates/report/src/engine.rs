@@ -4,11 +4,11 @@
 //! they are. An engine that has none of them, such as `shm`, has no line.
 
 use serde_json::Value;
-use tonnage_plan::point::Point;
+use tonnage_plan::transfer::TransferPoint;
 use tonnage_record::Record;
 
 /// Options of the engine's own that differ from their defaults, as "NAME=VALUE NAME=VALUE"; empty when none do.
-pub fn options(point: &Point) -> String {
+pub fn options(point: &TransferPoint) -> String {
     let options = point.engine_options.iter();
     let options: Vec<_> = options
         .map(|(name, value)| format!("{name}={value}"))
@@ -17,7 +17,7 @@ pub fn options(point: &Point) -> String {
 }
 
 /// The engine's name, and its options if any differ from their defaults.
-pub fn name(point: &Point) -> String {
+pub fn name(point: &TransferPoint) -> String {
     format!("{} {}", point.engine, options(point))
         .trim_end()
         .to_owned()
@@ -110,7 +110,7 @@ fn by_ranks(record: &Record, of: impl Fn(&Value) -> Option<String>) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use tonnage_plan::point::Pacing;
+    use tonnage_plan::transfer::Pacing;
 
     use super::super::samples::{fabric, sample};
     use super::*;

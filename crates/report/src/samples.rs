@@ -6,7 +6,8 @@ mod network;
 use serde_json::json;
 use tonnage_engine::Verb;
 use tonnage_engine::memory::MemoryKind;
-use tonnage_plan::point::{Addresses, Length, LimitChoice, Pacing, Point, Traffic, TrialLength};
+use tonnage_plan::point::{LimitChoice, Traffic};
+use tonnage_plan::transfer::{Addresses, Length, Pacing, TransferPoint, TrialLength};
 use tonnage_record::stats::{LatencyHistogram, spread};
 use tonnage_record::{
     Canary, Effective, LatencyKind, Limit, Outcome, Pace, Program, Record, SCHEMA_VERSION, Summary,
@@ -23,7 +24,7 @@ pub struct Sample {
 
 /// A measured point of shm writes between two ranks, still without trials.
 pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
-    let point = Point {
+    let point = TransferPoint {
         label: None,
         engine: "shm".to_owned(),
         engine_options: Default::default(),
@@ -88,7 +89,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
 
 impl Sample {
     /// Changes the point before trials are added.
-    pub fn with(mut self, change: impl FnOnce(&mut Point)) -> Self {
+    pub fn with(mut self, change: impl FnOnce(&mut TransferPoint)) -> Self {
         change(&mut self.record.point);
         self
     }

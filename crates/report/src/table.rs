@@ -2,7 +2,8 @@
 //! configuration, one row for each point, and below it the limit, the canary and whatever a reader has to know.
 
 use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table, TableStyle};
-use tonnage_plan::point::{LimitChoice, Pacing};
+use tonnage_plan::point::LimitChoice;
+use tonnage_plan::transfer::Pacing;
 use tonnage_record::{Canary, Outcome, Record};
 
 use super::columns::{Column, Style, Value, by_field, cpu_share, lanes};

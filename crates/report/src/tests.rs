@@ -1,7 +1,7 @@
 //! Golden files of every report, and the schema of what a results file holds.
 
 use serde_json::{Value, json};
-use tonnage_plan::file_point::{DataKind, Phase, ReadFrom};
+use tonnage_plan::files::{DataKind, Phase, ReadFrom};
 use tonnage_record::files::FileRecord;
 use tonnage_record::read::read_records;
 use tonnage_record::stats::LatencyHistogram;
@@ -211,14 +211,13 @@ fn files_values() -> Vec<Value> {
     let mut full = samples::files::collective();
     let mut point = samples::files::stonewalled().file;
     point.hints = full.file.hints.clone();
-    point.published = full.file.published.clone();
     point.striping = full.file.striping;
     point
         .engine_options
         .insert("submit-batch".to_owned(), "8".to_owned());
     (point.directory_per_rank, point.file_per_trial) = (true, true);
     (point.status_file, point.data_seed) = (Some("status".to_owned()), Some(7));
-    (point.outlier_ns, point.delay_ns, point.max_duration_ns) = (Some(1), 1, Some(1));
+    (point.delay_ns, point.max_duration_ns) = (1, Some(1));
     point.verify_after = vec![Phase::Read];
     point.read_from = ReadFrom::Shuffled { seed: 3 };
     point.data = DataKind::Compressible { percent: 30 };
@@ -226,6 +225,7 @@ fn files_values() -> Vec<Value> {
         stonewall.transfers_min = 9;
     }
     full.file = point;
+    full.outlier_ns = Some(1);
     full.phases.extend(samples::files::stonewalled().phases);
     full.storage.extend(samples::files::buffered().storage);
     full.phases.extend(samples::files::buffered().phases);

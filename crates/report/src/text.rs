@@ -1,6 +1,6 @@
 //! Numbers, sizes, durations and pacings as tables print them, and lines that end before the screen does.
 
-use tonnage_plan::point::Pacing;
+use tonnage_plan::transfer::Pacing;
 
 /// How wide a report may be.
 pub const WIDTH: usize = 120;

@@ -1,6 +1,7 @@
 //! The lines above a table, which state the configuration that all its rows share.
 
-use tonnage_plan::point::{Length, Pacing, Point, Traffic, TrialLength};
+use tonnage_plan::point::Traffic;
+use tonnage_plan::transfer::{Length, Pacing, TransferPoint, TrialLength};
 use tonnage_record::{LatencyKind, Record};
 
 use super::columns::{addresses_name, memory_name, pacing_name};
@@ -35,8 +36,8 @@ pub fn title(records: &[&Record]) -> String {
     lines
 }
 
-fn who(point: &Point) -> String {
-    let Point { ranks, workers, .. } = point;
+fn who(point: &TransferPoint) -> String {
+    let TransferPoint { ranks, workers, .. } = point;
     let pattern = match point.traffic {
         Traffic::Pair if *ranks == 2 => "one pair of ranks".to_owned(),
         Traffic::Pair => format!("{} pairs of ranks at once", ranks / 2),
@@ -49,7 +50,7 @@ fn who(point: &Point) -> String {
 }
 
 fn footprint(records: &[&Record]) -> String {
-    let of = |value: fn(&Point) -> u64| {
+    let of = |value: fn(&TransferPoint) -> u64| {
         let all = records.iter().map(|record| value(&record.point));
         (all.clone().min().unwrap_or(0), all.max().unwrap_or(0))
     };
@@ -58,7 +59,7 @@ fn footprint(records: &[&Record]) -> String {
         return bytes(least);
     }
     let range = format!("{} to {}", bytes(least), bytes(most));
-    match of(Point::slots) {
+    match of(TransferPoint::slots) {
         (1, 1) => format!("{range} (1 slot)"),
         (slots, same) if slots == same => format!("{range} ({slots} slots)"),
         _ => range,
@@ -113,7 +114,7 @@ pub fn same_table(left: &Record, right: &Record) -> bool {
     left.plan == right.plan && shared(&left.point) == shared(&right.point)
 }
 
-fn shared(point: &Point) -> Point {
+fn shared(point: &TransferPoint) -> TransferPoint {
     let pacing = match point.pacing {
         Pacing::PingPong => Pacing::PingPong,
         Pacing::Stream { .. } => Pacing::Stream { window: 0 },
@@ -123,7 +124,7 @@ fn shared(point: &Point) -> Point {
             rate_per_s: 0.0,
         },
     };
-    Point {
+    TransferPoint {
         size_bytes: 0,
         footprint_bytes: 0,
         stride_bytes: 0,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tonnage_engine::Verb;
 use tonnage_machine::devices::Inventory;
-use tonnage_plan::point::Pacing;
+use tonnage_plan::transfer::Pacing;
 use tonnage_record::{Canary, Outcome, Record};
 
 use super::columns::cpu_share;

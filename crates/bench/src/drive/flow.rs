@@ -2,7 +2,7 @@
 
 use crate::drive::walk::Walk;
 use tonnage_engine::{Lane, Op};
-use tonnage_plan::point::Point;
+use tonnage_plan::transfer::TransferPoint;
 
 /// The operations of one worker towards one peer.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub struct Flow {
 impl Flow {
     /// A flow from `initiator` to `target`, whose lane has been resolved.
     pub fn new(
-        point: &Point,
+        point: &TransferPoint,
         initiator: u32,
         target: u32,
         lane: Lane,
@@ -110,7 +110,13 @@ pub struct Receives {
 
 impl Receives {
     /// Receives at `target` for what `initiator` sends.
-    pub fn new(point: &Point, initiator: u32, target: u32, lane: Lane, origin: u64) -> Self {
+    pub fn new(
+        point: &TransferPoint,
+        initiator: u32,
+        target: u32,
+        lane: Lane,
+        origin: u64,
+    ) -> Self {
         Self {
             lane,
             origin,

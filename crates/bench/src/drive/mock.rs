@@ -9,7 +9,7 @@ use super::flow::Flow;
 use super::port::Port;
 use crate::drive::walk::tests::point;
 use tonnage_engine::{Card, Completion, Engine, Kind, Lane, LaneSpec, Op};
-use tonnage_plan::point::Addresses;
+use tonnage_plan::transfer::Addresses;
 use tonnage_units::Result;
 
 /// The engine. It takes at most `room` operations per post, and completes at most 5 per poll.

@@ -15,7 +15,7 @@ use super::recorder::Recorder;
 use super::until::Until;
 use crate::drive::walk::Walk;
 use tonnage_engine::{Caps, Completion, Kind, Op};
-use tonnage_plan::point::Point;
+use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Error, Result};
 
 /// How often the last byte is looked at between two polls of an engine whose peers write without this side's help.
@@ -69,7 +69,7 @@ pub struct Signal {
 impl Signal {
     /// Signalling between `rank` and `peer`, whose slices start at the two origins of this worker's memory.
     pub fn new(
-        point: &Point,
+        point: &TransferPoint,
         rank: u32,
         peer: u32,
         arena: Arc<Arena>,

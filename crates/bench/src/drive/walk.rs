@@ -1,7 +1,7 @@
 //! In which order the slots of a footprint are used. Both ends of a flow walk the same way, so that the n-th operation
 //! uses the same slot on either side and the data that belongs there is known.
 
-use tonnage_plan::point::{Addresses, Point};
+use tonnage_plan::transfer::{Addresses, TransferPoint};
 
 /// An endless sequence of slot numbers below `slots`.
 #[derive(Debug, Clone)]
@@ -13,7 +13,7 @@ pub struct Walk {
 
 impl Walk {
     /// The walk of one flow of a point. Different flows walk differently under random addresses.
-    pub fn new(point: &Point, initiator: u32, target: u32) -> Self {
+    pub fn new(point: &TransferPoint, initiator: u32, target: u32) -> Self {
         let flow = u64::from(initiator) << 32 | u64::from(target);
         // An odd constant spreads neighbouring flows over the seeds.
         let seed = point.seed ^ flow.wrapping_mul(0xd129_0b26_6821_4d87);
@@ -96,11 +96,12 @@ pub(crate) mod tests {
     use super::*;
     use tonnage_engine::Verb;
     use tonnage_engine::memory::MemoryKind;
-    use tonnage_plan::point::{Length, LimitChoice, Pacing, Traffic, TrialLength};
+    use tonnage_plan::point::{LimitChoice, Traffic};
+    use tonnage_plan::transfer::{Length, Pacing, TrialLength};
 
     /// A small point for unit tests of the loops.
-    pub(crate) fn point(addresses: Addresses, slots: u64) -> Point {
-        Point {
+    pub(crate) fn point(addresses: Addresses, slots: u64) -> TransferPoint {
+        TransferPoint {
             label: None,
             engine: "mock".into(),
             engine_options: Default::default(),

@@ -7,7 +7,7 @@ use tonnage_sys::mapping::Arena;
 
 use crate::drive::walk::Walk;
 use crate::kinds::transfer::layout::{Layout, SLICE_BYTES_MIN};
-use tonnage_plan::point::Point;
+use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Error, Result};
 
 /// Smaller operations are set beside copies of this size: the limit is the hardware's, and the cost of each small
@@ -48,7 +48,7 @@ pub struct Stretch {
 pub fn copy_rates(
     arena: &Arena,
     layout: &Layout,
-    point: &Point,
+    point: &TransferPoint,
     clock: &Clock,
 ) -> Result<CopyRates> {
     let footprint = point.footprint_bytes.max(SLICE_BYTES_MIN);
@@ -156,7 +156,7 @@ pub fn describe(rates: &CopyRates, copiers: u64) -> tonnage_record::Limit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_plan::point::Addresses;
+    use tonnage_plan::transfer::Addresses;
     use tonnage_sys::mapping::{Pages, Sharing};
 
     #[test]

@@ -14,14 +14,15 @@ use crate::kinds::transfer::work::Work;
 use crate::limit::memory_copy::{CopyRates, better};
 use crate::limit::socket_stream::Streamed;
 use tonnage_engine::LimitKind;
-use tonnage_plan::point::{LimitChoice, Pacing, Point};
+use tonnage_plan::point::LimitChoice;
+use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_ranks::{Rank, RankInfo};
 use tonnage_record::Limit;
 use tonnage_units::{Error, Result};
 
 /// What a point is set beside, the same on all ranks.
 pub struct Beside<'a> {
-    point: &'a Point,
+    point: &'a TransferPoint,
     opened: &'a [Opened],
     kind: LimitKind,
     addresses: Vec<Option<IpAddr>>,
@@ -42,7 +43,7 @@ pub enum Measurement {
 
 impl<'a> Beside<'a> {
     /// For a point on a session, of which `rank` is one.
-    pub fn new(point: &'a Point, opened: &'a [Opened], rank: u32) -> Self {
+    pub fn new(point: &'a TransferPoint, opened: &'a [Opened], rank: u32) -> Self {
         let own = opened.get(rank as usize).into_iter();
         Self {
             point,
@@ -191,7 +192,7 @@ fn copies(rank: &mut Rank, own: &mut Work, followers: &Followers) -> Result<Meas
 
 /// The nominal speed of the devices that send or of those that receive, whichever is less. A device that several ranks of
 /// a host share counts once.
-fn link_limit(point: &Point, opened: &[Opened], infos: &[RankInfo]) -> Option<Limit> {
+fn link_limit(point: &TransferPoint, opened: &[Opened], infos: &[RankInfo]) -> Option<Limit> {
     // Devices with the boot of their host: two hosts may have the same.
     let mut sides: [Vec<(&str, &Device)>; 2] = [Vec::new(), Vec::new()];
     for (rank, (opened, info)) in (0u32..).zip(opened.iter().zip(infos)) {
@@ -242,7 +243,8 @@ fn add_floats(left: &mut Vec<u8>, right: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_plan::point::{Addresses, Traffic};
+    use tonnage_plan::point::Traffic;
+    use tonnage_plan::transfer::Addresses;
 
     fn opened(limit: LimitKind, device: Option<(&str, [u8; 4])>) -> Opened {
         Opened {

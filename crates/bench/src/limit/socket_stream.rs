@@ -17,7 +17,7 @@ use tonnage_sys::clock::Clock;
 
 use crate::deadlines::DEADLINES;
 use tonnage_engine::Verb;
-use tonnage_plan::point::{Point, TrialLength};
+use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result};
 
@@ -286,12 +286,12 @@ impl Berths {
 }
 
 /// Whether payload goes from initiators to targets.
-pub fn initiators_send(point: &Point) -> bool {
+pub fn initiators_send(point: &TransferPoint) -> bool {
     point.op != Verb::Read
 }
 
 /// How long the streams of a point are counted for.
-fn timed_ns(point: &Point) -> u64 {
+fn timed_ns(point: &TransferPoint) -> u64 {
     match point.length.trial {
         TrialLength::DurationNs(ns) => (ns.saturating_mul(u64::from(point.length.trials))
             / TRIALS_SHARE)
@@ -310,7 +310,7 @@ fn timed_ns(point: &Point) -> u64 {
 /// When a connection cannot be made or breaks; the message names the pair.
 pub fn measure(
     rank: &mut Rank,
-    point: &Point,
+    point: &TransferPoint,
     addresses: &[Option<IpAddr>],
     carry: impl FnOnce(&Arc<Berths>) -> Result<Streamed>,
 ) -> Result<Option<Streamed>> {

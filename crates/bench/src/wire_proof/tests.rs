@@ -4,7 +4,8 @@ mod whole;
 
 use super::*;
 use tonnage_machine::tree::invented::Machine;
-use tonnage_plan::point::{Addresses, Traffic};
+use tonnage_plan::point::Traffic;
+use tonnage_plan::transfer::Addresses;
 
 const NOW: Duration = Duration::ZERO;
 
@@ -53,7 +54,7 @@ fn routes(hosts: &[&str], named: &[Option<Named>]) -> Routes {
     )
 }
 
-fn point(op: Verb, ranks: u32) -> Point {
+fn point(op: Verb, ranks: u32) -> TransferPoint {
     let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 4);
     (point.op, point.ranks, point.size_bytes, point.engine) = (op, ranks, 1000, "toy".into());
     point
@@ -73,7 +74,12 @@ fn tcp(machine: &Machine, retransmitted: u64) {
     machine.file("proc/self/net/snmp", &text);
 }
 
-fn watch<'a>(machine: &Machine, point: &'a Point, routes: &'a Routes, rank: u32) -> Watch<'a> {
+fn watch<'a>(
+    machine: &Machine,
+    point: &'a TransferPoint,
+    routes: &'a Routes,
+    rank: u32,
+) -> Watch<'a> {
     Watch::on(machine.tree(), point, routes, rank, NOW)
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tonnage_plan::file_point::FilePoint;
+use tonnage_plan::files::FilePoint;
 
 use super::*;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tonnage_engine::calls::{Call, Calls, FileDomain, OpenFile, OpenFiles, Transfer, View};
 use tonnage_engines::mpiio::{ENTRY, start_before_meeting};
-use tonnage_plan::file_point::FilePoint;
+use tonnage_plan::files::FilePoint;
 use tonnage_ranks::{JoinOptions, Rank, detect, meet};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 

@@ -1,6 +1,6 @@
 //! The result block with `-O summaryFormat=CSV`.
 
-use tonnage_plan::file_point::FilePoint;
+use tonnage_plan::files::FilePoint;
 
 use super::figures::{Figures, Pass};
 

@@ -3,7 +3,7 @@
 //! bw is bytes over first open to last close, IOPS transfers over first to last transfer. The one column that is not as
 //! in IOR is the latency: there it is the mean of the rank that was fastest, here the mean over all ranks.
 
-use tonnage_plan::file_point::Phase;
+use tonnage_plan::files::Phase;
 use tonnage_record::files::{FileRecord, PhaseRecord, PhaseTrial};
 use tonnage_units::number_list;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tonnage_plan::file_point::FilePoint;
+use tonnage_plan::files::FilePoint;
 use tonnage_record::files::FileRecord;
 
 use super::date::date;

@@ -1,11 +1,11 @@
 //! What all points of a file job share: everything but engine, block, transfer and window.
 
-use super::super::expand::WORKERS_MAX;
-use super::super::file_point::{
+use super::point::{
     DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom, Stonewall, Striping,
 };
-use super::super::point::LimitChoice;
 use super::{FileJob, ReadShift, StripeCount, Verify, nodes, usage};
+use crate::expand::WORKERS_MAX;
+use crate::point::{LimitChoice, Reading};
 use tonnage_engine::EngineOptions;
 use tonnage_units::Result;
 use tonnage_units::names::quote;
@@ -29,7 +29,6 @@ pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
     let phases = phases(job)?;
     check_together(job, layout, &phases)?;
     check_effects(job, &phases)?;
-    check_published(job, &phases)?;
     Ok(FilePoint {
         label: job.label.clone(),
         engine: String::new(),
@@ -64,13 +63,23 @@ pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
         verify_after: verify_after(job, &phases)?,
         drop_caches: job.drop_caches,
         striping: striping(job, &phases)?,
-        outlier_ns: optional_time("outlier", job.outlier, 1, DAY_NS)?,
         trials: trials(job)?,
         delay_ns: optional_time("delay", job.delay, 0, DAY_NS)?.unwrap_or(0),
         max_duration_ns: optional_time("max-duration", job.max_duration, MILLISECOND_NS, WEEK_NS)?,
         limit: job.limit.unwrap_or(LimitChoice::Auto),
-        published: job.published.clone(),
         phases,
+    })
+}
+
+/// What stands beside the results of all points of the job, of which `base` has what they share.
+///
+/// # Errors
+/// `Usage` for a figure of a phase that is not measured, and for what is out of range.
+pub(super) fn reading(job: &FileJob, base: &FilePoint) -> Result<Reading> {
+    check_published(job, &base.phases)?;
+    Ok(Reading {
+        published: job.published.clone(),
+        outlier_ns: optional_time("outlier", job.outlier, 1, DAY_NS)?,
     })
 }
 

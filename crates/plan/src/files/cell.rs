@@ -1,9 +1,9 @@
 //! What the points of a file job differ in: engine, block, window and transfer.
 
-use super::super::file_point::{FileOrder, FilePoint, Fsync};
-use super::super::layout::{MEMORY_BYTES_MAX, SIZE_BYTES_MAX};
-use super::super::sweep::Sweep;
+use super::point::{FileOrder, FilePoint, Fsync};
 use super::{FileJob, usage};
+use crate::sweep::Sweep;
+use crate::transfer::layout::{MEMORY_BYTES_MAX, SIZE_BYTES_MAX};
 use tonnage_engine::calls::{FileEntry, find_files};
 use tonnage_engine::{EngineOptions, check_options};
 use tonnage_units::Bytes;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
-use super::super::file_point::{DataKind, Phase};
+use super::point::{DataKind, Phase};
 use tonnage_units::names::quote;
 use tonnage_units::names::unknown;
 use tonnage_units::{Count, Fraction};

@@ -1,9 +1,9 @@
 //! A file job with fewer bytes, or on fewer ranks than its plan is made for.
 
-use super::super::file_point::FileOrder;
-use super::super::sweep::Sweep;
 use super::cell::{BLOCK_BYTES_DEFAULT, TRANSFER_BYTES_DEFAULT};
+use super::point::FileOrder;
 use super::{FileJob, ReadShift};
+use crate::sweep::Sweep;
 use tonnage_units::Count;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
@@ -100,7 +100,10 @@ impl FileJob {
 ///
 /// # Errors
 /// `Usage` when that would make one file of two.
-pub(crate) fn move_files(jobs: &mut [FileJob], place: &str) -> Result<()> {
+pub(crate) fn move_files<'a>(
+    jobs: impl Iterator<Item = &'a mut FileJob>,
+    place: &str,
+) -> Result<()> {
     if place.is_empty() || place.contains('\0') {
         return Err(Error::Usage(format!(
             "path {} cannot be the place of files: write a directory, or what the files' names shall begin with",

@@ -1,6 +1,6 @@
-use super::super::fixture::FILE_ENGINES;
 use super::*;
-use crate::file_point::{ReadFrom, Stonewall, Striping};
+use crate::fixture::{Expand, FILE_ENGINES};
+use crate::{Experiment, Plan};
 
 mod scaling;
 mod shipped;
@@ -9,6 +9,14 @@ mod shipped;
 fn plan(lines: &str) -> Plan {
     let text = format!("name = \"test\"\n[[file]]\npath = 't.dat'\n{lines}");
     Plan::from_toml(&text, "test.toml").unwrap()
+}
+
+fn jobs(plan: &Plan) -> Vec<FileJob> {
+    let jobs = plan.experiments.iter().map(|experiment| match experiment {
+        Experiment::File(job) => job.clone(),
+        other => panic!("{other:?}"),
+    });
+    jobs.collect()
 }
 
 fn points(lines: &str) -> Vec<FilePoint> {
@@ -67,12 +75,10 @@ fn default_point() -> FilePoint {
         verify_after: Vec::new(),
         drop_caches: false,
         striping: None,
-        outlier_ns: None,
         trials: 1,
         delay_ns: 0,
         max_duration_ns: None,
         limit: LimitChoice::Auto,
-        published: Vec::new(),
     }
 }
 
@@ -80,8 +86,27 @@ fn default_point() -> FilePoint {
 fn everything_that_is_not_said_has_its_default() {
     assert_eq!(point(""), default_point());
     assert_eq!(plan("").file_points(1, &FILE_ENGINES).unwrap()[0].ranks, 1);
-    // A plan of files only has no points between memories, and nothing is wrong with that.
-    assert_eq!(plan("").points(1, &[]).unwrap(), []);
+}
+
+/// Neither is in what `--resume` compares.
+#[test]
+fn published_figures_and_thresholds_stand_beside_the_point() {
+    let lines = "outlier = '2s'\npublished = [{ phase = 'write', operations-per-s = 5, ranks = 9, what = 'x' }]";
+    let planned = plan(lines).points(2, &[], &FILE_ENGINES).unwrap();
+    let published = Published {
+        phase: Phase::Write,
+        bandwidth_mib_per_s: None,
+        operations_per_s: Some(5.0),
+        ranks: Some(9),
+        percent_of_earlier: None,
+        what: "x".into(),
+    };
+    let reading = Reading {
+        published: vec![published],
+        outlier_ns: Some(2_000_000_000),
+    };
+    let point = crate::Point::File(default_point());
+    assert_eq!(planned, [crate::Planned { point, reading }]);
 }
 
 #[test]
@@ -93,8 +118,8 @@ fn everything_that_is_said_is_in_the_point() {
          direct = true\nbarriers = true\nkeep = true\nexisting = true\nthreads = 2\nwindow = 4\nstonewall = '30s'\n\
          wear-out = true\nwear-out-transfers = 5\nstonewall-status = 's.json'\nprefill = true\n\
          data = 'compressible=30%'\ndata-seed = 9\nverify = ['write', 'mixed']\ndrop-caches = true\n\
-         stripe-count = 'all'\nstripe-size = '8M'\noutlier = '2s'\ntrials = 3\ndelay = '1s'\nmax-duration = '1h'\n\
-         limit = '2GB/s'\npublished = [{ phase = 'write', operations-per-s = 5, ranks = 9, what = 'x' }]",
+         stripe-count = 'all'\nstripe-size = '8M'\ntrials = 3\ndelay = '1s'\nmax-duration = '1h'\n\
+         limit = '2GB/s'",
     );
     let expected = FilePoint {
         label: Some("mine".into()),
@@ -133,19 +158,10 @@ fn everything_that_is_said_is_in_the_point() {
             count: None,
             size_bytes: Some(8 << 20),
         }),
-        outlier_ns: Some(2_000_000_000),
         trials: 3,
         delay_ns: 1_000_000_000,
         max_duration_ns: Some(3_600_000_000_000),
         limit: LimitChoice::Stated { bytes_per_s: 2e9 },
-        published: vec![Published {
-            phase: Phase::Write,
-            bandwidth_mib_per_s: None,
-            operations_per_s: Some(5.0),
-            ranks: Some(9),
-            percent_of_earlier: None,
-            what: "x".into(),
-        }],
         ..default_point()
     };
     assert_eq!(found, expected);

@@ -2,10 +2,10 @@
 
 use toml::Value;
 
-use super::super::file::{count, one_or_many, options, string, sweep_value, text};
-use super::super::file_point::Published;
-use super::super::sweep::Sweep;
+use super::point::Published;
 use super::{FileJob, ReadShift, Verify};
+use crate::read::{count, one_or_many, options, string, sweep_value, text};
+use crate::sweep::Sweep;
 use tonnage_units::Count;
 
 /// The keys of a `[[file]]` table, in the order in which they are written.

@@ -1,6 +1,6 @@
 //! Columns of what was asked for, and of what it was done with.
 
-use tonnage_plan::point::Pacing;
+use tonnage_plan::transfer::Pacing;
 
 use super::super::engine;
 use super::values::{batch, batch_bytes, offered_per_s};

@@ -1,6 +1,6 @@
 //! Columns of what was measured, and of what became of the point.
 
-use tonnage_plan::point::TrialLength;
+use tonnage_plan::transfer::TrialLength;
 
 use super::values::{
     canary_ns, fastest_batch_bytes_per_s, latency, latency_kind_name, outcome, summary,

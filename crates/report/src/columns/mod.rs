@@ -9,7 +9,7 @@ mod figures;
 mod values;
 
 use tonnage_engine::memory::MemoryKind;
-use tonnage_plan::point::{Addresses, Pacing};
+use tonnage_plan::transfer::{Addresses, Pacing};
 use tonnage_record::Record;
 
 pub use derived::{DERIVED, Derived};

@@ -1,6 +1,7 @@
 //! Where the values of columns are found in a record, or computed from it.
 
-use tonnage_plan::point::{Pacing, Point, Traffic};
+use tonnage_plan::point::Traffic;
+use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_record::{Canary, Latency, LatencyKind, Outcome, Record, Summary};
 
 use super::Value;
@@ -23,7 +24,7 @@ pub fn latency<T: Into<Value>>(record: &Record, of: fn(&Latency) -> T) -> Value 
 }
 
 /// Ranks that initiate, and the targets of each. Counted without listing them: a file may name any number of ranks.
-fn initiators(point: &Point) -> (u64, u64) {
+fn initiators(point: &TransferPoint) -> (u64, u64) {
     let ranks = u64::from(point.ranks);
     let others = ranks.saturating_sub(1);
     match point.traffic {
@@ -35,7 +36,7 @@ fn initiators(point: &Point) -> (u64, u64) {
 }
 
 /// Lanes over which operations are posted at once: pairs of initiator and target, times workers.
-pub fn lanes(point: &Point) -> u64 {
+pub fn lanes(point: &TransferPoint) -> u64 {
     let (initiators, targets) = initiators(point);
     initiators
         .saturating_mul(targets)
@@ -43,7 +44,7 @@ pub fn lanes(point: &Point) -> u64 {
 }
 
 /// Operations of one batch.
-pub fn batch(point: &Point) -> Option<u32> {
+pub fn batch(point: &TransferPoint) -> Option<u32> {
     match point.pacing {
         Pacing::Batch { batch } => Some(batch),
         _ => None,
@@ -51,7 +52,7 @@ pub fn batch(point: &Point) -> Option<u32> {
 }
 
 /// Payload bytes of one batch on one lane.
-pub fn batch_bytes(point: &Point) -> Option<u64> {
+pub fn batch_bytes(point: &TransferPoint) -> Option<u64> {
     batch(point).map(|batch| u64::from(batch) * u64::from(point.size_bytes))
 }
 
@@ -64,7 +65,7 @@ pub fn fastest_batch_bytes_per_s(record: &Record) -> Option<f64> {
 }
 
 /// Operations per second that all initiating ranks together are asked for.
-pub fn offered_per_s(point: &Point) -> Option<f64> {
+pub fn offered_per_s(point: &TransferPoint) -> Option<f64> {
     let Pacing::Paced { rate_per_s, .. } = point.pacing else {
         return None;
     };

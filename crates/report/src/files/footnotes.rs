@@ -2,7 +2,7 @@
 //! were cold, and what happened on the way.
 
 use serde_json::Value;
-use tonnage_plan::file_point::Phase;
+use tonnage_plan::files::Phase;
 use tonnage_record::files::{
     CacheState, FileRecord, PhaseRecord, PhaseTrial, StonewallFigures, Storage,
 };

@@ -1,7 +1,7 @@
 //! What others measured with the same options beside what was measured here. Their machines had other numbers of ranks,
 //! so the figures of one rank stand beside each other too.
 
-use tonnage_plan::file_point::Published;
+use tonnage_plan::files::Published;
 use tonnage_record::files::{FileRecord, PhaseRecord};
 
 use super::super::text::{number, rate};
@@ -11,7 +11,7 @@ use super::words::{MIB, percent};
 pub fn lines(record: &FileRecord) -> Vec<String> {
     let phases = record.phases.iter();
     let lines = phases.flat_map(|phase| {
-        let published = record.file.published.iter();
+        let published = record.published.iter();
         published
             .filter(|one| one.phase == phase.phase)
             .map(move |one| line(record, phase, one))

@@ -1,6 +1,6 @@
 //! The lines above the tables of a file experiment: everything that was asked for, in the words that the field uses.
 
-use tonnage_plan::file_point::{
+use tonnage_plan::files::{
     DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom, Striping,
 };
 use tonnage_record::files::FileRecord;

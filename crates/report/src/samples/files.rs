@@ -1,7 +1,7 @@
 //! Records of file experiments whose figures follow from each other as those of a real run do.
 
 use serde_json::json;
-use tonnage_plan::file_point::{
+use tonnage_plan::files::{
     DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, Published, ReadFrom, Stonewall,
     Striping,
 };
@@ -51,12 +51,10 @@ fn point(engine: &str) -> FilePoint {
         verify_after: Vec::new(),
         drop_caches: false,
         striping: None,
-        outlier_ns: None,
         trials: 1,
         delay_ns: 0,
         max_duration_ns: None,
         limit: LimitChoice::Auto,
-        published: Vec::new(),
     }
 }
 
@@ -71,6 +69,8 @@ fn record(file: FilePoint, engine: serde_json::Value, phases: Vec<PhaseRecord>) 
             git_revision: "0123456".to_owned(),
         },
         file,
+        published: Vec::new(),
+        outlier_ns: None,
         effective: vec![Effective {
             ranks: "0-1".to_owned(),
             engine,
@@ -336,24 +336,6 @@ pub fn collective() -> FileRecord {
     for (name, value) in [("romio_cb_read", "disable"), ("romio_cb_write", "disable")] {
         point.hints.insert(name.to_owned(), value.to_owned());
     }
-    point.published = vec![
-        Published {
-            phase: Phase::Write,
-            bandwidth_mib_per_s: Some(716_886.15),
-            operations_per_s: None,
-            ranks: Some(3840),
-            percent_of_earlier: Some(66.0),
-            what: "Cori, Lustre, acceptance test".to_owned(),
-        },
-        Published {
-            phase: Phase::Read,
-            bandwidth_mib_per_s: None,
-            operations_per_s: Some(8.2e6),
-            ranks: None,
-            percent_of_earlier: None,
-            what: "Cori, Lustre, acceptance test".to_owned(),
-        },
-    ];
     let trials = |reads: u64, times: [u64; 3]| -> Vec<PhaseTrial> {
         let numbered = (0..).zip(times);
         numbered
@@ -388,6 +370,24 @@ pub fn collective() -> FileRecord {
     record.storage[0].source = "mds:/scratch".to_owned();
     record.storage[0].direct_alignment = None;
     record.storage[0].striping = Some("24 stripes of 8 MiB".to_owned());
+    record.published = vec![
+        Published {
+            phase: Phase::Write,
+            bandwidth_mib_per_s: Some(716_886.15),
+            operations_per_s: None,
+            ranks: Some(3840),
+            percent_of_earlier: Some(66.0),
+            what: "Cori, Lustre, acceptance test".to_owned(),
+        },
+        Published {
+            phase: Phase::Read,
+            bandwidth_mib_per_s: None,
+            operations_per_s: Some(8.2e6),
+            ranks: None,
+            percent_of_earlier: None,
+            what: "Cori, Lustre, acceptance test".to_owned(),
+        },
+    ];
     record
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use tonnage_engine::Verb;
-use tonnage_plan::point::{LimitChoice, Pacing};
+use tonnage_plan::point::LimitChoice;
+use tonnage_plan::transfer::Pacing;
 use tonnage_record::wire_proof::{DevicePath, Path, TcpPath};
 use tonnage_record::{LatencyKind, Outcome, Record};
 use tonnage_units::WireKind;

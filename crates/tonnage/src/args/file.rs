@@ -1,11 +1,11 @@
 //! `tonnage file`: one experiment with files, said on the command line.
 
 use clap::Args;
-use tonnage_plan::Plan;
-use tonnage_plan::file_point::{DataKind, FileLayout, FileOrder, Fsync, Phase};
+use tonnage_plan::files::{DataKind, FileLayout, FileOrder, Fsync, Phase};
 use tonnage_plan::files::{FileJob, ReadShift, StripeCount, Verify};
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::sweep::Sweep;
+use tonnage_plan::{Experiment, Plan};
 use tonnage_units::{Bytes, Count, Nanos};
 
 use super::common::{RankArgs, ResultArgs};
@@ -255,7 +255,7 @@ impl FileArgs {
         Plan {
             name: "file".to_owned(),
             ranks: self.ranks.ranks,
-            files: vec![self.to_job()],
+            experiments: vec![Experiment::File(self.to_job())],
             ..Plan::default()
         }
     }

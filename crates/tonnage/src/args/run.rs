@@ -45,11 +45,8 @@ impl RunArgs {
     pub fn to_plan(&self) -> Result<Plan> {
         let mut plan = Plan::load(&self.plan)?;
         if !self.engine.is_empty() {
-            for transfer in &mut plan.transfers {
-                transfer.engine.clone_from(&self.engine);
-            }
-            for job in &mut plan.files {
-                job.engine.clone_from(&self.engine);
+            for experiment in &mut plan.experiments {
+                experiment.use_engines(&self.engine);
             }
         }
         if let Some(place) = &self.path {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use tonnage_engine::{Domain, Entry, OpenRequest, Verb};
-use tonnage_plan::Plan;
-use tonnage_plan::point::{Pacing, Traffic, TrialLength};
+use tonnage_plan::point::Traffic;
+use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
+use tonnage_plan::{Plan, Point};
 use tonnage_units::Error;
 
 use super::*;
@@ -59,6 +60,15 @@ fn transfer(line: &str) -> TransferArgs {
     }
 }
 
+fn expand(plan: &Plan, ranks: u32) -> Vec<TransferPoint> {
+    let planned = plan.points(ranks, &ENGINES, &[]).unwrap();
+    let points = planned.into_iter().map(|planned| match planned.point {
+        Point::Transfer(point) => point,
+        other => panic!("{other:?}"),
+    });
+    points.collect()
+}
+
 /// What a person sees when the command line is refused before a plan is made of it.
 fn refused(line: &str) -> String {
     let error = parse(line).unwrap_err();
@@ -107,7 +117,7 @@ fn promised_commands_expand() {
     ] {
         let plan = transfer(&format!("tonnage transfer {line}")).to_plan();
         assert_eq!(plan.ranks, Some(2));
-        assert_eq!(plan.points(2, &ENGINES).unwrap().len(), count, "{line}");
+        assert_eq!(expand(&plan, 2).len(), count, "{line}");
         assert_eq!(
             Plan::from_toml(&plan.to_toml(), "printed").unwrap(),
             plan,
@@ -167,7 +177,7 @@ fn wrong_values_are_refused_in_our_words() {
 #[test]
 fn an_engine_that_is_not_there_is_refused_with_the_plan() {
     let plan = transfer("tonnage transfer --engine shmm --op write --sizes 8").to_plan();
-    let error = plan.points(2, &ENGINES).unwrap_err();
+    let error = plan.points(2, &ENGINES, &[]).unwrap_err();
     assert_eq!(error.exit_code(), 2);
     assert!(error.to_string().contains("did you mean \"shm\"?"));
 }
@@ -262,7 +272,7 @@ fn a_plan_file_can_be_run_with_other_engines_and_ranks() {
     assert_eq!(run(2, "").ranks, Some(2));
     let plan = run(4, "--engine null --ranks 4 --scale 0.5");
     assert_eq!(plan.ranks, Some(4));
-    let points = plan.points(4, &ENGINES).unwrap();
+    let points = expand(&plan, 4);
     assert!(points.iter().all(|point| point.engine == "null"));
     assert!(
         points
@@ -280,7 +290,8 @@ fn the_tour_carries_its_plan() {
     .to_plan()
     .unwrap();
     assert_eq!(plan.name, "tour");
-    assert!(!plan.points(2, tonnage_engines::ENGINES).unwrap().is_empty());
+    let points = plan.points(2, tonnage_engines::ENGINES, &[]).unwrap();
+    assert!(!points.is_empty());
 }
 
 fn verify(line: &str) -> VerifyArgs {
@@ -293,7 +304,7 @@ fn verify(line: &str) -> VerifyArgs {
 #[test]
 fn verify_moves_every_operation_once_at_many_sizes() {
     let plan = verify("").to_plan(&ENGINES, 2).unwrap();
-    let points = plan.points(2, &ENGINES).unwrap();
+    let points = expand(&plan, 2);
     assert!(points.iter().all(|point| {
         point.engine == "shm"
             && point.verify
@@ -316,7 +327,7 @@ fn verify_moves_every_operation_once_at_many_sizes() {
 fn verify_of_what_cannot_be_verified_says_so() {
     let message = |line: &str| {
         let plan = verify(line).to_plan(&ENGINES, 2).unwrap();
-        plan.points(2, &ENGINES).unwrap_err().to_string()
+        plan.points(2, &ENGINES, &[]).unwrap_err().to_string()
     };
     assert!(message("--engine null").contains("moves no bytes"));
     assert!(message("--engine shn").contains("did you mean \"shm\"?"));
@@ -325,14 +336,14 @@ fn verify_of_what_cannot_be_verified_says_so() {
         .to_plan(&ENGINES, 3)
         .unwrap();
     assert_eq!(plan.ranks, Some(3));
-    assert_eq!(plan.points(3, &ENGINES).unwrap().len(), 4);
+    assert_eq!(expand(&plan, 3).len(), 4);
 }
 
 #[test]
 fn verify_leaves_no_rank_out() {
     for (ranks, traffic) in [(2, Traffic::Pair), (3, Traffic::AllToAll)] {
         let plan = verify("--sizes 8").to_plan(&ENGINES, ranks).unwrap();
-        let points = plan.points(ranks, &ENGINES).unwrap();
+        let points = expand(&plan, ranks);
         assert!(
             points.iter().all(|point| point.traffic == traffic),
             "{ranks}"

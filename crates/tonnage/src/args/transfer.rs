@@ -3,9 +3,10 @@
 use clap::Args;
 use tonnage_engine::Verb;
 use tonnage_engine::memory::MemoryKind;
-use tonnage_plan::point::{Addresses, LimitChoice, Traffic};
+use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::sweep::Sweep;
-use tonnage_plan::{Plan, Transfer};
+use tonnage_plan::transfer::Addresses;
+use tonnage_plan::{Experiment, Plan, Transfer};
 use tonnage_units::{Bytes, Count, Fraction, Nanos, PerSecond};
 
 use super::common::{RankArgs, ResultArgs};
@@ -229,7 +230,7 @@ impl TransferArgs {
         Plan {
             name: "transfer".to_owned(),
             ranks: ranks.ranks,
-            transfers: vec![transfer],
+            experiments: vec![Experiment::Transfer(transfer)],
             ..Plan::default()
         }
     }

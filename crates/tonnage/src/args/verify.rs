@@ -6,7 +6,7 @@ use clap::Args;
 use tonnage_engine::{Entry, Verb};
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::sweep::Sweep;
-use tonnage_plan::{Plan, Transfer};
+use tonnage_plan::{Experiment, Plan, Transfer};
 use tonnage_units::Result;
 use tonnage_units::{Count, Nanos};
 
@@ -72,14 +72,14 @@ impl VerifyArgs {
             0 => Traffic::Pair,
             _ => Traffic::AllToAll,
         });
-        let transfers = names
+        let experiments = names
             .into_iter()
-            .map(|name| self.transfer(name, &sizes, engines, traffic))
+            .map(|name| Experiment::Transfer(self.transfer(name, &sizes, engines, traffic)))
             .collect();
         Ok(Plan {
             name: "verify".to_owned(),
             ranks: Some(ranks),
-            transfers,
+            experiments,
             ..Plan::default()
         })
     }

@@ -6,11 +6,12 @@ use tonnage_engine::calls::find_files;
 use tonnage_engine::find;
 use tonnage_engines::{ENGINES, FILE_ENGINES};
 use tonnage_machine::{Topology, place_workers};
+use tonnage_plan::{Planned, Point};
 use tonnage_record::file::check_writable;
 use tonnage_record::read::read_records;
 use tonnage_units::{Error, Result};
 
-use super::measure::{Job, Points, placement};
+use super::measure::{Job, placement};
 use crate::args::common::RankArgs;
 
 /// Whether records can be written to a file, and whether they would be in good company.
@@ -53,11 +54,13 @@ pub fn check_interface(ranks: &RankArgs) -> Result<()> {
 ///
 /// # Errors
 /// `Usage` for the first of them.
-pub fn check_effects(job: &Job, points: &Points) -> Result<()> {
-    let has_devices = points
-        .transfers
+pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
+    let mut transfers = points
         .iter()
-        .any(|point| find(ENGINES, &point.engine).is_ok_and(|entry| entry.has_devices));
+        .filter_map(|planned| planned.point.as_transfer());
+    let between_memories = transfers.clone().next().is_some();
+    let has_devices =
+        transfers.any(|point| find(ENGINES, &point.engine).is_ok_and(|entry| entry.has_devices));
     let loads = |library: &str| loads(points, library);
     let ranks = &job.ranks;
     let without_effect = |option: String| {
@@ -79,7 +82,7 @@ pub fn check_effects(job: &Job, points: &Points) -> Result<()> {
             return without_effect(format!("{option} {}", path.display()));
         }
     }
-    if job.require_path && points.transfers.is_empty() {
+    if job.require_path && !between_memories {
         return Err(Error::Usage(
             "--require-path is about bytes that cross devices between ranks, and file experiments have none: leave it \
              out"
@@ -90,27 +93,27 @@ pub fn check_effects(job: &Job, points: &Points) -> Result<()> {
 }
 
 /// Whether an engine of the points loads this library.
-pub fn loads(points: &Points, library: &str) -> bool {
-    let transfers = points.transfers.iter().any(|point| {
-        find(ENGINES, &point.engine).is_ok_and(|entry| entry.libraries.contains(&library))
-    });
-    let mut files = points.files.iter();
-    transfers
-        || files.any(|point| {
-            find_files(FILE_ENGINES, &point.engine)
-                .is_ok_and(|entry| entry.libraries.contains(&library))
-        })
+pub fn loads(points: &[Planned], library: &str) -> bool {
+    points.iter().any(|planned| match &planned.point {
+        Point::Transfer(point) => {
+            find(ENGINES, &point.engine).is_ok_and(|entry| entry.libraries.contains(&library))
+        }
+        Point::File(point) => find_files(FILE_ENGINES, &point.engine)
+            .is_ok_and(|entry| entry.libraries.contains(&library)),
+    })
 }
 
 /// CPUs and NUMA nodes that this host lacks are refused here, before a rank starts; each rank looks at its own host.
 ///
 /// # Errors
 /// `Usage`, with those that there are.
-pub fn check_placement(job: &Job, points: &Points) -> Result<()> {
+pub fn check_placement(job: &Job, points: &[Planned]) -> Result<()> {
     let (topology, (cpus, numa)) = (Topology::read(), placement(job));
-    let workers = points.transfers.iter().map(|point| point.workers);
-    let threads = points.files.iter().map(|point| point.threads);
-    let most = workers.chain(threads).max().unwrap_or(1);
+    let threads = points.iter().map(|planned| match &planned.point {
+        Point::Transfer(point) => point.workers,
+        Point::File(point) => point.threads,
+    });
+    let most = threads.max().unwrap_or(1);
     place_workers(&topology, 0, 1, most, &cpus)?;
     numa.node(&topology, None).map(|_| ())
 }

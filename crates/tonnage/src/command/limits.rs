@@ -11,7 +11,7 @@ use tonnage_engine::memory::MemoryKind;
 use tonnage_engine::memory::Request;
 use tonnage_engines::memory::allocate;
 use tonnage_machine::{Environment, allowed_cpus, pin_thread};
-use tonnage_plan::point::Addresses;
+use tonnage_plan::transfer::Addresses;
 use tonnage_record::Limit;
 use tonnage_record::host_limits::Limits;
 use tonnage_sys::clock::Clock;

@@ -10,13 +10,10 @@ use std::time::Duration;
 
 use tonnage_bench::conductor;
 use tonnage_bench::deadlines::DEADLINES;
-use tonnage_bench::observer::Asked;
 use tonnage_bench::settings::{Numa, Settings};
 use tonnage_engines::{ENGINES, FILE_ENGINES, clean_up_after, mpiio};
 use tonnage_machine::Choice;
-use tonnage_plan::Plan;
-use tonnage_plan::file_point::FilePoint;
-use tonnage_plan::point::Point;
+use tonnage_plan::{Plan, Planned, Point};
 use tonnage_ranks::{Identity, JoinOptions, Rank, RankInfo};
 use tonnage_record::file::{RecordWriter, resume};
 use tonnage_record::read::{already_measured, file_already_measured};
@@ -52,27 +49,8 @@ pub struct Job {
 }
 
 /// What is measured, expanded from the plan.
-pub(super) struct Points {
-    /// Between memories; these come first.
-    pub transfers: Vec<Point>,
-    /// With files.
-    pub files: Vec<FilePoint>,
-}
-
-impl Points {
-    fn of(plan: &Plan, ranks: u32) -> Result<Self> {
-        Ok(Self {
-            transfers: plan.points(ranks, ENGINES)?,
-            files: plan.file_points(ranks, FILE_ENGINES)?,
-        })
-    }
-
-    fn all(&self) -> Vec<Asked<'_>> {
-        let transfers = self.transfers.iter().map(Asked::Transfer);
-        transfers
-            .chain(self.files.iter().map(Asked::File))
-            .collect()
-    }
+fn points(plan: &Plan, ranks: u32) -> Result<Vec<Planned>> {
+    plan.points(ranks, ENGINES, FILE_ENGINES)
 }
 
 /// `tonnage transfer`.
@@ -145,7 +123,7 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
 pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
     let identity = tonnage_ranks::detect(&env, job.ranks.explicit())?;
     let ranks = how_many(&job.ranks, &job.plan, identity.as_ref())?;
-    let points = Points::of(&job.plan, ranks)?;
+    let points = points(&job.plan, ranks)?;
     if print_plan {
         return print(&job.plan.to_toml()).map(|()| ExitCode::SUCCESS);
     }
@@ -194,7 +172,7 @@ pub fn supervise(ranks: u32, arguments: &[std::ffi::OsString]) -> Result<ExitCod
 }
 
 /// Joins the run, measures, and on rank 0 keeps and shows the records.
-fn be_a_rank(job: &Job, points: &Points, identity: Identity) -> Result<ExitCode> {
+fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCode> {
     if loads(points, "mpi") {
         mpiio::start_before_meeting(&identity, job.ranks.mpi.as_deref());
     }
@@ -262,11 +240,11 @@ fn settled_cause(rank: &Rank) -> Option<Error> {
 
 /// The points with what was asked for in nodes turned into ranks, which all ranks do alike now that each knows where
 /// the others are. What this changes was in no check that came before.
-fn placed(job: &Job, rank: &Rank) -> Result<Points> {
+fn placed(job: &Job, rank: &Rank) -> Result<Vec<Planned>> {
     let hosts: Vec<_> = rank.infos().iter().map(where_it_is).collect();
     let mut plan = job.plan.clone();
     plan.resolve_nodes(&hosts)?;
-    Points::of(&plan, rank.size())
+    points(&plan, rank.size())
 }
 
 /// Ranks of one boot are ranks of one host; where the system tells none, its name counts.
@@ -286,7 +264,7 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
         Ok((Vec::new(), None))
     };
     let (before, writer) = prepared?;
-    let left = points_left(points.all(), rank, &before)?;
+    let left = points_left(points, rank, &before)?;
     let format = job.format.unwrap_or_default();
     let mut keeper = Keeper::new(before, writer, format);
     let settings = settings(job);
@@ -343,17 +321,13 @@ fn open_new(path: &Path) -> Result<RecordWriter> {
 }
 
 /// The points that a resumed file does not hold. Rank 0 knows, and tells the others.
-fn points_left<'a>(
-    points: Vec<Asked<'a>>,
-    rank: &mut Rank,
-    before: &[Line],
-) -> Result<Vec<Asked<'a>>> {
+fn points_left(points: Vec<Planned>, rank: &mut Rank, before: &[Line]) -> Result<Vec<Planned>> {
     if points.is_empty() {
         return Ok(points);
     }
-    let is_measured = |point: &Asked<'_>| match point {
-        Asked::Transfer(point) => already_measured(before, point),
-        Asked::File(point) => file_already_measured(before, point),
+    let is_measured = |planned: &Planned| match &planned.point {
+        Point::Transfer(point) => already_measured(before, point),
+        Point::File(point) => file_already_measured(before, point),
     };
     let mine = (rank.id() == 0).then(|| {
         let measured = points.iter().map(|point| u8::from(is_measured(point)));

@@ -3,9 +3,10 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tonnage_bench::observer::{Asked, Observer, Progress};
-use tonnage_plan::file_point::FilePoint;
-use tonnage_plan::point::Point;
+use tonnage_bench::observer::{Observer, Progress};
+use tonnage_plan::Point;
+use tonnage_plan::files::FilePoint;
+use tonnage_plan::transfer::TransferPoint;
 use tonnage_record::file::RecordWriter;
 use tonnage_record::read::final_attempts;
 use tonnage_record::{Line, Outcome};
@@ -67,7 +68,7 @@ impl Keeper {
 }
 
 impl Observer for Keeper {
-    fn begin(&mut self, index: usize, of: usize, point: Asked<'_>) {
+    fn begin(&mut self, index: usize, of: usize, point: &Point) {
         self.progress.set_length(of as u64);
         self.progress.set_position(index as u64);
         self.point = describe(point);
@@ -108,14 +109,14 @@ fn progress_line() -> ProgressBar {
     bar
 }
 
-fn describe(point: Asked<'_>) -> String {
+fn describe(point: &Point) -> String {
     match point {
-        Asked::Transfer(point) => describe_transfer(point),
-        Asked::File(point) => describe_file(point),
+        Point::Transfer(point) => describe_transfer(point),
+        Point::File(point) => describe_file(point),
     }
 }
 
-fn describe_transfer(point: &Point) -> String {
+fn describe_transfer(point: &TransferPoint) -> String {
     let pacing = text::pacing(&point.pacing);
     let size = Bytes(u64::from(point.size_bytes));
     format!("{} {} {size}, {pacing}", point.engine, point.op.name())
@@ -160,7 +161,7 @@ fn how_far(progress: &Progress) -> String {
 mod tests {
     use std::time::Duration;
 
-    use tonnage_plan::file_point::Phase;
+    use tonnage_plan::files::Phase;
 
     use super::*;
 

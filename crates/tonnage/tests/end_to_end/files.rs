@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::{TempDir, tempdir, tempdir_in};
-use tonnage_plan::file_point::Phase;
+use tonnage_plan::files::Phase;
 use tonnage_record::files::FileRecord;
 
 use super::support::file_records::{failed, measured};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::tempdir;
-use tonnage_plan::file_point::Phase;
+use tonnage_plan::files::Phase;
 use tonnage_record::Outcome;
 
 use super::files::{names, on_disk, unavailable};

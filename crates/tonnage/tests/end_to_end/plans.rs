@@ -3,7 +3,8 @@
 use std::fs;
 
 use tempfile::tempdir;
-use tonnage_plan::point::{LimitChoice, Pacing, Point};
+use tonnage_plan::point::LimitChoice;
+use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_record::{Outcome, Record};
 
 use super::support::{BRIEF, records, tonnage};
@@ -17,7 +18,7 @@ fn transfer(options: &str) -> Vec<Record> {
     records::shown(dir.path(), "r.jsonl", &run, "table")
 }
 
-fn points(records: &[Record]) -> Vec<&Point> {
+fn points(records: &[Record]) -> Vec<&TransferPoint> {
     records.iter().map(|record| &record.point).collect()
 }
 

@@ -11,7 +11,7 @@ use crate::kinds::files::data::{FileKey, Pool};
 use crate::kinds::files::names::{bytes_of_file, number_of, path_of};
 use crate::kinds::files::verify::{Checker, Verdict};
 use crate::kinds::files::wrong::Wrong;
-use tonnage_plan::file_point::{FileLayout, Phase};
+use tonnage_plan::files::{FileLayout, Phase};
 use tonnage_units::{Error, Result};
 
 impl Experiment<'_> {

@@ -15,7 +15,7 @@ use super::storage::{Place, directory_of};
 use crate::kinds::files::data::{FileKey, SECTOR_BYTES, STAMP_BYTES, words};
 use crate::kinds::files::names::number_of;
 use crate::kinds::files::places::Places;
-use tonnage_plan::file_point::{FileLayout, FileOrder, FilePoint, Phase, Striping};
+use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase, Striping};
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::storage::directory_of;
 use crate::kinds::files::data::{FileKey, SECTOR_BYTES, STAMP_BYTES};
 use crate::kinds::files::names::{number_of, path_of};
-use tonnage_plan::file_point::{FileLayout, FilePoint};
+use tonnage_plan::files::{FileLayout, FilePoint};
 use tonnage_units::{Error, Result};
 
 /// A file is looked at in pieces of this size.

@@ -12,7 +12,7 @@ use tonnage_sys::mapping::Arena;
 
 use super::order::mix;
 use super::wrong::{Files, Wrong};
-use tonnage_plan::file_point::DataKind;
+use tonnage_plan::files::DataKind;
 use tonnage_units::{Error, Result};
 
 /// A sector: what a stamp covers.

@@ -20,8 +20,8 @@ use crate::observer::Observer;
 use crate::settings::Settings;
 use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles, find_files};
 use tonnage_machine::{Choice, place_workers};
-use tonnage_plan::file_point::{FileLayout, FilePoint, Phase};
-use tonnage_plan::point::LimitChoice;
+use tonnage_plan::files::{FileLayout, FilePoint, Phase};
+use tonnage_plan::point::{LimitChoice, Reading};
 use tonnage_ranks::Rank;
 use tonnage_record::Limit;
 use tonnage_record::files::FileRecord;
@@ -32,6 +32,8 @@ use tonnage_units::{Error, Result};
 pub struct Experiment<'a> {
     /// What is asked for.
     pub point: &'a FilePoint,
+    /// What stands beside its results.
+    pub reading: &'a Reading,
     /// The other ranks.
     pub rank: &'a mut Rank,
     /// What steers the run.

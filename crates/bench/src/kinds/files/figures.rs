@@ -1,7 +1,7 @@
 //! What the repetitions of a phase add up to on rank 0, and its record.
 
 use super::experiment::{Experiment, State};
-use tonnage_plan::file_point::Phase;
+use tonnage_plan::files::Phase;
 use tonnage_record::files::{PhaseRecord, PhaseSummary, PhaseTrial, TransferLatency};
 use tonnage_record::stats::{LatencyHistogram, spread};
 use tonnage_record::{LatencyKind, Limit};

@@ -16,7 +16,7 @@ use super::scratch::Scratch;
 use super::storage::Place;
 use super::totals::Merge;
 use crate::kinds::files::data::{FileKey, Pool};
-use tonnage_plan::file_point::{DataKind, FilePoint, Phase};
+use tonnage_plan::files::{DataKind, FilePoint, Phase};
 use tonnage_record::Limit;
 use tonnage_units::{Error, Result};
 

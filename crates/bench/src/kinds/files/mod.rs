@@ -53,7 +53,8 @@ use crate::settings::Settings;
 use clean::Made;
 use experiment::Experiment;
 use tonnage_engine::calls::FileEntry;
-use tonnage_plan::file_point::FilePoint;
+use tonnage_plan::files::FilePoint;
+use tonnage_plan::point::Reading;
 use tonnage_ranks::Rank;
 use tonnage_record::files::FileRecord;
 use tonnage_record::{Outcome, SCHEMA_VERSION};
@@ -61,16 +62,17 @@ use tonnage_units::Result;
 
 /// Measures one experiment. What fails only the experiment is in its record; what ends the run is beside it.
 pub fn measure(
-    point: &FilePoint,
+    (point, reading): (&FilePoint, &Reading),
     rank: &mut Rank,
     engines: &[FileEntry],
     (settings, run): (&Settings, &Run),
     made: &mut Made,
     observer: &mut dyn Observer,
 ) -> (FileRecord, Result<()>) {
-    let mut record = blank(run, settings, point);
+    let mut record = blank(run, settings, point, reading);
     let mut experiment = Experiment {
         point,
+        reading,
         rank,
         settings,
         host: &run.host,
@@ -100,7 +102,7 @@ pub fn measure(
     (record, Ok(()))
 }
 
-fn blank(run: &Run, settings: &Settings, point: &FilePoint) -> FileRecord {
+fn blank(run: &Run, settings: &Settings, point: &FilePoint, reading: &Reading) -> FileRecord {
     FileRecord {
         schema_version: SCHEMA_VERSION,
         run_id: run.run_id.clone(),
@@ -108,6 +110,8 @@ fn blank(run: &Run, settings: &Settings, point: &FilePoint) -> FileRecord {
         time_unix_ns: unix_ns(),
         tonnage: settings.program.clone(),
         file: point.clone(),
+        published: reading.published.clone(),
+        outlier_ns: reading.outlier_ns,
         effective: Vec::new(),
         environment: run.environment.clone(),
         storage: Vec::new(),

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::order::Permutation;
-use tonnage_plan::file_point::{FileLayout, FilePoint, ReadFrom};
+use tonnage_plan::files::{FileLayout, FilePoint, ReadFrom};
 
 /// The file that holds what `writer` wrote, in repetition `trial`.
 pub fn path_of(point: &FilePoint, writer: u32, trial: u32) -> PathBuf {

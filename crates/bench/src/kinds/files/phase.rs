@@ -20,7 +20,7 @@ use crate::kinds::files::names::{number_of, path_of, source_of};
 use crate::kinds::files::places::Places;
 use crate::observer::{Observer, Progress};
 use tonnage_engine::calls::View;
-use tonnage_plan::file_point::{FileLayout, FileOrder, FilePoint, Fsync, Phase};
+use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Fsync, Phase};
 use tonnage_record::stats::{LatencyHistogram, merge_encoded};
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
@@ -83,7 +83,7 @@ impl Experiment<'_> {
         if phase == Phase::Write {
             self.note_written(state, &job)?;
         }
-        let mut entry = totals.trial(point, trial, self.rank.infos());
+        let mut entry = totals.trial(point, self.reading.outlier_ns, trial, self.rank.infos());
         entry.cache = cache;
         entry.data_seed = seed;
         state.sums[index].trials.push(entry);

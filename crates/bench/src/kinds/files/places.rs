@@ -2,7 +2,7 @@
 //! no rank needs to be told another's, and the n-th transfer costs the same wherever n is.
 
 use super::order::{Permutation, mix};
-use tonnage_plan::file_point::{FileLayout, FileOrder, FilePoint, Phase};
+use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase};
 
 /// Where one transfer is, and which way it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +104,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::{BTreeMap, HashSet};
-    use tonnage_plan::file_point::{DataKind, Fsync, ReadFrom};
+    use tonnage_plan::files::{DataKind, Fsync, ReadFrom};
     use tonnage_plan::point::LimitChoice;
 
     /// A point with blocks of four transfers of 16 bytes, two segments.
@@ -144,12 +144,10 @@ pub(crate) mod tests {
             verify_after: Vec::new(),
             drop_caches: false,
             striping: None,
-            outlier_ns: None,
             trials: 1,
             delay_ns: 0,
             max_duration_ns: None,
             limit: LimitChoice::None,
-            published: Vec::new(),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::deadlines::DEADLINES;
 use crate::failure::Failure;
 use crate::host::ranks_beside;
 use crate::kinds::files::names::path_of;
-use tonnage_plan::file_point::{FileLayout, FilePoint, Phase};
+use tonnage_plan::files::{FileLayout, FilePoint, Phase};
 use tonnage_record::files::CacheState;
 use tonnage_units::{Error, Result};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::experiment::{Experiment, State};
 use super::storage::Place;
 use crate::kinds::files::names::{bytes_of_file, source_of};
-use tonnage_plan::file_point::{FileLayout, Phase, ReadFrom};
+use tonnage_plan::files::{FileLayout, Phase, ReadFrom};
 use tonnage_ranks::RankInfo;
 use tonnage_units::Bytes;
 

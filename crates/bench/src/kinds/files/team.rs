@@ -15,7 +15,7 @@ use crate::kinds::files::data::{FileKey, Pool};
 use crate::kinds::files::drive::{Inspect, Room, Samples, Slots, Task, blocking, queued};
 use crate::kinds::files::places::Places;
 use tonnage_engine::calls::{Call, Calls, OpenFile, View};
-use tonnage_plan::file_point::{FilePoint, Fsync};
+use tonnage_plan::files::{FilePoint, Fsync};
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result};
 
@@ -64,7 +64,7 @@ pub struct Plan<'a> {
     /// All ranks wait between the steps.
     pub barriers: bool,
     /// From the common start.
-    pub stonewall: Option<tonnage_plan::file_point::Stonewall>,
+    pub stonewall: Option<tonnage_plan::files::Stonewall>,
     /// This host's time of the common start.
     pub start_ns: u64,
     /// Calibrated once.
@@ -376,7 +376,7 @@ fn open(plan: &Plan<'_>, member: &mut Member) -> Result<()> {
         read,
         write,
         create,
-        shared: plan.point.layout == tonnage_plan::file_point::FileLayout::Shared,
+        shared: plan.point.layout == tonnage_plan::files::FileLayout::Shared,
         view: plan.view,
     };
     member.calls.call(&Call::Open(file)).map(|_| ())

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kinds::files::drive::Samples;
 use crate::kinds::files::timeline::Timeline;
-use tonnage_plan::file_point::FilePoint;
+use tonnage_plan::files::FilePoint;
 use tonnage_ranks::RankInfo;
 use tonnage_record::files::{Outlier, PhaseTrial, RankTimes, Series, StonewallFigures};
 use tonnage_units::{Error, Result};
@@ -233,7 +233,13 @@ impl PhaseTotals {
     }
 
     /// The phase as the record shows it, but for what is found out before or after it.
-    pub fn trial(&self, point: &FilePoint, trial: u32, infos: &[RankInfo]) -> PhaseTrial {
+    pub fn trial(
+        &self,
+        point: &FilePoint,
+        outlier_ns: Option<u64>,
+        trial: u32,
+        infos: &[RankInfo],
+    ) -> PhaseTrial {
         let payload_bytes = self.transfers * point.transfer_bytes;
         let total_ns = self.close.end_ns.saturating_sub(self.open.begin_ns);
         PhaseTrial {
@@ -251,7 +257,7 @@ impl PhaseTotals {
             transfer_of_rank: self.transfer_times.record(),
             sync_of_rank: (self.sync_times.max_ns > 0).then(|| self.sync_times.record()),
             close_of_rank: self.close_times.record(),
-            outliers: self.outliers(point, infos),
+            outliers: self.outliers(outlier_ns, infos),
             cpu_ns: self.cpu_ns,
             transfer_cpu_ns: self.transfer_cpu_ns,
             first_done_ns: self.done_first_ns,
@@ -268,9 +274,9 @@ impl PhaseTotals {
         }
     }
 
-    fn outliers(&self, point: &FilePoint, infos: &[RankInfo]) -> Vec<Outlier> {
+    fn outliers(&self, outlier_ns: Option<u64>, infos: &[RankInfo]) -> Vec<Outlier> {
         let mean_ns = self.transfer_times.mean_ns();
-        let most_ns = match point.outlier_ns {
+        let most_ns = match outlier_ns {
             Some(ns) => mean_ns + ns as f64,
             None => mean_ns * OUTLIER_FACTOR,
         };
@@ -331,7 +337,7 @@ fn per_second(count: u64, ns: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::kinds::files::places::tests::point;
-    use tonnage_plan::file_point::Stonewall;
+    use tonnage_plan::files::Stonewall;
 
     fn figures(begin_ns: u64, end_ns: u64) -> Figures {
         let span = |begin_ns, end_ns| Span { begin_ns, end_ns };
@@ -364,7 +370,7 @@ mod tests {
     fn the_sums_agree_with_what_ior_defines() {
         let mut all = rank(0, 1_000_000_100, 4);
         all.merge(rank(1, 2_000_000_100, 4));
-        let trial = all.trial(&point(2), 0, &[]);
+        let trial = all.trial(&point(2), None, 0, &[]);
         assert_eq!(trial.payload_bytes, 8 * 16);
         assert_eq!(trial.total_ns, 2_000_000_000);
         assert_eq!(trial.bandwidth_bytes_per_s, 64.0);
@@ -404,7 +410,7 @@ mod tests {
             wear_out: false,
             transfers_min: 0,
         });
-        let trial = both.trial(&point, 0, &[]);
+        let trial = both.trial(&point, None, 0, &[]);
         assert_eq!(trial.transfer_of_rank.ns_min, 2090 - 110);
         assert_eq!(trial.transfer_of_rank.ns_max, 2090 - 110);
         let wall = trial.stonewall.unwrap();

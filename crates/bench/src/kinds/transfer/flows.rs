@@ -7,7 +7,7 @@ use crate::drive::paced::Timetable;
 use crate::drive::port::Port;
 use crate::kinds::transfer::layout::{Layout, answers};
 use tonnage_engine::{Caps, LaneKind, LaneSpec, Verb};
-use tonnage_plan::point::{Pacing, Point, TrialLength};
+use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_units::{Error, Result};
 
 /// The flow of `rank` towards `target`, the `index`-th rank of its layout.
@@ -15,7 +15,7 @@ use tonnage_units::{Error, Result};
 /// # Errors
 /// When the engine cannot do what the lane asks.
 pub(super) fn make_flow(
-    point: &Point,
+    point: &TransferPoint,
     rank: u32,
     target: u32,
     layout: &Layout,
@@ -52,13 +52,13 @@ pub(super) fn make_flow(
 }
 
 /// Whether lanes ask for delivery.
-fn asks_delivery(point: &Point, caps: &Caps) -> bool {
+fn asks_delivery(point: &TransferPoint, caps: &Caps) -> bool {
     claims_arrival(point) && caps.delivery_on_request && !caps.delivered
 }
 
 /// Whether what was written is in the peer's memory when a latency sample ends, for the record; `None` where that is no
 /// question, or cannot be told.
-pub(crate) fn delivered(point: &Point, caps: &Caps) -> Option<bool> {
+pub(crate) fn delivered(point: &TransferPoint, caps: &Caps) -> Option<bool> {
     match (point.op, point.pacing) {
         _ if !caps.moves_bytes => None,
         (Verb::Read, _) | (_, Pacing::PingPong) => None,
@@ -70,7 +70,7 @@ pub(crate) fn delivered(point: &Point, caps: &Caps) -> Option<bool> {
 
 /// Whether each latency sample is taken for the time until the bytes are there. A stream's bandwidth is proved by one
 /// flush at the end of each trial instead, and a ping-pong's by its answer.
-fn claims_arrival(point: &Point) -> bool {
+fn claims_arrival(point: &TransferPoint) -> bool {
     matches!(point.op, Verb::Write | Verb::WriteImm)
         && matches!(point.pacing, Pacing::Batch { .. } | Pacing::Paced { .. })
 }
@@ -80,7 +80,7 @@ fn claims_arrival(point: &Point) -> bool {
 /// # Errors
 /// When the engine cannot receive.
 pub(super) fn make_receives(
-    point: &Point,
+    point: &TransferPoint,
     rank: u32,
     layout: &Layout,
     port: &mut Port,
@@ -133,7 +133,7 @@ pub(super) fn timetable(
 mod tests {
     use super::*;
     use tonnage_engine::LimitKind;
-    use tonnage_plan::point::Addresses;
+    use tonnage_plan::transfer::Addresses;
 
     const CAPS: Caps = Caps {
         verbs: &Verb::ALL,

@@ -6,7 +6,7 @@
 //! initiates to it (`into`: what that peer writes or reads, and where its sends land).
 
 use tonnage_engine::Verb;
-use tonnage_plan::point::{Pacing, Point};
+use tonnage_plan::transfer::{Pacing, TransferPoint};
 
 /// Slices start on multiples of this, so that flows never share a page.
 const SLICE_ALIGNMENT: u64 = 4096;
@@ -29,7 +29,7 @@ pub struct Layout {
 
 impl Layout {
     /// The layout of `rank`'s workers.
-    pub fn new(point: &Point, rank: u32) -> Self {
+    pub fn new(point: &TransferPoint, rank: u32) -> Self {
         let mut out = point.traffic.targets(rank, point.ranks);
         let mut into = point.traffic.initiators(rank, point.ranks);
         if answers(point) {
@@ -92,7 +92,7 @@ impl Layout {
 }
 
 /// Whether the target answers every operation by one of its own, so that flows exist in both directions.
-pub fn answers(point: &Point) -> bool {
+pub fn answers(point: &TransferPoint) -> bool {
     point.pacing == Pacing::PingPong && point.op != Verb::Read
 }
 
@@ -100,7 +100,8 @@ pub fn answers(point: &Point) -> bool {
 mod tests {
     use super::*;
     use crate::drive::walk::tests::point;
-    use tonnage_plan::point::{Addresses, Traffic};
+    use tonnage_plan::point::Traffic;
+    use tonnage_plan::transfer::Addresses;
 
     #[test]
     fn both_ends_agree_and_slices_never_overlap() {

@@ -13,7 +13,7 @@ use crate::failure::{Failure, await_first_cause};
 use crate::kinds::transfer::verify::Expected;
 use crate::limit::Beside;
 use crate::wire_proof::{Routes, Watch, merge_loads, merge_paths};
-use tonnage_plan::point::{Point, TrialLength};
+use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::Rank;
 use tonnage_record::stats;
 use tonnage_record::stats::LatencyHistogram;
@@ -47,7 +47,11 @@ pub struct Measured {
 /// # Errors
 /// [`Failure::Point`] when the bytes were wrong: the ranks are in step and can go on. [`Failure::Run`] for
 /// everything else.
-pub fn measure(point: &Point, session: &mut Session, rank: &mut Rank) -> Result<Measured, Failure> {
+pub fn measure(
+    point: &TransferPoint,
+    session: &mut Session,
+    rank: &mut Rank,
+) -> Result<Measured, Failure> {
     let stop = rank.stopped();
     let deck = Deck::new(session.workers.len());
     let (caps, yielding, id) = (session.caps, session.yielding, rank.id());
@@ -109,7 +113,7 @@ pub fn measure(point: &Point, session: &mut Session, rank: &mut Rank) -> Result<
 
 /// The leader: worker 0 with the ranks' control channel.
 struct Lead<'a, 'b> {
-    point: &'a Point,
+    point: &'a TransferPoint,
     rank: &'a mut Rank,
     own: Work<'b>,
     deck: &'a Deck,

@@ -20,7 +20,8 @@ use tonnage_engine::{
     split_name,
 };
 use tonnage_machine::Placement;
-use tonnage_plan::point::{Pacing, Point, Traffic};
+use tonnage_plan::point::Traffic;
+use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_ranks::Rank;
 use tonnage_units::WireDevice;
 use tonnage_units::{Error, Result};
@@ -114,7 +115,7 @@ pub struct SessionKey {
 
 impl SessionKey {
     /// The key of a point.
-    pub fn of(point: &Point) -> Self {
+    pub fn of(point: &TransferPoint) -> Self {
         Self {
             engine: point.engine.clone(),
             engine_options: point.engine_options.clone(),
@@ -132,7 +133,7 @@ impl Session {
     /// # Errors
     /// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
     pub fn open(
-        points: &[&Point],
+        points: &[&TransferPoint],
         entry: &Entry,
         rank: &mut Rank,
         settings: &Settings,
@@ -175,9 +176,10 @@ impl Session {
 }
 
 /// Bytes that all workers of this rank's host allocate together, if the others need as much as this rank.
-fn host_bytes(points: &[&Point], rank: &Rank) -> u64 {
+fn host_bytes(points: &[&TransferPoint], rank: &Rank) -> u64 {
     let local_size = u64::from(rank.identity().local_size.unwrap_or(1));
-    let one = |point: &&Point| Layout::new(point, rank.id()).bytes() * u64::from(point.workers);
+    let one =
+        |point: &&TransferPoint| Layout::new(point, rank.id()).bytes() * u64::from(point.workers);
     points
         .iter()
         .map(one)
@@ -190,7 +192,7 @@ type Local = (Vec<Arc<dyn Domain>>, Vec<Worker>, Opened);
 
 /// Everything that a rank can do before it needs the others.
 fn open_local(
-    points: &[&Point],
+    points: &[&TransferPoint],
     entry: &Entry,
     rank: &Rank,
     settings: &Settings,
@@ -265,7 +267,7 @@ fn open_local(
 
 /// The engine's domains on this host, at least one, for everything that the points need.
 fn open_domains(
-    points: &[&Point],
+    points: &[&TransferPoint],
     entry: &Entry,
     settings: &Settings,
     (one_host, address): (bool, Option<IpAddr>),
@@ -307,7 +309,7 @@ fn check_devices(devices: usize, workers: u32) -> Result<()> {
 }
 
 /// The ranks that this one exchanges bytes with at any of the points, ascending.
-fn all_peers(points: &[&Point], rank: u32) -> Vec<u32> {
+fn all_peers(points: &[&TransferPoint], rank: u32) -> Vec<u32> {
     let mut peers: Vec<u32> = points
         .iter()
         .flat_map(|point| Layout::new(point, rank).peers())
@@ -380,7 +382,7 @@ fn all_memory(workers: &[Worker]) -> Value {
 }
 
 /// What a plan asks and the open domain cannot do; the list of engines could not know it before.
-fn check_caps(points: &[&Point], caps: &Caps, name: &str) -> Result<()> {
+fn check_caps(points: &[&TransferPoint], caps: &Caps, name: &str) -> Result<()> {
     for point in points {
         if !caps.verbs.contains(&point.op) {
             return Err(Error::Unavailable {
@@ -430,7 +432,12 @@ fn check_caps(points: &[&Point], caps: &Caps, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn connect(points: &[&Point], rank: u32, workers: &mut [Worker], opened: &[Opened]) -> Result<()> {
+fn connect(
+    points: &[&TransferPoint],
+    rank: u32,
+    workers: &mut [Worker],
+    opened: &[Opened],
+) -> Result<()> {
     let peers = all_peers(points, rank);
     for (index, worker) in workers.iter_mut().enumerate() {
         let cards = peers

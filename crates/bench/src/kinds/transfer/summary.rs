@@ -2,12 +2,12 @@
 
 use super::point::Measured;
 use tonnage_engine::Verb;
-use tonnage_plan::point::{Pacing, Point};
+use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_record::stats::spread;
 use tonnage_record::{LatencyKind, Pace, Summary};
 
 /// Takes the trials together.
-pub fn summarize(point: &Point, measured: &Measured) -> Summary {
+pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
     let bandwidths: Vec<f64> = measured
         .trials
         .iter()
@@ -45,7 +45,7 @@ pub fn summarize(point: &Point, measured: &Measured) -> Summary {
 }
 
 /// What one latency sample of a point is.
-pub fn latency_kind(point: &Point) -> LatencyKind {
+pub fn latency_kind(point: &TransferPoint) -> LatencyKind {
     match point.pacing {
         Pacing::PingPong if point.op == Verb::Read => LatencyKind::Operation,
         Pacing::PingPong => LatencyKind::OneWay,
@@ -55,7 +55,7 @@ pub fn latency_kind(point: &Point) -> LatencyKind {
     }
 }
 
-fn pace(point: &Point, measured: &Measured, reached_per_s: f64) -> Option<Pace> {
+fn pace(point: &TransferPoint, measured: &Measured, reached_per_s: f64) -> Option<Pace> {
     let Pacing::Paced { rate_per_s, .. } = point.pacing else {
         return None;
     };

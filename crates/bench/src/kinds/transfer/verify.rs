@@ -9,7 +9,7 @@ use crate::kinds::transfer::layout::{GUARD_BYTES, Layout, answers};
 use tonnage_engine::Verb;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::pattern::{Key, Mismatches};
-use tonnage_plan::point::{Pacing, Point};
+use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
 /// What one worker should have seen in a trial.
@@ -27,7 +27,7 @@ pub struct Expected {
 
 impl Expected {
     /// Whether workers must tell each other what they issued: arrivals or bytes are going to be checked.
-    pub fn is_needed(point: &Point, moves_bytes: bool) -> bool {
+    pub fn is_needed(point: &TransferPoint, moves_bytes: bool) -> bool {
         moves_bytes && (point.op.notifies_target() || point.verify)
     }
 
@@ -35,7 +35,12 @@ impl Expected {
     ///
     /// # Errors
     /// When a rank's report does not match the layout, as from another plan.
-    pub fn new(point: &Point, rank: u32, worker: usize, issued: &[Vec<Issued>]) -> Result<Self> {
+    pub fn new(
+        point: &TransferPoint,
+        rank: u32,
+        worker: usize,
+        issued: &[Vec<Issued>],
+    ) -> Result<Self> {
         let layout = Layout::new(point, rank);
         let answered = answers(point);
         let wrong = |other: u32| {
@@ -89,7 +94,7 @@ fn immediates_below(end: u64) -> u64 {
 ///
 /// # Errors
 /// What is missing, doubled or different.
-pub fn check_immediates(point: &Point, expected: &Expected, seen: &Arrivals) -> Result<()> {
+pub fn check_immediates(point: &TransferPoint, expected: &Expected, seen: &Arrivals) -> Result<()> {
     let Some(count) = expected.arrivals else {
         return Ok(());
     };
@@ -135,7 +140,7 @@ pub struct Watch {
 
 impl Watch {
     /// Watches all slices of `rank`'s layout.
-    pub fn new(point: &Point, rank: u32, layout: &Layout) -> Self {
+    pub fn new(point: &TransferPoint, rank: u32, layout: &Layout) -> Self {
         let slice = |index, initiator, target, origin, outgoing| Slice {
             initiator,
             target,
@@ -257,7 +262,7 @@ fn count(slice: &Slice, expected: &Expected) -> u64 {
 mod tests {
     use super::*;
     use crate::drive::walk::tests::point;
-    use tonnage_plan::point::Addresses;
+    use tonnage_plan::transfer::Addresses;
 
     #[test]
     fn immediates_add_up_over_the_32_bit_edge() {

@@ -26,7 +26,7 @@ use crate::limit::socket_stream::{Berths, Streamed};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::pattern::Mismatches;
 use tonnage_engine::{Caps, Verb};
-use tonnage_plan::point::{Pacing, Point, TrialLength};
+use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_record::stats::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
@@ -56,7 +56,7 @@ pub struct Issued {
 
 /// One worker during one point.
 pub struct Work<'a> {
-    point: &'a Point,
+    point: &'a TransferPoint,
     rank: u32,
     layout: Layout,
     port: Port<'a>,
@@ -88,7 +88,7 @@ impl<'a> Work<'a> {
     /// # Errors
     /// When the engine cannot do what the point asks.
     pub fn new(
-        point: &'a Point,
+        point: &'a TransferPoint,
         (rank, index): (u32, u32),
         worker: &'a mut Worker,
         caps: &Caps,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Direction, Stream, initiators_send};
 use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::session::settle;
-use tonnage_plan::point::Point;
+use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result};
 
@@ -49,7 +49,7 @@ struct Card {
 /// The same on all ranks: which pair could not be connected, and why.
 pub(super) fn meet(
     rank: &mut Rank,
-    point: &Point,
+    point: &TransferPoint,
     sources: &[Option<IpAddr>],
 ) -> Result<(Vec<Vec<Stream>>, u64)> {
     let me = rank.id();

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use super::meet::{Door, People, greeting};
 use super::*;
-use tonnage_plan::point::{Addresses, LimitChoice, Traffic};
+use tonnage_plan::point::{LimitChoice, Traffic};
+use tonnage_plan::transfer::Addresses;
 use tonnage_ranks::testing::run;
 
 const TIMED_NS: u64 = 60_000_000;
@@ -146,7 +147,7 @@ fn strangers_are_dropped_and_who_is_missing_is_named() {
     drop((stranger, guests));
 }
 
-fn point(traffic: Traffic, ranks: u32, op: Verb) -> Point {
+fn point(traffic: Traffic, ranks: u32, op: Verb) -> TransferPoint {
     let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
     point.limit = LimitChoice::Auto;
     (point.traffic, point.ranks, point.op, point.workers) = (traffic, ranks, op, 2);
@@ -155,7 +156,7 @@ fn point(traffic: Traffic, ranks: u32, op: Verb) -> Point {
 }
 
 /// Measures on threads as ranks; each worker gets a thread, too.
-fn measured(point: &Point) -> Vec<Result<Option<Streamed>>> {
+fn measured(point: &TransferPoint) -> Vec<Result<Option<Streamed>>> {
     let point = point.clone();
     run(point.ranks, move |mut rank| {
         let workers = point.workers as usize;

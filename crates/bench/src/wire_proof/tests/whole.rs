@@ -9,7 +9,7 @@ use tonnage_sys::clock::Clock;
 
 use super::interface;
 use crate::conductor::run;
-use crate::observer::{Asked, Observer, Progress};
+use crate::observer::{Observer, Progress};
 use crate::settings::{Numa, Settings};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
@@ -19,7 +19,8 @@ use tonnage_engine::{
 use tonnage_machine::Choice;
 use tonnage_machine::counters::{Snapshot, received_bytes};
 use tonnage_machine::tree::Tree;
-use tonnage_plan::point::{Addresses, Point, TrialLength};
+use tonnage_plan::transfer::{Addresses, TransferPoint, TrialLength};
+use tonnage_plan::{Planned, Point};
 use tonnage_ranks::testing::run_with;
 use tonnage_record::wire_proof::Path;
 use tonnage_record::{Outcome, Program, Record};
@@ -152,7 +153,7 @@ fn quiet() -> Option<WireDevice> {
 struct Keep(Vec<Record>);
 
 impl Observer for Keep {
-    fn begin(&mut self, _: usize, _: usize, _: Asked<'_>) {}
+    fn begin(&mut self, _: usize, _: usize, _: &Point) {}
 
     fn progress(&mut self, _: &Progress) {}
 
@@ -170,7 +171,7 @@ fn records(engine: &'static str, open: Open) -> Vec<Record> {
     point.length.trial = TrialLength::Iterations(OPERATIONS);
     let points = [
         point.clone(),
-        Point {
+        TransferPoint {
             op: Verb::Read,
             ..point
         },
@@ -192,7 +193,10 @@ fn records(engine: &'static str, open: Open) -> Vec<Record> {
     let body = move |rank: Result<tonnage_ranks::Rank>| {
         let (mut rank, mut keep) = (rank.unwrap(), Keep(Vec::new()));
         let engines = [entry(engine, open)];
-        let asked: Vec<_> = points.iter().map(Asked::Transfer).collect();
+        let asked: Vec<_> = points
+            .iter()
+            .map(|point| Planned::from(Point::Transfer(point.clone())))
+            .collect();
         run(&asked, &mut rank, (&engines, &[]), &settings, &mut keep).unwrap();
         rank.close().unwrap();
         keep.0

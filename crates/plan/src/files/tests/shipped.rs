@@ -126,7 +126,7 @@ const REPORT: [Figure; 22] = [
 fn each_published_figure_stands_with_its_experiment_and_phase() {
     let mut found = Vec::new();
     for name in CORI {
-        for job in &shipped(name).files {
+        for job in jobs(&shipped(name)) {
             let label = job.label.clone().unwrap();
             let figures = job.published.iter().map(|figure| {
                 let speed = figure.bandwidth_mib_per_s;
@@ -145,7 +145,7 @@ fn each_published_figure_stands_with_its_experiment_and_phase() {
 /// As `tonnage run plans/NAME.toml --scale 0.00001 --ranks 2 --path cori` runs them.
 #[test]
 fn the_cori_plans_run_on_a_small_machine() {
-    let mut names = HashSet::new();
+    let mut names = std::collections::HashSet::new();
     for name in CORI {
         let mut plan = shipped(name);
         plan.move_files("cori").unwrap();

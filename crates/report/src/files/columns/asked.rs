@@ -1,6 +1,6 @@
 //! Columns of what was asked for, and of what the files are on.
 
-use tonnage_plan::file_point::{FileLayout, FileOrder, Fsync, ReadFrom};
+use tonnage_plan::files::{FileLayout, FileOrder, Fsync, ReadFrom};
 use tonnage_record::files::Storage;
 
 use super::super::row::Row;

@@ -1,9 +1,9 @@
 //! `tonnage file`, and plans with files.
 
 use tonnage_engines::FILE_ENGINES;
-use tonnage_plan::Plan;
-use tonnage_plan::file_point::{FileLayout, FilePoint, Phase, ReadFrom};
-use tonnage_plan::files::{StripeCount, Verify};
+use tonnage_plan::files::{FileJob, StripeCount, Verify};
+use tonnage_plan::files::{FileLayout, FilePoint, Phase, ReadFrom};
+use tonnage_plan::{Experiment, Plan, Point};
 
 use super::super::*;
 use super::{parse, refused};
@@ -17,8 +17,23 @@ fn file(line: &str) -> FileArgs {
 
 fn points(line: &str) -> Vec<FilePoint> {
     let plan = file(line).to_plan();
-    plan.file_points(plan.ranks.unwrap_or(1), FILE_ENGINES)
-        .unwrap()
+    expand(&plan, plan.ranks.unwrap_or(1))
+}
+
+fn expand(plan: &Plan, ranks: u32) -> Vec<FilePoint> {
+    let planned = plan.points(ranks, &[], FILE_ENGINES).unwrap();
+    let points = planned.into_iter().map(|planned| match planned.point {
+        Point::File(point) => point,
+        other => panic!("{other:?}"),
+    });
+    points.collect()
+}
+
+fn job(plan: &Plan) -> FileJob {
+    match &plan.experiments[0] {
+        Experiment::File(job) => job.clone(),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// The commands that are promised.
@@ -35,7 +50,7 @@ fn promised_commands_expand() {
         "--ranks 2 --engine uring --direct --path t.dat --block 256m --transfer 4k --order shuffled --window 32 \
          --stonewall 5s",
     );
-    let job = &args.to_plan().files[0];
+    let job = &job(&args.to_plan());
     assert_eq!(job.engine, ["uring"]);
     assert_eq!(job.window.as_ref().unwrap().values(), [32]);
 }
@@ -67,7 +82,7 @@ fn flags_are_the_keys_of_a_plan() {
     assert_eq!(plan.to_toml(), expected);
     assert_eq!(Plan::from_toml(expected, "printed").unwrap(), plan);
     let bare = file("--path p --verify --read-shuffled --stripe-count 4").to_plan();
-    let job = &bare.files[0];
+    let job = &job(&bare);
     assert_eq!(job.verify, Some(Verify::Last));
     assert_eq!(job.read_shuffled.map(|seed| seed.0), Some(1));
     assert_eq!(job.stripe_count, Some(StripeCount::Targets(4)));
@@ -98,7 +113,7 @@ fn wrong_values_are_refused_in_our_words() {
 fn what_does_not_fit_together_is_refused_with_the_plan() {
     let message = |line: &str| {
         let plan = file(line).to_plan();
-        let error = plan.file_points(2, FILE_ENGINES).unwrap_err();
+        let error = plan.points(2, &[], FILE_ENGINES).unwrap_err();
         assert_eq!(error.exit_code(), 2);
         error.to_string()
     };
@@ -128,7 +143,7 @@ fn a_plan_with_files_is_scaled_to_the_ranks_and_moved() {
     };
     let small = plan("--scale 0.00001 --ranks 2 --path cori", 2);
     assert_eq!(small.ranks, Some(2));
-    let points = small.file_points(2, FILE_ENGINES).unwrap();
+    let points = expand(&small, 2);
     assert_eq!(points.len(), 2);
     assert!(
         points
@@ -139,7 +154,7 @@ fn a_plan_with_files_is_scaled_to_the_ranks_and_moved() {
     assert_eq!(points[1].read_from, ReadFrom::Shift { ranks: 1 });
     // Without a scale every rank does what the plan says, and the launcher's ranks count as well.
     let whole = plan("--path elsewhere/ --engine uring", 8);
-    let points = whole.file_points(8, FILE_ENGINES).unwrap();
+    let points = expand(&whole, 8);
     assert_eq!(points[0].segments, 1638);
     assert_eq!(points[1].paths, ["elsewhere/lustre-posix"]);
     assert_eq!(points[1].engine, "uring");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use tonnage_plan::file_point::{FilePoint, Fsync, Phase};
+use tonnage_plan::files::{FilePoint, Fsync, Phase};
 use tonnage_record::Outcome;
 use tonnage_record::files::{FileRecord, PhaseRecord, PhaseTrial};
 use tonnage_record::stats::LatencyHistogram;

@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 use tonnage_engine::Verb;
-use tonnage_plan::point::{LimitChoice, Pacing, Point, Traffic, TrialLength};
+use tonnage_plan::point::{LimitChoice, Traffic};
+use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_record::stats::LatencyHistogram;
 use tonnage_record::{Outcome, Record, Summary, Trial};
 
@@ -114,7 +115,7 @@ pub fn ranks_of<'a>(lists: impl Iterator<Item = &'a String>) -> Vec<u32> {
     ranks
 }
 
-fn check_trial(point: &Point, trial: &Trial) {
+fn check_trial(point: &TransferPoint, trial: &Trial) {
     let size = u64::from(point.size_bytes);
     assert_eq!(trial.payload_bytes, trial.operations * size, "{trial:?}");
     assert!(trial.operations > 0, "{trial:?}");
@@ -145,7 +146,7 @@ fn check_trial(point: &Point, trial: &Trial) {
     assert_eq!(trial.latency_ns_mean.is_some(), point.latency);
 }
 
-fn initiators(point: &Point) -> u64 {
+fn initiators(point: &TransferPoint) -> u64 {
     let ranks = u64::from(point.ranks);
     match point.traffic {
         Traffic::Pair => ranks / 2,
@@ -156,14 +157,14 @@ fn initiators(point: &Point) -> u64 {
 }
 
 /// Lanes of each worker of an initiating rank.
-fn lanes(point: &Point) -> u64 {
+fn lanes(point: &TransferPoint) -> u64 {
     match point.traffic {
         Traffic::Pair | Traffic::FanIn => 1,
         Traffic::FanOut | Traffic::AllToAll => u64::from(point.ranks) - 1,
     }
 }
 
-fn operations_per_iteration(point: &Point) -> u64 {
+fn operations_per_iteration(point: &TransferPoint) -> u64 {
     match point.pacing {
         Pacing::PingPong if point.op != Verb::Read => 2,
         Pacing::Batch { batch } => u64::from(batch) * lanes(point),

@@ -8,7 +8,7 @@ use super::*;
 use crate::kinds::files::places::tests::point;
 use crate::kinds::files::wrong::{Files, Wrong};
 use disk::{Did, Disk};
-use tonnage_plan::file_point::{DataKind, FileLayout, FileOrder, FilePoint, Phase};
+use tonnage_plan::files::{DataKind, FileLayout, FileOrder, FilePoint, Phase};
 
 const LEN: u64 = 1000;
 const COUNT: u64 = 40;

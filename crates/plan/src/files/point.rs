@@ -1,4 +1,4 @@
-//! A point of a file experiment: everything fixed. The counterpart of [`super::point::Point`] for what moves bytes
+//! A point of a file experiment: everything fixed. The counterpart of [`crate::transfer::TransferPoint`] for what moves bytes
 //! between memory and files.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_engine::calls::FileUse;
 pub use tonnage_engine::calls::{FileLayout, FileOrder, Fsync};
 
-use super::point::LimitChoice;
+use crate::point::LimitChoice;
 use tonnage_engine::EngineOptions;
 
 /// One file experiment with every option explicit; defaults were filled in when the plan was expanded.
@@ -94,9 +94,6 @@ pub struct FilePoint {
     /// How new files are laid out on a file system that stripes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub striping: Option<Striping>,
-    /// Ranks are reported as outliers when they need this much longer than the mean; automatic when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outlier_ns: Option<u64>,
     /// Repetitions of all phases.
     pub trials: u32,
     /// Pause before each phase but the first.
@@ -107,9 +104,6 @@ pub struct FilePoint {
     pub max_duration_ns: Option<u64>,
     /// What the bandwidth is set beside.
     pub limit: LimitChoice,
-    /// What others measured with the same options, for comparison.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub published: Vec<Published>,
 }
 
 impl FilePoint {

@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::path::Path;
 
-use toml::de::{DeTable, DeValue};
+use serde::Deserialize;
+use toml::de::{DeTable, DeValue, Deserializer, ValueDeserializer};
 use toml::{Spanned, Value};
 
-use super::files::{FILE_KEYS, FILE_KEYS_NEEDED};
-use super::sweep::Sweep;
-use super::{Plan, Transfer};
+use crate::files::{FILE_KEYS, FILE_KEYS_NEEDED, FileJob};
+use crate::sweep::Sweep;
+use crate::{Experiment, Plan, Transfer, text};
 use tonnage_engine::EngineOptions;
 use tonnage_units::Count;
 use tonnage_units::names::nearest;
@@ -84,7 +85,7 @@ impl Plan {
         };
         let table = DeTable::parse(text).map_err(|e| located(e.span(), e.message()))?;
         check_keys(table.get_ref()).map_err(|wrong| located(Some(wrong.span), &wrong.message))?;
-        toml::from_str(text).map_err(|e| located(e.span(), e.message()))
+        plan(table).map_err(|e| located(e.span(), e.message()))
     }
 
     /// The plan as TOML: what `--print-plan` prints, and what [`Plan::from_toml`] reads back as the same plan. Only
@@ -100,13 +101,15 @@ impl Plan {
             self.ranks
                 .map(|ranks| line("ranks", Value::Integer(ranks.into()))),
         );
-        if self.transfers.is_empty() && self.files.is_empty() {
+        if self.experiments.is_empty() {
             lines.push("transfer = []".to_owned());
         }
-        let transfers = self.transfers.iter().map(|it| ("transfer", it.pairs()));
-        let files = self.files.iter().map(|it| ("file", it.pairs()));
-        for (kind, pairs) in transfers.chain(files) {
-            lines.push(format!("\n[[{kind}]]"));
+        for experiment in &self.experiments {
+            lines.push(format!("\n[[{}]]", experiment.kind()));
+            let pairs = match experiment {
+                Experiment::Transfer(transfer) => transfer.pairs(),
+                Experiment::File(job) => job.pairs(),
+            };
             let pairs = pairs.into_iter();
             lines.extend(pairs.filter_map(|(key, value)| Some(line(key, value?))));
         }
@@ -213,7 +216,11 @@ struct Kind {
     article_and_name: &'static str,
     keys: &'static [&'static str],
     needed: &'static [&'static str],
+    /// Reads one table.
+    read: fn(ValueDeserializer<'_>) -> Parsed<Experiment>,
 }
+
+type Parsed<T> = std::result::Result<T, toml::de::Error>;
 
 const KINDS: [Kind; 2] = [
     Kind {
@@ -221,14 +228,52 @@ const KINDS: [Kind; 2] = [
         article_and_name: "a transfer",
         keys: &TRANSFER_KEYS,
         needed: &TRANSFER_KEYS_NEEDED,
+        read: |table| Transfer::deserialize(table).map(Experiment::Transfer),
     },
     Kind {
         key: "file",
         article_and_name: "a file experiment",
         keys: &FILE_KEYS,
         needed: &FILE_KEYS_NEEDED,
+        read: |table| FileJob::deserialize(table).map(Experiment::File),
     },
 ];
+
+/// What is said of the whole plan.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    name: String,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default, deserialize_with = "text::optional_u32")]
+    ranks: Option<u32>,
+}
+
+/// The plan of a table whose keys are checked. Where its experiments stand in the text is their order.
+fn plan(table: Spanned<DeTable<'_>>) -> Parsed<Plan> {
+    let span = table.span();
+    let mut table = table.into_inner();
+    let mut experiments = Vec::new();
+    for kind in &KINDS {
+        let Some(DeValue::Array(tables)) = table.remove(kind.key).map(Spanned::into_inner) else {
+            continue;
+        };
+        for table in tables {
+            let start = table.span().start;
+            experiments.push((start, (kind.read)(table.into())?));
+        }
+    }
+    experiments.sort_by_key(|(start, _)| *start);
+    let head = Head::deserialize(Deserializer::from(Spanned::new(span, table)))?;
+    let experiments = experiments.into_iter();
+    Ok(Plan {
+        name: head.name,
+        title: head.title,
+        ranks: head.ranks,
+        experiments: experiments.map(|(_, experiment)| experiment).collect(),
+    })
+}
 
 /// Checks keys before values are read, because a mistyped key is the most common mistake and deserves the best message.
 fn check_keys(table: &DeTable<'_>) -> std::result::Result<(), WrongKey> {

@@ -1,7 +1,8 @@
-use super::super::files::arbitrary::file_jobs;
-use super::super::fixture::{ENGINES, FILE_ENGINES};
 use super::*;
-use crate::point::{Addresses, LimitChoice, Traffic};
+use crate::files::arbitrary::file_jobs;
+use crate::fixture::{ENGINES, Expand, FILE_ENGINES};
+use crate::point::{LimitChoice, Traffic};
+use crate::transfer::Addresses;
 use tonnage_engine::Verb;
 use tonnage_engine::memory::MemoryKind;
 use tonnage_units::{Bytes, Fraction, Nanos, PerSecond};
@@ -100,11 +101,11 @@ fn wrong_values_name_line_and_reason() {
 #[test]
 fn numbers_lists_and_texts_are_the_same() {
     let parse = |sizes: &str| {
-        Plan::from_toml(&format!("{HEAD}sizes = {sizes}"), "p")
-            .unwrap()
-            .transfers
-            .remove(0)
-            .sizes
+        let text = format!("{HEAD}sizes = {sizes}");
+        match Plan::from_toml(&text, "p").unwrap().experiments.remove(0) {
+            Experiment::Transfer(transfer) => transfer.sizes,
+            other => panic!("{other:?}"),
+        }
     };
     assert_eq!(parse("4096").values(), [4096]);
     assert_eq!(parse("'4k'").values(), [4096]);
@@ -117,6 +118,24 @@ fn a_plan_is_printed_as_a_person_would_write_it() {
     let text = "name = \"p\"\nranks = 2\n\n[[transfer]]\nengine = \"shm\"\nop = [\"write\", \"read\"]\n\
                 sizes = \"8..1M\"\nbatch = 128\ntrial-time = \"100ms\"\n";
     assert_eq!(Plan::from_toml(text, "p").unwrap().to_toml(), text);
+}
+
+#[test]
+fn experiments_stay_in_the_order_of_the_file() {
+    let text = "name = \"p\"\n\n[[file]]\npath = \"f\"\n\n[[transfer]]\nengine = \"shm\"\nop = \"write\"\n\
+                sizes = 8\n\n[[file]]\npath = \"g\"\n";
+    let plan = Plan::from_toml(text, "p").unwrap();
+    let kinds = |plan: &Plan| {
+        plan.experiments
+            .iter()
+            .map(Experiment::kind)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&plan), ["file", "transfer", "file"]);
+    assert_eq!(plan.to_toml(), text);
+    let inline = "name = 'p'\nfile = [{ path = 'f' }]\ntransfer = [{ engine = 'shm', op = 'write', sizes = 8 }]\n";
+    let plan = Plan::from_toml(inline, "p").unwrap();
+    assert_eq!(kinds(&plan), ["file", "transfer"]);
 }
 
 #[test]
@@ -293,15 +312,21 @@ prop_compose! {
     }
 }
 
+fn experiments() -> impl Strategy<Value = Experiment> {
+    prop_oneof![
+        transfers().prop_map(Experiment::Transfer),
+        file_jobs().prop_map(Experiment::File),
+    ]
+}
+
 prop_compose! {
     fn plans()(
         name in "\\PC{0,12}",
         title in option::of("(?s).{0,40}"),
         ranks in option::of(any::<u32>()),
-        transfers in proptest::collection::vec(transfers(), 0..3),
-        files in proptest::collection::vec(file_jobs(), 0..3),
+        experiments in proptest::collection::vec(experiments(), 0..5),
     ) -> Plan {
-        Plan { name, title, ranks, transfers, files }
+        Plan { name, title, ranks, experiments }
     }
 }
 
@@ -325,10 +350,11 @@ proptest! {
         mut plan in plans(), ranks in 0u32..6, factor in 1e-9..1e5,
     ) {
         plan.scale(factor, ranks).unwrap();
-        for transfer in &mut plan.transfers {
-            transfer.engine = vec!["shm".into()];
+        plan.experiments.retain(|experiment| matches!(experiment, Experiment::Transfer(_)));
+        for experiment in &mut plan.experiments {
+            experiment.use_engines(&["shm".into()]);
         }
-        match plan.points(ranks, &ENGINES) {
+        match plan.transfer_points(ranks, &ENGINES) {
             Ok(points) => {
                 let whole = points.iter().all(|point| {
                     point.footprint_bytes >= point.stride_bytes
@@ -367,10 +393,8 @@ proptest! {
             Ok(plan) => {
                 prop_assert_eq!(&Plan::from_toml(&plan.to_toml(), "p").unwrap(), &plan);
                 let ranks = plan.ranks.unwrap_or(2);
-                let transfers = plan.points(ranks, &ENGINES).map(|points| points.len());
-                let files = plan.file_points(ranks, &FILE_ENGINES).map(|points| points.len());
-                let any = transfers.and_then(|transfers| Ok(transfers + files?));
-                prop_assert!(any.map_or_else(|e| e.exit_code() == 2, |points| points > 0));
+                let points = plan.points(ranks, &ENGINES, &FILE_ENGINES);
+                prop_assert!(points.map_or_else(|e| e.exit_code() == 2, |points| !points.is_empty()));
             }
             Err(error) => prop_assert_eq!(error.exit_code(), 2),
         }
@@ -384,7 +408,7 @@ proptest! {
         let base = ["engine = 'shm'", "op = 'read'", "sizes = 64"];
         let lines: Vec<_> = base.iter().filter(|line| !line.starts_with(key)).copied().collect();
         let text = format!("name = 'p'\n[[transfer]]\n{}\n{key} = {value}\n", lines.join("\n"));
-        match Plan::from_toml(&text, "p").and_then(|plan| plan.points(2, &ENGINES)) {
+        match Plan::from_toml(&text, "p").and_then(|plan| plan.transfer_points(2, &ENGINES)) {
             Ok(points) => prop_assert!(!points.is_empty()),
             Err(error) => prop_assert_eq!(error.exit_code(), 2),
         }

@@ -1,8 +1,8 @@
 //! Over which bytes operations walk: what `sizes`, `stride` and `footprint` mean together.
 
 use super::Transfer;
-use super::point::Traffic;
-use super::sweep::Sweep;
+use crate::point::Traffic;
+use crate::sweep::Sweep;
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
 

@@ -1,5 +1,6 @@
-use super::super::fixture::{ENGINES, FILE_ENGINES, SHIPPED};
 use super::*;
+use crate::fixture::{ENGINES, Expand, FILE_ENGINES, SHIPPED};
+use crate::{Experiment, Plan};
 use tonnage_units::Bytes;
 
 /// The one-transfer plan with these lines after the ones that must be there.
@@ -10,24 +11,27 @@ fn plan(lines: &str) -> Plan {
 
 const WRITE: &str = "engine = \"shm\"\nop = \"write\"\nsizes = 64\n";
 
-fn points(lines: &str) -> Vec<Point> {
-    plan(lines).points(2, &ENGINES).unwrap()
+fn points(lines: &str) -> Vec<TransferPoint> {
+    plan(lines).transfer_points(2, &ENGINES).unwrap()
 }
 
 fn message(lines: &str) -> String {
-    plan(lines).points(2, &ENGINES).unwrap_err().to_string()
+    plan(lines)
+        .transfer_points(2, &ENGINES)
+        .unwrap_err()
+        .to_string()
 }
 
 fn message_for(ranks: u32, more: &str) -> String {
     plan(&format!("{WRITE}{more}"))
-        .points(ranks, &ENGINES)
+        .transfer_points(ranks, &ENGINES)
         .unwrap_err()
         .to_string()
 }
 
 #[test]
 fn everything_that_is_not_said_has_its_default() {
-    let expected = Point {
+    let expected = TransferPoint {
         label: None,
         engine: "shm".into(),
         engine_options: Default::default(),
@@ -65,7 +69,7 @@ fn everything_that_is_said_is_in_the_point() {
          trial-time = '10ms'\nwarmup = 0\nuntil-ci = '2%'\nmax-duration = '5s'",
     )
     .remove(0);
-    let expected = Point {
+    let expected = TransferPoint {
         label: Some("mine".into()),
         engine: "shm".into(),
         engine_options: Default::default(),
@@ -105,7 +109,7 @@ fn sweeps_multiply_with_the_size_varying_fastest() {
     let points =
         points("engine = 'null,shm'\nop = ['write', 'read']\nsizes = '8,16'\nbatch = '1,2'");
     assert_eq!(points.len(), 16);
-    let cell = |point: &Point| {
+    let cell = |point: &TransferPoint| {
         (
             point.engine.clone(),
             point.op,
@@ -159,7 +163,7 @@ fn ranks_must_fit_the_traffic() {
     );
     assert!(message_for(u32::MAX, "").contains("the most is --ranks 65536"));
     let fan_out = plan(&format!("{WRITE}traffic = 'fan-out'"));
-    assert_eq!(fan_out.points(3, &ENGINES).unwrap()[0].ranks, 3);
+    assert_eq!(fan_out.transfer_points(3, &ENGINES).unwrap()[0].ranks, 3);
 }
 
 #[test]
@@ -169,8 +173,8 @@ fn no_rank_both_begins_and_answers() {
             "engine = \"shm\"\nop = \"{}\"\nsizes = 64\ntraffic = \"all-to-all\"\n",
             op.name()
         );
-        assert!(plan(&lines).points(3, &ENGINES).is_ok(), "{op:?}");
-        let ping_pong = plan(&format!("{lines}ping-pong = true")).points(3, &ENGINES);
+        assert!(plan(&lines).transfer_points(3, &ENGINES).is_ok(), "{op:?}");
+        let ping_pong = plan(&format!("{lines}ping-pong = true")).transfer_points(3, &ENGINES);
         let Err(error) = ping_pong else {
             assert_eq!(op, Verb::Read, "only a read needs no answer");
             continue;
@@ -193,7 +197,7 @@ fn workers_and_rates_must_make_sense() {
     );
     assert!(
         plan(&format!("{WRITE}rate = 1\niters = 3"))
-            .points(2, &ENGINES)
+            .transfer_points(2, &ENGINES)
             .is_ok()
     );
 }
@@ -237,7 +241,7 @@ fn errors_of_one_transfer_among_several_say_which() {
     );
     let message = Plan::from_toml(&text, "t")
         .unwrap()
-        .points(2, &ENGINES)
+        .transfer_points(2, &ENGINES)
         .unwrap_err()
         .to_string();
     assert!(
@@ -250,7 +254,9 @@ fn errors_of_one_transfer_among_several_say_which() {
 fn the_same_point_twice_is_refused_unless_labels_tell_them_apart() {
     let twice = |more: &str| {
         let text = format!("name = 'two'\n[[transfer]]\n{WRITE}[[transfer]]\n{WRITE}{more}");
-        Plan::from_toml(&text, "t").unwrap().points(2, &ENGINES)
+        Plan::from_toml(&text, "t")
+            .unwrap()
+            .transfer_points(2, &ENGINES)
     };
     let message = twice("").unwrap_err().to_string();
     assert_eq!(
@@ -263,15 +269,18 @@ fn the_same_point_twice_is_refused_unless_labels_tell_them_apart() {
 
 #[test]
 fn plans_built_in_code_are_checked_too() {
-    let nothing = Plan::default().points(2, &ENGINES).unwrap_err().to_string();
+    let nothing = Plan::default()
+        .transfer_points(2, &ENGINES)
+        .unwrap_err()
+        .to_string();
     assert!(nothing.contains("add a [[transfer]] or a [[file]] table"));
     let mut transfer = Transfer::default();
     let message = |transfer: &Transfer| {
         let plan = Plan {
-            transfers: vec![transfer.clone()],
+            experiments: vec![Experiment::Transfer(transfer.clone())],
             ..Plan::default()
         };
-        plan.points(2, &ENGINES).unwrap_err().to_string()
+        plan.transfer_points(2, &ENGINES).unwrap_err().to_string()
     };
     assert!(message(&transfer).starts_with("engine is missing"));
     transfer.engine.push("shm".into());
@@ -284,7 +293,7 @@ fn plans_built_in_code_are_checked_too() {
 fn scaling_a_plan_shortens_its_points_and_nothing_else() {
     let mut scaled = plan(WRITE);
     scaled.scale(0.1, 2).unwrap();
-    let mut point = scaled.points(2, &ENGINES).unwrap().remove(0);
+    let mut point = scaled.transfer_points(2, &ENGINES).unwrap().remove(0);
     assert_eq!(point.length.trial, TrialLength::DurationNs(20_000_000));
     point.length.trial = TrialLength::DurationNs(200_000_000);
     assert_eq!(points(WRITE), [point]);
@@ -306,9 +315,8 @@ fn plans_that_ship_expand() {
         let path = file.unwrap().path();
         let plan = Plan::load(&path).unwrap();
         let ranks = plan.ranks.unwrap_or(2);
-        let points = plan.points(ranks, &SHIPPED).unwrap().len();
-        let files = plan.file_points(ranks, &FILE_ENGINES).unwrap().len();
-        assert!(points + files > 0, "{}", path.display());
+        let points = plan.points(ranks, &SHIPPED, &FILE_ENGINES).unwrap();
+        assert!(!points.is_empty(), "{}", path.display());
         let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
         assert_eq!(plan.name, stem);
         let text = std::fs::read_to_string(&path).unwrap();
@@ -333,7 +341,7 @@ fn the_tour_measures_less_than_20_seconds() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/tour.toml");
     let plan = Plan::load(std::path::Path::new(path)).unwrap();
     let mut total_ns = 0;
-    for point in plan.points(2, &SHIPPED).unwrap() {
+    for point in plan.transfer_points(2, &SHIPPED).unwrap() {
         let TrialLength::DurationNs(trial_ns) = point.length.trial else {
             panic!("the tour is bounded by time");
         };
@@ -353,7 +361,7 @@ fn the_mori_io_plan_has_the_published_cells() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/mori-io.toml");
     let points = Plan::load(std::path::Path::new(path))
         .unwrap()
-        .points(2, &ENGINES)
+        .transfer_points(2, &ENGINES)
         .unwrap();
     let has = |op, batch, size: Bytes| {
         points.iter().any(|point| {

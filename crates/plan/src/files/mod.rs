@@ -2,6 +2,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
+//! | [`point`] | one cell of a sweep, with everything fixed |
 //! | `names` | names of layouts, orders, phases, …, and what else is written as one word |
 //! | `toml` | a [`FileJob`] as it is written in a plan |
 //! | `base` | what all points of a job share, and the checks of it |
@@ -15,25 +16,28 @@ mod base;
 mod cell;
 mod names;
 mod nodes;
+pub mod point;
 mod scale;
 mod toml;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::expand::{POINTS_MAX, RANKS_MAX};
-use super::file_point::{DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, Published};
-use super::point::LimitChoice;
-use super::sweep::Sweep;
-use super::{Plan, text};
+use crate::expand::{POINTS_MAX, RANKS_MAX};
+use crate::point::{LimitChoice, Reading};
+use crate::sweep::Sweep;
+use crate::text;
 pub use names::{ReadShift, StripeCount, Verify};
-pub(super) use nodes::ranks_of_node;
-pub(super) use scale::move_files;
-pub(super) use toml::{FILE_KEYS, FILE_KEYS_NEEDED};
+pub(crate) use nodes::ranks_of_node;
+pub use point::{
+    DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, Published, ReadFrom, Stonewall,
+    Striping,
+};
+pub(crate) use scale::move_files;
+pub(crate) use toml::{FILE_KEYS, FILE_KEYS_NEEDED};
 use tonnage_engine::EngineOptions;
 use tonnage_engine::calls::FileEntry;
-use tonnage_units::names::quote;
 use tonnage_units::{Bytes, Count, Nanos};
 use tonnage_units::{Error, Result};
 
@@ -174,50 +178,12 @@ pub struct FileJob {
     pub published: Vec<Published>,
 }
 
-impl Plan {
-    /// The points of the plan's file experiments for a run of `ranks` ranks, in the order in which they are measured:
-    /// jobs as they are written, and in each of them engine, block, window and transfer, the last of these varying
-    /// fastest. Empty when the plan has no file experiment.
-    ///
-    /// # Errors
-    /// `Usage` for everything that can be found wrong without starting a rank.
-    pub fn file_points(&self, ranks: u32, engines: &[FileEntry]) -> Result<Vec<FilePoint>> {
-        let mut points = Vec::new();
-        let mut seen = HashSet::new();
-        for (index, job) in self.files.iter().enumerate() {
-            let expanded = expand(job, ranks, engines, POINTS_MAX - points.len());
-            for point in expanded.map_err(|error| self.located_file(index, error))? {
-                let text = serde_json::to_string(&point)
-                    .map_err(|error| Error::Failed(format!("a point has no JSON form: {error}")))?;
-                if !seen.insert(text) {
-                    return Err(self.located_file(index, twice(&point)));
-                }
-                points.push(point);
-            }
-        }
-        Ok(points)
-    }
-
-    /// Says which file experiment an error is about, unless there is nothing else in the plan.
-    fn located_file(&self, index: usize, error: Error) -> Error {
-        match error {
-            Error::Usage(message) if self.files.len() + self.transfers.len() > 1 => {
-                let label = self.files.get(index).and_then(|job| job.label.as_deref());
-                let label = label
-                    .map(|label| format!(" ({})", quote(label)))
-                    .unwrap_or_default();
-                Error::Usage(format!("file {}{label}: {message}", index + 1))
-            }
-            other => other,
-        }
-    }
-}
-
 fn usage<T>(message: impl Into<String>) -> Result<T> {
     Err(Error::Usage(message.into()))
 }
 
-fn twice(point: &FilePoint) -> Error {
+/// Refuses a point that is there already.
+pub(crate) fn twice(point: &FilePoint) -> Error {
     Error::Usage(format!(
         "the same point is asked for twice (engine {}, block {}, transfer {}): leave one of them out, or give one a \
          label",
@@ -227,13 +193,24 @@ fn twice(point: &FilePoint) -> Error {
     ))
 }
 
-fn expand(job: &FileJob, ranks: u32, engines: &[FileEntry], room: usize) -> Result<Vec<FilePoint>> {
+/// The points of one job, in each engine, block, window and transfer, the last of these varying fastest; at most
+/// `room`. And what stands beside the results of all of them.
+///
+/// # Errors
+/// `Usage` for everything that can be found wrong without starting a rank.
+pub(crate) fn expand(
+    job: &FileJob,
+    ranks: u32,
+    engines: &[FileEntry],
+    room: usize,
+) -> Result<(Vec<FilePoint>, Reading)> {
     if ranks == 0 || ranks > RANKS_MAX {
         return usage(format!(
             "a run of {ranks} ranks is not possible: use --ranks 1 to --ranks {RANKS_MAX}"
         ));
     }
     let base = base::base(job, ranks)?;
+    let reading = base::reading(job, &base)?;
     let entries = cell::entries(job, engines)?;
     let axes = cell::Axes::of(job)?;
     let total = axes.count(entries.len());
@@ -249,10 +226,10 @@ fn expand(job: &FileJob, ranks: u32, engines: &[FileEntry], room: usize) -> Resu
             points.push(cell::point(&base, named, sizes)?);
         }
     }
-    Ok(points)
+    Ok((points, reading))
 }
 
 #[cfg(test)]
-pub(super) mod arbitrary;
+pub(crate) mod arbitrary;
 #[cfg(test)]
 mod tests;

@@ -187,7 +187,7 @@ fn confidence(
 
 /// Multiplies how long the transfer is measured, within the bounds that [`length`] checks. Values that are wrong
 /// already stay wrong, so that scaling hides no mistake.
-pub(super) fn scale(transfer: &mut Transfer, factor: f64) {
+pub(crate) fn scale(transfer: &mut Transfer, factor: f64) {
     let scaled = |value: u64, least: u64, most: u64| {
         if value < least || value > most {
             return value;

@@ -2,7 +2,7 @@
 
 use super::Transfer;
 use super::point::Pacing;
-use super::sweep::Sweep;
+use crate::sweep::Sweep;
 use tonnage_units::PerSecond;
 use tonnage_units::{Error, Result};
 

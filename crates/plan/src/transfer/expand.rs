@@ -1,0 +1,261 @@
+//! The points of one transfer. Everything that can be known to be wrong is refused here, before a rank starts, in one
+//! sentence that names the nearest valid choice.
+
+use super::Transfer;
+use super::layout::{check_memory, layout, sizes};
+use super::length::length;
+use super::pacing::pacings;
+use super::point::{Addresses, Length, Pacing, TransferPoint, TrialLength};
+use crate::expand::{POINTS_MAX, RANKS_MAX, WORKERS_MAX};
+use crate::point::{LimitChoice, Traffic};
+use tonnage_engine::memory::MemoryKind;
+use tonnage_engine::{EngineOptions, Entry, Verb};
+use tonnage_units::{Count, Nanos};
+use tonnage_units::{Error, Result};
+
+fn usage<T>(message: String) -> Result<T> {
+    Err(Error::Usage(message))
+}
+
+/// Refuses a point that is there already.
+pub(crate) fn twice(point: &TransferPoint) -> Error {
+    Error::Usage(format!(
+        "the same point is asked for twice (engine {}, op {}, size {}): leave one of them out, or give one a label",
+        point.engine,
+        point.op.name(),
+        point.size_bytes
+    ))
+}
+
+/// What all points of a transfer share.
+struct Shared {
+    traffic: Traffic,
+    workers: u32,
+    length: Length,
+}
+
+/// The points of one transfer, in each engine, op, window or batch, and size, the last of these varying fastest; at most
+/// `room`.
+///
+/// # Errors
+/// `Usage` for everything that can be found wrong without starting a rank.
+pub(crate) fn expand(
+    transfer: &Transfer,
+    ranks: u32,
+    engines: &[Entry],
+    room: usize,
+) -> Result<Vec<TransferPoint>> {
+    let traffic = transfer.traffic.unwrap_or(Traffic::Pair);
+    check_ranks(ranks, traffic)?;
+    let shared = Shared {
+        traffic,
+        workers: workers(transfer)?,
+        length: length(transfer)?,
+    };
+    let entries = entries(transfer, engines)?;
+    let pacings = pacings(transfer)?;
+    let sizes = sizes(&transfer.sizes)?;
+    if sizes.is_empty() {
+        return usage("sizes is missing: write sizes 8..1M".to_owned());
+    }
+    check_rate(&pacings, shared.length.trial)?;
+    let counts = [entries.len(), transfer.op.len(), pacings.len(), sizes.len()];
+    let total = counts.into_iter().fold(1, usize::saturating_mul);
+    if total > room {
+        return usage(format!(
+            "the plan has more than {POINTS_MAX} points, and this transfer alone has {total}: \
+             use coarser sweeps, or several plans"
+        ));
+    }
+    let mut points = Vec::with_capacity(total);
+    for named in &entries {
+        for &op in &transfer.op {
+            check_support(transfer, named.entry, op, engines)?;
+            check_roles(transfer, shared.traffic, op)?;
+            for &pacing in &pacings {
+                for &size in &sizes {
+                    points.push(point(transfer, &shared, ranks, (named, op, pacing, size))?);
+                }
+            }
+        }
+    }
+    Ok(points)
+}
+
+fn point(
+    transfer: &Transfer,
+    shared: &Shared,
+    ranks: u32,
+    (named, op, pacing, size_bytes): (&Named<'_>, Verb, Pacing, u32),
+) -> Result<TransferPoint> {
+    let mut point = TransferPoint {
+        label: transfer.label.clone(),
+        engine: named.engine.to_owned(),
+        engine_options: named.options.clone(),
+        op,
+        traffic: shared.traffic,
+        ranks,
+        workers: shared.workers,
+        size_bytes,
+        pacing,
+        memory: transfer.memory.unwrap_or(MemoryKind::Host),
+        footprint_bytes: 0,
+        stride_bytes: 0,
+        addresses: transfer.addresses.unwrap_or(Addresses::Sequential),
+        seed: transfer.seed.map_or(1, |Count(seed)| seed),
+        latency: transfer.latency.unwrap_or(true),
+        verify: transfer.verify,
+        limit: transfer.limit.unwrap_or(LimitChoice::Auto),
+        length: shared.length,
+    };
+    let layout = layout(transfer, size_bytes, point.depth())?;
+    check_memory(layout, shared.traffic, ranks, shared.workers)?;
+    point.footprint_bytes = layout.footprint_bytes;
+    point.stride_bytes = layout.stride_bytes;
+    Ok(point)
+}
+
+fn check_ranks(ranks: u32, traffic: Traffic) -> Result<()> {
+    if ranks < 2 {
+        let has = if ranks == 1 {
+            "there is one"
+        } else {
+            "there are none"
+        };
+        return usage(format!(
+            "a transfer needs two ranks and {has}: use --ranks 2"
+        ));
+    }
+    if ranks > RANKS_MAX {
+        return usage(format!(
+            "{ranks} ranks are too many: the most is --ranks {RANKS_MAX}"
+        ));
+    }
+    if traffic == Traffic::Pair && !ranks.is_multiple_of(2) {
+        return usage(format!(
+            "pair traffic needs an even number of ranks and there are {ranks}: \
+             use --ranks {}, or another pattern such as --traffic fan-out",
+            ranks + 1
+        ));
+    }
+    Ok(())
+}
+
+/// In a ping-pong one side begins and the other answers, so no rank can do both. A read has nothing to answer.
+fn check_roles(transfer: &Transfer, traffic: Traffic, op: Verb) -> Result<()> {
+    if transfer.ping_pong && traffic == Traffic::AllToAll && op != Verb::Read {
+        return usage(format!(
+            "ping-pong with op {} and traffic all-to-all contradict each other, for every rank would both begin \
+             and answer: use traffic pair, fan-out or fan-in, or op read, which needs no answer",
+            op.name()
+        ));
+    }
+    Ok(())
+}
+
+fn workers(transfer: &Transfer) -> Result<u32> {
+    let workers = transfer.workers.map_or(1, |Count(workers)| workers);
+    match u32::try_from(workers) {
+        Ok(0) => usage("workers 0 would move nothing: the fewest is workers 1".to_owned()),
+        Ok(narrow) if narrow <= WORKERS_MAX => Ok(narrow),
+        _ => usage(format!(
+            "workers {workers} are too many: the most is workers {WORKERS_MAX}"
+        )),
+    }
+}
+
+/// A trial too short for one operation would measure nothing.
+fn check_rate(pacings: &[Pacing], trial: TrialLength) -> Result<()> {
+    let (Some(Pacing::Paced { rate_per_s, .. }), TrialLength::DurationNs(trial_ns)) =
+        (pacings.first(), trial)
+    else {
+        return Ok(());
+    };
+    if rate_per_s * trial_ns as f64 >= 1e9 {
+        return Ok(());
+    }
+    usage(format!(
+        "rate {rate_per_s} is less than one operation in a trial of {}: use trial-time {} or more",
+        Nanos(trial_ns),
+        // Whole seconds, saturating for rates that are next to nothing.
+        Nanos(((1.0 / rate_per_s).ceil() as u64).saturating_mul(1_000_000_000))
+    ))
+}
+
+/// An engine of a transfer: its entry, its name with the variant, and its options that differ from the defaults.
+struct Named<'a> {
+    entry: &'a Entry,
+    engine: &'a str,
+    options: EngineOptions,
+}
+
+fn entries<'a>(transfer: &'a Transfer, engines: &'a [Entry]) -> Result<Vec<Named<'a>>> {
+    if transfer.engine.is_empty() {
+        return usage("engine is missing: write engine shm".to_owned());
+    }
+    if transfer.op.is_empty() {
+        return usage("op is missing: write op write".to_owned());
+    }
+    let named = |engine: &'a String| {
+        let entry = tonnage_engine::find(engines, engine)?;
+        let options = entry.check_options(
+            &transfer.engine_options,
+            tonnage_engine::split_name(engine).1,
+        )?;
+        Ok(Named {
+            entry,
+            engine,
+            options,
+        })
+    };
+    transfer.engine.iter().map(named).collect()
+}
+
+/// Whether the engine can do what the transfer asks of it.
+fn check_support(transfer: &Transfer, entry: &Entry, op: Verb, engines: &[Entry]) -> Result<()> {
+    let name = entry.name;
+    let other = |fits: fn(&Entry) -> bool| {
+        let fitting = engines
+            .iter()
+            .filter(|entry| fits(entry) && entry.verbs.contains(&op));
+        let fitting = fitting.map(|entry| format!("engine {}", entry.name)).next();
+        fitting
+            .map(|other| format!(", or use {other}"))
+            .unwrap_or_default()
+    };
+    if !entry.verbs.contains(&op) {
+        let verbs: Vec<_> = entry.verbs.iter().map(|verb| verb.name()).collect();
+        return usage(format!(
+            "engine {name} cannot do op {}: use one of {}{}",
+            op.name(),
+            verbs.join(", "),
+            other(|_| true)
+        ));
+    }
+    if transfer.ping_pong && op == Verb::Write && !entry.ordered_writes {
+        let notifying: Vec<_> = entry
+            .verbs
+            .iter()
+            .filter(|verb| verb.notifies_target())
+            .collect();
+        let instead = match notifying.first() {
+            Some(verb) => format!("op {}", verb.name()),
+            None => "op read".to_owned(),
+        };
+        return usage(format!(
+            "ping-pong with op write waits for the last byte to appear, and engine {name} does not promise \
+             that it appears last: use {instead}{}",
+            other(|entry| entry.ordered_writes)
+        ));
+    }
+    if transfer.verify && !entry.moves_bytes {
+        return usage(format!(
+            "engine {name} moves no bytes, so there is nothing to verify: leave verify out{}",
+            other(|entry| entry.moves_bytes)
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
