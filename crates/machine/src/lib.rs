@@ -2,15 +2,15 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | [`environment`] | what explains a figure: goes into every record |
+//! | [`environment`] | properties of the host that explain a figure, in every record |
 //! | [`devices`] | everything that could move bytes here, for people (`tonnage devices`) |
-//! | [`direct`] | whether a file's transfers can leave the page cache out |
+//! | [`direct`] | transfers of a file past the page cache |
 //! | [`topology`] | CPUs, cores, sockets, NUMA nodes |
-//! | [`placement`] | which worker runs on which CPU |
-//! | [`mounts`] | what is mounted where files are |
+//! | [`placement`] | CPUs of workers |
+//! | [`mounts`] | mounts that hold files |
 //! | [`pages`] | huge pages |
-//! | [`counters`] | what devices and TCP have counted |
-//! | [`fabric`] | which libfabric is used |
+//! | [`counters`] | counters of devices and of TCP |
+//! | [`fabric`] | choice of the libfabric |
 //! | [`tree`] | reading the kernel's files, or an invented machine's |
 
 #![forbid(unsafe_code)]

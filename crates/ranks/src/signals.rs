@@ -50,7 +50,7 @@ impl Signals {
         Ok(Self { sources })
     }
 
-    /// What to wait for.
+    /// Events to wait for.
     pub(crate) fn interests(&self) -> impl Iterator<Item = Interest<'_>> {
         self.sources
             .iter()

@@ -8,7 +8,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `hosts.rs` | [`Hosts`]: making them, running programs in them, cutting and shaping their links |
-//! | `slot.rs`, `clean.sh` | what belongs to one set of hosts, and its removal, whatever happens |
+//! | `slot.rs`, `clean.sh` | folder and namespaces of one set of hosts, and its removal, whatever happens |
 //! | `on.sh`, `inside.sh` | running a program in a host |
 //! | `rate.rs` | [`Rate`]: how fast a link is |
 //! | `slurm.rs` | [`Slurm`]: a real Slurm whose nodes are these hosts |

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | [`admission`] | rank 0's side |
 //! | [`membership`] | the side of all others |
-//! | [`address`] | where rank 0 listens, and how the others reach it |
+//! | [`address`] | rank 0's address, and the connections of the others to it |
 //! | [`handshake`] | connections that have yet to prove who they are; last words on those that fail |
 
 pub(crate) mod address;

@@ -4,11 +4,11 @@
 //! | --- | --- |
 //! | [`open`] | opening, and closing with the system's answer |
 //! | [`transfer`] | bytes between a file and an [`crate::mapping::Arena`], one system call each |
-//! | [`direct`] | whether a file can be read and written past the page cache, and with which alignment |
-//! | [`residency`] | how much of a file is in memory |
+//! | [`direct`] | reads and writes of a file past the page cache, and their alignment |
+//! | [`residency`] | the part of a file that is in memory |
 //! | [`advice`] | asking the kernel to forget what it holds of a file |
-//! | [`file_system`] | which file system a file is on |
-//! | [`lustre`] | over how many servers a new file of Lustre is spread |
+//! | [`file_system`] | the file system that a file is on |
+//! | [`lustre`] | striping of a new file of Lustre |
 //!
 //! What does not live here: the choice and order of calls, and the use of their answers. That is in `tonnage_engines`.
 //! Everything takes file descriptors of the standard library, and is safe to call with any of them.

@@ -5,7 +5,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `choose` | which library, by the launcher of this process |
+//! | `choose` | choice of the library, by the launcher of this process |
 //! | `dialect` | the numbers of its handles and constants |
 //! | `calls` | its functions |
 //! | `file`, `hints` | files and what may be said about them |
