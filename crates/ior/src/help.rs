@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::options::refused::REFUSED;
-use super::options::rows::HONOURED;
-use super::options::table::Row;
+use clap::Arg;
+
+use super::options::words::{Names, honoured, refused, takes_value};
 
 /// Columns of text.
 const WIDTH: usize = 100;
@@ -14,16 +14,17 @@ const INDENT: usize = 34;
 /// The tables of options, and what is refused.
 pub fn options() -> String {
     let mut out = String::from("Options of IOR:\n");
-    table(&mut out, HONOURED);
+    table(&mut out, &honoured());
     out.push_str("\nOptions of IOR that are an error here, and what to use instead:\n");
-    table(&mut out, REFUSED);
+    table(&mut out, &refused());
     out
 }
 
-fn table(out: &mut String, rows: &[Row]) {
-    for row in rows {
-        let mut before = format!("  {}", names(row).join(", "));
-        let mut lines = wrap(row.does, WIDTH - INDENT).into_iter();
+fn table(out: &mut String, args: &[Arg]) {
+    for arg in args {
+        let does = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let mut before = format!("  {}", names(arg).join(", "));
+        let mut lines = wrap(&does, WIDTH - INDENT).into_iter();
         // Names that leave no room get lines of their own.
         if before.chars().count() + 2 > INDENT {
             for names in wrap(&before[2..], WIDTH - 2) {
@@ -45,25 +46,28 @@ fn line(out: &mut String, text: &str) {
 }
 
 /// `-b SIZE`, or `-U FILE` and `--mpiio.hintsFileName=FILE`.
-fn names(row: &Row) -> Vec<String> {
-    let value = |mark: &str| match row.value {
-        "" => String::new(),
-        value => format!("{mark}{value}"),
-    };
-    let mut names = Vec::new();
-    names.extend(row.short.map(|short| format!("-{short}{}", value(" "))));
-    let long = row.long.iter();
-    names.extend(long.map(|long| format!("--{long}{}", value("="))));
+fn names(arg: &Arg) -> Vec<String> {
+    let names = Names::of(arg);
+    let value = takes_value(arg)
+        .then(|| arg.get_value_names()?.first())
+        .flatten();
+    let value = |mark: &str| value.map_or(String::new(), |value| format!("{mark}{value}"));
+    let short = names.short.map(|short| format!("-{short}{}", value(" ")));
+    let long = names
+        .long
+        .iter()
+        .map(|long| format!("--{long}{}", value("=")));
+    let mut shown: Vec<String> = short.into_iter().chain(long).collect();
     // Keys of options that have another name are spared.
-    if names.is_empty() {
-        let assigned = if row.value.is_empty() {
-            "=1".to_owned()
-        } else {
+    if shown.is_empty() {
+        let assigned = if takes_value(arg) {
             value("=")
+        } else {
+            "=1".to_owned()
         };
-        names.extend(row.keys.iter().map(|key| format!("-O {key}{assigned}")));
+        shown.extend(names.keys.iter().map(|key| format!("-O {key}{assigned}")));
     }
-    names
+    shown
 }
 
 fn wrap(text: &str, width: usize) -> Vec<String> {
@@ -89,8 +93,8 @@ mod tests {
     #[test]
     fn every_option_is_in_the_help_within_the_width() {
         let text = options();
-        for row in HONOURED.iter().chain(REFUSED) {
-            for name in names(row) {
+        for arg in honoured().iter().chain(&refused()) {
+            for name in names(arg) {
                 assert!(text.contains(&name), "{name}");
             }
         }

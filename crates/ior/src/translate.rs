@@ -39,17 +39,17 @@ pub fn plan(
         engine_options: engine_options(options),
         hints,
         path: options.paths().into_iter().map(str::to_owned).collect(),
-        layout: Some(if options.file_per_process.on() {
+        layout: Some(if options.file_per_process {
             FileLayout::PerProcess
         } else {
             FileLayout::Shared
         }),
-        directory_per_rank: options.directory_per_rank.on(),
-        file_per_trial: options.file_per_repetition.on(),
+        directory_per_rank: options.directory_per_rank,
+        file_per_trial: options.file_per_repetition,
         block: Some(Sweep::list(&[options.block_bytes])?),
         transfer: Some(Sweep::list(&[options.transfer_bytes])?),
         segments: Some(Count(options.segments)),
-        order: Some(if options.shuffled.on() {
+        order: Some(if options.shuffled > 0 {
             FileOrder::Shuffled
         } else {
             FileOrder::Sequential
@@ -57,17 +57,17 @@ pub fn plan(
         seed: options.shuffle_seed.map(Count),
         phases: phases(options),
         read_shift: shift(options, spread)?,
-        read_shuffled: (options.reorder_random.on() && options.reads())
+        read_shuffled: (options.reorder_random > 0 && options.reads())
             .then_some(Count(options.reorder_seed)),
         fsync: Some(fsync(options)),
-        direct: options.direct.on(),
-        collective: options.collective.on(),
-        file_view: options.file_view.on(),
-        barriers: options.barriers.on(),
-        keep: options.keep.on(),
-        existing: options.existing.on(),
+        direct: options.direct,
+        collective: options.collective,
+        file_view: options.file_view,
+        barriers: options.barriers,
+        keep: options.keep,
+        existing: options.existing,
         stonewall: seconds("-D", options.stonewall_s)?,
-        wear_out: options.wear_out.on(),
+        wear_out: options.wear_out,
         wear_out_transfers: some(options.wear_out_transfers).map(Count),
         stonewall_status: options.status_file.clone(),
         prefill: options.prefill_bytes > 0,
@@ -98,7 +98,7 @@ fn engine(api: Api) -> &'static str {
 }
 
 fn engine_options(options: &IorOptions) -> EngineOptions {
-    let on = options.preallocate.on();
+    let on = options.preallocate;
     let preallocate = on.then(|| ("preallocate".to_owned(), "on".to_owned()));
     preallocate.into_iter().collect()
 }
@@ -110,8 +110,8 @@ fn phases(options: &IorOptions) -> Vec<Phase> {
 }
 
 fn verify(options: &IorOptions) -> Option<Verify> {
-    let write = options.check_write.on().then_some(Phase::Write);
-    let read = options.check_read.on().then_some(Phase::Read);
+    let write = options.check_write.then_some(Phase::Write);
+    let read = options.check_read.then_some(Phase::Read);
     let after: Vec<Phase> = write.into_iter().chain(read).collect();
     (!after.is_empty()).then_some(Verify::After(after))
 }
@@ -127,7 +127,7 @@ fn fsync(options: &IorOptions) -> Fsync {
     if !options.writes() {
         return Fsync::None;
     }
-    match (options.fsync_each.on(), options.fsync.on()) {
+    match (options.fsync_each, options.fsync) {
         (true, _) => Fsync::Each,
         (false, true) => Fsync::End,
         (false, false) => Fsync::None,
@@ -137,7 +137,7 @@ fn fsync(options: &IorOptions) -> Fsync {
 /// Whose data is read: Q nodes behind, as in IOR; on one host Q ranks behind, where IOR would come back to the rank
 /// itself and say nothing. How many ranks a node has is found out when all have joined.
 fn shift(options: &IorOptions, spread: &Spread) -> Result<Option<ReadShift>> {
-    if !options.reorder.on() || !options.reads() {
+    if !options.reorder || !options.reads() {
         return Ok(None);
     }
     let ranks = u64::from(spread.ranks.max(1));

@@ -143,7 +143,7 @@ fn summary(options: &IorOptions, phase: &PhaseRecord, tasks: u32) -> Summary {
         let each = trials.iter();
         spread(each.map(|trial| ratio(amount(trial) as f64, seconds(trial.total_ns))))
     };
-    let worn_out = options.wear_out.on();
+    let worn_out = options.wear_out;
     let walls = trials.iter().filter_map(|trial| {
         let wall = trial.stonewall.filter(|_| worn_out)?;
         // Where everything had been moved before the wall, the time that this took counts, as in IOR.

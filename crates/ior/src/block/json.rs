@@ -29,7 +29,7 @@ pub fn render(options: &IorOptions, run: &Run, record: &FileRecord, figures: &Fi
         "Results": passes.collect::<Vec<_>>(),
         "max": most(figures),
     });
-    if let (true, Some(test)) = (options.show_hints.on(), test.as_object_mut()) {
+    if let (true, Some(test)) = (options.show_hints, test.as_object_mut()) {
         let taken = hints_taken(record).cloned().unwrap_or_default();
         test.insert(
             "Hints".to_owned(),
@@ -75,22 +75,22 @@ pub fn asked(
         (
             "access",
             pick(
-                options.file_per_process.on(),
+                options.file_per_process,
                 "file-per-process",
                 "single-shared-file",
             ),
         ),
         (
             "type",
-            pick(options.collective.on(), "collective", "independent"),
+            pick(options.collective, "collective", "independent"),
         ),
         ("segments", point.segments.into()),
         (
             "ordering in a file",
-            pick(options.shuffled.on(), "random", "sequential"),
+            pick(options.shuffled > 0, "random", "sequential"),
         ),
     ];
-    match (options.reorder.on(), options.reorder_random.on()) {
+    match (options.reorder, options.reorder_random > 0) {
         (true, _) => all.extend([
             ("ordering inter file", "constant task offset".into()),
             ("task offset", options.nodes_behind().into()),
@@ -114,12 +114,12 @@ pub fn asked(
         ("blocksize", human(point.block_bytes).into()),
         ("aggregate filesize", human(aggregate_bytes(record)).into()),
     ]);
-    if options.verbose.on() {
-        all.push(("verbose", options.verbose.0.into()));
+    if options.verbose > 0 {
+        all.push(("verbose", options.verbose.into()));
     }
     if options.stonewall_s > 0 {
         all.push(("stonewallingTime", options.stonewall_s.into()));
-        all.push(("stoneWallingWearOut", options.wear_out.0.into()));
+        all.push(("stoneWallingWearOut", u8::from(options.wear_out).into()));
     }
     all
 }
@@ -189,10 +189,10 @@ fn summary(
         "numTasks": record.file.ranks,
         "tasksPerNode": figures.tasks_on_node_0,
         "repetitions": options.repetitions,
-        "filePerProc": options.file_per_process.0,
-        "reorderTasks": options.reorder.0,
+        "filePerProc": u8::from(options.file_per_process),
+        "reorderTasks": u8::from(options.reorder),
         "taskPerNodeOffset": options.nodes_behind(),
-        "reorderTasksRandom": options.reorder_random.0,
+        "reorderTasksRandom": options.reorder_random,
         "reorderTasksRandomSeed": options.reorder_seed,
         "bwMaxMIB": bandwidth.max / MIB,
         "bwMinMIB": bandwidth.min / MIB,
@@ -220,38 +220,38 @@ fn parameters(options: &IorOptions, record: &FileRecord, figures: &Figures) -> V
         "platform": machine(record),
         "testFileName": options.path,
         "deadlineForStonewall": options.stonewall_s,
-        "stoneWallingWearOut": options.wear_out.0,
+        "stoneWallingWearOut": u8::from(options.wear_out),
         "maxTimeDuration": options.duration_minutes_max,
         "outlierThreshold": options.outlier_s,
-        "dryRun": options.dry_run.0,
+        "dryRun": u8::from(options.dry_run),
         "nodes": figures.nodes,
         // Memory is never hogged, a transfer never tried once only, and wrong data never kept: these options are refused.
         "memoryPerTask": 0,
         "memoryPerNode": 0,
         "tasksPerNode": figures.tasks_on_node_0,
         "repetitions": options.repetitions,
-        "multiFile": options.file_per_repetition.0,
+        "multiFile": u8::from(options.file_per_repetition),
         "interTestDelay": options.delay_s,
-        "fsync": options.fsync.0,
-        "fsyncperwrite": options.fsync_each.0,
-        "useExistingTestFile": options.existing.0,
-        "uniqueDir": options.directory_per_rank.0,
+        "fsync": u8::from(options.fsync),
+        "fsyncperwrite": u8::from(options.fsync_each),
+        "useExistingTestFile": u8::from(options.existing),
+        "uniqueDir": u8::from(options.directory_per_rank),
         "singleXferAttempt": 0,
         "readFile": u8::from(options.reads()),
         "writeFile": u8::from(options.writes()),
-        "filePerProc": options.file_per_process.0,
-        "reorderTasks": options.reorder.0,
-        "reorderTasksRandom": options.reorder_random.0,
+        "filePerProc": u8::from(options.file_per_process),
+        "reorderTasks": u8::from(options.reorder),
+        "reorderTasksRandom": options.reorder_random,
         "reorderTasksRandomSeed": options.reorder_seed,
-        "randomOffset": options.shuffled.0,
-        "checkWrite": options.check_write.0,
-        "checkRead": options.check_read.0,
-        "keepFile": options.keep.0,
+        "randomOffset": options.shuffled,
+        "checkWrite": u8::from(options.check_write),
+        "checkRead": u8::from(options.check_read),
+        "keepFile": u8::from(options.keep),
         "keepFileWithError": 0,
         "warningAsErrors": 0,
-        "verbose": options.verbose.0,
+        "verbose": options.verbose,
         "setTimeStampSignature/incompressibleSeed": options.signature.unwrap_or(0),
-        "collective": options.collective.0,
+        "collective": u8::from(options.collective),
         "segmentCount": record.file.segments,
         "transferSize": record.file.transfer_bytes,
         "blockSize": record.file.block_bytes,

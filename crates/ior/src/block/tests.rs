@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tonnage_record::files::FileRecord;
 
 use super::{Run, render};
-use crate::options::{IorOptions, Switch, words};
+use crate::options::{IorOptions, words};
 
 fn options(line: &str) -> IorOptions {
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -237,7 +237,7 @@ fn hints_are_shown_when_asked_for() {
 #[test]
 fn csv_is_that_of_ior() {
     let (mut options, record) = sample("-O summaryFormat=CSV");
-    options.verbose = Switch(0);
+    options.verbose = 0;
     assert_eq!(
         render(&options, &run(), &record),
         "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter\n\

@@ -42,7 +42,7 @@ fn write(
     pair(out, "TestID", "0")?;
     pair(out, "StartTime", &date(run.began_unix_ns))?;
     pair(out, "Path", options.paths().first().unwrap_or(&""))?;
-    if options.verbose.on() {
+    if options.verbose > 0 {
         pair(out, "Participating tasks", &record.file.ranks.to_string())?;
     }
     writeln!(out, "\nOptions: ")?;
@@ -53,7 +53,7 @@ fn write(
         pair(out, name, &value)?;
     }
     writeln!(out, "\nResults: \n")?;
-    if options.show_hints.on() {
+    if options.show_hints {
         hints(out, record)?;
     }
     out.push_str(HEAD);
@@ -102,7 +102,7 @@ fn rows(
     point: &FilePoint,
     figures: &Figures,
 ) -> std::fmt::Result {
-    let removed = options.verbose.on() && options.writes() && !options.keep.on();
+    let removed = options.verbose > 0 && options.writes() && !options.keep;
     for (at, pass) in figures.passes.iter().enumerate() {
         row(out, point, pass)?;
         let next = figures.passes.get(at + 1);
@@ -204,10 +204,10 @@ fn summary_row(
     }
     write!(out, "{:>5} {:>6} ", 0, point.ranks)?;
     write!(out, "{:>3} {:>4} ", figures.tasks_on_node_0, point.trials)?;
-    write!(out, "{:>3} ", options.file_per_process.0)?;
-    write!(out, "{:>5} ", options.reorder.0)?;
+    write!(out, "{:>3} ", u8::from(options.file_per_process))?;
+    write!(out, "{:>5} ", u8::from(options.reorder))?;
     write!(out, "{:>8} ", options.nodes_behind())?;
-    write!(out, "{:>9} ", options.reorder_random.0)?;
+    write!(out, "{:>9} ", options.reorder_random)?;
     write!(out, "{:>4} {:>6} ", options.reorder_seed, point.segments)?;
     write!(out, "{:>8} ", point.block_bytes)?;
     write!(out, "{:>8} ", point.transfer_bytes)?;

@@ -43,21 +43,21 @@ fn sizes(options: &IorOptions) -> Result<()> {
     refuse(options.segments == 0, || {
         "-s 0 moves nothing: write 1 or more".to_owned()
     })?;
-    refuse(options.shuffled.0 > 1, || {
+    refuse(options.shuffled > 1, || {
         "-z twice reads and writes places by chance, some of them twice and some never: write -z once, which is every \
          place once"
             .to_owned()
     })?;
-    refuse(options.shuffled.on() && block == transfer, || {
+    refuse(options.shuffled > 0 && block == transfer, || {
         format!(
             "-z shuffles the transfers of a block, and -b {block} is one transfer: write a larger -b or a smaller -t"
         )
     })?;
     refuse(
-        options.shuffle_seed.is_some() && !options.shuffled.on(),
+        options.shuffle_seed.is_some() && options.shuffled == 0,
         || "--random-offset-seed seeds -z, which is not there: add -z or leave it out".to_owned(),
     )?;
-    refuse(options.prefill_bytes > 0 && !options.shuffled.on(), || {
+    refuse(options.prefill_bytes > 0 && options.shuffled == 0, || {
         "--randomPrefill is for -z: add -z or leave it out".to_owned()
     })?;
     let prefill = options.prefill_bytes;
@@ -74,7 +74,7 @@ fn files(options: &IorOptions) -> Result<()> {
             options.path
         )
     })?;
-    let per_process = options.file_per_process.on();
+    let per_process = options.file_per_process;
     refuse(paths.len() > 1 && !per_process, || {
         format!(
             "-o {:?} has {} paths for one shared file: add -F, or name one path",
@@ -82,14 +82,14 @@ fn files(options: &IorOptions) -> Result<()> {
             paths.len()
         )
     })?;
-    let directories = options.directory_per_rank.on();
+    let directories = options.directory_per_rank;
     refuse(directories && !per_process, || {
         "-u makes a directory for each task's file, and there is one file for all: add -F or leave -u out".to_owned()
     })?;
     refuse(directories && paths.len() > 1, || {
         "-u does not go with several paths in -o: name one".to_owned()
     })?;
-    refuse(options.existing.on() && !options.writes(), || {
+    refuse(options.existing && !options.writes(), || {
         "-E is about files that are there before writing, and nothing is written: add -w or leave -E out".to_owned()
     })?;
     refuse(options.stripe_count == Some(Stripes::Targets(0)), || {
@@ -99,10 +99,10 @@ fn files(options: &IorOptions) -> Result<()> {
 
 fn phases(options: &IorOptions) -> Result<()> {
     let write = options.writes();
-    refuse(options.check_write.on() && !write, || {
+    refuse(options.check_write && !write, || {
         "-W checks what -w wrote: add -w, or check files that are there with -r -R".to_owned()
     })?;
-    refuse(options.fsync_each.on() && !write, || {
+    refuse(options.fsync_each && !write, || {
         "-Y syncs after each write, and nothing is written: add -w or leave -Y out".to_owned()
     })?;
     refuse(!write && !options.reads(), || {
@@ -113,29 +113,29 @@ fn phases(options: &IorOptions) -> Result<()> {
 /// IOR takes these for every API and does nothing.
 fn only_mpiio(options: &IorOptions) -> Result<()> {
     let given = [
-        (options.collective.on(), "-c"),
-        (options.show_hints.on(), "-H (--mpiio.showHints)"),
+        (options.collective, "-c"),
+        (options.show_hints, "-H (--mpiio.showHints)"),
         (options.hints_file.is_some(), "-U (--mpiio.hintsFileName)"),
-        (options.file_view.on(), "-V (--mpiio.useFileView)"),
-        (options.preallocate.on(), "-p (--mpiio.preallocate)"),
+        (options.file_view, "-V (--mpiio.useFileView)"),
+        (options.preallocate, "-p (--mpiio.preallocate)"),
     ];
     if options.api == Api::Mpiio {
-        refuse(options.direct.on(), || {
+        refuse(options.direct, || {
             "--posix.odirect is for -a POSIX and -a URING: leave it out, or write -a POSIX"
                 .to_owned()
         })?;
-        refuse(options.shuffled.on() && options.collective.on(), || {
+        refuse(options.shuffled > 0 && options.collective, || {
             "-z does not go with -c, for the tasks' transfers would lie anywhere: leave one of them out".to_owned()
         })?;
         let csv = options.summary_format == SummaryFormat::Csv;
-        refuse(options.show_hints.on() && csv, || {
+        refuse(options.show_hints && csv, || {
             "-H has no place in summaryFormat=CSV: leave it out, or write summaryFormat=JSON"
                 .to_owned()
         })?;
-        refuse(options.preallocate.on() && !options.writes(), || {
+        refuse(options.preallocate && !options.writes(), || {
             "-p makes room for what is written, and nothing is: add -w or leave -p out".to_owned()
         })?;
-        return refuse(options.shuffled.on() && options.file_view.on(), || {
+        return refuse(options.shuffled > 0 && options.file_view, || {
             "-z does not go with -V, whose view is in order: leave one of them out".to_owned()
         });
     }
@@ -149,7 +149,7 @@ fn only_mpiio(options: &IorOptions) -> Result<()> {
 }
 
 fn reading_others(options: &IorOptions) -> Result<()> {
-    let (constant, random) = (options.reorder.on(), options.reorder_random.on());
+    let (constant, random) = (options.reorder, options.reorder_random > 0);
     refuse(constant && random, || {
         "-C and -Z both say whose data is read: write one of them".to_owned()
     })?;
@@ -171,7 +171,7 @@ fn times(options: &IorOptions) -> Result<()> {
     refuse(options.tasks == Some(0), || {
         "-N 0 leaves no task: write 1 or more".to_owned()
     })?;
-    let (wall, wear_out) = (options.stonewall_s > 0, options.wear_out.on());
+    let (wall, wear_out) = (options.stonewall_s > 0, options.wear_out);
     refuse(wear_out && !wall, || {
         "stoneWallingWearOut is what happens after a stonewall: add -D SECONDS".to_owned()
     })?;
@@ -181,7 +181,7 @@ fn times(options: &IorOptions) -> Result<()> {
             .to_owned()
     })?;
     let status = options.status_file.is_some();
-    refuse(status && !options.keep.on(), || {
+    refuse(status && !options.keep, || {
         "stoneWallingStatusFile is for a run that reads what another one wrote: add -k, so that the files stay".to_owned()
     })?;
     refuse(status && options.writes() && !wear_out, || {

@@ -2,224 +2,229 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`table`], [`rows`], [`refused`] | every option of IOR 3.0.1 and 4.x, its names, and whether it is honoured or why not |
-//! | [`words`] | the words of a command line, matched with that table |
+//! | this one | the options that are honoured: each is one field, which says its names, its default and its help |
+//! | [`others`] | the options of IOR that change nothing here, and those that are refused, with what to use instead |
+//! | [`words`] | the words of a command line, read with these declarations |
+//! | [`value`] | sizes, numbers and names |
 //! | [`check`] | which options go together |
-//! | [`value`] | sizes and numbers |
 //!
-//! Nothing here knows the rest of tonnage but its errors, so that the fuzz target can take this folder as it is.
+//! Options are those of IOR 3.0.1 and 4.x. Nothing here knows the rest of tonnage but its errors, so that the fuzz
+//! target can take this folder as it is.
 
 pub mod check;
-pub mod refused;
-pub mod rows;
-pub mod table;
+pub mod others;
 pub mod value;
 pub mod words;
 
-/// How often a flag was given; `-F=0` takes it back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Switch(pub u64);
+use clap::Parser;
 
-impl Switch {
-    /// Whether it is on.
-    pub fn on(self) -> bool {
-        self.0 > 0
-    }
-}
+pub use value::{Api, Stripes, SummaryFormat};
 
-/// What moves the bytes (`-a`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Api {
-    /// pread and pwrite.
-    #[default]
-    Posix,
-    /// MPI-IO.
-    Mpiio,
-    /// io_uring, which IOR has not.
-    Uring,
-}
-
-impl Api {
-    /// The name as IOR prints it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Posix => "POSIX",
-            Self::Mpiio => "MPIIO",
-            Self::Uring => "URING",
-        }
-    }
-}
-
-/// How the result block is written (`-O summaryFormat=`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SummaryFormat {
-    /// IOR's table.
-    #[default]
-    Text,
-    /// One JSON object.
-    Json,
-    /// One line for each pass.
-    Csv,
-}
-
-/// Over how many targets a file is spread (`--posix.lustre.stripecount`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stripes {
-    /// All, which Lustre writes as -1.
-    All,
-    /// So many.
-    Targets(u64),
-}
-
-/// A command line of IOR. The fields have IOR's defaults and units; flags that IOR counts are counted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A command line of IOR, with IOR's defaults and units.
+///
+/// A long name that begins with `O.` is IOR's key behind `-O`, of which case does not matter; as an option it is not
+/// taken. Options that have no other name are only known there.
+#[derive(Debug, Clone, PartialEq, Eq, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
 pub struct IorOptions {
-    /// `-a`.
+    /// What moves the bytes: POSIX, MPIIO, or URING, which IOR has not.
+    #[arg(
+        short = 'a', alias = "O.api",
+        value_name = "API", default_value = "POSIX", value_parser = value::api
+    )]
     pub api: Api,
-    /// `-b`: bytes of one rank in one segment.
+    /// Bytes of one task in one segment; 1m.
+    #[arg(
+        short = 'b', alias = "O.blockSize",
+        value_name = "SIZE", default_value = "1m", value_parser = value::whole
+    )]
     pub block_bytes: u64,
-    /// `-t`: bytes of one read or write.
+    /// Bytes of one read or write; 256k.
+    #[arg(
+        short = 't', alias = "O.transferSize",
+        value_name = "SIZE", default_value = "256k", value_parser = value::whole
+    )]
     pub transfer_bytes: u64,
-    /// `-s`: how often the blocks of all ranks are repeated.
+    /// How often the blocks are repeated; 1.
+    #[arg(
+        short = 's', alias = "O.segmentCount",
+        value_name = "N", default_value = "1", value_parser = value::whole
+    )]
     pub segments: u64,
-    /// `-o`: one path, or several with `@` between them.
+    /// The file, or several for -F as a@b@c, taken in turn; testFile.
+    #[arg(
+        short = 'o',
+        alias = "O.testFile",
+        value_name = "PATH",
+        default_value = "testFile"
+    )]
     pub path: String,
-    /// `-w`.
-    pub write: Switch,
-    /// `-r`.
-    pub read: Switch,
-    /// `-W`: check what was written.
-    pub check_write: Switch,
-    /// `-R`: check what is read.
-    pub check_read: Switch,
-    /// `-F`.
-    pub file_per_process: Switch,
-    /// `-u`: a directory for each rank.
-    pub directory_per_rank: Switch,
-    /// `-m`: a file for each repetition.
-    pub file_per_repetition: Switch,
-    /// `-E`: do not remove files before writing.
-    pub existing: Switch,
-    /// `-k`.
-    pub keep: Switch,
-    /// `-c`.
-    pub collective: Switch,
-    /// `-B`, `--posix.odirect`.
-    pub direct: Switch,
-    /// `-e`: one fsync after the last write.
-    pub fsync: Switch,
-    /// `-Y`: an fsync after each write.
-    pub fsync_each: Switch,
-    /// `-g`.
-    pub barriers: Switch,
-    /// `-z`: every transfer once, in shuffled order; twice for places that repeat.
-    pub shuffled: Switch,
-    /// `--random-offset-seed`.
+    /// Write; without -w, -r, -W and -R: write, then read.
+    #[arg(short = 'w', alias = "O.writeFile")]
+    pub write: bool,
+    /// Read.
+    #[arg(short = 'r', alias = "O.readFile")]
+    pub read: bool,
+    /// With -w: check what was written, outside the clock.
+    #[arg(short = 'W', alias = "O.checkWrite")]
+    pub check_write: bool,
+    /// Read, and check what was read, outside the clock.
+    #[arg(short = 'R', alias = "O.checkRead")]
+    pub check_read: bool,
+    /// A file for each task, PATH.00000000 and so on.
+    #[arg(short = 'F', alias = "O.filePerProc")]
+    pub file_per_process: bool,
+    /// With -F: a directory for each task.
+    #[arg(short = 'u', alias = "O.uniqueDir")]
+    pub directory_per_rank: bool,
+    /// A file for each repetition.
+    #[arg(short = 'm', alias = "O.multiFile")]
+    pub file_per_repetition: bool,
+    /// Write into files that are there (--existing of tonnage file); without it those that tonnage wrote are removed
+    /// first, and others refused.
+    #[arg(short = 'E', alias = "O.useExistingTestFile")]
+    pub existing: bool,
+    /// Keep the files; without it those that this run made are removed, where IOR removes those that it only read, too.
+    #[arg(short = 'k', alias = "O.keepFile")]
+    pub keep: bool,
+    /// With MPIIO: all tasks make each transfer together.
+    #[arg(short = 'c', long = "collective", alias = "O.collective")]
+    pub collective: bool,
+    /// Without the page cache, or an error where that cannot be (-B of IOR 3).
+    #[arg(short = 'B', long = "posix.odirect", alias = "O.useO_DIRECT")]
+    pub direct: bool,
+    /// Fsync after the last write, inside the clock.
+    #[arg(short = 'e', alias = "O.fsync")]
+    pub fsync: bool,
+    /// Fsync after each write.
+    #[arg(short = 'Y', alias = "O.fsyncPerWrite")]
+    pub fsync_each: bool,
+    /// Barriers between open, transfers and close.
+    #[arg(short = 'g', alias = "O.intraTestBarriers")]
+    pub barriers: bool,
+    /// Every transfer once, shuffled over the whole file.
+    #[arg(short = 'z', alias = "O.randomOffset", action = clap::ArgAction::Count)]
+    pub shuffled: u8,
+    /// Seeds -z.
+    #[arg(long = "random-offset-seed", value_name = "N", value_parser = value::whole)]
     pub shuffle_seed: Option<u64>,
-    /// `--randomPrefill`: files are filled first; IOR takes the size of those writes, 0 for none.
+    /// With -z: fill the files first, outside the clock.
+    #[arg(long = "randomPrefill", value_name = "SIZE", default_value = "0", value_parser = value::whole)]
     pub prefill_bytes: u64,
-    /// `-C`: read what the task a constant number behind wrote.
-    pub reorder: Switch,
-    /// `-Z`: read what another task wrote, by chance.
-    pub reorder_random: Switch,
-    /// `-Q`: how many nodes behind; IOR's default is 1.
+    /// Read what the task Q nodes behind wrote, a node being the tasks of the first one where task 1 is there too,
+    /// else one task; on one node Q tasks behind, where IOR does nothing.
+    #[arg(short = 'C', aliases = ["O.reorderTasks", "O.reorderTasksConstant"])]
+    pub reorder: bool,
+    /// With -C: how many; 1.
+    #[arg(short = 'Q', alias = "O.taskPerNodeOffset", value_name = "N", value_parser = value::whole)]
     pub task_offset: Option<u64>,
-    /// `-X`: seeds `-Z`.
+    /// Read what others wrote, by a permutation of the tasks (once or twice).
+    #[arg(short = 'Z', alias = "O.reorderTasksRandom", action = clap::ArgAction::Count)]
+    pub reorder_random: u8,
+    /// Seeds -Z; 0.
+    #[arg(
+        short = 'X', alias = "O.reorderTasksRandomSeed",
+        value_name = "N", default_value = "0", value_parser = value::whole
+    )]
     pub reorder_seed: u64,
-    /// `-N`: number of ranks.
+    /// Number of tasks: as --ranks.
+    #[arg(short = 'N', alias = "O.numTasks", value_name = "N", value_parser = value::whole)]
     pub tasks: Option<u64>,
-    /// `-i`.
+    /// Repetitions; 1.
+    #[arg(
+        short = 'i', alias = "O.repetitions",
+        value_name = "N", default_value = "1", value_parser = value::whole
+    )]
     pub repetitions: u64,
-    /// `-d`: pause before each phase.
+    /// Pause before each phase but the first; IOR pauses before that one too.
+    #[arg(
+        short = 'd', alias = "O.interTestDelay",
+        value_name = "SECONDS", default_value = "0", value_parser = value::whole
+    )]
     pub delay_s: u64,
-    /// `-T`: no further repetition after so many minutes, 0 for no bound.
+    /// No further repetition after this time.
+    #[arg(
+        short = 'T', alias = "O.maxTimeDuration",
+        value_name = "MINUTES", default_value = "0", value_parser = value::whole
+    )]
     pub duration_minutes_max: u64,
-    /// `-D`: stonewall, 0 for none.
+    /// End each phase after this time.
+    #[arg(
+        short = 'D', alias = "O.deadlineForStonewalling",
+        value_name = "SECONDS", default_value = "0", value_parser = value::whole
+    )]
     pub stonewall_s: u64,
-    /// `-O stoneWallingWearOut=1`.
-    pub wear_out: Switch,
-    /// `-O stoneWallingWearOutIterations=N`: at least so many transfers of each rank.
+    /// With -D: all tasks then go on to the transfers of the fastest.
+    #[arg(long = "O.stoneWallingWearOut")]
+    pub wear_out: bool,
+    /// With stoneWallingWearOut: at least so many.
+    #[arg(
+        long = "O.stoneWallingWearOutIterations",
+        value_name = "N", default_value = "0", value_parser = value::whole
+    )]
     pub wear_out_transfers: u64,
-    /// `-O stoneWallingStatusFile=FILE`.
+    /// With -k: keeps how much was written, for the run that reads it.
+    #[arg(long = "O.stoneWallingStatusFile", value_name = "FILE")]
     pub status_file: Option<String>,
-    /// `-j`: ranks this much slower than the mean are named, 0 for none.
+    /// Name tasks that are so much slower than the mean.
+    #[arg(
+        short = 'j', alias = "O.outlierThreshold",
+        value_name = "SECONDS", default_value = "0", value_parser = value::whole
+    )]
     pub outlier_s: u64,
-    /// `-G`: seeds what is written.
+    /// Seeds what is written; not needed for reading it back.
+    #[arg(short = 'G', alias = "O.setTimeStampSignature", value_name = "N", value_parser = value::whole)]
     pub signature: Option<u64>,
-    /// `-H`, `--mpiio.showHints`.
-    pub show_hints: Switch,
-    /// `-U`, `--mpiio.hintsFileName`.
+    /// Kind of data; all name their place and do not compress.
+    #[arg(
+        short = 'l', long = "dataPacketType", alias = "O.dataPacketType",
+        value_name = "TYPE", value_parser = value::data
+    )]
+    pub data: Option<String>,
+    /// With MPIIO: print the hints that were set and taken.
+    #[arg(short = 'H', long = "mpiio.showHints", alias = "O.showHints")]
+    pub show_hints: bool,
+    /// With MPIIO: lines IOR_HINT__MPI__NAME=VALUE, beside those of the environment.
+    #[arg(
+        short = 'U',
+        long = "mpiio.hintsFileName",
+        alias = "O.hintsFileName",
+        value_name = "FILE"
+    )]
     pub hints_file: Option<String>,
-    /// `-V`, `--mpiio.useFileView`.
-    pub file_view: Switch,
-    /// `-p`, `--mpiio.preallocate`.
-    pub preallocate: Switch,
-    /// `--posix.lustre.stripecount`.
+    /// With MPIIO: each task sees only its own blocks.
+    #[arg(short = 'V', long = "mpiio.useFileView", alias = "O.useFileView")]
+    pub file_view: bool,
+    /// With MPIIO: make room for the whole file when it is opened to be written.
+    #[arg(short = 'p', long = "mpiio.preallocate", alias = "O.preallocate")]
+    pub preallocate: bool,
+    /// Stripes of new files on Lustre, -1 for all targets.
+    #[arg(
+        long = "posix.lustre.stripecount", alias = "O.lustreStripeCount",
+        value_name = "N", value_parser = value::stripes
+    )]
     pub stripe_count: Option<Stripes>,
-    /// `--posix.lustre.stripesize`.
+    /// Bytes of a stripe on Lustre.
+    #[arg(
+        long = "posix.lustre.stripesize", alias = "O.lustreStripeSize",
+        value_name = "SIZE", value_parser = value::whole
+    )]
     pub stripe_bytes: Option<u64>,
-    /// `-v`.
-    pub verbose: Switch,
-    /// `--dryRun`.
-    pub dry_run: Switch,
-    /// `-O summaryFormat=`.
+    /// More about the run; may be repeated.
+    #[arg(short = 'v', alias = "O.verbose", action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// Check everything and say what would be done.
+    #[arg(long = "dryRun")]
+    pub dry_run: bool,
+    /// Result block as default, JSON or CSV.
+    #[arg(
+        long = "O.summaryFormat",
+        value_name = "FORMAT", default_value = "default", value_parser = value::summary_format
+    )]
     pub summary_format: SummaryFormat,
-    /// `-O summaryFile=`.
+    /// Write the result block there.
+    #[arg(long = "O.summaryFile", value_name = "FILE")]
     pub summary_file: Option<String>,
-}
-
-impl Default for IorOptions {
-    fn default() -> Self {
-        let off = Switch::default();
-        Self {
-            api: Api::default(),
-            block_bytes: 1 << 20,
-            transfer_bytes: 256 << 10,
-            segments: 1,
-            path: "testFile".to_owned(),
-            write: off,
-            read: off,
-            check_write: off,
-            check_read: off,
-            file_per_process: off,
-            directory_per_rank: off,
-            file_per_repetition: off,
-            existing: off,
-            keep: off,
-            collective: off,
-            direct: off,
-            fsync: off,
-            fsync_each: off,
-            barriers: off,
-            shuffled: off,
-            shuffle_seed: None,
-            prefill_bytes: 0,
-            reorder: off,
-            reorder_random: off,
-            task_offset: None,
-            reorder_seed: 0,
-            tasks: None,
-            repetitions: 1,
-            delay_s: 0,
-            duration_minutes_max: 0,
-            stonewall_s: 0,
-            wear_out: off,
-            wear_out_transfers: 0,
-            status_file: None,
-            outlier_s: 0,
-            signature: None,
-            show_hints: off,
-            hints_file: None,
-            file_view: off,
-            preallocate: off,
-            stripe_count: None,
-            stripe_bytes: None,
-            verbose: off,
-            dry_run: off,
-            summary_format: SummaryFormat::default(),
-            summary_file: None,
-        }
-    }
 }
 
 impl IorOptions {
@@ -230,17 +235,16 @@ impl IorOptions {
 
     /// Whether files are written: by `-w`, or because nothing was said.
     pub fn writes(&self) -> bool {
-        self.write.on() || self.says_nothing()
+        self.write || self.says_nothing()
     }
 
     /// Whether files are read: by `-r`, by `-R` (which reads too), or because nothing was said.
     pub fn reads(&self) -> bool {
-        self.read.on() || self.check_read.on() || self.says_nothing()
+        self.read || self.check_read || self.says_nothing()
     }
 
     fn says_nothing(&self) -> bool {
-        let said = [self.write, self.read, self.check_write, self.check_read];
-        !said.into_iter().any(Switch::on)
+        !(self.write || self.read || self.check_write || self.check_read)
     }
 
     /// `-Q`, or IOR's default.

@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
 use super::check::check;
-use super::table::{self, Kind};
+use super::others::{ALWAYS, DIRECTIVES};
 use super::value::whole;
-use super::words::{Divided, Own, read};
+use super::words::{Divided, Names, Own, honoured, read, refused as rows_refused, takes_value};
 use super::*;
 
 fn own() -> Vec<Own> {
@@ -69,36 +69,36 @@ fn command_lines_of_reports_are_read() {
         (posix.block_bytes, posix.transfer_bytes),
         (4 << 20, 4 << 20)
     );
-    assert!(posix.file_per_process.on() && posix.reorder.on() && posix.fsync.on());
-    assert!(posix.barriers.on() && posix.keep.on() && !posix.reads());
+    assert!(posix.file_per_process && posix.reorder && posix.fsync);
+    assert!(posix.barriers && posix.keep && !posix.reads());
     let grouped = options("-wFCegkv -aPOSIX -b4M -t=4m -s1638 -o/scratch/IOR_file");
     assert_eq!(grouped, posix);
     let directives = "-O writeFile=1,fileperproc=1 -O reorderTasks=1,fsync=1,intraTestBarriers=1,keepFile=1 \
                       -O api=posix,blockSize=4m,transfersize=4m,segmentCount=1638,verbose=1 -O testFile=/scratch/IOR_file";
     assert_eq!(options(directives), posix);
     let mpiio = options("-w -a MPIIO -c -C -g -b 8m -t 8m -k -H -v -s 51 -o f");
-    assert!(mpiio.collective.on() && mpiio.show_hints.on());
+    assert!(mpiio.collective && mpiio.show_hints);
     assert_eq!(mpiio.api, Api::Mpiio);
     options("-a MPIIO -g -t 512k -b 8g -o f -v");
     let iops = options("-a POSIX -F -e -g -t 4k -b 1g -o f -v -z");
-    assert!(iops.shuffled.on() && iops.writes() && iops.reads());
+    assert!(iops.shuffled > 0 && iops.writes() && iops.reads());
 }
 
 /// IOR 4 finds `-m` in `-b1m` and `-k` in `-t64k`.
 #[test]
 fn an_attached_value_is_only_a_value() {
     let attached = options("-b1m -t64k -okeep");
-    assert!(!attached.file_per_repetition.on() && !attached.keep.on());
+    assert!(!attached.file_per_repetition && !attached.keep);
     assert_eq!(attached.path, "keep");
 }
 
 #[test]
 fn long_options_take_values_either_way() {
-    assert!(options("--posix.odirect").direct.on());
-    assert!(options("--posix.odirect=1").direct.on());
-    assert!(!options("-B --posix.odirect=0").direct.on());
-    assert!(options("-O useO_DIRECT=1").direct.on());
-    assert!(options("-O --posix.odirect=1").direct.on());
+    assert!(options("--posix.odirect").direct);
+    assert!(options("--posix.odirect=1").direct);
+    assert!(!options("-B --posix.odirect=0").direct);
+    assert!(options("-O useO_DIRECT=1").direct);
+    assert!(options("-O --posix.odirect=1").direct);
     let prefill = options("-z --randomPrefill=512k --random-offset-seed 7");
     assert_eq!(
         (prefill.prefill_bytes, prefill.shuffle_seed),
@@ -109,11 +109,7 @@ fn long_options_take_values_either_way() {
         (stripes.stripe_count, stripes.stripe_bytes),
         (Some(Stripes::Targets(4)), Some(8 << 20))
     );
-    assert!(
-        options("-a mpiio --mpiio.useFileView --mpiio.showHints -U h")
-            .file_view
-            .on()
-    );
+    assert!(options("-a mpiio --mpiio.useFileView --mpiio.showHints -U h").file_view);
     assert_eq!(
         options("-O summaryFormat=JSON,summaryFile=s.json").summary_format,
         SummaryFormat::Json
@@ -122,7 +118,7 @@ fn long_options_take_values_either_way() {
         options("--posix.lustre.stripecount=-1").stripe_count,
         Some(Stripes::All)
     );
-    assert!(options("--dryRun").dry_run.on());
+    assert!(options("--dryRun").dry_run);
 }
 
 #[test]
@@ -130,7 +126,7 @@ fn options_of_tonnage_may_stand_anywhere() {
     let divided = divide("--ranks 2 -w --print-plan -o --ranks --ranks=3 -v").unwrap();
     assert_eq!(
         divided.own,
-        ["--ranks", "2", "--print-plan", "--ranks=3"].map(str::to_owned)
+        ["--ranks=2", "--print-plan", "--ranks=3"].map(str::to_owned)
     );
     assert_eq!(divided.ior.path, "--ranks");
     assert!(divide("-w -h").unwrap().help);
@@ -152,7 +148,7 @@ fn sizes_are_powers_of_two() {
         ("4MiB", 4 << 20),
         ("7B", 7),
     ] {
-        assert_eq!(whole("-b", text).unwrap(), value, "{text}");
+        assert_eq!(whole(text).unwrap(), value, "{text}");
     }
     for text in [
         "",
@@ -167,7 +163,12 @@ fn sizes_are_powers_of_two() {
         "17000p",
         " 4",
     ] {
-        let message = whole("-b", text).unwrap_err().to_string();
+        assert!(whole(text).is_err(), "{text}");
+        if text.is_empty() {
+            continue;
+        }
+        let words = ["-b".to_owned(), text.to_owned()];
+        let message = read(&words, &[]).unwrap_err().to_string();
         assert!(
             message.starts_with("-b ") && message.contains("such as 8, 4k or 2m"),
             "{message}"
@@ -290,43 +291,47 @@ fn what_cannot_be_honoured_says_what_to_use_instead() {
 /// A name in two rows would make one of them unreachable.
 #[test]
 fn every_name_has_one_row() {
-    let mut names: Vec<String> = table::all()
-        .filter_map(|row| row.short)
-        .map(String::from)
-        .collect();
-    names.extend(table::long_names().map(|name| format!("--{name}")));
-    names.extend(table::keys().map(|key| format!("-O {}", key.to_lowercase())));
+    let all: Vec<_> = honoured().into_iter().chain(rows_refused()).collect();
+    let mut names = Vec::new();
+    for arg in &all {
+        let of = Names::of(arg);
+        let count = names.len();
+        names.extend(of.short.map(String::from));
+        names.extend(of.long.iter().map(|name| format!("--{name}")));
+        names.extend(
+            of.keys
+                .iter()
+                .map(|key| format!("-O {}", key.to_lowercase())),
+        );
+        assert!(names.len() > count, "{arg:?}");
+        let named = arg.get_value_names().is_some_and(|names| !names.is_empty());
+        assert!(named || !takes_value(arg), "{arg:?}");
+        assert!(arg.get_help().is_some(), "{arg:?}");
+    }
     let count = names.len();
     names.sort();
     names.dedup();
     assert_eq!(names.len(), count);
-    for row in table::all() {
-        assert_eq!(row.takes_value(), !row.value.is_empty(), "{}", row.does);
-        assert!(
-            row.short.is_some() || !row.long.is_empty() || !row.keys.is_empty(),
-            "{}",
-            row.does
-        );
-    }
 }
 
 /// One option in every way of writing it: alone, attached, with an equals sign, and as a directive.
-fn ways(row: &'static table::Row, value: &str) -> Vec<Vec<String>> {
+fn ways(arg: &clap::Arg, value: &str) -> Vec<Vec<String>> {
     let mut ways = Vec::new();
-    if let Some(short) = row.short {
+    let names = Names::of(arg);
+    if let Some(short) = names.short {
         ways.push(vec![format!("-{short}={value}")]);
-        if row.takes_value() {
+        if takes_value(arg) {
             ways.push(vec![format!("-{short}{value}")]);
             ways.push(vec![format!("-{short}"), value.to_owned()]);
         }
     }
-    for long in row.long {
+    for long in names.long {
         ways.push(vec![format!("--{long}={value}")]);
-        if row.takes_value() {
+        if takes_value(arg) {
             ways.push(vec![format!("--{long}"), value.to_owned()]);
         }
     }
-    for key in row.keys {
+    for key in names.keys {
         ways.push(vec![
             "-O".to_owned(),
             format!("{}={value}", key.to_uppercase()),
@@ -338,18 +343,20 @@ fn ways(row: &'static table::Row, value: &str) -> Vec<Vec<String>> {
 proptest! {
     #[test]
     fn all_ways_of_writing_an_option_are_the_same(at in 0usize..1000, number in 1u64..5000) {
-        let rows: Vec<_> = table::all().filter(|row| !matches!(row.kind, Kind::Refused { .. })).collect();
-        let row = rows[at % rows.len()];
-        let value = match row.kind {
-            Kind::Directives => format!("segmentCount={number}"),
-            Kind::Text(_) if row.short == Some('a') => "URING".to_owned(),
-            Kind::Text(_) if row.short == Some('l') => "random".to_owned(),
-            Kind::Text(_) if row.keys == ["summaryFormat"] => "csv".to_owned(),
+        let args = honoured();
+        let arg = &args[at % args.len()];
+        let id = arg.get_id().as_str();
+        let value = match id {
+            _ if id == DIRECTIVES.0 => format!("segmentCount={number}"),
+            "api" => "URING".to_owned(),
+            "data" => "random".to_owned(),
+            "summary_format" => "csv".to_owned(),
             _ => number.to_string(),
         };
-        let mut seen = ways(row, &value).into_iter().map(|words| read(&words, &[]).unwrap());
+        let mut seen = ways(arg, &value).into_iter().map(|words| read(&words, &[]).unwrap());
         let first = seen.next().unwrap();
-        prop_assert!(first.ior != IorOptions::default() || matches!(row.kind, Kind::Always) || row.short == Some('l'));
+        let always = ALWAYS.iter().any(|row| row.0 == id);
+        prop_assert!(always || first != divide("").unwrap());
         for other in seen {
             prop_assert_eq!(&other, &first);
         }

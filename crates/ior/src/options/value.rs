@@ -1,24 +1,65 @@
-//! Sizes and numbers as IOR reads them: a whole number, and `k`, `m`, `g`, `t` or `p` for a power of two.
+//! Values as IOR reads them. Every reader says what is wrong and what to write; the option's name stands before it.
 
-use tonnage_units::{Error, Result};
+/// What moves the bytes (`-a`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Api {
+    /// pread and pwrite.
+    Posix,
+    /// MPI-IO.
+    Mpiio,
+    /// io_uring, which IOR has not.
+    Uring,
+}
+
+impl Api {
+    /// The name as IOR prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Posix => "POSIX",
+            Self::Mpiio => "MPIIO",
+            Self::Uring => "URING",
+        }
+    }
+}
+
+/// How the result block is written (`-O summaryFormat=`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SummaryFormat {
+    /// IOR's table.
+    Text,
+    /// One JSON object.
+    Json,
+    /// One line for each pass.
+    Csv,
+}
+
+/// Over how many targets a file is spread (`--posix.lustre.stripecount`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stripes {
+    /// All, which Lustre writes as -1.
+    All,
+    /// So many.
+    Targets(u64),
+}
 
 /// Reads `8`, `4k`, `4K`, `4kb`, `4KiB`: whatever follows the letter, IOR means a power of two.
 ///
 /// # Errors
-/// `Usage`, with the option's name, for anything else; IOR takes what it understands of it and goes on.
-pub fn whole(option: &str, text: &str) -> Result<u64> {
+/// For anything else; IOR takes what it understands of it and goes on.
+pub fn whole(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let number = number.parse::<u64>().ok();
-    let shift = shift_of(unit);
-    match (number, shift) {
-        (Some(number), Some(shift)) => {
-            let value = number.checked_mul(1 << shift);
-            value.ok_or_else(|| wrong(option, text, "is too large"))
-        }
-        (None, Some(_)) if digits > 0 => Err(wrong(option, text, "is too large")),
-        _ => Err(wrong(option, text, "is not a number")),
-    }
+    let why = match (number.parse::<u64>(), shift_of(unit)) {
+        (Ok(number), Some(shift)) => match number.checked_mul(1 << shift) {
+            Some(value) => return Ok(value),
+            None => "is too large",
+        },
+        (Err(_), Some(_)) if digits > 0 => "is too large",
+        _ => "is not a number",
+    };
+    Err(format!(
+        "{why}: write a whole number, with k, m, g or t for powers of two, such as 8, 4k or 2m"
+    ))
 }
 
 fn shift_of(unit: &str) -> Option<u32> {
@@ -38,22 +79,73 @@ fn shift_of(unit: &str) -> Option<u32> {
     }
 }
 
-fn wrong(option: &str, text: &str, why: &str) -> Error {
-    Error::Usage(format!(
-        "{option} {text:.40?} {why}: write a whole number, with k, m, g or t for powers of two, such as 8, 4k or 2m"
-    ))
-}
-
 /// Reads what a flag is set to by `-F=1` or `-O filePerProc=1`.
 ///
 /// # Errors
-/// `Usage`, with the option's name, for what is not a small number.
-pub fn times(option: &str, text: &str) -> Result<u64> {
+/// For what is not a small number.
+pub fn times(text: &str) -> Result<u64, String> {
     let digits = !text.is_empty() && text.len() < 5 && text.bytes().all(|b| b.is_ascii_digit());
     match text.parse() {
         Ok(times) if digits => Ok(times),
-        _ => Err(Error::Usage(format!(
-            "{option} {text:.40?} is neither on nor off: write 1 or 0"
-        ))),
+        _ => Err("is neither on nor off: write 1 or 0".to_owned()),
+    }
+}
+
+/// Reads the name of an API.
+///
+/// # Errors
+/// For those that are not here, with what comes nearest.
+pub fn api(name: &str) -> Result<Api, String> {
+    let instead = match name.to_ascii_uppercase().as_str() {
+        "POSIX" => return Ok(Api::Posix),
+        "MPIIO" => return Ok(Api::Mpiio),
+        "URING" => return Ok(Api::Uring),
+        "AIO" => "io_uring is what replaced it: -a URING",
+        "MMAP" => "mapped files are not measured here: -a POSIX",
+        "DUMMY" => "to see what would be done, use --dryRun",
+        "HDF5" | "NCMPI" => "the layer below these libraries is MPI-IO: -a MPIIO",
+        _ => "write POSIX, MPIIO or URING",
+    };
+    Err(format!("is not in tonnage: {instead}"))
+}
+
+/// Reads a number of targets.
+///
+/// # Errors
+/// As [`whole`].
+pub fn stripes(count: &str) -> Result<Stripes, String> {
+    match count {
+        "-1" => Ok(Stripes::All),
+        count => whole(count).map(Stripes::Targets),
+    }
+}
+
+/// Reads a kind of data.
+///
+/// # Errors
+/// For what IOR does not know either.
+pub fn data(name: &str) -> Result<String, String> {
+    match name {
+        "o" | "i" | "t" | "r" | "offset" | "incompressible" | "timestamp" | "random" => {
+            Ok(name.to_owned())
+        }
+        _ => Err(
+            "is no kind of data: write offset, incompressible, timestamp or random (all are the same here: what is \
+             written names its place and its seed, and does not compress)"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Reads a format of the result block.
+///
+/// # Errors
+/// For what IOR does not know either.
+pub fn summary_format(name: &str) -> Result<SummaryFormat, String> {
+    match name.to_ascii_lowercase().as_str() {
+        "default" => Ok(SummaryFormat::Text),
+        "json" => Ok(SummaryFormat::Json),
+        "csv" => Ok(SummaryFormat::Csv),
+        _ => Err("is no format: write default, JSON or CSV".to_owned()),
     }
 }

@@ -1,14 +1,22 @@
 //! The words of a command line. Each begins with `-`: letters of flags in a group (`-wrk`), the last of which may take
 //! the rest of the word or the next word (`-b4m`, `-b 4m`, `-b=4m`), or one long name (`--posix.odirect`).
 //!
+//! clap reads twice. First it takes the words apart, with the declarations of all options but without their types:
+//! what is tonnage's own is put aside, what is refused is refused, directives are replaced by the options that they
+//! name, and of each option only what was said last is left. What is left is then read as [`IorOptions`].
+//!
 //! IOR 4 goes on looking for flags in an attached value, so that its `-b1m` also means `-m` and its `-t64k` also `-k`;
 //! that is not repeated here.
 
+use std::collections::BTreeMap;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, Command, CommandFactory, Parser};
 use tonnage_units::{Error, Result};
 
 use super::IorOptions;
-use super::table::{self, Kind, Row};
-use super::value::{times, whole};
+use super::others::{ALWAYS, DIRECTIVES, REFUSED, Row};
+use super::value::times;
 
 /// A long option that belongs to tonnage and not to IOR.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,11 +28,11 @@ pub struct Own {
 }
 
 /// A command line, divided.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Divided {
     /// What IOR understands.
     pub ior: IorOptions,
-    /// The words that are tonnage's own, in order.
+    /// The options that are tonnage's own, in order, each with its value behind an equals sign.
     pub own: Vec<String>,
     /// Whether help was asked for; then nothing else counts.
     pub help: bool,
@@ -36,147 +44,320 @@ pub struct Divided {
 /// # Errors
 /// `Usage` with the word that is wrong, and what to write instead.
 pub fn read(words: &[String], own: &[Own]) -> Result<Divided> {
-    let mut divided = Divided::default();
-    let mut rest = words.iter();
-    while let Some(word) = rest.next() {
-        if word == "-h" || word == "--help" {
-            divided.help = true;
-            return Ok(divided);
-        }
-        let mut next = || rest.next().cloned();
-        let long = word.strip_prefix("--");
-        if let Some(option) = long.and_then(|long| find_own(own, long)) {
-            divided.own.push(word.clone());
-            if option.value && !word.contains('=') {
-                let value = next().ok_or_else(|| no_value(word))?;
-                divided.own.push(value);
+    let mut said = Said::default();
+    let help = match apart(words, own) {
+        Ok(found) => {
+            for (id, value) in found {
+                said.option(&id, &value, own)?;
             }
-        } else if let Some(long) = long {
-            read_long(&mut divided.ior, long, own, &mut next)?;
-        } else {
-            match word.strip_prefix('-') {
-                Some(letters) if !letters.is_empty() => {
-                    read_letters(&mut divided.ior, letters, &mut next)?;
-                }
-                _ => return Err(no_option(word)),
-            }
+            false
         }
-    }
-    Ok(divided)
-}
-
-fn find_own<'a>(own: &'a [Own], long: &str) -> Option<&'a Own> {
-    let name = long.split('=').next().unwrap_or(long);
-    own.iter().find(|option| option.name == name)
-}
-
-/// `--name`, `--name=value` or `--name value`.
-fn read_long(
-    options: &mut IorOptions,
-    long: &str,
-    own: &[Own],
-    next: &mut dyn FnMut() -> Option<String>,
-) -> Result<()> {
-    let (name, value) = match long.split_once('=') {
-        Some((name, value)) => (name, Some(value.to_owned())),
-        None => (long, None),
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => true,
+        Err(error) => return Err(wrong_word(&error, words, own)),
     };
-    let Some(row) = table::long(name) else {
-        return Err(unknown_long(name, own));
-    };
-    let shown = format!("--{name}");
-    let value = match value {
-        None if row.takes_value() => Some(next().ok_or_else(|| no_value(&shown))?),
-        value => value,
-    };
-    apply(options, row, &shown, value.as_deref())
+    let ior = IorOptions::try_parse_from(said.words()).map_err(|error| wrong_value(&error))?;
+    let own = said.own;
+    Ok(Divided { ior, own, help })
 }
 
-/// A group of letters, the last of which may take a value.
-fn read_letters(
-    options: &mut IorOptions,
-    letters: &str,
-    next: &mut dyn FnMut() -> Option<String>,
-) -> Result<()> {
-    let mut rest = letters.chars();
-    while let Some(letter) = rest.next() {
-        let Some(row) = table::short(letter) else {
-            return Err(unknown_letter(letter, letters));
-        };
-        let shown = format!("-{letter}");
-        let behind = rest.as_str();
-        let stated = behind.strip_prefix('=');
-        if row.takes_value() {
-            let value = match (stated, behind) {
-                (Some(value), _) => value.to_owned(),
-                (None, "") => next().ok_or_else(|| no_value(&shown))?,
-                (None, value) => value.to_owned(),
-            };
-            return apply(options, row, &shown, Some(&value));
+/// Every option of the words with its value, in their order; [`MORE`] for a flag without one.
+fn apart(words: &[String], own: &[Own]) -> clap::error::Result<Vec<(String, String)>> {
+    let ours = own.iter().map(|option| {
+        let name = option.name.clone();
+        let arg = Arg::new(format!("{OURS}{name}")).long(name);
+        untyped(arg, option.value)
+    });
+    let theirs = honoured().into_iter().chain(refused());
+    let theirs = theirs.filter_map(|arg| {
+        let names = Names::of(&arg);
+        let mut bare = Arg::new(arg.get_id().clone()).short(names.short);
+        if let Some((first, others)) = names.long.split_first() {
+            bare = bare
+                .long(first.to_string())
+                .aliases(others.iter().map(ToString::to_string));
         }
-        if stated.is_some() {
-            return apply(options, row, &shown, stated);
-        }
-        apply(options, row, &shown, None)?;
+        let known = names.short.is_some() || !names.long.is_empty();
+        known.then(|| untyped(bare, takes_value(&arg)))
+    });
+    let command = Command::new("ior").no_binary_name(true);
+    let matches = command
+        .args(theirs)
+        .args(ours)
+        .try_get_matches_from(words)?;
+    let mut found = Vec::new();
+    for id in matches.ids() {
+        let values = matches
+            .get_many::<String>(id.as_str())
+            .into_iter()
+            .flatten();
+        let places = matches.indices_of(id.as_str()).into_iter().flatten();
+        found.extend(
+            places
+                .zip(values)
+                .map(|(place, value)| (place, id.to_string(), value.clone())),
+        );
     }
-    Ok(())
+    found.sort();
+    Ok(found
+        .into_iter()
+        .map(|(_, id, value)| (id, value))
+        .collect())
 }
 
-/// The directives of one `-O`: `KEY=VALUE`, several with commas between them.
-fn read_directives(options: &mut IorOptions, text: &str) -> Result<()> {
-    for directive in text.split(',') {
-        let Some((key, value)) = directive.split_once('=') else {
-            return Err(Error::Usage(format!(
-                "-O {directive:.40?} is not a directive: write -O KEY=VALUE, such as -O summaryFormat=JSON"
-            )));
-        };
-        let (key, value) = (key.trim(), value.trim());
-        let long = key.strip_prefix("--").unwrap_or(key);
-        let found = table::key(key).or_else(|| table::long(long));
-        // A list of directives in a directive would have no end.
-        let Some(row) = found.filter(|row| !matches!(row.kind, Kind::Directives)) else {
-            return Err(unknown_key(key));
-        };
-        apply(options, row, &format!("-O {key}="), Some(value))?;
+/// Begins the names by which tonnage's own options are known among IOR's.
+const OURS: &str = "own ";
+/// Value of a flag that was given without one; no word of a command line can have it.
+const MORE: &str = "\0";
+
+/// An option that may be repeated and takes any text; flags take `=N`, too.
+fn untyped(arg: Arg, takes_value: bool) -> Arg {
+    let arg = arg.action(ArgAction::Append).allow_hyphen_values(true);
+    match takes_value {
+        true => arg,
+        false => arg
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value(MORE),
     }
-    Ok(())
 }
 
-/// Carries out one option. `shown` is its name as the user wrote it.
-fn apply(options: &mut IorOptions, row: &Row, shown: &str, value: Option<&str>) -> Result<()> {
-    let text = value.unwrap_or_default();
-    if value == Some("") {
-        return Err(no_value(shown));
-    }
-    match row.kind {
-        Kind::Flag(place) => {
-            let switch = place(options);
-            switch.0 = match value {
-                Some(text) => times(shown, text)?,
-                None => switch.0.saturating_add(1),
-            };
+/// What was said last of each option, by the option's name in [`IorOptions`].
+#[derive(Default)]
+struct Said {
+    flags: BTreeMap<String, (Arg, u64)>,
+    values: BTreeMap<String, (Arg, String)>,
+    own: Vec<String>,
+}
+
+impl Said {
+    /// Takes one option from the command line.
+    fn option(&mut self, id: &str, value: &str, own: &[Own]) -> Result<()> {
+        if let Some(name) = id.strip_prefix(OURS) {
+            let alone = own
+                .iter()
+                .any(|option| option.name == name && !option.value)
+                && value == MORE;
+            self.own.push(if alone {
+                format!("--{name}")
+            } else {
+                format!("--{name}={value}")
+            });
+            return Ok(());
         }
-        // Setting it to 0 would ask for what is not done, unlike leaving it out.
-        Kind::Always => match value.map(|text| times(shown, text)).transpose()? {
-            Some(0) => {
+        let arg = find(|arg| arg.get_id() == id);
+        // Every name that clap knows is one of these.
+        let Some(arg) = arg else { return Ok(()) };
+        if id != DIRECTIVES.0 {
+            let shown = Names::of(&arg).word();
+            return self.set(arg, &shown, value);
+        }
+        for directive in value.split(',') {
+            let Some((key, value)) = directive.split_once('=') else {
                 return Err(Error::Usage(format!(
-                    "{shown}0: {} always: leave it out",
-                    row.does
+                    "-O {directive:.40?} is not a directive: write -O KEY=VALUE, such as -O summaryFormat=JSON"
+                )));
+            };
+            let (key, value) = (key.trim(), value.trim());
+            let arg = find(|arg| Names::of(arg).is_key(key)).ok_or_else(|| unknown_key(key))?;
+            self.set(arg, &format!("-O {key}="), value)?;
+        }
+        Ok(())
+    }
+
+    /// Takes one option by any of its names; `shown` is that name.
+    fn set(&mut self, arg: Arg, shown: &str, value: &str) -> Result<()> {
+        let id = arg.get_id().to_string();
+        let row = |rows: &[Row]| rows.iter().find(|row| row.0 == id).copied();
+        if value.is_empty() {
+            return Err(no_value(shown));
+        }
+        if let Some((_, _, instead)) = row(REFUSED) {
+            return Err(Error::Usage(format!(
+                "{shown} of IOR is not in tonnage: {instead}"
+            )));
+        }
+        if takes_value(&arg) {
+            self.values.insert(id, (arg, value.to_owned()));
+            return Ok(());
+        }
+        let times = match value {
+            MORE => None,
+            text => Some(
+                times(text).map_err(|why| Error::Usage(format!("{shown} {text:.40?} {why}")))?,
+            ),
+        };
+        match (row(ALWAYS), times) {
+            // Setting it to 0 would ask for what is not done, unlike leaving it out.
+            (Some((_, _, does)), Some(0)) => {
+                let does = does.to_lowercase();
+                return Err(Error::Usage(format!(
+                    "{shown}0: {does} always: leave it out"
                 )));
             }
-            _ => return Ok(()),
-        },
-        Kind::Number(set) => set(options, whole(shown, text)?),
-        Kind::Text(set) => set(options, shown, text)?,
-        Kind::Directives => read_directives(options, text)?,
-        Kind::Refused { .. } => {
-            return Err(Error::Usage(format!(
-                "{shown} of IOR is not in tonnage: {}",
-                row.does
-            )));
+            (Some(_), _) => {}
+            (None, times) => {
+                let flag = self.flags.entry(id).or_insert((arg, 0));
+                flag.1 = times.unwrap_or_else(|| flag.1.saturating_add(1));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same as words that [`IorOptions`] reads.
+    fn words(&self) -> Vec<String> {
+        let flags = self.flags.values().flat_map(|(arg, times)| {
+            let most = if matches!(arg.get_action(), ArgAction::Count) {
+                u8::MAX.into()
+            } else {
+                1
+            };
+            (0..(*times).min(most)).map(|_| Names::of(arg).word())
+        });
+        let values = self.values.values();
+        let values = values.map(|(arg, value)| format!("{}={value}", Names::of(arg).word()));
+        flags.chain(values).collect()
+    }
+}
+
+/// What is honoured, in the order of the help.
+pub fn honoured() -> Vec<Arg> {
+    let fields = IorOptions::command()
+        .get_arguments()
+        .cloned()
+        .collect::<Vec<_>>();
+    let others = std::iter::once(&DIRECTIVES).chain(ALWAYS).map(arg);
+    fields.into_iter().chain(others).collect()
+}
+
+/// What is refused; the help of each is what to use instead.
+pub fn refused() -> Vec<Arg> {
+    REFUSED.iter().map(arg).collect()
+}
+
+fn arg((names, value, does): &Row) -> Arg {
+    let arg = Arg::new(*names).help(*does);
+    let arg = match value.is_empty() {
+        true => arg.action(ArgAction::SetTrue),
+        false => arg.value_name(*value),
+    };
+    names
+        .split(' ')
+        .fold(arg, |arg, name| match name.strip_prefix('-') {
+            Some(long) if long.starts_with('-') => {
+                arg.alias(long.trim_start_matches('-').to_owned())
+            }
+            Some(short) => arg.short(short.chars().next()),
+            None => arg.alias(format!("{KEY}{name}")),
+        })
+}
+
+fn find(which: impl Fn(&Arg) -> bool) -> Option<Arg> {
+    honoured().into_iter().chain(refused()).find(which)
+}
+
+/// Whether a value follows.
+pub fn takes_value(arg: &Arg) -> bool {
+    !matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count)
+}
+
+/// Begins the long names that are keys behind `-O`.
+const KEY: &str = "O.";
+
+/// The names of an option.
+pub struct Names<'a> {
+    /// Its letter.
+    pub short: Option<char>,
+    /// Its names behind two hyphens.
+    pub long: Vec<&'a str>,
+    /// Its names behind `-O`, of which case does not matter.
+    pub keys: Vec<&'a str>,
+}
+
+impl<'a> Names<'a> {
+    /// The names of this option.
+    pub fn of(arg: &'a Arg) -> Self {
+        let all = arg
+            .get_long()
+            .into_iter()
+            .chain(arg.get_all_aliases().unwrap_or_default());
+        let (keys, long) = all.partition::<Vec<_>, _>(|name| name.starts_with(KEY));
+        let keys = keys
+            .into_iter()
+            .map(|key| key.trim_start_matches(KEY))
+            .collect();
+        let short = arg.get_short();
+        Self { short, long, keys }
+    }
+
+    /// As a word before its value, and as [`IorOptions`] takes it.
+    fn word(&self) -> String {
+        match (self.short, self.long.first(), self.keys.first()) {
+            (Some(short), _, _) => format!("-{short}"),
+            (None, Some(long), _) => format!("--{long}"),
+            (None, None, key) => format!("--{KEY}{}", key.unwrap_or(&"")),
         }
     }
-    Ok(())
+
+    fn is_key(&self, name: &str) -> bool {
+        let long = name.strip_prefix("--").unwrap_or(name);
+        self.keys.iter().any(|key| key.eq_ignore_ascii_case(name)) || self.long.contains(&long)
+    }
+}
+
+/// What is wrong with a word that clap could not place.
+fn wrong_word(error: &clap::Error, words: &[String], own: &[Own]) -> Error {
+    let name = context(error, ContextKind::InvalidArg);
+    if error.kind() != ErrorKind::UnknownArgument {
+        return no_value(name.split(' ').next().unwrap_or_default());
+    }
+    match (name.strip_prefix("--"), name.strip_prefix('-')) {
+        (Some(long), _) => {
+            let (honoured, refused) = (honoured(), refused());
+            let long_names = honoured
+                .iter()
+                .chain(&refused)
+                .flat_map(|arg| Names::of(arg).long);
+            let names = own.iter().map(|option| option.name.as_str());
+            unknown("--", long, &names.chain(long_names).collect::<Vec<_>>())
+        }
+        (None, Some(letter)) if !letter.is_empty() => {
+            let group =
+                |word: &&String| word.len() > 2 && !word.starts_with("--") && word.starts_with('-');
+            let group = words
+                .iter()
+                .filter(group)
+                .find(|word| word.contains(letter));
+            let within = group.map_or(String::new(), |group| format!(" in {group:.60?}"));
+            Error::Usage(format!(
+                "-{}{within} is no option of IOR: `tonnage ior --help` lists them",
+                letter.escape_debug()
+            ))
+        }
+        _ => Error::Usage(format!(
+            "{name:.60?} is no option of IOR: options begin with -, and the path follows -o"
+        )),
+    }
+}
+
+/// What is wrong with a value, behind the option's name.
+fn wrong_value(error: &clap::Error) -> Error {
+    let name = context(error, ContextKind::InvalidArg);
+    let name = name.split(' ').next().unwrap_or_default();
+    let shown = match name.strip_prefix("--O.") {
+        Some(key) => format!("-O {key}"),
+        None => name.to_owned(),
+    };
+    let value = context(error, ContextKind::InvalidValue);
+    let why = std::error::Error::source(error)
+        .map_or_else(|| error.kind().to_string(), ToString::to_string);
+    Error::Usage(format!("{shown} {value:.40?} {why}"))
+}
+
+fn context(error: &clap::Error, kind: ContextKind) -> String {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        _ => String::new(),
+    }
 }
 
 fn no_value(shown: &str) -> Error {
@@ -185,31 +366,13 @@ fn no_value(shown: &str) -> Error {
     ))
 }
 
-fn no_option(word: &str) -> Error {
-    Error::Usage(format!(
-        "{word:.60?} is no option of IOR: options begin with -, and the path follows -o"
-    ))
-}
-
-fn unknown_letter(letter: char, group: &str) -> Error {
-    let within = match group.chars().count() {
-        0 | 1 => String::new(),
-        _ => format!(" in {:.60?}", format!("-{group}")),
-    };
-    Error::Usage(format!(
-        "-{}{within} is no option of IOR: `tonnage ior --help` lists them",
-        letter.escape_default()
-    ))
-}
-
-fn unknown_long(name: &str, own: &[Own]) -> Error {
-    let mut names: Vec<&str> = own.iter().map(|option| option.name.as_str()).collect();
-    names.extend(table::long_names());
-    unknown("--", name, &names)
-}
-
 fn unknown_key(key: &str) -> Error {
-    unknown("-O ", key, &table::keys().collect::<Vec<_>>())
+    let (honoured, refused) = (honoured(), refused());
+    let keys = honoured
+        .iter()
+        .chain(&refused)
+        .flat_map(|arg| Names::of(arg).keys);
+    unknown("-O ", key, &keys.collect::<Vec<_>>())
 }
 
 fn unknown(before: &str, name: &str, names: &[&str]) -> Error {

@@ -81,7 +81,7 @@ impl IorArgs {
             return None;
         };
         let (options, ours) = *asked;
-        ours.log_level.or(match options.verbose.0 {
+        ours.log_level.or(match options.verbose {
             0 | 1 => None,
             2 => Some(LogLevel::Info),
             _ => Some(LogLevel::Debug),

@@ -56,7 +56,7 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
         require_path: own.results.require_path,
         block: Some(Block::new(&options, &own)),
     };
-    start(&job, own.results.print_plan || options.dry_run.on())
+    start(&job, own.results.print_plan || options.dry_run)
 }
 
 /// IOR's result block, as it will be written.
