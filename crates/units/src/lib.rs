@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | [`quantity`] | sizes, times, rates: read, written, and rounded for tables |
 //! | [`number_list`] | lists of numbers such as "0-3,8" |
-//! | [`names`] | the nearest known name to one that is unknown |
+//! | [`names`] | names that options take, and the nearest one to a name that is unknown |
+//! | [`written`] | values as people write them in a plan file |
 //! | [`error`] | the kinds of errors and their exit codes |
 //! | [`identity`] | a rank's place in the run |
 //! | [`wire`] | the name of a device that payload crosses |
@@ -19,6 +20,7 @@ pub mod names;
 pub mod number_list;
 pub mod quantity;
 pub mod wire;
+pub mod written;
 
 pub use error::{Error, Result};
 pub use identity::Identity;

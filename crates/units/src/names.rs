@@ -1,6 +1,98 @@
-//! The nearest known name to one that is unknown, and how a user's text is quoted in messages.
+//! Names that options take: declared once with [`names!`](crate::names!), the nearest one to a name that is unknown, and
+//! how a user's text is quoted in messages.
 
-use crate::Error;
+use crate::{Error, Result};
+
+/// A choice between names, declared with [`names!`](crate::names!).
+pub trait Named: Copy + Sized + 'static {
+    /// The kind of thing that is named, for messages.
+    const WHAT: &'static str;
+    /// Every choice with its name and one line about it, in the order in which help lists them.
+    const CHOICES: &'static [(Self, &'static str, &'static str)];
+}
+
+/// Reads one of the names of `T`.
+///
+/// # Errors
+/// `Usage` for any other text, with the nearest name.
+pub fn read<T: Named>(text: &str) -> Result<T> {
+    let found = T::CHOICES.iter().find(|(_, name, _)| *name == text);
+    found.map(|(choice, _, _)| *choice).ok_or_else(|| {
+        let names: Vec<_> = T::CHOICES.iter().map(|(_, name, _)| *name).collect();
+        unknown(T::WHAT, text, &names)
+    })
+}
+
+/// Declares an enum whose values have names: on the command line, in plans and in records. Its name for messages, each
+/// value's name and each value's doc comment are written once; from them come `ALL`, `name`, `FromStr` with the nearest
+/// name, `Display`, serde's two, and [`Named`] for help. The crate that uses it needs serde.
+///
+/// ```
+/// tonnage_units::names! {
+///     /// The order of things.
+///     pub enum Order: "order" {
+///         /// One after the other.
+///         Sequential = "sequential",
+///         /// Each once, in any order.
+///         Shuffled = "shuffled",
+///     }
+/// }
+/// assert_eq!("shuffled".parse::<Order>().unwrap(), Order::Shuffled);
+/// assert_eq!(Order::ALL.map(Order::name), ["sequential", "shuffled"]);
+/// assert!("suffled".parse::<Order>().unwrap_err().to_string().contains("did you mean \"shuffled\"?"));
+/// ```
+#[macro_export]
+macro_rules! names {
+    ($(#[$meta:meta])* $vis:vis enum $type:ident: $what:literal {
+        $($(#[doc = $about:literal])+ $choice:ident = $name:literal),+ $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ::serde::Serialize)]
+        $vis enum $type {
+            $($(#[doc = $about])+ #[serde(rename = $name)] $choice),+
+        }
+
+        impl $type {
+            /// All of them, in the order in which they are listed.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$choice),+];
+
+            /// The name on the command line, in plans and in records.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$choice => $name),+
+                }
+            }
+        }
+
+        impl $crate::names::Named for $type {
+            const WHAT: &'static str = $what;
+            const CHOICES: &'static [(Self, &'static str, &'static str)] =
+                &[$((Self::$choice, $name, concat!($($about),+))),+];
+        }
+
+        impl ::std::str::FromStr for $type {
+            type Err = $crate::Error;
+
+            fn from_str(text: &str) -> $crate::Result<Self> {
+                $crate::names::read(text)
+            }
+        }
+
+        impl ::std::fmt::Display for $type {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for $type {
+            fn deserialize<D: ::serde::Deserializer<'de>>(
+                deserializer: D,
+            ) -> ::std::result::Result<Self, D::Error> {
+                $crate::written::read(deserializer)
+            }
+        }
+    };
+}
 
 /// A user's text for a message: quoted, control characters escaped, and cut when it is absurdly long.
 pub fn quote(text: &str) -> String {

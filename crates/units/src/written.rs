@@ -1,0 +1,147 @@
+//! What people write in a plan file: each value is a text or a number, and is read by the same parser as on the command
+//! line, so that both say the same when it is wrong.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+use crate::quantity::{Bytes, BytesPerSecond, Count, Fraction, Nanos, PerSecond};
+
+/// The text of one value, a number turned into its digits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text(pub String);
+
+/// One value, values joined by commas, or a list of values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Texts(pub Vec<Text>);
+
+/// Reads a value from its text.
+///
+/// # Errors
+/// What the value's own parser says.
+pub fn read<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr,
+    T::Err: fmt::Display,
+{
+    let Text(text) = Text::deserialize(deserializer)?;
+    text.parse().map_err(de::Error::custom)
+}
+
+/// Writes a number as an integer where the format has one that large, and as text otherwise: both read back as the same.
+///
+/// # Errors
+/// What the format says.
+pub fn write_count<S: Serializer>(count: u64, serializer: S) -> Result<S::Ok, S::Error> {
+    // TOML's integers are signed.
+    match i64::try_from(count) {
+        Ok(count) => serializer.serialize_i64(count),
+        Err(_) => serializer.collect_str(&count),
+    }
+}
+
+struct TextVisitor;
+
+impl Visitor<'_> for TextVisitor {
+    type Value = Text;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text or a number")
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Text, E> {
+        Ok(Text(value.to_owned()))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Text, E> {
+        Ok(Text(value.to_string()))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Text, E> {
+        Ok(Text(value.to_string()))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Text, E> {
+        Ok(Text(value.to_string()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+struct TextsVisitor;
+
+impl<'de> Visitor<'de> for TextsVisitor {
+    type Value = Texts;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a number or a list of them")
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Texts, E> {
+        let parts = value.split(',').map(|part| Text(part.trim().to_owned()));
+        Ok(Texts(parts.collect()))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Texts, E> {
+        TextVisitor.visit_i64(value).map(|text| Texts(vec![text]))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Texts, E> {
+        TextVisitor.visit_u64(value).map(|text| Texts(vec![text]))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Texts, E> {
+        TextVisitor.visit_f64(value).map(|text| Texts(vec![text]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Texts, A::Error> {
+        let mut texts = Vec::new();
+        while let Some(text) = items.next_element()? {
+            texts.push(text);
+        }
+        Ok(Texts(texts))
+    }
+}
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextsVisitor)
+    }
+}
+
+macro_rules! written {
+    ($($type:ty),+) => {$(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                read(deserializer)
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    )+};
+}
+
+written!(Bytes, Nanos, PerSecond, BytesPerSecond, Fraction);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read(deserializer)
+    }
+}
+
+impl Serialize for Count {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        write_count(self.0, serializer)
+    }
+}
