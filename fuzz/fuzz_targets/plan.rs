@@ -38,7 +38,7 @@ fuzz_target!(|text: &str| {
     let Ok(plan) = Plan::from_toml(text, "fuzz.toml") else {
         return;
     };
-    let again = Plan::from_toml(&plan.to_toml(), "printed").expect("a printed plan reads back");
+    let again = Plan::from_toml(&plan.to_toml().unwrap(), "printed").expect("a printed plan reads back");
     assert_eq!(again, plan);
     let ranks = plan.ranks.unwrap_or(2);
     for planned in plan.points(ranks, &ENGINES, &FILE_ENGINES).unwrap_or_default() {
@@ -51,10 +51,11 @@ fuzz_target!(|text: &str| {
                 assert!(point.transfers_of_rank() > 0);
                 assert_eq!(point.block_bytes % point.transfer_bytes, 0);
             }
+            Point::Connect(point) => assert!(point.connections() > 0),
         }
     }
     let mut scaled = plan;
     let _ = scaled.scale(0.001, 3);
-    let again = Plan::from_toml(&scaled.to_toml(), "scaled").expect("a scaled plan reads back");
+    let again = Plan::from_toml(&scaled.to_toml().unwrap(), "scaled").expect("a scaled plan reads back");
     assert_eq!(again, scaled);
 });

@@ -20,8 +20,8 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_plan::{Planned, Point, Reading};
 use tonnage_ranks::Rank;
 use tonnage_record::{Canary, Effective, Outcome, Record, SCHEMA_VERSION};
-use tonnage_units::Result;
 use tonnage_units::number_list;
+use tonnage_units::{Error, Result};
 
 /// Runs the points in their order, of whatever kinds, as one run. Every rank calls it with the same points; rank 0's
 /// observer gets the records.
@@ -53,6 +53,12 @@ pub fn run(
                 let asked = (point, &points[index].reading);
                 conductor.file(asked, rank, file_engines, settings, observer)?;
                 index += 1;
+            }
+            Point::Connect(point) => {
+                return Err(Error::Failed(format!(
+                    "connections of engine {} cannot be measured",
+                    point.engine
+                )));
             }
             Point::Transfer(first) => {
                 let key = SessionKey::of(first);

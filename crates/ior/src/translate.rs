@@ -206,8 +206,11 @@ mod tests {
 
     fn toml(line: &str) -> String {
         let plan = translate(line, &TWO).unwrap();
-        assert_eq!(Plan::from_toml(&plan.to_toml(), "printed").unwrap(), plan);
-        plan.to_toml()
+        assert_eq!(
+            Plan::from_toml(&plan.to_toml().unwrap(), "printed").unwrap(),
+            plan
+        );
+        plan.to_toml().unwrap()
     }
 
     /// What the command lines of the Cori report stand for, and every option that is in none of them.

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use crate::point::{Planned, Point, Reading};
-use crate::{Experiment, Plan, files, transfer};
+use crate::{Experiment, Plan, connect, files, transfer};
 use tonnage_engine::Entry;
 use tonnage_engine::calls::FileEntry;
 use tonnage_units::names::quote;
@@ -92,6 +92,11 @@ impl Experiment {
                 let (points, reading) = files::expand(job, ranks, file_engines, room)?;
                 Ok((points.into_iter().map(Point::File).collect(), reading))
             }
+            Self::Connect(connect) => {
+                let points = connect::expand::expand(connect, ranks, engines, room)?;
+                let points = points.into_iter().map(Point::Connect).collect();
+                Ok((points, Reading::default()))
+            }
         }
     }
 }
@@ -102,6 +107,7 @@ impl Point {
         match self {
             Self::Transfer(point) => transfer::expand::twice(point),
             Self::File(point) => files::twice(point),
+            Self::Connect(point) => connect::expand::twice(point),
         }
     }
 }

@@ -103,7 +103,7 @@ impl Expand for Plan {
             .into_iter()
             .filter_map(|planned| match planned.point {
                 Point::Transfer(point) => Some(point),
-                Point::File(_) => None,
+                Point::File(_) | Point::Connect(_) => None,
             });
         Ok(points.collect())
     }
@@ -114,7 +114,7 @@ impl Expand for Plan {
             .into_iter()
             .filter_map(|planned| match planned.point {
                 Point::File(point) => Some(point),
-                Point::Transfer(_) => None,
+                Point::Transfer(_) | Point::Connect(_) => None,
             });
         Ok(points.collect())
     }

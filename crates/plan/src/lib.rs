@@ -9,18 +9,22 @@
 //! | [`mod@read`] | a plan as TOML, read and written |
 //! | [`sweep`] | the grammar of several values for one option |
 //! | [`names`] | names of traffic, limits, …, and the nearest one to a name that is none of them |
+//! | [`options`] | what an option is, and tables of them |
 //! | [`expand`] | the points of a plan, whatever their kind |
 //! | [`point`] | what points of all kinds share |
 //! | [`transfer`] | experiments between memories |
 //! | [`files`] | experiments with files |
+//! | [`connect`] | experiments with connections |
 //!
 //! How a point is measured is not known here; see `tonnage_bench`.
 
 #![forbid(unsafe_code)]
 
+pub mod connect;
 pub mod expand;
 pub mod files;
 pub mod names;
+pub mod options;
 pub mod point;
 pub mod read;
 pub mod sweep;
@@ -30,7 +34,9 @@ pub mod transfer;
 #[cfg(test)]
 mod fixture;
 
+pub use connect::Connect;
 use files::FileJob;
+use options::Kind;
 pub use point::{Planned, Point, Reading};
 use tonnage_units::{Error, Result};
 pub use transfer::Transfer;
@@ -55,6 +61,8 @@ pub enum Experiment {
     Transfer(Transfer),
     /// With files.
     File(FileJob),
+    /// Setting up connections.
+    Connect(Connect),
 }
 
 impl Experiment {
@@ -63,16 +71,17 @@ impl Experiment {
         match self {
             Self::Transfer(_) => "transfer",
             Self::File(_) => "file",
+            Self::Connect(_) => Connect::KEY,
         }
     }
 
     /// Chooses its engines, whatever was said of them.
     pub fn use_engines(&mut self, engines: &[String]) {
-        let engine = match self {
-            Self::Transfer(transfer) => &mut transfer.engine,
-            Self::File(job) => &mut job.engine,
-        };
-        *engine = engines.to_vec();
+        match self {
+            Self::Transfer(transfer) => transfer.engine = engines.to_vec(),
+            Self::File(job) => job.engine = engines.to_vec(),
+            Self::Connect(connect) => connect.what.engine = Some(engines.to_vec().into()),
+        }
     }
 
     /// The heading of its points, if it has one.
@@ -80,6 +89,7 @@ impl Experiment {
         match self {
             Self::Transfer(transfer) => transfer.label.as_deref(),
             Self::File(job) => job.label.as_deref(),
+            Self::Connect(connect) => connect.what.label.as_deref(),
         }
     }
 }
@@ -104,6 +114,7 @@ impl Plan {
             match experiment {
                 Experiment::Transfer(transfer) => transfer::length::scale(transfer, factor),
                 Experiment::File(job) => job.scale(of_rank),
+                Experiment::Connect(connect) => connect.scale(factor),
             }
         }
         Ok(())
@@ -139,7 +150,7 @@ impl Plan {
     pub fn counts_nodes(&self) -> bool {
         self.experiments.iter().any(|experiment| match experiment {
             Experiment::File(job) => job.counts_nodes(),
-            Experiment::Transfer(_) => false,
+            Experiment::Transfer(_) | Experiment::Connect(_) => false,
         })
     }
 
@@ -159,12 +170,16 @@ impl Plan {
             .iter_mut()
             .filter_map(|experiment| match experiment {
                 Experiment::File(job) => Some(job),
-                Experiment::Transfer(_) => None,
+                Experiment::Transfer(_) | Experiment::Connect(_) => None,
             })
     }
 
     /// The text from which the ranks of a run see that they run the same plan with the same version of tonnage.
-    pub fn hash_text(&self) -> String {
-        format!("tonnage {}\n{}", env!("CARGO_PKG_VERSION"), self.to_toml())
+    ///
+    /// # Errors
+    /// As for [`Plan::to_toml`].
+    pub fn hash_text(&self) -> Result<String> {
+        let version = env!("CARGO_PKG_VERSION");
+        Ok(format!("tonnage {version}\n{}", self.to_toml()?))
     }
 }

@@ -2,21 +2,12 @@
 
 use std::str::FromStr;
 
-use crate::point::{LimitChoice, Traffic};
+use crate::point::LimitChoice;
 use crate::transfer::Addresses;
 use tonnage_units::BytesPerSecond;
 use tonnage_units::names::quote;
 use tonnage_units::names::unknown;
 use tonnage_units::{Error, Result};
-
-impl FromStr for Traffic {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|traffic| traffic.name() == text);
-        found.ok_or_else(|| unknown("traffic pattern", text, &Self::ALL.map(Self::name)))
-    }
-}
 
 impl Addresses {
     /// All orders.
@@ -80,6 +71,7 @@ mod tests {
     use tonnage_units::names::nearest;
 
     use super::*;
+    use crate::point::Traffic;
 
     fn message<T: FromStr<Err = Error> + std::fmt::Debug>(text: &str) -> String {
         text.parse::<T>().unwrap_err().to_string()

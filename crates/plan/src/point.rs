@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::connect::ConnectPoint;
 use crate::files::{FilePoint, Published};
 use crate::transfer::TransferPoint;
 
@@ -16,6 +17,8 @@ pub enum Point {
     Transfer(TransferPoint),
     /// With files.
     File(FilePoint),
+    /// Setting up connections.
+    Connect(ConnectPoint),
 }
 
 impl Point {
@@ -23,7 +26,7 @@ impl Point {
     pub fn as_transfer(&self) -> Option<&TransferPoint> {
         match self {
             Self::Transfer(point) => Some(point),
-            Self::File(_) => None,
+            Self::File(_) | Self::Connect(_) => None,
         }
     }
 }
@@ -59,34 +62,21 @@ pub struct Reading {
     pub outlier_ns: Option<u64>,
 }
 
-/// Who talks to whom. An initiator posts the operations; for a read the bytes flow towards it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Traffic {
-    /// Rank i of the first half with rank i + N/2: initiator i, target i. N is even.
-    Pair,
-    /// Rank 0 initiates to every other rank at once (1 → N).
-    FanOut,
-    /// Every other rank initiates to rank 0 at once (N → 1, incast).
-    FanIn,
-    /// Every rank initiates to every other.
-    AllToAll,
+tonnage_units::names! {
+    /// Who talks to whom. An initiator posts the operations; for a read the bytes flow towards it.
+    pub enum Traffic: "traffic pattern" {
+        /// Rank i with rank i + N/2, so that N is even.
+        Pair = "pair",
+        /// Rank 0 to every other rank at once.
+        FanOut = "fan-out",
+        /// Every other rank to rank 0 at once.
+        FanIn = "fan-in",
+        /// Every rank to every other.
+        AllToAll = "all-to-all",
+    }
 }
 
 impl Traffic {
-    /// All patterns.
-    pub const ALL: [Self; 4] = [Self::Pair, Self::FanOut, Self::FanIn, Self::AllToAll];
-
-    /// The name on the command line and in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pair => "pair",
-            Self::FanOut => "fan-out",
-            Self::FanIn => "fan-in",
-            Self::AllToAll => "all-to-all",
-        }
-    }
-
     /// The targets of `rank` among `ranks`, ascending. Empty when it only serves.
     pub fn targets(self, rank: u32, ranks: u32) -> Vec<u32> {
         match self {

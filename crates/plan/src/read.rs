@@ -4,12 +4,13 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
-use toml::de::{DeTable, DeValue, Deserializer, ValueDeserializer};
+use toml::de::{DeTable, DeValue, Deserializer};
 use toml::{Spanned, Value};
 
-use crate::files::{FILE_KEYS, FILE_KEYS_NEEDED, FileJob};
+use crate::files::{FILE_KEYS, FILE_NEEDS, FileJob};
+use crate::options::{Kind, Parsed, Source};
 use crate::sweep::Sweep;
-use crate::{Experiment, Plan, Transfer, text};
+use crate::{Connect, Experiment, Plan, Transfer, text};
 use tonnage_engine::EngineOptions;
 use tonnage_units::Count;
 use tonnage_units::names::nearest;
@@ -22,8 +23,8 @@ pub const PLAN_BYTES_MAX: u64 = 1 << 20;
 /// The most experiments of each kind in one plan. Each holds its sweeps in memory, so that this bounds what a short text can take.
 pub const EXPERIMENTS_MAX: usize = 1000;
 
-const PLAN_KEYS: [&str; 5] = ["name", "title", "ranks", "transfer", "file"];
-const PLAN_KEYS_NEEDED: [&str; 1] = ["name"];
+const PLAN_KEYS: [&str; 6] = ["name", "title", "ranks", "transfer", "file", "connect"];
+const PLAN_NEEDS: [(&str, &str); 1] = [("name", "my-plan")];
 const TRANSFER_KEYS: [&str; 26] = [
     "label",
     "engine",
@@ -52,7 +53,7 @@ const TRANSFER_KEYS: [&str; 26] = [
     "until-ci",
     "max-duration",
 ];
-const TRANSFER_KEYS_NEEDED: [&str; 3] = ["engine", "op", "sizes"];
+const TRANSFER_NEEDS: [(&str, &str); 3] = [("engine", "shm"), ("op", "write"), ("sizes", "8..1M")];
 
 impl Plan {
     /// Reads a plan file.
@@ -90,7 +91,10 @@ impl Plan {
 
     /// The plan as TOML: what `--print-plan` prints, and what [`Plan::from_toml`] reads back as the same plan. Only
     /// what was asked for is written; defaults are not.
-    pub fn to_toml(&self) -> String {
+    ///
+    /// # Errors
+    /// For a value that TOML has no form for; none that was read from a plan or a command line is one.
+    pub fn to_toml(&self) -> Result<String> {
         let mut lines = vec![line("name", string(&self.name))];
         lines.extend(
             self.title
@@ -109,12 +113,19 @@ impl Plan {
             let pairs = match experiment {
                 Experiment::Transfer(transfer) => transfer.pairs(),
                 Experiment::File(job) => job.pairs(),
+                Experiment::Connect(connect) => {
+                    let table = connect.write().map_err(|error| {
+                        Error::Failed(format!("the plan has no form in TOML: {error}"))
+                    })?;
+                    lines.extend(table.into_iter().map(|(key, value)| line(&key, value)));
+                    continue;
+                }
             };
             let pairs = pairs.into_iter();
             lines.extend(pairs.filter_map(|(key, value)| Some(line(key, value?))));
         }
         lines.push(String::new());
-        lines.join("\n")
+        Ok(lines.join("\n"))
     }
 }
 
@@ -208,34 +219,39 @@ struct WrongKey {
     message: String,
 }
 
-/// What may stand in the tables of one kind of experiment.
-struct Kind {
+/// The tables of one kind of experiment.
+struct Tables {
     /// The key of the list in the plan.
     key: &'static str,
     /// For messages.
-    article_and_name: &'static str,
-    keys: &'static [&'static str],
-    needed: &'static [&'static str],
-    /// Reads one table.
-    read: fn(ValueDeserializer<'_>) -> Parsed<Experiment>,
+    name: &'static str,
+    keys: fn() -> Vec<&'static str>,
+    /// Keys that must be there, with examples.
+    needs: &'static [(&'static str, &'static str)],
+    read: fn(Source<'_>) -> Parsed<Experiment>,
 }
 
-type Parsed<T> = std::result::Result<T, toml::de::Error>;
-
-const KINDS: [Kind; 2] = [
-    Kind {
+const KINDS: [Tables; 3] = [
+    Tables {
         key: "transfer",
-        article_and_name: "a transfer",
-        keys: &TRANSFER_KEYS,
-        needed: &TRANSFER_KEYS_NEEDED,
-        read: |table| Transfer::deserialize(table).map(Experiment::Transfer),
+        name: "a transfer",
+        keys: || TRANSFER_KEYS.to_vec(),
+        needs: &TRANSFER_NEEDS,
+        read: |source| Transfer::deserialize(source.whole()).map(Experiment::Transfer),
     },
-    Kind {
+    Tables {
         key: "file",
-        article_and_name: "a file experiment",
-        keys: &FILE_KEYS,
-        needed: &FILE_KEYS_NEEDED,
-        read: |table| FileJob::deserialize(table).map(Experiment::File),
+        name: "a file experiment",
+        keys: || FILE_KEYS.to_vec(),
+        needs: &FILE_NEEDS,
+        read: |source| FileJob::deserialize(source.whole()).map(Experiment::File),
+    },
+    Tables {
+        key: Connect::KEY,
+        name: Connect::NAME,
+        keys: Connect::keys,
+        needs: Connect::NEEDS,
+        read: |source| Connect::read(source).map(Experiment::Connect),
     },
 ];
 
@@ -260,8 +276,12 @@ fn plan(table: Spanned<DeTable<'_>>) -> Parsed<Plan> {
             continue;
         };
         for table in tables {
-            let start = table.span().start;
-            experiments.push((start, (kind.read)(table.into())?));
+            let span = table.span();
+            let DeValue::Table(table) = table.into_inner() else {
+                continue;
+            };
+            let start = span.start;
+            experiments.push((start, (kind.read)(Source::new(span, table))?));
         }
     }
     experiments.sort_by_key(|(start, _)| *start);
@@ -277,7 +297,7 @@ fn plan(table: Spanned<DeTable<'_>>) -> Parsed<Plan> {
 
 /// Checks keys before values are read, because a mistyped key is the most common mistake and deserves the best message.
 fn check_keys(table: &DeTable<'_>) -> std::result::Result<(), WrongKey> {
-    check_table(table, 0..0, "a plan", &PLAN_KEYS, &PLAN_KEYS_NEEDED)?;
+    check_table(table, 0..0, "a plan", &PLAN_KEYS, &PLAN_NEEDS)?;
     if !KINDS.iter().any(|kind| table.contains_key(kind.key)) {
         return Err(WrongKey {
             span: 0..0,
@@ -293,7 +313,7 @@ fn check_keys(table: &DeTable<'_>) -> std::result::Result<(), WrongKey> {
 }
 
 fn check_experiments(
-    kind: &Kind,
+    kind: &Tables,
     list: &Spanned<DeValue<'_>>,
 ) -> std::result::Result<(), WrongKey> {
     let key = kind.key;
@@ -310,17 +330,12 @@ fn check_experiments(
             message: format!("a plan has at most {EXPERIMENTS_MAX} {key}s: make several plans"),
         });
     }
+    let keys = (kind.keys)();
     for item in items.iter() {
         let DeValue::Table(table) = item.get_ref() else {
             return Err(not_tables(item.span()));
         };
-        check_table(
-            table,
-            item.span(),
-            kind.article_and_name,
-            kind.keys,
-            kind.needed,
-        )?;
+        check_table(table, item.span(), kind.name, &keys, kind.needs)?;
     }
     Ok(())
 }
@@ -330,7 +345,7 @@ fn check_table(
     span: Range<usize>,
     what: &str,
     keys: &[&str],
-    needed: &[&str],
+    needs: &[(&str, &str)],
 ) -> std::result::Result<(), WrongKey> {
     let unknown = table
         .keys()
@@ -351,16 +366,9 @@ fn check_table(
             message,
         });
     }
-    match needed.iter().find(|key| !table.contains_key(**key)) {
-        Some(missing) => {
-            let example = match *missing {
-                "name" => "name = \"my-plan\"",
-                "engine" => "engine = \"shm\"",
-                "op" => "op = \"write\"",
-                "path" => "path = \"data/file\"",
-                _ => "sizes = \"8..1M\"",
-            };
-            let message = format!("{what} needs the key {missing:?}: write {example}");
+    match needs.iter().find(|(key, _)| !table.contains_key(*key)) {
+        Some((key, example)) => {
+            let message = format!("{what} needs the key {key:?}: write {key} = {example:?}");
             Err(WrongKey { span, message })
         }
         None => Ok(()),

@@ -14,8 +14,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::de::{self, Deserialize, Deserializer};
+use serde::ser::{Serialize, Serializer};
 use tonnage_units::Bytes;
 use tonnage_units::names::quote;
+use tonnage_units::written::{Text, Texts};
 use tonnage_units::{Error, Result};
 
 /// The most values of one sweep: each is a point that takes a second or so.
@@ -29,6 +32,14 @@ pub struct Sweep {
 }
 
 impl Sweep {
+    /// A sweep of one value.
+    pub fn one(value: u64) -> Self {
+        Self {
+            text: Bytes(value).to_string(),
+            values: vec![value],
+        }
+    }
+
     /// The values in the order in which they were written. Never empty for a sweep that was parsed.
     pub fn values(&self) -> &[u64] {
         &self.values
@@ -50,6 +61,25 @@ impl Sweep {
 impl fmt::Display for Sweep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+/// One value is written as the integer it is when that is its shortest form, everything else as text.
+impl Serialize for Sweep {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match self.text.parse::<i64>() {
+            Ok(value) if value.to_string() == self.text => serializer.serialize_i64(value),
+            _ => serializer.serialize_str(&self.text),
+        }
+    }
+}
+
+/// `"8..1M"`, `4096` or `[64, "4k"]`.
+impl<'de> Deserialize<'de> for Sweep {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let Texts(texts) = Texts::deserialize(deserializer)?;
+        let texts: Vec<_> = texts.into_iter().map(|Text(text)| text).collect();
+        texts.join(",").parse().map_err(de::Error::custom)
     }
 }
 

@@ -35,7 +35,7 @@ pub use point::{
     Striping,
 };
 pub(crate) use scale::move_files;
-pub(crate) use toml::{FILE_KEYS, FILE_KEYS_NEEDED};
+pub(crate) use toml::{FILE_KEYS, FILE_NEEDS};
 use tonnage_engine::EngineOptions;
 use tonnage_engine::calls::FileEntry;
 use tonnage_units::{Bytes, Count, Nanos};

@@ -55,7 +55,7 @@ pub(crate) const FILE_KEYS: [&str; 43] = [
     "published",
 ];
 /// Those that must be there.
-pub(crate) const FILE_KEYS_NEEDED: [&str; 1] = ["path"];
+pub(crate) const FILE_NEEDS: [(&str, &str); 1] = [("path", "data/file")];
 
 impl FileJob {
     /// Every key with its value, None where the default holds.

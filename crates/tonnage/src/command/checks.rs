@@ -98,6 +98,9 @@ pub fn loads(points: &[Planned], library: &str) -> bool {
         Point::Transfer(point) => {
             find(ENGINES, &point.engine).is_ok_and(|entry| entry.libraries.contains(&library))
         }
+        Point::Connect(point) => {
+            find(ENGINES, &point.engine).is_ok_and(|entry| entry.libraries.contains(&library))
+        }
         Point::File(point) => find_files(FILE_ENGINES, &point.engine)
             .is_ok_and(|entry| entry.libraries.contains(&library)),
     })
@@ -112,6 +115,7 @@ pub fn check_placement(job: &Job, points: &[Planned]) -> Result<()> {
     let threads = points.iter().map(|planned| match &planned.point {
         Point::Transfer(point) => point.workers,
         Point::File(point) => point.threads,
+        Point::Connect(point) => point.workers,
     });
     let most = threads.max().unwrap_or(1);
     place_workers(&topology, 0, 1, most, &cpus)?;

@@ -125,7 +125,7 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
     let ranks = how_many(&job.ranks, &job.plan, identity.as_ref())?;
     let points = points(&job.plan, ranks)?;
     if print_plan {
-        return print(&job.plan.to_toml()).map(|()| ExitCode::SUCCESS);
+        return print(&job.plan.to_toml()?).map(|()| ExitCode::SUCCESS);
     }
     check_placement(job, &points)?;
     check_effects(job, &points)?;
@@ -180,7 +180,7 @@ fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCo
     // Until the end of this function, so that the launcher sees this rank go only when the run is over.
     let _leave = met.leave;
     let identity = met.identity;
-    let hash = tonnage_ranks::plan_hash(&format!("{}\n{}", job.plan.hash_text(), identity.size))?;
+    let hash = tonnage_ranks::plan_hash(&format!("{}\n{}", job.plan.hash_text()?, identity.size))?;
     let mut options = JoinOptions::new(&env, &identity, met.secret, hash)?;
     options.listener = met.listener;
     options.interface.clone_from(&job.ranks.interface);
@@ -328,6 +328,7 @@ fn points_left(points: Vec<Planned>, rank: &mut Rank, before: &[Line]) -> Result
     let is_measured = |planned: &Planned| match &planned.point {
         Point::Transfer(point) => already_measured(before, point),
         Point::File(point) => file_already_measured(before, point),
+        Point::Connect(_) => false,
     };
     let mine = (rank.id() == 0).then(|| {
         let measured = points.iter().map(|point| u8::from(is_measured(point)));

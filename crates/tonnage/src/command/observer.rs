@@ -113,6 +113,7 @@ fn describe(point: &Point) -> String {
     match point {
         Point::Transfer(point) => describe_transfer(point),
         Point::File(point) => describe_file(point),
+        Point::Connect(point) => format!("{} {} workers", point.engine, point.workers),
     }
 }
 

@@ -167,7 +167,10 @@ fn the_cori_plans_run_on_a_small_machine() {
             }
             assert!(point.phases.contains(&Phase::Read) || names.insert(point.paths.clone()));
         }
-        assert_eq!(Plan::from_toml(&plan.to_toml(), "printed").unwrap(), plan);
+        assert_eq!(
+            Plan::from_toml(&plan.to_toml().unwrap(), "printed").unwrap(),
+            plan
+        );
     }
     let posix = {
         let mut plan = shipped("cori-lustre-posix");

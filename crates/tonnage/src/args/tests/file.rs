@@ -79,7 +79,7 @@ fn flags_are_the_keys_of_a_plan() {
         data = \"compressible=30%\"\ndata-seed = 9\nverify = [\"write\", \"mixed\"]\ndrop-caches = true\n\
         stripe-count = \"all\"\nstripe-size = \"8M\"\noutlier = \"2s\"\ntrials = 3\ndelay = \"1s\"\n\
         max-duration = \"1h\"\nlimit = \"2GB/s\"\n";
-    assert_eq!(plan.to_toml(), expected);
+    assert_eq!(plan.to_toml().unwrap(), expected);
     assert_eq!(Plan::from_toml(expected, "printed").unwrap(), plan);
     let bare = file("--path p --verify --read-shuffled --stripe-count 4").to_plan();
     let job = &job(&bare);

@@ -1,0 +1,196 @@
+//! The points of an experiment with connections. Everything that can be known to be wrong is refused here, before a rank
+//! starts, in one sentence that names the nearest valid choice.
+
+use super::{Connect, ConnectPoint, Length, What};
+use crate::expand::{POINTS_MAX, RANKS_MAX, WORKERS_MAX};
+use crate::options::{Group, pairs};
+use crate::point::Traffic;
+use crate::sweep::Sweep;
+use crate::transfer::layout::MEMORY_BYTES_MAX;
+use tonnage_engine::{EngineOptions, Entry};
+use tonnage_units::{Bytes, Count, Error, Nanos, Result};
+
+const TRIALS_MAX: u64 = 100_000;
+
+/// Below this a trial has no time for a connection of most engines.
+const TRIAL_NS_MIN: u64 = 10_000_000;
+const TRIAL_NS_MAX: u64 = 24 * 3_600_000_000_000;
+
+/// The points of one experiment, in each engine, memory, workers and bytes to register, the last of these varying fastest;
+/// at most `room`.
+///
+/// # Errors
+/// `Usage` for everything that can be found wrong without starting a rank.
+pub(crate) fn expand(
+    connect: &Connect,
+    ranks: u32,
+    engines: &[Entry],
+    room: usize,
+) -> Result<Vec<ConnectPoint>> {
+    let (what, defaults) = (&connect.what, What::defaults());
+    let traffic = traffic(what.traffic.or(defaults.traffic), ranks)?;
+    let (trials, trial_ns) = length(&connect.length)?;
+    let named = engines_of(what, engines)?;
+    let workers = workers(what.workers.as_ref().or(defaults.workers.as_ref()))?;
+    let register = register(
+        what.register.as_ref().or(defaults.register.as_ref()),
+        &workers,
+    )?;
+    let memories = what.memory.as_ref().or(defaults.memory.as_ref());
+    let memories = memories.map_or(&[][..], |memories| memories.values());
+    let counts = [named.len(), memories.len(), workers.len(), register.len()];
+    let total = counts.into_iter().fold(1, usize::saturating_mul);
+    if total > room {
+        return usage(format!(
+            "the plan has more than {POINTS_MAX} points, and this experiment alone has {total}: use coarser sweeps, or \
+             several plans"
+        ));
+    }
+    let mut points = Vec::with_capacity(total);
+    for (engine, options) in &named {
+        for &memory in memories {
+            for &workers in &workers {
+                for &register_bytes in &register {
+                    points.push(ConnectPoint {
+                        label: what.label.clone(),
+                        engine: engine.clone(),
+                        engine_options: options.clone(),
+                        traffic,
+                        ranks,
+                        workers,
+                        register_bytes,
+                        memory,
+                        trials,
+                        trial_ns,
+                    });
+                }
+            }
+        }
+    }
+    Ok(points)
+}
+
+/// Refuses a point that is there already.
+pub(crate) fn twice(point: &ConnectPoint) -> Error {
+    Error::Usage(format!(
+        "the same point is asked for twice (engine {}, workers {}, register {}): leave one of them out, or give one a label",
+        point.engine,
+        point.workers,
+        Bytes(point.register_bytes)
+    ))
+}
+
+fn usage<T>(message: String) -> Result<T> {
+    Err(Error::Usage(message))
+}
+
+fn traffic(traffic: Option<Traffic>, ranks: u32) -> Result<Traffic> {
+    let traffic = traffic.unwrap_or(Traffic::Pair);
+    if !(2..=RANKS_MAX).contains(&ranks) {
+        return usage(format!(
+            "connections are between ranks, and there are {ranks}: use --ranks 2 to --ranks {RANKS_MAX}"
+        ));
+    }
+    match traffic {
+        Traffic::FanIn => Ok(traffic),
+        Traffic::Pair if ranks.is_multiple_of(2) => Ok(traffic),
+        Traffic::Pair => usage(format!(
+            "pair traffic needs an even number of ranks and there are {ranks}: use --ranks {}, or traffic fan-in",
+            ranks + 1
+        )),
+        Traffic::FanOut | Traffic::AllToAll => usage(format!(
+            "connections are set up in pairs or towards one rank, and traffic {} is neither: use traffic fan-in or pair",
+            traffic.name()
+        )),
+    }
+}
+
+fn engines_of(what: &What, engines: &[Entry]) -> Result<Vec<(String, EngineOptions)>> {
+    let names = what.engine.as_ref().map_or(&[][..], |names| names.values());
+    if names.is_empty() {
+        return usage("engine is missing: write engine shm".to_owned());
+    }
+    let asked = pairs::map(&what.engine_options);
+    let named = |name: &String| {
+        let entry = tonnage_engine::find(engines, name)?;
+        let variant = tonnage_engine::split_name(name).1;
+        Ok((name.clone(), entry.check_options(&asked, variant)?))
+    };
+    names.iter().map(named).collect()
+}
+
+fn workers(sweep: Option<&Sweep>) -> Result<Vec<u32>> {
+    let checked = |&workers: &u64| match u32::try_from(workers) {
+        Ok(narrow) if (1..=WORKERS_MAX).contains(&narrow) => Ok(narrow),
+        _ => usage(format!(
+            "workers {workers} is not possible: write workers 1 to workers {WORKERS_MAX}"
+        )),
+    };
+    sweep
+        .map_or(&[][..], Sweep::values)
+        .iter()
+        .map(checked)
+        .collect()
+}
+
+/// All workers of a rank register at the same time.
+fn register(sweep: Option<&Sweep>, workers: &[u32]) -> Result<Vec<u64>> {
+    let most = MEMORY_BYTES_MAX / u64::from(workers.iter().copied().max().unwrap_or(1));
+    let checked = |&bytes: &u64| match bytes {
+        0 => usage("register 0 would register nothing: the smallest is register 1".to_owned()),
+        _ if bytes <= most => Ok(bytes),
+        _ => usage(format!(
+            "register {} is more than a rank can have: the most is register {}",
+            Bytes(bytes),
+            Bytes(most)
+        )),
+    };
+    sweep
+        .map_or(&[][..], Sweep::values)
+        .iter()
+        .map(checked)
+        .collect()
+}
+
+/// The measured time, multiplied within the bounds that [`length`] checks; a wrong one is left alone.
+pub(super) fn scaled(given: &Length, factor: f64) -> Option<Nanos> {
+    let Ok((trials, trial_ns)) = length(given) else {
+        return given.duration;
+    };
+    // Precise enough below 2^53, and casts of floats saturate.
+    let scaled = (trial_ns as f64 * factor).round() as u64;
+    let trial_ns = scaled.clamp(TRIAL_NS_MIN, TRIAL_NS_MAX);
+    Some(Nanos(trial_ns * u64::from(trials)))
+}
+
+/// Trials, and the time of each.
+fn length(length: &Length) -> Result<(u32, u64)> {
+    let defaults = Length::defaults();
+    let Count(trials) = length.trials.or(defaults.trials).unwrap_or(Count(1));
+    if !(1..=TRIALS_MAX).contains(&trials) {
+        return usage(format!(
+            "trials {trials} is not possible: write trials 1 to trials {TRIALS_MAX}"
+        ));
+    }
+    let Nanos(duration) = length.duration.or(defaults.duration).unwrap_or(Nanos(0));
+    let (shortest, longest) = (TRIAL_NS_MIN * trials, TRIAL_NS_MAX * trials);
+    if duration < shortest {
+        return usage(format!(
+            "duration {} over {trials} trials is too short: the shortest is duration {}",
+            Nanos(duration),
+            Nanos(shortest)
+        ));
+    }
+    if duration > longest {
+        return usage(format!(
+            "duration {} over {trials} trials is too long: the longest is duration {}",
+            Nanos(duration),
+            Nanos(longest)
+        ));
+    }
+    // Trials are below their bound, which fits.
+    Ok((u32::try_from(trials).unwrap_or(u32::MAX), duration / trials))
+}
+
+#[cfg(test)]
+mod tests;

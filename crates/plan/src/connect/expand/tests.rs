@@ -1,0 +1,162 @@
+use tonnage_engine::memory::MemoryKind;
+
+use super::*;
+use crate::fixture::{ENGINES, FILE_ENGINES};
+use crate::{Experiment, Plan, Point};
+
+/// The one-experiment plan with these lines after the engine.
+fn plan(lines: &str) -> Plan {
+    let text = format!("name = 'test'\n[[connect]]\nengine = 'shm'\n{lines}");
+    Plan::from_toml(&text, "test.toml").unwrap()
+}
+
+fn points(lines: &str) -> Vec<ConnectPoint> {
+    let planned = plan(lines).points(2, &ENGINES, &FILE_ENGINES).unwrap();
+    let points = planned.into_iter().map(|planned| match planned.point {
+        Point::Connect(point) => point,
+        other => panic!("{other:?}"),
+    });
+    points.collect()
+}
+
+fn message(ranks: u32, lines: &str) -> String {
+    let error = plan(lines)
+        .points(ranks, &ENGINES, &FILE_ENGINES)
+        .unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    error.to_string()
+}
+
+#[test]
+fn everything_that_is_not_said_has_its_default() {
+    let expected = ConnectPoint {
+        label: None,
+        engine: "shm".into(),
+        engine_options: EngineOptions::new(),
+        traffic: Traffic::Pair,
+        ranks: 2,
+        workers: 1,
+        register_bytes: 4096,
+        memory: MemoryKind::Host,
+        trials: 5,
+        trial_ns: 200_000_000,
+    };
+    assert_eq!(points(""), [expected]);
+}
+
+#[test]
+fn everything_that_is_said_is_in_the_point_and_printed() {
+    let lines = "label = \"mine\"\ntraffic = \"fan-in\"\nworkers = 3\nregister = \"1G\"\nmemory = \"huge\"\n\
+                 duration = \"3s\"\ntrials = 2\n";
+    let expected = ConnectPoint {
+        label: Some("mine".into()),
+        engine: "shm".into(),
+        engine_options: EngineOptions::new(),
+        traffic: Traffic::FanIn,
+        ranks: 2,
+        workers: 3,
+        register_bytes: 1 << 30,
+        memory: MemoryKind::Huge,
+        trials: 2,
+        trial_ns: 1_500_000_000,
+    };
+    assert_eq!(points(lines), [expected]);
+    let text = "name = \"test\"\n\n[[connect]]\nlabel = \"mine\"\nengine = \"shm\"\ntraffic = \"fan-in\"\n\
+                workers = 3\nregister = \"1G\"\nmemory = \"huge\"\nduration = \"3s\"\ntrials = 2\n";
+    assert_eq!(plan(lines).to_toml().unwrap(), text);
+}
+
+#[test]
+fn sweeps_multiply_with_the_registered_bytes_varying_fastest() {
+    let points = points("workers = '1,2'\nregister = '4k..1M*16'\nmemory = ['host', 'huge']");
+    assert_eq!(points.len(), 2 * 2 * 3);
+    let cell = |at: usize| {
+        (
+            points[at].memory,
+            points[at].workers,
+            points[at].register_bytes,
+        )
+    };
+    assert_eq!(cell(0), (MemoryKind::Host, 1, 4 << 10));
+    assert_eq!(cell(1), (MemoryKind::Host, 1, 64 << 10));
+    assert_eq!(cell(3), (MemoryKind::Host, 2, 4 << 10));
+    assert_eq!(cell(6), (MemoryKind::Huge, 1, 4 << 10));
+}
+
+#[test]
+fn connections_are_counted_once() {
+    let point = |lines: &str, ranks| {
+        let planned = plan(lines).points(ranks, &ENGINES, &FILE_ENGINES).unwrap();
+        match &planned[0].point {
+            Point::Connect(point) => point.connections(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(point("", 8), 4);
+    assert_eq!(point("traffic = 'fan-in'\nworkers = 3", 8), 21);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_nearest_that_can() {
+    for (ranks, lines, part) in [
+        (2, "traffic = 'fan-out'", "use traffic fan-in or pair"),
+        (2, "traffic = 'all-to-all'", "use traffic fan-in or pair"),
+        (3, "", "use --ranks 4, or traffic fan-in"),
+        (1, "", "use --ranks 2"),
+        (2, "workers = 0", "write workers 1 to workers 1024"),
+        (2, "workers = 2000", "write workers 1 to workers 1024"),
+        (2, "register = 0", "the smallest is register 1"),
+        (2, "register = '2T'", "the most is register 1T"),
+        (
+            2,
+            "register = '1T'\nworkers = 2",
+            "the most is register 512G",
+        ),
+        (2, "trials = 0", "write trials 1 to trials 100000"),
+        (2, "duration = '1ms'", "the shortest is duration 50ms"),
+        (2, "duration = '1000h'", "the longest is duration 120h"),
+        (2, "engine-options = { a = 'b' }", "has no option"),
+    ] {
+        let message = message(ranks, lines);
+        assert!(message.contains(part), "{lines}: {message}");
+    }
+    assert_eq!(points("traffic = 'fan-in'").len(), 1);
+}
+
+#[test]
+fn values_that_cannot_be_read_name_their_line() {
+    let message = |line: &str| {
+        let text = format!("name = 'test'\n[[connect]]\nengine = 'shm'\n{line}");
+        Plan::from_toml(&text, "p.toml").unwrap_err().to_string()
+    };
+    assert!(message("duration = 5").starts_with("p.toml:4: \"5\" has no unit: write a duration"));
+    assert!(
+        message("traffic = 'fanin'")
+            .starts_with("p.toml:4: unknown traffic pattern \"fanin\": did you mean")
+    );
+    assert!(
+        message("wrokers = 2")
+            .starts_with("p.toml:4: unknown key \"wrokers\": did you mean \"workers\"?")
+    );
+    let text = "name = 'test'\n[[connect]]\ntrials = 2";
+    let message = Plan::from_toml(text, "p.toml").unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "p.toml:2: an experiment with connections needs the key \"engine\": write engine = \"shm\""
+    );
+}
+
+#[test]
+fn scaling_changes_the_time_within_its_bounds() {
+    let trial_ns = |lines: &str, factor| {
+        let mut plan = plan(lines);
+        plan.scale(factor, 2).unwrap();
+        match &plan.experiments[0] {
+            Experiment::Connect(connect) => length(&connect.length).map(|(_, ns)| ns),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(trial_ns("", 0.5).unwrap(), 100_000_000);
+    assert_eq!(trial_ns("", 1e-6).unwrap(), TRIAL_NS_MIN);
+    assert!(trial_ns("duration = '1ms'", 1000.0).is_err());
+}

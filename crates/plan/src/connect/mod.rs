@@ -1,0 +1,113 @@
+//! What a user asks of setting up connections: `[[connect]]` tables and `tonnage connect`, and the points that they expand
+//! to.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | [`point`] | one cell of a sweep, with everything fixed |
+//! | `expand` | the points of an experiment, and the checks of its options |
+//!
+//! How a point is measured is not known here; see `tonnage_bench`.
+
+pub(crate) mod expand;
+pub mod point;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::options::{Group, Many, Pair, one_of, pairs, with_default};
+use crate::point::Traffic;
+use crate::sweep::Sweep;
+pub use point::ConnectPoint;
+use tonnage_engine::memory::MemoryKind;
+use tonnage_units::{Count, Nanos};
+
+/// One experiment that sets up connections and takes them down again.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
+pub struct Connect {
+    /// What is set up.
+    #[command(flatten)]
+    pub what: What,
+    /// How long it is measured.
+    #[command(flatten)]
+    pub length: Length,
+}
+
+crate::groups! { Connect: "connect", "an experiment with connections", needs &[("engine", "shm")]; what, length }
+
+/// What is set up.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "What is set up", mut_args = with_default::<Self>)]
+pub struct What {
+    /// Heading under which tables put the points.
+    #[arg(long, value_name = "TEXT")]
+    pub label: Option<String>,
+
+    /// What is connected, such as shm or fabric:tcp; several are joined by commas. `tonnage devices` lists them.
+    #[arg(long, value_name = "NAMES", required = true)]
+    pub engine: Option<Many<String>>,
+
+    /// An option of the engine's own, such as completion=delivery for fabric; may be repeated. `tonnage devices` ends with
+    /// the engines and all their options.
+    #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
+    #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
+    pub engine_options: Vec<Pair>,
+
+    /// Who connects to whom: pair or fan-in.
+    #[arg(long, value_name = "PATTERN", value_parser = one_of::<Traffic>())]
+    pub traffic: Option<Traffic>,
+
+    /// Pinned threads in each rank, each with a connection to each of its peers: a value or a sweep.
+    #[arg(long, value_name = "SWEEP", allow_hyphen_values = true)]
+    pub workers: Option<Sweep>,
+
+    /// Bytes of memory that each worker registers for its connections: a value or a sweep.
+    #[arg(long, value_name = "SWEEP", allow_hyphen_values = true)]
+    pub register: Option<Sweep>,
+
+    /// Where the bytes live that are registered; several are joined by commas.
+    #[arg(long, value_name = "NAMES")]
+    pub memory: Option<Many<MemoryKind>>,
+}
+
+impl Group for What {
+    fn defaults() -> Self {
+        Self {
+            traffic: Some(Traffic::Pair),
+            workers: Some(Sweep::one(1)),
+            register: Some(Sweep::one(4096)),
+            memory: Some(Many(vec![MemoryKind::Host])),
+            ..Self::default()
+        }
+    }
+}
+
+/// How long it is measured.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Length", mut_args = with_default::<Self>)]
+pub struct Length {
+    /// Measured time of each point, split evenly over its trials.
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<Nanos>,
+
+    /// Timed repetitions of each point.
+    #[arg(long, value_name = "N")]
+    pub trials: Option<Count>,
+}
+
+impl Group for Length {
+    fn defaults() -> Self {
+        Self {
+            duration: Some(Nanos(1_000_000_000)),
+            trials: Some(Count(5)),
+        }
+    }
+}
+
+impl Connect {
+    /// Multiplies the measured time, but not below what a trial takes at least. What is wrong already stays wrong.
+    pub(crate) fn scale(&mut self, factor: f64) {
+        self.length.duration = expand::scaled(&self.length, factor);
+    }
+}

@@ -1,0 +1,82 @@
+//! What help says of options beside their doc comments: the names that they choose between, and their defaults.
+
+use std::ffi::OsStr;
+use std::marker::PhantomData;
+use std::str::FromStr;
+
+use clap::builder::{PossibleValue, StyledStr, TypedValueParser};
+use clap::{Arg, Command};
+use tonnage_units::Error;
+use tonnage_units::names::Named;
+
+use super::{Group, Many, keys};
+
+/// Reads one of the names of `T`, and lists them in the help.
+pub fn one_of<T: Named>() -> Names<T, T> {
+    Names(PhantomData)
+}
+
+/// Reads names of `T` joined by commas, and lists them in the help.
+pub fn many_of<T: Named>() -> Names<T, Many<T>> {
+    Names(PhantomData)
+}
+
+/// Reads a `V` that is written with the names of `T`.
+pub struct Names<T, V>(PhantomData<fn() -> (T, V)>);
+
+impl<T, V> Clone for Names<T, V> {
+    fn clone(&self) -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T, V> TypedValueParser for Names<T, V>
+where
+    T: Named,
+    V: FromStr<Err = Error> + Clone + Send + Sync + 'static,
+{
+    type Value = V;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<V, clap::Error> {
+        let read: fn(&str) -> Result<V, Error> = str::parse;
+        read.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let choices = T::CHOICES.iter();
+        Some(Box::new(choices.map(|(_, name, about)| {
+            PossibleValue::new(*name).help(about.trim().trim_end_matches('.').to_owned())
+        })))
+    }
+}
+
+/// Adds a group's default to the help of an option, for `#[command(mut_args = with_default::<Self>)]`.
+pub fn with_default<T: Group>(arg: Arg) -> Arg {
+    let key = arg.get_id().as_str().replace('_', "-");
+    if !keys::<T>().contains(&key.as_str()) {
+        return arg;
+    }
+    let defaults = toml::Table::try_from(T::defaults()).unwrap_or_default();
+    let Some(default) = defaults.get(&key) else {
+        return arg;
+    };
+    let default = match default.as_str() {
+        Some(text) => text.to_owned(),
+        None => default.to_string(),
+    };
+    let with = |help: &StyledStr| format!("{help} [default: {default}]");
+    let (short, long) = (arg.get_help().map(with), arg.get_long_help().map(with));
+    let arg = match short {
+        Some(help) => arg.help(help),
+        None => arg,
+    };
+    match long {
+        Some(help) => arg.long_help(help),
+        None => arg,
+    }
+}

@@ -1,0 +1,60 @@
+//! Lists of values.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{self, Deserialize, Deserializer};
+use serde::ser::{Serialize, Serializer};
+use tonnage_units::written::{Text, Texts};
+
+/// Several values of one option: `a,b` on the command line; `"a"`, `"a,b"` or `["a", "b"]` in a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Many<T>(pub Vec<T>);
+
+impl<T> Many<T> {
+    /// The values, in the order in which they were written.
+    pub fn values(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T> From<Vec<T>> for Many<T> {
+    fn from(values: Vec<T>) -> Self {
+        Self(values)
+    }
+}
+
+impl<T: FromStr> FromStr for Many<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        text.split(',').map(|part| part.trim().parse()).collect()
+    }
+}
+
+impl<T> FromIterator<T> for Many<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        Self(values.into_iter().collect())
+    }
+}
+
+impl<T: Serialize> Serialize for Many<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.values() {
+            [one] => one.serialize(serializer),
+            many => many.serialize(serializer),
+        }
+    }
+}
+
+impl<'de, T> Deserialize<'de> for Many<T>
+where
+    T: FromStr,
+    T::Err: fmt::Display,
+{
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Texts(texts) = Texts::deserialize(deserializer)?;
+        let values = texts.iter().map(|Text(text)| text.parse());
+        values.collect::<Result<_, _>>().map_err(de::Error::custom)
+    }
+}

@@ -1,0 +1,64 @@
+//! Options: one field each. A field's doc comment is its help, its name is its key in a plan and, on the command line, its
+//! long name; clap and serde do the rest.
+//!
+//! Options that belong together are a struct, a *group*, under one heading of the help. A kind of experiment is a struct of
+//! groups, put together by [`groups!`](crate::groups!). A group can be part of several kinds.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `table` | reading groups from the tables of a plan, and printing them |
+//! | `many` | lists: `a,b` and `["a", "b"]` |
+//! | `pairs` | `NAME=VALUE` on the command line, tables in plans |
+//! | `help` | names and defaults in the help, from where they are declared |
+//!
+//! What options mean together is checked where the kind expands to points.
+
+mod help;
+mod many;
+pub mod pairs;
+mod table;
+
+pub use help::{many_of, one_of, with_default};
+pub use many::Many;
+pub use pairs::Pair;
+pub use table::{Kind, Parsed, Source, keys, keys_of};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A group of options.
+pub trait Group: clap::Args + Default + Serialize + DeserializeOwned {
+    /// The values that hold where nothing is said, for help and for expansion; those that depend on other options are left
+    /// to the doc comment.
+    fn defaults() -> Self {
+        Self::default()
+    }
+}
+
+/// Makes a kind of experiment of a struct whose fields are groups: named in the order in which their options are printed.
+#[macro_export]
+macro_rules! groups {
+    ($kind:ty: $key:literal, $name:literal, needs $needs:expr; $($group:ident),+ $(,)?) => {
+        impl $crate::options::Kind for $kind {
+            const KEY: &'static str = $key;
+            const NAME: &'static str = $name;
+            const NEEDS: &'static [(&'static str, &'static str)] = $needs;
+
+            fn keys() -> Vec<&'static str> {
+                let mut keys = Vec::new();
+                $(keys.extend_from_slice($crate::options::keys_of(|it: &Self| &it.$group));)+
+                keys
+            }
+
+            fn read(mut source: $crate::options::Source<'_>) -> $crate::options::Parsed<Self> {
+                Ok(Self { $($group: source.group()?),+ })
+            }
+
+            fn write(&self) -> ::std::result::Result<::toml::Table, ::toml::ser::Error> {
+                let mut table = ::toml::Table::new();
+                $(table.extend(::toml::Table::try_from(&self.$group)?);)+
+                Ok(table)
+            }
+        }
+    };
+}

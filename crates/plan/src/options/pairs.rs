@@ -1,0 +1,83 @@
+//! `NAME=VALUE`: repeated on the command line, one table in a plan by `#[serde(with = "pairs")]`.
+
+use std::collections::BTreeMap;
+
+use serde::de::{Deserialize, Deserializer};
+use serde::ser::Serializer;
+use tonnage_units::Error;
+use tonnage_units::names::quote;
+use tonnage_units::written::Text;
+
+/// A name and its value.
+pub type Pair = (String, String);
+
+/// Reads one option of an engine. Whether the engine has it is checked when the plan is expanded.
+///
+/// # Errors
+/// `Usage` without an equals sign, or with nothing on one side of it.
+pub fn engine_option(text: &str) -> Result<Pair, Error> {
+    pair(text).ok_or_else(|| {
+        Error::Usage(format!(
+            "{} is no option of an engine: write NAME=VALUE",
+            quote(text)
+        ))
+    })
+}
+
+/// Reads one hint. Which hints there are only the library knows.
+///
+/// # Errors
+/// `Usage` without an equals sign, or with nothing on one side of it.
+pub fn hint(text: &str) -> Result<Pair, Error> {
+    pair(text).ok_or_else(|| {
+        Error::Usage(format!(
+            "{} is no hint: write NAME=VALUE, such as romio_cb_write=disable",
+            quote(text)
+        ))
+    })
+}
+
+fn pair(text: &str) -> Option<Pair> {
+    let (name, value) = text.split_once('=')?;
+    let whole = !name.is_empty() && !value.is_empty();
+    whole.then(|| (name.to_owned(), value.to_owned()))
+}
+
+/// The values by name; the last of a name counts.
+pub fn map(pairs: &[Pair]) -> BTreeMap<String, String> {
+    pairs.iter().cloned().collect()
+}
+
+/// Writes pairs as a table.
+///
+/// # Errors
+/// What the format says.
+pub fn serialize<S: Serializer>(pairs: &[Pair], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(map(pairs))
+}
+
+/// Reads pairs from a table, numbers turned into their digits.
+///
+/// # Errors
+/// When a value is neither a text nor a number.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Pair>, D::Error> {
+    let values = BTreeMap::<String, Text>::deserialize(deserializer)?;
+    let plain = values.into_iter().map(|(name, Text(value))| (name, value));
+    Ok(plain.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_has_two_sides() {
+        assert_eq!(hint("a=b=c").unwrap(), ("a".to_owned(), "b=c".to_owned()));
+        for wrong in ["", "a", "a=", "=b"] {
+            let message = engine_option(wrong).unwrap_err().to_string();
+            assert!(message.ends_with("write NAME=VALUE"), "{message}");
+            let message = hint(wrong).unwrap_err().to_string();
+            assert!(message.contains("romio_cb_write=disable"), "{message}");
+        }
+    }
+}

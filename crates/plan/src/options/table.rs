@@ -1,0 +1,110 @@
+//! Reading groups of options from the tables of a plan.
+
+use std::ops::Range;
+
+use serde::de::value::Error as NoValue;
+use serde::de::{Deserializer, Error as _, Visitor};
+use serde::forward_to_deserialize_any;
+use toml::Spanned;
+use toml::de::DeTable;
+
+use super::Group;
+
+/// A value of a plan, or what is wrong with it and where.
+pub type Parsed<T> = Result<T, toml::de::Error>;
+
+/// A kind of experiment: the tables under one key of a plan.
+pub trait Kind: Sized {
+    /// The key.
+    const KEY: &'static str;
+    /// The kind with its article, for messages.
+    const NAME: &'static str;
+    /// Keys that must be there, each with an example of its value.
+    const NEEDS: &'static [(&'static str, &'static str)];
+
+    /// Every key that a table may have.
+    fn keys() -> Vec<&'static str>;
+
+    /// Reads a table whose keys are known.
+    ///
+    /// # Errors
+    /// For a value that cannot be read, with its place.
+    fn read(source: Source<'_>) -> Parsed<Self>;
+
+    /// Writes what is said, and nothing else.
+    ///
+    /// # Errors
+    /// For a value that TOML has no form for.
+    fn write(&self) -> Result<toml::Table, toml::ser::Error>;
+}
+
+/// A table from which groups take their options. Places in the text are kept, which `#[serde(flatten)]` would lose.
+#[derive(Debug)]
+pub struct Source<'i> {
+    span: Range<usize>,
+    table: DeTable<'i>,
+}
+
+impl<'i> Source<'i> {
+    /// A table and its place.
+    pub fn new(span: Range<usize>, table: DeTable<'i>) -> Self {
+        Self { span, table }
+    }
+
+    /// All that is left, for one reader.
+    pub fn whole(self) -> toml::de::Deserializer<'i> {
+        Spanned::new(self.span, self.table).into()
+    }
+
+    /// The options of one group.
+    ///
+    /// # Errors
+    /// For a value that cannot be read, with its place.
+    pub fn group<T: Group>(&mut self) -> Parsed<T> {
+        let mut own = DeTable::new();
+        for &key in keys::<T>() {
+            own.extend(self.table.remove_entry(key));
+        }
+        let own = Spanned::new(self.span.clone(), own);
+        T::deserialize(toml::de::Deserializer::from(own))
+    }
+}
+
+/// The keys of a group: the names of its fields, as serde knows them.
+pub fn keys<T: Group>() -> &'static [&'static str] {
+    let mut keys: &'static [&'static str] = &[];
+    // Nothing is read: the names come before the first value.
+    let _ = T::deserialize(Names(&mut keys));
+    keys
+}
+
+/// The keys of the group that a field is.
+pub fn keys_of<S, T: Group>(_field: fn(&S) -> &T) -> &'static [&'static str] {
+    keys::<T>()
+}
+
+/// Takes the names of a struct's fields, and gives no value.
+struct Names<'a>(&'a mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for Names<'_> {
+    type Error = NoValue;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, NoValue> {
+        *self.0 = fields;
+        self.deserialize_any(visitor)
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _visitor: V) -> Result<V::Value, NoValue> {
+        Err(NoValue::custom("only names are asked for"))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
