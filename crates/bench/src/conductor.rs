@@ -254,9 +254,8 @@ fn canary_cpus(
                 .map(|&to| (from, to))
         })
         .ok_or("nobody exchanges bytes")?;
-    let infos = rank.infos();
-    let boot = |rank: u32| infos.get(rank as usize).map(|info| info.boot_id.clone());
-    if boot(from) != boot(0) || boot(to) != boot(0) {
+    let hosts = rank.hosts();
+    if !hosts.share_machine(from, 0) || !hosts.share_machine(to, 0) {
         return Err(format!(
             "ranks {from} and {to} are not both on rank 0's host"
         ));

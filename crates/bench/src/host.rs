@@ -1,12 +1,11 @@
 //! This host as the ranks of a run see it: its CPUs, and which ranks have to share them.
 //!
-//! Launchers count the ranks of a host by its name. But containers and network namespaces with names of their own may be
-//! one machine, whose CPUs they share; and ranks of one name may have been bound to different CPUs by their launcher.
-//! So each rank says which CPUs it may use, and those that may use the same ones take turns.
+//! Which ranks are on one machine is known in [`tonnage_ranks::hosts`]; but its ranks may have been bound to different
+//! CPUs by their launcher. So each rank says which CPUs it may use, and those that may use the same ones take turns.
 
 use crate::deadlines::DEADLINES;
 use tonnage_machine::Topology;
-use tonnage_ranks::{Rank, RankInfo};
+use tonnage_ranks::{Hosts, Rank};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
@@ -34,7 +33,7 @@ impl Host {
             .enumerate()
             .map(|(from, bytes)| std::str::from_utf8(bytes).map_err(|_| unreadable(from)))
             .collect::<Result<_>>()?;
-        let neighbours = neighbours(rank.infos(), &lists, rank.id())?;
+        let neighbours = neighbours(rank.hosts(), &lists, rank.id())?;
         Ok(Self {
             topology,
             neighbours,
@@ -43,18 +42,16 @@ impl Host {
 }
 
 /// The place of `rank` among the ranks that share CPUs with it, and how many they are.
-fn neighbours(infos: &[RankInfo], cpus: &[&str], rank: u32) -> Result<(u32, u32)> {
-    let lists = |rank: u32| cpus.get(rank as usize).copied().unwrap_or_default();
-    let (here, own_text) = (&infos[rank as usize], lists(rank));
+fn neighbours(hosts: &Hosts, cpus: &[&str], rank: u32) -> Result<(u32, u32)> {
+    let own_text = cpus.get(rank as usize).copied().unwrap_or_default();
     let own = read(own_text)?;
     let (mut place, mut count) = (0, 1);
-    for info in infos.iter().filter(|info| info.rank != rank) {
-        if !is_one_machine(here, info) {
+    for (other, text) in (0u32..).zip(cpus) {
+        if other == rank || !hosts.share_machine(rank, other) {
             continue;
         }
-        let text = lists(info.rank);
-        let shared = text == own_text || read(text)?.iter().any(|cpu| own.contains(cpu));
-        place += u32::from(shared && info.rank < rank);
+        let shared = *text == own_text || read(text)?.iter().any(|cpu| own.contains(cpu));
+        place += u32::from(shared && other < rank);
         count += u32::from(shared);
     }
     Ok((place, count))
@@ -67,33 +64,10 @@ fn read(list: &str) -> Result<Vec<u32>> {
     number_list::parse(list)
 }
 
-/// Ranks of one boot share CPUs, whatever their hosts are called.
-fn is_one_machine(one: &RankInfo, other: &RankInfo) -> bool {
-    if one.boot_id.is_empty() {
-        return one.host == other.host;
-    }
-    one.boot_id == other.boot_id
-}
-
-/// Whether all ranks are on one host, so that they reach each other by its loopback. Of one machine's network namespaces
-/// each has its own.
-pub fn on_one_host(infos: &[RankInfo]) -> bool {
-    ranks_beside(infos, 0).len() == infos.len()
-}
-
-/// The ranks of the host of rank `of`, itself included, in rising order.
-pub fn ranks_beside(infos: &[RankInfo], of: u32) -> Vec<u32> {
-    let here = &infos[of as usize];
-    infos
-        .iter()
-        .filter(|info| info.host == here.host && info.boot_id == here.boot_id)
-        .map(|info| info.rank)
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tonnage_ranks::RankInfo;
 
     fn info(rank: u32, host: &str, boot_id: &str) -> RankInfo {
         RankInfo {
@@ -101,13 +75,16 @@ mod tests {
             host: host.into(),
             pid: 1,
             boot_id: boot_id.into(),
+            network_namespace: String::new(),
+            pid_namespace: String::new(),
             local_rank: 0,
             local_size: Some(1),
         }
     }
 
     fn all(infos: &[RankInfo], cpus: &[&str]) -> Vec<(u32, u32)> {
-        let place = |info: &RankInfo| neighbours(infos, cpus, info.rank).unwrap();
+        let hosts = Hosts::of(infos);
+        let place = |info: &RankInfo| neighbours(&hosts, cpus, info.rank).unwrap();
         infos.iter().map(place).collect()
     }
 
@@ -116,8 +93,6 @@ mod tests {
         let infos = [info(0, "h0", "a"), info(1, "h1", "a"), info(2, "h2", "b")];
         let cpus = ["0-1", "0-1", "0-1"];
         assert_eq!(all(&infos, &cpus), [(0, 2), (1, 2), (0, 1)]);
-        assert!(!on_one_host(&infos));
-        assert!(on_one_host(&infos[..1]));
         let unknown = [info(0, "h0", ""), info(1, "h1", ""), info(2, "h1", "")];
         assert_eq!(all(&unknown, &cpus), [(0, 1), (0, 2), (1, 2)]);
     }
@@ -132,12 +107,11 @@ mod tests {
         );
         assert_eq!(all(&infos, &["0-3", "3", "2"]), [(0, 3), (1, 2), (1, 2)]);
         assert_eq!(all(&infos, &["", "", ""]), [(0, 3), (1, 3), (2, 3)]);
-        assert!(on_one_host(&infos));
     }
 
     #[test]
     fn nonsense_is_an_error() {
         let infos = [info(0, "h", "a"), info(1, "h", "a")];
-        assert!(neighbours(&infos, &["0", "x"], 0).is_err());
+        assert!(neighbours(&Hosts::of(&infos), &["0", "x"], 0).is_err());
     }
 }

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use crate::deadlines::DEADLINES;
-use crate::host::{Host, ranks_beside};
+use crate::host::Host;
 use crate::settings::Settings;
 use tonnage_ranks::Rank;
 use tonnage_record::Environment;
@@ -46,8 +46,7 @@ impl Run {
 fn gather_environment(rank: &mut Rank) -> Result<Vec<Environment>> {
     let offset = rank.clock_offset();
     let me = rank.identity().rank;
-    // Not the first by `local_rank`: hosts by name that are one machine, such as containers, count those together.
-    let mine = if ranks_beside(rank.infos(), me).first() == Some(&me) {
+    let mine = if rank.hosts().host(me) == Some(me) {
         json!({
             "machine": tonnage_machine::Environment::read(),
             "offset_ns": offset.offset_ns,
@@ -73,7 +72,7 @@ fn gather_environment(rank: &mut Rank) -> Result<Vec<Environment>> {
         let value: Value = serde_json::from_slice(bytes).map_err(unreadable)?;
         hosts.push(Environment {
             hosts: vec![rank.infos()[from as usize].host.clone()],
-            ranks: number_list::format(&ranks_beside(rank.infos(), from)),
+            ranks: number_list::format(&rank.hosts().ranks_of_host(from)),
             launcher: launcher.clone(),
             machine: serde_json::from_value(value["machine"].clone()).map_err(unreadable)?,
             clock_offset_ns: value["offset_ns"].as_i64().unwrap_or(0),

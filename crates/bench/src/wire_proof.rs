@@ -21,7 +21,7 @@ use tonnage_machine::counters::{
 };
 use tonnage_machine::tree::Tree;
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::RankInfo;
+use tonnage_ranks::{Hosts, RankInfo};
 use tonnage_record::wire_proof::{DEVICES_MAX, DevicePath, Path, TcpPath};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
@@ -41,8 +41,6 @@ const WHY_MAX: usize = 16;
 pub struct Named {
     /// The devices that its payload has to cross.
     pub devices: Vec<WireDevice>,
-    /// The rank's network namespace: two of them on one host have nothing in common here.
-    pub network: String,
 }
 
 impl Named {
@@ -50,20 +48,15 @@ impl Named {
     pub fn new(mut devices: Vec<WireDevice>) -> Option<Self> {
         devices.sort();
         devices.dedup();
-        (!devices.is_empty()).then(|| Self {
-            devices,
-            network: Tree::host()
-                .link_name("proc/self/ns/net")
-                .unwrap_or_default(),
-        })
+        (!devices.is_empty()).then_some(Self { devices })
     }
 }
 
-/// Ranks of one place that share devices.
+/// Ranks of one network that share devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Group {
     host: String,
-    place: usize,
+    network: Option<u32>,
     devices: Vec<WireDevice>,
     ranks: Vec<u32>,
 }
@@ -77,19 +70,17 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Takes together ranks that share a device. A place is a network namespace of a host.
-    pub fn new(infos: &[RankInfo], named: &[Option<&Named>]) -> Self {
-        let (mut places, mut owners) = (HashMap::new(), HashMap::new());
+    /// Takes together ranks that share a device, which those of one network may do.
+    pub fn new(infos: &[RankInfo], hosts: &Hosts, named: &[Option<&Named>]) -> Self {
+        let mut owners = HashMap::new();
         let mut groups: Vec<Group> = Vec::new();
         for (info, named) in infos.iter().zip(named) {
             let Some(named) = named else { continue };
-            let key = (&info.host, &info.boot_id, &named.network);
-            let next = places.len();
-            let place = *places.entry(key).or_insert(next);
+            let network = hosts.network(info.rank);
             let mut shared: Vec<usize> = named
                 .devices
                 .iter()
-                .filter_map(|device| owners.get(&(place, device)).copied())
+                .filter_map(|device| owners.get(&(network, device)).copied())
                 .collect();
             shared.sort_unstable();
             shared.dedup();
@@ -97,7 +88,7 @@ impl Routes {
             if at == groups.len() {
                 groups.push(Group {
                     host: info.host.clone(),
-                    place,
+                    network,
                     devices: Vec::new(),
                     ranks: Vec::new(),
                 });
@@ -112,7 +103,7 @@ impl Routes {
                 owners.for_each(|owner| *owner = at);
             }
             for device in &named.devices {
-                owners.insert((place, device), at);
+                owners.insert((network, device), at);
             }
             groups[at].devices.extend(named.devices.iter().cloned());
             groups[at].ranks.push(info.rank);
@@ -144,24 +135,24 @@ impl Routes {
         self.groups.iter().map(|group| group.devices.len()).sum()
     }
 
-    /// The group whose reader also reads TCP: the first of its place that has an interface.
+    /// The group whose reader also reads TCP: the first of its network that has an interface.
     fn reads_tcp(&self, at: usize) -> bool {
         let has_interface = |group: &&Group| {
             let mut devices = group.devices.iter();
             devices.any(|device| device.kind == WireKind::Interface)
         };
-        let place = self.groups[at].place;
+        let network = self.groups[at].network;
         let first = self
             .groups
             .iter()
-            .filter(|group| group.place == place)
+            .filter(|group| group.network == network)
             .find(has_interface);
         first.is_some_and(|first| first.ranks == self.groups[at].ranks)
     }
 
-    /// The ranks of a place, for a person.
-    fn ranks_at(&self, place: usize) -> String {
-        let groups = self.groups.iter().filter(|group| group.place == place);
+    /// The ranks of a network, for a person.
+    fn ranks_in(&self, network: Option<u32>) -> String {
+        let groups = self.groups.iter().filter(|group| group.network == network);
         let mut ranks: Vec<u32> = groups
             .flat_map(|group| group.ranks.iter().copied())
             .collect();
@@ -334,7 +325,7 @@ impl<'a> Watch<'a> {
             if all_listed || is_troubled(&counters) {
                 path.tcp.push(TcpPath {
                     host: group.host.clone(),
-                    ranks: self.routes.ranks_at(group.place),
+                    ranks: self.routes.ranks_in(group.network),
                     counters,
                 });
             }

@@ -73,7 +73,7 @@ pub struct OpenRequest<'a> {
     pub devices: &'a [String],
     /// `--libfabric`.
     pub libfabric: Option<&'a Path>,
-    /// Whether all ranks run on this host.
+    /// Whether all ranks reach each other by the loopback.
     pub one_host: bool,
     /// This host's address on the control channel, where there are several ranks.
     pub address: Option<IpAddr>,

@@ -11,6 +11,7 @@
 //! | `join` | ranks find each other and become a tree |
 //! | `channel` | one encrypted connection, its frames ([`frame`]) and its messages ([`message`]) |
 //! | `tree` | the control thread's side: collectives, clocks, who is missing |
+//! | [`hosts`] | who shares a host, a network, CPUs |
 //! | `handle`, `agreement`, `settle` | [`Rank`], the main thread's side |
 //! | `signals` | SIGINT and SIGTERM as something to wait for |
 //!
@@ -23,6 +24,7 @@ mod agreement;
 pub mod bootstrap;
 mod channel;
 mod handle;
+pub mod hosts;
 mod join;
 mod settle;
 mod signals;
@@ -41,6 +43,7 @@ pub use bootstrap::rendezvous::{Met, meet};
 pub use bootstrap::secret::{Secret, plan_hash};
 pub use channel::{frame, message};
 pub use handle::{Pending, Rank};
+pub use hosts::Hosts;
 pub use tonnage_units::identity::{Exchange, Identity, Meeting, SaidBy};
 
 /// What every rank knows of every rank.
@@ -53,10 +56,13 @@ pub struct RankInfo {
     pub host: String,
     /// Its process, as its host counts.
     pub pid: u32,
-    /// Changes when its host starts anew; two ranks with the same one share memory, CPUs and clock. Empty if the system
-    /// does not say it.
+    /// Changes when its machine starts anew. Empty where the system does not say it, as the next two.
     pub boot_id: String,
-    /// Its place among the ranks of its host.
+    /// Differs between networks of one machine.
+    pub network_namespace: String,
+    /// Differs between containers of one machine.
+    pub pid_namespace: String,
+    /// Its place among the ranks of its host: what the launcher says, else by [`Hosts`].
     pub local_rank: u32,
     /// How many ranks its host has; always there once all have joined.
     pub local_size: Option<u32>,

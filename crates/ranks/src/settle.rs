@@ -1,37 +1,7 @@
-//! What a rank works out when all have joined: who shares a host, and how far ahead a common start must be.
-
-use std::collections::HashMap;
+//! How far ahead a common start must be, once all ranks have joined.
 
 use crate::RankInfo;
 use crate::tree::shape::parent_of;
-
-/// Fills in what the launcher did not say: ranks of one boot are ranks of one host.
-pub(crate) fn count_local_ranks(infos: &mut [RankInfo]) {
-    let hosts: Vec<String> = infos
-        .iter()
-        .map(|info| {
-            if info.boot_id.is_empty() {
-                &info.host
-            } else {
-                &info.boot_id
-            }
-            .clone()
-        })
-        .collect();
-    let mut seen = HashMap::<&str, u32>::new();
-    let mut places = Vec::new();
-    for host in &hosts {
-        let count = seen.entry(host).or_default();
-        places.push(*count);
-        *count += 1;
-    }
-    for ((info, host), place) in infos.iter_mut().zip(&hosts).zip(places) {
-        if info.local_size.is_none() {
-            info.local_rank = place;
-            info.local_size = seen.get(host.as_str()).copied();
-        }
-    }
-}
 
 /// Merges two numbers into the larger.
 pub(crate) fn keep_larger(all: &mut Vec<u8>, one: &[u8]) {
@@ -76,6 +46,8 @@ mod tests {
             host: "h".into(),
             pid: 1,
             boot_id: boot_id.into(),
+            network_namespace: String::new(),
+            pid_namespace: String::new(),
             local_rank: 0,
             local_size,
         }
@@ -90,19 +62,5 @@ mod tests {
         assert!(lead_ns(0, &hosts(1000, 8), 32) > lead_ns(0, &hosts(33, 8), 32));
         assert!(lead_ns(0, &hosts(8, 8), 32) > lead_ns(0, &hosts(8, 1), 32));
         assert!(lead_ns(2_000_000, &hosts(2, 1), 32) >= 2_000_000);
-    }
-
-    #[test]
-    fn local_ranks_are_counted_by_boot() {
-        let mut infos = vec![info(0, "a", None), info(1, "b", None), info(2, "a", None)];
-        count_local_ranks(&mut infos);
-        let places: Vec<_> = infos
-            .iter()
-            .map(|info| (info.local_rank, info.local_size))
-            .collect();
-        assert_eq!(places, [(0, Some(2)), (0, Some(1)), (1, Some(2))]);
-        let mut told = vec![info(0, "a", Some(4))];
-        count_local_ranks(&mut told);
-        assert_eq!(told[0].local_size, Some(4));
     }
 }

@@ -16,7 +16,7 @@ use crate::limit::socket_stream::Streamed;
 use tonnage_engine::LimitKind;
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
-use tonnage_ranks::{Rank, RankInfo};
+use tonnage_ranks::{Hosts, Rank};
 use tonnage_record::Limit;
 use tonnage_units::{Error, Result};
 
@@ -95,7 +95,7 @@ impl<'a> Beside<'a> {
     /// What the bandwidth is set beside: stated, nominal, or the better of what was measured before and after the trials.
     pub fn limit(
         &self,
-        infos: &[RankInfo],
+        hosts: &Hosts,
         before: Option<Measurement>,
         after: Option<Measurement>,
     ) -> Option<Limit> {
@@ -128,7 +128,7 @@ impl<'a> Beside<'a> {
             }
             _ if self.point.pacing == Pacing::PingPong => None,
             _ if matches!(self.kind, LimitKind::Link { .. }) => {
-                link_limit(self.point, self.opened, infos)
+                link_limit(self.point, self.opened, hosts)
             }
             _ => None,
         }
@@ -192,14 +192,14 @@ fn copies(rank: &mut Rank, own: &mut Work, followers: &Followers) -> Result<Meas
 
 /// The nominal speed of the devices that send or of those that receive, whichever is less. A device that several ranks of
 /// a host share counts once.
-fn link_limit(point: &TransferPoint, opened: &[Opened], infos: &[RankInfo]) -> Option<Limit> {
-    // Devices with the boot of their host: two hosts may have the same.
-    let mut sides: [Vec<(&str, &Device)>; 2] = [Vec::new(), Vec::new()];
-    for (rank, (opened, info)) in (0u32..).zip(opened.iter().zip(infos)) {
+fn link_limit(point: &TransferPoint, opened: &[Opened], hosts: &Hosts) -> Option<Limit> {
+    // Devices with their network: two of them may have devices of one name.
+    let mut sides: [Vec<(Option<u32>, &Device)>; 2] = [Vec::new(), Vec::new()];
+    for (rank, opened) in (0u32..).zip(opened) {
         let initiates = !point.traffic.targets(rank, point.ranks).is_empty();
         let is_target = !point.traffic.initiators(rank, point.ranks).is_empty();
         for device in &opened.devices {
-            let device = (info.boot_id.as_str(), device);
+            let device = (hosts.network(rank), device);
             for (side, takes_part) in sides.iter_mut().zip([initiates, is_target]) {
                 if takes_part && !side.contains(&device) {
                     side.push(device);
@@ -207,11 +207,11 @@ fn link_limit(point: &TransferPoint, opened: &[Opened], infos: &[RankInfo]) -> O
             }
         }
     }
-    let speed = |(_, device): &(&str, &Device)| match device.limit {
+    let speed = |(_, device): &(Option<u32>, &Device)| match device.limit {
         LimitKind::Link { bytes_per_s } => bytes_per_s,
         _ => 0,
     };
-    let sum = |side: &[(&str, &Device)]| side.iter().map(speed).sum::<u64>();
+    let sum = |side: &[(Option<u32>, &Device)]| side.iter().map(speed).sum::<u64>();
     let side = sides.iter().min_by_key(|side| sum(side))?;
     let what = match side[..] {
         [(_, device)] => match &device.interface {
@@ -245,6 +245,7 @@ mod tests {
     use super::*;
     use tonnage_plan::point::Traffic;
     use tonnage_plan::transfer::Addresses;
+    use tonnage_ranks::RankInfo;
 
     fn opened(limit: LimitKind, device: Option<(&str, [u8; 4])>) -> Opened {
         Opened {
@@ -263,16 +264,19 @@ mod tests {
         }
     }
 
-    fn infos(hosts: &[&str]) -> Vec<RankInfo> {
+    fn of(hosts: &[&str]) -> Hosts {
         let info = |(rank, host): (u32, &&str)| RankInfo {
             rank,
             host: (*host).into(),
             pid: 1,
             boot_id: (*host).into(),
+            network_namespace: String::new(),
+            pid_namespace: String::new(),
             local_rank: 0,
             local_size: Some(1),
         };
-        (0..).zip(hosts).map(info).collect()
+        let infos: Vec<_> = (0..).zip(hosts).map(info).collect();
+        Hosts::of(&infos)
     }
 
     const SLOW: LimitKind = LimitKind::Link { bytes_per_s: 1_000 };
@@ -305,7 +309,7 @@ mod tests {
         point.pacing = Pacing::Stream { window: 1 };
         let beside = Beside::new(&point, all, 0);
         beside
-            .limit(&infos(hosts), Option::None, Option::None)
+            .limit(&of(hosts), Option::None, Option::None)
             .unwrap()
     }
 

@@ -25,21 +25,24 @@ fn rdma(name: &str, port: u32) -> WireDevice {
     }
 }
 
-fn info(rank: u32, host: &str) -> RankInfo {
+/// A rank of a host, such as "a", or of another network of that host, such as "a/2".
+fn info(rank: u32, place: &str) -> RankInfo {
+    let (host, network) = place.split_once('/').unwrap_or((place, "1"));
     RankInfo {
         rank,
         host: host.into(),
         pid: 1,
         boot_id: format!("boot of {host}"),
+        network_namespace: network.into(),
+        pid_namespace: String::new(),
         local_rank: 0,
         local_size: Some(1),
     }
 }
 
-fn named(devices: &[WireDevice], network: &str) -> Option<Named> {
+fn named(devices: &[WireDevice]) -> Option<Named> {
     Some(Named {
         devices: devices.to_vec(),
-        network: network.into(),
     })
 }
 
@@ -50,6 +53,7 @@ fn routes(hosts: &[&str], named: &[Option<Named>]) -> Routes {
         .collect();
     Routes::new(
         &infos,
+        &Hosts::of(&infos),
         &named.iter().map(Option::as_ref).collect::<Vec<_>>(),
     )
 }
@@ -100,9 +104,9 @@ fn groups(routes: &Routes) -> Vec<(Vec<u32>, usize)> {
 
 #[test]
 fn ranks_that_share_a_device_of_a_place_are_a_group() {
-    let eth = || named(&[interface("eth0")], "net:[1]");
-    let both = || named(&[interface("eth0"), interface("eth1")], "net:[1]");
-    let other = || named(&[interface("eth1")], "net:[1]");
+    let eth = || named(&[interface("eth0")]);
+    let both = || named(&[interface("eth0"), interface("eth1")]);
+    let other = || named(&[interface("eth1")]);
     let hosts = ["a", "a", "b", "a"];
     let together = routes(&hosts, &[eth(), eth(), eth(), other()]);
     assert_eq!(
@@ -119,11 +123,8 @@ fn ranks_that_share_a_device_of_a_place_are_a_group() {
     let joined = routes(&["a", "a", "b", "a"], &[eth(), other(), eth(), both()]);
     assert_eq!(groups(&joined), [(vec![0, 1, 3], 2), (vec![2], 1)]);
     assert_eq!(joined.group_of(1), Some(0));
-    // Two namespaces of one host are two places.
-    let apart = routes(
-        &["a", "a"],
-        &[eth(), named(&[interface("eth0")], "net:[2]")],
-    );
+    // Two namespaces of one host share no device.
+    let apart = routes(&["a", "a/2"], &[eth(), named(&[interface("eth0")])]);
     assert_eq!(groups(&apart), [(vec![0], 1), (vec![1], 1)]);
     let none = routes(&["a", "a"], &[None, None]);
     assert!(groups(&none).is_empty());
@@ -135,8 +136,8 @@ fn whoever_has_the_bytes_sends_them() {
     let routes = routes(
         &["a", "b", "a"],
         &[
-            named(&[interface("eth0")], ""),
-            named(&[interface("eth0")], ""),
+            named(&[interface("eth0")]),
+            named(&[interface("eth0")]),
             None,
         ],
     );
@@ -173,7 +174,7 @@ fn whoever_has_the_bytes_sends_them() {
 
 #[test]
 fn a_device_that_counted_the_payload_was_crossed() {
-    let eth = || named(&[interface("eth0")], "");
+    let eth = || named(&[interface("eth0")]);
     let (point, routes) = (point(Verb::Write, 2), routes(&["a", "b"], &[eth(), eth()]));
     let machine = Machine::new();
     counted(&machine, &[("lo", 0, 0), ("eth0", 700, 100)]);
@@ -204,7 +205,7 @@ fn a_device_that_counted_the_payload_was_crossed() {
 
 #[test]
 fn payload_between_ranks_of_one_host_is_found_on_the_loopback() {
-    let eth = || named(&[interface("eth0")], "");
+    let eth = || named(&[interface("eth0")]);
     let (point, routes) = (point(Verb::Write, 2), routes(&["a", "a"], &[eth(), eth()]));
     let machine = Machine::new();
     counted(&machine, &[("eth0", 0, 0), ("lo", 50, 50)]);
@@ -224,7 +225,7 @@ fn payload_between_ranks_of_one_host_is_found_on_the_loopback() {
 
 #[test]
 fn other_traffic_does_not_prove_what_went_over_the_loopback() {
-    let eth = || named(&[interface("eth0")], "");
+    let eth = || named(&[interface("eth0")]);
     let (point, routes) = (point(Verb::Write, 2), routes(&["a", "a"], &[eth(), eth()]));
     let machine = Machine::new();
     counted(&machine, &[("eth0", 0, 0), ("lo", 0, 0)]);
@@ -245,7 +246,7 @@ fn other_traffic_does_not_prove_what_went_over_the_loopback() {
 
 #[test]
 fn payload_that_took_another_way_is_said_to() {
-    let eth = || named(&[interface("eth0")], "");
+    let eth = || named(&[interface("eth0")]);
     let (point, routes) = (point(Verb::Write, 2), routes(&["a", "b"], &[eth(), eth()]));
     let machine = Machine::new();
     counted(&machine, &[("eth0", 0, 0), ("eth1", 0, 0)]);
@@ -288,7 +289,7 @@ fn devices_that_are_not_there_or_do_not_count_prove_nothing() {
             "rxe0 port 1 of a shows no counters of bytes",
         ),
     ] {
-        let one = || named(std::slice::from_ref(&device), "");
+        let one = || named(std::slice::from_ref(&device));
         let (point, routes) = (point(Verb::Write, 2), routes(&["a", "b"], &[one(), one()]));
         let path = found(&watch(&machine, &point, &routes, 0), &[(0, 1, 0)]);
         assert!(!path.crossed);
@@ -298,7 +299,7 @@ fn devices_that_are_not_there_or_do_not_count_prove_nothing() {
 
 #[test]
 fn devices_that_are_shared_carry_the_payload_together() {
-    let both = || named(&[interface("eth0"), interface("eth1")], "");
+    let both = || named(&[interface("eth0"), interface("eth1")]);
     let (point, routes) = (
         point(Verb::Write, 2),
         routes(&["a", "b"], &[both(), both()]),
@@ -322,7 +323,7 @@ fn devices_that_are_shared_carry_the_payload_together() {
 
 #[test]
 fn a_rank_that_names_nothing_is_not_proven() {
-    let routes = routes(&["a", "b"], &[named(&[interface("lo")], ""), None]);
+    let routes = routes(&["a", "b"], &[named(&[interface("lo")]), None]);
     let point = point(Verb::Write, 2);
     let machine = Machine::new();
     counted(&machine, &[("lo", 0, 0)]);
@@ -339,7 +340,7 @@ fn a_rank_that_names_nothing_is_not_proven() {
 
 #[test]
 fn a_counter_that_is_late_is_waited_for() {
-    let eth = || named(&[interface("eth0")], "");
+    let eth = || named(&[interface("eth0")]);
     let (point, routes) = (point(Verb::Write, 2), routes(&["a", "b"], &[eth(), eth()]));
     let machine = Machine::new();
     counted(&machine, &[("eth0", 0, 0)]);
@@ -358,7 +359,7 @@ fn a_large_run_lists_only_what_is_wrong() {
     let count = DEVICES_MAX + 10;
     let hosts: Vec<String> = (0..count).map(|host| format!("h{host}")).collect();
     let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
-    let routes = routes(&hosts, &vec![named(&[interface("eth0")], ""); count]);
+    let routes = routes(&hosts, &vec![named(&[interface("eth0")]); count]);
     let point = point(Verb::Write, count as u32);
     let machine = Machine::new();
     let path = |rank: u32, retransmitted, sent| {
@@ -444,7 +445,7 @@ fn results_are_joined_in_any_order() {
 
 #[test]
 fn neighbours_are_ranks_that_talk_to_each_other() {
-    let eth = || named(&[interface("eth0")], "");
+    let eth = || named(&[interface("eth0")]);
     let routes = routes(&["a", "a", "b", "b"], &[eth(), eth(), eth(), eth()]);
     let machine = Machine::new();
     counted(&machine, &[("eth0", 0, 0)]);

@@ -101,7 +101,7 @@ impl Watch<'_> {
     pub(super) fn neighbours(&self, group: &Group) -> Option<(u32, u32)> {
         let is_here = |rank: u32| {
             let group_of = self.routes.group_of(rank);
-            group_of.is_some_and(|at| self.routes.groups[at].place == group.place)
+            group_of.is_some_and(|at| self.routes.groups[at].network == group.network)
         };
         let ranks = self.point.ranks;
         (0..ranks).filter(|&rank| is_here(rank)).find_map(|rank| {

@@ -2,8 +2,8 @@
 //! loopback when all are on one host, else on the address that leads to the others.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
-use std::os::unix::fs::MetadataExt;
 
+use crate::hosts::Place;
 use crate::join::address::interface_address;
 
 use tonnage_units::number_list;
@@ -22,7 +22,7 @@ pub(crate) struct Advert {
     /// Changes when the host starts anew.
     boot_id: String,
     /// The network that the process sees: 127.0.0.1 is another place in another namespace.
-    network: u64,
+    network_namespace: String,
     /// Addresses that other hosts may reach, the likeliest first.
     addresses: Vec<IpAddr>,
     /// True when the user gave this rank a secret.
@@ -33,13 +33,15 @@ pub(crate) struct Advert {
 const GIVEN: [(&str, bool); 2] = [("given", true), ("none", false)];
 
 impl Advert {
-    /// Returns this process's card.
+    /// Returns this process's advert.
     pub(crate) fn mine(interface: Option<&str>, given: bool) -> Result<Self> {
-        let network = std::fs::metadata("/proc/self/ns/net").map(|metadata| metadata.ino());
+        // Its number: the rest of what the kernel calls it is no sign that launchers take.
+        let mut network_namespace = tonnage_sys::host::network_namespace();
+        network_namespace.retain(|sign| sign.is_ascii_digit());
         Ok(Self {
             host: tonnage_sys::host::name(),
             boot_id: tonnage_sys::host::boot_id(),
-            network: network.unwrap_or_default(),
+            network_namespace,
             addresses: match interface {
                 Some(name) => vec![interface_address(name, None)?],
                 None => own_addresses()?,
@@ -62,7 +64,7 @@ impl Advert {
             "{}/{}/{}/{}/{}",
             plain(&self.host),
             plain(&self.boot_id),
-            self.network,
+            self.network_namespace,
             addresses.join(","),
             GIVEN[usize::from(!self.given)].0
         )
@@ -72,7 +74,10 @@ impl Advert {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('/');
         let (host, boot_id) = (parts.next()?.to_owned(), parts.next()?.to_owned());
-        let network = parts.next()?.parse().ok()?;
+        let network_namespace = parts.next()?.to_owned();
+        if !network_namespace.bytes().all(|sign| sign.is_ascii_digit()) {
+            return None;
+        }
         let list = parts.next()?;
         let addresses = list.split(',').filter(|address| !address.is_empty());
         let addresses: std::result::Result<_, _> =
@@ -85,21 +90,30 @@ impl Advert {
         Some(Self {
             host,
             boot_id,
-            network,
+            network_namespace,
             addresses: addresses.ok()?,
             given,
         })
     }
 
     fn shares_loopback_with(&self, other: &Self) -> bool {
-        self.host == other.host && self.boot_id == other.boot_id && self.network == other.network
+        self.place().shares_network(other.place())
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place {
+            host: &self.host,
+            boot_id: &self.boot_id,
+            network_namespace: &self.network_namespace,
+            pid_namespace: "",
+        }
     }
 }
 
 /// Refuses a secret that was given to some ranks only, which would protect nothing.
 ///
 /// # Errors
-/// [`Error::Usage`] with the ranks that differ from rank 0. The others' cards are in the order of their ranks, from 1.
+/// [`Error::Usage`] with the ranks that differ from rank 0. The others' are in the order of their ranks, from 1.
 pub(crate) fn refuse_mixed_secrets(mine: &Advert, others: &[Advert]) -> Result<()> {
     let ranks: Vec<u32> = (1..)
         .zip(others)
@@ -218,7 +232,7 @@ mod tests {
         Advert {
             host: host.into(),
             boot_id: format!("boot-{host}"),
-            network: 7,
+            network_namespace: "7".into(),
             addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
             given: false,
         }
@@ -279,7 +293,7 @@ mod tests {
     #[test]
     fn another_network_namespace_is_another_host() {
         let other = Advert {
-            network: 8,
+            network_namespace: "8".into(),
             ..advert("a", &["10.2.0.9"])
         };
         assert_eq!(chosen(&[other]).unwrap(), "10.2.0.1");

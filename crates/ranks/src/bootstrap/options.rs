@@ -44,8 +44,12 @@ pub struct JoinOptions {
     pub handle_signals: bool,
     /// This host's name.
     pub host: String,
-    /// Changes when this host starts anew; ranks with the same one share a clock. Empty if the system does not say it.
+    /// This process's [`crate::RankInfo::boot_id`].
     pub boot_id: String,
+    /// This process's [`crate::RankInfo::network_namespace`].
+    pub network_namespace: String,
+    /// This process's [`crate::RankInfo::pid_namespace`].
+    pub pid_namespace: String,
     /// Rank 0 only: listen here rather than where the identity says.
     pub listener: Option<TcpListener>,
 }
@@ -83,6 +87,8 @@ impl JoinOptions {
             handle_signals: true,
             host: tonnage_sys::host::name(),
             boot_id: tonnage_sys::host::boot_id(),
+            network_namespace: tonnage_sys::host::network_namespace(),
+            pid_namespace: tonnage_sys::host::pid_namespace(),
             listener: None,
         })
     }

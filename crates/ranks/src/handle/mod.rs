@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 use self::exchanges::cut;
 use crate::bootstrap::options::JoinOptions;
 use crate::channel::message::Cause;
+use crate::hosts::{Hosts, count_local_ranks};
 use crate::join::{self, MARGIN};
-use crate::settle::{count_local_ranks, keep_larger, lead_ns};
+use crate::settle::{keep_larger, lead_ns};
 use crate::signals::Signals;
 use crate::tree::control::{Control, Settings, speaks};
 use crate::tree::shape::{message_bytes_max, parent_of};
@@ -32,6 +33,7 @@ use tonnage_units::{Error, Result};
 pub struct Rank {
     identity: Identity,
     infos: Vec<RankInfo>,
+    hosts: Hosts,
     local_ip: Option<IpAddr>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -54,6 +56,8 @@ impl Rank {
             host: options.host.clone(),
             pid: std::process::id(),
             boot_id: options.boot_id.clone(),
+            network_namespace: options.network_namespace.clone(),
+            pid_namespace: options.pid_namespace.clone(),
             local_rank: identity.local_rank,
             local_size: identity.local_size,
         };
@@ -89,6 +93,7 @@ impl Rank {
             message_bytes_max: message_bytes_max(identity.size),
             identity,
             infos: Vec::new(),
+            hosts: Hosts::default(),
             local_ip,
             shared,
             thread: Some(thread),
@@ -129,7 +134,8 @@ impl Rank {
         if self.infos.len() != self.identity.size as usize {
             return Err(Error::Failed("the list of ranks is not complete".into()));
         }
-        count_local_ranks(&mut self.infos);
+        self.hosts = Hosts::of(&self.infos);
+        count_local_ranks(&mut self.infos, &self.hosts);
         if let Some(mine) = self.infos.get(self.identity.rank as usize) {
             self.identity.local_rank = mine.local_rank;
             self.identity.local_size = mine.local_size;
@@ -171,6 +177,11 @@ impl Rank {
     /// All ranks in the order of their numbers.
     pub fn infos(&self) -> &[RankInfo] {
         &self.infos
+    }
+
+    /// Which ranks share what.
+    pub fn hosts(&self) -> &Hosts {
+        &self.hosts
     }
 
     /// This host's own address on the control channel; `None` for a rank that is alone.

@@ -17,6 +17,7 @@ use super::shared::{Command, Outcome, Shared, lock};
 use crate::RankInfo;
 use crate::channel::message::{Cause, Head};
 use crate::channel::{Channel, Interest, wait_for};
+use crate::hosts::is_one_boot;
 use crate::signals::Signals;
 use tonnage_units::{Error, Result};
 
@@ -117,7 +118,7 @@ impl Control {
             .collect();
         let below = tree.children.into_iter().enumerate();
         links.extend(below.map(|(child, peer)| Link::new(peer, Way::Down(child))));
-        let same_boot = !tree.root_boot_id.is_empty() && settings.me.boot_id == tree.root_boot_id;
+        let same_boot = is_one_boot(&settings.me.boot_id, &tree.root_boot_id);
         let is_root = settings.me.rank == 0;
         Self {
             clock: if is_root {

@@ -111,6 +111,8 @@ mod tests {
             host: format!("h{rank}"),
             pid: 1,
             boot_id: String::new(),
+            network_namespace: String::new(),
+            pid_namespace: String::new(),
             local_rank: 0,
             local_size: None,
         }

@@ -14,7 +14,7 @@ use tonnage_bench::settings::{Numa, Settings};
 use tonnage_engines::{ENGINES, FILE_ENGINES, clean_up_after, mpiio};
 use tonnage_machine::Choice;
 use tonnage_plan::{Plan, Planned, Point};
-use tonnage_ranks::{Identity, JoinOptions, Rank, RankInfo};
+use tonnage_ranks::{Identity, JoinOptions, Rank};
 use tonnage_record::file::{RecordWriter, resume};
 use tonnage_record::read::{already_measured, file_already_measured};
 use tonnage_record::{Line, Program};
@@ -210,20 +210,17 @@ fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCo
         eprintln!("error: {cause}");
     }
     let code = cause.exit_code();
-    let beside = ranks_of_this_machine(&rank);
+    let beside = processes_beside(&rank);
     drop(rank);
     beside.into_iter().for_each(clean_up_after);
     Ok(ExitCode::from(code))
 }
 
-/// Processes of the other ranks of this machine, which may have been killed.
-fn ranks_of_this_machine(rank: &Rank) -> Vec<u32> {
-    let infos = rank.infos();
-    let Some(me) = infos.get(rank.id() as usize) else {
-        return Vec::new();
-    };
-    let others = infos.iter().filter(|info| info.rank != me.rank);
-    let beside = others.filter(|info| info.boot_id == me.boot_id && !info.boot_id.is_empty());
+/// Processes of the other ranks that this one could find, which may have been killed.
+fn processes_beside(rank: &Rank) -> Vec<u32> {
+    let infos = rank.infos().iter();
+    let others = infos.filter(|info| info.rank != rank.id());
+    let beside = others.filter(|info| rank.hosts().share_processes(info.rank, rank.id()));
     beside.map(|info| info.pid).collect()
 }
 
@@ -241,19 +238,9 @@ fn settled_cause(rank: &Rank) -> Option<Error> {
 /// The points with what was asked for in nodes turned into ranks, which all ranks do alike now that each knows where
 /// the others are. What this changes was in no check that came before.
 fn placed(job: &Job, rank: &Rank) -> Result<Vec<Planned>> {
-    let hosts: Vec<_> = rank.infos().iter().map(where_it_is).collect();
     let mut plan = job.plan.clone();
-    plan.resolve_nodes(&hosts)?;
+    plan.resolve_nodes(rank.hosts().machines())?;
     points(&plan, rank.size())
-}
-
-/// Ranks of one boot are ranks of one host; where the system tells none, its name counts.
-fn where_it_is(info: &RankInfo) -> &str {
-    if info.boot_id.is_empty() {
-        &info.host
-    } else {
-        &info.boot_id
-    }
 }
 
 fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {

@@ -1,6 +1,7 @@
 //! Ranks on several hosts, which are network namespaces of this machine.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -8,7 +9,7 @@ use tempfile::tempdir;
 use tonnage_record::Outcome;
 use tonnage_testbed::{Error, Hosts, HostsSpec, Rate};
 
-use super::support::{BRIEF, Ended, Program, Started, records, tonnage_in, wait_until};
+use super::support::{BRIEF, Ended, Program, Started, records, tonnage_by, tonnage_in, wait_until};
 
 /// Ports are the hosts' own, so any will do.
 const PORT: &str = "29500";
@@ -101,6 +102,49 @@ fn the_record_lists_the_hosts() {
             .collect();
         found.sort_unstable();
         assert_eq!(found, expected, "{:#?}", records[0].environment);
+    }
+}
+
+#[test]
+fn networks_of_one_machine_are_not_taken_for_its_loopback() {
+    let Some(hosts) = hosts(2, None) else { return };
+    // Namespaces with the machine's own name and boot, and the same as containers: with processes of their own.
+    let container = ["unshare", "--pid", "--fork", "--mount-proc", "--"];
+    for inside in [&[][..], &container] {
+        let dir = tempdir().unwrap();
+        let start = |rank: usize| {
+            let mut command = Command::new("nsenter");
+            command.arg(format!("--net=/run/netns/{}", hosts.namespace(rank)));
+            command.arg("--").args(inside);
+            let arguments =
+                format!("transfer --engine fabric:tcp --op write --sizes 4k {BRIEF} -o r.jsonl");
+            tonnage_by(command, dir.path(), &arguments)
+                .env("RANK", rank.to_string())
+                .env("WORLD_SIZE", "2")
+                .env("MASTER_ADDR", hosts.address(0).to_string())
+                .env("MASTER_PORT", PORT)
+                .env("TONNAGE_SECRET", "correct-horse-battery-staple")
+                .start()
+        };
+        let ended = end((0..2).map(start).collect());
+        all_good(&ended);
+        let records = records::read(&dir.path().join("r.jsonl"));
+        assert_eq!(records.len(), 1, "{ended:#?}");
+        assert_eq!(records[0].outcome, Outcome::Measured, "{ended:#?}");
+        for effective in &records[0].effective {
+            let engine = format!("{:?}", effective.engine);
+            assert!(engine.contains("eth0"), "{inside:?}: {engine}");
+        }
+        let names: Vec<_> = records[0]
+            .environment
+            .iter()
+            .map(|part| &part.hosts)
+            .collect();
+        assert_eq!(
+            names.len(),
+            1,
+            "one name of one machine is one host: {names:?}"
+        );
     }
 }
 

@@ -324,7 +324,7 @@ impl Experiment<'_> {
         let id = self.rank.id();
         self.rank
             .barrier("before the storage's streams", DEADLINES.step)?;
-        let first = storage::is_first_on_device(self.rank.infos(), &state.places, id);
+        let first = storage::is_first_on_device(self.rank.hosts(), &state.places, id);
         let place = state.places.get(id as usize).filter(|_| first);
         let measured = match place {
             None => Ok(Streams::default()),

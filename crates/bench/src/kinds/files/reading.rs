@@ -7,7 +7,6 @@ use super::phase::Job;
 use super::totals::Merge;
 use crate::deadlines::DEADLINES;
 use crate::failure::Failure;
-use crate::host::ranks_beside;
 use crate::kinds::files::names::path_of;
 use tonnage_plan::files::{FileLayout, FilePoint, Phase};
 use tonnage_record::files::CacheState;
@@ -23,8 +22,8 @@ impl Experiment<'_> {
         let point = self.point;
         // A shared file is looked at once on each host.
         let id = self.rank.id();
-        let beside = ranks_beside(self.rank.infos(), id);
-        let looks = point.layout == FileLayout::PerProcess || beside.first() == Some(&id);
+        let looks =
+            point.layout == FileLayout::PerProcess || self.rank.hosts().host(id) == Some(id);
         if point.drop_caches {
             let own = path_of(point, id, job.trial);
             let both = [&own, &job.path];

@@ -6,7 +6,6 @@ use super::experiment::{Experiment, State};
 use super::storage::Place;
 use crate::kinds::files::names::{bytes_of_file, source_of};
 use tonnage_plan::files::{FileLayout, Phase, ReadFrom};
-use tonnage_ranks::RankInfo;
 use tonnage_units::Bytes;
 
 impl Experiment<'_> {
@@ -26,9 +25,8 @@ impl Experiment<'_> {
         if point.read_from == ReadFrom::Own || !point.phases.contains(&Phase::Read) {
             return None;
         }
-        let infos = self.rank.infos();
-        let host = |rank: u32| infos.get(rank as usize).map(|info| &info.boot_id);
-        if infos.iter().all(|info| Some(&info.boot_id) == host(0)) {
+        let hosts = self.rank.hosts();
+        if hosts.is_one_machine() {
             return Some(
                 "reads were of what another rank wrote, which proves that the file system hands data from rank to rank; \
                  all ranks are on one host and share its page cache, so it proves nothing about reading what another host \
@@ -36,7 +34,8 @@ impl Experiment<'_> {
                     .into(),
             );
         }
-        let elsewhere = (0..point.ranks).filter(|&rank| host(source_of(point, rank)) != host(rank));
+        let elsewhere =
+            (0..point.ranks).filter(|&rank| !hosts.share_machine(source_of(point, rank), rank));
         Some(format!(
             "{} of {} ranks read what a rank on another host wrote",
             elsewhere.count(),
@@ -66,8 +65,8 @@ impl Experiment<'_> {
         };
         // Each storage once, with how many ranks use it.
         let mut storages: BTreeMap<StorageKey<'_>, (u64, &Place)> = BTreeMap::new();
-        for (info, place) in self.rank.infos().iter().zip(places) {
-            let key = storage_key(info, place);
+        for (machine, place) in self.rank.hosts().machines().iter().zip(places) {
+            let key = storage_key(*machine, place);
             storages.entry(key).or_insert((0, place)).0 += 1;
         }
         let needs = storages.into_values().map(|(users, place)| {
@@ -100,14 +99,18 @@ impl Experiment<'_> {
     }
 }
 
-/// Where it is, and the device there.
-type StorageKey<'a> = (&'a str, (u32, u32));
+/// What tells one storage from another: that of a network file system is the same on all hosts, a disk belongs to a
+/// machine.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum StorageKey<'a> {
+    Network(&'a str),
+    Disk(u32, (u32, u32)),
+}
 
-/// What tells one storage from another: that of a network file system is the same on all hosts.
-fn storage_key<'a>(info: &'a RankInfo, place: &'a Place) -> StorageKey<'a> {
+fn storage_key(machine: u32, place: &Place) -> StorageKey<'_> {
     if place.network {
-        (&place.source, (0, 0))
+        StorageKey::Network(&place.source)
     } else {
-        (&info.boot_id, place.device)
+        StorageKey::Disk(machine, place.device)
     }
 }

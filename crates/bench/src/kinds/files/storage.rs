@@ -10,7 +10,7 @@ use super::scratch::Scratch;
 use tonnage_machine::direct;
 use tonnage_machine::direct::Direct;
 use tonnage_machine::mounts;
-use tonnage_ranks::RankInfo;
+use tonnage_ranks::Hosts;
 use tonnage_record::files::{DirectAlignment, Storage};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
@@ -129,11 +129,8 @@ pub fn group(places: &[Place], striping: Option<&str>) -> Vec<Storage> {
 
 /// Whether `rank` is the first of those that share its host and its device: what is done once for each device is done
 /// there.
-pub fn is_first_on_device(infos: &[RankInfo], places: &[Place], rank: u32) -> bool {
-    let of = |rank: u32| {
-        let (info, place) = (infos.get(rank as usize)?, places.get(rank as usize)?);
-        Some((&info.boot_id, &info.host, place.device))
-    };
+pub fn is_first_on_device(hosts: &Hosts, places: &[Place], rank: u32) -> bool {
+    let of = |rank: u32| Some((hosts.host(rank)?, places.get(rank as usize)?.device));
     (0..rank).all(|other| of(other) != of(rank))
 }
 

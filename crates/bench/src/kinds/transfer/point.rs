@@ -151,7 +151,7 @@ impl Lead<'_, '_> {
         let after = self
             .beside
             .measure(self.rank, &mut self.own, &self.followers)?;
-        let limit = self.beside.limit(self.rank.infos(), before, after);
+        let limit = self.beside.limit(self.rank.hosts(), before, after);
         let histogram = self.gather_histogram()?;
         let chosen = serde_json::to_vec(&self.own.chosen()).unwrap_or_default();
         let chosen = self

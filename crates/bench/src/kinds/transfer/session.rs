@@ -9,7 +9,7 @@ use serde_json::Value;
 use tonnage_sys::clock::Clock;
 
 use crate::deadlines::DEADLINES;
-use crate::host::{Host, on_one_host};
+use crate::host::Host;
 use crate::kinds::transfer::layout::Layout;
 use crate::settings::{Numa, Settings};
 use crate::wire_proof::{Named, Routes};
@@ -163,7 +163,7 @@ impl Session {
         let met = meet(rank, &mut workers);
         settle(rank, "first contact", met)?;
         let named: Vec<_> = opened.iter().map(|opened| opened.path.as_ref()).collect();
-        let routes = Routes::new(rank.infos(), &named);
+        let routes = Routes::new(rank.infos(), rank.hosts(), &named);
         Ok(Self {
             workers,
             opened,
@@ -201,7 +201,7 @@ fn open_local(
     let first = points
         .first()
         .ok_or_else(|| Error::Failed("no points to open an engine for".into()))?;
-    let place = (on_one_host(rank.infos()), rank.local_ip());
+    let place = (rank.hosts().is_one_network(), rank.local_ip());
     let domains = open_domains(points, entry, settings, place)?;
     for domain in &domains {
         check_caps(points, domain.caps(), &first.engine)?;

@@ -1,0 +1,297 @@
+//! Who shares a host, a network, CPUs and processes: worked out once when the ranks have joined, and asked for here by
+//! everybody.
+//!
+//! | what is shared | by ranks |
+//! | --- | --- |
+//! | a machine: CPUs, memory, page cache, disks, clock | of one boot; where the system tells none, of one host name |
+//! | a network: its loopback and its devices | of one network namespace of a machine |
+//! | processes: each sees the other's number and files | of one PID namespace of a machine |
+//! | a host | of one machine that have the same name or the same network |
+//!
+//! Two containers, or two network namespaces, of one machine share its CPUs and not its loopback, whatever they are called.
+//! How many ranks a host has may also be said by a launcher, which is believed: see [`RankInfo::local_rank`].
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use crate::RankInfo;
+
+/// Where a process runs, by the kernel's names for it; each is empty where the system does not say it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) boot_id: &'a str,
+    pub(crate) network_namespace: &'a str,
+    pub(crate) pid_namespace: &'a str,
+}
+
+/// A name, and whether it is only that of the host, for want of a better one.
+type Key<'a> = (&'a str, bool);
+
+impl<'a> Place<'a> {
+    fn of(info: &'a RankInfo) -> Self {
+        Self {
+            host: &info.host,
+            boot_id: &info.boot_id,
+            network_namespace: &info.network_namespace,
+            pid_namespace: &info.pid_namespace,
+        }
+    }
+
+    fn or_host(self, name: &'a str) -> Key<'a> {
+        if name.is_empty() {
+            (self.host, true)
+        } else {
+            (name, false)
+        }
+    }
+
+    fn machine(self) -> Key<'a> {
+        self.or_host(self.boot_id)
+    }
+
+    fn network(self) -> (Key<'a>, Key<'a>) {
+        (self.machine(), self.or_host(self.network_namespace))
+    }
+
+    fn processes(self) -> (Key<'a>, Key<'a>) {
+        (self.machine(), self.or_host(self.pid_namespace))
+    }
+
+    /// Whether both reach each other by the loopback.
+    pub(crate) fn shares_network(self, other: Place<'_>) -> bool {
+        self.network() == other.network()
+    }
+}
+
+/// Whether two boots are the same one, so that their clocks are one clock; not where the system tells none.
+pub(crate) fn is_one_boot(one: &str, other: &str) -> bool {
+    !one.is_empty() && one == other
+}
+
+/// Which ranks share what. A group is called by its lowest rank.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hosts {
+    machines: Vec<u32>,
+    networks: Vec<u32>,
+    processes: Vec<u32>,
+    hosts: Vec<u32>,
+}
+
+impl Hosts {
+    /// Works it out from what each rank says of itself; `infos` are in the order of the ranks.
+    pub fn of(infos: &[RankInfo]) -> Self {
+        let places = || infos.iter().map(Place::of);
+        let machines = groups(places().map(Place::machine));
+        let networks = groups(places().map(Place::network));
+        let named = groups(places().map(|place| (place.machine(), place.host)));
+        Self {
+            hosts: joined(&named, &networks),
+            processes: groups(places().map(Place::processes)),
+            machines,
+            networks,
+        }
+    }
+
+    /// The machine of a rank, as the lowest rank that is on it: ranks with the same one share CPUs, memory, page cache,
+    /// disks and clock.
+    pub fn machine(&self, rank: u32) -> Option<u32> {
+        self.machines.get(rank as usize).copied()
+    }
+
+    /// The network of a rank, as the lowest rank that is in it: ranks with the same one share network devices.
+    pub fn network(&self, rank: u32) -> Option<u32> {
+        self.networks.get(rank as usize).copied()
+    }
+
+    /// The machines of all ranks, in the order of the ranks.
+    pub fn machines(&self) -> &[u32] {
+        &self.machines
+    }
+
+    /// Whether two ranks share CPUs, memory, page cache, disks and clock.
+    pub fn share_machine(&self, one: u32, other: u32) -> bool {
+        self.machine(one).is_some() && self.machine(one) == self.machine(other)
+    }
+
+    /// Whether each of two ranks can find the other's process by its number.
+    pub fn share_processes(&self, one: u32, other: u32) -> bool {
+        let of = |rank: u32| self.processes.get(rank as usize);
+        of(one).is_some() && of(one) == of(other)
+    }
+
+    /// Whether all ranks share CPUs, memory, page cache, disks and clock.
+    pub fn is_one_machine(&self) -> bool {
+        self.machines.iter().all(|machine| *machine == 0)
+    }
+
+    /// Whether all ranks reach each other by the loopback.
+    pub fn is_one_network(&self) -> bool {
+        self.networks.iter().all(|network| *network == 0)
+    }
+
+    /// The host of a rank, as the lowest rank that is on it.
+    pub fn host(&self, rank: u32) -> Option<u32> {
+        self.hosts.get(rank as usize).copied()
+    }
+
+    /// The ranks of a rank's host, itself included, in rising order.
+    pub fn ranks_of_host(&self, rank: u32) -> Vec<u32> {
+        let Some(host) = self.host(rank) else {
+            return Vec::new();
+        };
+        let all = (0u32..).zip(&self.hosts);
+        all.filter(|(_, other)| **other == host)
+            .map(|(rank, _)| rank)
+            .collect()
+    }
+}
+
+/// For each key the place of the first that is equal.
+fn groups<K: Hash + Eq>(keys: impl Iterator<Item = K>) -> Vec<u32> {
+    let mut first = HashMap::new();
+    (0u32..)
+        .zip(keys)
+        .map(|(rank, key)| *first.entry(key).or_insert(rank))
+        .collect()
+}
+
+/// Groups that are the same where either of two is.
+fn joined(one: &[u32], other: &[u32]) -> Vec<u32> {
+    let mut parents: Vec<u32> = (0u32..).take(one.len()).collect();
+    let root = |parents: &[u32], mut at: u32| {
+        while let Some(&up) = parents.get(at as usize).filter(|up| **up != at) {
+            at = up;
+        }
+        at
+    };
+    for (rank, first) in (0u32..).zip(one).chain((0u32..).zip(other)) {
+        let (a, b) = (root(&parents, rank), root(&parents, *first));
+        if let Some(parent) = parents.get_mut(a.max(b) as usize) {
+            *parent = a.min(b);
+        }
+    }
+    (0u32..)
+        .take(one.len())
+        .map(|rank| root(&parents, rank))
+        .collect()
+}
+
+/// Fills in what the launcher did not say: the place of each rank among those of its host, and how many they are.
+pub(crate) fn count_local_ranks(infos: &mut [RankInfo], hosts: &Hosts) {
+    let mut seen = HashMap::<u32, u32>::new();
+    let mut places = Vec::new();
+    for host in &hosts.hosts {
+        let count = seen.entry(*host).or_default();
+        places.push(*count);
+        *count += 1;
+    }
+    for ((info, host), place) in infos.iter_mut().zip(&hosts.hosts).zip(places) {
+        if info.local_size.is_none() {
+            info.local_rank = place;
+            info.local_size = seen.get(host).copied();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rank of each place: host, boot, network, container.
+    fn infos(places: &[[&str; 4]]) -> Vec<RankInfo> {
+        let info = |(rank, [host, boot_id, network, container]): (u32, &[&str; 4])| RankInfo {
+            rank,
+            host: (*host).into(),
+            pid: 1,
+            boot_id: (*boot_id).into(),
+            network_namespace: (*network).into(),
+            pid_namespace: (*container).into(),
+            local_rank: 0,
+            local_size: None,
+        };
+        (0u32..).zip(places).map(info).collect()
+    }
+
+    fn hosts(places: &[[&str; 4]]) -> Hosts {
+        Hosts::of(&infos(places))
+    }
+
+    #[test]
+    fn ranks_of_one_place_share_everything() {
+        let all = hosts(&[["h", "b", "n", "p"]; 3]);
+        assert!(all.is_one_machine() && all.is_one_network() && all.share_processes(0, 2));
+        assert_eq!(all.ranks_of_host(1), [0, 1, 2]);
+    }
+
+    #[test]
+    fn network_namespaces_of_one_name_share_cpus_and_no_loopback() {
+        let all = hosts(&[["h", "b", "n0", "p"], ["h", "b", "n1", "p"]]);
+        assert!(all.is_one_machine() && !all.is_one_network() && all.share_processes(0, 1));
+        assert_eq!(all.ranks_of_host(0), [0, 1], "one name is one host");
+    }
+
+    #[test]
+    fn containers_are_hosts_of_one_machine() {
+        let all = hosts(&[["c0", "b", "n0", "p0"], ["c1", "b", "n1", "p1"]]);
+        assert!(all.is_one_machine() && !all.is_one_network() && !all.share_processes(0, 1));
+        assert_eq!(
+            (all.ranks_of_host(0), all.ranks_of_host(1)),
+            (vec![0], vec![1])
+        );
+        let on_host_network = hosts(&[["c0", "b", "n", "p0"], ["c1", "b", "n", "p1"]]);
+        assert!(on_host_network.is_one_network());
+        assert_eq!(on_host_network.ranks_of_host(1), [0, 1]);
+    }
+
+    #[test]
+    fn machines_of_one_name_share_nothing() {
+        // The kernel numbers namespaces alike on every machine.
+        let all = hosts(&[["h", "b0", "n", "p"], ["h", "b1", "n", "p"]]);
+        assert!(!all.is_one_machine() && !all.is_one_network() && !all.share_machine(0, 1));
+        assert!(!all.share_processes(0, 1) && !all.share_machine(0, 9));
+        assert_eq!(all.ranks_of_host(1), [1]);
+    }
+
+    #[test]
+    fn where_the_system_says_nothing_the_name_counts() {
+        let all = hosts(&[["h0", "", "", ""], ["h1", "", "", ""], ["h1", "", "", ""]]);
+        assert_eq!(all.machines(), [0, 1, 1]);
+        assert!(all.share_processes(1, 2) && all.network(0) != all.network(1));
+        // A boot that is called as a host is not that host.
+        let mixed = hosts(&[["h", "", "", ""], ["x", "h", "", ""]]);
+        assert!(!mixed.is_one_machine());
+        assert!(is_one_boot("a", "a") && !is_one_boot("", "") && !is_one_boot("a", "b"));
+    }
+
+    #[test]
+    fn local_ranks_are_counted_by_host_unless_the_launcher_says_them() {
+        let here = ["h", "a", "n", "p"];
+        let mut counted = infos(&[here, ["h", "b", "n", "p"], here, ["c", "a", "m", "p"]]);
+        let all = Hosts::of(&counted);
+        count_local_ranks(&mut counted, &all);
+        let places: Vec<_> = counted
+            .iter()
+            .map(|info| (info.local_rank, info.local_size))
+            .collect();
+        assert_eq!(
+            places,
+            [(0, Some(2)), (0, Some(1)), (1, Some(2)), (0, Some(1))]
+        );
+        let mut told = infos(&[here]);
+        told[0].local_size = Some(4);
+        let all = Hosts::of(&told);
+        count_local_ranks(&mut told, &all);
+        assert_eq!(told[0].local_size, Some(4));
+    }
+
+    #[test]
+    fn hosts_that_one_rank_joins_are_one() {
+        let all = hosts(&[
+            ["x", "b", "n0", "p"],
+            ["y", "b", "n1", "p"],
+            ["x", "b", "n1", "p"],
+        ]);
+        assert_eq!(all.ranks_of_host(1), [0, 1, 2]);
+    }
+}
