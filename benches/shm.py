@@ -29,6 +29,11 @@ def main():
     goals.finish()
 
 
+def limit_of(record):
+    """The limit beside a record; an earlier binary, as it stands beside this one, kept it in the summary."""
+    return record.get("limit") or record["summary"]["limit"]
+
+
 def bandwidth(binary, repetitions, goals):
     cells = {(op, footprint): [] for footprint in FOOTPRINTS for op in OPS}
     for _ in range(repetitions):
@@ -40,7 +45,7 @@ def bandwidth(binary, repetitions, goals):
     print(f"{'':18}{'GB/s':>8}{'limit':>8}{'ratio':>8}{'bound':>8}{'best':>8}{'CPU':>8}   methods chosen")
     for (op, footprint), records in cells.items():
         ratios = [record["summary"]["utilization"] for record in records]
-        limits = [record["summary"]["limit"]["bytes_per_s"] for record in records]
+        limits = [limit_of(record)["bytes_per_s"] for record in records]
         rates = [record["summary"]["bandwidth_bytes_per_s"]["mean"] for record in records]
         by_cpu = [cpu_rate(record) / limit for record, limit in zip(records, limits)]
         print(

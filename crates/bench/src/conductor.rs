@@ -11,7 +11,7 @@ use crate::kinds::transfer::point::{Measured, measure};
 use crate::kinds::transfer::session::{Session, SessionKey};
 use crate::kinds::transfer::{flows, summary};
 use crate::observer::Observer;
-use crate::run::{Run, unix_ns};
+use crate::run::Run;
 use crate::settings::Settings;
 use tonnage_engine::Entry;
 use tonnage_engine::calls::FileEntry;
@@ -19,7 +19,7 @@ use tonnage_plan::files::FilePoint;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_plan::{Planned, Point, Reading};
 use tonnage_ranks::Rank;
-use tonnage_record::{Canary, Effective, Outcome, Record, SCHEMA_VERSION};
+use tonnage_record::{Canary, Effective, Outcome, Record, TransferBody};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
@@ -103,7 +103,7 @@ impl Conductor {
             observer,
         );
         if rank.id() == 0 {
-            observer.record(record.into())?;
+            observer.record(record)?;
         }
         ended
     }
@@ -174,14 +174,17 @@ impl Conductor {
         let mut record = self.blank(settings, point, Outcome::Measured);
         record.effective = effective(session, &measured.chosen);
         record.canary = Some(canary);
-        fill(&mut record, point, measured);
-        let latency = record
+        record.limit.clone_from(&measured.limit);
+        record.wire_proof.clone_from(&measured.wire_proof);
+        let mut body = body(point, measured);
+        let latency = body
             .summary
             .as_mut()
             .and_then(|summary| summary.latency.as_mut());
         if let Some(latency) = latency {
             latency.delivered = flows::delivered(point, &session.caps);
         }
+        record.body = body.into();
         Ok(record)
     }
 
@@ -203,39 +206,27 @@ impl Conductor {
     }
 
     fn blank(&self, settings: &Settings, point: &TransferPoint, outcome: Outcome) -> Record {
-        Record {
-            schema_version: SCHEMA_VERSION,
-            run_id: self.run.run_id.clone(),
-            plan: settings.plan.clone(),
-            time_unix_ns: unix_ns(),
-            tonnage: settings.program.clone(),
-            point: point.clone(),
-            effective: Vec::new(),
-            environment: self.run.environment.clone(),
-            outcome,
-            trials: Vec::new(),
-            summary: None,
-            histogram: None,
-            canary: None,
-            path: None,
-        }
+        let body = TransferBody::new(point.clone());
+        self.run.record(settings, body.into(), outcome)
     }
 
     /// Hands a record to rank 0's observer.
     fn emit(&self, rank: &Rank, observer: &mut dyn Observer, record: Record) -> Result<()> {
         if rank.id() == 0 {
-            observer.record(record.into())
+            observer.record(record)
         } else {
             Ok(())
         }
     }
 }
 
-fn fill(record: &mut Record, point: &TransferPoint, measured: Measured) {
-    record.summary = Some(summary::summarize(point, &measured));
-    record.histogram = (measured.histogram.count() > 0).then(|| measured.histogram.to_data());
-    record.path = measured.path;
-    record.trials = measured.trials;
+fn body(point: &TransferPoint, measured: Measured) -> TransferBody {
+    TransferBody {
+        summary: Some(summary::summarize(point, &measured)),
+        histogram: (measured.histogram.count() > 0).then(|| measured.histogram.to_data()),
+        trials: measured.trials,
+        point: point.clone(),
+    }
 }
 
 /// The CPUs of the first pair of workers that exchange bytes, if they share a host.

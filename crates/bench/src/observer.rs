@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tonnage_plan::Point;
 use tonnage_plan::files::Phase;
-use tonnage_record::Line;
+use tonnage_record::Record;
 use tonnage_units::Result;
 
 /// Told how a run goes. Called on rank 0 only.
@@ -18,7 +18,7 @@ pub trait Observer: Send {
     ///
     /// # Errors
     /// What ends the run, such as a full disk.
-    fn record(&mut self, record: Line) -> Result<()>;
+    fn record(&mut self, record: Record) -> Result<()>;
 }
 
 /// How far a phase is, as rank 0 sees it from its own part.

@@ -8,7 +8,7 @@ use crate::deadlines::DEADLINES;
 use crate::host::Host;
 use crate::settings::Settings;
 use tonnage_ranks::Rank;
-use tonnage_record::Environment;
+use tonnage_record::{Body, Environment, Outcome, Record, SCHEMA_VERSION};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
@@ -39,6 +39,25 @@ impl Run {
             environment,
             host: Host::look(rank)?,
         })
+    }
+
+    /// A record around a body, with nothing yet of what only some kinds have.
+    pub fn record(&self, settings: &Settings, body: Body, outcome: Outcome) -> Record {
+        Record {
+            schema_version: SCHEMA_VERSION,
+            run_id: self.run_id.clone(),
+            plan: settings.plan.clone(),
+            time_unix_ns: unix_ns(),
+            tonnage: settings.program.clone(),
+            outcome,
+            body,
+            effective: Vec::new(),
+            environment: self.environment.clone(),
+            canary: None,
+            limit: None,
+            wire_proof: None,
+            remarks: Vec::new(),
+        }
     }
 }
 

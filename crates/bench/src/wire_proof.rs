@@ -22,7 +22,7 @@ use tonnage_machine::counters::{
 use tonnage_machine::tree::Tree;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::{Hosts, RankInfo};
-use tonnage_record::wire_proof::{DEVICES_MAX, DevicePath, Path, TcpPath};
+use tonnage_record::wire_proof::{DEVICES_MAX, DevicePath, TcpPath, WireProof};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 use tonnage_units::{WireDevice, WireKind};
@@ -262,7 +262,7 @@ impl<'a> Watch<'a> {
             std::thread::sleep(LOOK_AGAIN);
             after = self.read();
         }
-        let mut path = Path::nothing();
+        let mut path = WireProof::nothing();
         for at in &self.mine {
             self.judge_group(*at, load(at), &after, &mut path);
         }
@@ -279,7 +279,7 @@ impl<'a> Watch<'a> {
         Some(difference(self.before.of(device)?, after.of(device)?))
     }
 
-    fn judge_group(&self, at: usize, load: Load, after: &Snapshot, path: &mut Path) {
+    fn judge_group(&self, at: usize, load: Load, after: &Snapshot, path: &mut WireProof) {
         let group = &self.routes.groups[at];
         let moved = self.moved(at, after);
         let counted = carried(&moved, load, 99);
@@ -336,8 +336,8 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// When what they said cannot be read.
-    pub fn conclude(&self, all: &[u8]) -> Result<Path> {
-        let mut path: Path = decode(all)?;
+    pub fn conclude(&self, all: &[u8]) -> Result<WireProof> {
+        let mut path: WireProof = decode(all)?;
         let unnamed: Vec<u32> = (0u32..)
             .zip(&self.routes.group_of)
             .filter(|(_, group)| group.is_none())
@@ -404,8 +404,8 @@ pub fn merge_loads(left: &mut Vec<u8>, right: &[u8]) {
 /// Joins what ranks say on the way up the control tree, in an order that does not depend on who came first. As
 /// [`merge_loads`] with what cannot be read.
 pub fn merge_paths(left: &mut Vec<u8>, right: &[u8]) {
-    let merged = decode::<Path>(left).and_then(|mut path| {
-        let other: Path = decode(right)?;
+    let merged = decode::<WireProof>(left).and_then(|mut path| {
+        let other: WireProof = decode(right)?;
         path.crossed &= other.crossed;
         path.devices_named += other.devices_named;
         path.devices_crossed += other.devices_crossed;

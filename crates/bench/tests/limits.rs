@@ -17,7 +17,7 @@ use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{Addresses, Length, Pacing, TransferPoint, TrialLength};
 use tonnage_plan::{Planned, Point};
 use tonnage_ranks::{Identity, JoinOptions, Meeting, Rank, Secret};
-use tonnage_record::{Limit, Line, Program, Record};
+use tonnage_record::{Limit, Program, Record};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
@@ -110,8 +110,8 @@ impl Observer for Kept {
 
     fn progress(&mut self, _: &Progress) {}
 
-    fn record(&mut self, record: Line) -> Result<()> {
-        self.0.extend(record.as_transfer().cloned());
+    fn record(&mut self, record: Record) -> Result<()> {
+        self.0.push(record);
         Ok(())
     }
 }
@@ -175,9 +175,10 @@ fn limits(points: &[TransferPoint], entry: fn() -> Entry) -> Result<Vec<Option<L
     assert_eq!(records.len(), points.len());
     let limit = |record: Record| {
         let why = format!("no summary: {:?}", record.outcome);
-        let summary = record.summary.ok_or(Error::Failed(why))?;
-        assert_eq!(summary.utilization.is_some(), summary.limit.is_some());
-        Ok(summary.limit)
+        let summary = record.transfer().and_then(|body| body.summary.as_ref());
+        let summary = summary.ok_or(Error::Failed(why))?;
+        assert_eq!(summary.utilization.is_some(), record.limit.is_some());
+        Ok(record.limit)
     };
     records.into_iter().map(limit).collect()
 }

@@ -26,7 +26,7 @@ use tonnage_engines::ENGINES;
 use tonnage_engines::memory::allocate;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{Addresses, Length, Pacing, TransferPoint, TrialLength};
-use tonnage_record::stats::LatencyHistogram;
+use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::Clock;
 use tonnage_sys::counting_alloc::{Counting, Counts, counts};
 use tonnage_units::{Error, Result};

@@ -1,47 +1,42 @@
-//! The record of a file experiment: one JSON line, told from that of a transfer by its key `file`.
+//! The body of a file experiment: bytes between memory and files.
 //!
 //! Times of a phase are counted from the common start by rank 0's clock, so that those of different hosts can be
 //! compared. What the figures mean is in docs/METHODOLOGY.md.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Effective, Environment, HistogramData, Latency, Limit, Outcome, Program, Spread};
+use super::{HistogramData, Latency, Limit, Spread};
 use tonnage_plan::files::{FilePoint, Phase, Published};
+use tonnage_plan::point::Reading;
 
-/// One file experiment and what became of it.
+/// A file experiment as it was asked for, and what came out of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FileRecord {
-    /// [`super::SCHEMA_VERSION`] of the writer.
-    pub schema_version: u32,
-    /// The same for all records that one start of tonnage wrote.
-    pub run_id: String,
-    /// The plan's name.
-    pub plan: String,
-    /// When the experiment ended, nanoseconds since 1970 by rank 0's clock.
-    pub time_unix_ns: u64,
-    /// Version and git revision of the program.
-    pub tonnage: Program,
+pub struct FileBody {
     /// What was asked for.
-    pub file: FilePoint,
+    pub point: FilePoint,
     /// What others measured with the same options, for comparison.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
-    /// Ranks are reported as outliers when they need this much longer than the mean; automatic when absent.
+    /// How much longer than the mean a rank takes that is reported as an outlier; automatic when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outlier_ns: Option<u64>,
-    /// What was really done, ranks with the same answer together.
-    pub effective: Vec<Effective>,
-    /// What the hosts are, hosts with the same answer together.
-    pub environment: Vec<Environment>,
     /// What the files are on, ranks with the same answer together.
     pub storage: Vec<Storage>,
-    /// Measured, skipped or failed. The phases that ended before a failure are there all the same.
-    pub outcome: Outcome,
-    /// One entry for each phase, in order, with its repetitions.
+    /// One entry for each phase that ended, in order, with its repetitions; those before a failure are there too.
     pub phases: Vec<PhaseRecord>,
-    /// What a reader has to know: what a read proves, what a file system cannot do, …
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub remarks: Vec<String>,
+}
+
+impl FileBody {
+    /// An experiment before anything was measured.
+    pub fn new(point: FilePoint, reading: Reading) -> Self {
+        Self {
+            point,
+            published: reading.published,
+            outlier_ns: reading.outlier_ns,
+            storage: Vec::new(),
+            phases: Vec::new(),
+        }
+    }
 }
 
 /// The file system that some ranks' files are on.

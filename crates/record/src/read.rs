@@ -6,11 +6,10 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
 
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
 
-use super::{Line, Outcome, SCHEMA_VERSION};
-use tonnage_plan::files::FilePoint;
-use tonnage_plan::transfer::TransferPoint;
+use super::{Body, Outcome, Program, Record, SCHEMA_VERSION};
+use tonnage_plan::Point;
 use tonnage_units::{Error, Result};
 
 /// No record is longer; a longer line means that the file is something else.
@@ -19,8 +18,8 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 /// What a file held.
 #[derive(Debug)]
 pub struct ReadOutcome {
-    /// Its records in order, of both kinds.
-    pub lines: Vec<Line>,
+    /// Its records in order.
+    pub records: Vec<Record>,
     /// True when the last line has no end and is no record: the run that wrote it was interrupted.
     pub truncated_tail: bool,
     /// Bytes up to the end of the last whole record; what follows is the broken line.
@@ -31,7 +30,7 @@ pub struct ReadOutcome {
 ///
 /// # Errors
 /// [`Error::Io`] when the file cannot be read; [`Error::Usage`] when it is not there, and with the line number when a line
-/// is no record, or is of a newer schema than this program knows.
+/// is no record, or is of another schema than this program's.
 pub fn read_records(path: &Path) -> Result<ReadOutcome> {
     let cannot_read = |error| Error::io(format!("cannot read {}", path.display()), error);
     let file = File::open(path).map_err(|error| match error.kind() {
@@ -43,7 +42,7 @@ pub fn read_records(path: &Path) -> Result<ReadOutcome> {
     })?;
     let mut reader = BufReader::new(file);
     let mut outcome = ReadOutcome {
-        lines: Vec::new(),
+        records: Vec::new(),
         truncated_tail: false,
         good_bytes: 0,
     };
@@ -65,7 +64,7 @@ pub fn read_records(path: &Path) -> Result<ReadOutcome> {
         }
         if !line.trim_ascii().is_empty() {
             match parse(&line) {
-                Ok(record) => outcome.lines.push(*record),
+                Ok(record) => outcome.records.push(record),
                 Err(Problem::NotJson(_)) if !ended && is_begun_record(&line) => {
                     outcome.truncated_tail = true;
                     break;
@@ -80,36 +79,28 @@ pub fn read_records(path: &Path) -> Result<ReadOutcome> {
     Ok(outcome)
 }
 
-/// Whether a record says that this very point has been measured. Skipped and failed points are to be tried again.
-pub fn already_measured(lines: &[Line], point: &TransferPoint) -> bool {
-    lines
+/// Returns whether a record says that this very point was measured. Skipped and failed points are to be tried again.
+pub fn already_measured(records: &[Record], point: &Point) -> bool {
+    let mut measured = records
         .iter()
-        .filter_map(Line::as_transfer)
-        .any(|record| record.outcome == Outcome::Measured && record.point == *point)
-}
-
-/// As [`already_measured`], for a file experiment.
-pub fn file_already_measured(lines: &[Line], point: &FilePoint) -> bool {
-    lines
-        .iter()
-        .filter_map(Line::as_file)
-        .any(|record| record.outcome == Outcome::Measured && record.file == *point)
+        .filter(|record| record.outcome == Outcome::Measured);
+    measured.any(|record| record.body.is_of(point))
 }
 
 /// The records without those of attempts that came to nothing and were made again later: whoever takes up an interrupted
 /// run cares for what a point came to in the end.
-pub fn final_attempts(lines: &[Line]) -> Vec<Line> {
+pub fn final_attempts(records: &[Record]) -> Vec<Record> {
     let mut seen = HashSet::new();
-    let mut kept: Vec<Line> = Vec::with_capacity(lines.len());
-    for line in lines.iter().rev() {
+    let mut kept: Vec<Record> = Vec::with_capacity(records.len());
+    for record in records.iter().rev() {
         // Points have no hash of their own; their text is as good a key.
-        let key = match line {
-            Line::Transfer(record) => format!("{:?}", record.point),
-            Line::File(record) => format!("{:?}", record.file),
+        let key = match &record.body {
+            Body::Transfer(body) => format!("{:?}", body.point),
+            Body::File(body) => format!("{:?}", body.point),
         };
         let is_last = seen.insert(key);
-        if is_last || *line.outcome() == Outcome::Measured {
-            kept.push(line.clone());
+        if is_last || record.outcome == Outcome::Measured {
+            kept.push(record.clone());
         }
     }
     kept.reverse();
@@ -132,31 +123,34 @@ enum Problem {
     NotRecord(String),
 }
 
-/// What tells which kind of record a line is, and whether this program knows its format.
+/// The part of a record that every version of the format has.
 #[derive(Deserialize)]
 struct Head {
     schema_version: u32,
     #[serde(default)]
-    file: Option<IgnoredAny>,
+    tonnage: Option<Program>,
 }
 
-/// The version is looked at first, because a newer record need not have the fields that this program expects.
-fn parse(line: &[u8]) -> Result<Box<Line>, Problem> {
-    let Head {
-        schema_version,
-        file,
-    } = json(line)?;
-    if schema_version > SCHEMA_VERSION {
-        return Err(Problem::NotRecord(format!(
-            "schema version {schema_version} is newer than {SCHEMA_VERSION}, the newest that this tonnage reads: use \
-             the tonnage that wrote it, or a newer one"
-        )));
+/// The version is looked at first, because a record of another one need not have the fields that this program expects.
+fn parse(line: &[u8]) -> Result<Record, Problem> {
+    let head: Head = json(line)?;
+    let found = head.schema_version;
+    if found == SCHEMA_VERSION {
+        return json(line);
     }
-    // One kind is tried and not both, so that a message is about the record that the line means to be.
-    Ok(Box::new(match file {
-        None => Line::Transfer(json(line)?),
-        Some(_) => Line::File(json(line)?),
-    }))
+    let writer = head.tonnage.map_or_else(String::new, |tonnage| {
+        format!(
+            ", written by tonnage {} ({})",
+            tonnage.version, tonnage.git_revision
+        )
+    });
+    let what_to_do = match found > SCHEMA_VERSION {
+        true => "show it with that tonnage, or a newer one",
+        false => "show it with that tonnage, and write new results to another file",
+    };
+    Err(Problem::NotRecord(format!(
+        "schema version {found}{writer}, and this tonnage reads version {SCHEMA_VERSION} only: {what_to_do}"
+    )))
 }
 
 fn json<T: DeserializeOwned>(line: &[u8]) -> Result<T, Problem> {

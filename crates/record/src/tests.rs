@@ -6,17 +6,20 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::file::{RecordWriter, check_writable, resume};
-use super::files::FileRecord;
-use super::read::{already_measured, file_already_measured, final_attempts, read_records};
-use super::{Line, Outcome, Record};
+use super::read::{already_measured, final_attempts, read_records};
+use super::writer::{RecordWriter, check_writable, resume};
+use super::{Body, FileBody, Outcome, Record};
+use tonnage_plan::Point;
+use tonnage_plan::files::{Phase, Published};
+use tonnage_plan::point::Reading;
 use tonnage_units::Error;
 
 fn sample_value(size_bytes: u32) -> Value {
     json!({
-        "schema_version": 1,
+        "schema_version": 2,
         "run_id": "r",
         "plan": "transfer",
+        "kind": "transfer",
         "time_unix_ns": 1,
         "tonnage": {"version": "0.1.0", "git_revision": "unknown"},
         "point": {
@@ -33,12 +36,15 @@ fn sample_value(size_bytes: u32) -> Value {
     })
 }
 
-fn record(size_bytes: u32) -> Record {
+pub(super) fn sample(size_bytes: u32) -> Record {
     serde_json::from_value(sample_value(size_bytes)).unwrap()
 }
 
-pub(super) fn sample(size_bytes: u32) -> Line {
-    record(size_bytes).into()
+fn point_of(record: &Record) -> Point {
+    match &record.body {
+        Body::Transfer(body) => Point::Transfer(body.point.clone()),
+        Body::File(body) => Point::File(body.point.clone()),
+    }
 }
 
 fn file_in(directory: &tempfile::TempDir, bytes: &[u8]) -> PathBuf {
@@ -68,7 +74,7 @@ fn what_is_written_is_read_back() {
     let mut writer = RecordWriter::append(&path).unwrap();
     writer.write(&sample(2)).unwrap();
     let found = read_records(&path).unwrap();
-    assert_eq!(found.lines, [sample(1), sample(2)]);
+    assert_eq!(found.records, [sample(1), sample(2)]);
     assert!(!found.truncated_tail);
     assert_eq!(found.good_bytes, fs::metadata(&path).unwrap().len());
     RecordWriter::create(&path).unwrap();
@@ -89,8 +95,8 @@ fn a_file_cut_anywhere_is_taken_up_again() {
         writer.write(&sample(3)).unwrap();
         let found = read_records(&path).unwrap();
         assert!(!found.truncated_tail, "cut at {cut}");
-        assert_eq!(found.lines.len(), whole_records + 1, "cut at {cut}");
-        assert_eq!(found.lines.last(), Some(&sample(3)));
+        assert_eq!(found.records.len(), whole_records + 1, "cut at {cut}");
+        assert_eq!(found.records.last(), Some(&sample(3)));
     }
 }
 
@@ -100,7 +106,7 @@ fn a_cut_line_is_reported_and_left_alone_by_reading() {
     for tail in [&line(2)[..40], b"{", b"\0\0\0\0"] {
         let path = file_in(&directory, &[&line(1), tail].concat());
         let found = read_records(&path).unwrap();
-        assert_eq!(found.lines, [sample(1)]);
+        assert_eq!(found.records, [sample(1)]);
         assert!(found.truncated_tail);
         assert_eq!(found.good_bytes, line(1).len() as u64);
         assert!(matches!(RecordWriter::append(&path), Err(Error::Usage(_))));
@@ -114,12 +120,12 @@ fn a_foreign_file_is_refused_and_not_touched() {
         (b"dear diary".to_vec(), "line 1"),
         (b"{\"schema\": 1}\n".to_vec(), "line 1"),
         (
-            [line(1), b"{\"schema_version\": 1, oops\n".to_vec(), line(2)].concat(),
+            [line(1), b"{\"schema_version\": 2, oops\n".to_vec(), line(2)].concat(),
             "line 2",
         ),
         (
             [line(1), b"\n\n{\"schema_version\": 7}\n".to_vec()].concat(),
-            "line 4: schema version 7 is newer",
+            "line 4: schema version 7, and this tonnage reads version 2 only",
         ),
     ] {
         let path = file_in(&directory, &bytes);
@@ -132,29 +138,23 @@ fn a_foreign_file_is_refused_and_not_touched() {
 
 #[test]
 fn only_measured_points_are_done() {
-    let measured = record(8);
-    let mut skipped = record(16);
+    let measured = sample(8);
+    let mut skipped = sample(16);
     skipped.outcome = Outcome::Skipped { why: "no".into() };
-    let mut failed = record(32);
+    let mut failed = sample(32);
     failed.outcome = Outcome::Failed { why: "no".into() };
-    let points = [
-        measured.point.clone(),
-        skipped.point.clone(),
-        failed.point.clone(),
-    ];
-    let lines = [skipped, measured, failed].map(Line::from);
+    let points = [point_of(&measured), point_of(&skipped), point_of(&failed)];
+    let lines = [skipped, measured, failed];
     let done = points.map(|point| already_measured(&lines, &point));
     assert_eq!(done, [true, false, false]);
-    assert!(!already_measured(&lines, &record(64).point));
+    assert!(!already_measured(&lines, &point_of(&sample(64))));
 }
 
 #[test]
 fn an_attempt_that_failed_gives_way_to_a_later_one() {
-    let failed = |size| {
-        Line::from(Record {
-            outcome: Outcome::Failed { why: "x".into() },
-            ..record(size)
-        })
+    let failed = |size| Record {
+        outcome: Outcome::Failed { why: "x".into() },
+        ..sample(size)
     };
     let records = [
         failed(8),
@@ -171,7 +171,7 @@ fn an_attempt_that_failed_gives_way_to_a_later_one() {
 
 #[test]
 fn fractions_survive_the_file() {
-    let record = record(8);
+    let record = sample(8);
     let back: Record = serde_json::from_slice(&line(8)).unwrap();
     assert_eq!(
         back, record,
@@ -251,9 +251,9 @@ fn unwritable_results_are_found_before_measuring() {
 
 fn file_value(transfer_bytes: u64, outcome: Value) -> Value {
     json!({
-        "schema_version": 1, "run_id": "r", "plan": "file", "time_unix_ns": 1,
+        "schema_version": 2, "run_id": "r", "plan": "file", "time_unix_ns": 1, "kind": "file",
         "tonnage": {"version": "0.1.0", "git_revision": "unknown"},
-        "file": {
+        "point": {
             "engine": "posix", "ranks": 2, "threads": 1, "paths": ["t.dat"], "layout": "per-process",
             "block_bytes": 4096, "transfer_bytes": transfer_bytes, "segments": 1, "order": "sequential", "seed": 1,
             "phases": ["write"], "read_from": {"kind": "own"}, "fsync": "end", "direct": false, "collective": false,
@@ -264,7 +264,7 @@ fn file_value(transfer_bytes: u64, outcome: Value) -> Value {
     })
 }
 
-fn file_record(transfer_bytes: u64, outcome: Value) -> FileRecord {
+fn file_record(transfer_bytes: u64, outcome: Value) -> Record {
     serde_json::from_value(file_value(transfer_bytes, outcome)).unwrap()
 }
 
@@ -274,22 +274,17 @@ fn both_kinds_of_records_share_a_file() {
     let path = directory.path().join("results.jsonl");
     let measured = file_record(512, json!({"status": "measured"}));
     let failed = file_record(1024, json!({"status": "failed", "why": "no"}));
-    let lines = [
-        sample(1),
-        measured.clone().into(),
-        failed.clone().into(),
-        sample(2),
-    ];
+    let lines = [sample(1), measured.clone(), failed.clone(), sample(2)];
     let mut writer = RecordWriter::create(&path).unwrap();
     lines.iter().for_each(|line| writer.write(line).unwrap());
     let (found, _) = resume(&path).unwrap();
     assert_eq!(found, lines);
-    assert!(file_already_measured(&found, &measured.file));
-    assert!(!file_already_measured(&found, &failed.file));
-    assert!(already_measured(&found, &record(2).point));
-    let again = Line::from(file_record(1024, json!({"status": "measured"})));
+    assert!(already_measured(&found, &point_of(&measured)));
+    assert!(!already_measured(&found, &point_of(&failed)));
+    assert!(already_measured(&found, &point_of(&sample(2))));
+    let again = file_record(1024, json!({"status": "measured"}));
     let kept = final_attempts(&[found, vec![again.clone()]].concat());
-    assert_eq!(kept, [sample(1), measured.into(), sample(2), again]);
+    assert_eq!(kept, [sample(1), measured, sample(2), again]);
 }
 
 #[test]
@@ -303,4 +298,55 @@ fn a_broken_record_is_told_what_its_own_kind_lacks() {
         text.contains("line 1") && text.contains("`storage`"),
         "{text}"
     );
+}
+
+#[test]
+fn a_file_of_another_version_is_named_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    for (version, expected) in [
+        (
+            1,
+            "line 1: schema version 1, written by tonnage 0.1.0 (abc), and this tonnage reads version 2 only: show it \
+             with that tonnage, and write new results to another file",
+        ),
+        (3, "show it with that tonnage, or a newer one"),
+    ] {
+        let mut value = sample_value(8);
+        value["schema_version"] = json!(version);
+        value["tonnage"]["git_revision"] = json!("abc");
+        // A record of version 1 has no key that tells its kind.
+        value.as_object_mut().unwrap().remove("kind");
+        let path = file_in(&directory, format!("{value}\n").as_bytes());
+        let error = read_records(&path).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        let text = error.to_string();
+        assert!(text.ends_with(expected) && !text.contains('\n'), "{text}");
+    }
+}
+
+#[test]
+fn an_edited_published_figure_measures_nothing_again() {
+    let record = file_record(512, json!({"status": "measured"}));
+    let mut point = record.file().unwrap().point.clone();
+    let published = Published {
+        phase: Phase::Write,
+        bandwidth_mib_per_s: Some(1.0),
+        operations_per_s: None,
+        ranks: None,
+        percent_of_earlier: None,
+        what: "elsewhere".into(),
+    };
+    let reading = Reading {
+        published: vec![published],
+        outlier_ns: Some(5),
+    };
+    let record = Record {
+        body: FileBody::new(point.clone(), reading).into(),
+        ..record
+    };
+    // The plan that is taken up again has no published figure and another threshold.
+    let records = [record];
+    assert!(already_measured(&records, &Point::File(point.clone())));
+    point.window += 1;
+    assert!(!already_measured(&records, &Point::File(point)));
 }

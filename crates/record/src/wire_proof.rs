@@ -13,7 +13,7 @@ pub const DEVICES_MAX: usize = 256;
 /// What the devices counted from before the warm-up to after the last trial. Other traffic is in it too, so that more
 /// than "at least as much as the payload" can never be said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Path {
+pub struct WireProof {
     /// Every device that an engine named carried at least 99 % of the payload that should have crossed it, and every
     /// rank's engine named one.
     pub crossed: bool,
@@ -70,7 +70,7 @@ pub struct TcpPath {
     pub counters: BTreeMap<String, u64>,
 }
 
-impl Path {
+impl WireProof {
     /// What nothing adds up to.
     pub fn nothing() -> Self {
         Self {

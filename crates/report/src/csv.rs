@@ -4,7 +4,7 @@
 //! one row for each repetition of each phase. Where there are both, the table has the columns of both, so that it stays
 //! one table: what a row does not know is an empty field, and the column `kind` tells rows apart.
 
-use tonnage_record::{Line, Record};
+use tonnage_record::{Body, FileRecord, Record, TransferRecord};
 
 use super::columns::{self, Column, Value};
 use super::files::columns::{self as file_columns, FileColumn};
@@ -19,7 +19,7 @@ struct Field {
 }
 
 impl Field {
-    fn of_transfer(&self, record: &Record) -> Value {
+    fn of_transfer(&self, record: TransferRecord<'_>) -> Value {
         self.transfer
             .map_or(Value::Unknown, |column| (column.value)(record))
     }
@@ -32,19 +32,20 @@ impl Field {
 }
 
 /// A header and the rows of all records; without any, the header of transfers.
-pub fn csv(lines: &[Line]) -> String {
-    let has_files = lines.iter().any(|line| line.as_file().is_some());
-    let has_transfers = lines.iter().any(|line| line.as_transfer().is_some());
+pub fn csv(records: &[Record]) -> String {
+    let has_files = records.iter().any(|record| record.file().is_some());
+    let has_transfers = records.iter().any(|record| record.transfer().is_some());
     let fields = fields(has_transfers || !has_files, has_files);
     let mut text = row(fields.iter().map(|field| field.name.clone()));
-    for line in lines {
-        match line {
-            Line::Transfer(record) => {
+    for record in records {
+        match &record.body {
+            Body::Transfer(body) => {
+                let record = TransferRecord { record, body };
                 let values = fields.iter().map(|field| field.of_transfer(record));
                 text.push_str(&row(values.map(self::field)));
             }
-            Line::File(record) => {
-                for one in Row::all(record) {
+            Body::File(body) => {
+                for one in Row::all(FileRecord { record, body }) {
                     let values = fields.iter().map(|field| field.of_file(&one));
                     text.push_str(&row(values.map(self::field)));
                 }

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_record::Record;
+use tonnage_record::TransferRecord;
 
 /// Options of the engine's own that differ from their defaults, as "NAME=VALUE NAME=VALUE"; empty when none do.
 pub fn options(point: &TransferPoint) -> String {
@@ -24,22 +24,22 @@ pub fn name(point: &TransferPoint) -> String {
 }
 
 /// The library that was used: release and file; empty when there is none.
-pub fn library(record: &Record) -> String {
+pub fn library(record: TransferRecord<'_>) -> String {
     by_ranks(record, library_of)
 }
 
 /// The library's provider and its version; empty when there is none.
-pub fn provider(record: &Record) -> String {
+pub fn provider(record: TransferRecord<'_>) -> String {
     by_ranks(record, provider_of)
 }
 
 /// The devices of the engine; empty when it has none.
-pub fn device(record: &Record) -> String {
+pub fn device(record: TransferRecord<'_>) -> String {
     by_ranks(record, devices_of)
 }
 
 /// Library, provider and device in one text; empty where there is no library.
-pub fn means(record: &Record) -> String {
+pub fn means(record: TransferRecord<'_>) -> String {
     by_ranks(record, |engine| {
         let library = library_of(engine)?;
         let provider = provider_of(engine).map(|provider| format!(", provider {provider}"));
@@ -51,7 +51,7 @@ pub fn means(record: &Record) -> String {
 }
 
 /// Below a table: what all of these moved the bytes by, each once.
-pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
+pub fn lines<'a>(records: impl Iterator<Item = TransferRecord<'a>>) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for text in records.map(means).filter(|text| !text.is_empty()) {
         let line = format!("engine: {text}");
@@ -85,7 +85,7 @@ fn devices_of(engine: &Value) -> Option<String> {
 }
 
 /// What the ranks say: once where all say the same, else with the ranks before it.
-fn by_ranks(record: &Record, of: impl Fn(&Value) -> Option<String>) -> String {
+fn by_ranks(record: TransferRecord<'_>, of: impl Fn(&Value) -> Option<String>) -> String {
     let mut texts: Vec<(String, Vec<&str>)> = Vec::new();
     for effective in &record.effective {
         let Some(text) = of(&effective.engine) else {
@@ -118,9 +118,10 @@ mod tests {
     #[test]
     fn an_engine_without_a_library_has_no_line() {
         let record = sample(Pacing::PingPong, 8).record();
-        assert_eq!(library(&record) + &provider(&record) + &device(&record), "");
-        assert!(lines([&record].into_iter()).is_empty());
-        assert_eq!(name(&record.point), "shm");
+        let of = record.as_transfer().unwrap();
+        assert_eq!(library(of) + &provider(of) + &device(of), "");
+        assert!(lines([of].into_iter()).is_empty());
+        assert_eq!(name(&of.body.point), "shm");
     }
 
     #[test]
@@ -130,12 +131,15 @@ mod tests {
         record.effective[0].ranks = "0".to_owned();
         other.ranks = "1".to_owned();
         record.effective.push(other);
-        assert_eq!(device(&record), "eth0");
+        assert_eq!(device(record.as_transfer().unwrap()), "eth0");
         record.effective[1].engine["domain"] = json!("eth1");
-        assert_eq!(device(&record), "ranks 0: eth0; ranks 1: eth1");
+        assert_eq!(
+            device(record.as_transfer().unwrap()),
+            "ranks 0: eth0; ranks 1: eth1"
+        );
         record.effective.remove(0);
         let all = json!([{"domain": "eth0"}, {"domain": "eth1"}]);
         record.effective[0].engine["devices"] = all;
-        assert_eq!(device(&record), "eth0,eth1");
+        assert_eq!(device(record.as_transfer().unwrap()), "eth0,eth1");
     }
 }

@@ -37,9 +37,8 @@ mod samples;
 #[cfg(test)]
 mod tests;
 
-use tonnage_record::files::FileRecord;
 use tonnage_record::read::final_attempts;
-use tonnage_record::{Line, Record};
+use tonnage_record::{Body, Record};
 use tonnage_units::Result;
 
 /// What `--format` chooses.
@@ -58,48 +57,50 @@ pub enum Format {
 ///
 /// # Errors
 /// When a record cannot be written as JSON.
-pub fn render(format: Format, lines: &[Line]) -> Result<String> {
+pub fn render(format: Format, records: &[Record]) -> Result<String> {
     match format {
-        Format::Jsonl => jsonl::jsonl(lines),
-        Format::Csv => Ok(csv::csv(lines)),
-        Format::Table => Ok(tables(final_attempts(lines))),
+        Format::Jsonl => jsonl::jsonl(records),
+        Format::Csv => Ok(csv::csv(records)),
+        Format::Table => Ok(tables(&final_attempts(records))),
     }
 }
 
-/// Consecutive records that are drawn together.
-enum Part {
-    /// Of `tonnage verify`, in one table.
-    Verify(Vec<Record>),
-    /// A table for each configuration.
-    Transfers(Vec<Record>),
-    /// A table for each experiment.
-    Files(Vec<FileRecord>),
-}
-
-fn tables(lines: Vec<Line>) -> String {
-    let mut parts: Vec<Part> = Vec::new();
-    for line in lines {
-        match (parts.last_mut(), line) {
-            (Some(Part::Verify(part)), Line::Transfer(record)) if verify::is_verify(&record) => {
-                part.push(*record)
+/// Consecutive records that are drawn in one way make a part of the text.
+fn tables(records: &[Record]) -> String {
+    let parts = records.chunk_by(|left, right| drawn_by(left) == drawn_by(right));
+    let drawn = parts.map(|part| {
+        let transfers = || {
+            part.iter()
+                .filter_map(Record::as_transfer)
+                .collect::<Vec<_>>()
+        };
+        match part.first().map(drawn_by) {
+            None => String::new(),
+            Some(DrawnBy::Verify) => verify::verify(&transfers()),
+            Some(DrawnBy::Transfers) => table::table(&transfers()),
+            Some(DrawnBy::Files) => {
+                files::table(&part.iter().filter_map(Record::as_file).collect::<Vec<_>>())
             }
-            (Some(Part::Transfers(part)), Line::Transfer(record))
-                if !verify::is_verify(&record) =>
-            {
-                part.push(*record)
-            }
-            (Some(Part::Files(part)), Line::File(record)) => part.push(*record),
-            (_, Line::Transfer(record)) if verify::is_verify(&record) => {
-                parts.push(Part::Verify(vec![*record]))
-            }
-            (_, Line::Transfer(record)) => parts.push(Part::Transfers(vec![*record])),
-            (_, Line::File(record)) => parts.push(Part::Files(vec![*record])),
         }
-    }
-    let drawn = parts.iter().map(|part| match part {
-        Part::Verify(records) => verify::verify(records),
-        Part::Transfers(records) => table::table(records),
-        Part::Files(records) => files::table(records),
     });
     drawn.collect::<Vec<_>>().join("\n")
+}
+
+/// How tables are drawn.
+#[derive(PartialEq)]
+enum DrawnBy {
+    /// Runs of `tonnage verify`, in one table.
+    Verify,
+    /// A table for each configuration.
+    Transfers,
+    /// A table for each experiment.
+    Files,
+}
+
+fn drawn_by(record: &Record) -> DrawnBy {
+    match &record.body {
+        Body::Transfer(_) if verify::is_verify(record) => DrawnBy::Verify,
+        Body::Transfer(_) => DrawnBy::Transfers,
+        Body::File(_) => DrawnBy::Files,
+    }
 }

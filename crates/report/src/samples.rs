@@ -8,10 +8,11 @@ use tonnage_engine::Verb;
 use tonnage_engine::memory::MemoryKind;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{Addresses, Length, Pacing, TransferPoint, TrialLength};
-use tonnage_record::stats::{LatencyHistogram, spread};
+use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::spread::spread;
+use tonnage_record::transfer::{Pace, Summary, Trial};
 use tonnage_record::{
-    Canary, Effective, LatencyKind, Limit, Outcome, Pace, Program, Record, SCHEMA_VERSION, Summary,
-    Trial,
+    Canary, Effective, LatencyKind, Limit, Outcome, Program, Record, SCHEMA_VERSION, TransferBody,
 };
 
 pub use network::{fabric, paths, proven_paths, side_by_side};
@@ -19,6 +20,7 @@ pub use network::{fabric, paths, proven_paths, side_by_side};
 /// Under construction.
 pub struct Sample {
     record: Record,
+    body: TransferBody,
     latencies: LatencyHistogram,
 }
 
@@ -57,6 +59,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         cpus: vec![Some(0)],
         yielding: false,
     };
+    let body = TransferBody::new(point);
     let record = Record {
         schema_version: SCHEMA_VERSION,
         run_id: "7f3a".to_owned(),
@@ -66,23 +69,23 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
             version: "0.1.0".to_owned(),
             git_revision: "0123456".to_owned(),
         },
-        point,
+        outcome: Outcome::Measured,
+        body: body.clone().into(),
         effective: vec![effective],
         environment: Vec::new(),
-        outcome: Outcome::Measured,
-        trials: Vec::new(),
-        summary: None,
-        histogram: None,
         canary: Some(Canary::Measured {
             cpus: [0, 1],
             before_ns: 52.1,
             after_ns: 52.9,
             changed: false,
         }),
-        path: None,
+        limit: None,
+        wire_proof: None,
+        remarks: Vec::new(),
     };
     Sample {
         record,
+        body,
         latencies: LatencyHistogram::new(),
     }
 }
@@ -90,7 +93,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
 impl Sample {
     /// Changes the point before trials are added.
     pub fn with(mut self, change: impl FnOnce(&mut TransferPoint)) -> Self {
-        change(&mut self.record.point);
+        change(&mut self.body.point);
         self
     }
 
@@ -101,12 +104,12 @@ impl Sample {
         latencies_ns
             .iter()
             .for_each(|&latency_ns| histogram.record(latency_ns));
-        let each: u64 = match self.record.point.pacing {
+        let each: u64 = match self.body.point.pacing {
             Pacing::Batch { batch } => batch.into(),
             Pacing::PingPong => 2,
             _ => 1,
         };
-        let ways = if self.record.point.pacing == Pacing::PingPong {
+        let ways = if self.body.point.pacing == Pacing::PingPong {
             2
         } else {
             1
@@ -116,10 +119,10 @@ impl Sample {
             .map(|latency_ns| latency_ns * ways + 50)
             .sum();
         let operations = latencies_ns.len() as u64 * each;
-        let payload_bytes = operations * u64::from(self.record.point.size_bytes);
+        let payload_bytes = operations * u64::from(self.body.point.size_bytes);
         let seconds = window_ns as f64 * 1e-9;
-        let recorded = self.record.point.latency;
-        self.record.trials.push(Trial {
+        let recorded = self.body.point.latency;
+        self.body.trials.push(Trial {
             window_ns,
             operations,
             payload_bytes,
@@ -131,7 +134,7 @@ impl Sample {
             initiator_cpu_ns: window_ns,
             target_cpu_ns: window_ns / 2,
             start_skew_ns: 120,
-            verified_bytes: self.record.point.verify.then_some(payload_bytes),
+            verified_bytes: self.body.point.verify.then_some(payload_bytes),
         });
         if recorded {
             self.latencies.merge(&histogram);
@@ -141,7 +144,7 @@ impl Sample {
 
     /// Takes the trials together.
     pub fn summarize(mut self, kind: LatencyKind, limit: Option<(&str, f64)>) -> Self {
-        let trials = &self.record.trials;
+        let trials = &self.body.trials;
         let of = |value: fn(&Trial) -> f64| spread(&trials.iter().map(value).collect::<Vec<_>>());
         let sum = |value: fn(&Trial) -> u64| trials.iter().map(value).sum::<u64>();
         let operations = sum(|trial| trial.operations);
@@ -150,7 +153,7 @@ impl Sample {
             what: what.to_owned(),
             bytes_per_s,
         });
-        let pace = match self.record.point.pacing {
+        let pace = match self.body.point.pacing {
             Pacing::Paced { rate_per_s, .. } => Some(Pace {
                 offered_per_s: rate_per_s,
                 reached_per_s: of(|trial| trial.message_rate_per_s).mean,
@@ -158,7 +161,7 @@ impl Sample {
             }),
             _ => None,
         };
-        self.record.summary = Some(Summary {
+        self.body.summary = Some(Summary {
             trials: trials.len() as u32,
             operations,
             payload_bytes: sum(|trial| trial.payload_bytes),
@@ -172,11 +175,11 @@ impl Sample {
             utilization: limit
                 .as_ref()
                 .map(|limit| bandwidth.mean / limit.bytes_per_s),
-            limit,
             pace,
             converged: None,
         });
-        self.record.histogram = (self.latencies.count() > 0).then(|| self.latencies.to_data());
+        self.record.limit = limit;
+        self.body.histogram = (self.latencies.count() > 0).then(|| self.latencies.to_data());
         self
     }
 
@@ -187,15 +190,25 @@ impl Sample {
         self
     }
 
-    /// Changes anything else at the end.
-    pub fn record_with(mut self, change: impl FnOnce(&mut Record)) -> Record {
-        change(&mut self.record);
-        self.record
+    /// Changes what was measured.
+    pub fn body_with(mut self, change: impl FnOnce(&mut TransferBody)) -> Self {
+        change(&mut self.body);
+        self
+    }
+
+    /// Changes the envelope at the end.
+    pub fn record_with(self, change: impl FnOnce(&mut Record)) -> Record {
+        let mut record = self.record();
+        change(&mut record);
+        record
     }
 
     /// The record.
     pub fn record(self) -> Record {
-        self.record
+        Record {
+            body: self.body.into(),
+            ..self.record
+        }
     }
 }
 
@@ -293,11 +306,13 @@ pub fn streams() -> Vec<Record> {
     });
     vec![
         stream(1, 640).record(),
-        stream(64, 410).record_with(|record| {
-            if let Some(summary) = &mut record.summary {
-                summary.converged = Some(false);
-            }
-        }),
+        stream(64, 410)
+            .body_with(|body| {
+                if let Some(summary) = &mut body.summary {
+                    summary.converged = Some(false);
+                }
+            })
+            .record(),
         fan_in
             .trial(&[20; 2000])
             .summarize(LatencyKind::Operation, None)

@@ -4,7 +4,7 @@
 use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table, TableStyle};
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::Pacing;
-use tonnage_record::{Canary, Outcome, Record};
+use tonnage_record::{Canary, Outcome, TransferRecord};
 
 use super::columns::{Column, Style, Value, by_field, cpu_share, lanes};
 use super::engine;
@@ -87,25 +87,25 @@ const PACED: Layout = Layout {
 };
 
 /// Tables for all records, in their order, with an empty line between two.
-pub fn table(records: &[Record]) -> String {
+pub fn table(records: &[TransferRecord<'_>]) -> String {
     records
-        .chunk_by(same_table)
-        .map(|group| one_table(&group.iter().collect::<Vec<_>>()))
+        .chunk_by(|left, right| same_table(*left, *right))
+        .map(one_table)
         .collect::<Vec<_>>()
         .join("\n")
 }
 
-fn one_table(records: &[&Record]) -> String {
+fn one_table(records: &[TransferRecord<'_>]) -> String {
     let columns = columns(records);
     let mut notes = Notes::default();
-    let marks: Vec<_> = records.iter().map(|record| notes.mark(record)).collect();
+    let marks: Vec<_> = records.iter().map(|record| notes.mark(*record)).collect();
     let any_mark = marks.iter().any(|mark| !mark.is_empty());
     let header = columns
         .iter()
         .map(|column| column.name.replacen(" (", "\n(", 1));
     let mut rows = vec![header.chain(any_mark.then(|| "Note".to_owned())).collect()];
     for (record, mark) in records.iter().zip(marks) {
-        let cells = columns.iter().map(|column| cell(column, record));
+        let cells = columns.iter().map(|column| cell(column, *record));
         rows.push(cells.chain(any_mark.then_some(mark)).collect());
     }
     let drawn = draw(rows, |at| at < columns.len());
@@ -157,8 +157,8 @@ pub fn draw(rows: Vec<Vec<String>>, right: impl Fn(usize) -> bool) -> String {
     table.trim_fmt()
 }
 
-fn columns(records: &[&Record]) -> Vec<&'static Column> {
-    let layout = match records.first().map(|record| record.point.pacing) {
+fn columns(records: &[TransferRecord<'_>]) -> Vec<&'static Column> {
+    let layout = match records.first().map(|record| record.body.point.pacing) {
         Some(Pacing::Batch { .. }) => BATCH,
         Some(Pacing::PingPong) => PING_PONG,
         Some(Pacing::Paced { .. }) => PACED,
@@ -167,7 +167,7 @@ fn columns(records: &[&Record]) -> Vec<&'static Column> {
     let shown = |column: &&Column| {
         records
             .iter()
-            .any(|record| (column.value)(record) != Value::Unknown)
+            .any(|record| (column.value)(*record) != Value::Unknown)
     };
     let footprint = same_size_other_footprint(records).then_some(&FOOTPRINT);
     let always = layout
@@ -187,8 +187,8 @@ fn columns(records: &[&Record]) -> Vec<&'static Column> {
 }
 
 /// True when two rows would look alike though they walked over different footprints.
-fn same_size_other_footprint(records: &[&Record]) -> bool {
-    let points = || records.iter().map(|record| &record.point);
+fn same_size_other_footprint(records: &[TransferRecord<'_>]) -> bool {
+    let points = || records.iter().map(|record| &record.body.point);
     points().any(|left| {
         points().any(|right| {
             left.size_bytes == right.size_bytes && left.footprint_bytes != right.footprint_bytes
@@ -197,7 +197,7 @@ fn same_size_other_footprint(records: &[&Record]) -> bool {
 }
 
 /// A value as the table prints it: "n/a" where a measured point has none, "-" where nothing was measured.
-fn cell(column: &Column, record: &Record) -> String {
+fn cell(column: &Column, record: TransferRecord<'_>) -> String {
     let unknown = match record.outcome {
         Outcome::Measured => "n/a",
         _ => "-",
@@ -230,7 +230,7 @@ struct Notes {
 
 impl Notes {
     /// What the row's last column says: the outcome unless measured, and the numbers of its notes.
-    fn mark(&mut self, record: &Record) -> String {
+    fn mark(&mut self, record: TransferRecord<'_>) -> String {
         let mut words = Vec::new();
         match &record.outcome {
             Outcome::Measured => {}
@@ -267,6 +267,7 @@ impl Notes {
             )));
         }
         if record
+            .body
             .summary
             .as_ref()
             .is_some_and(|summary| summary.converged == Some(false))
@@ -301,13 +302,13 @@ impl Notes {
 const UTILIZATION_MOST: f64 = 1.05;
 
 /// Why a point is above its limit, if it is.
-fn above_limit(record: &Record) -> Option<String> {
-    let summary = record.summary.as_ref()?;
+fn above_limit(record: TransferRecord<'_>) -> Option<String> {
+    let summary = record.body.summary.as_ref()?;
     summary
         .utilization
         .filter(|part| *part > UTILIZATION_MOST)?;
-    let what = &summary.limit.as_ref()?.what;
-    let why = match record.point.limit {
+    let what = &record.limit.as_ref()?.what;
+    let why = match record.body.point.limit {
         LimitChoice::Auto if what.starts_with("link speed") => {
             "the device is faster than it says, or not all bytes crossed it; --require-path tells"
         }
@@ -321,10 +322,10 @@ fn above_limit(record: &Record) -> Option<String> {
 }
 
 /// What the bandwidths are set beside, each kind of limit once.
-fn limit(records: &[&Record]) -> Option<String> {
+fn limit(records: &[TransferRecord<'_>]) -> Option<String> {
     let limits: Vec<_> = records
         .iter()
-        .filter_map(|record| record.summary.as_ref()?.limit.as_ref())
+        .filter_map(|record| record.limit.as_ref())
         .collect();
     let mut whats: Vec<&str> = limits.iter().map(|limit| limit.what.as_str()).collect();
     whats.sort_unstable();
@@ -350,7 +351,7 @@ fn limit(records: &[&Record]) -> Option<String> {
 }
 
 /// The canaries of all rows together, or why there are none.
-fn canary(records: &[&Record]) -> Option<String> {
+fn canary(records: &[TransferRecord<'_>]) -> Option<String> {
     let (mut before, mut after, mut why) = (Vec::new(), Vec::new(), None);
     let mut on = None;
     for record in records {
@@ -390,8 +391,8 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     Some(f64::midpoint(*lower, *upper))
 }
 
-fn verified(records: &[&Record]) -> Option<String> {
-    let trials = records.iter().flat_map(|record| &record.trials);
+fn verified(records: &[TransferRecord<'_>]) -> Option<String> {
+    let trials = records.iter().flat_map(|record| &record.body.trials);
     let sum = trials
         .filter_map(|trial| trial.verified_bytes)
         .reduce(u64::saturating_add)?;
@@ -402,18 +403,19 @@ fn verified(records: &[&Record]) -> Option<String> {
 }
 
 /// What holds for the whole table.
-fn remarks(records: &[&Record]) -> impl Iterator<Item = &'static str> {
+fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = &'static str> {
     let yielding = records
         .iter()
         .any(|record| record.effective.iter().any(|ranks| ranks.yielding));
     let crowd = records.iter().any(|record| {
         let latency = record
+            .body
             .summary
             .as_ref()
             .and_then(|summary| summary.latency.as_ref());
-        matches!(record.point.pacing, Pacing::Batch { .. })
+        matches!(record.body.point.pacing, Pacing::Batch { .. })
             && latency.is_some()
-            && lanes(&record.point) > 1
+            && lanes(&record.body.point) > 1
     });
     let yielding = yielding.then_some("workers yield, because there are more of them than CPUs");
     let crowd = crowd.then_some(

@@ -2,27 +2,18 @@
 
 use serde_json::{Value, json};
 use tonnage_plan::files::{DataKind, Phase, ReadFrom};
-use tonnage_record::files::FileRecord;
+use tonnage_record::Record;
+use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::read::read_records;
-use tonnage_record::stats::LatencyHistogram;
-use tonnage_record::{Line, Record};
 
 use super::text::WIDTH;
 use super::{Format, render, samples};
 
-fn lines(records: &[Record]) -> Vec<Line> {
-    records.iter().cloned().map(Line::from).collect()
-}
-
-fn files(records: &[FileRecord]) -> Vec<Line> {
-    records.iter().cloned().map(Line::from).collect()
-}
-
 fn table(records: &[Record]) -> String {
-    table_of(&lines(records))
+    table_of(records)
 }
 
-fn table_of(lines: &[Line]) -> String {
+fn table_of(lines: &[Record]) -> String {
     let text = render(Format::Table, lines).unwrap();
     for line in text.lines() {
         assert!(
@@ -52,19 +43,19 @@ fn tables_look_as_agreed() {
 
 #[test]
 fn tables_of_files_look_as_agreed() {
-    let one = |record: FileRecord| table_of(&[Line::from(record)]);
+    let one = |record: Record| table_of(&[record]);
     insta::assert_snapshot!("files_buffered", one(samples::files::buffered()));
     insta::assert_snapshot!("files_stonewalled", one(samples::files::stonewalled()));
-    insta::assert_snapshot!("files_failed", table_of(&files(&samples::files::failed())));
+    insta::assert_snapshot!("files_failed", table_of(&samples::files::failed()));
     insta::assert_snapshot!("files_collective", one(samples::files::collective()));
 }
 
 #[test]
 fn a_results_file_may_hold_both_kinds() {
-    let mut both = lines(&samples::ping_pongs());
+    let mut both = samples::ping_pongs();
     let transfers_end = both.len();
-    both.extend(files(&samples::files::all()));
-    both.extend(lines(&samples::verifies()));
+    both.extend(samples::files::all());
+    both.extend(samples::verifies());
     let text = table_of(&both);
     assert_eq!(text.matches("MsgSize").count(), 2, "{text}");
     assert_eq!(
@@ -79,7 +70,7 @@ fn a_results_file_may_hold_both_kinds() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("both.jsonl");
     std::fs::write(&path, jsonl).unwrap();
-    assert_eq!(read_records(&path).unwrap().lines, both);
+    assert_eq!(read_records(&path).unwrap().records, both);
     let alone = render(Format::Csv, &both[..transfers_end]).unwrap();
     let csv = render(Format::Csv, &both).unwrap();
     let columns = |csv: &str| {
@@ -99,7 +90,7 @@ fn a_results_file_may_hold_both_kinds() {
 
 #[test]
 fn csv_of_files_has_a_row_for_each_repetition() {
-    let text = render(Format::Csv, &files(&samples::files::all())).unwrap();
+    let text = render(Format::Csv, &samples::files::all()).unwrap();
     insta::assert_snapshot!("csv_files", text.replace("\r\n", "\n"));
     // Two phases; one; one before the disk was full; none; two phases of three trials; and the header.
     assert_eq!(text.matches("\r\n").count(), 2 + 1 + 1 + 1 + 6 + 1);
@@ -120,7 +111,7 @@ fn tables_of_different_runs_are_apart() {
 
 #[test]
 fn csv_has_every_column_of_every_record() {
-    let text = render(Format::Csv, &lines(&samples::all())).unwrap();
+    let text = render(Format::Csv, &samples::all()).unwrap();
     insta::assert_snapshot!("csv", text.replace("\r\n", "\n"));
     assert_eq!(text.matches("\r\n").count(), samples::all().len() + 1);
 }
@@ -128,7 +119,7 @@ fn csv_has_every_column_of_every_record() {
 #[test]
 fn jsonl_reads_back_as_the_same_records() {
     let records = samples::all();
-    let text = render(Format::Jsonl, &lines(&records)).unwrap();
+    let text = render(Format::Jsonl, &records).unwrap();
     let back: Vec<Record> = text
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -136,17 +127,18 @@ fn jsonl_reads_back_as_the_same_records() {
     assert_eq!(back, records);
     insta::assert_snapshot!(
         "jsonl_batch",
-        render(Format::Jsonl, &lines(&samples::batches()[1..2])).unwrap()
+        render(Format::Jsonl, &samples::batches()[1..2]).unwrap()
     );
 }
 
 #[test]
 fn the_columns_of_a_batch_agree_with_each_other() {
     for record in samples::batches() {
-        let Some(summary) = &record.summary else {
+        let record = record.as_transfer().unwrap();
+        let Some(summary) = &record.body.summary else {
             continue;
         };
-        let of = |field: &str| match (super::columns::by_field(field).unwrap().value)(&record) {
+        let of = |field: &str| match (super::columns::by_field(field).unwrap().value)(record) {
             super::columns::Value::Number(number) => number,
             super::columns::Value::Count(count) => count as f64,
             other => panic!("{field}: {other:?}"),
@@ -163,7 +155,8 @@ fn the_columns_of_a_batch_agree_with_each_other() {
             of("bandwidth_bytes_per_s_mean")
         ));
         assert!(of("bandwidth_bytes_per_s_mean") < of("bandwidth_bytes_per_s_max_batch"));
-        let histogram = LatencyHistogram::from_data(record.histogram.as_ref().unwrap()).unwrap();
+        let histogram =
+            LatencyHistogram::from_data(record.body.histogram.as_ref().unwrap()).unwrap();
         assert_eq!(histogram.count() as f64, of("latency_samples"));
         assert_eq!(
             summary.latency.as_ref().unwrap().samples * of("batch") as u64,
@@ -209,9 +202,14 @@ fn values() -> Vec<Value> {
 /// The samples of file experiments, the last of them with every field that a record can have.
 fn files_values() -> Vec<Value> {
     let mut full = samples::files::collective();
-    let mut point = samples::files::stonewalled().file;
-    point.hints = full.file.hints.clone();
-    point.striping = full.file.striping;
+    let body = |record: Record| record.file().unwrap().clone();
+    let (buffered, stonewalled) = (samples::files::buffered(), samples::files::stonewalled());
+    let remarks = buffered.remarks.clone();
+    let (buffered, stonewalled) = (body(buffered), body(stonewalled));
+    let of_full = samples::files::body(&mut full);
+    let mut point = stonewalled.point;
+    point.hints = of_full.point.hints.clone();
+    point.striping = of_full.point.striping;
     point
         .engine_options
         .insert("submit-batch".to_owned(), "8".to_owned());
@@ -224,12 +222,11 @@ fn files_values() -> Vec<Value> {
     if let Some(stonewall) = &mut point.stonewall {
         stonewall.transfers_min = 9;
     }
-    full.file = point;
-    full.outlier_ns = Some(1);
-    full.phases.extend(samples::files::stonewalled().phases);
-    full.storage.extend(samples::files::buffered().storage);
-    full.phases.extend(samples::files::buffered().phases);
-    full.remarks = samples::files::buffered().remarks;
+    (of_full.point, of_full.outlier_ns) = (point, Some(1));
+    of_full.phases.extend(stonewalled.phases);
+    of_full.storage.extend(buffered.storage);
+    of_full.phases.extend(buffered.phases);
+    full.remarks = remarks;
     samples::files::all()
         .iter()
         .chain([&full])

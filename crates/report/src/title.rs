@@ -2,19 +2,19 @@
 
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Length, Pacing, TransferPoint, TrialLength};
-use tonnage_record::{LatencyKind, Record};
+use tonnage_record::{LatencyKind, TransferRecord};
 
 use super::columns::{addresses_name, memory_name, pacing_name};
 use super::engine;
 use super::text::{WIDTH, bytes, duration, number, wrap};
 
 /// The title of a table of one or more records with the same configuration.
-pub fn title(records: &[&Record]) -> String {
+pub fn title(records: &[TransferRecord<'_>]) -> String {
     let mut lines = String::new();
     let Some(first) = records.first() else {
         return lines;
     };
-    let point = &first.point;
+    let point = &first.body.point;
     if let Some(label) = &point.label {
         lines.push_str(&format!("{label}\n"));
     }
@@ -49,9 +49,9 @@ fn who(point: &TransferPoint) -> String {
     format!("{pattern}, {workers} worker{plural} each")
 }
 
-fn footprint(records: &[&Record]) -> String {
+fn footprint(records: &[TransferRecord<'_>]) -> String {
     let of = |value: fn(&TransferPoint) -> u64| {
-        let all = records.iter().map(|record| value(&record.point));
+        let all = records.iter().map(|record| value(&record.body.point));
         (all.clone().min().unwrap_or(0), all.max().unwrap_or(0))
     };
     let (least, most) = of(|point| point.footprint_bytes);
@@ -86,8 +86,10 @@ fn length(length: &Length) -> String {
     )
 }
 
-fn latency(records: &[&Record]) -> String {
-    let summaries = records.iter().filter_map(|record| record.summary.as_ref());
+fn latency(records: &[TransferRecord<'_>]) -> String {
+    let summaries = records
+        .iter()
+        .filter_map(|record| record.body.summary.as_ref());
     let Some(latency) = summaries
         .filter_map(|summary| summary.latency.as_ref())
         .next()
@@ -110,8 +112,8 @@ fn latency(records: &[&Record]) -> String {
 }
 
 /// What tells tables apart: the plan, and the point without what varies from row to row.
-pub fn same_table(left: &Record, right: &Record) -> bool {
-    left.plan == right.plan && shared(&left.point) == shared(&right.point)
+pub fn same_table(left: TransferRecord<'_>, right: TransferRecord<'_>) -> bool {
+    left.plan == right.plan && shared(&left.body.point) == shared(&right.body.point)
 }
 
 fn shared(point: &TransferPoint) -> TransferPoint {

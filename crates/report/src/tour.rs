@@ -7,7 +7,7 @@ use std::path::Path;
 use tonnage_engine::Verb;
 use tonnage_machine::devices::Inventory;
 use tonnage_plan::transfer::Pacing;
-use tonnage_record::{Canary, Outcome, Record};
+use tonnage_record::{Canary, Outcome, Record, TransferRecord};
 
 use super::columns::cpu_share;
 use super::engine;
@@ -34,12 +34,17 @@ pub struct Tour<'a> {
 
 /// Draws the page.
 pub fn page(tour: &Tour) -> String {
+    let records: Vec<_> = tour
+        .records
+        .iter()
+        .filter_map(Record::as_transfer)
+        .collect();
     let mut page = here(tour);
     page += &limits(tour.limits);
-    page += &floor(tour.records);
-    page += &latency(tour);
-    page += &bandwidth(tour);
-    page += &notes(tour.records);
+    page += &floor(&records);
+    page += &latency(&records);
+    page += &bandwidth(&records);
+    page += &notes(&records);
     page += &next(tour.output, tour.program);
     page
 }
@@ -92,25 +97,25 @@ fn limits(limits: &Limits) -> String {
 }
 
 /// Whether a record is of the engine that moves nothing, whose figures are the harness's own.
-fn is_floor(record: &Record) -> bool {
-    record.point.engine == "null"
+fn is_floor(record: TransferRecord<'_>) -> bool {
+    record.body.point.engine == "null"
 }
 
 /// What the harness itself costs, which is part of every figure that follows.
-fn floor(records: &[Record]) -> String {
-    let lines = records.iter().filter(|record| is_floor(record)).filter_map(|record| {
-        let rate = record.summary.as_ref()?.message_rate_per_s.mean;
+fn floor(records: &[TransferRecord<'_>]) -> String {
+    let lines = records.iter().filter(|record| is_floor(**record)).filter_map(|record| {
+        let rate = record.body.summary.as_ref()?.message_rate_per_s.mean;
         Some(format!(
             "The harness itself takes {} ns for each operation (engine null, {}). It is part of every figure below.\n",
             number(1e9 / rate),
-            super::text::pacing(&record.point.pacing),
+            super::text::pacing(&record.body.point.pacing),
         ))
     });
     lines.map(|line| format!("\n{line}")).collect()
 }
 
 /// Eight bytes one way against the cache line, and a read against the same.
-fn latency(tour: &Tour) -> String {
+fn latency(records: &[TransferRecord<'_>]) -> String {
     let mut rows = vec![
         [
             "Operation",
@@ -123,26 +128,26 @@ fn latency(tour: &Tour) -> String {
         .map(str::to_owned)
         .to_vec(),
     ];
-    for record in tour
-        .records
+    for record in records
         .iter()
-        .filter(|record| record.point.pacing == Pacing::PingPong)
+        .filter(|record| record.body.point.pacing == Pacing::PingPong)
     {
         let Some(latency) = record
+            .body
             .summary
             .as_ref()
             .and_then(|summary| summary.latency.as_ref())
         else {
             continue;
         };
-        let what = if record.point.op == Verb::Read {
+        let what = if record.body.point.op == Verb::Read {
             "post to completion"
         } else {
             "one way, seen by the peer"
         };
         let line = match &record.canary {
             // A read has no way there that a cache line could be set beside.
-            _ if record.point.op == Verb::Read => None,
+            _ if record.body.point.op == Verb::Read => None,
             Some(Canary::Measured {
                 before_ns,
                 after_ns,
@@ -153,9 +158,9 @@ fn latency(tour: &Tour) -> String {
         rows.push(vec![
             format!(
                 "{} {} {}",
-                record.point.engine,
-                record.point.op.name(),
-                bytes(u64::from(record.point.size_bytes))
+                record.body.point.engine,
+                record.body.point.op.name(),
+                bytes(u64::from(record.body.point.size_bytes))
             ),
             what.to_owned(),
             number(latency.latency_ns_p50 as f64),
@@ -175,35 +180,35 @@ fn latency(tour: &Tour) -> String {
 }
 
 /// A table for each operation: a row for each size, bandwidth and part of the limit for each engine.
-fn bandwidth(tour: &Tour) -> String {
-    let is_shown = |record: &&Record| {
-        let streams = matches!(record.point.pacing, Pacing::Stream { .. });
-        streams && !is_floor(record) && record.summary.is_some()
+fn bandwidth(records: &[TransferRecord<'_>]) -> String {
+    let is_shown = |record: &TransferRecord<'_>| {
+        let streams = matches!(record.body.point.pacing, Pacing::Stream { .. });
+        streams && !is_floor(*record) && record.body.summary.is_some()
     };
-    let streams: Vec<&Record> = tour.records.iter().filter(is_shown).collect();
+    let streams: Vec<TransferRecord<'_>> = records.iter().copied().filter(is_shown).collect();
     if streams.is_empty() {
         return String::new();
     }
-    let ops = distinct(streams.iter().map(|record| record.point.op));
+    let ops = distinct(streams.iter().map(|record| record.body.point.op));
     let mut text = heading("How fast bytes move between two ranks");
     for op in ops {
-        let same: Vec<&Record> = streams
+        let same: Vec<TransferRecord<'_>> = streams
             .iter()
             .copied()
-            .filter(|record| record.point.op == op)
+            .filter(|record| record.body.point.op == op)
             .collect();
-        let pacings = distinct(same.iter().map(|record| record.point.pacing));
+        let pacings = distinct(same.iter().map(|record| record.body.point.pacing));
         let pacings: Vec<_> = pacings.iter().map(super::text::pacing).collect();
         let what = format!("{}, {}", op.name(), pacings.join(" and "));
         text += &format!("{what}\n{}\n\n", by_size(&same));
     }
     text += &wrap(&what_limits(&streams), WIDTH, 0);
     text.push('\n');
-    for engine in distinct(streams.iter().map(|record| &*record.point.engine)) {
+    for engine in distinct(streams.iter().map(|record| &*record.body.point.engine)) {
         let same = streams
             .iter()
-            .filter(|record| record.point.engine == engine);
-        for means in distinct(same.map(|record| engine::means(record))) {
+            .filter(|record| record.body.point.engine == engine);
+        for means in distinct(same.map(|record| engine::means(*record))) {
             if !means.is_empty() {
                 text += &wrap(&format!("{engine}: {means}."), WIDTH, 2);
                 text.push('\n');
@@ -213,8 +218,8 @@ fn bandwidth(tour: &Tour) -> String {
     text
 }
 
-fn by_size(records: &[&Record]) -> String {
-    let engines = distinct(records.iter().map(|record| &*record.point.engine));
+fn by_size(records: &[TransferRecord<'_>]) -> String {
+    let engines = distinct(records.iter().map(|record| &*record.body.point.engine));
     let mut head = vec!["MsgSize".to_owned()];
     for engine in &engines {
         head.push(format!("{engine}\n(GB/s)"));
@@ -222,16 +227,16 @@ fn by_size(records: &[&Record]) -> String {
         head.push("Of limit".to_owned());
     }
     let mut rows = vec![head];
-    for size in distinct(records.iter().map(|record| record.point.size_bytes)) {
+    for size in distinct(records.iter().map(|record| record.body.point.size_bytes)) {
         let mut row = vec![bytes(u64::from(size))];
         for engine in &engines {
-            let same = |record: &&&Record| {
-                record.point.engine == *engine && record.point.size_bytes == size
+            let same = |record: &&TransferRecord<'_>| {
+                record.body.point.engine == *engine && record.body.point.size_bytes == size
             };
             let summary = records
                 .iter()
                 .find(same)
-                .and_then(|record| record.summary.as_ref());
+                .and_then(|record| record.body.summary.as_ref());
             let Some(summary) = summary else {
                 row.extend(["n/a"; 3].map(str::to_owned));
                 continue;
@@ -255,20 +260,16 @@ fn percent(part: f64) -> String {
 }
 
 /// What each engine's bandwidth is set beside, in words; the records say it point by point.
-fn what_limits(records: &[&Record]) -> String {
+fn what_limits(records: &[TransferRecord<'_>]) -> String {
     let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
     for record in records {
-        let limit = record
-            .summary
-            .as_ref()
-            .and_then(|summary| summary.limit.as_ref());
-        let Some(limit) = limit else { continue };
+        let Some(limit) = &record.limit else { continue };
         let words = match limit.what.split([' ', ',']).next() {
             Some("memory") => "the fastest memory copy over the same footprint".to_owned(),
             Some("socket") => "what a plain TCP stream carries between the same ranks".to_owned(),
             _ => limit.what.clone(),
         };
-        let engine = &*record.point.engine;
+        let engine = &*record.body.point.engine;
         match kinds.iter_mut().find(|(known, _)| *known == words) {
             Some((_, engines)) if engines.contains(&engine) => {}
             Some((_, engines)) => engines.push(engine),
@@ -302,8 +303,8 @@ fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
 }
 
 /// What could not be measured, each reason once.
-fn not_measured(records: &[Record]) -> String {
-    let why = |record: &Record| match &record.outcome {
+fn not_measured(records: &[TransferRecord<'_>]) -> String {
+    let why = |record: &TransferRecord<'_>| match &record.outcome {
         Outcome::Skipped { why } | Outcome::Failed { why } => Some(why.clone()),
         Outcome::Measured => None,
     };
@@ -313,7 +314,7 @@ fn not_measured(records: &[Record]) -> String {
             .iter()
             .filter(|record| why(record).as_ref() == Some(&reason));
         let what = same.clone().map(|record| {
-            let point = &record.point;
+            let point = &record.body.point;
             format!("{} {}", point.engine, point.op.name())
         });
         let what = distinct(what).join(", ");
@@ -328,7 +329,7 @@ fn not_measured(records: &[Record]) -> String {
 }
 
 /// What failed, and whether the machine changed under the measurement.
-fn notes(records: &[Record]) -> String {
+fn notes(records: &[TransferRecord<'_>]) -> String {
     let mut text = not_measured(records);
     let changed = records
         .iter()
@@ -345,7 +346,7 @@ fn notes(records: &[Record]) -> String {
     }
     let disturbed: Vec<f64> = records
         .iter()
-        .filter_map(cpu_share)
+        .filter_map(|record| cpu_share(*record))
         .filter(|share| *share < CPU_SHARE_LEAST)
         .collect();
     if let Some(worst) = disturbed.iter().copied().reduce(f64::min) {

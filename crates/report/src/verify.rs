@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tonnage_record::{Outcome, Record};
+use tonnage_record::{Outcome, Record, TransferRecord};
 
 use super::engine;
 use super::table::draw;
@@ -32,10 +32,13 @@ struct Row {
 }
 
 /// One table for all records, and below it every mismatch and every reason to skip, each once.
-pub fn verify(records: &[Record]) -> String {
+pub fn verify(records: &[TransferRecord<'_>]) -> String {
     let mut rows: Vec<Row> = Vec::new();
     for record in records {
-        let (engine, op) = (engine::name(&record.point), record.point.op.name());
+        let (engine, op) = (
+            engine::name(&record.body.point),
+            record.body.point.op.name(),
+        );
         let at = rows
             .iter()
             .position(|row| (&row.engine, row.op) == (&engine, op))
@@ -47,7 +50,7 @@ pub fn verify(records: &[Record]) -> String {
                 });
                 rows.len() - 1
             });
-        rows[at].add(record);
+        rows[at].add(*record);
     }
     let header = [
         "Engine",
@@ -61,11 +64,14 @@ pub fn verify(records: &[Record]) -> String {
     .map(str::to_owned);
     let cells = std::iter::once(header.to_vec()).chain(rows.iter().map(Row::cells));
     let mut text = draw(cells.collect(), |at| matches!(at, 2 | 4 | 5));
-    let mut unproven: Vec<String> = records.iter().filter_map(wire_proof::unproven).collect();
+    let mut unproven: Vec<String> = records
+        .iter()
+        .filter_map(|record| wire_proof::unproven(*record))
+        .collect();
     unproven.dedup();
     let below = rows.iter().flat_map(Row::below);
-    let by = engine::lines(records.iter());
-    let path = wire_proof::lines(records.iter());
+    let by = engine::lines(records.iter().copied());
+    let path = wire_proof::lines(records.iter().copied());
     for line in below.chain(by).chain(path).chain(unproven) {
         text.push('\n');
         text.push_str(&wrap(&line, WIDTH, 4));
@@ -75,8 +81,9 @@ pub fn verify(records: &[Record]) -> String {
 }
 
 impl Row {
-    fn add(&mut self, record: &Record) {
+    fn add(&mut self, record: TransferRecord<'_>) {
         let checked = record
+            .body
             .trials
             .iter()
             .filter_map(|trial| trial.verified_bytes)
@@ -90,14 +97,14 @@ impl Row {
             Outcome::Measured if checked == 0 => self.unchecked += 1,
             Outcome::Measured => {
                 self.right += 1;
-                self.sizes.insert(record.point.size_bytes);
+                self.sizes.insert(record.body.point.size_bytes);
                 self.checked_bytes += checked;
             }
             Outcome::Skipped { why } => note(&mut self.skipped, why),
             Outcome::Failed { why } => {
                 note(
                     &mut self.failed,
-                    &format!("{} B: {why}", record.point.size_bytes),
+                    &format!("{} B: {why}", record.body.point.size_bytes),
                 );
             }
         }

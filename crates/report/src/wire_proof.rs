@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use tonnage_machine::counters::is_trouble;
 use tonnage_record::read::final_attempts;
-use tonnage_record::wire_proof::Path;
-use tonnage_record::{Line, Outcome, Record};
+use tonnage_record::{Outcome, Record, TransferRecord, WireProof};
 
 /// More devices than these are counted instead of named.
 const NAMED_MAX: usize = 6;
@@ -15,45 +14,46 @@ const NAMED_MAX: usize = 6;
 const TROUBLES_MAX: usize = 8;
 
 /// Why the path of a measured point is not proven; `None` where it is, and where its engine names no device.
-pub fn unproven(record: &Record) -> Option<String> {
-    let path = record.path.as_ref().filter(|path| !path.crossed)?;
+pub fn unproven(record: TransferRecord<'_>) -> Option<String> {
+    let path = record.wire_proof.as_ref().filter(|path| !path.crossed)?;
     Some(format!("path not proven: {}", path.why.join("; ")))
 }
 
 /// What `--require-path` ends with: how many measured points are not proven, and why the first of them is not. `None`
 /// where all are. File experiments move no bytes between ranks, so they have nothing to prove.
-pub fn lacks_proof(lines: &[Line]) -> Option<String> {
-    let records = final_attempts(lines);
+pub fn lacks_proof(records: &[Record]) -> Option<String> {
+    let records = final_attempts(records);
     let measured = records
         .iter()
-        .filter_map(Line::as_transfer)
+        .filter_map(Record::as_transfer)
         .filter(|record| record.outcome == Outcome::Measured);
-    let is_unproven = |record: &&Record| record.path.as_ref().is_none_or(|path| !path.crossed);
+    let is_unproven =
+        |record: &TransferRecord<'_>| record.wire_proof.as_ref().is_none_or(|path| !path.crossed);
     let first = measured.clone().find(is_unproven)?;
     let why = unproven(first).unwrap_or_else(|| {
         format!(
             "engine {} names no device that could count its payload: leave --require-path out, or use an engine that \
              goes through a network device",
-            first.point.engine
+            first.body.point.engine
         )
     });
     Some(format!(
         "--require-path: {} of {} measured points have no proof of their path. {} {} B: {why}",
         measured.clone().filter(is_unproven).count(),
         measured.count(),
-        first.point.op.name(),
-        first.point.size_bytes
+        first.body.point.op.name(),
+        first.body.point.size_bytes
     ))
 }
 
 /// Errors, drops and retransmits of a point, all devices and TCP together.
-pub fn troubles(path: &Path) -> u64 {
+pub fn troubles(path: &WireProof) -> u64 {
     places(path).map(|(_, _, moved)| moved).sum()
 }
 
 /// What holds for all rows of a table together.
-pub fn lines<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Vec<String> {
-    let paths = records.filter_map(|record| record.path.as_ref());
+pub fn lines<'a>(records: impl Iterator<Item = TransferRecord<'a>> + Clone) -> Vec<String> {
+    let paths = records.filter_map(|record| record.record.wire_proof.as_ref());
     crossed(paths.clone())
         .into_iter()
         .chain(trouble(paths))
@@ -61,7 +61,7 @@ pub fn lines<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Vec<Strin
 }
 
 /// The devices that the payload of every point crossed.
-fn crossed<'a>(paths: impl Iterator<Item = &'a Path> + Clone) -> Option<String> {
+fn crossed<'a>(paths: impl Iterator<Item = &'a WireProof> + Clone) -> Option<String> {
     if !paths.clone().all(|path| path.crossed) {
         return None;
     }
@@ -88,7 +88,7 @@ fn crossed<'a>(paths: impl Iterator<Item = &'a Path> + Clone) -> Option<String> 
 }
 
 /// What was counted in all points together that should have stood still.
-fn trouble<'a>(paths: impl Iterator<Item = &'a Path> + Clone) -> Option<String> {
+fn trouble<'a>(paths: impl Iterator<Item = &'a WireProof> + Clone) -> Option<String> {
     let points = paths.clone().count();
     let troubled = paths.clone().filter(|path| troubles(path) > 0).count();
     let mut sums: BTreeMap<(String, &str), u64> = BTreeMap::new();
@@ -114,7 +114,7 @@ fn trouble<'a>(paths: impl Iterator<Item = &'a Path> + Clone) -> Option<String> 
 }
 
 /// Counters that moved and should not have: where, which, how far.
-fn places(path: &Path) -> impl Iterator<Item = (String, &str, u64)> {
+fn places(path: &WireProof) -> impl Iterator<Item = (String, &str, u64)> {
     let devices = path.devices.iter().flat_map(|device| {
         let place = format!("{} of {}", device.title(), device.host);
         device

@@ -88,7 +88,7 @@ fn watch<'a>(
 }
 
 /// What a rank finds when all ranks moved this.
-fn found(watch: &Watch, loads: &[(usize, u64, u64)]) -> Path {
+fn found(watch: &Watch, loads: &[(usize, u64, u64)]) -> WireProof {
     let loads: Loads = loads
         .iter()
         .map(|&(group, sent, received)| (group, Load { sent, received }))
@@ -378,14 +378,14 @@ fn a_large_run_lists_only_what_is_wrong() {
         watch.judge(&encode(&loads).unwrap()).unwrap()
     };
     let mut all = path(9, 0, 100);
-    let quiet: Path = decode(&all).unwrap();
+    let quiet: WireProof = decode(&all).unwrap();
     assert_eq!(
         (quiet.devices.len(), quiet.tcp.len(), quiet.devices_crossed),
         (0, 0, 1)
     );
     merge_paths(&mut all, &path(7, 5, 100));
     merge_paths(&mut all, &path(3, 0, 1));
-    let all: Path = decode(&all).unwrap();
+    let all: WireProof = decode(&all).unwrap();
     assert_eq!(
         (all.crossed, all.devices_named, all.devices_crossed),
         (false, 3, 2)
@@ -409,7 +409,7 @@ fn results_are_joined_in_any_order() {
         crossed,
         counters: Counters::new(),
     };
-    let path = |rank, crossed| Path {
+    let path = |rank, crossed| WireProof {
         crossed,
         devices_named: 1,
         devices_crossed: u32::from(crossed),
@@ -425,9 +425,9 @@ fn results_are_joined_in_any_order() {
         .map(|rank| encode(&path(rank, rank % 200 != 199)).unwrap())
         .collect();
     let join = |parts: &mut dyn Iterator<Item = &Vec<u8>>| {
-        let mut all = encode(&Path::nothing()).unwrap();
+        let mut all = encode(&WireProof::nothing()).unwrap();
         parts.for_each(|part| merge_paths(&mut all, part));
-        decode::<Path>(&all).unwrap()
+        decode::<WireProof>(&all).unwrap()
     };
     let joined = join(&mut parts.iter());
     assert_eq!(joined, join(&mut parts.iter().rev()));

@@ -4,7 +4,8 @@
 //! in IOR is the latency: there it is the mean of the rank that was fastest, here the mean over all ranks.
 
 use tonnage_plan::files::Phase;
-use tonnage_record::files::{FileRecord, PhaseRecord, PhaseTrial};
+use tonnage_record::FileRecord;
+use tonnage_record::files::{PhaseRecord, PhaseTrial};
 use tonnage_units::number_list;
 
 use crate::options::IorOptions;
@@ -82,9 +83,9 @@ pub struct Spread {
 
 impl Figures {
     /// The figures of one record.
-    pub fn new(options: &IorOptions, record: &FileRecord) -> Self {
-        let tasks = record.file.ranks;
-        let all = record.phases.iter().flat_map(|phase| {
+    pub fn new(options: &IorOptions, record: FileRecord<'_>) -> Self {
+        let tasks = record.body.point.ranks;
+        let all = record.body.phases.iter().flat_map(|phase| {
             let trials = phase.trials.iter();
             trials.map(|trial| pass(phase.phase, trial, tasks))
         });
@@ -92,6 +93,7 @@ impl Figures {
         // Stable, so that write stays before read in each repetition.
         passes.sort_by_key(|pass| pass.repetition);
         let measured = record
+            .body
             .phases
             .iter()
             .filter(|phase| !phase.trials.is_empty());

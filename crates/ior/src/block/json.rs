@@ -1,7 +1,7 @@
 //! The result block with `-O summaryFormat=JSON`, and what the text shares with it. The keys are IOR's.
 
 use serde_json::{Map, Value, json};
-use tonnage_record::files::FileRecord;
+use tonnage_record::FileRecord;
 
 use super::Run;
 use super::date::date;
@@ -12,7 +12,12 @@ use crate::options::IorOptions;
 pub const VERSION: &str = "4.1.0";
 
 /// One object.
-pub fn render(options: &IorOptions, run: &Run, record: &FileRecord, figures: &Figures) -> String {
+pub fn render(
+    options: &IorOptions,
+    run: &Run,
+    record: FileRecord<'_>,
+    figures: &Figures,
+) -> String {
     let passes = figures.passes.iter().map(|each| pass(record, each));
     let summaries = figures.summaries.iter();
     let summaries = summaries.map(|each| summary(options, record, figures, each));
@@ -33,7 +38,7 @@ pub fn render(options: &IorOptions, run: &Run, record: &FileRecord, figures: &Fi
         let taken = hints_taken(record).cloned().unwrap_or_default();
         test.insert(
             "Hints".to_owned(),
-            json!({"passed": record.file.hints, "returned": taken}),
+            json!({"passed": record.body.point.hints, "returned": taken}),
         );
     }
     let whole = json!({
@@ -49,12 +54,18 @@ pub fn render(options: &IorOptions, run: &Run, record: &FileRecord, figures: &Fi
 }
 
 /// The hints that MPI-IO had for the opened file; those of the first group of ranks, as IOR has those of rank 0.
-pub fn hints_taken(record: &FileRecord) -> Option<&Map<String, Value>> {
-    record.effective.first()?.engine.get("hints")?.as_object()
+pub fn hints_taken<'a>(record: FileRecord<'a>) -> Option<&'a Map<String, Value>> {
+    record
+        .record
+        .effective
+        .first()?
+        .engine
+        .get("hints")?
+        .as_object()
 }
 
 /// System and first host.
-pub fn machine(record: &FileRecord) -> String {
+pub fn machine(record: FileRecord<'_>) -> String {
     let first = record.environment.first();
     let host = first.and_then(|group| group.hosts.first());
     format!("Linux {}", host.map_or("", String::as_str))
@@ -63,10 +74,10 @@ pub fn machine(record: &FileRecord) -> String {
 /// The section "Options", in IOR's order.
 pub fn asked(
     options: &IorOptions,
-    record: &FileRecord,
+    record: FileRecord<'_>,
     figures: &Figures,
 ) -> Vec<(&'static str, Value)> {
-    let point = &record.file;
+    let point = &record.body.point;
     let pick = |when: bool, yes: &str, no: &str| Value::from(if when { yes } else { no });
     let mut all = vec![
         ("api", Value::from(options.api.name())),
@@ -124,8 +135,8 @@ pub fn asked(
     all
 }
 
-fn aggregate_bytes(record: &FileRecord) -> u64 {
-    let point = &record.file;
+fn aggregate_bytes(record: FileRecord<'_>) -> u64 {
+    let point = &record.body.point;
     point.bytes_of_rank().saturating_mul(point.ranks.into())
 }
 
@@ -145,13 +156,13 @@ fn human(bytes: u64) -> String {
     format!("{bytes} bytes")
 }
 
-fn pass(record: &FileRecord, pass: &Pass) -> Value {
+fn pass(record: FileRecord<'_>, pass: &Pass) -> Value {
     let kib = |bytes: u64| bytes as f64 / 1024.0;
     json!({
         "access": pass.access,
         "bwMiB": pass.bandwidth_mib_per_s,
-        "blockKiB": kib(record.file.block_bytes),
-        "xferKiB": kib(record.file.transfer_bytes),
+        "blockKiB": kib(record.body.point.block_bytes),
+        "xferKiB": kib(record.body.point.transfer_bytes),
         "iops": pass.operations_per_s,
         "latency": pass.latency_s,
         "openTime": pass.open_s,
@@ -173,7 +184,7 @@ fn most(figures: &Figures) -> Value {
 
 fn summary(
     options: &IorOptions,
-    record: &FileRecord,
+    record: FileRecord<'_>,
     figures: &Figures,
     summary: &Summary,
 ) -> Value {
@@ -183,10 +194,10 @@ fn summary(
         "API": options.api.name(),
         "TestID": 0,
         "ReferenceNumber": 0,
-        "segmentCount": record.file.segments,
-        "blockSize": record.file.block_bytes,
-        "transferSize": record.file.transfer_bytes,
-        "numTasks": record.file.ranks,
+        "segmentCount": record.body.point.segments,
+        "blockSize": record.body.point.block_bytes,
+        "transferSize": record.body.point.transfer_bytes,
+        "numTasks": record.body.point.ranks,
         "tasksPerNode": figures.tasks_on_node_0,
         "repetitions": options.repetitions,
         "filePerProc": u8::from(options.file_per_process),
@@ -212,7 +223,7 @@ fn summary(
     value
 }
 
-fn parameters(options: &IorOptions, record: &FileRecord, figures: &Figures) -> Value {
+fn parameters(options: &IorOptions, record: FileRecord<'_>, figures: &Figures) -> Value {
     json!({
         "testID": 0,
         "refnum": 0,
@@ -252,8 +263,8 @@ fn parameters(options: &IorOptions, record: &FileRecord, figures: &Figures) -> V
         "verbose": options.verbose,
         "setTimeStampSignature/incompressibleSeed": options.signature.unwrap_or(0),
         "collective": u8::from(options.collective),
-        "segmentCount": record.file.segments,
-        "transferSize": record.file.transfer_bytes,
-        "blockSize": record.file.block_bytes,
+        "segmentCount": record.body.point.segments,
+        "transferSize": record.body.point.transfer_bytes,
+        "blockSize": record.body.point.block_bytes,
     })
 }

@@ -15,7 +15,7 @@ pub mod figures;
 pub mod json;
 pub mod text;
 
-use tonnage_record::files::FileRecord;
+use tonnage_record::FileRecord;
 
 use super::options::{IorOptions, SummaryFormat};
 use figures::Figures;
@@ -32,12 +32,12 @@ pub struct Run {
 }
 
 /// The result block of one experiment in the format that the options ask for.
-pub fn render(options: &IorOptions, run: &Run, record: &FileRecord) -> String {
+pub fn render(options: &IorOptions, run: &Run, record: FileRecord<'_>) -> String {
     let figures = Figures::new(options, record);
     match options.summary_format {
         SummaryFormat::Text => text::render(options, run, record, &figures),
         SummaryFormat::Json => json::render(options, run, record, &figures),
-        SummaryFormat::Csv => csv::render(&record.file, &figures),
+        SummaryFormat::Csv => csv::render(&record.body.point, &figures),
     }
 }
 

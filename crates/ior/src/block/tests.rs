@@ -1,7 +1,7 @@
 //! The rows are compared with what IOR 4 printed for the same amounts and times, blank for blank.
 
 use serde_json::{Value, json};
-use tonnage_record::files::FileRecord;
+use tonnage_record::{Body, FileRecord, Record};
 
 use super::{Run, render};
 use crate::options::{IorOptions, words};
@@ -49,11 +49,11 @@ fn phase(name: &str, trials: Vec<Value>) -> Value {
     })
 }
 
-fn record(options: &IorOptions, phases: Vec<Value>) -> FileRecord {
+fn record(options: &IorOptions, phases: Vec<Value>) -> Record {
     serde_json::from_value(json!({
-        "schema_version": 1, "run_id": "x", "plan": "ior", "time_unix_ns": 1_700_000_001_000_000_000u64,
+        "schema_version": 2, "run_id": "x", "plan": "ior", "kind": "file", "time_unix_ns": 1_700_000_001_000_000_000u64,
         "tonnage": {"version": "0.1.0", "git_revision": "unknown"},
-        "file": {
+        "point": {
             "engine": "posix", "ranks": 2, "threads": 1, "paths": ["t"], "layout": "per-process",
             "block_bytes": options.block_bytes, "transfer_bytes": options.transfer_bytes,
             "segments": options.segments, "order": "sequential", "seed": 1, "phases": ["write", "read"],
@@ -67,11 +67,15 @@ fn record(options: &IorOptions, phases: Vec<Value>) -> FileRecord {
     .unwrap()
 }
 
+fn file(record: &Record) -> FileRecord<'_> {
+    record.as_file().unwrap()
+}
+
 fn lines(text: &str) -> Vec<&str> {
     text.lines().collect()
 }
 
-fn sample(more: &str) -> (IorOptions, FileRecord) {
+fn sample(more: &str) -> (IorOptions, Record) {
     let options = options(&format!("-F -b 512m -t 4k -o /dev/shm/t -v {more}"));
     let write = trial(0, 262_144, &Times(16_000, 527_846_000, 35_000, 527_867_000));
     let read = trial(0, 262_144, &Times(8_000, 293_691_000, 131_000, 293_703_000));
@@ -86,7 +90,7 @@ fn sample(more: &str) -> (IorOptions, FileRecord) {
 #[test]
 fn rows_are_those_of_ior() {
     let (options, record) = sample("");
-    let text = render(&options, &run(), &record);
+    let text = render(&options, &run(), file(&record));
     for line in [
         "access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter",
         "------    ---------  ----       ----------  ---------- ---------  --------   --------   --------   --------   ----",
@@ -105,7 +109,7 @@ fn rows_are_those_of_ior() {
 #[test]
 fn the_block_reads_from_top_to_bottom() {
     let (options, record) = sample("-C -Q 3 -D 30 -O stoneWallingWearOut=1");
-    insta::assert_snapshot!(render(&options, &run(), &record));
+    insta::assert_snapshot!(render(&options, &run(), file(&record)));
 }
 
 /// As IOR has it: 0.51 s and 995.63 MiB/s a rank for a wall at 1 s that was never reached.
@@ -122,13 +126,13 @@ fn a_wall_that_was_never_reached_ends_with_the_last_transfer() {
     write["last_done_ns"] = json!(514_250_000);
     write["stonewall"] = wall(1_000_000_000);
     let record_of = |write: &Value| record(&options, vec![phase("write", vec![write.clone()])]);
-    let text = render(&options, &run(), &record_of(&write));
+    let text = render(&options, &run(), file(&record_of(&write)));
     assert!(
         text.contains("    0.51440       0.51        995.62 "),
         "{text}"
     );
     write["stonewall"] = wall(400_000_000);
-    let text = render(&options, &run(), &record_of(&write));
+    let text = render(&options, &run(), file(&record_of(&write)));
     assert!(
         text.contains("    0.51440       0.40       1280.00 "),
         "{text}"
@@ -141,7 +145,7 @@ fn files_that_are_removed_have_a_row_when_more_is_asked_for() {
         let options = options(&format!("-b 512m -t 4k -i 2 {line}"));
         let trials = [0, 1].map(|at| trial(at, 262_144, &Times(1, 1_000_000, 1, 1_000_000)));
         let record = record(&options, vec![phase("write", trials.to_vec())]);
-        let text = render(&options, &run(), &record);
+        let text = render(&options, &run(), file(&record));
         let rows = lines(&text)
             .into_iter()
             .filter(|line| line.starts_with("remove"));
@@ -166,7 +170,7 @@ fn repetitions_alternate_and_are_summed_up_as_by_ior() {
         &options,
         vec![phase("write", write.to_vec()), phase("read", read.to_vec())],
     );
-    let text = render(&options, &run(), &record);
+    let text = render(&options, &run(), file(&record));
     let rows = lines(&text);
     let rows = rows
         .iter()
@@ -198,7 +202,7 @@ fn what_was_not_measured_has_no_row() {
         &options,
         vec![phase("write", vec![write]), phase("read", vec![])],
     );
-    let text = render(&options, &run(), &record);
+    let text = render(&options, &run(), file(&record));
     assert!(
         text.contains("Max Write:") && !text.contains("Max Read:"),
         "{text}"
@@ -212,21 +216,24 @@ fn what_was_not_measured_has_no_row() {
 #[test]
 fn hints_are_shown_when_asked_for() {
     let (_, mut record) = sample("");
-    record.file.hints = [("cb_nodes".to_owned(), "4".to_owned())].into();
+    let Body::File(body) = &mut record.body else {
+        panic!("not of files")
+    };
+    body.point.hints = [("cb_nodes".to_owned(), "4".to_owned())].into();
     let engine = json!({"hints": {"cb_nodes": "1", "romio_cb_write": "automatic"}});
     let effective =
         json!({"ranks": "0-1", "engine": engine, "memory": {}, "cpus": [], "yielding": false});
     record.effective = vec![serde_json::from_value(effective).unwrap()];
     let shown = "hints passed to MPI_File_open() {\n\tcb_nodes = 4\n}\n\nhints returned from opened file {\n\
                  \tcb_nodes = 1\n\tromio_cb_write = automatic\n}\n\naccess ";
-    let text = render(&options("-a MPIIO -H"), &run(), &record);
+    let text = render(&options("-a MPIIO -H"), &run(), file(&record));
     assert!(text.contains(shown), "{text}");
-    let text = render(&options("-a MPIIO"), &run(), &record);
+    let text = render(&options("-a MPIIO"), &run(), file(&record));
     assert!(!text.contains("hints"), "{text}");
     let text = render(
         &options("-a MPIIO -H -O summaryFormat=JSON"),
         &run(),
-        &record,
+        file(&record),
     );
     let whole: Value = serde_json::from_str(&text).unwrap();
     let hints = &whole["tests"][0]["Hints"];
@@ -239,7 +246,7 @@ fn csv_is_that_of_ior() {
     let (mut options, record) = sample("-O summaryFormat=CSV");
     options.verbose = 0;
     assert_eq!(
-        render(&options, &run(), &record),
+        render(&options, &run(), file(&record)),
         "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter\n\
          write,1939.8826,496629.6988,0.0000,524288.0000,4.0000,0.0000,0.5278,0.0000,0.5279,2,0\n\
          read,3486.5153,892584.3829,0.0000,524288.0000,4.0000,0.0000,0.2937,0.0001,0.2937,2,0\n"
@@ -249,7 +256,7 @@ fn csv_is_that_of_ior() {
 #[test]
 fn json_has_the_keys_of_ior() {
     let (options, record) = sample("-O summaryFormat=JSON");
-    let whole: Value = serde_json::from_str(&render(&options, &run(), &record)).unwrap();
+    let whole: Value = serde_json::from_str(&render(&options, &run(), file(&record))).unwrap();
     let test = &whole["tests"][0];
     let first = test["Results"][0].as_object().unwrap();
     let mut keys: Vec<_> = first.keys().map(String::as_str).collect();

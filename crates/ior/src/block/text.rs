@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use tonnage_plan::files::FilePoint;
-use tonnage_record::files::FileRecord;
+use tonnage_record::FileRecord;
 
 use super::date::date;
 use super::figures::{Figures, MB, MIB, Pass, Summary};
@@ -16,7 +16,12 @@ access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  open(s)    wr/
 ";
 
 /// The whole block.
-pub fn render(options: &IorOptions, run: &Run, record: &FileRecord, figures: &Figures) -> String {
+pub fn render(
+    options: &IorOptions,
+    run: &Run,
+    record: FileRecord<'_>,
+    figures: &Figures,
+) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = write(&mut out, options, run, record, figures);
@@ -27,7 +32,7 @@ fn write(
     out: &mut String,
     options: &IorOptions,
     run: &Run,
-    record: &FileRecord,
+    record: FileRecord<'_>,
     figures: &Figures,
 ) -> std::fmt::Result {
     writeln!(
@@ -43,7 +48,11 @@ fn write(
     pair(out, "StartTime", &date(run.began_unix_ns))?;
     pair(out, "Path", options.paths().first().unwrap_or(&""))?;
     if options.verbose > 0 {
-        pair(out, "Participating tasks", &record.file.ranks.to_string())?;
+        pair(
+            out,
+            "Participating tasks",
+            &record.body.point.ranks.to_string(),
+        )?;
     }
     writeln!(out, "\nOptions: ")?;
     for (name, value) in json::asked(options, record, figures) {
@@ -57,7 +66,7 @@ fn write(
         hints(out, record)?;
     }
     out.push_str(HEAD);
-    rows(out, options, &record.file, figures)?;
+    rows(out, options, &record.body.point, figures)?;
     for (access, title) in [("write", "Max Write:"), ("read", "Max Read: ")] {
         if let Some(summary) = figures.summary(access) {
             let most = summary.bandwidth.max;
@@ -72,7 +81,7 @@ fn write(
     writeln!(out, "\nSummary of all tests:")?;
     writeln!(out, "{}", summary_head())?;
     for summary in &figures.summaries {
-        summary_row(out, options, &record.file, figures, summary)?;
+        summary_row(out, options, &record.body.point, figures, summary)?;
     }
     pair(out, "Finished", &date(record.time_unix_ns))
 }
@@ -82,9 +91,9 @@ fn pair(out: &mut String, name: &str, value: &str) -> std::fmt::Result {
 }
 
 /// Hints in IOR's form.
-fn hints(out: &mut String, record: &FileRecord) -> std::fmt::Result {
+fn hints(out: &mut String, record: FileRecord<'_>) -> std::fmt::Result {
     writeln!(out, "hints passed to MPI_File_open() {{")?;
-    for (name, value) in &record.file.hints {
+    for (name, value) in &record.body.point.hints {
         writeln!(out, "\t{name} = {value}")?;
     }
     writeln!(out, "}}\n\nhints returned from opened file {{")?;

@@ -33,7 +33,7 @@ pub const ASKED: &[Column] = &[
         meaning: "The heading under which the plan puts the point, if it gave one.",
         computed: FROM_PLAN,
         style: Style::Plain,
-        value: |record| record.point.label.as_deref().into(),
+        value: |record| record.body.point.label.as_deref().into(),
     },
     Column {
         name: "Engine",
@@ -41,7 +41,7 @@ pub const ASKED: &[Column] = &[
         meaning: "What moved the bytes; `tonnage devices` lists the engines.",
         computed: FROM_PLAN,
         style: Style::Plain,
-        value: |record| record.point.engine.as_str().into(),
+        value: |record| record.body.point.engine.as_str().into(),
     },
     Column {
         name: "Engine options",
@@ -49,7 +49,7 @@ pub const ASKED: &[Column] = &[
         meaning: "Options of the engine's own that differ from their defaults; `tonnage devices` lists all of them.",
         computed: FROM_PLAN,
         style: Style::Plain,
-        value: |record| some(engine::options(&record.point)),
+        value: |record| some(engine::options(&record.body.point)),
     },
     Column {
         name: "Library",
@@ -81,7 +81,7 @@ pub const ASKED: &[Column] = &[
         meaning: "What one operation does: write, write-imm, read or send.",
         computed: FROM_PLAN,
         style: Style::Plain,
-        value: |record| record.point.op.name().into(),
+        value: |record| record.body.point.op.name().into(),
     },
     Column {
         name: "Traffic",
@@ -90,7 +90,7 @@ pub const ASKED: &[Column] = &[
              fan-in (all others to rank 0), all-to-all.",
         computed: FROM_PLAN,
         style: Style::Plain,
-        value: |record| record.point.traffic.name().into(),
+        value: |record| record.body.point.traffic.name().into(),
     },
     Column {
         name: "Ranks",
@@ -98,7 +98,7 @@ pub const ASKED: &[Column] = &[
         meaning: "Processes of the run.",
         computed: FROM_PLAN,
         style: Style::Plain,
-        value: |record| record.point.ranks.into(),
+        value: |record| record.body.point.ranks.into(),
     },
     Column {
         name: "Workers",
@@ -106,7 +106,7 @@ pub const ASKED: &[Column] = &[
         meaning: "Threads of each rank that move bytes, each with its own engine.",
         computed: FROM_PLAN,
         style: Style::Plain,
-        value: |record| record.point.workers.into(),
+        value: |record| record.body.point.workers.into(),
     },
     Column {
         name: "Pacing",
@@ -116,7 +116,7 @@ pub const ASKED: &[Column] = &[
              completions do).",
         computed: FROM_PLAN,
         style: Style::Plain,
-        value: |record| pacing_name(record.point.pacing).into(),
+        value: |record| pacing_name(record.body.point.pacing).into(),
     },
     Column {
         name: "Memory",
@@ -125,7 +125,7 @@ pub const ASKED: &[Column] = &[
              (normal) pages only, or with the largest to be had. The record's `effective` part says what was had.",
         computed: FROM_PLAN,
         style: Style::Plain,
-        value: |record| memory_name(record.point.memory).into(),
+        value: |record| memory_name(record.body.point.memory).into(),
     },
     Column {
         name: "Addresses",
@@ -135,7 +135,7 @@ pub const ASKED: &[Column] = &[
              what caches hold.",
         computed: FROM_PLAN,
         style: Style::Plain,
-        value: |record| addresses_name(record.point.addresses).into(),
+        value: |record| addresses_name(record.body.point.addresses).into(),
     },
     Column {
         name: "Footprint (B)",
@@ -144,7 +144,7 @@ pub const ASKED: &[Column] = &[
              cache decides the bandwidth.",
         computed: FROM_PLAN,
         style: Style::Plain,
-        value: |record| record.point.footprint_bytes.into(),
+        value: |record| record.body.point.footprint_bytes.into(),
     },
     Column {
         name: "Stride (B)",
@@ -152,7 +152,7 @@ pub const ASKED: &[Column] = &[
         meaning: "Distance between the starts of two neighbouring places in the footprint.",
         computed: FROM_PLAN,
         style: Style::Plain,
-        value: |record| record.point.stride_bytes.into(),
+        value: |record| record.body.point.stride_bytes.into(),
     },
     Column {
         name: "MsgSize (B)",
@@ -160,7 +160,7 @@ pub const ASKED: &[Column] = &[
         meaning: "Payload bytes of one operation.",
         computed: FROM_PLAN,
         style: Style::Plain,
-        value: |record| record.point.size_bytes.into(),
+        value: |record| record.body.point.size_bytes.into(),
     },
     Column {
         name: "BatchSize",
@@ -168,7 +168,7 @@ pub const ASKED: &[Column] = &[
         meaning: "Operations that are posted together and then all waited for, on each lane.",
         computed: FROM_PLAN,
         style: Style::Plain,
-        value: |record| batch(&record.point).into(),
+        value: |record| batch(&record.body.point).into(),
     },
     Column {
         name: "Window",
@@ -177,7 +177,7 @@ pub const ASKED: &[Column] = &[
              completes.",
         computed: FROM_PLAN,
         style: Style::Plain,
-        value: |record| match record.point.pacing {
+        value: |record| match record.body.point.pacing {
             Pacing::Stream { window } | Pacing::Paced { window, .. } => window.into(),
             _ => Value::Unknown,
         },
@@ -188,7 +188,7 @@ pub const ASKED: &[Column] = &[
         meaning: "Payload of one batch, in megabytes of 1e6 bytes.",
         computed: "MsgSize x BatchSize.",
         style: Style::Scaled(1e-6),
-        value: |record| batch_bytes(&record.point).into(),
+        value: |record| batch_bytes(&record.body.point).into(),
     },
     Column {
         name: "Offered (op/s)",
@@ -196,7 +196,7 @@ pub const ASKED: &[Column] = &[
         meaning: "Operations per second that were asked for, all initiating ranks together.",
         computed: FROM_PLAN,
         style: Style::Rate,
-        value: |record| offered_per_s(&record.point).into(),
+        value: |record| offered_per_s(&record.body.point).into(),
     },
 ];
 

@@ -132,6 +132,7 @@ pub const FIGURES: &[Column] = &[
         style: Style::Plain,
         value: |record| {
             let delivered = record
+                .body
                 .summary
                 .as_ref()
                 .and_then(|summary| summary.latency.as_ref()?.delivered);
@@ -219,9 +220,8 @@ pub const FIGURES: &[Column] = &[
              says which.",
         style: GIGA,
         value: |record| {
-            summary(record, |summary| {
-                summary.limit.as_ref().map(|limit| limit.bytes_per_s)
-            })
+            let limit = record.limit.as_ref();
+            limit.map(|limit| limit.bytes_per_s).into()
         },
     },
     Column {
@@ -231,12 +231,8 @@ pub const FIGURES: &[Column] = &[
         computed: "Written by whatever measured or stated it.",
         style: Style::Plain,
         value: |record| {
-            summary(record, |summary| {
-                summary
-                    .limit
-                    .as_ref()
-                    .map(|limit| Value::Text(limit.what.clone()))
-            })
+            let limit = record.limit.as_ref();
+            limit.map(|limit| limit.what.as_str()).into()
         },
     },
     Column {
@@ -272,7 +268,7 @@ pub const FIGURES: &[Column] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         value: |record| {
-            Value::Text(match record.point.length.trial {
+            Value::Text(match record.body.point.length.trial {
                 TrialLength::DurationNs(length_ns) => format!("{length_ns} ns"),
                 TrialLength::Iterations(count) => format!("{count} iterations"),
             })
@@ -302,6 +298,7 @@ pub const FIGURES: &[Column] = &[
         style: Style::Plain,
         value: |record| {
             record
+                .body
                 .trials
                 .iter()
                 .filter_map(|trial| trial.verified_bytes)
@@ -335,7 +332,7 @@ pub const FIGURES: &[Column] = &[
              warm-up to after the last trial; absent where the engine names no device.",
         style: Style::Plain,
         value: |record| {
-            let crossed = record.path.as_ref().map(|path| path.crossed);
+            let crossed = record.wire_proof.as_ref().map(|path| path.crossed);
             crossed.map(yes_or_no).into()
         },
     },
@@ -345,7 +342,7 @@ pub const FIGURES: &[Column] = &[
         meaning: "Errors, drops and retransmits on the way, other traffic of the hosts included.",
         computed: "Sum of all such counters of the devices and of their hosts' TCP; the record lists them.",
         style: Style::Plain,
-        value: |record| record.path.as_ref().map(troubles).into(),
+        value: |record| record.wire_proof.as_ref().map(troubles).into(),
     },
     Column {
         name: "Outcome",

@@ -10,7 +10,7 @@ mod values;
 
 use tonnage_engine::memory::MemoryKind;
 use tonnage_plan::transfer::{Addresses, Pacing};
-use tonnage_record::Record;
+use tonnage_record::TransferRecord;
 
 pub use derived::{DERIVED, Derived};
 pub use values::{cpu_share, lanes};
@@ -28,7 +28,7 @@ pub struct Column {
     /// How tables print it.
     pub style: Style,
     /// Its value, in the unit of `field`.
-    pub value: fn(&Record) -> Value,
+    pub value: fn(TransferRecord<'_>) -> Value,
 }
 
 /// How tables print a value.

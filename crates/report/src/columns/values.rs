@@ -2,21 +2,24 @@
 
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
-use tonnage_record::{Canary, Latency, LatencyKind, Outcome, Record, Summary};
+use tonnage_record::transfer::Summary;
+use tonnage_record::{Canary, Latency, LatencyKind, Outcome, TransferRecord};
 
 use super::Value;
 
 /// A figure of the summary, unknown where nothing was measured.
-pub fn summary<T: Into<Value>>(record: &Record, of: fn(&Summary) -> T) -> Value {
+pub fn summary<T: Into<Value>>(record: TransferRecord<'_>, of: fn(&Summary) -> T) -> Value {
     record
+        .body
         .summary
         .as_ref()
         .map_or(Value::Unknown, |summary| of(summary).into())
 }
 
 /// A figure of the latencies, unknown where none were recorded.
-pub fn latency<T: Into<Value>>(record: &Record, of: fn(&Latency) -> T) -> Value {
+pub fn latency<T: Into<Value>>(record: TransferRecord<'_>, of: fn(&Latency) -> T) -> Value {
     let latency = record
+        .body
         .summary
         .as_ref()
         .and_then(|summary| summary.latency.as_ref());
@@ -57,10 +60,10 @@ pub fn batch_bytes(point: &TransferPoint) -> Option<u64> {
 }
 
 /// Bytes per second of the fastest batch, where one lane has the path for itself.
-pub fn fastest_batch_bytes_per_s(record: &Record) -> Option<f64> {
-    let latency = record.summary.as_ref()?.latency.as_ref()?;
-    let alone = lanes(&record.point) == 1 && latency.kind == LatencyKind::Batch;
-    let bytes = batch_bytes(&record.point).filter(|_| alone && latency.latency_ns_min > 0)?;
+pub fn fastest_batch_bytes_per_s(record: TransferRecord<'_>) -> Option<f64> {
+    let latency = record.body.summary.as_ref()?.latency.as_ref()?;
+    let alone = lanes(&record.body.point) == 1 && latency.kind == LatencyKind::Batch;
+    let bytes = batch_bytes(&record.body.point).filter(|_| alone && latency.latency_ns_min > 0)?;
     Some(bytes as f64 * 1e9 / latency.latency_ns_min as f64)
 }
 
@@ -83,8 +86,8 @@ pub fn latency_kind_name(kind: LatencyKind) -> &'static str {
 }
 
 /// What became of the point, and why if it was not measured.
-pub fn outcome(record: &Record) -> (&'static str, &str) {
-    match &record.outcome {
+pub fn outcome<'a>(record: TransferRecord<'a>) -> (&'static str, &'a str) {
+    match &record.record.outcome {
         Outcome::Measured => ("measured", ""),
         Outcome::Skipped { why } => ("skipped", why),
         Outcome::Failed { why } => ("failed", why),
@@ -93,24 +96,25 @@ pub fn outcome(record: &Record) -> (&'static str, &str) {
 
 /// The part of the trials' time that the initiating workers had a CPU; they never sleep, so what is missing was taken by
 /// others. `None` where the workers share CPUs among themselves, and where nothing was measured.
-pub fn cpu_share(record: &Record) -> Option<f64> {
-    let point = &record.point;
-    if record.trials.is_empty() || record.effective.iter().any(|ranks| ranks.yielding) {
+pub fn cpu_share(record: TransferRecord<'_>) -> Option<f64> {
+    let point = &record.body.point;
+    if record.body.trials.is_empty() || record.effective.iter().any(|ranks| ranks.yielding) {
         return None;
     }
     let begins = |rank: &u32| !point.traffic.targets(*rank, point.ranks).is_empty();
     let workers = (0..point.ranks).filter(begins).count() as f64 * f64::from(point.workers);
     let cpu_ns: u64 = record
+        .body
         .trials
         .iter()
         .map(|trial| trial.initiator_cpu_ns)
         .sum();
-    let window_ns: u64 = record.trials.iter().map(|trial| trial.window_ns).sum();
+    let window_ns: u64 = record.body.trials.iter().map(|trial| trial.window_ns).sum();
     Some(cpu_ns as f64 / (window_ns.max(1) as f64 * workers))
 }
 
 /// The canary's median before or after the point.
-pub fn canary_ns(record: &Record, after: bool) -> Option<f64> {
+pub fn canary_ns(record: TransferRecord<'_>, after: bool) -> Option<f64> {
     match record.canary {
         Some(Canary::Measured {
             before_ns,
@@ -133,7 +137,7 @@ mod tests {
                 let record = sample(Pacing::PingPong, 8).with(|point| {
                     (point.traffic, point.ranks, point.workers) = (traffic, ranks, 3);
                 });
-                let point = record.record().point;
+                let point = record.record().transfer().unwrap().point.clone();
                 let targets: Vec<_> = (0..ranks)
                     .map(|rank| traffic.targets(rank, ranks).len())
                     .collect();

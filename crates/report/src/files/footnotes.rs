@@ -3,9 +3,8 @@
 
 use serde_json::Value;
 use tonnage_plan::files::Phase;
-use tonnage_record::files::{
-    CacheState, FileRecord, PhaseRecord, PhaseTrial, StonewallFigures, Storage,
-};
+use tonnage_record::FileRecord;
+use tonnage_record::files::{CacheState, PhaseRecord, PhaseTrial, StonewallFigures, Storage};
 
 use super::super::text::number;
 use super::words::{detailed, giga, percent, seconds, size};
@@ -38,8 +37,9 @@ pub(super) const SKIPPED: &str = "skip: ";
 const WARM: f64 = 0.5;
 
 /// All lines, in their order.
-pub fn lines(record: &FileRecord) -> Vec<String> {
+pub fn lines(record: FileRecord<'_>) -> Vec<String> {
     let mut lines: Vec<String> = record
+        .body
         .storage
         .iter()
         .map(|storage| storage_line(record, storage))
@@ -47,7 +47,7 @@ pub fn lines(record: &FileRecord) -> Vec<String> {
     lines.extend(engine(record));
     lines.extend(hints_not_taken(record));
     lines.extend(limits(record));
-    for phase in &record.phases {
+    for phase in &record.body.phases {
         let phase_name = name(record, phase);
         lines.extend(spread(&phase_name, phase));
         for (words, trial) in detailed(&phase_name, &phase.trials) {
@@ -74,8 +74,9 @@ pub fn lines(record: &FileRecord) -> Vec<String> {
 }
 
 /// The phase's name, with its number where an experiment has several of the same kind.
-fn name(record: &FileRecord, phase: &PhaseRecord) -> String {
+fn name(record: FileRecord<'_>, phase: &PhaseRecord) -> String {
     let same: Vec<_> = record
+        .body
         .phases
         .iter()
         .filter(|other| other.phase == phase.phase)
@@ -95,8 +96,8 @@ fn of_ranks(ranks: &str, alike: bool) -> String {
     }
 }
 
-fn storage_line(record: &FileRecord, storage: &Storage) -> String {
-    let ranks = of_ranks(&storage.ranks, record.storage.len() == 1);
+fn storage_line(record: FileRecord<'_>, storage: &Storage) -> String {
+    let ranks = of_ranks(&storage.ranks, record.body.storage.len() == 1);
     let direct = storage.direct_alignment.map(|alignment| {
         format!(
             ", direct transfers aligned to {} B (memory {} B)",
@@ -121,7 +122,7 @@ fn storage_line(record: &FileRecord, storage: &Storage) -> String {
 }
 
 /// What engines say about themselves, whatever that is.
-fn engine(record: &FileRecord) -> Vec<String> {
+fn engine(record: FileRecord<'_>) -> Vec<String> {
     let mut said: Vec<(String, Vec<&str>)> = Vec::new();
     for effective in &record.effective {
         let items = items(&effective.engine);
@@ -169,7 +170,7 @@ fn says(value: &Value) -> bool {
 }
 
 /// What was asked for of an engine's library and is not so, with the engine's reasons.
-fn hints_not_taken(record: &FileRecord) -> Option<String> {
+fn hints_not_taken(record: FileRecord<'_>) -> Option<String> {
     let groups = record.effective.iter();
     let told = groups.filter_map(|group| group.engine.get(HINTS_NOT_TAKEN)?.as_object());
     let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
@@ -182,7 +183,7 @@ fn hints_not_taken(record: &FileRecord) -> Option<String> {
         }
     }
     let buffering = |name: &&str| {
-        let asked = record.file.hints.get(*name);
+        let asked = record.body.point.hints.get(*name);
         name.starts_with(COLLECTIVE_BUFFERING) && asked.is_some_and(|value| value == "disable")
     };
     let mut names = reasons.iter().flat_map(|(_, names)| names);
@@ -215,9 +216,9 @@ fn words(value: &Value) -> String {
 }
 
 /// What each phase's bandwidth is set beside; phases with the same limit together.
-fn limits(record: &FileRecord) -> Option<String> {
+fn limits(record: FileRecord<'_>) -> Option<String> {
     let mut limits: Vec<(String, Vec<&str>)> = Vec::new();
-    for phase in &record.phases {
+    for phase in &record.body.phases {
         let Some(limit) = &phase.summary.limit else {
             continue;
         };
@@ -283,14 +284,14 @@ fn coldness(phase: Phase, cache: &CacheState) -> String {
     }
 }
 
-fn stonewall(record: &FileRecord, trial: &PhaseTrial, figures: &StonewallFigures) -> String {
+fn stonewall(record: FileRecord<'_>, trial: &PhaseTrial, figures: &StonewallFigures) -> String {
     if figures.operations == trial.operations && trial.last_done_ns < figures.after_ns {
         return format!(
             "everything had been moved before the stonewall at {}",
             seconds(figures.after_ns)
         );
     }
-    let each = if record.file.ranks > 1 {
+    let each = if record.body.point.ranks > 1 {
         let (least, most) = (size(figures.rank_bytes_min), size(figures.rank_bytes_max));
         format!(", {least} to {most} a rank")
     } else {
@@ -310,8 +311,8 @@ fn stonewall(record: &FileRecord, trial: &PhaseTrial, figures: &StonewallFigures
 }
 
 /// How far apart the ranks ended.
-fn done(record: &FileRecord, trial: &PhaseTrial) -> Option<String> {
-    (record.file.ranks > 1).then(|| {
+fn done(record: FileRecord<'_>, trial: &PhaseTrial) -> Option<String> {
+    (record.body.point.ranks > 1).then(|| {
         format!(
             "the first rank was done after {}, when {} of {} had been moved; the last after {}",
             seconds(trial.first_done_ns),
@@ -336,8 +337,8 @@ fn outliers(trial: &PhaseTrial) -> Option<String> {
 }
 
 /// What was checked, and what the data can be made again from.
-fn verified(record: &FileRecord) -> Vec<String> {
-    let trials = || record.phases.iter().flat_map(|phase| &phase.trials);
+fn verified(record: FileRecord<'_>) -> Vec<String> {
+    let trials = || record.body.phases.iter().flat_map(|phase| &phase.trials);
     let checked = trials()
         .filter_map(|trial| trial.verified_bytes)
         .reduce(u64::saturating_add);
@@ -406,16 +407,22 @@ mod tests {
     #[test]
     fn hints_without_effect_are_named() {
         let mut record = super::super::super::samples::files::collective();
-        assert_eq!(hints_not_taken(&record), None);
+        assert_eq!(hints_not_taken(record.as_file().unwrap()), None);
         let why = "OMPIO does not know it";
         record.effective[0].engine["hints_not_taken"] =
             serde_json::json!({"romio_cb_read": why, "romio_cb_write": why});
         let text = "HINTS NOT TAKEN: romio_cb_read, romio_cb_write (OMPIO does not know it); collective buffering is not \
                     off";
-        assert_eq!(hints_not_taken(&record).as_deref(), Some(text));
+        assert_eq!(
+            hints_not_taken(record.as_file().unwrap()).as_deref(),
+            Some(text)
+        );
         record.effective[0].engine["hints_not_taken"] =
             serde_json::json!({"cb_nodes": "MPI uses 2 instead of 4"});
         let text = "HINTS NOT TAKEN: cb_nodes (MPI uses 2 instead of 4)";
-        assert_eq!(hints_not_taken(&record).as_deref(), Some(text));
+        assert_eq!(
+            hints_not_taken(record.as_file().unwrap()).as_deref(),
+            Some(text)
+        );
     }
 }

@@ -20,8 +20,9 @@ mod series;
 mod title;
 mod words;
 
+use tonnage_record::FileRecord;
 use tonnage_record::Outcome;
-use tonnage_record::files::{FileRecord, PhaseRecord};
+use tonnage_record::files::PhaseRecord;
 
 use super::columns::Value;
 use super::table::{draw, shown};
@@ -61,18 +62,22 @@ const LATENCIES: &[&str] = &[
 ];
 
 /// Tables for all experiments, in their order, with an empty line between two.
-pub fn table(records: &[FileRecord]) -> String {
+pub fn table(records: &[FileRecord<'_>]) -> String {
     records
         .iter()
-        .map(one_experiment)
+        .map(|record| one_experiment(*record))
         .collect::<Vec<_>>()
         .join("\n")
 }
 
-fn one_experiment(record: &FileRecord) -> String {
+fn one_experiment(record: FileRecord<'_>) -> String {
     let mut parts = vec![title::title(record)];
     let rows = phase_rows(record);
-    let repeated = record.phases.iter().any(|phase| phase.trials.len() > 1);
+    let repeated = record
+        .body
+        .phases
+        .iter()
+        .any(|phase| phase.trials.len() > 1);
     let is_shown = |column: &FileColumn| column.field != "trial" || repeated;
     parts.extend(drawn(PHASES, &rows, is_shown));
     let latencies = drawn(LATENCIES, &latency_rows(record), |_| true);
@@ -83,7 +88,7 @@ fn one_experiment(record: &FileRecord) -> String {
 }
 
 /// One row for each repetition, and where there are several one for their mean.
-fn phase_rows(record: &FileRecord) -> Vec<Row<'_>> {
+fn phase_rows(record: FileRecord<'_>) -> Vec<Row<'_>> {
     let of_phase = |phase: &'_ PhaseRecord| {
         let mean = (phase.trials.len() > 1).then_some(None);
         (0..phase.trials.len())
@@ -91,7 +96,7 @@ fn phase_rows(record: &FileRecord) -> Vec<Row<'_>> {
             .chain(mean)
             .collect::<Vec<_>>()
     };
-    let phases = record.phases.iter();
+    let phases = record.body.phases.iter();
     let rows = phases.flat_map(|phase| {
         of_phase(phase)
             .into_iter()
@@ -101,8 +106,8 @@ fn phase_rows(record: &FileRecord) -> Vec<Row<'_>> {
 }
 
 /// One row for the writes of a phase and one for its reads, as far as it made any.
-fn latency_rows(record: &FileRecord) -> Vec<Row<'_>> {
-    let phases = record.phases.iter();
+fn latency_rows(record: FileRecord<'_>) -> Vec<Row<'_>> {
+    let phases = record.body.phases.iter();
     let rows = phases.flat_map(|phase| {
         let latencies = phase.latencies.iter();
         latencies.map(move |one| Row::of(record, phase, None).with_transfers(one.write))
@@ -145,8 +150,8 @@ fn drawn(
 }
 
 /// What became of an experiment that was not measured to its end.
-fn outcome(record: &FileRecord) -> Option<String> {
-    let kept = match record.phases.len() {
+fn outcome(record: FileRecord<'_>) -> Option<String> {
+    let kept = match record.body.phases.len() {
         0 => "",
         1 => " (the phase above had ended before)",
         _ => " (the phases above had ended before)",

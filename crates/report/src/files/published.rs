@@ -2,16 +2,17 @@
 //! so the figures of one rank stand beside each other too.
 
 use tonnage_plan::files::Published;
-use tonnage_record::files::{FileRecord, PhaseRecord};
+use tonnage_record::FileRecord;
+use tonnage_record::files::PhaseRecord;
 
 use super::super::text::{number, rate};
 use super::words::{MIB, percent};
 
 /// One line for each published figure of a phase that was measured.
-pub fn lines(record: &FileRecord) -> Vec<String> {
-    let phases = record.phases.iter();
+pub fn lines(record: FileRecord<'_>) -> Vec<String> {
+    let phases = record.body.phases.iter();
     let lines = phases.flat_map(|phase| {
-        let published = record.published.iter();
+        let published = record.body.published.iter();
         published
             .filter(|one| one.phase == phase.phase)
             .map(move |one| line(record, phase, one))
@@ -59,7 +60,7 @@ impl Pair {
     }
 }
 
-fn line(record: &FileRecord, phase: &PhaseRecord, published: &Published) -> String {
+fn line(record: FileRecord<'_>, phase: &PhaseRecord, published: &Published) -> String {
     let summary = &phase.summary;
     let bandwidth = published.bandwidth_mib_per_s.map(|theirs| Pair {
         theirs,
@@ -79,7 +80,7 @@ fn line(record: &FileRecord, phase: &PhaseRecord, published: &Published) -> Stri
             .map(|pair| pair.theirs(published.ranks))
             .collect(),
     );
-    let ranks = record.file.ranks;
+    let ranks = record.body.point.ranks;
     let ours = join(pairs.iter().map(|pair| pair.ours(ranks)).collect());
     let part = join(
         pairs

@@ -1,6 +1,7 @@
 //! What a column of a file experiment takes its value from.
 
-use tonnage_record::files::{FileRecord, PhaseRecord, PhaseSummary, PhaseTrial, TransferLatency};
+use tonnage_record::FileRecord;
+use tonnage_record::files::{PhaseRecord, PhaseSummary, PhaseTrial, TransferLatency};
 use tonnage_record::{Latency, Outcome};
 
 use super::super::columns::Value;
@@ -9,7 +10,7 @@ use super::super::columns::Value;
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'a> {
     /// The experiment.
-    pub record: &'a FileRecord,
+    pub record: FileRecord<'a>,
     /// The phase; `None` where none was measured.
     pub phase: Option<&'a PhaseRecord>,
     /// One repetition of it; `None` for all of them together.
@@ -21,7 +22,7 @@ pub struct Row<'a> {
 impl<'a> Row<'a> {
     /// A phase, or one repetition of it.
     pub fn of(
-        record: &'a FileRecord,
+        record: FileRecord<'a>,
         phase: &'a PhaseRecord,
         trial: Option<&'a PhaseTrial>,
     ) -> Self {
@@ -34,8 +35,8 @@ impl<'a> Row<'a> {
     }
 
     /// All rows of an experiment in CSV: one for each repetition of each phase, and one for an experiment without any.
-    pub fn all(record: &'a FileRecord) -> Vec<Self> {
-        let phases = record.phases.iter();
+    pub fn all(record: FileRecord<'a>) -> Vec<Self> {
+        let phases = record.body.phases.iter();
         let trials = phases.flat_map(|phase| {
             let trials = phase.trials.iter();
             trials.map(move |trial| Self::of(record, phase, Some(trial)))
@@ -115,7 +116,7 @@ impl<'a> Row<'a> {
 
     /// What became of the experiment, and why if it was not measured.
     pub fn outcome(&self) -> (&'static str, Option<&'a str>) {
-        match &self.record.outcome {
+        match &self.record.record.outcome {
             Outcome::Measured => ("measured", None),
             Outcome::Skipped { why } => ("skipped", Some(why)),
             Outcome::Failed { why } => ("failed", Some(why)),

@@ -3,15 +3,15 @@
 use tonnage_plan::files::{
     DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom, Striping,
 };
-use tonnage_record::files::FileRecord;
+use tonnage_record::FileRecord;
 
 use super::super::text::{WIDTH, bytes, duration, wrap};
 use super::words::size;
 use crate::files::footnotes::SKIPPED;
 
 /// The label, where there is one, and the configuration.
-pub fn title(record: &FileRecord) -> String {
-    let point = &record.file;
+pub fn title(record: FileRecord<'_>) -> String {
+    let point = &record.body.point;
     let label = point.label.as_ref().map(|label| format!("{label}\n"));
     let parts = [who(point), what(point), how(point), around(record)];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -146,8 +146,8 @@ fn how(point: &FilePoint) -> Vec<String> {
 }
 
 /// What happens around the phases.
-fn around(record: &FileRecord) -> Vec<String> {
-    let point = &record.file;
+fn around(record: FileRecord<'_>) -> Vec<String> {
+    let point = &record.body.point;
     let verified: Vec<_> = point
         .verify_after
         .iter()
@@ -176,8 +176,9 @@ fn around(record: &FileRecord) -> Vec<String> {
 }
 
 /// What was asked for, and what became of it where a storage says so.
-fn striping(record: &FileRecord, striping: Striping) -> String {
+fn striping(record: FileRecord<'_>, striping: Striping) -> String {
     let said = record
+        .body
         .storage
         .iter()
         .filter_map(|storage| storage.striping.as_deref());
@@ -207,21 +208,22 @@ fn over(striping: Striping) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::samples::files::collective;
+    use super::super::super::samples::files::{body, collective};
     use super::*;
+    use tonnage_record::Record;
 
     #[test]
     fn files_that_have_no_stripes_are_not_called_striped() {
         let mut record = collective();
-        let said = |record: &FileRecord| title(record).replace("\n  ", " ");
+        let said = |record: &Record| title(record.as_file().unwrap()).replace("\n  ", " ");
         let all = "striped over all targets, 8 MiB each";
         assert!(said(&record).contains(all), "{}", said(&record));
-        record.storage[0].striping =
+        body(&mut record).storage[0].striping =
             Some("skip: /t is on ext4, which has no stripes to set".to_owned());
         let skipped = "striping over all targets, 8 MiB each asked for, skipped: /t is on ext4, which has no stripes";
         assert!(said(&record).contains(skipped), "{}", said(&record));
         assert!(!said(&record).contains(all));
-        record.storage.clear();
+        body(&mut record).storage.clear();
         let asked = "striping over all targets, 8 MiB each asked for;";
         assert!(said(&record).contains(asked), "{}", said(&record));
     }

@@ -5,13 +5,16 @@ use tonnage_plan::files::{
     DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, Published, ReadFrom, Stonewall,
     Striping,
 };
-use tonnage_plan::point::LimitChoice;
+use tonnage_plan::point::{LimitChoice, Reading};
 use tonnage_record::files::{
-    CacheState, DirectAlignment, FileRecord, Outlier, PhaseRecord, PhaseSummary, PhaseTrial,
-    RankTimes, Series, StonewallFigures, Storage, TransferLatency,
+    CacheState, DirectAlignment, Outlier, PhaseRecord, PhaseSummary, PhaseTrial, RankTimes, Series,
+    StonewallFigures, Storage, TransferLatency,
 };
-use tonnage_record::stats::{LatencyHistogram, spread};
-use tonnage_record::{Effective, LatencyKind, Limit, Outcome, Program, SCHEMA_VERSION};
+use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::spread::spread;
+use tonnage_record::{
+    Body, Effective, FileBody, LatencyKind, Limit, Outcome, Program, Record, SCHEMA_VERSION,
+};
 
 const MS: u64 = 1_000_000;
 
@@ -58,8 +61,25 @@ fn point(engine: &str) -> FilePoint {
     }
 }
 
-fn record(file: FilePoint, engine: serde_json::Value, phases: Vec<PhaseRecord>) -> FileRecord {
-    FileRecord {
+fn record(file: FilePoint, engine: serde_json::Value, phases: Vec<PhaseRecord>) -> Record {
+    let storage = Storage {
+        ranks: "0-1".to_owned(),
+        directory: "/data".to_owned(),
+        file_system: "ext4".to_owned(),
+        source: "/dev/vda1".to_owned(),
+        free_bytes: 80_000_000_000,
+        direct_alignment: Some(DirectAlignment {
+            memory_bytes: 4,
+            offset_bytes: 512,
+        }),
+        striping: None,
+    };
+    let body = FileBody {
+        storage: vec![storage],
+        phases,
+        ..FileBody::new(file, Reading::default())
+    };
+    Record {
         schema_version: SCHEMA_VERSION,
         run_id: "7f3a".to_owned(),
         plan: "file".to_owned(),
@@ -68,9 +88,8 @@ fn record(file: FilePoint, engine: serde_json::Value, phases: Vec<PhaseRecord>) 
             version: "0.1.0".to_owned(),
             git_revision: "0123456".to_owned(),
         },
-        file,
-        published: Vec::new(),
-        outlier_ns: None,
+        outcome: Outcome::Measured,
+        body: body.into(),
         effective: vec![Effective {
             ranks: "0-1".to_owned(),
             engine,
@@ -79,21 +98,18 @@ fn record(file: FilePoint, engine: serde_json::Value, phases: Vec<PhaseRecord>) 
             yielding: false,
         }],
         environment: Vec::new(),
-        storage: vec![Storage {
-            ranks: "0-1".to_owned(),
-            directory: "/data".to_owned(),
-            file_system: "ext4".to_owned(),
-            source: "/dev/vda1".to_owned(),
-            free_bytes: 80_000_000_000,
-            direct_alignment: Some(DirectAlignment {
-                memory_bytes: 4,
-                offset_bytes: 512,
-            }),
-            striping: None,
-        }],
-        outcome: Outcome::Measured,
-        phases,
+        canary: None,
+        limit: None,
+        wire_proof: None,
         remarks: Vec::new(),
+    }
+}
+
+/// The body of a record of a file experiment.
+pub fn body(record: &mut Record) -> &mut FileBody {
+    match &mut record.body {
+        Body::File(body) => body,
+        other => panic!("not of files: {other:?}"),
     }
 }
 
@@ -222,7 +238,7 @@ fn posix() -> serde_json::Value {
 }
 
 /// Written and read through the page cache, verified, and warm.
-pub fn buffered() -> FileRecord {
+pub fn buffered() -> Record {
     let mut point = point("posix");
     point.verify_after = vec![Phase::Read];
     point.read_from = ReadFrom::Shift { ranks: 1 };
@@ -252,7 +268,7 @@ pub fn buffered() -> FileRecord {
 }
 
 /// Small direct reads and writes in a shuffled order for a time, many in flight.
-pub fn stonewalled() -> FileRecord {
+pub fn stonewalled() -> Record {
     let mut point = point("uring");
     point.label = Some("IOPS".to_owned());
     point.layout = FileLayout::Shared;
@@ -296,7 +312,7 @@ pub fn stonewalled() -> FileRecord {
 }
 
 /// A full disk in the read-and-write experiment's second trial, and one that could not begin.
-pub fn failed() -> Vec<FileRecord> {
+pub fn failed() -> Vec<Record> {
     let mut point = point("posix");
     point.trials = 2;
     let write = trial(&point, 0, 128, 0, 250);
@@ -314,7 +330,7 @@ pub fn failed() -> Vec<FileRecord> {
     };
     let mut absent = record(point, serde_json::Value::Null, Vec::new());
     absent.effective.clear();
-    absent.file.engine = "mpiio".to_owned();
+    body(&mut absent).point.engine = "mpiio".to_owned();
     absent.outcome = Outcome::Skipped {
         why: "no MPI library is here: name one with --mpi".to_owned(),
     };
@@ -322,7 +338,7 @@ pub fn failed() -> Vec<FileRecord> {
 }
 
 /// Collective MPI-IO with hints over three trials, striped, beside published figures.
-pub fn collective() -> FileRecord {
+pub fn collective() -> Record {
     let mut point = point("mpiio");
     point.label = Some("Lustre I, MPI-IO, shared file".to_owned());
     (point.layout, point.collective, point.trials) = (FileLayout::Shared, true, 3);
@@ -366,11 +382,13 @@ pub fn collective() -> FileRecord {
         "hints": {"romio_cb_read": "disable", "romio_cb_write": "disable"},
     });
     let mut record = record(point, engine, vec![write, read]);
-    record.storage[0].file_system = "lustre".to_owned();
-    record.storage[0].source = "mds:/scratch".to_owned();
-    record.storage[0].direct_alignment = None;
-    record.storage[0].striping = Some("24 stripes of 8 MiB".to_owned());
-    record.published = vec![
+    let of_files = body(&mut record);
+    let storage = &mut of_files.storage[0];
+    storage.file_system = "lustre".to_owned();
+    storage.source = "mds:/scratch".to_owned();
+    storage.direct_alignment = None;
+    storage.striping = Some("24 stripes of 8 MiB".to_owned());
+    of_files.published = vec![
         Published {
             phase: Phase::Write,
             bandwidth_mib_per_s: Some(716_886.15),
@@ -392,7 +410,7 @@ pub fn collective() -> FileRecord {
 }
 
 /// One of everything.
-pub fn all() -> Vec<FileRecord> {
+pub fn all() -> Vec<Record> {
     let mut all = vec![buffered(), stonewalled()];
     all.extend(failed());
     all.push(collective());

@@ -6,15 +6,15 @@ use serde_json::json;
 use tonnage_engine::Verb;
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::Pacing;
-use tonnage_record::wire_proof::{DevicePath, Path, TcpPath};
-use tonnage_record::{LatencyKind, Outcome, Record};
+use tonnage_record::wire_proof::{DevicePath, TcpPath};
+use tonnage_record::{LatencyKind, Outcome, Record, WireProof};
 use tonnage_units::WireKind;
 
-use super::{COPY, sample, three_trials};
+use super::{COPY, Sample, sample, three_trials};
 
 /// Streams through network interfaces: one point with trouble on the way, one on another way than it should be.
 pub fn paths() -> Vec<Record> {
-    let stream = |window, change: fn(&mut Path)| {
+    let stream = |window, change: fn(&mut WireProof)| {
         let sample = sample(Pacing::Stream { window }, 65536).with(|point| {
             point.engine = "fabric:tcp".to_owned();
             point.limit = LimitChoice::None;
@@ -46,7 +46,7 @@ pub fn paths() -> Vec<Record> {
             counters: BTreeMap::from([("OutSegs".into(), 9000), ("RetransSegs".into(), segments)]),
         };
         let (data_bytes, answer_bytes) = (payload_bytes * 26 / 25, payload_bytes / 50);
-        let mut path = Path {
+        let mut path = WireProof {
             crossed: true,
             devices_named: 2,
             devices_crossed: 2,
@@ -60,13 +60,13 @@ pub fn paths() -> Vec<Record> {
         change(&mut path);
         three_trials(sample, 30_000)
             .summarize(LatencyKind::Operation, None)
-            .record_with(|record| record.path = Some(path))
+            .record_with(|record| record.wire_proof = Some(path))
     };
-    let calm = |path: &mut Path| {
+    let calm = |path: &mut WireProof| {
         path.tcp.clear();
         path.devices[1].counters.remove("rx_dropped");
     };
-    let elsewhere = |path: &mut Path| {
+    let elsewhere = |path: &mut WireProof| {
         (path.crossed, path.devices_crossed) = (false, 1);
         path.devices[0].crossed = false;
         path.devices[0].kind = WireKind::RdmaPort;
@@ -100,19 +100,22 @@ pub fn fabric() -> Vec<Record> {
         let limit = limit.map(|bytes_per_s| (stream_limit, bytes_per_s));
         three_trials(sample, 30_000)
             .summarize(kind, limit)
-            .record_with(|record| {
-                record.effective[0].engine = over_libfabric("tcp;ofi_rxm", "eth0");
-                let summary = record.summary.as_mut();
+            .body_with(|body| {
+                let summary = body.summary.as_mut();
                 if let Some(latency) = summary.and_then(|summary| summary.latency.as_mut()) {
                     latency.delivered = Some(delivered);
                 }
             })
     };
-    let transmit = |mut record: Record| {
+    let plain = |sample: Sample| {
+        sample.record_with(|record| {
+            record.effective[0].engine = over_libfabric("tcp;ofi_rxm", "eth0");
+        })
+    };
+    let transmit = |sample: Sample| {
         let options = [("completion", "transmit"), ("inject", "off")];
         let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        record.point.engine_options = options.into();
-        record
+        plain(sample.body_with(|body| body.point.engine_options = options.into()))
     };
     let stream = Pacing::Stream { window: 16 };
     let batch = Pacing::Batch { batch: 16 };
@@ -121,9 +124,9 @@ pub fn fabric() -> Vec<Record> {
         rate_per_s: 20_000.0,
     };
     vec![
-        writes(stream, LatencyKind::Operation, false, Some(2.5e9)),
+        plain(writes(stream, LatencyKind::Operation, false, Some(2.5e9))),
         transmit(writes(stream, LatencyKind::Operation, false, Some(1.9e9))),
-        writes(batch, LatencyKind::Batch, true, None),
+        plain(writes(batch, LatencyKind::Batch, true, None)),
         transmit(writes(batch, LatencyKind::Batch, false, None)),
         transmit(writes(paced, LatencyKind::Response, false, None)),
     ]

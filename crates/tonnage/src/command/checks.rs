@@ -7,8 +7,8 @@ use tonnage_engine::find;
 use tonnage_engines::{ENGINES, FILE_ENGINES};
 use tonnage_machine::{Topology, place_workers};
 use tonnage_plan::{Planned, Point};
-use tonnage_record::file::check_writable;
 use tonnage_record::read::read_records;
+use tonnage_record::writer::check_writable;
 use tonnage_units::{Error, Result};
 
 use super::measure::{Job, placement};

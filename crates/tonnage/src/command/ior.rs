@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tonnage_plan::Plan;
 use tonnage_ranks::Identity;
-use tonnage_record::Line;
-use tonnage_record::file::check_writable;
+use tonnage_record::Record;
+use tonnage_record::writer::check_writable;
 use tonnage_units::{Error, Result};
 
 use super::measure::{Job, how_many, start};
@@ -86,15 +86,16 @@ impl Block {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn write(&self, lines: &[Line]) -> Result<()> {
-        let last = lines.iter().rev().find_map(|line| match line {
-            Line::File(record) => Some(record),
-            Line::Transfer(_) => None,
-        });
-        let Some(record) = last else {
+    pub fn write(&self, records: &[Record]) -> Result<()> {
+        let Some(record) = records.iter().rev().find_map(Record::as_file) else {
             return Ok(());
         };
-        if record.phases.iter().all(|phase| phase.trials.is_empty()) {
+        if record
+            .body
+            .phases
+            .iter()
+            .all(|phase| phase.trials.is_empty())
+        {
             return Ok(());
         }
         let text = block::render(&self.options, &self.run, record);

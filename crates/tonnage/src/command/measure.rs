@@ -13,11 +13,11 @@ use tonnage_bench::deadlines::DEADLINES;
 use tonnage_bench::settings::{Numa, Settings};
 use tonnage_engines::{ENGINES, FILE_ENGINES, clean_up_after, mpiio};
 use tonnage_machine::Choice;
-use tonnage_plan::{Plan, Planned, Point};
+use tonnage_plan::{Plan, Planned};
 use tonnage_ranks::{Identity, JoinOptions, Rank};
-use tonnage_record::file::{RecordWriter, resume};
-use tonnage_record::read::{already_measured, file_already_measured};
-use tonnage_record::{Line, Program};
+use tonnage_record::read::already_measured;
+use tonnage_record::writer::{RecordWriter, resume};
+use tonnage_record::{Program, Record};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
@@ -287,12 +287,12 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
 }
 
 /// The records that are there already, and the writer for new ones.
-fn open_output(job: &Job) -> Result<(Vec<Line>, Option<RecordWriter>)> {
+fn open_output(job: &Job) -> Result<(Vec<Record>, Option<RecordWriter>)> {
     match &job.output {
         None => Ok((Vec::new(), None)),
         Some((path, true)) if path.exists() => {
-            let (lines, writer) = resume(path)?;
-            Ok((lines, Some(writer)))
+            let (records, writer) = resume(path)?;
+            Ok((records, Some(writer)))
         }
         Some((path, _)) => Ok((Vec::new(), Some(open_new(path)?))),
     }
@@ -308,18 +308,16 @@ fn open_new(path: &Path) -> Result<RecordWriter> {
 }
 
 /// The points that a resumed file does not hold. Rank 0 knows, and tells the others.
-fn points_left(points: Vec<Planned>, rank: &mut Rank, before: &[Line]) -> Result<Vec<Planned>> {
+fn points_left(points: Vec<Planned>, rank: &mut Rank, before: &[Record]) -> Result<Vec<Planned>> {
     if points.is_empty() {
         return Ok(points);
     }
-    let is_measured = |planned: &Planned| match &planned.point {
-        Point::Transfer(point) => already_measured(before, point),
-        Point::File(point) => file_already_measured(before, point),
-        Point::Connect(_) => false,
-    };
     let mine = (rank.id() == 0).then(|| {
-        let measured = points.iter().map(|point| u8::from(is_measured(point)));
-        measured.collect()
+        let measured = |planned: &Planned| already_measured(before, &planned.point);
+        points
+            .iter()
+            .map(|planned| u8::from(measured(planned)))
+            .collect()
     });
     let measured = rank.broadcast("points that are measured already", mine, DEADLINES.step)?;
     let of = points.len();

@@ -7,9 +7,9 @@ use tonnage_bench::observer::{Observer, Progress};
 use tonnage_plan::Point;
 use tonnage_plan::files::FilePoint;
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_record::file::RecordWriter;
 use tonnage_record::read::final_attempts;
-use tonnage_record::{Line, Outcome};
+use tonnage_record::writer::RecordWriter;
+use tonnage_record::{Outcome, Record};
 use tonnage_units::Bytes;
 use tonnage_units::Result;
 use tonnage_units::quantity::human;
@@ -21,7 +21,7 @@ use tonnage_report::text;
 /// Keeps records, writes them on, and shows how far the run is.
 pub struct Keeper {
     /// All records of the run, those that a resumed file held already first.
-    pub records: Vec<Line>,
+    pub records: Vec<Record>,
     writer: Option<RecordWriter>,
     /// JSON lines go out as they come, so that a reader of the pipe need not wait for the end.
     stream: bool,
@@ -34,7 +34,7 @@ pub struct Keeper {
 
 impl Keeper {
     /// Starts with the records of a resumed file.
-    pub fn new(records: Vec<Line>, writer: Option<RecordWriter>, format: Format) -> Self {
+    pub fn new(records: Vec<Record>, writer: Option<RecordWriter>, format: Format) -> Self {
         let progress = if std::io::stderr().is_terminal() {
             progress_line()
         } else {
@@ -63,7 +63,7 @@ impl Keeper {
     pub fn all_measured(&self) -> bool {
         final_attempts(&self.records)
             .iter()
-            .all(|line| *line.outcome() == Outcome::Measured)
+            .all(|record| record.outcome == Outcome::Measured)
     }
 }
 
@@ -80,22 +80,22 @@ impl Observer for Keeper {
         self.progress.set_message(format!("{}: {far}", self.point));
     }
 
-    fn record(&mut self, line: Line) -> Result<()> {
+    fn record(&mut self, record: Record) -> Result<()> {
         if self.stream {
             print(&tonnage_report::render(
                 tonnage_report::Format::Jsonl,
-                std::slice::from_ref(&line),
+                std::slice::from_ref(&record),
             )?)?;
         }
         if let Some(writer) = &mut self.writer
-            && let Err(error) = writer.write(&line)
+            && let Err(error) = writer.write(&record)
         {
             self.progress
                 .suspend(|| log::error!("{error}; going on without the file"));
             self.writer = None;
             self.lost_writer = true;
         }
-        self.records.push(line);
+        self.records.push(record);
         Ok(())
     }
 }

@@ -6,9 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tonnage_machine::Environment;
 use tonnage_machine::devices::Inventory;
-use tonnage_record::Line;
-use tonnage_record::file::check_writable;
 use tonnage_record::read::read_records;
+use tonnage_record::writer::check_writable;
 use tonnage_units::{Error, Result};
 
 use super::limits;
@@ -42,19 +41,12 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     let inventory = Inventory::read();
     let limits = limits::measure(&environment)?;
     let before = if output.exists() {
-        read_records(&output)?.lines.len()
+        read_records(&output)?.records.len()
     } else {
         0
     };
     let code = supervise(job.plan.ranks.unwrap_or(2), &rank_arguments(args, &output))?;
-    let lines = read_records(&output)?.lines.split_off(before);
-    let records: Vec<_> = lines
-        .into_iter()
-        .filter_map(|line| match line {
-            Line::Transfer(record) => Some(*record),
-            Line::File(_) => None,
-        })
-        .collect();
+    let records = read_records(&output)?.records.split_off(before);
     let program = std::env::args()
         .next()
         .unwrap_or_else(|| "tonnage".to_owned());

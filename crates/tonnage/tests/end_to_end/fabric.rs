@@ -108,7 +108,9 @@ fn verify_is_right_over_every_provider() {
         );
         let records = records::read(&dir.path().join("v.jsonl"));
         for op in ["write", "write-imm", "read", "send"] {
-            let of_op = records.iter().filter(|record| record.point.op.name() == op);
+            let of_op = records
+                .iter()
+                .filter(|record| record.transfer().unwrap().point.op.name() == op);
             assert!(of_op.count() > 1, "{op}: {ended:#?}");
         }
         assert!(
@@ -154,12 +156,15 @@ fn the_record_says_what_steers_the_result() {
                 );
             }
             let shm_writes = engine["shm_writes"].as_str();
-            let writes = matches!(record.point.op, Verb::Write | Verb::WriteImm);
+            let writes = matches!(
+                record.transfer().unwrap().point.op,
+                Verb::Write | Verb::WriteImm
+            );
             assert_eq!(
                 shm_writes,
                 (provider == "shm" && writes).then_some("ordered")
             );
-            let limit = record.summary.as_ref().unwrap().limit.as_ref().unwrap();
+            let limit = record.limit.as_ref().unwrap();
             let kind = match provider {
                 "shm" => "memory copy",
                 _ => "socket stream",
@@ -229,10 +234,13 @@ fn options_change_what_is_done_and_are_recorded() {
             "transfer --engine fabric:shm --op write,read --engine-option shm-writes=cma {base}"
         );
         for record in measured(&cma, 4) {
-            if record.point.op == Verb::Write {
+            if record.transfer().unwrap().point.op == Verb::Write {
                 assert_eq!(text(engine_of(&record), "shm_writes"), "cma");
             }
-            assert_eq!(record.point.engine_options["shm-writes"], "cma");
+            assert_eq!(
+                record.transfer().unwrap().point.engine_options["shm-writes"],
+                "cma"
+            );
         }
         for provider in PROVIDERS {
             let both = format!(
@@ -263,7 +271,7 @@ fn each_worker_gets_a_device() {
             "{effective:#?}"
         );
     }
-    assert!(record.path.as_ref().unwrap().crossed);
+    assert!(record.wire_proof.as_ref().unwrap().crossed);
 }
 
 #[test]
@@ -286,7 +294,7 @@ fn a_plan_holds_everything() {
     let whole = std::fs::read_to_string(&path).unwrap();
     for record in records::read(&path) {
         assert_eq!(text(engine_of(&record), "shm_writes"), "cma");
-        assert_eq!(record.point.engine_options.len(), 2);
+        assert_eq!(record.transfer().unwrap().point.engine_options.len(), 2);
     }
     // Nothing is left to measure; with another option everything is.
     tonnage(dir.path(), "run plan.toml --resume r.jsonl")

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tempfile::{TempDir, tempdir, tempdir_in};
 use tonnage_plan::files::Phase;
-use tonnage_record::files::FileRecord;
+use tonnage_record::Record;
 
 use super::support::file_records::{failed, measured};
 
@@ -38,10 +38,10 @@ pub fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-fn payloads(record: &FileRecord) -> Vec<(Phase, u64)> {
+fn payloads(record: &Record) -> Vec<(Phase, u64)> {
     let of =
         |phase: &tonnage_record::files::PhaseRecord| (phase.phase, phase.summary.payload_bytes);
-    record.phases.iter().map(of).collect()
+    record.file().unwrap().phases.iter().map(of).collect()
 }
 
 /// Whether the engine cannot run here; says why.
@@ -71,18 +71,24 @@ fn the_commands_of_the_plan_at_a_small_size() {
          --fsync end --barriers",
     );
     assert_eq!(payloads(&record), write_and_read(2 * MIB));
-    assert_eq!(record.phases[0].summary.operations, 8);
+    assert_eq!(record.file().unwrap().phases[0].summary.operations, 8);
     if !unavailable("uring") {
         let command = "--ranks 2 --engine uring --direct --path t.dat --block 1m --transfer 4k --order shuffled \
              --window 32 --stonewall 5s";
         let (_, storage) = measured(dir.path(), "--path t --block 4k --transfer 4k");
-        if storage.storage[0].direct_alignment.is_some() {
+        if storage.file().unwrap().storage[0]
+            .direct_alignment
+            .is_some()
+        {
             let (_, record) = measured(dir.path(), command);
             assert_eq!(payloads(&record), write_and_read(2 * MIB));
             assert_eq!(record.effective[0].engine["name"], "uring");
             assert_ne!(record.effective[0].engine["direct"], false);
         } else {
-            println!("skip: no direct I/O on {}", storage.storage[0].file_system);
+            println!(
+                "skip: no direct I/O on {}",
+                storage.file().unwrap().storage[0].file_system
+            );
         }
     }
     let (_, record) = measured(
@@ -91,7 +97,7 @@ fn the_commands_of_the_plan_at_a_small_size() {
     );
     assert_eq!(payloads(&record), write_and_read((12 * 64) << 10));
     assert_eq!(
-        record.phases[1].trials[0].verified_bytes,
+        record.file().unwrap().phases[1].trials[0].verified_bytes,
         Some((12 * 64) << 10)
     );
     assert_eq!(names(dir.path()), Vec::<String>::new());
@@ -112,13 +118,13 @@ fn every_engine_layout_and_order() {
                          --transfer 3k --segments 2 --verify=write,read {more}"
                     );
                     let (_, record) = measured(dir.path(), &arguments);
-                    let trials = u64::from(record.file.trials);
+                    let trials = u64::from(record.file().unwrap().point.trials);
                     assert_eq!(
-                        record.phases[1].summary.operations,
+                        record.file().unwrap().phases[1].summary.operations,
                         64 * trials,
                         "{arguments}"
                     );
-                    for phase in &record.phases {
+                    for phase in &record.file().unwrap().phases {
                         assert_eq!(phase.trials[0].verified_bytes, Some(192 << 10));
                     }
                 }
@@ -133,15 +139,20 @@ fn the_storages_own_limit_stands_beside_the_figures() {
     let dir = on_disk();
     let arguments = "--ranks 2 --path t --block 1m --transfer 256k --fsync end";
     let (_, record) = measured(dir.path(), &format!("{arguments} --limit 2GB/s"));
-    for phase in &record.phases {
+    for phase in &record.file().unwrap().phases {
         assert_eq!(phase.summary.limit.as_ref().unwrap().bytes_per_s, 2e9);
     }
-    assert!(record.phases[0].summary.utilization.is_some());
+    assert!(
+        record.file().unwrap().phases[0]
+            .summary
+            .utilization
+            .is_some()
+    );
     let (_, record) = measured(
         dir.path(),
         &format!("{arguments} --limit auto --phases write"),
     );
-    let summary = &record.phases[0].summary;
+    let summary = &record.file().unwrap().phases[0].summary;
     assert!(summary.limit.as_ref().unwrap().bytes_per_s > 0.0);
     assert!(summary.utilization.is_some());
     assert_eq!(names(dir.path()), Vec::<String>::new());
@@ -153,18 +164,21 @@ fn a_read_says_how_cold_it_was() {
     let dir = on_disk();
     let arguments = "--ranks 2 --path t --layout per-process --block 1m --transfer 64k --fsync end";
     let (ended, record) = measured(dir.path(), arguments);
-    let cache = record.phases[1].trials[0].cache.clone().unwrap();
+    let cache = record.file().unwrap().phases[1].trials[0]
+        .cache
+        .clone()
+        .unwrap();
     assert!(cache.known && !cache.dropped, "{cache:?}");
     assert_eq!((cache.bytes, cache.resident_bytes), (2 * MIB, 2 * MIB));
     assert!(ended.stdout.contains("read: warm, 100 %"), "{ended:#?}");
-    let file_system = record.storage[0].file_system.clone();
+    let file_system = record.file().unwrap().storage[0].file_system.clone();
     if file_system == "tmpfs" {
         println!("skip: nothing can be dropped on {file_system}, and no disk is known");
     } else {
         for more in ["", "--order shuffled --read-shift 1", "--trials 2"] {
             let (ended, record) =
                 measured(dir.path(), &format!("{arguments} --drop-caches {more}"));
-            for trial in &record.phases[1].trials {
+            for trial in &record.file().unwrap().phases[1].trials {
                 let cache = trial.cache.clone().unwrap();
                 assert!(cache.known && cache.dropped, "{cache:?}");
                 assert_eq!((cache.bytes, cache.resident_bytes), (2 * MIB, 0), "{more}");
@@ -179,7 +193,10 @@ fn a_read_says_how_cold_it_was() {
     let path = memory.path().join("t");
     let arguments = arguments.replace("--path t", &format!("--path {}", path.display()));
     let (ended, record) = measured(dir.path(), &format!("{arguments} --drop-caches"));
-    let cache = record.phases[1].trials[0].cache.clone().unwrap();
+    let cache = record.file().unwrap().phases[1].trials[0]
+        .cache
+        .clone()
+        .unwrap();
     assert_eq!((cache.bytes, cache.resident_bytes), (2 * MIB, 2 * MIB));
     assert!(cache.dropped, "{cache:?}");
     assert!(ended.stdout.contains("read: warm, 100 %"), "{ended:#?}");
@@ -201,7 +218,7 @@ fn a_mixed_phase_has_its_share_of_reads_exactly() {
                      --order {order} --verify"
                 ),
             );
-            let [mixed] = &record.phases[..] else {
+            let [mixed] = &record.file().unwrap().phases[..] else {
                 panic!("{record:#?}")
             };
             let trial = &mixed.trials[0];
@@ -222,7 +239,10 @@ fn ranks_read_what_others_wrote_and_are_told_what_it_proves() {
                     "--ranks 3 --path t --layout {layout} --block 64k --transfer 16k {choice} --verify"
                 ),
             );
-            assert_eq!(record.phases[1].trials[0].verified_bytes, Some(192 << 10));
+            assert_eq!(
+                record.file().unwrap().phases[1].trials[0].verified_bytes,
+                Some(192 << 10)
+            );
             let said = record
                 .remarks
                 .iter()
@@ -263,10 +283,10 @@ fn files_are_where_and_as_many_as_they_were_asked_for() {
         let arguments = format!("{arguments} --block 64k --transfer 16k --segments 2 --verify");
         let (_, record) = measured(dir.path(), &format!("{arguments} --keep"));
         assert_eq!(names(&dir.path().join(name)), files);
-        let ranks = u64::from(record.file.ranks);
-        let trials = u64::from(record.file.trials);
+        let ranks = u64::from(record.file().unwrap().point.ranks);
+        let trials = u64::from(record.file().unwrap().point.trials);
         assert_eq!(
-            record.phases[0].summary.payload_bytes,
+            record.file().unwrap().phases[0].summary.payload_bytes,
             trials * ranks * (128 << 10)
         );
         // What tonnage wrote it may replace, and without --keep remove. Directories that were there before stay.
@@ -354,9 +374,9 @@ fn repetitions_pause_and_end_in_time() {
         dir.path(),
         "--ranks 2 --path t --block 64k --transfer 16k --trials 3 --delay 100ms",
     );
-    assert_eq!(record.phases[0].trials.len(), 3);
+    assert_eq!(record.file().unwrap().phases[0].trials.len(), 3);
     assert!(ended.took.as_millis() >= 500, "{ended:#?}");
-    let seeds: std::collections::BTreeSet<_> = record.phases[0]
+    let seeds: std::collections::BTreeSet<_> = record.file().unwrap().phases[0]
         .trials
         .iter()
         .map(|trial| trial.data_seed.unwrap())
@@ -366,7 +386,10 @@ fn repetitions_pause_and_end_in_time() {
         dir.path(),
         "--ranks 2 --path t --block 64k --transfer 16k --trials 100 --delay 50ms --max-duration 60ms --data-seed 7",
     );
-    let trials = &record.phases[1].trials;
+    let trials = &record.file().unwrap().phases[1].trials;
     assert!((1..100).contains(&trials.len()), "{}", trials.len());
-    assert_eq!(record.phases[0].trials[0].data_seed, Some(7));
+    assert_eq!(
+        record.file().unwrap().phases[0].trials[0].data_seed,
+        Some(7)
+    );
 }

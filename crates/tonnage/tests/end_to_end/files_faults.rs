@@ -53,6 +53,8 @@ fn a_disk_that_is_full_in_the_middle_of_a_phase() {
         let ended = ended.saying(&["No space left on device"]);
         assert_eq!(ended.stderr.matches("error: ").count(), 1, "{ended:#?}");
         let phases: Vec<_> = record
+            .file()
+            .unwrap()
             .phases
             .iter()
             .map(|phase| (phase.phase, phase.trials.len()))
@@ -84,7 +86,7 @@ fn a_disk_that_is_too_small_from_the_beginning() {
         assert!(ended.took < SOON, "{ended:#?}");
         let record = only(&dir.path().join("r.jsonl"));
         assert!(why(&record, &ended).contains("No space left on device"));
-        assert!(record.phases.is_empty());
+        assert!(record.file().unwrap().phases.is_empty());
         // That it would not fit was known before.
         assert!(
             record
@@ -168,7 +170,7 @@ fn a_rank_that_is_killed_while_it_writes() {
             let record = only(&path);
             let lost = format!("rank {rank} on {}", tonnage_sys::host::name());
             assert!(why(&record, &ended).contains(&lost), "{record:#?}");
-            assert!(record.phases.is_empty());
+            assert!(record.file().unwrap().phases.is_empty());
         }
         let kept: &[&str] = if options.contains("--keep") {
             &["t.00000000", "t.00000001"]

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 use tempfile::tempdir;
-use tonnage_record::files::{FileRecord, PhaseTrial};
+use tonnage_record::Record;
+use tonnage_record::files::PhaseTrial;
 
 use super::files::unavailable;
 use super::support::file_records::{failed, measured};
@@ -13,8 +14,8 @@ use super::support::file_records::{failed, measured};
 /// Far more than can be written until the stonewall, because each write is synced.
 const SLOW: &str = "--block 1G --transfer 4k --fsync each --stonewall 60ms --phases write";
 
-fn write_trial(record: &FileRecord) -> &PhaseTrial {
-    &record.phases[0].trials[0]
+fn write_trial(record: &Record) -> &PhaseTrial {
+    &record.file().unwrap().phases[0].trials[0]
 }
 
 /// How many transfers of each rank the status file says.
@@ -41,7 +42,8 @@ fn who_is_cut_off_counts_what_had_ended() {
         assert_eq!(wall.after_ns, 60_000_000);
         assert!(trial.last_done_ns >= wall.after_ns, "{trial:?}");
         // Of each thread at most one was under way.
-        let threads = u64::from(record.file.ranks * record.file.threads);
+        let threads =
+            u64::from(record.file().unwrap().point.ranks * record.file().unwrap().point.threads);
         assert!(trial.operations - wall.operations <= threads, "{trial:?}");
         assert!(trial.payload_bytes < 1 << 30, "{trial:?}");
         assert!(ended.stdout.contains("stonewall"), "{ended:#?}");
@@ -59,7 +61,7 @@ fn a_stonewall_that_never_comes_changes_nothing() {
                 "--ranks 2 --path t --block 128k --transfer 4k --stonewall 1h --verify {more}"
             ),
         );
-        for phase in &record.phases {
+        for phase in &record.file().unwrap().phases {
             let trial = &phase.trials[0];
             assert_eq!(
                 (trial.operations, trial.stonewall.unwrap().operations),
@@ -82,7 +84,7 @@ fn after_wearing_out_all_ranks_have_moved_the_same() {
         }
         let dir = super::files::on_disk();
         let (_, probe) = measured(dir.path(), "--path p --block 4k --transfer 4k");
-        let more = if probe.storage[0].direct_alignment.is_none() {
+        let more = if probe.file().unwrap().storage[0].direct_alignment.is_none() {
             more.replace("--direct", "")
         } else {
             more.to_owned()
@@ -129,7 +131,7 @@ fn a_later_job_reads_what_was_written() {
             (1..=trial.operations).contains(&all),
             "{transfers:?} {trial:?}"
         );
-        if record.file.threads == 1 {
+        if record.file().unwrap().point.threads == 1 {
             assert_eq!(all, trial.operations);
         }
         let read = "--block 1G --transfer 4k --phases read";
@@ -165,7 +167,7 @@ fn a_later_phase_reads_what_was_written() {
             dir.path(),
             &format!("--ranks 2 --path t {slow} --verify=write,read {more}"),
         );
-        let [write, read] = &record.phases[..] else {
+        let [write, read] = &record.file().unwrap().phases[..] else {
             panic!("{record:#?}")
         };
         assert!(read.summary.operations <= write.summary.operations);

@@ -40,15 +40,18 @@ impl Job {
         );
         if options.contains("--direct") {
             let (_, probe) = measured(dir.path(), "--path p --block 4k --transfer 4k");
-            if probe.storage[0].direct_alignment.is_none() {
-                println!("skip: no direct I/O on {}", probe.storage[0].file_system);
+            if probe.file().unwrap().storage[0].direct_alignment.is_none() {
+                println!(
+                    "skip: no direct I/O on {}",
+                    probe.file().unwrap().storage[0].file_system
+                );
                 return None;
             }
         }
         // Whose data is read means nothing to writing, and is refused there.
         let writing = arguments.replace("--read-shift 1", "");
         let (_, record) = measured(dir.path(), &format!("{writing} --phases write"));
-        let trial = &record.phases[0].trials[0];
+        let trial = &record.file().unwrap().phases[0].trials[0];
         let files = names(dir.path())
             .iter()
             .map(|name| dir.path().join(name))
@@ -74,7 +77,7 @@ impl Job {
 
     fn passes(&self) {
         let (_, record) = measured(self.dir.path(), &self.read());
-        let trial = &record.phases[0].trials[0];
+        let trial = &record.file().unwrap().phases[0].trials[0];
         assert_eq!(trial.verified_bytes, Some(trial.payload_bytes));
         assert_eq!(trial.data_seed, Some(self.seed));
     }
@@ -93,7 +96,7 @@ impl Job {
             "files that are only read are not removed"
         );
         // What was wrong was found after the phase, whose figures stay.
-        for phase in &record.phases {
+        for phase in &record.file().unwrap().phases {
             assert_eq!(phase.trials.len(), 1);
         }
         for (path, bytes) in self.files.iter().zip(before) {
@@ -386,7 +389,7 @@ fn right_after_it_was_written() {
         "--ranks 2 --path t --block 64k --transfer 4k --phases write,read,mixed --read-percent 50 \
          --verify=write,read,mixed --trials 2",
     );
-    for phase in &record.phases {
+    for phase in &record.file().unwrap().phases {
         let verified: Vec<_> = phase
             .trials
             .iter()

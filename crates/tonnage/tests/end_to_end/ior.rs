@@ -87,7 +87,7 @@ fn the_block_says_what_the_record_says() {
         assert!(ended.stdout.contains(part), "{part}\n{}", ended.stdout);
     }
     assert_eq!(
-        record["file"]["read_from"],
+        record["point"]["read_from"],
         serde_json::json!({"kind": "shift", "ranks": 1})
     );
     let left: Vec<_> = fs::read_dir(dir.path())

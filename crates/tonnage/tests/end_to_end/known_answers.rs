@@ -7,7 +7,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tempfile::tempdir;
-use tonnage_record::{Outcome, Record, Trial};
+use tonnage_record::transfer::Trial;
+use tonnage_record::{Outcome, Record};
 use tonnage_testbed::{Error, Hosts, Rate, Slurm};
 
 use super::hosts::{all_good, end, hosts, start};
@@ -49,12 +50,14 @@ fn cpu_share(trial: &Trial) -> f64 {
 /// switches need too, it may be less, and that is said.
 fn reads_the_link(record: &Record, rate: Rate) {
     let link = rate.tcp_payload_bytes_per_s();
-    let what = format!("{} over {rate}", record.point.op.name());
+    let what = format!("{} over {rate}", record.transfer().unwrap().point.op.name());
     let of_link = |trial: &Trial| trial.bandwidth_bytes_per_s / link;
-    for trial in &record.trials {
+    for trial in &record.transfer().unwrap().trials {
         assert!(of_link(trial) < 1.0 + TOLERANCE, "{what}: {trial:#?}");
     }
     let best = record
+        .transfer()
+        .unwrap()
         .trials
         .iter()
         .max_by(|one, other| of_link(one).total_cmp(&of_link(other)))
@@ -75,7 +78,7 @@ fn reads_the_link(record: &Record, rate: Rate) {
 
 /// The counters of both hosts' interfaces saw the payload and its headers, and no more; and both saw the same.
 fn both_ends_agree(record: &Record) {
-    let path = record.path.as_ref().unwrap();
+    let path = record.wire_proof.as_ref().unwrap();
     assert!(path.crossed && path.devices.len() == 2, "{path:#?}");
     let [one, other] = [&path.devices[0], &path.devices[1]];
     for (from, to) in [(one, other), (other, one)] {
@@ -112,11 +115,13 @@ fn every_operation(rate: Rate) {
         reads_the_link(record, rate);
         both_ends_agree(record);
         let payload = record
+            .transfer()
+            .unwrap()
             .trials
             .iter()
             .map(|trial| trial.payload_bytes)
             .sum::<u64>();
-        let devices = &record.path.as_ref().unwrap().devices;
+        let devices = &record.wire_proof.as_ref().unwrap().devices;
         assert!(
             devices
                 .iter()
@@ -134,7 +139,7 @@ fn bursts(hosts: &Hosts, rate: Rate) {
     let link = rate.tcp_payload_bytes_per_s();
     for pacing in ["--batch 1", "--batch 8"] {
         let record = &measure(hosts, &format!("--op write {pacing} {STREAM}"))[0];
-        for trial in &record.trials {
+        for trial in &record.transfer().unwrap().trials {
             assert!(
                 trial.bandwidth_bytes_per_s < link * (1.0 + TOLERANCE),
                 "{pacing}: {trial:#?}"
@@ -142,7 +147,7 @@ fn bursts(hosts: &Hosts, rate: Rate) {
         }
     }
     let record = &measure(hosts, &format!("--op write --rate 40 --window 8 {STREAM}"))[0];
-    for trial in &record.trials {
+    for trial in &record.transfer().unwrap().trials {
         let offered = 40.0 * f64::from(1 << 20);
         assert!(
             trial.bandwidth_bytes_per_s < offered * (1.0 + TOLERANCE),
@@ -201,7 +206,15 @@ fn an_outage_of_two_seconds_shows_and_the_run_goes_on() {
     all_good(&end(runs));
     let record = &records::read(&dir.path().join("r.jsonl"))[0];
     assert_eq!(record.outcome, Outcome::Measured);
-    let latency = record.summary.as_ref().unwrap().latency.as_ref().unwrap();
+    let latency = record
+        .transfer()
+        .unwrap()
+        .summary
+        .as_ref()
+        .unwrap()
+        .latency
+        .as_ref()
+        .unwrap();
     assert!(latency.latency_ns_max > 1_900_000_000, "{latency:#?}");
 }
 

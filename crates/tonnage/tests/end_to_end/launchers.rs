@@ -69,7 +69,7 @@ fn ranks_find_each_other_by_environment() {
         assert!(
             written(dir.path())
                 .iter()
-                .all(|record| record.point.ranks == ranks)
+                .all(|record| record.transfer().unwrap().point.ranks == ranks)
         );
     }
 }

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::tempdir;
 use tonnage_record::Outcome;
-use tonnage_record::files::FileRecord;
+use tonnage_record::Record;
 
 use super::mpirun::{MPICH, OPEN_MPI, is_there, under_mpirun};
 use super::support::{Ended, tonnage, wait_until};
@@ -25,7 +25,7 @@ fn installed() -> impl Iterator<Item = (&'static str, &'static str)> {
     MPIS.into_iter().filter(|(launcher, _)| is_there(launcher))
 }
 
-fn records(dir: &Path) -> Vec<FileRecord> {
+fn records(dir: &Path) -> Vec<Record> {
     let text = std::fs::read_to_string(dir.join("r.jsonl")).unwrap();
     let lines = text.lines();
     lines
@@ -34,7 +34,7 @@ fn records(dir: &Path) -> Vec<FileRecord> {
 }
 
 /// The engine's part of what the ranks agree on.
-fn engine(record: &FileRecord) -> &Value {
+fn engine(record: &Record) -> &Value {
     // Ranks differ in their CPUs.
     let first = &record.effective[0].engine;
     let same = record.effective.iter().all(|ranks| ranks.engine == *first);
@@ -43,13 +43,13 @@ fn engine(record: &FileRecord) -> &Value {
 }
 
 /// A run under mpirun that has to succeed, without a word from the launcher about how its processes ended.
-fn measured(dir: &Path, launcher: &str, arguments: &str) -> Vec<FileRecord> {
+fn measured(dir: &Path, launcher: &str, arguments: &str) -> Vec<Record> {
     let ended = under_mpirun(dir, launcher, arguments).run().with_code(0);
     for complaint in ["error", "inalize", "mpirun detected"] {
         assert!(!ended.stderr.contains(complaint), "{ended:#?}");
     }
     let records = records(dir);
-    let is_measured = |record: &FileRecord| record.outcome == Outcome::Measured;
+    let is_measured = |record: &Record| record.outcome == Outcome::Measured;
     assert!(records.iter().all(is_measured), "{records:#?}");
     assert!(!dir.join("t.dat").exists(), "files are removed");
     records
@@ -70,7 +70,12 @@ fn ranks_write_and_read_each_for_itself_and_all_together() {
                 assert_eq!(engine["dialect"], dialect);
                 assert_eq!(engine["calls"], calls);
                 assert!(engine["library"].as_str().unwrap().starts_with('/'));
-                let trials = record.phases.iter().flat_map(|phase| &phase.trials);
+                let trials = record
+                    .file()
+                    .unwrap()
+                    .phases
+                    .iter()
+                    .flat_map(|phase| &phase.trials);
                 assert!(
                     trials
                         .clone()

@@ -51,7 +51,11 @@ pub(super) fn under_mpirun(dir: &Path, launcher: &str, arguments: &str) -> Progr
 fn launcher_of(dir: &Path) -> String {
     let records = records::read(&dir.join("r.jsonl"));
     assert_eq!(records.len(), 2, "one run of two points");
-    assert!(records.iter().all(|record| record.point.ranks == 2));
+    assert!(
+        records
+            .iter()
+            .all(|record| record.transfer().unwrap().point.ranks == 2)
+    );
     records[0].environment[0].launcher.clone()
 }
 

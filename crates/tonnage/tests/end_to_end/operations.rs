@@ -22,7 +22,7 @@ fn transfer(engine: &str, traffic: &str, ranks: u32, pacing: &str, workers: u32,
     assert_eq!(records.len(), 2 * ops.split(',').count(), "{arguments}");
     for record in &records {
         assert_eq!(record.outcome, Outcome::Measured, "{arguments}");
-        assert_eq!(record.point.limit, LimitChoice::None);
+        assert_eq!(record.transfer().unwrap().point.limit, LimitChoice::None);
     }
 }
 
@@ -110,8 +110,8 @@ fn every_flow_of_a_window_moves() {
             .run();
             assert_eq!(run.code, Some(0), "{traffic} {window}: {run:#?}");
             for record in records::shown(dir.path(), "r.jsonl", &run, "table") {
-                let all = flows * record.point.footprint_bytes;
-                for trial in &record.trials {
+                let all = flows * record.transfer().unwrap().point.footprint_bytes;
+                for trial in &record.transfer().unwrap().trials {
                     assert_eq!(trial.verified_bytes, Some(all), "{traffic} {window}");
                 }
             }

@@ -35,7 +35,10 @@ fn an_engine_without_devices_proves_nothing() {
     let records = records::read(&dir.path().join("r.jsonl"));
     assert_eq!(records.len(), 2);
     for record in &records {
-        assert_eq!((&record.outcome, &record.path), (&Outcome::Measured, &None));
+        assert_eq!(
+            (&record.outcome, &record.wire_proof),
+            (&Outcome::Measured, &None)
+        );
     }
 }
 
@@ -45,12 +48,18 @@ fn the_loopback_is_crossed_by_ranks_of_one_host() {
     let run = over_tcp(dir.path(), "lo");
     assert_eq!(run.code, Some(0), "{run:#?}");
     let record = &records::read(&dir.path().join("r.jsonl"))[0];
-    let path = record.path.as_ref().unwrap();
+    let path = record.wire_proof.as_ref().unwrap();
     assert!(path.crossed, "{path:#?}");
     let device = &path.devices[0];
     assert_eq!(device.name, "lo");
     // The warm-up is counted too.
-    let payload = record.summary.as_ref().unwrap().payload_bytes;
+    let payload = record
+        .transfer()
+        .unwrap()
+        .summary
+        .as_ref()
+        .unwrap()
+        .payload_bytes;
     assert!(device.sent_bytes_expected >= payload, "{path:#?}");
     assert!(run.stdout.contains("path: the payload crossed lo of "));
 }

@@ -19,7 +19,10 @@ fn transfer(options: &str) -> Vec<Record> {
 }
 
 fn points(records: &[Record]) -> Vec<&TransferPoint> {
-    records.iter().map(|record| &record.point).collect()
+    records
+        .iter()
+        .map(|record| &record.transfer().unwrap().point)
+        .collect()
 }
 
 #[test]
@@ -46,11 +49,9 @@ fn a_plan_that_ships_runs_in_a_fraction_of_its_time() {
     let run = tonnage(dir.path(), &arguments).succeed();
     let records = records::parse(&run.stdout);
     assert!(records.len() > 50, "{}", records.len());
-    assert!(
-        records
-            .iter()
-            .all(|record| record.point.engine == "null" && record.plan == "mori-io")
-    );
+    assert!(records.iter().all(
+        |record| record.transfer().unwrap().point.engine == "null" && record.plan == "mori-io"
+    ));
 }
 
 #[test]
@@ -96,20 +97,22 @@ fn lengths_are_what_was_asked_for() {
     // That operations are as many as these was checked with the records.
     for pacing in ["--window 8", "--batch 16", "--ping-pong", "--rate 100k"] {
         let records = transfer(&format!("64 {pacing} --iters 300 --trials 3 --warmup 0"));
-        assert_eq!(records[0].trials.len(), 3);
+        assert_eq!(records[0].transfer().unwrap().trials.len(), 3);
     }
     let split = transfer("64 --duration 30ms --trials 3");
     assert!(
         split[0]
+            .transfer()
+            .unwrap()
             .trials
             .iter()
             .all(|trial| trial.window_ns >= 10_000_000)
     );
     // An interval as wide as this is narrow enough at once, and one as narrow never.
     let wide = transfer("64 --until-ci 99% --trials 4 --trial-time 5ms --max-duration 10s");
-    assert!(wide[0].trials.len() >= 4);
+    assert!(wide[0].transfer().unwrap().trials.len() >= 4);
     let narrow = transfer("64 --until-ci 0.0001% --trials 3 --trial-time 5ms --max-duration 40ms");
-    let summary = narrow[0].summary.as_ref().unwrap();
+    let summary = narrow[0].transfer().unwrap().summary.as_ref().unwrap();
     assert_eq!(summary.converged, Some(false));
     assert!((3..=8).contains(&summary.trials), "{summary:?}");
 }
@@ -117,7 +120,15 @@ fn lengths_are_what_was_asked_for() {
 #[test]
 fn a_paced_run_says_what_it_offered_and_reached() {
     let records = transfer("64 --rate 20k --window 8 --trials 2 --trial-time 20ms");
-    let pace = records[0].summary.as_ref().unwrap().pace.as_ref().unwrap();
+    let pace = records[0]
+        .transfer()
+        .unwrap()
+        .summary
+        .as_ref()
+        .unwrap()
+        .pace
+        .as_ref()
+        .unwrap();
     assert_eq!(pace.offered_per_s, 20_000.0);
     assert!(
         pace.reached_per_s > 0.0 && pace.reached_per_s < 40_000.0,
@@ -125,7 +136,7 @@ fn a_paced_run_says_what_it_offered_and_reached() {
     );
     assert!((0.0..=1.0).contains(&pace.late_fraction), "{pace:?}");
     assert_eq!(
-        records[0].point.pacing,
+        records[0].transfer().unwrap().point.pacing,
         Pacing::Paced {
             window: 8,
             rate_per_s: 20_000.0
@@ -198,22 +209,28 @@ fn what_bandwidth_is_set_beside() {
     let brief = "--trials 2 --trial-time 5ms --warmup 1ms";
     let stated = transfer(&format!("4k {brief} --limit 100Gb/s"));
     assert_eq!(
-        stated[0].point.limit,
+        stated[0].transfer().unwrap().point.limit,
         LimitChoice::Stated {
             bytes_per_s: 12.5e9
         }
     );
-    assert!(stated[0].summary.as_ref().unwrap().utilization.is_some());
-    let measured = transfer(&format!("4k {brief}"));
-    let summary = measured[0].summary.as_ref().unwrap();
     assert!(
-        summary.limit.as_ref().unwrap().what.contains("memory copy"),
-        "{summary:?}"
+        stated[0]
+            .transfer()
+            .unwrap()
+            .summary
+            .as_ref()
+            .unwrap()
+            .utilization
+            .is_some()
     );
+    let measured = transfer(&format!("4k {brief}"));
+    let limit = measured[0].limit.as_ref().unwrap();
+    assert!(limit.what.contains("memory copy"), "{limit:?}");
 }
 
 #[test]
 fn latency_can_be_left_out() {
     let records = transfer(&format!("8 --latency off {BRIEF}"));
-    assert!(records[0].histogram.is_none());
+    assert!(records[0].transfer().unwrap().histogram.is_none());
 }

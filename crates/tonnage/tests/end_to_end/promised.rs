@@ -78,8 +78,11 @@ fn verify_checks_every_operation_at_every_size() {
     for op in ["write", "write-imm", "read", "send"] {
         let sizes = records
             .iter()
-            .filter(|record| record.point.op.name() == op && record.point.engine == "shm")
-            .map(|record| record.point.size_bytes);
+            .filter(|record| {
+                record.transfer().unwrap().point.op.name() == op
+                    && record.transfer().unwrap().point.engine == "shm"
+            })
+            .map(|record| record.transfer().unwrap().point.size_bytes);
         let sizes: Vec<u32> = sizes.collect();
         for size in [1, 7, 63, 65, 4095, 4097, (1 << 20) + 1] {
             assert!(sizes.contains(&size), "{op} of {size}: {sizes:?}");

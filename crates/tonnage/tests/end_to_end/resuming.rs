@@ -85,7 +85,7 @@ fn a_killed_run_goes_on() {
     assert!((2..8).contains(&of_first.count()));
     let sizes: Vec<_> = records
         .iter()
-        .map(|record| record.point.size_bytes)
+        .map(|record| record.transfer().unwrap().point.size_bytes)
         .collect();
     assert_eq!(sizes, [8, 16, 32, 64, 128, 256, 512, 1024]);
     let shown = tonnage(dir.path(), "show r.jsonl").succeed();

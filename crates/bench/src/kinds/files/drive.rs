@@ -15,7 +15,7 @@ use crate::kinds::files::places::{Place, Places};
 use crate::kinds::files::timeline::Timeline;
 use tonnage_engine::calls::{Call, Calls, Queue, Transfer, lane_of};
 use tonnage_engine::{Completion, Kind, Op};
-use tonnage_record::stats::LatencyHistogram;
+use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 

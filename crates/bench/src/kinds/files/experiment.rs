@@ -23,8 +23,7 @@ use tonnage_machine::{Choice, place_workers};
 use tonnage_plan::files::{FileLayout, FilePoint, Phase};
 use tonnage_plan::point::{LimitChoice, Reading};
 use tonnage_ranks::Rank;
-use tonnage_record::Limit;
-use tonnage_record::files::FileRecord;
+use tonnage_record::{FileBody, Limit, Record};
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
 
@@ -74,11 +73,12 @@ impl Experiment<'_> {
     pub fn measure(
         &mut self,
         engines: &[FileEntry],
-        record: &mut FileRecord,
+        record: &mut Record,
+        body: &mut FileBody,
     ) -> Result<(), Failure> {
         let entry = find_files(engines, &self.point.engine)?;
         let (places, written) = self.look()?;
-        record.storage = storage::group(&places, None);
+        body.storage = storage::group(&places, None);
         let open = (entry.open)(&OpenFiles {
             usage: &self.point.usage(),
             rank: self.rank.id(),
@@ -111,10 +111,10 @@ impl Experiment<'_> {
         let outcome = self.phases(&mut state);
         let told = match &outcome {
             Err(Failure::Run(_)) => Ok(()),
-            _ => self.conclude(&*domain, &state, record),
+            _ => self.conclude(&*domain, &state, record, body),
         };
         record.remarks = std::mem::take(&mut state.remarks);
-        record.phases = self.records(&state);
+        body.phases = self.records(&state);
         // The first failure is the one that counts.
         outcome.and(told)
     }
@@ -147,10 +147,11 @@ impl Experiment<'_> {
         &mut self,
         domain: &dyn FileDomain,
         state: &State,
-        record: &mut FileRecord,
+        record: &mut Record,
+        body: &mut FileBody,
     ) -> Result<(), Failure> {
         record.effective = self.effective(domain, state)?;
-        record.storage = storage::group(&state.places, state.striping.as_deref());
+        body.storage = storage::group(&state.places, state.striping.as_deref());
         self.rank
             .barrier("the files are no longer needed", DEADLINES.phase)?;
         let mine = self.tidy();

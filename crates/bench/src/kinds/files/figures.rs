@@ -3,7 +3,8 @@
 use super::experiment::{Experiment, State};
 use tonnage_plan::files::Phase;
 use tonnage_record::files::{PhaseRecord, PhaseSummary, PhaseTrial, TransferLatency};
-use tonnage_record::stats::{LatencyHistogram, spread};
+use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::spread::spread;
 use tonnage_record::{LatencyKind, Limit};
 
 /// From this part of cached bytes on, a bandwidth is no longer set beside the storage's limit.

@@ -56,8 +56,7 @@ use tonnage_engine::calls::FileEntry;
 use tonnage_plan::files::FilePoint;
 use tonnage_plan::point::Reading;
 use tonnage_ranks::Rank;
-use tonnage_record::files::FileRecord;
-use tonnage_record::{Outcome, SCHEMA_VERSION};
+use tonnage_record::{FileBody, Outcome, Record};
 use tonnage_units::Result;
 
 /// Measures one experiment. What fails only the experiment is in its record; what ends the run is beside it.
@@ -68,8 +67,12 @@ pub fn measure(
     (settings, run): (&Settings, &Run),
     made: &mut Made,
     observer: &mut dyn Observer,
-) -> (FileRecord, Result<()>) {
-    let mut record = blank(run, settings, point, reading);
+) -> (Record, Result<()>) {
+    let mut body = FileBody::new(point.clone(), reading.clone());
+    let not_begun = Outcome::Failed {
+        why: "it was not begun".into(),
+    };
+    let mut record = run.record(settings, body.clone().into(), not_begun);
     let mut experiment = Experiment {
         point,
         reading,
@@ -79,7 +82,8 @@ pub fn measure(
         made,
         observer,
     };
-    let ended = experiment.measure(engines, &mut record);
+    let ended = experiment.measure(engines, &mut record, &mut body);
+    record.body = body.into();
     record.time_unix_ns = unix_ns();
     match ended {
         Ok(()) => record.outcome = Outcome::Measured,
@@ -100,25 +104,4 @@ pub fn measure(
         }
     }
     (record, Ok(()))
-}
-
-fn blank(run: &Run, settings: &Settings, point: &FilePoint, reading: &Reading) -> FileRecord {
-    FileRecord {
-        schema_version: SCHEMA_VERSION,
-        run_id: run.run_id.clone(),
-        plan: settings.plan.clone(),
-        time_unix_ns: unix_ns(),
-        tonnage: settings.program.clone(),
-        file: point.clone(),
-        published: reading.published.clone(),
-        outlier_ns: reading.outlier_ns,
-        effective: Vec::new(),
-        environment: run.environment.clone(),
-        storage: Vec::new(),
-        outcome: Outcome::Failed {
-            why: "it was not begun".into(),
-        },
-        phases: Vec::new(),
-        remarks: Vec::new(),
-    }
 }

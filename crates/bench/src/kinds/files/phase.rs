@@ -21,7 +21,7 @@ use crate::kinds::files::places::Places;
 use crate::observer::{Observer, Progress};
 use tonnage_engine::calls::View;
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Fsync, Phase};
-use tonnage_record::stats::{LatencyHistogram, merge_encoded};
+use tonnage_record::histogram::{LatencyHistogram, merge_encoded};
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
 

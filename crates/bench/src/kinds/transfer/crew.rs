@@ -10,7 +10,7 @@ use super::work::{Issued, Schedule, Work};
 use crate::kinds::transfer::verify::Expected;
 use crate::limit::memory_copy::CopyRates;
 use crate::limit::socket_stream::{Berths, Streamed};
-use tonnage_record::stats::LatencyHistogram;
+use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
 /// What a worker is told to do.

@@ -15,10 +15,10 @@ use crate::limit::Beside;
 use crate::wire_proof::{Routes, Watch, merge_loads, merge_paths};
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::Rank;
-use tonnage_record::stats;
-use tonnage_record::stats::LatencyHistogram;
-use tonnage_record::wire_proof::Path;
-use tonnage_record::{Limit, Trial};
+use tonnage_record::histogram::{LatencyHistogram, merge_encoded};
+use tonnage_record::spread::ci_narrow_enough;
+use tonnage_record::transfer::Trial;
+use tonnage_record::{Limit, WireProof};
 use tonnage_units::{Error, Result};
 
 /// Rounds of warming up while an engine is still trying things out.
@@ -39,7 +39,7 @@ pub struct Measured {
     /// What each rank's engine decided by itself.
     pub chosen: Vec<serde_json::Value>,
     /// What the devices counted that the payload had to cross.
-    pub path: Option<Path>,
+    pub wire_proof: Option<WireProof>,
 }
 
 /// Measures one point on an open session.
@@ -147,7 +147,7 @@ impl Lead<'_, '_> {
             }
         };
         self.close()?;
-        let path = self.prove(watch.as_ref())?;
+        let wire_proof = self.prove(watch.as_ref())?;
         let after = self
             .beside
             .measure(self.rank, &mut self.own, &self.followers)?;
@@ -168,7 +168,7 @@ impl Lead<'_, '_> {
             limit,
             converged,
             chosen,
-            path,
+            wire_proof,
         })
     }
 
@@ -185,7 +185,7 @@ impl Lead<'_, '_> {
             .iter()
             .map(|trial| trial.bandwidth_bytes_per_s)
             .collect();
-        if stats::ci_narrow_enough(&means, fraction) {
+        if ci_narrow_enough(&means, fraction) {
             return Some(Some(true));
         }
         (elapsed_ns >= length.max_duration_ns.unwrap_or(u64::MAX)).then_some(Some(false))
@@ -340,7 +340,7 @@ impl Lead<'_, '_> {
     }
 
     /// Whether the payload crossed the devices that the engines named, by what their hosts read.
-    fn prove(&mut self, watch: Option<&Watch>) -> Result<Option<Path>> {
+    fn prove(&mut self, watch: Option<&Watch>) -> Result<Option<WireProof>> {
         let Some(watch) = watch else { return Ok(None) };
         self.rank.phase("reading the devices' counters");
         let mut operations = self.own.operations();
@@ -397,7 +397,7 @@ fn merge(totals: &mut Totals, reports: &[Report]) {
 }
 
 fn merge_histograms(left: &mut Vec<u8>, right: &[u8]) {
-    if stats::merge_encoded(left, right).is_err() {
+    if merge_encoded(left, right).is_err() {
         left.clear();
     }
 }

@@ -3,8 +3,9 @@
 use super::point::Measured;
 use tonnage_engine::Verb;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
-use tonnage_record::stats::spread;
-use tonnage_record::{LatencyKind, Pace, Summary};
+use tonnage_record::LatencyKind;
+use tonnage_record::spread::spread;
+use tonnage_record::transfer::{Pace, Summary};
 
 /// Takes the trials together.
 pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
@@ -38,7 +39,6 @@ pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
             .limit
             .as_ref()
             .map(|limit| bandwidth.mean / limit.bytes_per_s),
-        limit: measured.limit.clone(),
         pace: pace(point, measured, message_rate.mean),
         converged: measured.converged,
     }

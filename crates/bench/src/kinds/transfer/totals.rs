@@ -1,7 +1,7 @@
 //! What the workers of a trial add up to: merged within a rank, then over the ranks on the way up the control tree, so
 //! that a trial of 44,000 ranks costs one small message each.
 
-use tonnage_record::Trial;
+use tonnage_record::transfer::Trial;
 use tonnage_units::{Error, Result};
 
 /// Sums, minima and maxima of one trial.

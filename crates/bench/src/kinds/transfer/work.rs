@@ -27,7 +27,7 @@ use tonnage_engine::memory::Memory;
 use tonnage_engine::pattern::Mismatches;
 use tonnage_engine::{Caps, Verb};
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
-use tonnage_record::stats::LatencyHistogram;
+use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
 /// The number of a warm-up, which is no trial: engines may try things out in it.

@@ -22,8 +22,7 @@ use tonnage_machine::tree::Tree;
 use tonnage_plan::transfer::{Addresses, TransferPoint, TrialLength};
 use tonnage_plan::{Planned, Point};
 use tonnage_ranks::testing::run_with;
-use tonnage_record::wire_proof::Path;
-use tonnage_record::{Outcome, Program, Record};
+use tonnage_record::{Outcome, Program, Record, WireProof};
 use tonnage_units::WireDevice;
 use tonnage_units::{Error, Result};
 
@@ -157,8 +156,8 @@ impl Observer for Keep {
 
     fn progress(&mut self, _: &Progress) {}
 
-    fn record(&mut self, record: tonnage_record::Line) -> Result<()> {
-        self.0.extend(record.as_transfer().cloned());
+    fn record(&mut self, record: Record) -> Result<()> {
+        self.0.push(record);
         Ok(())
     }
 }
@@ -205,9 +204,9 @@ fn records(engine: &'static str, open: Open) -> Vec<Record> {
     all.swap_remove(0)
 }
 
-fn path(record: &Record) -> &Path {
+fn path(record: &Record) -> &WireProof {
     assert_eq!(record.outcome, Outcome::Measured);
-    record.path.as_ref().unwrap()
+    record.wire_proof.as_ref().unwrap()
 }
 
 #[test]
@@ -249,6 +248,9 @@ fn another_interface_is_not_crossed() {
 #[test]
 fn an_engine_that_names_nothing_has_no_path() {
     for record in records("toy", |_| toy(None)) {
-        assert_eq!((record.outcome, record.path), (Outcome::Measured, None));
+        assert_eq!(
+            (record.outcome, record.wire_proof),
+            (Outcome::Measured, None)
+        );
     }
 }

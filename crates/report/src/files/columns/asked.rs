@@ -36,7 +36,7 @@ pub const ASKED: &[FileColumn] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         in_csv: InCsv::Once,
-        value: |row| row.record.file.label.as_deref().into(),
+        value: |row| row.record.body.point.label.as_deref().into(),
     },
     FileColumn {
         name: "Engine",
@@ -45,7 +45,7 @@ pub const ASKED: &[FileColumn] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         in_csv: InCsv::Once,
-        value: |row| row.record.file.engine.as_str().into(),
+        value: |row| row.record.body.point.engine.as_str().into(),
     },
     FileColumn {
         name: "Engine options",
@@ -54,7 +54,7 @@ pub const ASKED: &[FileColumn] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         in_csv: InCsv::Once,
-        value: |row| pairs(row.record.file.engine_options.iter()),
+        value: |row| pairs(row.record.body.point.engine_options.iter()),
     },
     FileColumn {
         name: "Hints",
@@ -63,7 +63,7 @@ pub const ASKED: &[FileColumn] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         in_csv: InCsv::Once,
-        value: |row| pairs(row.record.file.hints.iter()),
+        value: |row| pairs(row.record.body.point.hints.iter()),
     },
     FileColumn {
         name: "Paths",
@@ -72,7 +72,7 @@ pub const ASKED: &[FileColumn] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         in_csv: InCsv::Once,
-        value: |row| row.record.file.paths.join(" ").as_str().into(),
+        value: |row| row.record.body.point.paths.join(" ").as_str().into(),
     },
     FileColumn {
         name: "File system",
@@ -99,7 +99,7 @@ pub const ASKED: &[FileColumn] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         in_csv: InCsv::Once,
-        value: |row| row.record.file.ranks.into(),
+        value: |row| row.record.body.point.ranks.into(),
     },
     FileColumn {
         name: "Threads",
@@ -108,7 +108,7 @@ pub const ASKED: &[FileColumn] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         in_csv: InCsv::Once,
-        value: |row| row.record.file.threads.into(),
+        value: |row| row.record.body.point.threads.into(),
     },
     FileColumn {
         name: "Window",
@@ -117,7 +117,7 @@ pub const ASKED: &[FileColumn] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         in_csv: InCsv::Once,
-        value: |row| row.record.file.window.into(),
+        value: |row| row.record.body.point.window.into(),
     },
     FileColumn {
         name: "Layout",
@@ -127,7 +127,7 @@ pub const ASKED: &[FileColumn] = &[
         style: Style::Plain,
         in_csv: InCsv::Once,
         value: |row| {
-            match row.record.file.layout {
+            match row.record.body.point.layout {
                 FileLayout::Shared => "shared",
                 FileLayout::PerProcess => "per-process",
             }
@@ -141,7 +141,7 @@ pub const ASKED: &[FileColumn] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         in_csv: InCsv::Once,
-        value: |row| row.record.file.block_bytes.into(),
+        value: |row| row.record.body.point.block_bytes.into(),
     },
     FileColumn {
         name: "Transfer size (B)",
@@ -150,7 +150,7 @@ pub const ASKED: &[FileColumn] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         in_csv: InCsv::Once,
-        value: |row| row.record.file.transfer_bytes.into(),
+        value: |row| row.record.body.point.transfer_bytes.into(),
     },
     FileColumn {
         name: "Segments",
@@ -159,7 +159,7 @@ pub const ASKED: &[FileColumn] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         in_csv: InCsv::Once,
-        value: |row| row.record.file.segments.into(),
+        value: |row| row.record.body.point.segments.into(),
     },
     FileColumn {
         name: "Order",
@@ -169,7 +169,7 @@ pub const ASKED: &[FileColumn] = &[
         style: Style::Plain,
         in_csv: InCsv::Once,
         value: |row| {
-            match row.record.file.order {
+            match row.record.body.point.order {
                 FileOrder::Sequential => "sequential",
                 FileOrder::Shuffled => "shuffled",
             }
@@ -184,7 +184,7 @@ pub const ASKED: &[FileColumn] = &[
         style: Style::Plain,
         in_csv: InCsv::Once,
         value: |row| {
-            match row.record.file.read_from {
+            match row.record.body.point.read_from {
                 ReadFrom::Own => "own".to_owned(),
                 ReadFrom::Shift { ranks } => format!("shift {ranks}"),
                 ReadFrom::Shuffled { .. } => "shuffled".to_owned(),
@@ -200,7 +200,7 @@ pub const ASKED: &[FileColumn] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         in_csv: InCsv::Once,
-        value: |row| row.record.file.read_percent.into(),
+        value: |row| row.record.body.point.read_percent.into(),
     },
     FileColumn {
         name: "Fsync",
@@ -211,7 +211,7 @@ pub const ASKED: &[FileColumn] = &[
         style: Style::Plain,
         in_csv: InCsv::Once,
         value: |row| {
-            match row.record.file.fsync {
+            match row.record.body.point.fsync {
                 Fsync::End => "end",
                 Fsync::Each => "each",
                 Fsync::None => "none",
@@ -226,7 +226,7 @@ pub const ASKED: &[FileColumn] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         in_csv: InCsv::Once,
-        value: |row| yes(row.record.file.direct),
+        value: |row| yes(row.record.body.point.direct),
     },
     FileColumn {
         name: "Collective",
@@ -235,7 +235,7 @@ pub const ASKED: &[FileColumn] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         in_csv: InCsv::Once,
-        value: |row| yes(row.record.file.collective),
+        value: |row| yes(row.record.body.point.collective),
     },
     FileColumn {
         name: "Barriers",
@@ -244,7 +244,7 @@ pub const ASKED: &[FileColumn] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         in_csv: InCsv::Once,
-        value: |row| yes(row.record.file.barriers),
+        value: |row| yes(row.record.body.point.barriers),
     },
     FileColumn {
         name: "Stonewall (s)",
@@ -255,7 +255,8 @@ pub const ASKED: &[FileColumn] = &[
         in_csv: InCsv::Once,
         value: |row| {
             row.record
-                .file
+                .body
+                .point
                 .stonewall
                 .map(|stonewall| stonewall.after_ns)
                 .into()
@@ -279,6 +280,7 @@ fn pairs<'a>(pairs: impl Iterator<Item = (&'a String, &'a String)>) -> Value {
 fn storage(row: &Row<'_>, of: fn(&Storage) -> &String) -> Value {
     let mut texts: Vec<String> = row
         .record
+        .body
         .storage
         .iter()
         .map(|storage| of(storage).clone())

@@ -5,15 +5,16 @@ use std::path::Path;
 
 use tonnage_plan::files::{FilePoint, Fsync, Phase};
 use tonnage_record::Outcome;
-use tonnage_record::files::{FileRecord, PhaseRecord, PhaseTrial};
-use tonnage_record::stats::LatencyHistogram;
+use tonnage_record::Record;
+use tonnage_record::files::{PhaseRecord, PhaseTrial};
+use tonnage_record::histogram::LatencyHistogram;
 
 use super::records::{about, all, allowed, ranks_of};
 use super::{Ended, tonnage};
 
 /// Runs an experiment, which must succeed, and returns what it printed and its one record. Nothing is left of the record
 /// in the directory.
-pub fn measured(dir: &Path, arguments: &str) -> (Ended, FileRecord) {
+pub fn measured(dir: &Path, arguments: &str) -> (Ended, Record) {
     let ended = tonnage(dir, &experiment(arguments)).succeed();
     let again = tonnage(dir, "show r.jsonl").succeed();
     assert_eq!(again.stdout, ended.stdout);
@@ -23,14 +24,14 @@ pub fn measured(dir: &Path, arguments: &str) -> (Ended, FileRecord) {
 }
 
 /// Runs an experiment that must end with code 1, and returns why, as its one record says it, and the record.
-pub fn failed(dir: &Path, arguments: &str) -> (String, FileRecord) {
+pub fn failed(dir: &Path, arguments: &str) -> (String, Record) {
     let ended = tonnage(dir, &experiment(arguments)).run().with_code(1);
     let record = only(&dir.join("r.jsonl"));
     (why(&record, &ended), record)
 }
 
 /// Why an experiment failed or was skipped, which is printed too.
-pub fn why(record: &FileRecord, ended: &Ended) -> String {
+pub fn why(record: &Record, ended: &Ended) -> String {
     let why = match &record.outcome {
         Outcome::Failed { why } | Outcome::Skipped { why, .. } => why.clone(),
         Outcome::Measured => panic!("it was measured: {ended:#?}"),
@@ -53,7 +54,7 @@ pub fn experiment(arguments: &str) -> String {
 }
 
 /// The one record of a file, which is removed then.
-pub fn only(path: &Path) -> FileRecord {
+pub fn only(path: &Path) -> Record {
     let mut records = read(path);
     assert_eq!(records.len(), 1, "{records:#?}");
     fs::remove_file(path).unwrap();
@@ -61,7 +62,7 @@ pub fn only(path: &Path) -> FileRecord {
 }
 
 /// The records of a file, each checked.
-pub fn read(path: &Path) -> Vec<FileRecord> {
+pub fn read(path: &Path) -> Vec<Record> {
     let text = fs::read_to_string(path).unwrap();
     assert!(
         text.is_empty() || text.ends_with('\n'),
@@ -70,10 +71,10 @@ pub fn read(path: &Path) -> Vec<FileRecord> {
     text.lines().map(check).collect()
 }
 
-fn check(line: &str) -> FileRecord {
-    let record: FileRecord = serde_json::from_value(allowed(line)).unwrap();
-    let point = &record.file;
-    for phase in &record.phases {
+fn check(line: &str) -> Record {
+    let record: Record = serde_json::from_value(allowed(line)).unwrap();
+    let point = &record.file().unwrap().point;
+    for phase in &record.file().unwrap().phases {
         check_phase(point, phase);
         for trial in &phase.trials {
             // The last is there without when the check found something.
@@ -83,9 +84,15 @@ fn check(line: &str) -> FileRecord {
         }
     }
     if record.outcome == Outcome::Measured {
-        let phases: Vec<_> = record.phases.iter().map(|phase| phase.phase).collect();
+        let phases: Vec<_> = record
+            .file()
+            .unwrap()
+            .phases
+            .iter()
+            .map(|phase| phase.phase)
+            .collect();
         assert_eq!(phases, point.phases);
-        for phase in &record.phases {
+        for phase in &record.file().unwrap().phases {
             let most = point.trials as usize;
             let fewest = point.max_duration_ns.map_or(most, |_| 1);
             assert!((fewest..=most).contains(&phase.trials.len()), "{line}");
@@ -94,7 +101,14 @@ fn check(line: &str) -> FileRecord {
         let effective = record.effective.iter().map(|part| &part.ranks);
         assert_eq!(ranks_of(effective), everyone);
         assert_eq!(
-            ranks_of(record.storage.iter().map(|part| &part.ranks)),
+            ranks_of(
+                record
+                    .file()
+                    .unwrap()
+                    .storage
+                    .iter()
+                    .map(|part| &part.ranks)
+            ),
             everyone
         );
         let environment = record.environment.iter().map(|part| &part.ranks);

@@ -7,8 +7,9 @@ use serde_json::Value;
 use tonnage_engine::Verb;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
-use tonnage_record::stats::LatencyHistogram;
-use tonnage_record::{Outcome, Record, Summary, Trial};
+use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::transfer::{Summary, Trial};
+use tonnage_record::{Outcome, Record};
 
 use super::Ended;
 use super::tonnage;
@@ -57,7 +58,8 @@ fn check(line: &str) -> Record {
         check_measured(&record);
     } else {
         assert!(
-            record.trials.is_empty() && record.histogram.is_none(),
+            record.transfer().unwrap().trials.is_empty()
+                && record.transfer().unwrap().histogram.is_none(),
             "{line}"
         );
     }
@@ -70,14 +72,17 @@ pub fn about(left: f64, right: f64) -> bool {
 }
 
 fn check_measured(record: &Record) {
-    let point = &record.point;
-    let summary = record.summary.as_ref().unwrap();
-    for trial in &record.trials {
+    let point = &record.transfer().unwrap().point;
+    let summary = record.transfer().unwrap().summary.as_ref().unwrap();
+    for trial in &record.transfer().unwrap().trials {
         check_trial(point, trial);
     }
     match point.length.until_ci {
-        None => assert_eq!(record.trials.len(), point.length.trials as usize),
-        Some(_) => assert!(record.trials.len() >= point.length.trials as usize),
+        None => assert_eq!(
+            record.transfer().unwrap().trials.len(),
+            point.length.trials as usize
+        ),
+        Some(_) => assert!(record.transfer().unwrap().trials.len() >= point.length.trials as usize),
     }
     assert_eq!(summary.converged.is_some(), point.length.until_ci.is_some());
     check_sums(record, summary);
@@ -173,7 +178,7 @@ fn operations_per_iteration(point: &TransferPoint) -> u64 {
 }
 
 fn check_sums(record: &Record, summary: &Summary) {
-    let trials = &record.trials;
+    let trials = &record.transfer().unwrap().trials;
     assert_eq!(summary.trials as usize, trials.len());
     let sum = |of: fn(&Trial) -> u64| trials.iter().map(of).sum::<u64>();
     assert_eq!(summary.operations, sum(|trial| trial.operations));
@@ -192,36 +197,41 @@ fn check_sums(record: &Record, summary: &Summary) {
         assert_eq!(spread.ci95.is_some(), trials.len() > 1);
     }
     let mean = summary.bandwidth_bytes_per_s.mean;
-    let limit = summary.limit.as_ref();
+    let limit = record.limit.as_ref();
     let part = limit.map(|limit| mean / limit.bytes_per_s);
     match (summary.utilization, part) {
         (Some(said), Some(part)) => assert!(about(said, part)),
         (said, part) => assert_eq!(said, part),
     }
-    match record.point.limit {
+    match record.transfer().unwrap().point.limit {
         LimitChoice::None => assert_eq!(limit, None),
         LimitChoice::Stated { bytes_per_s } => assert_eq!(limit.unwrap().bytes_per_s, bytes_per_s),
         LimitChoice::Auto => {}
     }
     assert_eq!(
         summary.pace.is_some(),
-        matches!(record.point.pacing, Pacing::Paced { .. })
+        matches!(
+            record.transfer().unwrap().point.pacing,
+            Pacing::Paced { .. }
+        )
     );
 }
 
 fn check_latency(record: &Record, summary: &Summary) {
-    let (latency, data) = match (&summary.latency, &record.histogram) {
+    let (latency, data) = match (&summary.latency, &record.transfer().unwrap().histogram) {
         (Some(latency), Some(data)) => (latency, data),
         (latency, data) => {
-            assert!(latency.is_none() && data.is_none() && !record.point.latency);
+            assert!(
+                latency.is_none() && data.is_none() && !record.transfer().unwrap().point.latency
+            );
             return;
         }
     };
     let histogram = LatencyHistogram::from_data(data).unwrap();
     assert_eq!(histogram.count(), latency.samples);
-    let per_sample = match record.point.pacing {
-        Pacing::Batch { .. } => operations_per_iteration(&record.point),
-        Pacing::PingPong => operations_per_iteration(&record.point),
+    let per_sample = match record.transfer().unwrap().point.pacing {
+        Pacing::Batch { .. } => operations_per_iteration(&record.transfer().unwrap().point),
+        Pacing::PingPong => operations_per_iteration(&record.transfer().unwrap().point),
         Pacing::Stream { .. } | Pacing::Paced { .. } => 1,
     };
     assert_eq!(latency.samples * per_sample, summary.operations);
@@ -236,7 +246,8 @@ fn check_latency(record: &Record, summary: &Summary) {
     assert!(rising.is_sorted(), "{latency:?}");
     let range = latency.latency_ns_min as f64..=latency.latency_ns_max as f64;
     assert!(range.contains(&latency.latency_ns_mean), "{latency:?}");
-    let of_trials = |of: fn(&Trial) -> Option<u64>| record.trials.iter().filter_map(of);
+    let of_trials =
+        |of: fn(&Trial) -> Option<u64>| record.transfer().unwrap().trials.iter().filter_map(of);
     assert_eq!(
         of_trials(|trial| trial.latency_ns_min).min(),
         Some(latency.latency_ns_min)

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access, statvfs};
 
-use super::Line;
+use super::Record;
 use tonnage_units::{Error, Result};
 
-pub use super::read::{ReadOutcome, already_measured, file_already_measured, read_records};
+use super::read::{ReadOutcome, read_records};
 
 /// A record takes some kilobytes: with less room than this a sweep would not get far.
 const FREE_BYTES_MIN: u64 = 1 << 20;
@@ -99,8 +99,8 @@ impl RecordWriter {
     /// # Errors
     /// [`Error::Io`] with the path and what to do: the disk is full, the pipe closed, … The writer can be used again:
     /// a file's earlier lines stay whole, and a broken one is removed before the next.
-    pub fn write(&mut self, line: &Line) -> Result<()> {
-        let mut text = serde_json::to_vec(line).map_err(|error| {
+    pub fn write(&mut self, record: &Record) -> Result<()> {
+        let mut text = serde_json::to_vec(record).map_err(|error| {
             Error::Failed(format!("a record cannot be written as JSON: {error}"))
         })?;
         text.push(b'\n');
@@ -167,9 +167,9 @@ impl RecordWriter {
 ///
 /// # Errors
 /// As [`read_records`] and [`RecordWriter::append`] do.
-pub fn resume(path: &Path) -> Result<(Vec<Line>, RecordWriter)> {
+pub fn resume(path: &Path) -> Result<(Vec<Record>, RecordWriter)> {
     let ReadOutcome {
-        lines,
+        records,
         truncated_tail,
         good_bytes,
     } = read_records(path)?;
@@ -188,7 +188,7 @@ pub fn resume(path: &Path) -> Result<(Vec<Line>, RecordWriter)> {
         file.write_all(b"\n")
             .map_err(|error| cannot_write(path, error))?;
     }
-    Ok((lines, RecordWriter::over(path, file)?))
+    Ok((records, RecordWriter::over(path, file)?))
 }
 
 /// Says before measuring whether a results file could be written: the directory is there, the name is not a
@@ -301,7 +301,7 @@ mod tests {
             *broken = true;
         }
         writer.write(&sample(2)).unwrap();
-        assert_eq!(read_records(&path).unwrap().lines, [sample(1), sample(2)]);
+        assert_eq!(read_records(&path).unwrap().records, [sample(1), sample(2)]);
     }
 
     #[test]

@@ -1,16 +1,24 @@
-//! Histograms, means and confidence: how samples become the figures of a record.
-//!
-//! [`histogram`] holds the latencies of a worker, bounded in memory however long a run is. Spread and confidence here
-//! are across trials, because operations inside one trial are correlated. Nothing here reads a clock.
+//! Mean and confidence of a figure across trials, never across operations: those inside one trial are correlated.
 
-mod hdr_v2;
-pub mod histogram;
-
+use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-pub use histogram::{ENCODED_BYTES_MAX, LatencyHistogram, merge_encoded};
-
-use crate::Spread;
+/// Mean and spread of one figure across trials.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Smallest trial.
+    pub min: f64,
+    /// Largest trial.
+    pub max: f64,
+    /// Sample standard deviation; absent for one trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stddev: Option<f64>,
+    /// Half width of the 95 % confidence interval of the mean (Student's t); absent for one trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<f64>,
+}
 
 /// Below this many trials an interval says more about Student's t than about the machine.
 const CONFIDENCE_TRIALS_MIN: usize = 3;

@@ -1,4 +1,7 @@
-//! The latencies of one worker, or of many together: a histogram of fixed size with the exact extremes beside it.
+//! The latencies of one worker, or of many together: a histogram of fixed size with the exact extremes beside it, and the
+//! figures that a record takes from it.
+
+mod hdr_v2;
 
 use std::fmt;
 
@@ -6,8 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 
-use super::hdr_v2;
-use crate::{HistogramData, Latency, LatencyKind};
+use serde::{Deserialize, Serialize};
 use tonnage_units::{Error, Result};
 
 /// What [`HistogramData::encoding`] says.
@@ -19,6 +21,58 @@ const EXACT_BYTES: usize = 8 + 8 + 8 + 16;
 
 /// [`LatencyHistogram::encode`] never gives more bytes than this, and [`LatencyHistogram::decode`] refuses more.
 pub const ENCODED_BYTES_MAX: usize = EXACT_BYTES + hdr_v2::BYTES_MAX;
+
+/// What one latency sample is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LatencyKind {
+    /// Post to completion of one operation, at the initiator.
+    Operation,
+    /// First post to last completion of one batch.
+    Batch,
+    /// Half the round trip of a ping-pong in which each side waits for data to arrive.
+    OneWay,
+    /// The time an operation was due to its completion.
+    Response,
+}
+
+/// Latency over all operations of all trials.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// What one sample is.
+    pub kind: LatencyKind,
+    /// Whether what was written is in the peer's memory when a sample ends. Absent for reads and ping-pongs, of which
+    /// the kind says it, for sends whose engine does not say it, and where nothing moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered: Option<bool>,
+    /// Number of samples.
+    pub samples: u64,
+    /// Smallest.
+    pub latency_ns_min: u64,
+    /// Mean over all samples.
+    pub latency_ns_mean: f64,
+    /// Median.
+    pub latency_ns_p50: u64,
+    /// 90th percentile.
+    pub latency_ns_p90: u64,
+    /// 99th percentile.
+    pub latency_ns_p99: u64,
+    /// 99.9th percentile.
+    pub latency_ns_p999: u64,
+    /// Largest; exact, also beyond the histogram's range.
+    pub latency_ns_max: u64,
+}
+
+/// A histogram in the standard HdrHistogram V2 encoding, base64: any HDR library can merge it again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistogramData {
+    /// "hdr-v2-base64".
+    pub encoding: String,
+    /// "ns".
+    pub unit: String,
+    /// The encoded histogram.
+    pub data: String,
+}
 
 /// Latencies in nanoseconds: bins of three significant digits from 1 ns to 60 s, allocated once, and beside them the
 /// exact count, minimum, maximum and sum, which hold for longer latencies too.
