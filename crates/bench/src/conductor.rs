@@ -13,8 +13,6 @@ use crate::kinds::transfer::{flows, summary};
 use crate::observer::Observer;
 use crate::run::Run;
 use crate::settings::Settings;
-use tonnage_engine::Entry;
-use tonnage_engine::calls::FileEntry;
 use tonnage_plan::files::FilePoint;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_plan::{Planned, Point, Reading};
@@ -31,7 +29,6 @@ use tonnage_units::{Error, Result};
 pub fn run(
     points: &[Planned],
     rank: &mut Rank,
-    (engines, file_engines): (&[Entry], &[FileEntry]),
     settings: &Settings,
     observer: &mut dyn Observer,
 ) -> Result<()> {
@@ -51,7 +48,7 @@ pub fn run(
                     observer.begin(index, points.len(), &points[index].point);
                 }
                 let asked = (point, &points[index].reading);
-                conductor.file(asked, rank, file_engines, settings, observer)?;
+                conductor.file(asked, rank, settings, observer)?;
                 index += 1;
             }
             Point::Connect(point) => {
@@ -68,7 +65,7 @@ pub fn run(
                     .take_while(|point| SessionKey::of(point) == key)
                     .collect();
                 // After a failed point the engine is opened anew, because nobody knows what it left behind.
-                index += conductor.stretch(&stretch, index, rank, engines, settings, observer)?;
+                index += conductor.stretch(&stretch, index, rank, settings, observer)?;
             }
         }
     }
@@ -90,14 +87,12 @@ impl Conductor {
         &mut self,
         (point, reading): (&FilePoint, &Reading),
         rank: &mut Rank,
-        engines: &[FileEntry],
         settings: &Settings,
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let (record, ended) = files::measure(
             (point, reading),
             rank,
-            engines,
             (settings, &self.run),
             &mut self.made,
             observer,
@@ -114,11 +109,10 @@ impl Conductor {
         stretch: &[&TransferPoint],
         first: usize,
         rank: &mut Rank,
-        engines: &[Entry],
         settings: &Settings,
         observer: &mut dyn Observer,
     ) -> Result<usize> {
-        let entry = tonnage_engine::find(engines, &stretch[0].engine)?;
+        let entry = settings.lists.engine(&stretch[0].engine)?;
         let mut session = match Session::open(stretch, entry, rank, settings, &self.run.host) {
             Ok(session) => session,
             Err(error) => {
@@ -280,7 +274,7 @@ fn effective(session: &Session, chosen: &[Value]) -> Vec<Effective> {
         let effective = Effective {
             ranks: String::new(),
             engine,
-            memory: opened.memory.clone(),
+            memory: opened.memory_value(),
             cpus: opened.cpus.clone(),
             yielding: opened.yielding,
         };

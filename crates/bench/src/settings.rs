@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tonnage_engine::memory::Memories;
+use tonnage_engine::Lists;
 use tonnage_machine::{Choice, Topology};
 use tonnage_record::Program;
 use tonnage_sys::clock::Clock;
@@ -10,7 +10,7 @@ use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
 /// What steers a run and is not part of any point.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Settings {
     /// The plan's name, for the records.
     pub plan: String,
@@ -24,8 +24,8 @@ pub struct Settings {
     pub libfabric: Option<PathBuf>,
     /// The MPI library to load instead of the one that fits the launcher.
     pub mpi: Option<PathBuf>,
-    /// How memory is had.
-    pub memories: &'static Memories,
+    /// The engines and memories of the program.
+    pub lists: Lists,
     /// Calibrated once, before anything is timed.
     pub clock: Clock,
     /// The program that writes the records.

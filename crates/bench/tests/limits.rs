@@ -9,8 +9,7 @@ use tonnage_bench::conductor::run;
 use tonnage_bench::observer::{Observer, Progress};
 use tonnage_bench::settings::{Numa, Settings};
 use tonnage_engine::memory::Memory;
-use tonnage_engine::memory::MemoryKind;
-use tonnage_engine::{Caps, Domain, Engine, Entry, LimitKind, Verb, WorkerConfig};
+use tonnage_engine::{Caps, Domain, Engine, Entry, LimitKind, Lists, Verb, WorkerConfig};
 use tonnage_engines::null;
 use tonnage_machine::{Choice, allowed_cpus};
 use tonnage_plan::point::{LimitChoice, Traffic};
@@ -84,7 +83,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         workers,
         size_bytes: 64,
         pacing,
-        memory: MemoryKind::Host,
+        memory: "host".into(),
         footprint_bytes: 4096,
         stride_bytes: 64,
         addresses: Addresses::Sequential,
@@ -121,7 +120,7 @@ fn one_rank(
     listener: Option<TcpListener>,
     control: std::net::SocketAddr,
     points: &[TransferPoint],
-    entry: fn() -> Entry,
+    engines: &'static [Entry],
 ) -> Result<Vec<Record>> {
     let identity = Identity {
         rank,
@@ -137,7 +136,10 @@ fn one_rank(
     options.listener = listener;
     let mut rank = Rank::join(identity, options)?;
     let settings = Settings {
-        memories: &tonnage_engines::memory::MEMORIES,
+        lists: Lists {
+            engines,
+            ..tonnage_engines::LISTS
+        },
         plan: "test".into(),
         cpus: Choice::Auto,
         numa: Numa::None,
@@ -155,19 +157,19 @@ fn one_rank(
         .iter()
         .map(|point| Planned::from(Point::Transfer(point.clone())))
         .collect();
-    run(&asked, &mut rank, (&[entry()], &[]), &settings, &mut kept)?;
+    run(&asked, &mut rank, &settings, &mut kept)?;
     rank.close()?;
     Ok(kept.0)
 }
 
 /// The limits of the points, as rank 0 records them.
-fn limits(points: &[TransferPoint], entry: fn() -> Entry) -> Result<Vec<Option<Limit>>> {
+fn limits(points: &[TransferPoint], engines: &'static [Entry]) -> Result<Vec<Option<Limit>>> {
     let refused = |error| Error::io("a listener of the tests", error);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
     let control = listener.local_addr().map_err(refused)?;
     let records = std::thread::scope(|scope| {
-        let other = scope.spawn(|| one_rank(1, None, control, points, entry));
-        let records = one_rank(0, Some(listener), control, points, entry);
+        let other = scope.spawn(|| one_rank(1, None, control, points, engines));
+        let records = one_rank(0, Some(listener), control, points, engines);
         let died = |_| Err(Error::Failed("rank 1 died".into()));
         other.join().unwrap_or_else(died)?;
         records
@@ -200,7 +202,7 @@ fn an_engine_over_sockets_is_set_beside_socket_streams() {
     ];
     // On a host that is busy otherwise a stream may bring nothing in its time, which leaves a point without a limit.
     let found = (0..20).find_map(|_| {
-        let limits = limits(&points, || STREAMS).unwrap();
+        let limits = limits(&points, &[STREAMS]).unwrap();
         limits[..2].iter().all(Option::is_some).then_some(limits)
     });
     let limits = found.unwrap();
@@ -220,7 +222,7 @@ fn an_engine_that_knows_its_link_is_set_beside_its_speed() {
         point(Verb::Write, 1, STREAM),
         point(Verb::Read, 1, Pacing::PingPong),
     ];
-    let limits = limits(&points, || LINK).unwrap();
+    let limits = limits(&points, &[LINK]).unwrap();
     let limit = limits[0].as_ref().unwrap();
     assert_eq!(
         (limit.what.as_str(), limit.bytes_per_s),

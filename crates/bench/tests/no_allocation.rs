@@ -16,14 +16,13 @@ use tonnage_bench::drive::serve::serve;
 use tonnage_bench::drive::stream::stream;
 use tonnage_bench::drive::until::Until;
 use tonnage_bench::kinds::transfer::layout::{Layout, answers};
-use tonnage_engine::memory::MemoryKind;
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::{
     Caps, Card, Engine, Entry, LaneKind, LaneSpec, OpenRequest, Verb, WorkerConfig, find,
     split_name,
 };
 use tonnage_engines::ENGINES;
-use tonnage_engines::memory::allocate;
+use tonnage_engines::memory::HOST;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{Addresses, Length, Pacing, TransferPoint, TrialLength};
 use tonnage_record::histogram::LatencyHistogram;
@@ -80,7 +79,7 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
         workers: 1,
         size_bytes,
         pacing,
-        memory: MemoryKind::Host,
+        memory: "host".into(),
         footprint_bytes: u64::from(size_bytes) * 64,
         stride_bytes: u64::from(size_bytes),
         addresses: Addresses::Random,
@@ -144,12 +143,10 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
     })?;
     let domain = &domains[0];
     let bytes = Layout::new(point, rank).bytes();
-    let memory = allocate(&Request {
-        kind: point.memory,
+    let memory = (HOST.allocate)(&Request {
         bytes,
         shared: domain.caps().shared_memory,
-        node: None,
-        node_required: false,
+        ..Request::default()
     })?;
     let config = WorkerConfig {
         rank,
@@ -194,7 +191,7 @@ fn table(point: &TransferPoint, side: &mut Side) -> Result<Table> {
             point,
             side.rank,
             peer,
-            Arc::clone(side.memory.arena()),
+            Arc::clone(side.memory.mapped(&point.engine)?),
             layout.out_origin(0),
             layout.into_origin(0),
         ));

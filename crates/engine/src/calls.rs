@@ -316,16 +316,6 @@ pub fn file_of(lane: Lane) -> (u32, bool) {
     (lane.0 >> 1, lane.0 & 1 == 1)
 }
 
-/// Finds the entry of an engine for files.
-///
-/// # Errors
-/// `Usage` for a name that is not in the list, with the nearest one that is.
-pub fn find_files<'a>(engines: &'a [FileEntry], engine: &str) -> Result<&'a FileEntry> {
-    let names: Vec<_> = engines.iter().map(|entry| entry.name).collect();
-    let known = engines.iter().find(|entry| entry.name == engine);
-    known.ok_or_else(|| unknown("engine", engine, &names))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Domain, Verb};
-use tonnage_units::names::quote;
-use tonnage_units::names::{nearest, unknown};
+use tonnage_units::names::{nearest, quote};
 use tonnage_units::{Error, Result};
 
 /// Options of an engine by name, as a point and its record hold them: what differs from the defaults.
@@ -40,13 +39,15 @@ pub struct Entry {
     pub open: fn(&OpenRequest<'_>) -> Result<Domains>,
 }
 
-/// What follows an engine's name after a colon.
+/// What follows the name of an engine or a memory after a colon.
 #[derive(Debug, Clone, Copy)]
 pub struct Variant {
     /// What it is, in capitals, for help and messages.
     pub what: &'static str,
     /// Those that every machine has.
     pub everywhere: &'static [&'static str],
+    /// Whether the name means nothing without one.
+    pub required: bool,
 }
 
 /// One option of an engine.
@@ -107,39 +108,6 @@ impl OpenRequest<'_> {
             .and_then(|option| option.values.first());
         let asked = self.options.get(name).map(String::as_str);
         asked.or(default.copied()).unwrap_or_default()
-    }
-}
-
-/// Splits what `--engine` was given into name and variant; the variant of "shm" is empty.
-pub fn split_name(engine: &str) -> (&str, &str) {
-    engine.split_once(':').unwrap_or((engine, ""))
-}
-
-/// Finds the entry of an engine that a plan names.
-///
-/// # Errors
-/// `Usage` for a name that is not in the list, or a variant that is missing or too much.
-pub fn find<'a>(engines: &'a [Entry], engine: &str) -> Result<&'a Entry> {
-    let (name, variant) = split_name(engine);
-    let names: Vec<_> = engines.iter().map(|entry| entry.name).collect();
-    let Some(entry) = engines.iter().find(|entry| entry.name == name) else {
-        return Err(unknown("engine", engine, &names));
-    };
-    match (entry.variant, variant) {
-        (None, "") if !engine.contains(':') => Ok(entry),
-        (None, _) => Err(Error::Usage(format!(
-            "engine {name} takes nothing after a colon: write engine {name}"
-        ))),
-        (Some(kind), "") => Err(Error::Usage(format!(
-            "engine {name} needs a {} after a colon, such as {}; `tonnage devices` lists those of this machine",
-            kind.what.to_lowercase(),
-            kind.everywhere
-                .iter()
-                .map(|example| format!("{name}:{example}"))
-                .collect::<Vec<_>>()
-                .join(" or ")
-        ))),
-        (Some(_), _) => Ok(entry),
     }
 }
 
@@ -205,63 +173,18 @@ fn unknown_option(engine: &str, known: &[EngineOption], name: &str) -> Error {
 mod tests {
     use super::*;
 
-    static ENGINES: [Entry; 2] = [
-        Entry {
-            name: "plain",
-            about: "",
-            variant: None,
-            options: &[],
-            has_devices: false,
-            libraries: &[],
-            verbs: &Verb::ALL,
-            ordered_writes: true,
-            moves_bytes: true,
-            open: |_| Ok(Vec::new()),
-        },
-        Entry {
-            name: "many",
-            about: "",
-            variant: Some(Variant {
-                what: "KIND",
-                everywhere: &["a", "b;c"],
-            }),
-            options: &[EngineOption {
-                name: "path",
-                values: &["slow", "fast"],
-                variants: &["a", "c"],
-                about: "",
-            }],
-            has_devices: true,
-            libraries: &[],
-            verbs: &Verb::ALL,
-            ordered_writes: true,
-            moves_bytes: true,
-            open: |_| Ok(Vec::new()),
-        },
-    ];
-
-    fn refused(engine: &str) -> String {
-        find(&ENGINES, engine).err().unwrap().to_string()
-    }
-
-    #[test]
-    fn a_variant_is_taken_where_there_is_one() {
-        assert_eq!(find(&ENGINES, "plain").unwrap().name, "plain");
-        assert_eq!(find(&ENGINES, "many:b;c").unwrap().name, "many");
-        assert_eq!(split_name("many:b;c"), ("many", "b;c"));
-        assert!(refused("plain:x").contains("write engine plain"));
-        assert!(refused("plain:").contains("write engine plain"));
-        assert!(refused("many").contains("many:a or many:b;c"));
-        assert!(refused("many:").contains("many:a"));
-        assert!(refused("manny").contains("many"));
-    }
+    const OPTIONS: &[EngineOption] = &[EngineOption {
+        name: "path",
+        values: &["slow", "fast"],
+        variants: &["a", "c"],
+        about: "",
+    }];
 
     #[test]
     fn options_are_checked_and_defaults_left_out() {
-        let entry = find(&ENGINES, "many:a").unwrap();
         let on = |variant: &str, name: &str, value: &str| {
             let options = EngineOptions::from([(name.to_owned(), value.to_owned())]);
-            entry.check_options(&options, variant)
+            check_options("many", OPTIONS, &options, variant)
         };
         let asked = |name: &str, value: &str| on("a", name, value);
         assert!(asked("path", "slow").unwrap().is_empty());

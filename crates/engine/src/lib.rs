@@ -7,6 +7,7 @@
 
 pub mod calls;
 mod entry;
+mod lists;
 pub mod memory;
 pub mod pattern;
 
@@ -24,10 +25,8 @@ pub use tonnage_units::{WireDevice, WireKind};
 
 use crate::memory::Memory;
 
-pub use entry::{
-    Domains, EngineOption, EngineOptions, Entry, OpenRequest, Variant, check_options, find,
-    split_name,
-};
+pub use entry::{Domains, EngineOption, EngineOptions, Entry, OpenRequest, Variant, check_options};
+pub use lists::{Lists, find, split_name};
 
 /// What one operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,87 +1,41 @@
-//! The [`Memory`] trait: where bytes live, and how whoever owns them fills and compares them.
+//! The [`Memory`] trait: where bytes live, and how whoever owns them fills, compares and copies them.
 //!
-//! What is written to be verified is in [`crate::pattern`]; the memories themselves are in `tonnage_engines`.
+//! What is written to be verified is in [`crate::pattern`]; the memories themselves are in `tonnage_engines::memory`, a
+//! file and a [`MemoryEntry`] each. Which part of a memory belongs to whom is not known here.
 
 use std::os::fd::BorrowedFd;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use tonnage_sys::clock::Clock;
 use tonnage_sys::mapping::Arena;
-use tonnage_units::names::unknown;
 use tonnage_units::{Error, Result};
 
+use crate::Variant;
 use crate::pattern::{Key, Mismatches};
 
-/// Where the bytes live.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MemoryKind {
-    /// Host memory. Where no peer maps it, the kernel is asked for transparent 2 MiB pages.
-    Host,
-    /// Host memory with the system's normal pages and no others.
-    Small,
-    /// Host memory with the largest pages to be had: 1 GiB, 2 MiB, transparent.
-    Huge,
-}
-
-impl MemoryKind {
-    /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Host, Self::Small, Self::Huge];
-
-    /// The name on the command line and in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Host => "host",
-            Self::Small => "small",
-            Self::Huge => "huge",
-        }
-    }
-}
-
-impl FromStr for MemoryKind {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|kind| kind.name() == text);
-        found.ok_or_else(|| unknown("memory kind", text, &Self::ALL.map(Self::name)))
-    }
-}
-
-/// Memory that engines can register and peers can reach.
-pub trait Memory: Send + Sync {
-    /// The mapped bytes, where the host can address them.
-    fn arena(&self) -> &Arc<Arena>;
-    /// What was had: kind, page size, node, and why it is less than what was asked for.
-    fn effective(&self) -> Value;
-    /// Writes the bytes that `key` says belong at `offset..offset + len`; `origin` is where the key's own offset 0 lies.
-    ///
-    /// # Errors
-    /// When the range lies outside.
-    fn fill(&self, origin: u64, offset: u64, len: u64, key: Key) -> Result<()>;
-    /// Compares the range with what [`Self::fill`] would have written, and adds what differs to `found`.
-    ///
-    /// # Errors
-    /// When the range lies outside.
-    fn verify(
-        &self,
-        origin: u64,
-        offset: u64,
-        len: u64,
-        key: Key,
-        found: &mut Mismatches,
-    ) -> Result<()>;
-    /// A file descriptor through which a device can reach the bytes, where there is one.
-    fn dmabuf(&self) -> Option<BorrowedFd<'_>>;
+/// One row of the list of memories.
+pub struct MemoryEntry {
+    /// The name that `--memory` takes, up to a colon.
+    pub name: &'static str,
+    /// One line for help and `tonnage devices`.
+    pub about: &'static str,
+    /// What may follow the name after a colon, such as "DEVICE" in `gpu:DEVICE`; `None` when nothing may.
+    pub variant: Option<Variant>,
+    /// Whether the CPU can address it, so that what needs to look at single bytes is refused before any rank starts.
+    pub host_addressable: bool,
+    /// Allocates it and gives every page its place, so that nothing is left to be done when it is first touched.
+    pub allocate: fn(&Request<'_>) -> Result<Arc<dyn Memory>>,
+    /// Refuses what the workers of one host together cannot have, before anything is touched. Called once per host.
+    pub check_fits: fn(&Request<'_>) -> Result<()>,
 }
 
 /// What is asked of an allocation.
-#[derive(Debug, Clone, Copy)]
-pub struct Request {
-    /// Which pages.
-    pub kind: MemoryKind,
-    /// Bytes of this worker.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Request<'a> {
+    /// What followed the colon of `--memory`; empty when nothing did.
+    pub variant: &'a str,
+    /// Bytes of this worker; of all workers of the host where it is asked whether they fit.
     pub bytes: u64,
     /// Whether peers map it.
     pub shared: bool,
@@ -91,11 +45,160 @@ pub struct Request {
     pub node_required: bool,
 }
 
-/// How memory is had; the program hands the conductor the one that it has.
-#[derive(Debug)]
-pub struct Memories {
-    /// Allocates and prefaults.
-    pub allocate: fn(&Request) -> Result<Arc<dyn Memory>>,
-    /// Refuses what the workers of one host together cannot have, before anything is touched.
-    pub check_fits: fn(MemoryKind, u64) -> Result<()>,
+/// Memory that engines can register and peers can reach. Bytes are named by their offset.
+///
+/// Whoever owns the memory carries out everything that touches it, for only they know how: nothing outside may assume
+/// that the CPU can.
+pub trait Memory: Send + Sync {
+    /// How many bytes it has.
+    fn bytes(&self) -> u64;
+    /// The mapped bytes; `None` where the CPU cannot address them.
+    fn host(&self) -> Option<&Arc<Arena>>;
+    /// The bytes as a device knows them; `None` for memory of the host that no device knows.
+    fn device(&self) -> Option<DeviceMemory<'_>> {
+        None
+    }
+    /// What was had: kind, pages, node, and why it is less than what was asked for.
+    fn report(&self) -> MemoryReport;
+    /// Writes the bytes that `key` says belong at `offset..offset + len`; `origin` is where the key's own offset 0 lies.
+    ///
+    /// # Errors
+    /// When the range lies outside, or the device fails.
+    fn fill(&self, origin: u64, offset: u64, len: u64, key: Key) -> Result<()>;
+    /// Compares the range with what [`Self::fill`] would have written, and adds what differs to `found`.
+    ///
+    /// # Errors
+    /// When the range lies outside, or the device fails.
+    fn verify(
+        &self,
+        origin: u64,
+        offset: u64,
+        len: u64,
+        key: Key,
+        found: &mut Mismatches,
+    ) -> Result<()>;
+    /// Copies bytes out, for looking at a few of them; no loop calls it.
+    ///
+    /// # Errors
+    /// When the range lies outside, or the device fails.
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()>;
+    /// Copies bytes in, for changing a few of them; no loop calls it.
+    ///
+    /// # Errors
+    /// When the range lies outside, or the device fails.
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+    /// Measures the fastest copies between two stretches of it: the limit of what stays in this memory. `slot` gives the
+    /// next slot of the walk for each copy.
+    ///
+    /// # Errors
+    /// When a stretch lies outside, or the device fails.
+    fn copy_rates(
+        &self,
+        stretch: &Stretch,
+        slot: &mut dyn FnMut() -> u64,
+        clock: &Clock,
+    ) -> Result<Vec<CopyRate>>;
+}
+
+impl dyn Memory {
+    /// The mapped bytes, for an engine that reads and writes them by the CPU.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where the CPU cannot address them.
+    pub fn mapped(&self, engine: &str) -> Result<&Arc<Arena>> {
+        self.host().ok_or_else(|| Error::Unavailable {
+            what: format!("memory {} with engine {engine}", self.report().kind),
+            why: "the engine moves bytes by the CPU, which cannot address this memory".to_owned(),
+            how: "Choose another --engine, or a memory of the host such as --memory host"
+                .to_owned(),
+        })
+    }
+}
+
+/// Bytes as a device knows them.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceMemory<'a> {
+    /// The interface that the device's driver offers: "cuda", "hip", …
+    pub interface: &'static str,
+    /// The device's number in that interface.
+    pub device: u32,
+    /// Where the bytes begin for the device.
+    pub address: u64,
+    /// A file through which another device can reach the bytes, where they can be exported.
+    pub dmabuf: Option<Dmabuf<'a>>,
+}
+
+/// Exported memory of a device.
+#[derive(Debug, Clone, Copy)]
+pub struct Dmabuf<'a> {
+    /// The buffer.
+    pub file: BorrowedFd<'a>,
+    /// Where in it the memory begins.
+    pub offset: u64,
+}
+
+/// What an allocation had, for the record.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryReport {
+    /// The name in the list of memories.
+    pub kind: String,
+    /// Bytes, a whole number of pages.
+    pub bytes: u64,
+    /// Pages that host memory has: "normal", "transparent 2 MiB", "2 MiB" or "1 GiB".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages: Option<String>,
+    /// Bytes that the kernel backs with transparent huge pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transparent_huge_bytes: Option<u64>,
+    /// Whether peers can map it.
+    pub shared: bool,
+    /// NUMA node that it is bound to; `null` where it was left to the kernel.
+    pub numa_node: Option<u32>,
+    /// Why it is not bound to the node that was chosen.
+    pub why_not_bound: Option<String>,
+    /// Why its pages are not larger, a reason for each kind of page.
+    pub why_not_larger_pages: Vec<String>,
+    /// The device that it belongs to; absent for memory of the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
+
+/// Two stretches of one memory between which is copied, piece by piece.
+#[derive(Debug, Clone, Copy)]
+pub struct Stretch {
+    /// Where the source starts.
+    pub from: u64,
+    /// Where the destination starts.
+    pub to: u64,
+    /// Bytes of one copy, and the distance between two.
+    pub piece_bytes: u64,
+    /// Pieces of one slice.
+    pub pieces: u64,
+    /// Slices, each with its source and its destination.
+    pub slices: u64,
+    /// Distance between the starts of two slices; of no account where there is one.
+    pub slice_bytes: u64,
+}
+
+impl Stretch {
+    /// Slots that a walk over it has: one for each piece of each slice.
+    pub fn slots(&self) -> u64 {
+        self.slices * self.pieces
+    }
+
+    /// Offset of a slot's piece from the start of source and destination.
+    #[inline]
+    pub fn offset(&self, slot: u64) -> u64 {
+        slot / self.pieces * self.slice_bytes + slot % self.pieces * self.piece_bytes
+    }
+}
+
+/// How fast one way of copying was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CopyRate {
+    /// The way, such as "memcpy".
+    pub method: String,
+    /// Bytes copied per second.
+    pub bytes_per_s: f64,
 }

@@ -11,8 +11,8 @@ pub mod posix;
 pub mod shm;
 pub mod uring;
 
-use tonnage_engine::Entry;
 use tonnage_engine::calls::FileEntry;
+use tonnage_engine::{Entry, Lists};
 use tonnage_units::Result;
 
 /// Every engine, in the order in which help texts and reports list them.
@@ -20,6 +20,13 @@ pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY, fabric::ENTRY];
 
 /// Every engine for files, in the same way.
 pub static FILE_ENGINES: &[FileEntry] = &[posix::ENTRY, uring::ENTRY, mpiio::ENTRY];
+
+/// All of it, for the program to hand down.
+pub static LISTS: Lists = Lists {
+    engines: ENGINES,
+    file_engines: FILE_ENGINES,
+    memories: memory::MEMORIES,
+};
 
 /// Ends, together with all other ranks, what engines of this process have started for its whole life: MPI. For the end of
 /// a run in which nothing failed; ranks that have died would be waited for.

@@ -185,7 +185,7 @@ fn time(option: &str, value: u64, unit_s: u64) -> Result<Option<Nanos>> {
 
 #[cfg(test)]
 mod tests {
-    use tonnage_engines::FILE_ENGINES;
+    use tonnage_engines::LISTS;
     use tonnage_plan::Point;
     use tonnage_plan::files::ReadFrom;
 
@@ -250,7 +250,7 @@ mod tests {
             let mut plan = translate(line, &spread).unwrap();
             assert!(plan.counts_nodes());
             plan.resolve_nodes(&hosts).unwrap();
-            let planned = plan.points(spread.ranks, &[], FILE_ENGINES).unwrap();
+            let planned = plan.points(spread.ranks, &LISTS).unwrap();
             let Point::File(point) = &planned[0].point else {
                 panic!("{planned:?}");
             };
@@ -273,7 +273,7 @@ mod tests {
     fn options_of_the_other_run_are_allowed() {
         for line in ["-w -C", "-w -Z -X 3", "-r -e -k", "-r -G 7", "-r -R -G 7"] {
             let plan = translate(line, &TWO).unwrap();
-            plan.points(2, &[], FILE_ENGINES).unwrap();
+            plan.points(2, &LISTS).unwrap();
         }
     }
 

@@ -5,8 +5,7 @@ use std::collections::HashSet;
 
 use crate::point::{Planned, Point, Reading};
 use crate::{Experiment, Plan, connect, files, transfer};
-use tonnage_engine::Entry;
-use tonnage_engine::calls::FileEntry;
+use tonnage_engine::Lists;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
@@ -20,17 +19,12 @@ pub const RANKS_MAX: u32 = 65_536;
 pub const WORKERS_MAX: u32 = 1024;
 
 impl Plan {
-    /// The points of the plan for a run of `ranks` ranks with these engines, in the order in which they are measured:
+    /// The points of the plan for a run of `ranks` ranks with these engines and memories, in the order in which they are measured:
     /// experiments as they are written. The same plan always expands to the same points.
     ///
     /// # Errors
     /// `Usage` for everything that can be found wrong without starting a rank.
-    pub fn points(
-        &self,
-        ranks: u32,
-        engines: &[Entry],
-        file_engines: &[FileEntry],
-    ) -> Result<Vec<Planned>> {
+    pub fn points(&self, ranks: u32, lists: &Lists) -> Result<Vec<Planned>> {
         if self.experiments.is_empty() {
             return Err(Error::Usage(
                 "the plan has no experiment: add a [[transfer]] or a [[file]] table".to_owned(),
@@ -40,7 +34,7 @@ impl Plan {
         let mut seen = HashSet::new();
         for (index, experiment) in self.experiments.iter().enumerate() {
             let room = POINTS_MAX - planned.len();
-            let expanded = experiment.points(ranks, engines, file_engines, room);
+            let expanded = experiment.points(ranks, lists, room);
             let (points, reading) = expanded.map_err(|error| self.located(index, error))?;
             for point in points {
                 let text = serde_json::to_string(&point)
@@ -75,25 +69,19 @@ impl Plan {
 
 impl Experiment {
     /// Its points, at most `room`, and what stands beside the results of all of them.
-    fn points(
-        &self,
-        ranks: u32,
-        engines: &[Entry],
-        file_engines: &[FileEntry],
-        room: usize,
-    ) -> Result<(Vec<Point>, Reading)> {
+    fn points(&self, ranks: u32, lists: &Lists, room: usize) -> Result<(Vec<Point>, Reading)> {
         match self {
             Self::Transfer(transfer) => {
-                let points = transfer::expand::expand(transfer, ranks, engines, room)?;
+                let points = transfer::expand::expand(transfer, ranks, lists, room)?;
                 let points = points.into_iter().map(Point::Transfer).collect();
                 Ok((points, Reading::default()))
             }
             Self::File(job) => {
-                let (points, reading) = files::expand(job, ranks, file_engines, room)?;
+                let (points, reading) = files::expand(job, ranks, lists, room)?;
                 Ok((points.into_iter().map(Point::File).collect(), reading))
             }
             Self::Connect(connect) => {
-                let points = connect::expand::expand(connect, ranks, engines, room)?;
+                let points = connect::expand::expand(connect, ranks, lists, room)?;
                 let points = points.into_iter().map(Point::Connect).collect();
                 Ok((points, Reading::default()))
             }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles};
-use tonnage_engine::{Domain, EngineOption, Entry, OpenRequest, Variant, Verb};
+use tonnage_engine::memory::MemoryEntry;
+use tonnage_engine::{Domain, EngineOption, Entry, Lists, OpenRequest, Variant, Verb};
 use tonnage_units::{Error, Result};
 
 use crate::files::FilePoint;
@@ -33,8 +34,39 @@ const fn entry(
     }
 }
 
+/// Memories that the CPU can address, and one that it cannot.
+const MEMORIES: [MemoryEntry; 3] = [
+    memory("host", true),
+    memory("huge", true),
+    memory("far", false),
+];
+
+const fn memory(name: &'static str, host_addressable: bool) -> MemoryEntry {
+    MemoryEntry {
+        name,
+        about: "",
+        variant: None,
+        host_addressable,
+        allocate: |_| Err(Error::Failed("tests of plans allocate nothing".to_owned())),
+        check_fits: |_| Ok(()),
+    }
+}
+
+/// What plans of tests name.
+pub(super) static LISTS: Lists = Lists {
+    engines: &ENGINES,
+    file_engines: &FILE_ENGINES,
+    memories: &MEMORIES,
+};
+
+/// What the plans that ship name.
+pub(super) static SHIPPED: Lists = Lists {
+    engines: &SHIPPED_ENGINES,
+    ..LISTS
+};
+
 /// One of each kind: nothing moves, everything works, and one-sided without order.
-pub(super) const ENGINES: [Entry; 3] = [
+const ENGINES: [Entry; 3] = [
     entry("null", &Verb::ALL, true, false),
     entry("shm", &Verb::ALL, true, true),
     entry(
@@ -45,14 +77,14 @@ pub(super) const ENGINES: [Entry; 3] = [
     ),
 ];
 
-/// What the plans that ship name.
-pub(super) const SHIPPED: [Entry; 3] = [
+const SHIPPED_ENGINES: [Entry; 3] = [
     entry("null", &Verb::ALL, true, false),
     entry("shm", &Verb::ALL, true, true),
     Entry {
         variant: Some(Variant {
             what: "PROVIDER",
             everywhere: &["shm", "tcp"],
+            required: true,
         }),
         ..entry("fabric", &Verb::ALL, true, true)
     },
@@ -76,7 +108,7 @@ const fn files(name: &'static str, queues: bool, collective: bool) -> FileEntry 
 }
 
 /// One transfer at a time, many of them, and all ranks together.
-pub(super) const FILE_ENGINES: [FileEntry; 3] = [
+const FILE_ENGINES: [FileEntry; 3] = [
     files("posix", false, false),
     FileEntry {
         options: &[EngineOption {
@@ -92,13 +124,13 @@ pub(super) const FILE_ENGINES: [FileEntry; 3] = [
 
 /// The points of one kind, for tests of plans that have no other.
 pub(crate) trait Expand {
-    fn transfer_points(&self, ranks: u32, engines: &[Entry]) -> Result<Vec<TransferPoint>>;
-    fn file_points(&self, ranks: u32, engines: &[FileEntry]) -> Result<Vec<FilePoint>>;
+    fn transfer_points(&self, ranks: u32) -> Result<Vec<TransferPoint>>;
+    fn file_points(&self, ranks: u32) -> Result<Vec<FilePoint>>;
 }
 
 impl Expand for Plan {
-    fn transfer_points(&self, ranks: u32, engines: &[Entry]) -> Result<Vec<TransferPoint>> {
-        let planned = self.points(ranks, engines, &FILE_ENGINES)?;
+    fn transfer_points(&self, ranks: u32) -> Result<Vec<TransferPoint>> {
+        let planned = self.points(ranks, &LISTS)?;
         let points = planned
             .into_iter()
             .filter_map(|planned| match planned.point {
@@ -108,8 +140,8 @@ impl Expand for Plan {
         Ok(points.collect())
     }
 
-    fn file_points(&self, ranks: u32, engines: &[FileEntry]) -> Result<Vec<FilePoint>> {
-        let planned = self.points(ranks, &SHIPPED, engines)?;
+    fn file_points(&self, ranks: u32) -> Result<Vec<FilePoint>> {
+        let planned = self.points(ranks, &SHIPPED)?;
         let points = planned
             .into_iter()
             .filter_map(|planned| match planned.point {

@@ -67,7 +67,6 @@ impl std::fmt::Display for LimitChoice {
 #[cfg(test)]
 mod tests {
     use tonnage_engine::Verb;
-    use tonnage_engine::memory::MemoryKind;
     use tonnage_units::names::nearest;
 
     use super::*;
@@ -89,10 +88,6 @@ mod tests {
                 .iter()
                 .all(|all| all.name().parse::<Traffic>().unwrap() == *all)
         );
-        for kind in MemoryKind::ALL {
-            assert_eq!(kind.name().parse::<MemoryKind>().unwrap(), kind);
-            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
-        }
         for addresses in Addresses::ALL {
             assert_eq!(addresses.name().parse::<Addresses>().unwrap(), addresses);
             assert_eq!(serde_json::to_value(addresses).unwrap(), addresses.name());
@@ -113,7 +108,6 @@ mod tests {
         assert!(message::<Verb>("teleport").starts_with("unknown op \"teleport\": ops: write"));
         assert!(message::<Traffic>("fanout").contains("did you mean \"fan-out\"?"));
         assert!(message::<Traffic>("all").contains("did you mean \"all-to-all\"?"));
-        assert!(message::<MemoryKind>("hugh").contains("did you mean \"huge\"?"));
         assert!(message::<Addresses>("rand").contains("did you mean \"random\"?"));
         assert!(
             message::<LimitChoice>("0GB/s").contains("write auto, none or a bandwidth above 0")

@@ -150,7 +150,7 @@ impl Transfer {
             ("ping-pong", self.ping_pong.then_some(Value::Boolean(true))),
             ("rate", self.rate.map(text)),
             ("workers", self.workers.map(count)),
-            ("memory", self.memory.map(|memory| string(memory.name()))),
+            ("memory", self.memory.as_deref().map(string)),
             ("footprint", self.footprint.map(text)),
             ("stride", self.stride.map(text)),
             (

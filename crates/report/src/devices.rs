@@ -6,7 +6,7 @@ mod engines;
 mod fabric;
 mod summary;
 
-pub use engines::{engines, file_engines};
+pub use engines::{engines, file_engines, memories};
 pub use summary::summary;
 use tonnage_machine::devices::{
     Absent, FileSystem, Gpu, Inventory, MemoryFound, NetworkInterface, NumaNode, PciFunction,

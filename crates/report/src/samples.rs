@@ -5,7 +5,6 @@ mod network;
 
 use serde_json::json;
 use tonnage_engine::Verb;
-use tonnage_engine::memory::MemoryKind;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{Addresses, Length, Pacing, TransferPoint, TrialLength};
 use tonnage_record::histogram::LatencyHistogram;
@@ -36,7 +35,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         workers: 1,
         size_bytes,
         pacing,
-        memory: MemoryKind::Host,
+        memory: "host".into(),
         footprint_bytes: u64::from(size_bytes) * 16,
         stride_bytes: size_bytes.into(),
         addresses: Addresses::Sequential,

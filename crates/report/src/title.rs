@@ -4,7 +4,7 @@ use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Length, Pacing, TransferPoint, TrialLength};
 use tonnage_record::{LatencyKind, TransferRecord};
 
-use super::columns::{addresses_name, memory_name, pacing_name};
+use super::columns::{addresses_name, pacing_name};
 use super::engine;
 use super::text::{WIDTH, bytes, duration, number, wrap};
 
@@ -22,7 +22,7 @@ pub fn title(records: &[TransferRecord<'_>]) -> String {
         format!("{} {}", engine::name(point), point.op.name()),
         pacing_name(point.pacing).to_owned(),
         who(point),
-        format!("{} memory", memory_name(point.memory)),
+        format!("{} memory", point.memory),
         format!("footprint {}", footprint(records)),
         format!("{} addresses", addresses_name(point.addresses)),
         length(&point.length),

@@ -95,7 +95,6 @@ impl Walk {
 pub(crate) mod tests {
     use super::*;
     use tonnage_engine::Verb;
-    use tonnage_engine::memory::MemoryKind;
     use tonnage_plan::point::{LimitChoice, Traffic};
     use tonnage_plan::transfer::{Length, Pacing, TrialLength};
 
@@ -111,7 +110,7 @@ pub(crate) mod tests {
             workers: 1,
             size_bytes: 8,
             pacing: Pacing::Stream { window: 4 },
-            memory: MemoryKind::Host,
+            memory: "host".into(),
             footprint_bytes: slots * 8,
             stride_bytes: 8,
             addresses,

@@ -1,56 +1,29 @@
-//! The memory-copy limit of a point: the fastest of all copy methods over the same memory, footprint and address
-//! order, measured by all initiating workers at once.
+//! The memory-copy limit of a point: the fastest of all ways in which the memory copies the same footprint in the same
+//! address order, measured by all initiating workers at once. The copying itself is the memory's
+//! ([`Memory::copy_rates`]).
 
+use tonnage_engine::memory::{CopyRate, Memory, Stretch};
+use tonnage_plan::transfer::TransferPoint;
 use tonnage_sys::clock::Clock;
-use tonnage_sys::copy::Method;
-use tonnage_sys::mapping::Arena;
+use tonnage_units::Result;
 
 use crate::drive::walk::Walk;
 use crate::kinds::transfer::layout::{Layout, SLICE_BYTES_MIN};
-use tonnage_plan::transfer::TransferPoint;
-use tonnage_units::{Error, Result};
 
 /// Smaller operations are set beside copies of this size: the limit is the hardware's, and the cost of each small
 /// operation is what utilization should show.
 pub const PIECE_BYTES_MIN: u64 = 64 << 10;
-
-/// How long one method copies at a stretch, at least; a whole footprint if that takes longer.
-const SLICE_NS: u64 = 3_000_000;
-
-/// An untimed pass ends after this long, however large the footprint is.
-const WARM_NS_MAX: u64 = 50_000_000;
-
-/// Stretches of each method, taken in turn.
-const ROUNDS: usize = 3;
-
-/// Bytes per second of each method of [`Method::available`], in its order; 0 where this CPU lacks it.
-pub type CopyRates = [f64; 3];
-
-/// Two stretches of one memory between which is copied, piece by piece.
-#[derive(Debug, Clone, Copy)]
-pub struct Stretch {
-    /// Where the source starts.
-    pub from: u64,
-    /// Where the destination starts.
-    pub to: u64,
-    /// Bytes of one copy, and the distance between two.
-    pub piece_bytes: u64,
-    /// Pieces of one slice.
-    pub pieces: u64,
-    /// Distance between the starts of two slices; of no account where there is one.
-    pub slice_bytes: u64,
-}
 
 /// Measures the copy rates of one worker from its outgoing slices to as many incoming ones.
 ///
 /// # Errors
 /// When the slices do not lie in the memory.
 pub fn copy_rates(
-    arena: &Arena,
+    memory: &dyn Memory,
     layout: &Layout,
     point: &TransferPoint,
     clock: &Clock,
-) -> Result<CopyRates> {
+) -> Result<Vec<CopyRate>> {
     let footprint = point.footprint_bytes.max(SLICE_BYTES_MIN);
     let piece_bytes = u64::from(point.size_bytes).max(PIECE_BYTES_MIN);
     let stretch = Stretch {
@@ -58,125 +31,89 @@ pub fn copy_rates(
         to: layout.into_origin(0),
         piece_bytes,
         pieces: footprint / piece_bytes,
+        slices: layout.out_slices(),
         slice_bytes: layout.slice_bytes(),
     };
-    let walk = Walk::over(
-        point.addresses,
-        layout.out_slices() * stretch.pieces,
-        point.seed,
-    );
-    rates(arena, &stretch, walk, clock)
+    let mut walk = Walk::over(point.addresses, stretch.slots(), point.seed);
+    memory.copy_rates(&stretch, &mut || walk.next_slot(), clock)
 }
 
-/// Copies by every method in turn and returns the best rate of each.
-///
-/// Each turn begins with an untimed pass over the footprint, which brings the caches into the state that this method
-/// leaves them in.
-///
-/// # Errors
-/// When a stretch does not lie in the memory.
-pub fn rates(arena: &Arena, stretch: &Stretch, mut walk: Walk, clock: &Clock) -> Result<CopyRates> {
-    let pass_bytes = walk.slots() * stretch.piece_bytes;
-    let mut best = CopyRates::default();
-    for _ in 0..ROUNDS {
-        for (rate, &method) in best.iter_mut().zip(Method::available()) {
-            let mut copier = Copier {
-                arena,
-                stretch,
-                walk: &mut walk,
-                clock,
-                method,
-            };
-            copier.copy(|bytes, ns| bytes >= pass_bytes || ns >= WARM_NS_MAX)?;
-            let (bytes, ns) = copier
-                .copy(|bytes, ns| ns >= SLICE_NS && (bytes >= pass_bytes || ns >= WARM_NS_MAX))?;
-            *rate = rate.max(bytes as f64 * 1e9 / ns as f64);
-        }
-    }
-    Ok(best)
+/// Adds the rates of another worker or rank, way by way.
+pub fn add(sum: &mut Vec<CopyRate>, others: Vec<CopyRate>) {
+    merge(sum, others, |one, other| one + other);
 }
 
-struct Copier<'a> {
-    arena: &'a Arena,
-    stretch: &'a Stretch,
-    walk: &'a mut Walk,
-    clock: &'a Clock,
-    method: Method,
+/// The better of two measurements of each way, as before and after a point.
+pub fn better(before: &[CopyRate], after: &[CopyRate]) -> Vec<CopyRate> {
+    let mut best = before.to_vec();
+    merge(&mut best, after.to_vec(), f64::max);
+    best
 }
 
-impl Copier<'_> {
-    /// Copies pieces until `enough` (bytes, nanoseconds) says so; returns both.
-    fn copy(&mut self, enough: impl Fn(u64, u64) -> bool) -> Result<(u64, u64)> {
-        let piece_bytes = self.stretch.piece_bytes;
-        let len = u32::try_from(piece_bytes).unwrap_or(u32::MAX);
-        let start_ns = self.clock.now_ns();
-        let mut bytes = 0;
-        loop {
-            let slot = self.walk.next_slot();
-            let (slice, piece) = (slot / self.stretch.pieces, slot % self.stretch.pieces);
-            let offset = slice * self.stretch.slice_bytes + piece * piece_bytes;
-            let (from, to) = (self.stretch.from + offset, self.stretch.to + offset);
-            self.arena
-                .copy_to(from, self.arena, to, len, self.method)
-                .map_err(|error| Error::Failed(format!("copy limit: {error}")))?;
-            bytes += piece_bytes;
-            let ns = self.clock.now_ns() - start_ns;
-            if enough(bytes, ns) {
-                return Ok((bytes, ns.max(1)));
-            }
+fn merge(all: &mut Vec<CopyRate>, others: Vec<CopyRate>, join: fn(f64, f64) -> f64) {
+    for other in others {
+        match all.iter_mut().find(|known| known.method == other.method) {
+            Some(known) => known.bytes_per_s = join(known.bytes_per_s, other.bytes_per_s),
+            None => all.push(other),
         }
     }
 }
 
-/// The better of two measurements of each method, as before and after a point.
-pub fn better(before: &CopyRates, after: &CopyRates) -> CopyRates {
-    std::array::from_fn(|method| before[method].max(after[method]))
-}
-
-/// The limit in words and bytes per second, from the summed rates of `copiers` workers.
-pub fn describe(rates: &CopyRates, copiers: u64) -> tonnage_record::Limit {
-    let mut best = 0;
-    for index in 1..Method::available().len() {
-        if rates[index] > rates[best] {
-            best = index;
-        }
-    }
-    let name = Method::available()[best].name();
+/// The limit in words and bytes per second, from the summed rates of `copiers` workers; `None` where nothing was copied.
+pub fn describe(rates: &[CopyRate], copiers: u64) -> Option<tonnage_record::Limit> {
+    let best = rates
+        .iter()
+        .reduce(|best, rate| match rate.bytes_per_s > best.bytes_per_s {
+            true => rate,
+            false => best,
+        })?;
     let who = if copiers == 1 {
         "1 copier".to_owned()
     } else {
         format!("{copiers} copiers at once")
     };
-    tonnage_record::Limit {
-        what: format!("memory copy by {name}, {who}"),
-        bytes_per_s: rates[best],
-    }
+    Some(tonnage_record::Limit {
+        what: format!("memory copy by {}, {who}", best.method),
+        bytes_per_s: best.bytes_per_s,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tonnage_engine::memory::Request;
+    use tonnage_engines::memory::HOST;
     use tonnage_plan::transfer::Addresses;
-    use tonnage_sys::mapping::{Pages, Sharing};
 
     #[test]
-    fn every_method_that_the_cpu_has_gets_a_rate() {
+    fn every_way_gets_a_rate_over_the_slices_of_a_point() {
         let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 15);
         point.size_bytes = 8;
         let layout = Layout::new(&point, 0);
-        let arena = Arena::allocate(
-            layout.bytes() as usize,
-            Pages::Normal,
-            Sharing::Private,
-            None,
-        )
-        .unwrap();
-        let rates = copy_rates(&arena, &layout, &point, &Clock::new()).unwrap();
-        let available = Method::available().len();
-        assert!(
-            rates[..available].iter().all(|&rate| rate > 1e8),
-            "{rates:?}"
-        );
-        assert!(describe(&rates, 2).what.ends_with("2 copiers at once"));
+        let memory = (HOST.allocate)(&Request {
+            bytes: layout.bytes(),
+            ..Request::default()
+        });
+        let rates = copy_rates(&*memory.unwrap(), &layout, &point, &Clock::new()).unwrap();
+        assert!(rates.iter().all(|rate| rate.bytes_per_s > 1e8), "{rates:?}");
+        let limit = describe(&rates, 2).unwrap();
+        assert!(limit.what.ends_with("2 copiers at once"), "{limit:?}");
+    }
+
+    fn rate(method: &str, bytes_per_s: f64) -> CopyRate {
+        CopyRate {
+            method: method.to_owned(),
+            bytes_per_s,
+        }
+    }
+
+    #[test]
+    fn rates_of_hosts_that_differ_are_joined_by_name() {
+        let mut sum = vec![rate("memcpy", 2.0)];
+        add(&mut sum, vec![rate("rep movsb", 5.0), rate("memcpy", 1.0)]);
+        assert_eq!(sum, [rate("memcpy", 3.0), rate("rep movsb", 5.0)]);
+        let best = better(&sum, &[rate("memcpy", 4.0)]);
+        assert_eq!(best, [rate("memcpy", 4.0), rate("rep movsb", 5.0)]);
+        assert_eq!(describe(&[], 0), None);
     }
 }

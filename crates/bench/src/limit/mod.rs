@@ -11,9 +11,10 @@ use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::crew::{Followers, Order};
 use crate::kinds::transfer::session::{Device, Opened};
 use crate::kinds::transfer::work::Work;
-use crate::limit::memory_copy::{CopyRates, better};
+use crate::limit::memory_copy::{add, better};
 use crate::limit::socket_stream::Streamed;
 use tonnage_engine::LimitKind;
+use tonnage_engine::memory::CopyRate;
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_ranks::{Hosts, Rank};
@@ -32,8 +33,8 @@ pub struct Beside<'a> {
 pub enum Measurement {
     /// Copy rates of several workers together.
     Copies {
-        /// Of each method.
-        rates: CopyRates,
+        /// Of each way.
+        rates: Vec<CopyRate>,
         /// How many copied.
         copiers: u64,
     },
@@ -116,7 +117,7 @@ impl<'a> Beside<'a> {
                     copiers,
                 }),
                 Some(Measurement::Copies { rates: after, .. }),
-            ) => Some(memory_copy::describe(&better(&before, &after), copiers)),
+            ) => memory_copy::describe(&better(&before, &after), copiers),
             (Some(Measurement::Streams(before)), Some(Measurement::Streams(after)))
                 if after.bytes_per_s > before.bytes_per_s =>
             {
@@ -158,36 +159,50 @@ fn common_kind(opened: &[Opened]) -> LimitKind {
 /// The copy rates of all initiating workers together, measured at once.
 fn copies(rank: &mut Rank, own: &mut Work, followers: &Followers) -> Result<Measurement> {
     rank.barrier("copy limit", DEADLINES.step)?;
-    let mut sum = CopyRates::default();
-    let mut copiers = 0u64;
+    let mut sum: Copies = (Vec::new(), 0);
     if own.begins() {
         followers.order(&Order::CopyLimit)?;
         let own = own.copy_limit();
         let others = followers.collect()?;
-        for rates in others
-            .iter()
-            .filter_map(|report| report.rates)
-            .chain([own?])
-        {
-            sum.iter_mut()
-                .zip(rates)
-                .for_each(|(sum, rate)| *sum += rate);
-            copiers += 1;
+        let others = others.into_iter().filter_map(|report| report.rates);
+        for rates in others.chain([own?]) {
+            add(&mut sum.0, rates);
+            sum.1 += 1;
         }
     }
-    let mut mine: Vec<u8> = sum.iter().flat_map(|rate| rate.to_le_bytes()).collect();
-    mine.extend((copiers as f64).to_le_bytes());
-    let all = rank.reduce("add up the copy limit", mine, add_floats, DEADLINES.step)?;
-    let all: Vec<f64> = floats(&all).collect();
-    let [a, b, c, copiers] = all[..] else {
-        return Err(Error::Failed(
-            "the copy limits of the ranks do not add up".into(),
-        ));
-    };
-    Ok(Measurement::Copies {
-        rates: [a, b, c],
-        copiers: copiers as u64,
-    })
+    let all = rank.reduce(
+        "add up the copy limit",
+        encode(&sum)?,
+        merge_copies,
+        DEADLINES.step,
+    )?;
+    let (rates, copiers) = serde_json::from_slice(&all).map_err(unreadable)?;
+    Ok(Measurement::Copies { rates, copiers })
+}
+
+/// Summed rates of each way, and how many copied.
+type Copies = (Vec<CopyRate>, u64);
+
+fn unreadable(error: serde_json::Error) -> Error {
+    Error::Failed(format!(
+        "the copy limits of the ranks do not add up: {error}"
+    ))
+}
+
+fn encode(copies: &Copies) -> Result<Vec<u8>> {
+    serde_json::to_vec(copies).map_err(unreadable)
+}
+
+/// Adds up copy limits on the way up the control tree. What cannot be read empties the result, so that the reader fails
+/// instead of a sum being wrong.
+fn merge_copies(left: &mut Vec<u8>, right: &[u8]) {
+    let read = |bytes: &[u8]| serde_json::from_slice::<Copies>(bytes).map_err(unreadable);
+    let merged = read(left).and_then(|mut sum| {
+        let (rates, copiers) = read(right)?;
+        add(&mut sum.0, rates);
+        encode(&(sum.0, sum.1 + copiers))
+    });
+    *left = merged.unwrap_or_default();
 }
 
 /// The nominal speed of the devices that send or of those that receive, whichever is less. A device that several ranks of
@@ -224,22 +239,6 @@ fn link_limit(point: &TransferPoint, opened: &[Opened], hosts: &Hosts) -> Option
     (bytes_per_s > 0.0).then_some(Limit { what, bytes_per_s })
 }
 
-fn floats(bytes: &[u8]) -> impl Iterator<Item = f64> + '_ {
-    bytes.chunks_exact(8).map(|chunk| {
-        let mut word = [0; 8];
-        word.copy_from_slice(chunk);
-        f64::from_le_bytes(word)
-    })
-}
-
-fn add_floats(left: &mut Vec<u8>, right: &[u8]) {
-    let sum: Vec<u8> = floats(left)
-        .zip(floats(right))
-        .flat_map(|(a, b)| (a + b).to_le_bytes())
-        .collect();
-    *left = sum;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,7 +251,7 @@ mod tests {
             cards: Vec::new(),
             cpus: Vec::new(),
             yielding: false,
-            memory: serde_json::Value::Null,
+            memory: Vec::new(),
             engine: serde_json::Value::Null,
             devices: vec![Device {
                 place: 0,

@@ -46,6 +46,7 @@ pub const ENTRY: Entry = Entry {
     variant: Some(Variant {
         what: "PROVIDER",
         everywhere: &["shm", "tcp"],
+        required: true,
     }),
     options: &OPTIONS,
     has_devices: true,

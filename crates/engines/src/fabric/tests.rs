@@ -5,8 +5,7 @@ mod choices;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::memory::allocate;
-use tonnage_engine::memory::MemoryKind;
+use crate::memory::HOST;
 use tonnage_engine::memory::Request;
 use tonnage_engine::{Card, Completion, EngineOptions, Kind, Lane, LaneKind, LaneSpec, Op};
 use tonnage_sys::clock::Clock;
@@ -54,13 +53,11 @@ fn side(provider: &str, options: &EngineOptions, rank: u32, peers: &[u32]) -> Si
 
 fn side_of(request: &OpenRequest<'_>, rank: u32, peers: &[u32]) -> Side {
     let request_memory = Request {
-        kind: MemoryKind::Host,
         bytes: BYTES,
         shared: false,
-        node: None,
-        node_required: false,
+        ..Request::default()
     };
-    let memory = allocate(&request_memory).unwrap();
+    let memory = (HOST.allocate)(&request_memory).unwrap();
     let config = WorkerConfig {
         rank,
         worker: 0,
@@ -137,7 +134,7 @@ fn post(side: &mut Side, op: Op) {
 
 fn bytes_at(side: &Side, offset: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
-    side.memory.arena().read(offset, &mut bytes).unwrap();
+    side.memory.read(offset, &mut bytes).unwrap();
     bytes
 }
 
@@ -160,7 +157,7 @@ fn every_verb_moves_its_bytes(provider: &str, options: &EngineOptions) {
     for size in SIZES {
         for delivered in [false, true] {
             let data: Vec<u8> = (0..size).map(|index| (index * 31 + size) as u8).collect();
-            sides[0].memory.arena().write(0, &data).unwrap();
+            sides[0].memory.write(0, &data).unwrap();
             let what = format!("{provider} {size} B delivered {delivered}");
 
             let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, delivered);
@@ -240,7 +237,7 @@ fn sends_fill_the_receives_of_their_own_peer() {
         }
         for from in [1u32, 0] {
             let text = [b'a' + from as u8; 64];
-            sides[from as usize].memory.arena().write(0, &text).unwrap();
+            sides[from as usize].memory.write(0, &text).unwrap();
             let send = lane(
                 &mut sides[from as usize],
                 LaneKind::Initiate(Verb::Send),
@@ -268,7 +265,7 @@ fn what_lies_outside_of_the_memory_is_refused() {
     let mut sides = pair("shm", &EngineOptions::new());
     let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, false);
     // Rounded up to whole pages.
-    let bytes = sides[0].memory.arena().len() as u64;
+    let bytes = sides[0].memory.bytes();
     for (local, remote, len) in [
         (bytes, 0, 1),
         (0, bytes, 1),

@@ -117,7 +117,7 @@ impl Worker {
             let remote = remote.ok_or_else(|| Error::Failed("a region has no address".into()))?;
             Ok::<_, Error>((region, remote))
         };
-        let (memory, memory_remote) = register(memory.arena(), MEMORY_KEY)?;
+        let (memory, memory_remote) = register(memory.mapped(&name)?, MEMORY_KEY)?;
         let (mailbox, mailbox_remote) = register(&mail, MAILBOX_KEY)?;
         let address = Address::new(
             &mail,

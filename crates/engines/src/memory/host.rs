@@ -1,50 +1,79 @@
-//! Where the bytes live: the [`Memory`] trait, and host memory with normal, transparent or reserved huge pages.
+//! Host memory with normal, transparent or reserved huge pages.
 //!
-//! What is written into memory to be verified is in [`tonnage_engine::pattern`]; who uses which part of it is in
-//! [`tonnage_bench::kinds::transfer::layout`]. GPU memory will be one more file beside this one.
+//! What is written into it to be verified is in [`tonnage_engine::pattern`]; how its copies are measured in [`super::copy`].
 
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-use tonnage_sys::mapping::{Arena, Pages, Sharing};
-
-use tonnage_engine::memory::{Memory, MemoryKind, Request};
+use tonnage_engine::memory::{CopyRate, Memory, MemoryEntry, MemoryReport, Request, Stretch};
 use tonnage_engine::pattern::{Key, Mismatches};
+use tonnage_sys::clock::Clock;
+use tonnage_sys::mapping::{Arena, OutOfRange, Pages, Sharing};
 use tonnage_units::{Error, Result};
 
-/// Allocates and prefaults host memory.
-///
-/// # Errors
-/// [`Error::Unavailable`] when the host has too little memory or no huge pages of any kind.
-pub fn allocate(request: &Request) -> Result<Arc<dyn Memory>> {
-    let bytes = usize::try_from(request.bytes).map_err(|_| {
+use super::copy;
+
+/// Transparent huge pages where only this process maps it; what peers map has normal pages.
+pub const HOST: MemoryEntry = MemoryEntry {
+    name: "host",
+    about: "host memory; where no peer maps it, the kernel is asked for transparent 2 MiB pages",
+    allocate: |request| match sharing(request) {
+        Sharing::Private => allocate_private(len(request)?, request),
+        shared @ Sharing::Shared => allocate_plain(
+            len(request)?,
+            Pages::Normal,
+            "host",
+            Vec::new(),
+            shared,
+            request,
+        ),
+    },
+    ..SMALL
+};
+
+/// Normal pages and no others.
+pub const SMALL: MemoryEntry = MemoryEntry {
+    name: "small",
+    about: "host memory with the system's normal pages and no others",
+    variant: None,
+    host_addressable: true,
+    allocate: |request| {
+        let (bytes, sharing) = (len(request)?, sharing(request));
+        allocate_plain(bytes, Pages::Small, "small", Vec::new(), sharing, request)
+    },
+    check_fits: |request| check_fits(request.bytes, 0),
+};
+
+/// The largest pages to be had.
+pub const HUGE: MemoryEntry = MemoryEntry {
+    name: "huge",
+    about: "host memory with the largest pages to be had: 1 GiB, 2 MiB, transparent",
+    allocate: |request| allocate_huge(len(request)?, sharing(request), request),
+    // Reserved pages do not count as available.
+    check_fits: |request| check_fits(request.bytes, reserved_bytes()),
+    ..SMALL
+};
+
+fn len(request: &Request<'_>) -> Result<usize> {
+    usize::try_from(request.bytes).map_err(|_| {
         Error::Usage(format!(
             "{} bytes of memory cannot be addressed",
             request.bytes
         ))
-    })?;
-    let sharing = if request.shared {
+    })
+}
+
+fn sharing(request: &Request<'_>) -> Sharing {
+    if request.shared {
         Sharing::Shared
     } else {
         Sharing::Private
-    };
-    match request.kind {
-        MemoryKind::Host if !request.shared => allocate_private(bytes, request),
-        MemoryKind::Host => {
-            allocate_plain(bytes, Pages::Normal, "host", Vec::new(), sharing, request)
-        }
-        MemoryKind::Small => {
-            allocate_plain(bytes, Pages::Small, "small", Vec::new(), sharing, request)
-        }
-        MemoryKind::Huge => allocate_huge(bytes, sharing, request),
     }
 }
 
 /// Memory that only this process maps: transparent huge pages as far as the kernel gives them, because a device or a
 /// socket walks fewer pages then. Lack of them is a remark in the record and never a failure.
-fn allocate_private(bytes: usize, request: &Request) -> Result<Arc<dyn Memory>> {
+fn allocate_private(bytes: usize, request: &Request<'_>) -> Result<Arc<dyn Memory>> {
     let (arena, binding) = match map(bytes, Pages::Transparent, Sharing::Private, request) {
         Ok(mapped) => mapped,
         Err(error) => {
@@ -73,7 +102,7 @@ fn allocate_plain(
     kind: &str,
     why_not_better: Vec<String>,
     sharing: Sharing,
-    request: &Request,
+    request: &Request<'_>,
 ) -> Result<Arc<dyn Memory>> {
     let (arena, binding) = map(bytes, pages, sharing, request)
         .map_err(|error| Error::io(format!("cannot map {bytes} bytes of memory"), error))?;
@@ -93,7 +122,7 @@ fn map(
     bytes: usize,
     pages: Pages,
     sharing: Sharing,
-    request: &Request,
+    request: &Request<'_>,
 ) -> io::Result<(Arena, Binding)> {
     let bound = Arena::allocate(bytes, pages, sharing, request.node);
     match (bound, request.node) {
@@ -106,7 +135,7 @@ fn map(
 }
 
 /// 1 GiB pages for a gigabyte and more, then 2 MiB pages, then transparent ones. Says which it got and why not better.
-fn allocate_huge(bytes: usize, sharing: Sharing, request: &Request) -> Result<Arc<dyn Memory>> {
+fn allocate_huge(bytes: usize, sharing: Sharing, request: &Request<'_>) -> Result<Arc<dyn Memory>> {
     let mut why = Vec::new();
     if bytes < 1 << 30 {
         why.push("1 GiB pages: less than 1 GiB is needed".to_owned());
@@ -145,7 +174,7 @@ fn allocate_huge(bytes: usize, sharing: Sharing, request: &Request) -> Result<Ar
     })
 }
 
-fn huge_advice(bytes: usize, request: &Request) -> String {
+fn huge_advice(bytes: usize, request: &Request<'_>) -> String {
     let pages = bytes.div_ceil(2 << 20);
     // The kernel's own word for "where a program asks for it" differs between the two switches.
     let (switch, word) = if request.shared {
@@ -161,22 +190,12 @@ fn huge_advice(bytes: usize, request: &Request) -> String {
 }
 
 /// Refuses what a host cannot give, before anything is touched: an allocation beyond the free memory would be answered
-/// by the kernel killing a process. To be called once per host, before any of its workers allocates.
-///
-/// # Errors
-/// [`Error::Unavailable`] with what there is and what to change.
-pub fn check_fits(kind: MemoryKind, host_bytes: u64) -> Result<()> {
-    let Some(mut available) = available_bytes() else {
+/// by the kernel killing a process. `reserved_bytes` come beside what counts as available.
+fn check_fits(host_bytes: u64, reserved_bytes: u64) -> Result<()> {
+    let Some(available) = available_bytes() else {
         return Ok(());
     };
-    if kind == MemoryKind::Huge {
-        // Reserved pages do not count as available.
-        let pools = tonnage_machine::pages::huge_pools(&tonnage_machine::tree::Tree::host());
-        available += pools
-            .iter()
-            .map(|pool| pool.page_bytes * pool.free)
-            .sum::<u64>();
-    }
+    let available = available + reserved_bytes;
     if host_bytes <= available {
         return Ok(());
     }
@@ -185,6 +204,13 @@ pub fn check_fits(kind: MemoryKind, host_bytes: u64) -> Result<()> {
         why: format!("this host, or the container, has {available} bytes of memory available"),
         how: "Choose a smaller --footprint, fewer --workers or fewer ranks on this host".into(),
     })
+}
+
+/// Bytes of huge pages that are reserved and free.
+fn reserved_bytes() -> u64 {
+    let pools = tonnage_machine::pages::huge_pools(&tonnage_machine::tree::Tree::host());
+    let free = pools.iter().map(|pool| pool.page_bytes * pool.free);
+    free.sum()
 }
 
 /// What the host can give, or the control group if that is less.
@@ -211,7 +237,7 @@ fn group_bytes() -> Option<u64> {
 /// Host memory.
 struct HostMemory {
     arena: Arc<Arena>,
-    effective: Value,
+    report: MemoryReport,
 }
 
 impl HostMemory {
@@ -229,30 +255,35 @@ impl HostMemory {
             Binding::Node(node) => (*node, None),
             Binding::Refused(why) => (None, Some(why)),
         };
-        let effective = json!({
-            "kind": kind,
-            "pages": pages,
-            "bytes": arena.len(),
-            "transparent_huge_bytes": transparent,
-            "shared": arena.file().is_some(),
-            "numa_node": node,
-            "why_not_bound": refused,
-            "why_not_larger_pages": why_not_better,
-        });
+        let report = MemoryReport {
+            kind: kind.to_owned(),
+            bytes: arena.len() as u64,
+            pages: Some(pages.to_owned()),
+            transparent_huge_bytes: Some(transparent),
+            shared: arena.file().is_some(),
+            numa_node: node,
+            why_not_bound: refused.cloned(),
+            why_not_larger_pages: why_not_better,
+            device: None,
+        };
         Self {
             arena: Arc::new(arena),
-            effective,
+            report,
         }
     }
 }
 
 impl Memory for HostMemory {
-    fn arena(&self) -> &Arc<Arena> {
-        &self.arena
+    fn bytes(&self) -> u64 {
+        self.arena.len() as u64
     }
 
-    fn effective(&self) -> Value {
-        self.effective.clone()
+    fn host(&self) -> Option<&Arc<Arena>> {
+        Some(&self.arena)
+    }
+
+    fn report(&self) -> MemoryReport {
+        self.report.clone()
     }
 
     fn fill(&self, origin: u64, offset: u64, len: u64, key: Key) -> Result<()> {
@@ -270,44 +301,58 @@ impl Memory for HostMemory {
         tonnage_engine::pattern::verify(&self.arena, origin, offset, len, key, found)
     }
 
-    fn dmabuf(&self) -> Option<BorrowedFd<'_>> {
-        None
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        self.arena.read(offset, bytes).map_err(outside)
     }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.arena.write(offset, bytes).map_err(outside)
+    }
+
+    fn copy_rates(
+        &self,
+        stretch: &Stretch,
+        slot: &mut dyn FnMut() -> u64,
+        clock: &Clock,
+    ) -> Result<Vec<CopyRate>> {
+        copy::rates(&self.arena, stretch, slot, clock)
+    }
+}
+
+fn outside(error: OutOfRange) -> Error {
+    Error::Failed(error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn request(kind: MemoryKind, bytes: u64) -> Request {
+    fn request(bytes: u64) -> Request<'static> {
         Request {
-            kind,
             bytes,
-            shared: false,
-            node: None,
-            node_required: false,
+            ..Request::default()
         }
     }
 
     #[test]
     fn more_than_the_host_has_is_refused_before_it_is_touched() {
-        let error = check_fits(MemoryKind::Host, 1 << 50).unwrap_err();
+        let error = (HOST.check_fits)(&request(1 << 50)).unwrap_err();
         assert!(error.to_string().contains("--footprint"), "{error}");
     }
 
     #[test]
     fn host_memory_never_fails_and_says_which_pages_it_had() {
-        let memory = allocate(&request(MemoryKind::Host, 3 << 20)).unwrap();
-        let effective = memory.effective();
-        let got = effective["transparent_huge_bytes"].as_u64().unwrap();
-        let why = effective["why_not_larger_pages"].as_array().unwrap();
+        let memory = (HOST.allocate)(&request(3 << 20)).unwrap();
+        let report = memory.report();
+        let got = report.transparent_huge_bytes.unwrap();
+        let why = &report.why_not_larger_pages;
         let pages = if got > 0 {
             "transparent 2 MiB"
         } else {
             "normal"
         };
-        assert_eq!(effective["pages"], pages, "{effective}");
-        assert_eq!(why.is_empty(), got == 4 << 20, "{effective}");
+        assert_eq!(report.pages.as_deref(), Some(pages), "{report:?}");
+        assert_eq!(why.is_empty(), got == 4 << 20, "{report:?}");
         let switch = "/sys/kernel/mm/transparent_hugepage/enabled";
         if std::fs::read_to_string(switch).is_ok_and(|text| text.contains("[never]")) {
             assert_eq!(got, 0);
@@ -317,34 +362,35 @@ mod tests {
     #[test]
     fn small_memory_has_normal_pages_only() {
         for shared in [false, true] {
-            let mut request = request(MemoryKind::Small, 8 << 20);
+            let mut request = request(8 << 20);
             request.shared = shared;
-            let effective = allocate(&request).unwrap().effective();
-            assert_eq!(effective["kind"], "small");
-            assert_eq!(effective["pages"], "normal");
-            assert_eq!(effective["transparent_huge_bytes"], 0);
+            let report = (SMALL.allocate)(&request).unwrap().report();
+            assert_eq!(report.kind, "small");
+            assert_eq!(report.pages.as_deref(), Some("normal"));
+            assert_eq!(report.transparent_huge_bytes, Some(0));
         }
     }
 
     #[test]
     fn shared_host_memory_is_not_advised() {
-        let mut request = request(MemoryKind::Host, 1 << 20);
+        let mut request = request(1 << 20);
         request.shared = true;
-        let effective = allocate(&request).unwrap().effective();
-        assert_eq!(effective["pages"], "normal");
-        assert_eq!(effective["bytes"], 1 << 20);
+        let report = (HOST.allocate)(&request).unwrap().report();
+        assert_eq!(report.pages.as_deref(), Some("normal"));
+        assert_eq!(report.bytes, 1 << 20);
     }
 
     #[test]
     fn huge_memory_is_huge_or_refused_with_the_way_to_get_it() {
-        match allocate(&request(MemoryKind::Huge, 8 << 20)) {
+        match (HUGE.allocate)(&request(8 << 20)) {
             Ok(memory) => {
-                let effective = memory.effective();
-                let transparent = effective["transparent_huge_bytes"].as_u64().unwrap();
-                assert!(effective["pages"] != "normal");
+                let report = memory.report();
+                let transparent = report.transparent_huge_bytes.unwrap();
+                let pages = report.pages.as_deref();
+                assert!(pages != Some("normal"));
                 assert!(
-                    effective["pages"] != "transparent 2 MiB" || transparent >= 4 << 20,
-                    "{effective}"
+                    pages != Some("transparent 2 MiB") || transparent >= 4 << 20,
+                    "{report:?}"
                 );
             }
             Err(error) => assert!(error.to_string().contains("vm.nr_hugepages=4"), "{error}"),

@@ -1,13 +1,11 @@
 //! The memories of tonnage, one file each. What a memory is, is in [`tonnage_engine::memory`].
 
+mod copy;
 mod host;
 
-pub use host::{allocate, check_fits};
+use tonnage_engine::memory::MemoryEntry;
 
-use tonnage_engine::memory::Memories;
+pub use host::{HOST, HUGE, SMALL};
 
-/// The memories of this program.
-pub static MEMORIES: Memories = Memories {
-    allocate,
-    check_fits,
-};
+/// Every memory, the default first.
+pub static MEMORIES: &[MemoryEntry] = &[HOST, SMALL, HUGE];

@@ -94,7 +94,7 @@ impl Domain for ShmDomain {
             tuner: Tuner::new(config.clock, Method::available()),
             verb: None,
             mailbox: Mailbox::new(Arc::new(rings)),
-            memory,
+            arena: Arc::clone(memory.mapped("shm")?),
             peers: Vec::new(),
             lanes: Vec::new(),
             done: VecDeque::with_capacity(mailbox::DEPTH as usize),
@@ -134,7 +134,7 @@ struct Shm {
     tuner: Tuner,
     verb: Option<Verb>,
     mailbox: Mailbox,
-    memory: Arc<dyn Memory>,
+    arena: Arc<Arena>,
     peers: Vec<PeerMemory>,
     lanes: Vec<LaneState>,
     done: VecDeque<Completion>,
@@ -147,8 +147,8 @@ impl Shm {
             boot_id: tonnage_sys::host::boot_id(),
             pid_namespace: tonnage_sys::host::pid_namespace(),
             pid: std::process::id(),
-            memory_fd: raw(self.memory.arena()),
-            memory_bytes: self.memory.arena().len() as u64,
+            memory_fd: raw(&self.arena),
+            memory_bytes: self.arena.len() as u64,
             rings_fd: raw(self.mailbox.arena()),
             rings_bytes: self.mailbox.arena().len() as u64,
             peers: self.config.peers.clone(),
@@ -212,7 +212,7 @@ impl Shm {
             )));
         };
         let peer = &mut self.peers[lane.peer];
-        let (own, tuner) = (self.memory.arena(), &mut self.tuner);
+        let (own, tuner) = (&self.arena, &mut self.tuner);
         let mut kind = Kind::Done;
         let taken = match lane.spec.kind {
             LaneKind::Receive => {

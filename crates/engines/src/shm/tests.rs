@@ -1,9 +1,8 @@
 //! Two workers of one process, connected through their cards as two ranks are.
 
 use super::*;
-use crate::memory::allocate;
+use crate::memory::HOST;
 use tonnage_engine::OpenRequest;
-use tonnage_engine::memory::MemoryKind;
 use tonnage_engine::memory::Request;
 use tonnage_sys::clock::Clock;
 
@@ -11,13 +10,11 @@ const BYTES: u64 = 1 << 20;
 
 fn worker(rank: u32) -> (Arc<dyn Memory>, Box<dyn Engine>) {
     let request = Request {
-        kind: MemoryKind::Host,
         bytes: BYTES,
         shared: true,
-        node: None,
-        node_required: false,
+        ..Request::default()
     };
-    let memory = allocate(&request).unwrap();
+    let memory = (HOST.allocate)(&request).unwrap();
     let config = WorkerConfig {
         rank,
         worker: 0,
@@ -65,7 +62,7 @@ fn poll_one(engine: &mut Box<dyn Engine>) -> Option<Completion> {
 
 fn bytes(memory: &Arc<dyn Memory>, offset: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
-    memory.arena().read(offset, &mut bytes).unwrap();
+    memory.read(offset, &mut bytes).unwrap();
     bytes
 }
 
@@ -73,7 +70,7 @@ fn bytes(memory: &Arc<dyn Memory>, offset: u64, len: usize) -> Vec<u8> {
 fn a_write_lands_where_it_should_and_the_target_is_not_told() {
     let mut pair = pair();
     let text: Vec<u8> = (0..5001).map(|i| (i % 255) as u8).collect();
-    pair.memory[0].arena().write(100, &text).unwrap();
+    pair.memory[0].write(100, &text).unwrap();
     let lane = lane(&mut pair.engine[0], LaneKind::Initiate(Verb::Write), 1);
     let op = Op {
         lane,
@@ -94,7 +91,7 @@ fn a_write_lands_where_it_should_and_the_target_is_not_told() {
 #[test]
 fn a_read_fetches() {
     let mut pair = pair();
-    pair.memory[1].arena().write(9, b"over there").unwrap();
+    pair.memory[1].write(9, b"over there").unwrap();
     let lane = lane(&mut pair.engine[0], LaneKind::Initiate(Verb::Read), 1);
     pair.engine[0]
         .post(&[Op {
@@ -113,7 +110,7 @@ fn a_read_fetches() {
 #[test]
 fn a_write_imm_carries_all_32_bits() {
     let mut pair = pair();
-    pair.memory[0].arena().write(0, b"x").unwrap();
+    pair.memory[0].write(0, b"x").unwrap();
     let lane = lane(&mut pair.engine[0], LaneKind::Initiate(Verb::WriteImm), 1);
     pair.engine[0]
         .post(&[Op {
@@ -136,7 +133,7 @@ fn a_write_imm_carries_all_32_bits() {
 #[test]
 fn a_send_waits_for_a_receive_and_lands_in_it() {
     let mut pair = pair();
-    pair.memory[0].arena().write(0, b"post").unwrap();
+    pair.memory[0].write(0, b"post").unwrap();
     let send = lane(&mut pair.engine[0], LaneKind::Initiate(Verb::Send), 1);
     let op = Op {
         lane: send,

@@ -7,7 +7,7 @@ use crate::options::{Group, pairs};
 use crate::point::Traffic;
 use crate::sweep::Sweep;
 use crate::transfer::layout::MEMORY_BYTES_MAX;
-use tonnage_engine::{EngineOptions, Entry};
+use tonnage_engine::{EngineOptions, Lists};
 use tonnage_units::{Bytes, Count, Error, Nanos, Result};
 
 const TRIALS_MAX: u64 = 100_000;
@@ -24,13 +24,13 @@ const TRIAL_NS_MAX: u64 = 24 * 3_600_000_000_000;
 pub(crate) fn expand(
     connect: &Connect,
     ranks: u32,
-    engines: &[Entry],
+    lists: &Lists,
     room: usize,
 ) -> Result<Vec<ConnectPoint>> {
     let (what, defaults) = (&connect.what, What::defaults());
     let traffic = traffic(what.traffic.or(defaults.traffic), ranks)?;
     let (trials, trial_ns) = length(&connect.length)?;
-    let named = engines_of(what, engines)?;
+    let named = engines_of(what, lists)?;
     let workers = workers(what.workers.as_ref().or(defaults.workers.as_ref()))?;
     let register = register(
         what.register.as_ref().or(defaults.register.as_ref()),
@@ -38,6 +38,9 @@ pub(crate) fn expand(
     )?;
     let memories = what.memory.as_ref().or(defaults.memory.as_ref());
     let memories = memories.map_or(&[][..], |memories| memories.values());
+    for memory in memories {
+        lists.memory(memory)?;
+    }
     let counts = [named.len(), memories.len(), workers.len(), register.len()];
     let total = counts.into_iter().fold(1, usize::saturating_mul);
     if total > room {
@@ -48,7 +51,7 @@ pub(crate) fn expand(
     }
     let mut points = Vec::with_capacity(total);
     for (engine, options) in &named {
-        for &memory in memories {
+        for memory in memories {
             for &workers in &workers {
                 for &register_bytes in &register {
                     points.push(ConnectPoint {
@@ -59,7 +62,7 @@ pub(crate) fn expand(
                         ranks,
                         workers,
                         register_bytes,
-                        memory,
+                        memory: memory.clone(),
                         trials,
                         trial_ns,
                     });
@@ -105,14 +108,14 @@ fn traffic(traffic: Option<Traffic>, ranks: u32) -> Result<Traffic> {
     }
 }
 
-fn engines_of(what: &What, engines: &[Entry]) -> Result<Vec<(String, EngineOptions)>> {
+fn engines_of(what: &What, lists: &Lists) -> Result<Vec<(String, EngineOptions)>> {
     let names = what.engine.as_ref().map_or(&[][..], |names| names.values());
     if names.is_empty() {
         return usage("engine is missing: write engine shm".to_owned());
     }
     let asked = pairs::map(&what.engine_options);
     let named = |name: &String| {
-        let entry = tonnage_engine::find(engines, name)?;
+        let entry = lists.engine(name)?;
         let variant = tonnage_engine::split_name(name).1;
         Ok((name.clone(), entry.check_options(&asked, variant)?))
     };

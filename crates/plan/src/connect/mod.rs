@@ -18,7 +18,6 @@ use crate::options::{Group, Many, Pair, one_of, pairs, with_default};
 use crate::point::Traffic;
 use crate::sweep::Sweep;
 pub use point::ConnectPoint;
-use tonnage_engine::memory::MemoryKind;
 use tonnage_units::{Count, Nanos};
 
 /// One experiment that sets up connections and takes them down again.
@@ -67,7 +66,7 @@ pub struct What {
 
     /// Where the bytes live that are registered; several are joined by commas.
     #[arg(long, value_name = "NAMES")]
-    pub memory: Option<Many<MemoryKind>>,
+    pub memory: Option<Many<String>>,
 }
 
 impl Group for What {
@@ -76,7 +75,7 @@ impl Group for What {
             traffic: Some(Traffic::Pair),
             workers: Some(Sweep::one(1)),
             register: Some(Sweep::one(4096)),
-            memory: Some(Many(vec![MemoryKind::Host])),
+            memory: Some(Many(vec!["host".to_owned()])),
             ..Self::default()
         }
     }

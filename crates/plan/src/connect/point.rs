@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::point::Traffic;
 use tonnage_engine::EngineOptions;
-use tonnage_engine::memory::MemoryKind;
 
 /// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,7 +26,7 @@ pub struct ConnectPoint {
     /// Bytes of memory that each worker registers.
     pub register_bytes: u64,
     /// Where these bytes live.
-    pub memory: MemoryKind,
+    pub memory: String,
     /// Timed repetitions.
     pub trials: u32,
     /// Measured time of one repetition.

@@ -4,8 +4,8 @@ use super::point::{FileOrder, FilePoint, Fsync};
 use super::{FileJob, usage};
 use crate::sweep::Sweep;
 use crate::transfer::layout::{MEMORY_BYTES_MAX, SIZE_BYTES_MAX};
-use tonnage_engine::calls::{FileEntry, find_files};
-use tonnage_engine::{EngineOptions, check_options};
+use tonnage_engine::calls::FileEntry;
+use tonnage_engine::{EngineOptions, Lists, check_options};
 use tonnage_units::Bytes;
 use tonnage_units::Result;
 
@@ -36,16 +36,16 @@ pub(super) struct Named<'a> {
 ///
 /// # Errors
 /// `Usage` for an unknown engine or option, and for what the engine cannot do.
-pub(super) fn entries<'a>(job: &FileJob, engines: &'a [FileEntry]) -> Result<Vec<Named<'a>>> {
+pub(super) fn entries(job: &FileJob, lists: &Lists) -> Result<Vec<Named<'static>>> {
     let default = [ENGINE_DEFAULT.to_owned()];
     let names = match job.engine.as_slice() {
         [] => &default,
         given => given,
     };
     let named = |name: &String| {
-        let entry = find_files(engines, name)?;
+        let entry = lists.file_engine(name)?;
         let options = check_options(entry.name, entry.options, &job.engine_options, "")?;
-        check_support(job, entry, engines)?;
+        check_support(job, entry, lists.file_engines)?;
         Ok(Named { entry, options })
     };
     names.iter().map(named).collect()

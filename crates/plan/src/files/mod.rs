@@ -36,8 +36,7 @@ pub use point::{
 };
 pub(crate) use scale::move_files;
 pub(crate) use toml::{FILE_KEYS, FILE_NEEDS};
-use tonnage_engine::EngineOptions;
-use tonnage_engine::calls::FileEntry;
+use tonnage_engine::{EngineOptions, Lists};
 use tonnage_units::{Bytes, Count, Nanos};
 use tonnage_units::{Error, Result};
 
@@ -201,7 +200,7 @@ pub(crate) fn twice(point: &FilePoint) -> Error {
 pub(crate) fn expand(
     job: &FileJob,
     ranks: u32,
-    engines: &[FileEntry],
+    lists: &Lists,
     room: usize,
 ) -> Result<(Vec<FilePoint>, Reading)> {
     if ranks == 0 || ranks > RANKS_MAX {
@@ -211,7 +210,7 @@ pub(crate) fn expand(
     }
     let base = base::base(job, ranks)?;
     let reading = base::reading(job, &base)?;
-    let entries = cell::entries(job, engines)?;
+    let entries = cell::entries(job, lists)?;
     let axes = cell::Axes::of(job)?;
     let total = axes.count(entries.len());
     if total > room {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture::{Expand, FILE_ENGINES};
+use crate::fixture::{Expand, LISTS};
 use crate::{Experiment, Plan};
 
 mod scaling;
@@ -20,7 +20,7 @@ fn jobs(plan: &Plan) -> Vec<FileJob> {
 }
 
 fn points(lines: &str) -> Vec<FilePoint> {
-    plan(lines).file_points(2, &FILE_ENGINES).unwrap()
+    plan(lines).file_points(2).unwrap()
 }
 
 fn point(lines: &str) -> FilePoint {
@@ -34,7 +34,7 @@ fn message(lines: &str) -> String {
 }
 
 fn message_for(ranks: u32, lines: &str) -> String {
-    let error = plan(lines).file_points(ranks, &FILE_ENGINES).unwrap_err();
+    let error = plan(lines).file_points(ranks).unwrap_err();
     assert_eq!(error.exit_code(), 2);
     error.to_string()
 }
@@ -85,14 +85,14 @@ fn default_point() -> FilePoint {
 #[test]
 fn everything_that_is_not_said_has_its_default() {
     assert_eq!(point(""), default_point());
-    assert_eq!(plan("").file_points(1, &FILE_ENGINES).unwrap()[0].ranks, 1);
+    assert_eq!(plan("").file_points(1).unwrap()[0].ranks, 1);
 }
 
 /// Neither is in what `--resume` compares.
 #[test]
 fn published_figures_and_thresholds_stand_beside_the_point() {
     let lines = "outlier = '2s'\npublished = [{ phase = 'write', operations-per-s = 5, ranks = 9, what = 'x' }]";
-    let planned = plan(lines).points(2, &[], &FILE_ENGINES).unwrap();
+    let planned = plan(lines).points(2, &LISTS).unwrap();
     let published = Published {
         phase: Phase::Write,
         bandwidth_mib_per_s: None,
@@ -429,7 +429,7 @@ fn paths_are_names_of_files_and_several_are_for_files_of_their_own() {
     let message = |path: &str, more: &str| {
         let text = format!("name = 'test'\n[[file]]\npath = {path}\n{more}");
         let plan = Plan::from_toml(&text, "test.toml").unwrap();
-        plan.file_points(2, &FILE_ENGINES).unwrap_err().to_string()
+        plan.file_points(2).unwrap_err().to_string()
     };
     assert!(message("[]", "").contains("write path data/file"));
     assert!(message("''", "").contains("cannot be the name of a file"));
@@ -437,7 +437,7 @@ fn paths_are_names_of_files_and_several_are_for_files_of_their_own() {
     assert!(message("['a', 'b']", "").contains("leave 1 of them out, or use layout per-process"));
     let text = "name = 'test'\n[[file]]\npath = ['a,b', 'c']\nlayout = 'per-process'";
     let plan = Plan::from_toml(text, "test.toml").unwrap();
-    let points = plan.file_points(2, &FILE_ENGINES).unwrap();
+    let points = plan.file_points(2).unwrap();
     assert_eq!(points[0].paths, ["a,b", "c"]);
 }
 
@@ -446,14 +446,14 @@ fn messages_name_the_experiment_among_several() {
     let text =
         "name = 'test'\n[[file]]\npath = 'a'\n[[file]]\npath = 'b'\nlabel = 'second'\nsegments = 0";
     let plan = Plan::from_toml(text, "test.toml").unwrap();
-    let message = plan.file_points(2, &FILE_ENGINES).unwrap_err().to_string();
+    let message = plan.file_points(2).unwrap_err().to_string();
     assert!(
         message.starts_with("file 2 (\"second\"): segments 0"),
         "{message}"
     );
     let text = "name = 'test'\n[[file]]\npath = 'a'\n[[file]]\npath = 'a'";
     let plan = Plan::from_toml(text, "test.toml").unwrap();
-    let message = plan.file_points(2, &FILE_ENGINES).unwrap_err().to_string();
+    let message = plan.file_points(2).unwrap_err().to_string();
     assert!(
         message.contains("file 2: the same point is asked for twice"),
         "{message}"

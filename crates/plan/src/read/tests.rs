@@ -1,10 +1,9 @@
 use super::*;
 use crate::files::arbitrary::file_jobs;
-use crate::fixture::{ENGINES, Expand, FILE_ENGINES};
+use crate::fixture::{Expand, LISTS};
 use crate::point::{LimitChoice, Traffic};
 use crate::transfer::Addresses;
 use tonnage_engine::Verb;
-use tonnage_engine::memory::MemoryKind;
 use tonnage_units::{Bytes, Fraction, Nanos, PerSecond};
 
 use proptest::option;
@@ -249,7 +248,7 @@ fn paced() -> Group<Paced> {
 }
 
 type Placed = (
-    Option<MemoryKind>,
+    Option<String>,
     Option<Bytes>,
     Option<Bytes>,
     Option<Addresses>,
@@ -257,7 +256,10 @@ type Placed = (
 );
 
 fn placed() -> Group<Placed> {
-    let memory = option::of(proptest::sample::select(MemoryKind::ALL.to_vec()));
+    let memory = option::of(proptest::sample::select(vec![
+        "host".to_owned(),
+        "huge".to_owned(),
+    ]));
     let addresses = option::of(proptest::sample::select(Addresses::ALL.to_vec()));
     let bytes = || option::of(any::<u64>().prop_map(Bytes));
     (
@@ -354,7 +356,7 @@ proptest! {
         for experiment in &mut plan.experiments {
             experiment.use_engines(&["shm".into()]);
         }
-        match plan.transfer_points(ranks, &ENGINES) {
+        match plan.transfer_points(ranks) {
             Ok(points) => {
                 let whole = points.iter().all(|point| {
                     point.footprint_bytes >= point.stride_bytes
@@ -393,7 +395,7 @@ proptest! {
             Ok(plan) => {
                 prop_assert_eq!(&Plan::from_toml(&plan.to_toml().unwrap(), "p").unwrap(), &plan);
                 let ranks = plan.ranks.unwrap_or(2);
-                let points = plan.points(ranks, &ENGINES, &FILE_ENGINES);
+                let points = plan.points(ranks, &LISTS);
                 prop_assert!(points.map_or_else(|e| e.exit_code() == 2, |points| !points.is_empty()));
             }
             Err(error) => prop_assert_eq!(error.exit_code(), 2),
@@ -408,7 +410,7 @@ proptest! {
         let base = ["engine = 'shm'", "op = 'read'", "sizes = 64"];
         let lines: Vec<_> = base.iter().filter(|line| !line.starts_with(key)).copied().collect();
         let text = format!("name = 'p'\n[[transfer]]\n{}\n{key} = {value}\n", lines.join("\n"));
-        match Plan::from_toml(&text, "p").and_then(|plan| plan.transfer_points(2, &ENGINES)) {
+        match Plan::from_toml(&text, "p").and_then(|plan| plan.transfer_points(2)) {
             Ok(points) => prop_assert!(!points.is_empty()),
             Err(error) => prop_assert_eq!(error.exit_code(), 2),
         }

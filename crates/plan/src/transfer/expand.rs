@@ -8,8 +8,8 @@ use super::pacing::pacings;
 use super::point::{Addresses, Length, Pacing, TransferPoint, TrialLength};
 use crate::expand::{POINTS_MAX, RANKS_MAX, WORKERS_MAX};
 use crate::point::{LimitChoice, Traffic};
-use tonnage_engine::memory::MemoryKind;
-use tonnage_engine::{EngineOptions, Entry, Verb};
+use tonnage_engine::memory::MemoryEntry;
+use tonnage_engine::{EngineOptions, Entry, Lists, Verb};
 use tonnage_units::{Count, Nanos};
 use tonnage_units::{Error, Result};
 
@@ -31,6 +31,7 @@ pub(crate) fn twice(point: &TransferPoint) -> Error {
 struct Shared {
     traffic: Traffic,
     workers: u32,
+    memory: String,
     length: Length,
 }
 
@@ -42,7 +43,7 @@ struct Shared {
 pub(crate) fn expand(
     transfer: &Transfer,
     ranks: u32,
-    engines: &[Entry],
+    lists: &Lists,
     room: usize,
 ) -> Result<Vec<TransferPoint>> {
     let traffic = transfer.traffic.unwrap_or(Traffic::Pair);
@@ -50,9 +51,14 @@ pub(crate) fn expand(
     let shared = Shared {
         traffic,
         workers: workers(transfer)?,
+        memory: transfer
+            .memory
+            .clone()
+            .unwrap_or_else(|| lists.default_memory().to_owned()),
         length: length(transfer)?,
     };
-    let entries = entries(transfer, engines)?;
+    let entries = entries(transfer, lists)?;
+    let memory = lists.memory(&shared.memory)?;
     let pacings = pacings(transfer)?;
     let sizes = sizes(&transfer.sizes)?;
     if sizes.is_empty() {
@@ -70,7 +76,8 @@ pub(crate) fn expand(
     let mut points = Vec::with_capacity(total);
     for named in &entries {
         for &op in &transfer.op {
-            check_support(transfer, named.entry, op, engines)?;
+            check_support(transfer, named.entry, op, lists.engines)?;
+            check_visible(transfer, memory, op)?;
             check_roles(transfer, shared.traffic, op)?;
             for &pacing in &pacings {
                 for &size in &sizes {
@@ -98,7 +105,7 @@ fn point(
         workers: shared.workers,
         size_bytes,
         pacing,
-        memory: transfer.memory.unwrap_or(MemoryKind::Host),
+        memory: shared.memory.clone(),
         footprint_bytes: 0,
         stride_bytes: 0,
         addresses: transfer.addresses.unwrap_or(Addresses::Sequential),
@@ -189,7 +196,7 @@ struct Named<'a> {
     options: EngineOptions,
 }
 
-fn entries<'a>(transfer: &'a Transfer, engines: &'a [Entry]) -> Result<Vec<Named<'a>>> {
+fn entries<'a>(transfer: &'a Transfer, lists: &Lists) -> Result<Vec<Named<'a>>> {
     if transfer.engine.is_empty() {
         return usage("engine is missing: write engine shm".to_owned());
     }
@@ -197,7 +204,7 @@ fn entries<'a>(transfer: &'a Transfer, engines: &'a [Entry]) -> Result<Vec<Named
         return usage("op is missing: write op write".to_owned());
     }
     let named = |engine: &'a String| {
-        let entry = tonnage_engine::find(engines, engine)?;
+        let entry = lists.engine(engine)?;
         let options = entry.check_options(
             &transfer.engine_options,
             tonnage_engine::split_name(engine).1,
@@ -209,6 +216,18 @@ fn entries<'a>(transfer: &'a Transfer, engines: &'a [Entry]) -> Result<Vec<Named
         })
     };
     transfer.engine.iter().map(named).collect()
+}
+
+/// A plain write under ping-pong is seen by its last byte, at which the CPU has to look.
+fn check_visible(transfer: &Transfer, memory: &MemoryEntry, op: Verb) -> Result<()> {
+    if memory.host_addressable || op != Verb::Write || !transfer.ping_pong {
+        return Ok(());
+    }
+    usage(format!(
+        "ping-pong with op write waits for the last byte to appear, and the CPU cannot look at memory {}: use op \
+         write-imm or send",
+        memory.name
+    ))
 }
 
 /// Whether the engine can do what the transfer asks of it.

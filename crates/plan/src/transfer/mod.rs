@@ -21,7 +21,6 @@ use crate::sweep::Sweep;
 use crate::text;
 pub use pacing::{DEPTH_MAX, WINDOW_DEFAULT};
 pub use point::{Addresses, Length, Pacing, TransferPoint, TrialLength};
-use tonnage_engine::memory::MemoryKind;
 use tonnage_engine::{EngineOptions, Verb};
 use tonnage_units::{Bytes, Count, Fraction, Nanos, PerSecond};
 
@@ -64,8 +63,8 @@ pub struct Transfer {
     #[serde(default, deserialize_with = "text::optional")]
     pub workers: Option<Count>,
     /// Where the bytes live; `host` by default.
-    #[serde(default, deserialize_with = "text::optional")]
-    pub memory: Option<MemoryKind>,
+    #[serde(default)]
+    pub memory: Option<String>,
     /// Bytes over which the operations of one lane walk.
     #[serde(default, deserialize_with = "text::optional")]
     pub footprint: Option<Bytes>,

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::point::{LimitChoice, Traffic};
-use tonnage_engine::memory::MemoryKind;
 use tonnage_engine::{EngineOptions, Verb};
 
 /// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
@@ -31,7 +30,7 @@ pub struct TransferPoint {
     /// How operations are issued.
     pub pacing: Pacing,
     /// Where the bytes live.
-    pub memory: MemoryKind,
+    pub memory: String,
     /// Bytes over which the operations of one lane walk: a whole number of strides.
     pub footprint_bytes: u64,
     /// Distance between the starts of two neighbouring slots.

@@ -4,7 +4,7 @@ use tonnage_plan::transfer::Pacing;
 
 use super::super::engine;
 use super::values::{batch, batch_bytes, offered_per_s};
-use super::{Column, Style, Value, addresses_name, memory_name, pacing_name};
+use super::{Column, Style, Value, addresses_name, pacing_name};
 
 const FROM_PLAN: &str =
     "As the plan or the command line asked for it; the record's point repeats it.";
@@ -125,7 +125,7 @@ pub const ASKED: &[Column] = &[
              (normal) pages only, or with the largest to be had. The record's `effective` part says what was had.",
         computed: FROM_PLAN,
         style: Style::Plain,
-        value: |record| memory_name(record.body.point.memory).into(),
+        value: |record| record.body.point.memory.as_str().into(),
     },
     Column {
         name: "Addresses",

@@ -8,7 +8,6 @@ mod derived;
 mod figures;
 mod values;
 
-use tonnage_engine::memory::MemoryKind;
 use tonnage_plan::transfer::{Addresses, Pacing};
 use tonnage_record::TransferRecord;
 
@@ -92,15 +91,6 @@ pub fn pacing_name(pacing: Pacing) -> &'static str {
         Pacing::Stream { .. } => "stream",
         Pacing::Batch { .. } => "batch",
         Pacing::Paced { .. } => "paced",
-    }
-}
-
-/// The name of a kind of memory, as the command line has it.
-pub fn memory_name(memory: MemoryKind) -> &'static str {
-    match memory {
-        MemoryKind::Host => "host",
-        MemoryKind::Small => "small",
-        MemoryKind::Huge => "huge",
     }
 }
 

@@ -1,7 +1,8 @@
 //! The engines of this program, which end the page: how each is asked for, and its options.
 
 use tonnage_engine::calls::FileEntry;
-use tonnage_engine::{EngineOption, Entry};
+use tonnage_engine::memory::MemoryEntry;
+use tonnage_engine::{EngineOption, Entry, Variant};
 
 use crate::text::entry;
 
@@ -40,11 +41,31 @@ pub fn file_engines(entries: &[FileEntry]) -> String {
     page
 }
 
+/// Where the program can have bytes.
+pub fn memories(entries: &[MemoryEntry]) -> String {
+    let names = entries
+        .iter()
+        .map(|one| with_variant(one.name, one.variant));
+    let names: Vec<String> = names.collect();
+    let width = names.iter().map(|name| name.chars().count()).max();
+    let width = INDENT + width.unwrap_or(0) + GAP;
+    let mut page = "\nMemories\n".to_owned();
+    for (one, name) in entries.iter().zip(names) {
+        page += &entry(&format!("{:INDENT$}{name}", ""), width, one.about);
+    }
+    page
+}
+
 /// As `--engine` takes it.
 fn name(entry: &Entry) -> String {
-    match entry.variant {
-        Some(variant) => format!("{}:{}", entry.name, variant.what),
-        None => entry.name.to_owned(),
+    with_variant(entry.name, entry.variant)
+}
+
+fn with_variant(name: &str, variant: Option<Variant>) -> String {
+    match variant {
+        Some(variant) if variant.required => format!("{name}:{}", variant.what),
+        Some(variant) => format!("{name}[:{}]", variant.what),
+        None => name.to_owned(),
     }
 }
 
@@ -74,6 +95,7 @@ fn option_lines(option: &EngineOption, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tonnage_engines::memory::MEMORIES;
     use tonnage_engines::{ENGINES, FILE_ENGINES};
 
     use super::*;
@@ -98,6 +120,17 @@ mod tests {
             }
         }
         insta::assert_snapshot!(page);
+    }
+
+    #[test]
+    fn every_memory_is_listed_within_the_width() {
+        let page = memories(MEMORIES);
+        let fits = |line: &str| line.chars().count() <= WIDTH;
+        assert!(page.lines().all(fits), "{page}");
+        for entry in MEMORIES {
+            let begin = format!("\n  {:5}  {}", entry.name, &entry.about[..20]);
+            assert!(page.contains(&begin), "{page}");
+        }
     }
 
     #[test]

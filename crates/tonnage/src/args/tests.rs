@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
-use tonnage_engine::{Domain, Entry, OpenRequest, Verb};
+use tonnage_engine::{Domain, Entry, Lists, OpenRequest, Verb};
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_plan::{Plan, Point};
@@ -21,6 +21,11 @@ fn closed(_: &OpenRequest<'_>) -> tonnage_units::Result<Vec<Arc<dyn Domain>>> {
         "tests of arguments open no engine".to_owned(),
     ))
 }
+
+static LISTS: Lists = Lists {
+    engines: &ENGINES,
+    ..tonnage_engines::LISTS
+};
 
 const ENGINES: [Entry; 2] = [
     Entry {
@@ -61,7 +66,7 @@ fn transfer(line: &str) -> TransferArgs {
 }
 
 fn expand(plan: &Plan, ranks: u32) -> Vec<TransferPoint> {
-    let planned = plan.points(ranks, &ENGINES, &[]).unwrap();
+    let planned = plan.points(ranks, &LISTS).unwrap();
     let points = planned.into_iter().map(|planned| match planned.point {
         Point::Transfer(point) => point,
         other => panic!("{other:?}"),
@@ -177,7 +182,7 @@ fn wrong_values_are_refused_in_our_words() {
 #[test]
 fn an_engine_that_is_not_there_is_refused_with_the_plan() {
     let plan = transfer("tonnage transfer --engine shmm --op write --sizes 8").to_plan();
-    let error = plan.points(2, &ENGINES, &[]).unwrap_err();
+    let error = plan.points(2, &LISTS).unwrap_err();
     assert_eq!(error.exit_code(), 2);
     assert!(error.to_string().contains("did you mean \"shm\"?"));
 }
@@ -290,7 +295,7 @@ fn the_tour_carries_its_plan() {
     .to_plan()
     .unwrap();
     assert_eq!(plan.name, "tour");
-    let points = plan.points(2, tonnage_engines::ENGINES, &[]).unwrap();
+    let points = plan.points(2, &tonnage_engines::LISTS).unwrap();
     assert!(!points.is_empty());
 }
 
@@ -327,7 +332,7 @@ fn verify_moves_every_operation_once_at_many_sizes() {
 fn verify_of_what_cannot_be_verified_says_so() {
     let message = |line: &str| {
         let plan = verify(line).to_plan(&ENGINES, 2).unwrap();
-        plan.points(2, &ENGINES, &[]).unwrap_err().to_string()
+        plan.points(2, &LISTS).unwrap_err().to_string()
     };
     assert!(message("--engine null").contains("moves no bytes"));
     assert!(message("--engine shn").contains("did you mean \"shm\"?"));

@@ -2,7 +2,6 @@
 
 use clap::Args;
 use tonnage_engine::Verb;
-use tonnage_engine::memory::MemoryKind;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::sweep::Sweep;
 use tonnage_plan::transfer::Addresses;
@@ -148,7 +147,7 @@ pub struct MemoryArgs {
     /// Where the bytes live: host (transparent huge pages where an engine registers memory and the kernel gives them),
     /// small (normal pages only) or huge (the largest pages to be had). [default: host]
     #[arg(long, value_name = "KIND")]
-    pub memory: Option<MemoryKind>,
+    pub memory: Option<String>,
 
     /// Bytes over which the operations of one lane walk, rounded down to whole strides. [default: a slot for each
     /// operation in flight, but at most 64M]

@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use tonnage_engine::calls::find_files;
-use tonnage_engine::find;
-use tonnage_engines::{ENGINES, FILE_ENGINES};
+use tonnage_engines::LISTS;
 use tonnage_machine::{Topology, place_workers};
 use tonnage_plan::{Planned, Point};
 use tonnage_record::read::read_records;
@@ -59,8 +57,11 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
         .iter()
         .filter_map(|planned| planned.point.as_transfer());
     let between_memories = transfers.clone().next().is_some();
-    let has_devices =
-        transfers.any(|point| find(ENGINES, &point.engine).is_ok_and(|entry| entry.has_devices));
+    let has_devices = transfers.any(|point| {
+        LISTS
+            .engine(&point.engine)
+            .is_ok_and(|entry| entry.has_devices)
+    });
     let loads = |library: &str| loads(points, library);
     let ranks = &job.ranks;
     let without_effect = |option: String| {
@@ -95,13 +96,14 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
 /// Whether an engine of the points loads this library.
 pub fn loads(points: &[Planned], library: &str) -> bool {
     points.iter().any(|planned| match &planned.point {
-        Point::Transfer(point) => {
-            find(ENGINES, &point.engine).is_ok_and(|entry| entry.libraries.contains(&library))
-        }
-        Point::Connect(point) => {
-            find(ENGINES, &point.engine).is_ok_and(|entry| entry.libraries.contains(&library))
-        }
-        Point::File(point) => find_files(FILE_ENGINES, &point.engine)
+        Point::Transfer(point) => LISTS
+            .engine(&point.engine)
+            .is_ok_and(|entry| entry.libraries.contains(&library)),
+        Point::Connect(point) => LISTS
+            .engine(&point.engine)
+            .is_ok_and(|entry| entry.libraries.contains(&library)),
+        Point::File(point) => LISTS
+            .file_engine(&point.engine)
             .is_ok_and(|entry| entry.libraries.contains(&library)),
     })
 }

@@ -7,9 +7,8 @@ use tonnage_bench::canary;
 use tonnage_bench::drive::walk::Walk;
 use tonnage_bench::limit::memory_copy;
 use tonnage_bench::limit::socket_stream::{Direction, Stream, Window, pump};
-use tonnage_engine::memory::MemoryKind;
-use tonnage_engine::memory::Request;
-use tonnage_engines::memory::allocate;
+use tonnage_engine::memory::{Request, Stretch};
+use tonnage_engines::memory::HOST;
 use tonnage_machine::{Environment, allowed_cpus, pin_thread};
 use tonnage_plan::transfer::Addresses;
 use tonnage_record::Limit;
@@ -53,27 +52,26 @@ pub fn measure(environment: &Environment) -> Result<Limits> {
 
 /// The fastest copy between two stretches of `bytes` each, on a thread pinned to the first CPU.
 fn copy(bytes: u64) -> Result<Limit> {
-    let kind = MemoryKind::Host;
-    let memory = allocate(&Request {
-        kind,
+    let memory = (HOST.allocate)(&Request {
         bytes: 2 * bytes,
         shared: true,
-        node: None,
-        node_required: false,
+        ..Request::default()
     })?;
-    on_cpu(0, || {
+    let rates = on_cpu(0, || {
         let piece = memory_copy::PIECE_BYTES_MIN;
-        let walk = Walk::over(Addresses::Sequential, bytes / piece, 0);
-        let stretch = memory_copy::Stretch {
+        let stretch = Stretch {
             from: 0,
             to: bytes,
             piece_bytes: piece,
             pieces: bytes / piece,
+            slices: 1,
             slice_bytes: 0,
         };
-        memory_copy::rates(memory.arena(), &stretch, walk, &Clock::new())
-    })
-    .map(|rates| memory_copy::describe(&rates, 1))
+        let mut walk = Walk::over(Addresses::Sequential, stretch.slots(), 0);
+        memory.copy_rates(&stretch, &mut || walk.next_slot(), &Clock::new())
+    })?;
+    let none = || Error::Failed("host memory has no way to be copied".into());
+    memory_copy::describe(&rates, 1).ok_or_else(none)
 }
 
 /// Runs on a new thread that is pinned to the `index`-th CPU of this process; the caller's own pinning stays.

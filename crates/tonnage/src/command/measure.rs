@@ -11,7 +11,7 @@ use std::time::Duration;
 use tonnage_bench::conductor;
 use tonnage_bench::deadlines::DEADLINES;
 use tonnage_bench::settings::{Numa, Settings};
-use tonnage_engines::{ENGINES, FILE_ENGINES, clean_up_after, mpiio};
+use tonnage_engines::{LISTS, clean_up_after, mpiio};
 use tonnage_machine::Choice;
 use tonnage_plan::{Plan, Planned};
 use tonnage_ranks::{Identity, JoinOptions, Rank};
@@ -50,7 +50,7 @@ pub struct Job {
 
 /// What is measured, expanded from the plan.
 fn points(plan: &Plan, ranks: u32) -> Result<Vec<Planned>> {
-    plan.points(ranks, ENGINES, FILE_ENGINES)
+    plan.points(ranks, &LISTS)
 }
 
 /// `tonnage transfer`.
@@ -106,7 +106,7 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
         None => args.ranks.ranks.unwrap_or(RANKS_DEFAULT),
     };
     let job = Job {
-        plan: args.to_plan(ENGINES, ranks)?,
+        plan: args.to_plan(LISTS.engines, ranks)?,
         ranks: args.ranks.clone(),
         output: args.output.clone().map(|path| (path, false)),
         format: Some(Format::Table),
@@ -255,8 +255,7 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
     let format = job.format.unwrap_or_default();
     let mut keeper = Keeper::new(before, writer, format);
     let settings = settings(job);
-    let engines = (ENGINES, FILE_ENGINES);
-    let result = conductor::run(&left, rank, engines, &settings, &mut keeper);
+    let result = conductor::run(&left, rank, &settings, &mut keeper);
     let stored = keeper.finish();
     if rank.id() == 0
         && let Some(block) = &job.block
@@ -343,7 +342,7 @@ fn settings(job: &Job) -> Settings {
         libfabric: job.ranks.libfabric.clone(),
         // "auto" is to choose by the launcher, as when nothing is said.
         mpi: job.ranks.mpi.clone(),
-        memories: &tonnage_engines::memory::MEMORIES,
+        lists: LISTS,
         clock: Clock::new(),
         program: program(),
     }

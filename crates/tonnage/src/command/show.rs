@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tonnage_engines::{ENGINES, FILE_ENGINES};
+use tonnage_engines::LISTS;
 use tonnage_machine::devices::Inventory;
 use tonnage_record::read::read_records;
 use tonnage_units::Result;
@@ -48,7 +48,10 @@ pub fn devices(json: bool) -> Result<ExitCode> {
     let text = if json {
         devices::json(&found)? + "\n"
     } else {
-        devices::text(&found) + &devices::engines(ENGINES) + &devices::file_engines(FILE_ENGINES)
+        devices::text(&found)
+            + &devices::engines(LISTS.engines)
+            + &devices::file_engines(LISTS.file_engines)
+            + &devices::memories(LISTS.memories)
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)

@@ -18,7 +18,7 @@ use crate::kinds::files::drive::{Room, Samples, Slots};
 use crate::kinds::files::names::{path_of, source_of};
 use crate::observer::Observer;
 use crate::settings::Settings;
-use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles, find_files};
+use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles};
 use tonnage_machine::{Choice, place_workers};
 use tonnage_plan::files::{FileLayout, FilePoint, Phase};
 use tonnage_plan::point::{LimitChoice, Reading};
@@ -70,13 +70,8 @@ impl Experiment<'_> {
     ///
     /// # Errors
     /// [`Failure::Point`] when all ranks know and can go on, [`Failure::Run`] otherwise.
-    pub fn measure(
-        &mut self,
-        engines: &[FileEntry],
-        record: &mut Record,
-        body: &mut FileBody,
-    ) -> Result<(), Failure> {
-        let entry = find_files(engines, &self.point.engine)?;
+    pub fn measure(&mut self, record: &mut Record, body: &mut FileBody) -> Result<(), Failure> {
+        let entry = self.settings.lists.file_engine(&self.point.engine)?;
         let (places, written) = self.look()?;
         body.storage = storage::group(&places, None);
         let open = (entry.open)(&OpenFiles {

@@ -52,7 +52,6 @@ use crate::run::{Run, unix_ns};
 use crate::settings::Settings;
 use clean::Made;
 use experiment::Experiment;
-use tonnage_engine::calls::FileEntry;
 use tonnage_plan::files::FilePoint;
 use tonnage_plan::point::Reading;
 use tonnage_ranks::Rank;
@@ -63,7 +62,6 @@ use tonnage_units::Result;
 pub fn measure(
     (point, reading): (&FilePoint, &Reading),
     rank: &mut Rank,
-    engines: &[FileEntry],
     (settings, run): (&Settings, &Run),
     made: &mut Made,
     observer: &mut dyn Observer,
@@ -82,7 +80,7 @@ pub fn measure(
         made,
         observer,
     };
-    let ended = experiment.measure(engines, &mut record, &mut body);
+    let ended = experiment.measure(&mut record, &mut body);
     record.body = body.into();
     record.time_unix_ns = unix_ns();
     match ended {

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::totals::Totals;
 use super::work::{Issued, Schedule, Work};
 use crate::kinds::transfer::verify::Expected;
-use crate::limit::memory_copy::CopyRates;
 use crate::limit::socket_stream::{Berths, Streamed};
+use tonnage_engine::memory::CopyRate;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
@@ -42,7 +42,7 @@ pub struct Report {
     /// Of a trial or a check.
     pub totals: Option<Totals>,
     /// Of the copy limit.
-    pub rates: Option<CopyRates>,
+    pub rates: Option<Vec<CopyRate>>,
     /// Of the socket streams.
     pub streamed: Option<Streamed>,
     /// Latencies of all trials.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tonnage_sys::clock::Clock;
 
 use crate::deadlines::DEADLINES;
@@ -13,8 +13,7 @@ use crate::host::Host;
 use crate::kinds::transfer::layout::Layout;
 use crate::settings::{Numa, Settings};
 use crate::wire_proof::{Named, Routes};
-use tonnage_engine::memory::MemoryKind;
-use tonnage_engine::memory::{Memory, Request};
+use tonnage_engine::memory::{Memory, MemoryReport, Request};
 use tonnage_engine::{
     Caps, Card, Domain, Engine, EngineOptions, Entry, LimitKind, OpenRequest, Verb, WorkerConfig,
     split_name,
@@ -49,8 +48,8 @@ pub struct Opened {
     pub cpus: Vec<Option<u32>>,
     /// More workers than CPUs on the host.
     pub yielding: bool,
-    /// What memory was had.
-    pub memory: Value,
+    /// What memory its workers had: said once where it is the same for all.
+    pub memory: Vec<MemoryReport>,
     /// What the engine chose.
     pub engine: Value,
     /// For each worker.
@@ -58,6 +57,16 @@ pub struct Opened {
     /// The devices that its payload has to cross; absent where it names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Named>,
+}
+
+impl Opened {
+    /// What memory its workers had, for the record: one object, or a list where they differ.
+    pub fn memory_value(&self) -> Value {
+        match self.memory.as_slice() {
+            [one] => json!(one),
+            several => json!(several),
+        }
+    }
 }
 
 /// The device that a worker was given, as far as limits depend on it.
@@ -108,7 +117,7 @@ pub struct SessionKey {
     engine_options: EngineOptions,
     /// An engine may open itself in another way for each, and what a point gets must not depend on its neighbours.
     op: Verb,
-    memory: MemoryKind,
+    memory: String,
     workers: u32,
     traffic: Traffic,
 }
@@ -120,7 +129,7 @@ impl SessionKey {
             engine: point.engine.clone(),
             engine_options: point.engine_options.clone(),
             op: point.op,
-            memory: point.memory,
+            memory: point.memory.clone(),
             workers: point.workers,
             traffic: point.traffic,
         }
@@ -143,7 +152,7 @@ impl Session {
         rank.phase(&format!("opening {name}"));
         // Once per host, before anybody allocates: later the others' memory would count as not available.
         let fits = match rank.identity().local_rank {
-            0 => (settings.memories.check_fits)(points[0].memory, host_bytes(points, rank)),
+            0 => check_fits(points, rank, settings),
             _ => Ok(()),
         };
         rank.agree("memory of the hosts", fits, DEADLINES.step)?;
@@ -173,6 +182,17 @@ impl Session {
             _domains: domains,
         })
     }
+}
+
+/// Refuses what the workers of this rank's host cannot have together.
+fn check_fits(points: &[&TransferPoint], rank: &Rank, settings: &Settings) -> Result<()> {
+    let memory = &points[0].memory;
+    let request = Request {
+        variant: split_name(memory).1,
+        bytes: host_bytes(points, rank),
+        ..Request::default()
+    };
+    (settings.lists.memory(memory)?.check_fits)(&request)
 }
 
 /// Bytes that all workers of this rank's host allocate together, if the others need as much as this rank.
@@ -223,6 +243,7 @@ fn open_local(
         .unwrap_or(0);
     let peers = all_peers(points, rank.id());
     let depth = points.iter().map(|point| point.depth()).max().unwrap_or(1);
+    let memories = settings.lists.memory(&first.memory)?;
     let mut workers = Vec::with_capacity(placement.cpus.len());
     let mut path = Vec::new();
     for (index, &cpu) in (0u32..).zip(&placement.cpus) {
@@ -234,8 +255,8 @@ fn open_local(
             // Pinned before its memory is touched, so that pages come from the worker's own node.
             tonnage_machine::pin_thread(cpu)?;
         }
-        let memory = (settings.memories.allocate)(&Request {
-            kind: first.memory,
+        let memory = (memories.allocate)(&Request {
+            variant: split_name(&first.memory).1,
             bytes,
             shared: domain.caps().shared_memory,
             node: settings.numa.node(&host.topology, cpu)?,
@@ -368,17 +389,11 @@ fn interface_of(address: IpAddr) -> Option<String> {
 }
 
 /// What memory the workers had: said once where it is the same for all.
-fn all_memory(workers: &[Worker]) -> Value {
-    let mut all: Vec<Value> = workers
-        .iter()
-        .map(|worker| worker.memory.effective())
-        .collect();
+fn all_memory(workers: &[Worker]) -> Vec<MemoryReport> {
+    let all = workers.iter().map(|worker| worker.memory.report());
+    let mut all: Vec<_> = all.collect();
     all.dedup();
-    if all.len() == 1 {
-        all.remove(0)
-    } else {
-        Value::Array(all)
-    }
+    all
 }
 
 /// What a plan asks and the open domain cannot do; the list of engines could not know it before.

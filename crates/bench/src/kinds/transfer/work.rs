@@ -21,9 +21,9 @@ use crate::drive::stream::stream;
 use crate::drive::until::Until;
 use crate::kinds::transfer::layout::{Layout, answers};
 use crate::kinds::transfer::verify::{Expected, Watch, check_immediates};
-use crate::limit::memory_copy::{CopyRates, copy_rates};
+use crate::limit::memory_copy::copy_rates;
 use crate::limit::socket_stream::{Berths, Streamed};
-use tonnage_engine::memory::Memory;
+use tonnage_engine::memory::{CopyRate, Memory};
 use tonnage_engine::pattern::Mismatches;
 use tonnage_engine::{Caps, Verb};
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
@@ -142,34 +142,30 @@ impl<'a> Work<'a> {
             worker: index,
         };
         if answers(point) {
-            work.set_the_table(caps);
+            work.set_the_table(caps)?;
         }
         Ok(work)
     }
 
     /// Both sides of a ping-pong keep their flows in a table.
-    fn set_the_table(&mut self, caps: &Caps) {
+    fn set_the_table(&mut self, caps: &Caps) -> Result<()> {
         let flows = std::mem::take(&mut self.flows);
         let signals = if self.point.op == Verb::Write {
+            let visible = self.memory.host().ok_or_else(|| invisible(self.point))?;
             let signal = |(index, &peer): (usize, &u32)| {
                 let (out, into) = (
                     self.layout.out_origin(index),
                     self.layout.into_origin(index),
                 );
-                Signal::new(
-                    self.point,
-                    self.rank,
-                    peer,
-                    Arc::clone(self.memory.arena()),
-                    out,
-                    into,
-                )
+                let arena = Arc::clone(visible);
+                Signal::new(self.point, self.rank, peer, arena, out, into)
             };
             self.layout.out.iter().enumerate().map(signal).collect()
         } else {
             Vec::new()
         };
         self.table = Some(Table::new(flows, signals, !self.begins(), caps));
+        Ok(())
     }
 
     /// Whether this worker issues operations of its own accord.
@@ -185,9 +181,9 @@ impl<'a> Work<'a> {
     ///
     /// # Errors
     /// When the slices do not lie in the memory.
-    pub fn copy_limit(&self) -> Result<CopyRates> {
+    pub fn copy_limit(&self) -> Result<Vec<CopyRate>> {
         copy_rates(
-            self.memory.arena(),
+            self.memory.as_ref(),
             &self.layout,
             self.point,
             &self.port.clock,
@@ -474,5 +470,14 @@ impl<'a> Work<'a> {
     /// What the engine decided by itself.
     pub fn chosen(&self) -> serde_json::Value {
         self.port.engine.chosen()
+    }
+}
+
+/// What the plan refuses where it knows the memory; a row of the list may promise more than its memory keeps.
+fn invisible(point: &TransferPoint) -> Error {
+    Error::Unavailable {
+        what: format!("ping-pong with op write in memory {}", point.memory),
+        why: "it waits for the last byte to appear, and the CPU cannot look at this memory".into(),
+        how: "Choose --op write-imm or --op send, or another --memory".into(),
     }
 }

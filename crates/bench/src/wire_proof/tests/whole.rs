@@ -13,7 +13,7 @@ use crate::observer::{Observer, Progress};
 use crate::settings::{Numa, Settings};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Card, Completion, Domain, Engine, Entry, Kind, Lane, LaneSpec, LimitKind, Op,
+    Caps, Card, Completion, Domain, Engine, Entry, Kind, Lane, LaneSpec, LimitKind, Lists, Op,
     OpenRequest, Verb, WorkerConfig,
 };
 use tonnage_machine::Choice;
@@ -175,8 +175,13 @@ fn records(engine: &'static str, open: Open) -> Vec<Record> {
             ..point
         },
     ];
+    // As long as the test: lists are those of a program.
+    let engines: &'static [Entry] = Box::leak(Box::new([entry(engine, open)]));
     let settings = Settings {
-        memories: &tonnage_engines::memory::MEMORIES,
+        lists: Lists {
+            engines,
+            ..tonnage_engines::LISTS
+        },
         plan: "test".into(),
         cpus: Choice::None,
         numa: Numa::None,
@@ -191,12 +196,11 @@ fn records(engine: &'static str, open: Open) -> Vec<Record> {
     };
     let body = move |rank: Result<tonnage_ranks::Rank>| {
         let (mut rank, mut keep) = (rank.unwrap(), Keep(Vec::new()));
-        let engines = [entry(engine, open)];
         let asked: Vec<_> = points
             .iter()
             .map(|point| Planned::from(Point::Transfer(point.clone())))
             .collect();
-        run(&asked, &mut rank, (&engines, &[]), &settings, &mut keep).unwrap();
+        run(&asked, &mut rank, &settings, &mut keep).unwrap();
         rank.close().unwrap();
         keep.0
     };

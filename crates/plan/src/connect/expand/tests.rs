@@ -1,7 +1,5 @@
-use tonnage_engine::memory::MemoryKind;
-
 use super::*;
-use crate::fixture::{ENGINES, FILE_ENGINES};
+use crate::fixture::LISTS;
 use crate::{Experiment, Plan, Point};
 
 /// The one-experiment plan with these lines after the engine.
@@ -11,7 +9,7 @@ fn plan(lines: &str) -> Plan {
 }
 
 fn points(lines: &str) -> Vec<ConnectPoint> {
-    let planned = plan(lines).points(2, &ENGINES, &FILE_ENGINES).unwrap();
+    let planned = plan(lines).points(2, &LISTS).unwrap();
     let points = planned.into_iter().map(|planned| match planned.point {
         Point::Connect(point) => point,
         other => panic!("{other:?}"),
@@ -20,9 +18,7 @@ fn points(lines: &str) -> Vec<ConnectPoint> {
 }
 
 fn message(ranks: u32, lines: &str) -> String {
-    let error = plan(lines)
-        .points(ranks, &ENGINES, &FILE_ENGINES)
-        .unwrap_err();
+    let error = plan(lines).points(ranks, &LISTS).unwrap_err();
     assert_eq!(error.exit_code(), 2);
     error.to_string()
 }
@@ -37,7 +33,7 @@ fn everything_that_is_not_said_has_its_default() {
         ranks: 2,
         workers: 1,
         register_bytes: 4096,
-        memory: MemoryKind::Host,
+        memory: "host".to_owned(),
         trials: 5,
         trial_ns: 200_000_000,
     };
@@ -56,7 +52,7 @@ fn everything_that_is_said_is_in_the_point_and_printed() {
         ranks: 2,
         workers: 3,
         register_bytes: 1 << 30,
-        memory: MemoryKind::Huge,
+        memory: "huge".to_owned(),
         trials: 2,
         trial_ns: 1_500_000_000,
     };
@@ -72,21 +68,21 @@ fn sweeps_multiply_with_the_registered_bytes_varying_fastest() {
     assert_eq!(points.len(), 2 * 2 * 3);
     let cell = |at: usize| {
         (
-            points[at].memory,
+            points[at].memory.as_str(),
             points[at].workers,
             points[at].register_bytes,
         )
     };
-    assert_eq!(cell(0), (MemoryKind::Host, 1, 4 << 10));
-    assert_eq!(cell(1), (MemoryKind::Host, 1, 64 << 10));
-    assert_eq!(cell(3), (MemoryKind::Host, 2, 4 << 10));
-    assert_eq!(cell(6), (MemoryKind::Huge, 1, 4 << 10));
+    assert_eq!(cell(0), ("host", 1, 4 << 10));
+    assert_eq!(cell(1), ("host", 1, 64 << 10));
+    assert_eq!(cell(3), ("host", 2, 4 << 10));
+    assert_eq!(cell(6), ("huge", 1, 4 << 10));
 }
 
 #[test]
 fn connections_are_counted_once() {
     let point = |lines: &str, ranks| {
-        let planned = plan(lines).points(ranks, &ENGINES, &FILE_ENGINES).unwrap();
+        let planned = plan(lines).points(ranks, &LISTS).unwrap();
         match &planned[0].point {
             Point::Connect(point) => point.connections(),
             other => panic!("{other:?}"),

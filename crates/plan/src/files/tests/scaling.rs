@@ -7,7 +7,7 @@ fn scaled(lines: &str, factor: f64, ranks: u32) -> FilePoint {
     plan.ranks = Some(8);
     plan.scale(factor, ranks).unwrap();
     plan.fit_ranks(ranks);
-    plan.file_points(ranks, &FILE_ENGINES).unwrap().remove(0)
+    plan.file_points(ranks).unwrap().remove(0)
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn scaled_blocks_stay_multiples_of_every_transfer_and_differ() {
     plan.scale(0.2, 2).unwrap();
     let blocks = jobs(&plan)[0].block.clone().unwrap();
     assert_eq!(blocks.values(), [96 << 10, 192 << 10]);
-    assert_eq!(plan.file_points(2, &FILE_ENGINES).unwrap().len(), 4);
+    assert_eq!(plan.file_points(2).unwrap().len(), 4);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn fewer_ranks_than_planned_read_from_the_farthest() {
     let mut plan = plan("read-shift = 'nodes=2'");
     assert!(plan.counts_nodes());
     plan.resolve_nodes(&["a", "a", "b", "b", "c", "c"]).unwrap();
-    let points = plan.file_points(6, &FILE_ENGINES).unwrap();
+    let points = plan.file_points(6).unwrap();
     assert_eq!(points[0].read_from, ReadFrom::Shift { ranks: 4 });
     let mut round = self::plan("read-shift = 'nodes=2'");
     let message = round.resolve_nodes(&["a", "a", "b", "b"]).unwrap_err();
@@ -77,7 +77,7 @@ fn fewer_ranks_than_planned_read_from_the_farthest() {
     // A command line is made for the ranks that it says.
     let mut plan = self::plan("read-shift = 4");
     plan.fit_ranks(2);
-    assert!(plan.file_points(2, &FILE_ENGINES).is_err());
+    assert!(plan.file_points(2).is_err());
 }
 
 #[test]

@@ -22,8 +22,7 @@ const CORI: [&str; 7] = [
 fn the_cori_plans_have_the_published_options_and_figures() {
     let points = |name: &str| {
         let plan = shipped(name);
-        plan.file_points(plan.ranks.unwrap(), &FILE_ENGINES)
-            .unwrap()
+        plan.file_points(plan.ranks.unwrap()).unwrap()
     };
     let total = |point: &FilePoint| point.bytes_of_rank() * u64::from(point.ranks);
     let posix = points("cori-lustre-posix");
@@ -151,7 +150,7 @@ fn the_cori_plans_run_on_a_small_machine() {
         plan.move_files("cori").unwrap();
         plan.scale(1e-5, 2).unwrap();
         plan.fit_ranks(2);
-        let points = plan.file_points(2, &FILE_ENGINES).unwrap();
+        let points = plan.file_points(2).unwrap();
         for (index, point) in points.iter().enumerate() {
             assert!(point.bytes_of_rank() <= 2 << 30, "{point:?}");
             assert!(point.bytes_of_rank() >= 8 << 20, "{point:?}");
@@ -176,7 +175,7 @@ fn the_cori_plans_run_on_a_small_machine() {
         let mut plan = shipped("cori-lustre-posix");
         plan.scale(1e-5, 2).unwrap();
         plan.fit_ranks(2);
-        plan.file_points(2, &FILE_ENGINES).unwrap()
+        plan.file_points(2).unwrap()
     };
     assert_eq!(posix[0].segments, 31);
     assert_eq!(posix[1].read_from, ReadFrom::Shift { ranks: 1 });

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture::{ENGINES, Expand, FILE_ENGINES, SHIPPED};
+use crate::fixture::{Expand, SHIPPED};
 use crate::{Experiment, Plan};
 use tonnage_units::Bytes;
 
@@ -12,19 +12,16 @@ fn plan(lines: &str) -> Plan {
 const WRITE: &str = "engine = \"shm\"\nop = \"write\"\nsizes = 64\n";
 
 fn points(lines: &str) -> Vec<TransferPoint> {
-    plan(lines).transfer_points(2, &ENGINES).unwrap()
+    plan(lines).transfer_points(2).unwrap()
 }
 
 fn message(lines: &str) -> String {
-    plan(lines)
-        .transfer_points(2, &ENGINES)
-        .unwrap_err()
-        .to_string()
+    plan(lines).transfer_points(2).unwrap_err().to_string()
 }
 
 fn message_for(ranks: u32, more: &str) -> String {
     plan(&format!("{WRITE}{more}"))
-        .transfer_points(ranks, &ENGINES)
+        .transfer_points(ranks)
         .unwrap_err()
         .to_string()
 }
@@ -41,7 +38,7 @@ fn everything_that_is_not_said_has_its_default() {
         workers: 1,
         size_bytes: 64,
         pacing: Pacing::Stream { window: 64 },
-        memory: MemoryKind::Host,
+        memory: "host".to_owned(),
         footprint_bytes: 4096,
         stride_bytes: 64,
         addresses: Addresses::Sequential,
@@ -82,7 +79,7 @@ fn everything_that_is_said_is_in_the_point() {
             window: 8,
             rate_per_s: 200_000.0,
         },
-        memory: MemoryKind::Huge,
+        memory: "huge".to_owned(),
         footprint_bytes: 1 << 20,
         stride_bytes: 8192,
         addresses: Addresses::Random,
@@ -163,7 +160,7 @@ fn ranks_must_fit_the_traffic() {
     );
     assert!(message_for(u32::MAX, "").contains("the most is --ranks 65536"));
     let fan_out = plan(&format!("{WRITE}traffic = 'fan-out'"));
-    assert_eq!(fan_out.transfer_points(3, &ENGINES).unwrap()[0].ranks, 3);
+    assert_eq!(fan_out.transfer_points(3).unwrap()[0].ranks, 3);
 }
 
 #[test]
@@ -173,8 +170,8 @@ fn no_rank_both_begins_and_answers() {
             "engine = \"shm\"\nop = \"{}\"\nsizes = 64\ntraffic = \"all-to-all\"\n",
             op.name()
         );
-        assert!(plan(&lines).transfer_points(3, &ENGINES).is_ok(), "{op:?}");
-        let ping_pong = plan(&format!("{lines}ping-pong = true")).transfer_points(3, &ENGINES);
+        assert!(plan(&lines).transfer_points(3).is_ok(), "{op:?}");
+        let ping_pong = plan(&format!("{lines}ping-pong = true")).transfer_points(3);
         let Err(error) = ping_pong else {
             assert_eq!(op, Verb::Read, "only a read needs no answer");
             continue;
@@ -197,7 +194,7 @@ fn workers_and_rates_must_make_sense() {
     );
     assert!(
         plan(&format!("{WRITE}rate = 1\niters = 3"))
-            .transfer_points(2, &ENGINES)
+            .transfer_points(2)
             .is_ok()
     );
 }
@@ -241,7 +238,7 @@ fn errors_of_one_transfer_among_several_say_which() {
     );
     let message = Plan::from_toml(&text, "t")
         .unwrap()
-        .transfer_points(2, &ENGINES)
+        .transfer_points(2)
         .unwrap_err()
         .to_string();
     assert!(
@@ -254,9 +251,7 @@ fn errors_of_one_transfer_among_several_say_which() {
 fn the_same_point_twice_is_refused_unless_labels_tell_them_apart() {
     let twice = |more: &str| {
         let text = format!("name = 'two'\n[[transfer]]\n{WRITE}[[transfer]]\n{WRITE}{more}");
-        Plan::from_toml(&text, "t")
-            .unwrap()
-            .transfer_points(2, &ENGINES)
+        Plan::from_toml(&text, "t").unwrap().transfer_points(2)
     };
     let message = twice("").unwrap_err().to_string();
     assert_eq!(
@@ -269,10 +264,7 @@ fn the_same_point_twice_is_refused_unless_labels_tell_them_apart() {
 
 #[test]
 fn plans_built_in_code_are_checked_too() {
-    let nothing = Plan::default()
-        .transfer_points(2, &ENGINES)
-        .unwrap_err()
-        .to_string();
+    let nothing = Plan::default().transfer_points(2).unwrap_err().to_string();
     assert!(nothing.contains("add a [[transfer]] or a [[file]] table"));
     let mut transfer = Transfer::default();
     let message = |transfer: &Transfer| {
@@ -280,7 +272,7 @@ fn plans_built_in_code_are_checked_too() {
             experiments: vec![Experiment::Transfer(transfer.clone())],
             ..Plan::default()
         };
-        plan.transfer_points(2, &ENGINES).unwrap_err().to_string()
+        plan.transfer_points(2).unwrap_err().to_string()
     };
     assert!(message(&transfer).starts_with("engine is missing"));
     transfer.engine.push("shm".into());
@@ -293,7 +285,7 @@ fn plans_built_in_code_are_checked_too() {
 fn scaling_a_plan_shortens_its_points_and_nothing_else() {
     let mut scaled = plan(WRITE);
     scaled.scale(0.1, 2).unwrap();
-    let mut point = scaled.transfer_points(2, &ENGINES).unwrap().remove(0);
+    let mut point = scaled.transfer_points(2).unwrap().remove(0);
     assert_eq!(point.length.trial, TrialLength::DurationNs(20_000_000));
     point.length.trial = TrialLength::DurationNs(200_000_000);
     assert_eq!(points(WRITE), [point]);
@@ -315,7 +307,7 @@ fn plans_that_ship_expand() {
         let path = file.unwrap().path();
         let plan = Plan::load(&path).unwrap();
         let ranks = plan.ranks.unwrap_or(2);
-        let points = plan.points(ranks, &SHIPPED, &FILE_ENGINES).unwrap();
+        let points = plan.points(ranks, &SHIPPED).unwrap();
         assert!(!points.is_empty(), "{}", path.display());
         let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
         assert_eq!(plan.name, stem);
@@ -341,7 +333,10 @@ fn the_tour_measures_less_than_20_seconds() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/tour.toml");
     let plan = Plan::load(std::path::Path::new(path)).unwrap();
     let mut total_ns = 0;
-    for point in plan.transfer_points(2, &SHIPPED).unwrap() {
+    for planned in plan.points(2, &SHIPPED).unwrap() {
+        let crate::Point::Transfer(point) = planned.point else {
+            panic!("{planned:?}");
+        };
         let TrialLength::DurationNs(trial_ns) = point.length.trial else {
             panic!("the tour is bounded by time");
         };
@@ -361,7 +356,7 @@ fn the_mori_io_plan_has_the_published_cells() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/mori-io.toml");
     let points = Plan::load(std::path::Path::new(path))
         .unwrap()
-        .transfer_points(2, &ENGINES)
+        .transfer_points(2)
         .unwrap();
     let has = |op, batch, size: Bytes| {
         points.iter().any(|point| {
@@ -374,4 +369,22 @@ fn the_mori_io_plan_has_the_published_cells() {
     assert!(has(Verb::Write, 1, Bytes(1024)) && has(Verb::Write, 32768, Bytes(1024)));
     assert!(has(Verb::Write, 1, Bytes(64 << 20)) && has(Verb::Read, 1, Bytes(64 << 20)));
     assert_eq!(points.len(), 18 + 18 + 16 + 2 * 17);
+}
+
+#[test]
+fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
+    let lines = "engine = 'shm'\nop = ['write', 'read']\nsizes = 8\n";
+    let unknown = message(&format!("{lines}memory = 'hugh'"));
+    assert!(unknown.contains("did you mean \"huge\"?"), "{unknown}");
+    let variant = message(&format!("{lines}memory = 'host:1'"));
+    assert!(variant.contains("write memory host"), "{variant}");
+    let far = points(&format!("{lines}memory = 'far'"));
+    assert!(far.iter().all(|point| point.memory == "far"));
+    let unseen = message(&format!("{lines}memory = 'far'\nping-pong = true"));
+    assert!(
+        unseen.contains("the CPU cannot look at memory far: use op write-imm or send"),
+        "{unseen}"
+    );
+    let read = "engine = 'shm'\nop = 'read'\nsizes = 8\nmemory = 'far'\nping-pong = true";
+    assert_eq!(points(read).len(), 1);
 }

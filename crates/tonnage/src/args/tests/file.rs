@@ -1,6 +1,6 @@
 //! `tonnage file`, and plans with files.
 
-use tonnage_engines::FILE_ENGINES;
+use tonnage_engines::LISTS;
 use tonnage_plan::files::{FileJob, StripeCount, Verify};
 use tonnage_plan::files::{FileLayout, FilePoint, Phase, ReadFrom};
 use tonnage_plan::{Experiment, Plan, Point};
@@ -21,7 +21,7 @@ fn points(line: &str) -> Vec<FilePoint> {
 }
 
 fn expand(plan: &Plan, ranks: u32) -> Vec<FilePoint> {
-    let planned = plan.points(ranks, &[], FILE_ENGINES).unwrap();
+    let planned = plan.points(ranks, &LISTS).unwrap();
     let points = planned.into_iter().map(|planned| match planned.point {
         Point::File(point) => point,
         other => panic!("{other:?}"),
@@ -113,7 +113,7 @@ fn wrong_values_are_refused_in_our_words() {
 fn what_does_not_fit_together_is_refused_with_the_plan() {
     let message = |line: &str| {
         let plan = file(line).to_plan();
-        let error = plan.points(2, &[], FILE_ENGINES).unwrap_err();
+        let error = plan.points(2, &LISTS).unwrap_err();
         assert_eq!(error.exit_code(), 2);
         error.to_string()
     };

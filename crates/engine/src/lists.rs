@@ -1,0 +1,173 @@
+//! The lists of what a program can measure with. The program hands them down; whoever gets them knows no row by name.
+
+use tonnage_units::names::unknown;
+use tonnage_units::{Error, Result};
+
+use crate::calls::FileEntry;
+use crate::memory::MemoryEntry;
+use crate::{Entry, Variant};
+
+/// The engines and memories of a program.
+#[derive(Clone, Copy)]
+pub struct Lists {
+    /// What moves bytes between memories.
+    pub engines: &'static [Entry],
+    /// What reads and writes files.
+    pub file_engines: &'static [FileEntry],
+    /// Where bytes live; the first is the default.
+    pub memories: &'static [MemoryEntry],
+}
+
+impl Lists {
+    /// The row of the engine that a plan names, with or without a variant.
+    ///
+    /// # Errors
+    /// `Usage` for a name that is not in the list, or a variant that is missing or too much.
+    pub fn engine(&self, engine: &str) -> Result<&'static Entry> {
+        find(self.engines, engine)
+    }
+
+    /// The row of the engine for files that a plan names.
+    ///
+    /// # Errors
+    /// `Usage` for a name that is not in the list, with the nearest one that is.
+    pub fn file_engine(&self, engine: &str) -> Result<&'static FileEntry> {
+        let names: Vec<_> = self.file_engines.iter().map(|entry| entry.name).collect();
+        let mut entries = self.file_engines.iter();
+        let known = entries.find(|entry| entry.name == engine);
+        known.ok_or_else(|| unknown("engine", engine, &names))
+    }
+
+    /// The row of the memory that a plan names, with or without a variant.
+    ///
+    /// # Errors
+    /// `Usage` for a name that is not in the list, or a variant that is missing or too much.
+    pub fn memory(&self, memory: &str) -> Result<&'static MemoryEntry> {
+        named("memory", self.memories, memory, |entry| {
+            (entry.name, entry.variant)
+        })
+    }
+
+    /// The memory of those who name none.
+    pub fn default_memory(&self) -> &'static str {
+        self.memories.first().map_or("", |entry| entry.name)
+    }
+}
+
+/// Splits what `--engine` or `--memory` was given into name and variant; the variant of "shm" is empty.
+pub fn split_name(name: &str) -> (&str, &str) {
+    name.split_once(':').unwrap_or((name, ""))
+}
+
+/// Finds the row of an engine that a plan names.
+///
+/// # Errors
+/// `Usage` for a name that is not in the list, or a variant that is missing or too much.
+pub fn find<'a>(engines: &'a [Entry], engine: &str) -> Result<&'a Entry> {
+    named("engine", engines, engine, |entry| {
+        (entry.name, entry.variant)
+    })
+}
+
+fn named<'a, E>(
+    what: &str,
+    entries: &'a [E],
+    asked: &str,
+    of: impl Fn(&E) -> (&'static str, Option<Variant>),
+) -> Result<&'a E> {
+    let (name, variant) = split_name(asked);
+    let Some(entry) = entries.iter().find(|entry| of(entry).0 == name) else {
+        let names: Vec<_> = entries.iter().map(|entry| of(entry).0).collect();
+        return Err(unknown(what, asked, &names));
+    };
+    match (of(entry).1, variant) {
+        (None, "") if !asked.contains(':') => Ok(entry),
+        (None, _) => Err(Error::Usage(format!(
+            "{what} {name} takes nothing after a colon: write {what} {name}"
+        ))),
+        (Some(kind), "") if kind.required => Err(Error::Usage(format!(
+            "{what} {name} needs a {} after a colon, such as {}; `tonnage devices` lists those of this machine",
+            kind.what.to_lowercase(),
+            kind.everywhere
+                .iter()
+                .map(|example| format!("{name}:{example}"))
+                .collect::<Vec<_>>()
+                .join(" or ")
+        ))),
+        (Some(_), _) => Ok(entry),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Verb;
+    use crate::memory::Request;
+
+    const fn engine(name: &'static str, variant: Option<Variant>) -> Entry {
+        Entry {
+            name,
+            about: "",
+            variant,
+            options: &[],
+            has_devices: false,
+            libraries: &[],
+            verbs: &Verb::ALL,
+            ordered_writes: true,
+            moves_bytes: true,
+            open: |_| Ok(Vec::new()),
+        }
+    }
+
+    const fn memory(name: &'static str, variant: Option<Variant>) -> MemoryEntry {
+        MemoryEntry {
+            name,
+            about: "",
+            variant,
+            host_addressable: true,
+            allocate: |_: &Request<'_>| Err(Error::Failed("only a name".to_owned())),
+            check_fits: |_| Ok(()),
+        }
+    }
+
+    const MANY: Variant = Variant {
+        what: "KIND",
+        everywhere: &["a", "b;c"],
+        required: true,
+    };
+
+    const DEVICE: Variant = Variant {
+        what: "DEVICE",
+        everywhere: &[],
+        required: false,
+    };
+
+    static LISTS: Lists = Lists {
+        engines: &[engine("plain", None), engine("many", Some(MANY))],
+        file_engines: &[],
+        memories: &[memory("host", None), memory("gpu", Some(DEVICE))],
+    };
+
+    #[test]
+    fn a_variant_is_taken_where_there_is_one() {
+        assert_eq!(LISTS.engine("plain").unwrap().name, "plain");
+        assert_eq!(LISTS.engine("many:b;c").unwrap().name, "many");
+        assert_eq!(split_name("many:b;c"), ("many", "b;c"));
+        let refused = |engine: &str| LISTS.engine(engine).err().unwrap().to_string();
+        assert!(refused("plain:x").contains("write engine plain"));
+        assert!(refused("plain:").contains("write engine plain"));
+        assert!(refused("many").contains("many:a or many:b;c"));
+        assert!(refused("many:").contains("many:a"));
+        assert!(refused("manny").contains("many"));
+    }
+
+    #[test]
+    fn memories_are_named_as_engines_are() {
+        assert_eq!(LISTS.default_memory(), "host");
+        assert_eq!(LISTS.memory("gpu").unwrap().name, "gpu");
+        assert_eq!(LISTS.memory("gpu:1").unwrap().name, "gpu");
+        let refused = |memory: &str| LISTS.memory(memory).err().unwrap().to_string();
+        assert!(refused("host:0").contains("write memory host"));
+        assert!(refused("hots").contains("did you mean \"host\"?"));
+    }
+}
