@@ -44,5 +44,6 @@ packages() {
     need iproute2 "the tests on several hosts skip themselves" has_program tc
     need slurm-wlm "the tests under Slurm skip themselves" has_program slurmctld
     need libpmix-dev "the test under srun --mpi=pmix skips itself" has_libpmix_dev
+    need mandoc "man pages are not checked" has_program mandoc
     need munge "the tests under Slurm skip themselves" has_program munged
 }

@@ -40,6 +40,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Show(args) => command::show::show(&args),
         Command::Explain(args) => command::show::explain(&args),
         Command::Devices(args) => command::show::devices(args.json),
+        Command::Completions(args) => command::manual::completions(&args),
+        Command::Man(args) => command::manual::man(&args),
     }
 }
 

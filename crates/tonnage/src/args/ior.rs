@@ -89,7 +89,8 @@ impl IorArgs {
     }
 }
 
-fn own_command() -> clap::Command {
+/// The command whose options are tonnage's own.
+pub fn own_command() -> clap::Command {
     OwnArgs::command()
         .about("IOR's command lines, measured by tonnage")
         .mut_arg("output", |output| output.short(None))

@@ -10,6 +10,7 @@
 pub mod common;
 pub mod file;
 pub mod ior;
+pub mod manual;
 pub mod run;
 pub mod transfer;
 pub mod values;
@@ -22,6 +23,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use common::Format;
 use file::FileArgs;
 use ior::IorArgs;
+use manual::{CompletionsArgs, ManArgs};
 use run::{RunArgs, TourArgs};
 use transfer::TransferArgs;
 use verify::VerifyArgs;
@@ -78,6 +80,10 @@ pub enum Command {
     Devices(DevicesArgs),
     /// Move bytes once at many sizes and check every one of them.
     Verify(VerifyArgs),
+    /// Print what makes a shell complete commands and options.
+    Completions(CompletionsArgs),
+    /// Print a man page, or write all of them.
+    Man(ManArgs),
 }
 
 /// How much is logged.

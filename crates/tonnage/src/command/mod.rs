@@ -7,11 +7,13 @@
 //! | [`ior`] | `ior`: a command line of IOR, a plan, and IOR's result block |
 //! | [`tour`] | `tour`: limits of this host, then a plan, then one page |
 //! | [`limits`] | what this host can do at most, for the tour |
-//! | [`show`] | `show`, `explain` |
+//! | [`show`] | `show`, `explain`, `devices` |
+//! | [`manual`] | `completions`, `man` |
 
 mod checks;
 pub mod ior;
 pub mod limits;
+pub mod manual;
 pub mod measure;
 mod observer;
 pub mod show;
