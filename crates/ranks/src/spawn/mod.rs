@@ -1,3 +1,67 @@
 //! Starting the ranks of a run, and looking after them until they have ended.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | [`supervisor`] | passing signals on, waiting, killing what is left, the exit code of the run: once, for all ways to start |
+//! | [`local`] | starting ranks on this host |
+//!
+//! Another way to start ranks is a file beside `local` with its [`Spawn`]. A supervisor measures nothing and is no rank;
+//! how the ranks find each other is told to them by variables, which `bootstrap` reads.
 
 pub mod local;
+pub mod supervisor;
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use tonnage_units::Result;
+
+/// A way to start ranks. Ranks are called by their numbers, in the order in which they are started.
+pub trait Spawn {
+    /// Starts the next rank.
+    ///
+    /// # Errors
+    /// When it cannot be started; the message names it.
+    fn start(&mut self, rank: u32, start: Start) -> Result<()>;
+
+    /// Returns how a rank has ended, or `None` while it has not.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    fn ended(&mut self, rank: u32) -> Result<Option<Ending>>;
+
+    /// Sends a signal to a rank that has not ended.
+    fn signal(&mut self, rank: u32, signal: i32);
+
+    /// Ends a rank whatever it does, and returns when it is gone.
+    fn end(&mut self, rank: u32);
+
+    /// The host of a rank, for messages.
+    fn host(&self, rank: u32) -> String;
+
+    /// The process of a rank on its host, where it is known.
+    fn process(&self, rank: u32) -> Option<u32>;
+}
+
+/// What a rank is started with.
+#[derive(Debug)]
+pub struct Start {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Variables that it gets beside those of this process.
+    pub environment: Vec<(&'static str, String)>,
+    /// Its standard input; it reads nothing where there is none.
+    pub input: Option<OwnedFd>,
+}
+
+/// How a rank has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself, with this exit code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
