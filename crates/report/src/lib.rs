@@ -13,7 +13,8 @@
 //! | [`wire_proof`] | what tables say about the devices that the payload crossed |
 //! | [`text`] | numbers, sizes and durations as tables print them, and line wrapping |
 //!
-//! Nothing here measures, reads a file or knows an engine.
+//! Nothing here measures, reads a file or knows an engine. Records come from `tonnage_record`. Next: [`columns`] for what
+//! a figure means, [`table`] for how it is laid out.
 
 #![forbid(unsafe_code)]
 

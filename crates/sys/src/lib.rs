@@ -2,7 +2,8 @@
 //!
 //! What lives here: owning handles over what the operating system and C libraries give us (mapped memory, the time-stamp
 //! counter, run-time loaded libraries). Every function that leaves this crate is safe to call with any argument.
-//! What does not: engines, loops, statistics. Those are in the other crates, which forbid `unsafe`.
+//! What does not: engines, loops, statistics. Those are in the other crates, which forbid `unsafe`. Next: [`mapping`],
+//! whose `Arena` all bytes are moved through, and `tonnage_engine`.
 
 pub mod clock;
 pub mod copy;
