@@ -1,24 +1,21 @@
-//! The conductor: takes the points of a plan through ranks, engine, samples and statistics to records.
-
-use serde_json::Value;
+//! The conductor: takes the points of a plan, of whatever kinds, through their steps to records.
+//!
+//! A run is: what all points share is found out once; then for each stretch of points that share what is open, open it,
+//! and for each point of the stretch the canary, the steps ([`take_steps`]), the canary again, and the record. What a
+//! step is depends on the kind; see [`crate::kinds`].
 
 use crate::canary;
 use crate::deadlines::DEADLINES;
-use crate::failure::{Failure, outcome};
-use crate::kinds::files;
-use crate::kinds::files::clean::Made;
-use crate::kinds::transfer::point::{Measured, measure};
-use crate::kinds::transfer::session::{Session, SessionKey};
-use crate::kinds::transfer::{flows, summary};
+use crate::failure::{Failure, await_first_cause, outcome};
+use crate::kinds::files::Files;
+use crate::kinds::transfer::Transfers;
+use crate::kinds::{Asked, Kind, Stage, Steps, When};
 use crate::observer::Observer;
-use crate::run::Run;
+use crate::run::{Run, unix_ns};
 use crate::settings::Settings;
-use tonnage_plan::files::FilePoint;
-use tonnage_plan::transfer::TransferPoint;
-use tonnage_plan::{Planned, Point, Reading};
+use tonnage_plan::{Planned, Point};
 use tonnage_ranks::Rank;
-use tonnage_record::{Canary, Effective, Outcome, Record, TransferBody};
-use tonnage_units::number_list;
+use tonnage_record::{Canary, Outcome, Record};
 use tonnage_units::{Error, Result};
 
 /// Runs the points in their order, of whatever kinds, as one run. Every rank calls it with the same points; rank 0's
@@ -35,259 +32,284 @@ pub fn run(
     if points.is_empty() {
         return Ok(());
     }
+    let run = Run::begin(rank, settings)?;
     let mut conductor = Conductor {
-        run: Run::begin(rank, settings)?,
-        made: Made::default(),
-        of: points.len(),
+        stage: Stage {
+            rank,
+            settings,
+            host: &run.host,
+            observer,
+        },
+        run: &run,
+        points,
+        next: 0,
     };
-    let mut index = 0;
-    while index < points.len() {
-        match &points[index].point {
-            Point::File(point) => {
-                if rank.id() == 0 {
-                    observer.begin(index, points.len(), &points[index].point);
-                }
-                let asked = (point, &points[index].reading);
-                conductor.file(asked, rank, settings, observer)?;
-                index += 1;
-            }
-            Point::Connect(point) => {
+    let (mut transfers, mut files) = (Transfers, Files::default());
+    while let Some(next) = points.get(conductor.next) {
+        match next.point {
+            Point::Transfer(_) => conductor.stretch(&mut transfers)?,
+            Point::File(_) => conductor.stretch(&mut files)?,
+            Point::Connect(ref point) => {
                 return Err(Error::Failed(format!(
                     "connections of engine {} cannot be measured",
                     point.engine
                 )));
-            }
-            Point::Transfer(first) => {
-                let key = SessionKey::of(first);
-                let stretch: Vec<&TransferPoint> = points[index..]
-                    .iter()
-                    .map_while(|planned| planned.point.as_transfer())
-                    .take_while(|point| SessionKey::of(point) == key)
-                    .collect();
-                // After a failed point the engine is opened anew, because nobody knows what it left behind.
-                index += conductor.stretch(&stretch, index, rank, settings, observer)?;
             }
         }
     }
     Ok(())
 }
 
-/// What lasts as long as the run.
-struct Conductor {
-    run: Run,
-    /// Files of this run.
-    made: Made,
-    /// How many points there are.
-    of: usize,
+/// A run on its way through its points.
+struct Conductor<'a> {
+    stage: Stage<'a>,
+    run: &'a Run,
+    points: &'a [Planned],
+    /// The first point that has no record.
+    next: usize,
 }
 
-impl Conductor {
-    /// One file experiment.
-    fn file(
-        &mut self,
-        (point, reading): (&FilePoint, &Reading),
-        rank: &mut Rank,
-        settings: &Settings,
-        observer: &mut dyn Observer,
-    ) -> Result<()> {
-        let (record, ended) = files::measure(
-            (point, reading),
-            rank,
-            (settings, &self.run),
-            &mut self.made,
-            observer,
-        );
-        if rank.id() == 0 {
-            observer.record(record)?;
+impl Conductor<'_> {
+    /// Opens what the next point needs, and measures it and those after it that share what is open. After a failed point
+    /// what was open is closed, because nobody knows what state it is in.
+    fn stretch<K: Kind>(&mut self, kind: &mut K) -> Result<()> {
+        let ahead = &self.points[self.next..];
+        let mut stretch: Vec<Asked<'_, K::Point>> = Vec::new();
+        for planned in ahead {
+            let reading = &planned.reading;
+            match (K::point(planned), stretch.first()) {
+                (Some(point), None) => stretch.push(Asked { point, reading }),
+                (Some(point), Some(first)) if K::shares(first.point, point) => {
+                    stretch.push(Asked { point, reading });
+                }
+                _ => break,
+            }
         }
-        ended
+        let points: Vec<&K::Point> = stretch.iter().map(|asked| asked.point).collect();
+        let mut open = match kind.open(&points, &mut self.stage) {
+            Ok(open) => open,
+            Err(failure) => return self.not_opened(kind, &stretch, failure),
+        };
+        for asked in stretch {
+            let mut record = self.blank::<K>(asked);
+            if self.stage.rank.id() == 0 {
+                let (next, of) = (self.next, self.points.len());
+                let point = &self.points[next].point;
+                self.stage.observer.begin(next, of, point);
+            }
+            match self.point(kind, &mut open, asked, &mut record) {
+                Ok(()) => self.emit(record, Outcome::Measured)?,
+                Err(failure) => return self.failed(kind, record, failure),
+            }
+        }
+        Ok(())
     }
 
-    /// Runs points on one session; returns how many of them do not need another one.
-    fn stretch(
+    /// Records all points that could not be opened, or the first of them when the run is over.
+    fn not_opened<K: Kind>(
         &mut self,
-        stretch: &[&TransferPoint],
-        first: usize,
-        rank: &mut Rank,
-        settings: &Settings,
-        observer: &mut dyn Observer,
-    ) -> Result<usize> {
-        let entry = settings.lists.engine(&stretch[0].engine)?;
-        let mut session = match Session::open(stretch, entry, rank, settings, &self.run.host) {
-            Ok(session) => session,
-            Err(error) => {
-                if rank.why_stopped().is_some() {
-                    return Err(error);
-                }
-                for point in stretch {
-                    self.emit(rank, observer, self.blank(settings, point, outcome(&error)))?;
-                }
-                return Ok(stretch.len());
-            }
-        };
-        for (index, point) in stretch.iter().enumerate() {
-            if rank.id() == 0 {
-                observer.begin(first + index, self.of, &Point::Transfer((*point).clone()));
-            }
-            match self.one(point, &mut session, rank, settings) {
-                Ok(record) => self.emit(rank, observer, record)?,
-                Err(Failure::Point(error)) => {
-                    let mut record = self.blank(settings, point, outcome(&error));
-                    record.effective = effective(&session, &[]);
-                    self.emit(rank, observer, record)?;
-                    return Ok(index + 1);
-                }
-                Err(Failure::Run(error)) => {
-                    let error = rank.why_stopped().unwrap_or(error);
-                    let mut record = self.blank(settings, point, outcome(&error));
-                    record.effective = effective(&session, &[]);
-                    self.emit(rank, observer, record)?;
-                    return Err(error);
-                }
-            }
+        kind: &mut K,
+        stretch: &[Asked<'_, K::Point>],
+        failure: Failure,
+    ) -> Result<()> {
+        match (failure, stretch) {
+            (Failure::Point(error), all) => all.iter().try_for_each(|asked| {
+                let record = self.blank::<K>(*asked);
+                self.emit(record, outcome(&error))
+            }),
+            (failure, [first, ..]) => self.failed(kind, self.blank::<K>(*first), failure),
+            (Failure::Run(error), []) => Err(error),
         }
-        Ok(stretch.len())
     }
 
     /// One point with its canaries.
-    fn one(
-        &self,
-        point: &TransferPoint,
-        session: &mut Session,
-        rank: &mut Rank,
-        settings: &Settings,
-    ) -> Result<Record, Failure> {
-        let pair = canary_cpus(point, session, rank, &self.run.host.topology.allowed);
-        let before = self.canary(rank, &pair, settings)?;
-        let measured = measure(point, session, rank)?;
-        let after = self.canary(rank, &pair, settings)?;
-        let canary = match pair {
+    fn point<K: Kind>(
+        &mut self,
+        kind: &mut K,
+        open: &mut K::Open,
+        asked: Asked<'_, K::Point>,
+        record: &mut Record,
+    ) -> Result<(), Failure> {
+        let cpus = kind.canary_cpus(open, asked.point, &self.stage);
+        let before = self.canary(cpus.as_ref())?;
+        kind.measure(open, asked, &mut self.stage, record, &mut take_steps)?;
+        let after = self.canary(cpus.as_ref())?;
+        record.canary = cpus.map(|cpus| match cpus {
             Ok(cpus) => canary::compare(cpus, before, after),
             Err(why) => Canary::Skipped { why },
-        };
-        let mut record = self.blank(settings, point, Outcome::Measured);
-        record.effective = effective(session, &measured.chosen);
-        record.canary = Some(canary);
-        record.limit.clone_from(&measured.limit);
-        record.wire_proof.clone_from(&measured.wire_proof);
-        let mut body = body(point, measured);
-        let latency = body
-            .summary
-            .as_mut()
-            .and_then(|summary| summary.latency.as_mut());
-        if let Some(latency) = latency {
-            latency.delivered = flows::delivered(point, &session.caps);
-        }
-        record.body = body.into();
-        Ok(record)
+        });
+        Ok(())
     }
 
     /// Rank 0 measures the canary while all others wait without using a CPU.
     fn canary(
-        &self,
-        rank: &mut Rank,
-        cpus: &Result<[u32; 2], String>,
-        settings: &Settings,
-    ) -> Result<Result<f64, String>> {
+        &mut self,
+        cpus: Option<&Result<[u32; 2], String>>,
+    ) -> Result<Result<f64, String>, Failure> {
+        let none = || Err("measured by rank 0".to_owned());
+        let Some(cpus) = cpus else {
+            return Ok(none());
+        };
+        let Stage { rank, settings, .. } = &mut self.stage;
         rank.phase("canary");
         rank.barrier("before the canary", DEADLINES.step)?;
         let result = match (rank.id(), cpus) {
             (0, Ok(cpus)) => canary::one_way_ns(*cpus, &settings.clock),
-            _ => Err("measured by rank 0".into()),
+            _ => none(),
         };
         rank.barrier("after the canary", DEADLINES.step)?;
         Ok(result)
     }
 
-    fn blank(&self, settings: &Settings, point: &TransferPoint, outcome: Outcome) -> Record {
-        let body = TransferBody::new(point.clone());
-        self.run.record(settings, body.into(), outcome)
+    /// Records a point that failed; what ends the run is returned, as the first cause tells it.
+    fn failed<K: Kind>(&mut self, kind: &mut K, record: Record, failure: Failure) -> Result<()> {
+        let error = match failure {
+            Failure::Point(error) => {
+                kind.abandon();
+                return self.emit(record, outcome(&error));
+            }
+            Failure::Run(error) => error,
+        };
+        let rank = &*self.stage.rank;
+        await_first_cause(rank);
+        if rank.why_stopped().is_none() {
+            rank.fail(&error);
+        }
+        kind.abandon();
+        // It comes back with the rank's name.
+        await_first_cause(rank);
+        let error = rank.why_stopped().unwrap_or(error);
+        self.emit(record, outcome(&error))?;
+        Err(error)
     }
 
-    /// Hands a record to rank 0's observer.
-    fn emit(&self, rank: &Rank, observer: &mut dyn Observer, record: Record) -> Result<()> {
-        if rank.id() == 0 {
-            observer.record(record)
-        } else {
+    fn blank<K: Kind>(&self, asked: Asked<'_, K::Point>) -> Record {
+        let not_begun = outcome(&Error::Failed("it was not begun".into()));
+        self.run
+            .record(self.stage.settings, K::body(asked), not_begun)
+    }
+
+    /// Hands the next point's record to rank 0's observer.
+    fn emit(&mut self, mut record: Record, outcome: Outcome) -> Result<()> {
+        self.next += 1;
+        if self.stage.rank.id() != 0 {
+            return Ok(());
+        }
+        record.outcome = outcome;
+        record.time_unix_ns = unix_ns();
+        self.stage.observer.record(record)
+    }
+}
+
+/// One point from its limit to its figures.
+fn take_steps(steps: &mut dyn Steps) -> Result<(), Failure> {
+    let tried = take_trials(steps);
+    if let Err(Failure::Run(_)) = tried {
+        return tried;
+    }
+    // A point that failed on all ranks alike is closed too; its first failure is the one that counts.
+    let closed = steps.close();
+    tried.and(closed)?;
+    steps.limit(When::After)?;
+    steps.gather()
+}
+
+fn take_trials(steps: &mut dyn Steps) -> Result<(), Failure> {
+    steps.limit(When::Before)?;
+    steps.prepare()?;
+    steps.warm_up()?;
+    loop {
+        steps.trial()?;
+        if steps.enough()? {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes down its steps, and fails at one of them.
+    struct Noted {
+        taken: Vec<&'static str>,
+        fails: &'static str,
+        with: fn(Error) -> Failure,
+    }
+
+    impl Noted {
+        fn note(&mut self, step: &'static str) -> Result<(), Failure> {
+            self.taken.push(step);
+            if step == self.fails {
+                return Err((self.with)(Error::Failed(step.into())));
+            }
             Ok(())
         }
     }
-}
 
-fn body(point: &TransferPoint, measured: Measured) -> TransferBody {
-    TransferBody {
-        summary: Some(summary::summarize(point, &measured)),
-        histogram: (measured.histogram.count() > 0).then(|| measured.histogram.to_data()),
-        trials: measured.trials,
-        point: point.clone(),
-    }
-}
-
-/// The CPUs of the first pair of workers that exchange bytes, if they share a host.
-fn canary_cpus(
-    point: &TransferPoint,
-    session: &Session,
-    rank: &Rank,
-    allowed: &[u32],
-) -> Result<[u32; 2], String> {
-    let (from, to) = (0..point.ranks)
-        .find_map(|from| {
-            point
-                .traffic
-                .targets(from, point.ranks)
-                .first()
-                .map(|&to| (from, to))
-        })
-        .ok_or("nobody exchanges bytes")?;
-    let hosts = rank.hosts();
-    if !hosts.share_machine(from, 0) || !hosts.share_machine(to, 0) {
-        return Err(format!(
-            "ranks {from} and {to} are not both on rank 0's host"
-        ));
-    }
-    let cpu = |rank: u32| {
-        session
-            .opened
-            .get(rank as usize)
-            .and_then(|opened| *opened.cpus.first()?)
-    };
-    match (cpu(from), cpu(to)) {
-        (Some(from), Some(to)) => Ok([from, to]),
-        // Not pinned: any two CPUs tell as much.
-        _ => match *allowed {
-            [first, second, ..] => Ok([first, second]),
-            _ => Err("this process may use only one CPU".into()),
-        },
-    }
-}
-
-/// Ranks whose effective configuration is the same are listed together, so that a record of 44,000 ranks stays small.
-fn effective(session: &Session, chosen: &[Value]) -> Vec<Effective> {
-    let mut groups: Vec<(Vec<u32>, Effective)> = Vec::new();
-    for (rank, opened) in (0u32..).zip(&session.opened) {
-        let mut engine = opened.engine.clone();
-        if let Some(Value::Object(choices)) = chosen.get(rank as usize)
-            && let Some(engine) = engine.as_object_mut()
-        {
-            engine.extend(choices.clone());
+    impl Steps for Noted {
+        fn limit(&mut self, when: When) -> Result<(), Failure> {
+            self.note(match when {
+                When::Before => "limit before",
+                When::After => "limit after",
+            })
         }
-        let effective = Effective {
-            ranks: String::new(),
-            engine,
-            memory: opened.memory_value(),
-            cpus: opened.cpus.clone(),
-            yielding: opened.yielding,
+
+        fn prepare(&mut self) -> Result<(), Failure> {
+            self.note("prepare")
+        }
+
+        fn warm_up(&mut self) -> Result<(), Failure> {
+            self.note("warm-up")
+        }
+
+        fn trial(&mut self) -> Result<(), Failure> {
+            self.note("trial")
+        }
+
+        fn enough(&mut self) -> Result<bool, Failure> {
+            Ok(self.taken.iter().filter(|step| **step == "trial").count() == 2)
+        }
+
+        fn close(&mut self) -> Result<(), Failure> {
+            self.note("close")
+        }
+
+        fn gather(&mut self) -> Result<(), Failure> {
+            self.note("gather")
+        }
+    }
+
+    fn taken(fails: &'static str, with: fn(Error) -> Failure) -> (Vec<&'static str>, bool) {
+        let mut noted = Noted {
+            taken: Vec::new(),
+            fails,
+            with,
         };
-        match groups.iter_mut().find(|(_, group)| *group == effective) {
-            Some((ranks, _)) => ranks.push(rank),
-            None => groups.push((vec![rank], effective)),
-        }
+        let ended = take_steps(&mut noted);
+        (noted.taken, ended.is_ok())
     }
-    groups
-        .into_iter()
-        .map(|(ranks, effective)| Effective {
-            ranks: number_list::format(&ranks),
-            ..effective
-        })
-        .collect()
+
+    #[test]
+    fn steps_are_taken_in_their_order() {
+        let all = [
+            "limit before",
+            "prepare",
+            "warm-up",
+            "trial",
+            "trial",
+            "close",
+            "limit after",
+            "gather",
+        ];
+        assert_eq!(taken("", Failure::Point), (all.to_vec(), true));
+    }
+
+    #[test]
+    fn what_failed_is_closed_unless_the_run_is_over() {
+        let closed = ["limit before", "prepare", "close"];
+        assert_eq!(taken("prepare", Failure::Point), (closed.to_vec(), false));
+        let over = ["limit before", "prepare"];
+        assert_eq!(taken("prepare", Failure::Run), (over.to_vec(), false));
+    }
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
+use std::time::Instant;
+
 use super::before::{self, Written};
 use super::clean::{Made, files_beside};
 use super::figures::Sums;
@@ -16,6 +18,7 @@ use crate::failure::Failure;
 use crate::host::Host;
 use crate::kinds::files::drive::{Room, Samples, Slots};
 use crate::kinds::files::names::{path_of, source_of};
+use crate::kinds::{Course, Steps, When};
 use crate::observer::Observer;
 use crate::settings::Settings;
 use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles};
@@ -65,12 +68,73 @@ pub struct State {
     pub striping: Option<String>,
 }
 
+/// An experiment whose engine is open on all ranks.
+struct Open<'o, 'a> {
+    experiment: &'o mut Experiment<'a>,
+    // Before the domain, so that threads close first.
+    state: State,
+    domain: Arc<dyn FileDomain>,
+    record: &'o mut Record,
+    body: &'o mut FileBody,
+    /// The next repetition.
+    trial: u32,
+    /// When the first began.
+    since: Instant,
+}
+
+impl Steps for Open<'_, '_> {
+    fn limit(&mut self, when: When) -> Result<(), Failure> {
+        if when == When::Before && self.experiment.point.limit == LimitChoice::Auto {
+            self.state.streams = Some(self.experiment.streams(&mut self.state)?);
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self) -> Result<(), Failure> {
+        if self.experiment.point.prefill {
+            self.experiment.prefill(&mut self.state)?;
+        }
+        self.since = Instant::now();
+        Ok(())
+    }
+
+    /// All phases, once.
+    fn trial(&mut self) -> Result<(), Failure> {
+        let (state, trial) = (&mut self.state, self.trial);
+        for index in 0..self.experiment.point.phases.len() {
+            self.experiment.phase(state, trial, index)?;
+        }
+        self.trial += 1;
+        Ok(())
+    }
+
+    fn enough(&mut self) -> Result<bool, Failure> {
+        let point = self.experiment.point;
+        let over = point
+            .max_duration_ns
+            .is_some_and(|most| self.since.elapsed().as_nanos() >= u128::from(most));
+        let over = self.experiment.any("whether the time is up", over)?;
+        Ok(over || self.trial >= point.trials)
+    }
+
+    fn close(&mut self) -> Result<(), Failure> {
+        let (domain, state) = (&*self.domain, &self.state);
+        self.experiment
+            .conclude(domain, state, self.record, self.body)
+    }
+}
+
 impl Experiment<'_> {
     /// Measures it, and fills the record as it goes: what was measured before a failure stays there.
     ///
     /// # Errors
     /// [`Failure::Point`] when all ranks know and can go on, [`Failure::Run`] otherwise.
-    pub fn measure(&mut self, record: &mut Record, body: &mut FileBody) -> Result<(), Failure> {
+    pub fn measure(
+        &mut self,
+        record: &mut Record,
+        body: &mut FileBody,
+        course: Course<'_>,
+    ) -> Result<(), Failure> {
         let entry = self.settings.lists.file_engine(&self.point.engine)?;
         let (places, written) = self.look()?;
         body.storage = storage::group(&places, None);
@@ -103,38 +167,19 @@ impl Experiment<'_> {
         };
         record.effective = self.effective(&*domain, &state)?;
         self.remark(&mut state);
-        let outcome = self.phases(&mut state);
-        let told = match &outcome {
-            Err(Failure::Run(_)) => Ok(()),
-            _ => self.conclude(&*domain, &state, record, body),
+        let mut open = Open {
+            experiment: self,
+            domain,
+            state,
+            record,
+            body,
+            trial: 0,
+            since: Instant::now(),
         };
-        record.remarks = std::mem::take(&mut state.remarks);
-        body.phases = self.records(&state);
-        // The first failure is the one that counts.
-        outcome.and(told)
-    }
-
-    fn phases(&mut self, state: &mut State) -> Result<(), Failure> {
-        if self.point.limit == LimitChoice::Auto {
-            state.streams = Some(self.streams(state)?);
-        }
-        if self.point.prefill {
-            self.prefill(state)?;
-        }
-        let since = std::time::Instant::now();
-        for trial in 0..self.point.trials {
-            for index in 0..self.point.phases.len() {
-                self.phase(state, trial, index)?;
-            }
-            let over = self
-                .point
-                .max_duration_ns
-                .is_some_and(|most| since.elapsed().as_nanos() >= u128::from(most));
-            if self.any("whether the time is up", over)? {
-                break;
-            }
-        }
-        Ok(())
+        let ended = course(&mut open);
+        open.record.remarks = std::mem::take(&mut open.state.remarks);
+        open.body.phases = open.experiment.records(&open.state);
+        ended
     }
 
     /// What only the end can tell, and the files' end.

@@ -46,60 +46,69 @@ pub mod totals;
 pub mod verify;
 pub mod wrong;
 
-use crate::failure::{Failure, await_first_cause, outcome};
-use crate::observer::Observer;
-use crate::run::{Run, unix_ns};
-use crate::settings::Settings;
+use crate::failure::Failure;
+use crate::kinds::{Asked, Course, Kind, Stage};
 use clean::Made;
 use experiment::Experiment;
 use tonnage_plan::files::FilePoint;
-use tonnage_plan::point::Reading;
-use tonnage_ranks::Rank;
-use tonnage_record::{FileBody, Outcome, Record};
-use tonnage_units::Result;
+use tonnage_plan::{Planned, Point};
+use tonnage_record::{Body, FileBody, Record};
 
-/// Measures one experiment. What fails only the experiment is in its record; what ends the run is beside it.
-pub fn measure(
-    (point, reading): (&FilePoint, &Reading),
-    rank: &mut Rank,
-    (settings, run): (&Settings, &Run),
-    made: &mut Made,
-    observer: &mut dyn Observer,
-) -> (Record, Result<()>) {
-    let mut body = FileBody::new(point.clone(), reading.clone());
-    let not_begun = Outcome::Failed {
-        why: "it was not begun".into(),
-    };
-    let mut record = run.record(settings, body.clone().into(), not_begun);
-    let mut experiment = Experiment {
-        point,
-        reading,
-        rank,
-        settings,
-        host: &run.host,
-        made,
-        observer,
-    };
-    let ended = experiment.measure(&mut record, &mut body);
-    record.body = body.into();
-    record.time_unix_ns = unix_ns();
-    match ended {
-        Ok(()) => record.outcome = Outcome::Measured,
-        Err(Failure::Point(error)) => {
-            // What it began to make and did not come to remove.
-            made.remove_all();
-            record.outcome = outcome(&error);
-        }
-        Err(Failure::Run(error)) => {
-            await_first_cause(rank);
-            rank.fail(&error);
-            made.remove_all();
-            // It comes back with the rank's name.
-            await_first_cause(rank);
-            let error = rank.why_stopped().unwrap_or(error);
-            record.outcome = outcome(&error);
-            return (record, Err(error));
+/// The kind: points share nothing that is open, have no warm-up and no canary, and their limit is measured before.
+#[derive(Default)]
+pub struct Files {
+    /// Files of this run.
+    made: Made,
+}
+
+impl Kind for Files {
+    type Point = FilePoint;
+    type Open = ();
+
+    fn point(planned: &Planned) -> Option<&FilePoint> {
+        match &planned.point {
+            Point::File(point) => Some(point),
+            _ => None,
         }
     }
-    (record, Ok(()))
+
+    fn shares(_first: &FilePoint, _next: &FilePoint) -> bool {
+        false
+    }
+
+    fn body(asked: Asked<'_, FilePoint>) -> Body {
+        FileBody::new(asked.point.clone(), asked.reading.clone()).into()
+    }
+
+    fn open(&mut self, _points: &[&FilePoint], _stage: &mut Stage<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn measure(
+        &mut self,
+        _open: &mut (),
+        Asked { point, reading }: Asked<'_, FilePoint>,
+        stage: &mut Stage<'_>,
+        record: &mut Record,
+        course: Course<'_>,
+    ) -> Result<(), Failure> {
+        let mut body = FileBody::new(point.clone(), reading.clone());
+        let mut experiment = Experiment {
+            point,
+            reading,
+            rank: stage.rank,
+            settings: stage.settings,
+            host: stage.host,
+            made: &mut self.made,
+            observer: stage.observer,
+        };
+        let ended = experiment.measure(record, &mut body, course);
+        record.body = body.into();
+        ended
+    }
+
+    /// Removes what a point began to make and did not come to remove.
+    fn abandon(&mut self) {
+        self.made.remove_all();
+    }
 }

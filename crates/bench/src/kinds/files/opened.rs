@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::experiment::{Experiment, State};
 use crate::deadlines::DEADLINES;
+use crate::kinds::together;
 use tonnage_engine::calls::FileDomain;
 use tonnage_record::Effective;
-use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
 /// What a rank tells the others once its engine is open.
@@ -47,29 +47,20 @@ impl Experiment<'_> {
         let all = self
             .rank
             .all_gather("what the engines are", mine, DEADLINES.step)?;
-        let mut groups: Vec<(Vec<u32>, Effective)> = Vec::new();
-        for (rank, bytes) in (0u32..).zip(&all) {
+        let all = (0u32..).zip(&all).map(|(rank, bytes)| {
             let opened: Opened = serde_json::from_slice(bytes).map_err(|error| {
                 Error::Failed(format!(
                     "rank {rank} told unreadably what its engine is: {error}"
                 ))
             })?;
-            let effective = Effective {
+            Ok(Effective {
                 ranks: String::new(),
                 engine: opened.engine,
                 memory: opened.memory,
                 cpus: opened.cpus,
                 yielding: false,
-            };
-            match groups.iter_mut().find(|(_, known)| *known == effective) {
-                Some((ranks, _)) => ranks.push(rank),
-                None => groups.push((vec![rank], effective)),
-            }
-        }
-        let named = groups.into_iter().map(|(ranks, effective)| Effective {
-            ranks: number_list::format(&ranks),
-            ..effective
+            })
         });
-        Ok(named.collect())
+        Ok(together(all.collect::<Result<Vec<_>>>()?.into_iter()))
     }
 }

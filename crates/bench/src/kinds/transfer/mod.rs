@@ -3,6 +3,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`session`] | an engine that is open on all ranks |
+//! | [`effective`] | what was really done, and on which CPUs |
 //! | [`layout`] | whose part of a worker's memory is where |
 //! | [`point`] | one point from warm-up to its figures |
 //! | [`crew`], [`work`], `flows` | the workers of a rank, what each does in a trial, and what it drives |
@@ -10,6 +11,7 @@
 //! | [`totals`], [`summary`] | what workers and ranks add up to, and trials to a summary |
 
 pub mod crew;
+pub mod effective;
 pub(crate) mod flows;
 pub mod layout;
 pub mod point;
@@ -18,3 +20,80 @@ pub mod summary;
 pub mod totals;
 pub mod verify;
 pub mod work;
+
+use crate::failure::Failure;
+use crate::kinds::{Asked, Course, Kind, Stage};
+use session::{Session, SessionKey};
+use tonnage_plan::Planned;
+use tonnage_plan::transfer::TransferPoint;
+use tonnage_record::{Body, Record, TransferBody};
+
+/// The kind: points share a session, have a warm-up, a canary, and a limit before and after their trials.
+pub struct Transfers;
+
+impl Kind for Transfers {
+    type Point = TransferPoint;
+    type Open = Session;
+
+    fn point(planned: &Planned) -> Option<&TransferPoint> {
+        planned.point.as_transfer()
+    }
+
+    fn shares(first: &TransferPoint, next: &TransferPoint) -> bool {
+        SessionKey::of(first) == SessionKey::of(next)
+    }
+
+    fn body(asked: Asked<'_, TransferPoint>) -> Body {
+        TransferBody::new(asked.point.clone()).into()
+    }
+
+    fn open(
+        &mut self,
+        points: &[&TransferPoint],
+        stage: &mut Stage<'_>,
+    ) -> Result<Session, Failure> {
+        let entry = stage.settings.lists.engine(&points[0].engine)?;
+        let opened = Session::open(points, entry, stage.rank, stage.settings, stage.host);
+        opened.map_err(|error| match stage.rank.why_stopped() {
+            Some(_) => Failure::Run(error),
+            None => Failure::Point(error),
+        })
+    }
+
+    fn canary_cpus(
+        &self,
+        open: &Session,
+        point: &TransferPoint,
+        stage: &Stage<'_>,
+    ) -> Option<Result<[u32; 2], String>> {
+        let allowed = &stage.host.topology.allowed;
+        Some(effective::canary_cpus(point, open, stage.rank, allowed))
+    }
+
+    fn measure(
+        &mut self,
+        open: &mut Session,
+        Asked { point, .. }: Asked<'_, TransferPoint>,
+        stage: &mut Stage<'_>,
+        record: &mut Record,
+        course: Course<'_>,
+    ) -> Result<(), Failure> {
+        record.effective = effective::effective(open, &[]);
+        let measured = point::measure(point, open, stage.rank, course)?;
+        record.effective = effective::effective(open, &measured.chosen);
+        let mut summary = summary::summarize(point, &measured);
+        if let Some(latency) = &mut summary.latency {
+            latency.delivered = flows::delivered(point, &open.caps);
+        }
+        let histogram = &measured.histogram;
+        record.body = Body::from(TransferBody {
+            summary: Some(summary),
+            histogram: (histogram.count() > 0).then(|| histogram.to_data()),
+            trials: measured.trials,
+            ..TransferBody::new(point.clone())
+        });
+        record.limit = measured.limit;
+        record.wire_proof = measured.wire_proof;
+        Ok(())
+    }
+}

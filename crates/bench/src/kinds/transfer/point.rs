@@ -11,7 +11,8 @@ use super::work::{Issued, Schedule, WARM_UP, Work};
 use crate::deadlines::DEADLINES;
 use crate::failure::{Failure, await_first_cause};
 use crate::kinds::transfer::verify::Expected;
-use crate::limit::Beside;
+use crate::kinds::{Course, Steps, When};
+use crate::limit::{Beside, Measurement};
 use crate::wire_proof::{Routes, Watch, merge_loads, merge_paths};
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::Rank;
@@ -42,7 +43,7 @@ pub struct Measured {
     pub wire_proof: Option<WireProof>,
 }
 
-/// Measures one point on an open session.
+/// Makes the workers ready for one point on an open session, and lets `course` take its steps.
 ///
 /// # Errors
 /// [`Failure::Point`] when the bytes were wrong: the ranks are in step and can go on. [`Failure::Run`] for
@@ -51,6 +52,7 @@ pub fn measure(
     point: &TransferPoint,
     session: &mut Session,
     rank: &mut Rank,
+    course: Course<'_>,
 ) -> Result<Measured, Failure> {
     let stop = rank.stopped();
     let deck = Deck::new(session.workers.len());
@@ -99,8 +101,9 @@ pub fn measure(
             moves_bytes: caps.moves_bytes,
             beside: Beside::new(point, &session.opened, id),
             routes: &session.routes,
+            taken: Taken::default(),
         };
-        let result = lead.run();
+        let result = lead.run(course);
         if let Err(Failure::Run(error)) = &result {
             // The other ranks and this rank's own followers are still polling; the stop flag ends them.
             await_first_cause(lead.rank);
@@ -121,60 +124,48 @@ struct Lead<'a, 'b> {
     moves_bytes: bool,
     beside: Beside<'a>,
     routes: &'a Routes,
+    taken: Taken<'a>,
+}
+
+/// What the steps so far have come to.
+#[derive(Default)]
+struct Taken<'a> {
+    before: Option<Measurement>,
+    after: Option<Measurement>,
+    watch: Option<Watch<'a>>,
+    totals: Vec<Totals>,
+    trials: Vec<Trial>,
+    converged: Option<bool>,
+    wire_proof: Option<WireProof>,
+    histogram: Option<LatencyHistogram>,
+    chosen: Vec<serde_json::Value>,
 }
 
 impl Lead<'_, '_> {
-    fn run(&mut self) -> Result<Measured, Failure> {
+    fn run(&mut self, course: Course<'_>) -> Result<Measured, Failure> {
         self.rank.barrier("begin the point", DEADLINES.step)?;
-        let before = self
-            .beside
-            .measure(self.rank, &mut self.own, &self.followers)?;
-        let watch = Watch::begin(self.point, self.routes, self.rank.id());
-        let length = self.point.length;
-        let mut number = WARM_UP;
-        if length.warmup_ns > 0 {
-            self.warm_up(length.warmup_ns)?;
-        }
-        let mut totals = Vec::with_capacity(length.trials as usize);
-        let mut trials: Vec<Trial> = Vec::with_capacity(length.trials as usize);
-        let converged = loop {
-            number += 1;
-            let trial = self.trial(number, length.trial, &format!("trial {number}"))?;
-            totals.push(trial);
-            trials.push(trial.trial(self.point.verify));
-            if let Some(converged) = self.enough(&trials, trial.elapsed_ns) {
-                break converged;
-            }
-        };
-        self.close()?;
-        let wire_proof = self.prove(watch.as_ref())?;
-        let after = self
-            .beside
-            .measure(self.rank, &mut self.own, &self.followers)?;
-        let limit = self.beside.limit(self.rank.hosts(), before, after);
-        let histogram = self.gather_histogram()?;
-        let chosen = serde_json::to_vec(&self.own.chosen()).unwrap_or_default();
-        let chosen = self
-            .rank
-            .all_gather("engine choices", chosen, DEADLINES.step)?;
-        let chosen = chosen
-            .iter()
-            .map(|bytes| serde_json::from_slice(bytes).unwrap_or(serde_json::Value::Null))
-            .collect();
+        course(self)?;
+        let taken = std::mem::take(&mut self.taken);
+        let histogram = taken
+            .histogram
+            .ok_or_else(|| Error::Failed("the ranks' latencies were not gathered".into()))?;
         Ok(Measured {
-            trials,
-            totals,
             histogram,
-            limit,
-            converged,
-            chosen,
-            wire_proof,
+            limit: self
+                .beside
+                .limit(self.rank.hosts(), taken.before, taken.after),
+            trials: taken.trials,
+            totals: taken.totals,
+            converged: taken.converged,
+            chosen: taken.chosen,
+            wire_proof: taken.wire_proof,
         })
     }
 
     /// Whether the trials suffice: `None` for another one, else whether they converged.
-    fn enough(&self, trials: &[Trial], elapsed_ns: u64) -> Option<Option<bool>> {
+    fn converged(&self) -> Option<Option<bool>> {
         let length = &self.point.length;
+        let trials = &self.taken.trials;
         if trials.len() < length.trials as usize {
             return None;
         }
@@ -188,21 +179,8 @@ impl Lead<'_, '_> {
         if ci_narrow_enough(&means, fraction) {
             return Some(Some(true));
         }
+        let elapsed_ns = self.taken.totals.last().map_or(0, |last| last.elapsed_ns);
         (elapsed_ns >= length.max_duration_ns.unwrap_or(u64::MAX)).then_some(Some(false))
-    }
-
-    /// Moves bytes untimed until so much time has passed and all engines know how they want to move them. An engine
-    /// that does not find out within some rounds goes on with what it has, and its record says what that is.
-    fn warm_up(&mut self, warmup_ns: u64) -> Result<(), Failure> {
-        for _ in 0..WARM_UP_ROUNDS_MAX {
-            let totals = self.trial(WARM_UP, TrialLength::DurationNs(warmup_ns), "warm-up")?;
-            if totals.unsettled == 0 {
-                break;
-            }
-        }
-        self.own.forget();
-        self.everybody(&Order::Forget)?;
-        Ok(())
     }
 
     /// Lets the following workers carry out an order that the leader has carried out itself.
@@ -212,7 +190,12 @@ impl Lead<'_, '_> {
     }
 
     /// One trial on all ranks: data in place, aligned start, drive, wait for all, count, check.
-    fn trial(&mut self, number: u64, length: TrialLength, name: &str) -> Result<Totals, Failure> {
+    fn one_trial(
+        &mut self,
+        number: u64,
+        length: TrialLength,
+        name: &str,
+    ) -> Result<Totals, Failure> {
         self.rank.phase(&format!(
             "{name} of {} {} B",
             self.point.op.name(),
@@ -307,14 +290,15 @@ impl Lead<'_, '_> {
             Ok(()) => Ok(()),
             Err(error) if self.rank.why_stopped().is_some() => Err(Failure::Run(error)),
             Err(error) => {
-                self.close()?;
+                // Nobody asks by which way wrong bytes came.
+                self.taken.watch = None;
                 Err(Failure::Point(error))
             }
         }
     }
 
     /// Leaves nothing posted behind for the next point.
-    fn close(&mut self) -> Result<()> {
+    fn close_flows(&mut self) -> Result<()> {
         self.rank.phase("closing a point");
         self.rank.barrier("close the point", DEADLINES.step)?;
         self.deck.reset(self.point.workers.saturating_sub(1));
@@ -340,8 +324,10 @@ impl Lead<'_, '_> {
     }
 
     /// Whether the payload crossed the devices that the engines named, by what their hosts read.
-    fn prove(&mut self, watch: Option<&Watch>) -> Result<Option<WireProof>> {
-        let Some(watch) = watch else { return Ok(None) };
+    fn prove(&mut self) -> Result<Option<WireProof>> {
+        let Some(watch) = self.taken.watch.take() else {
+            return Ok(None);
+        };
         self.rank.phase("reading the devices' counters");
         let mut operations = self.own.operations();
         for report in self.everybody(&Order::Operations)? {
@@ -374,6 +360,77 @@ impl Lead<'_, '_> {
             DEADLINES.step,
         )?;
         LatencyHistogram::decode(&all)
+    }
+}
+
+impl Steps for Lead<'_, '_> {
+    fn limit(&mut self, when: When) -> Result<(), Failure> {
+        let measured = self
+            .beside
+            .measure(self.rank, &mut self.own, &self.followers)?;
+        match when {
+            When::Before => self.taken.before = measured,
+            When::After => self.taken.after = measured,
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self) -> Result<(), Failure> {
+        self.taken.watch = Watch::begin(self.point, self.routes, self.rank.id());
+        Ok(())
+    }
+
+    /// Moves bytes untimed until so much time has passed and all engines know how they want to move them. An engine
+    /// that does not find out within some rounds goes on with what it has, and its record says what that is.
+    fn warm_up(&mut self) -> Result<(), Failure> {
+        let warmup_ns = self.point.length.warmup_ns;
+        if warmup_ns == 0 {
+            return Ok(());
+        }
+        for _ in 0..WARM_UP_ROUNDS_MAX {
+            let totals = self.one_trial(WARM_UP, TrialLength::DurationNs(warmup_ns), "warm-up")?;
+            if totals.unsettled == 0 {
+                break;
+            }
+        }
+        self.own.forget();
+        self.everybody(&Order::Forget)?;
+        Ok(())
+    }
+
+    fn trial(&mut self) -> Result<(), Failure> {
+        let number = WARM_UP + 1 + self.taken.trials.len() as u64;
+        let length = self.point.length.trial;
+        let totals = self.one_trial(number, length, &format!("trial {number}"))?;
+        self.taken.totals.push(totals);
+        self.taken.trials.push(totals.trial(self.point.verify));
+        Ok(())
+    }
+
+    fn enough(&mut self) -> Result<bool, Failure> {
+        let enough = self.converged();
+        self.taken.converged = enough.flatten();
+        Ok(enough.is_some())
+    }
+
+    /// Leaves nothing posted behind, and looks at what the devices counted until then.
+    fn close(&mut self) -> Result<(), Failure> {
+        self.close_flows()?;
+        self.taken.wire_proof = self.prove()?;
+        Ok(())
+    }
+
+    fn gather(&mut self) -> Result<(), Failure> {
+        self.taken.histogram = Some(self.gather_histogram()?);
+        let chosen = serde_json::to_vec(&self.own.chosen()).unwrap_or_default();
+        let chosen = self
+            .rank
+            .all_gather("engine choices", chosen, DEADLINES.step)?;
+        self.taken.chosen = chosen
+            .iter()
+            .map(|bytes| serde_json::from_slice(bytes).unwrap_or(serde_json::Value::Null))
+            .collect();
+        Ok(())
     }
 }
 

@@ -1,0 +1,66 @@
+//! What was really done on each rank, and on which CPUs.
+
+use serde_json::Value;
+
+use super::session::Session;
+use crate::kinds::together;
+use tonnage_plan::transfer::TransferPoint;
+use tonnage_ranks::Rank;
+use tonnage_record::Effective;
+
+/// Effective configuration of all ranks; `chosen` is what each engine decided by itself while the bytes moved.
+pub fn effective(session: &Session, chosen: &[Value]) -> Vec<Effective> {
+    together(session.opened.iter().enumerate().map(|(rank, opened)| {
+        let mut engine = opened.engine.clone();
+        if let Some(Value::Object(choices)) = chosen.get(rank)
+            && let Some(engine) = engine.as_object_mut()
+        {
+            engine.extend(choices.clone());
+        }
+        Effective {
+            ranks: String::new(),
+            engine,
+            memory: opened.memory_value(),
+            cpus: opened.cpus.clone(),
+            yielding: opened.yielding,
+        }
+    }))
+}
+
+/// The CPUs of the first pair of workers that exchange bytes, if they share a host.
+pub fn canary_cpus(
+    point: &TransferPoint,
+    session: &Session,
+    rank: &Rank,
+    allowed: &[u32],
+) -> Result<[u32; 2], String> {
+    let (from, to) = (0..point.ranks)
+        .find_map(|from| {
+            point
+                .traffic
+                .targets(from, point.ranks)
+                .first()
+                .map(|&to| (from, to))
+        })
+        .ok_or("nobody exchanges bytes")?;
+    let hosts = rank.hosts();
+    if !hosts.share_machine(from, 0) || !hosts.share_machine(to, 0) {
+        return Err(format!(
+            "ranks {from} and {to} are not both on rank 0's host"
+        ));
+    }
+    let cpu = |rank: u32| {
+        session
+            .opened
+            .get(rank as usize)
+            .and_then(|opened| *opened.cpus.first()?)
+    };
+    match (cpu(from), cpu(to)) {
+        (Some(from), Some(to)) => Ok([from, to]),
+        // Not pinned: any two CPUs tell as much.
+        _ => match *allowed {
+            [first, second, ..] => Ok([first, second]),
+            _ => Err("this process may use only one CPU".into()),
+        },
+    }
+}
