@@ -9,6 +9,7 @@
 //! | [`ior`] | IOR's command lines and its result block |
 //! | [`known_answers`] | links of known speed, links that are cut, and a real Slurm, on hosts of this machine |
 //! | [`path`] | whether the payload crossed the devices that it should have |
+//! | [`mixed`] | plans with experiments of several kinds |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
 //! | [`launchers`] | ranks that something else started, and the secret that they share |
 //! | [`mpirun`] | real launchers: Open MPI's and MPICH's mpirun, torchrun; and what looks like one |
@@ -58,6 +59,8 @@ mod killing;
 mod known_answers;
 #[cfg(test)]
 mod launchers;
+#[cfg(test)]
+mod mixed;
 #[cfg(test)]
 mod mpiio;
 #[cfg(test)]
