@@ -1,4 +1,4 @@
-//! What `tonnage ior --help` says about IOR's options; the same list that the parser reads.
+//! Help on IOR's options for `tonnage ior --help`; the same list that the parser reads.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::options::words::{Names, honoured, refused, takes_value};
 
 /// Columns of text.
 const WIDTH: usize = 100;
-/// Where the second column begins.
+/// Column in which descriptions begin.
 const INDENT: usize = 34;
 
 /// The tables of options, and what is refused.

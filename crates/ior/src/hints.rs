@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tonnage_units::{Error, Result};
 
-/// What hints begin with. IOR gives both kinds to MPI-IO by their names alone.
+/// Prefixes of hints. IOR gives both kinds to MPI-IO by their names alone.
 const PREFIXES: [&str; 2] = ["IOR_HINT__MPI__", "IOR_HINT__GPFS__"];
 
 /// The hints of the environment and then of a hints file, by their names; what the file says counts.

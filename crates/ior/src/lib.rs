@@ -3,7 +3,7 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | [`options`] | IOR's options, read as IOR reads them |
-//! | [`translate`] | what they mean, as a plan |
+//! | [`translate`] | their meaning, as a plan |
 //! | [`hints`] | hints for MPI-IO in the environment and in files |
 //! | [`help`] | the table of options |
 //! | [`block`] | IOR's result block, drawn from records |

@@ -15,12 +15,12 @@ use tonnage_units::{Error, Result};
 
 use super::options::{Api, IorOptions, Stripes};
 
-/// How the ranks are spread. Only what all ranks know alike, because they refuse each other's plans otherwise.
+/// Spread of the ranks over hosts. Only what all ranks know alike, because they refuse each other's plans otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spread {
-    /// All of them.
+    /// Number of all ranks.
     pub ranks: u32,
-    /// Whether it is known before they have joined that all are on one host.
+    /// True when it is known before they have joined that all are on one host.
     pub one_host: bool,
 }
 
@@ -122,7 +122,8 @@ fn signature(options: &IorOptions) -> Option<u64> {
     options.signature.filter(|_| used)
 }
 
-/// With both, each write is on stable storage when the last one is. A run that only reads has nothing to store.
+/// Choice of when data is synced. With both options, each write is on stable storage when the last one is. A run that
+/// only reads has nothing to store.
 fn fsync(options: &IorOptions) -> Fsync {
     if !options.writes() {
         return Fsync::None;
@@ -134,8 +135,8 @@ fn fsync(options: &IorOptions) -> Fsync {
     }
 }
 
-/// Whose data is read: Q nodes behind, as in IOR; on one host Q ranks behind, where IOR would come back to the rank
-/// itself and say nothing. How many ranks a node has is found out when all have joined.
+/// Returns the shift to the rank whose data is read: Q nodes behind, as in IOR; on one host Q ranks behind, where IOR
+/// would come back to the rank itself and say nothing. How many ranks a node has is found out when all have joined.
 fn shift(options: &IorOptions, spread: &Spread) -> Result<Option<ReadShift>> {
     if !options.reorder || !options.reads() {
         return Ok(None);
@@ -213,7 +214,7 @@ mod tests {
         plan.to_toml().unwrap()
     }
 
-    /// What the command lines of the Cori report stand for, and every option that is in none of them.
+    /// Checks command lines of the Cori report, and every option that is in none of them.
     #[test]
     fn command_lines_are_plans() {
         let lines = [

@@ -1,4 +1,4 @@
-//! What it means that some ranks failed and others did not: one outcome for all.
+//! One outcome for all ranks, when some have failed and others have not.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ struct Verdict {
 }
 
 impl Verdict {
-    /// Something that is only missing weighs less than a failure: the point is skipped, not failed.
+    /// A missing thing weighs less than a failure: the point is skipped, not failed.
     fn weight(&self) -> (bool, u32) {
         (matches!(self.cause, Cause::Unavailable { .. }), self.rank)
     }
@@ -34,7 +34,7 @@ pub(crate) fn write(rank: u32, host: &str, mine: &Result<()>) -> Result<Vec<u8>>
         .map_err(|error| Error::Failed(format!("an outcome cannot be written: {error}")))
 }
 
-/// Keeps what all ranks will be told: a failure before something missing, then the lowest rank.
+/// Keeps the outcome that all ranks will be told: a failure before something missing, then the lowest rank.
 pub(crate) fn merge(all: &mut Vec<u8>, one: &[u8]) {
     let Some(new) = read(one) else { return };
     if read(all).is_none_or(|old| new.weight() < old.weight()) {
@@ -50,7 +50,7 @@ fn read(bytes: &[u8]) -> Option<Verdict> {
     serde_json::from_slice(bytes).ok()
 }
 
-/// What all ranks agreed on.
+/// Reads the outcome that all ranks agreed on.
 pub(crate) fn outcome(bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         return Ok(());

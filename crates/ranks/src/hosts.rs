@@ -1,5 +1,5 @@
-//! Who shares a host, a network, CPUs and processes: worked out once when the ranks have joined, and asked for here by
-//! everybody.
+//! Sharing of hosts, networks, CPUs and processes among ranks: worked out once when the ranks have joined, and asked
+//! for here by everybody.
 //!
 //! | what is shared | by ranks |
 //! | --- | --- |
@@ -9,14 +9,14 @@
 //! | a host | of one machine that have the same name or the same network |
 //!
 //! Two containers, or two network namespaces, of one machine share its CPUs and not its loopback, whatever they are called.
-//! How many ranks a host has may also be said by a launcher, which is believed: see [`RankInfo::local_rank`].
+//! A launcher may also state the number of ranks of a host, and is believed: see [`RankInfo::local_rank`].
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::RankInfo;
 
-/// Where a process runs, by the kernel's names for it; each is empty where the system does not say it.
+/// Place of a process, by the kernel's names for it; each is empty where the system does not say it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) host: &'a str,
@@ -58,18 +58,18 @@ impl<'a> Place<'a> {
         (self.machine(), self.or_host(self.pid_namespace))
     }
 
-    /// Whether both reach each other by the loopback.
+    /// Returns whether both reach each other by the loopback.
     pub(crate) fn shares_network(self, other: Place<'_>) -> bool {
         self.network() == other.network()
     }
 }
 
-/// Whether two boots are the same one, so that their clocks are one clock; not where the system tells none.
+/// Returns whether two boots are the same one, so that their clocks are one clock; false where the system tells none.
 pub(crate) fn is_one_boot(one: &str, other: &str) -> bool {
     !one.is_empty() && one == other
 }
 
-/// Which ranks share what. A group is called by its lowest rank.
+/// Groups of ranks that share a machine, a network, processes or a host. A group is called by its lowest rank.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hosts {
     machines: Vec<u32>,
@@ -109,23 +109,23 @@ impl Hosts {
         &self.machines
     }
 
-    /// Whether two ranks share CPUs, memory, page cache, disks and clock.
+    /// Returns whether two ranks share CPUs, memory, page cache, disks and clock.
     pub fn share_machine(&self, one: u32, other: u32) -> bool {
         self.machine(one).is_some() && self.machine(one) == self.machine(other)
     }
 
-    /// Whether each of two ranks can find the other's process by its number.
+    /// Returns whether each of two ranks can find the other's process by its number.
     pub fn share_processes(&self, one: u32, other: u32) -> bool {
         let of = |rank: u32| self.processes.get(rank as usize);
         of(one).is_some() && of(one) == of(other)
     }
 
-    /// Whether all ranks share CPUs, memory, page cache, disks and clock.
+    /// Returns whether all ranks share CPUs, memory, page cache, disks and clock.
     pub fn is_one_machine(&self) -> bool {
         self.machines.iter().all(|machine| *machine == 0)
     }
 
-    /// Whether all ranks reach each other by the loopback.
+    /// Returns whether all ranks reach each other by the loopback.
     pub fn is_one_network(&self) -> bool {
         self.networks.iter().all(|network| *network == 0)
     }

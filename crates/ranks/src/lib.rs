@@ -6,17 +6,17 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | [`bootstrap`] | who am I, where will the ranks meet, which secret proves that they belong together |
+//! | [`bootstrap`] | this process's rank, the meeting place of the ranks, and the secret that proves that they belong together |
 //! | [`spawn`] | starting ranks, and looking after them |
 //! | `join` | ranks find each other and become a tree |
 //! | `channel` | one encrypted connection, its frames ([`frame`]) and its messages ([`message`]) |
-//! | `tree` | the control thread's side: collectives, clocks, who is missing |
+//! | `tree` | the control thread's side: collectives, clocks, missing ranks |
 //! | [`hosts`] | who shares a host, a network, CPUs |
 //! | `handle`, `agreement`, `settle` | [`Rank`], the main thread's side |
 //! | `signals` | SIGINT and SIGTERM as something to wait for |
 //!
-//! What a run measures, and what its ranks say to each other about it, is in `tonnage_bench`; how a place in a run is
-//! written down is in [`tonnage_units::identity`].
+//! The measurements of a run, and the messages of its ranks about them, are in `tonnage_bench`; the form of a place in
+//! a run is in [`tonnage_units::identity`].
 
 #![forbid(unsafe_code)]
 
@@ -46,7 +46,7 @@ pub use handle::{Pending, Rank};
 pub use hosts::Hosts;
 pub use tonnage_units::identity::{Exchange, Identity, Meeting, SaidBy};
 
-/// What every rank knows of every rank.
+/// Facts that every rank knows of every rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RankInfo {
@@ -64,11 +64,11 @@ pub struct RankInfo {
     pub pid_namespace: String,
     /// Its place among the ranks of its host: what the launcher says, else by [`Hosts`].
     pub local_rank: u32,
-    /// How many ranks its host has; always there once all have joined.
+    /// Number of ranks of its host; always there once all have joined.
     pub local_size: Option<u32>,
 }
 
-/// How this host's `CLOCK_MONOTONIC` differs from rank 0's. Exactly 0 and 0 on the same boot of the same host.
+/// Difference between this host's `CLOCK_MONOTONIC` and rank 0's. Exactly 0 and 0 on the same boot of the same host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClockOffset {
     /// Subtract it from a local time to get rank 0's.

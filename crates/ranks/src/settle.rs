@@ -1,4 +1,4 @@
-//! How far ahead a common start must be, once all ranks have joined.
+//! Lead of a common start, once all ranks have joined.
 
 use crate::RankInfo;
 use crate::tree::shape::parent_of;
@@ -11,8 +11,8 @@ pub(crate) fn keep_larger(all: &mut Vec<u8>, one: &[u8]) {
     }
 }
 
-/// How far ahead a common start is set: once the longest way to a rank and back, what the nodes on that way need to tell
-/// their children one after the other, and what a host needs to wake all its ranks.
+/// Lead of a common start: once the longest way to a rank and back, what the nodes on that way need to tell their
+/// children one after the other, and what a host needs to wake all its ranks.
 pub(crate) fn lead_ns(longest_rtt_ns: u64, infos: &[RankInfo], fanout: u32) -> u64 {
     const LEAD_NS_MIN: u64 = 500_000;
     const TELL_NS: u64 = 20_000;

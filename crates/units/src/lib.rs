@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`quantity`] | sizes, times, rates: read, written, and rounded for tables |
 //! | [`number_list`] | lists of numbers such as "0-3,8" |
-//! | [`names`] | names that options take, and the nearest one to a name that is unknown |
+//! | [`mod@names`] | names that options take, and the nearest one to a name that is unknown |
 //! | [`written`] | values as people write them in a plan file |
 //! | [`error`] | the kinds of errors and their exit codes |
 //! | [`identity`] | a rank's place in the run |

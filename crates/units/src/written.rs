@@ -1,5 +1,5 @@
-//! What people write in a plan file: each value is a text or a number, and is read by the same parser as on the command
-//! line, so that both say the same when it is wrong.
+//! Values in a plan file: each value is a text or a number, and is read by the same parser as on the command line, so
+//! that both say the same when it is wrong.
 
 use std::fmt;
 use std::str::FromStr;

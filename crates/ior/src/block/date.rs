@@ -12,7 +12,7 @@ pub fn date(unix_ns: u64) -> String {
 mod tests {
     use super::date;
 
-    /// What `date -u -d @SECONDS` says.
+    /// Compares dates with those that `date -u -d @SECONDS` prints.
     #[test]
     fn dates_are_those_of_the_calendar() {
         for (seconds, text) in [

@@ -20,7 +20,7 @@ pub const MB: f64 = 1e6;
 pub struct Figures {
     /// Write and read of each repetition, in the order in which they were made.
     pub passes: Vec<Pass>,
-    /// Over the repetitions, for each phase that was measured.
+    /// Summaries over the repetitions, for each phase that was measured.
     pub summaries: Vec<Summary>,
     /// Hosts.
     pub nodes: u64,
@@ -33,7 +33,7 @@ pub struct Figures {
 pub struct Pass {
     /// `write` or `read`.
     pub access: &'static str,
-    /// From 0.
+    /// Number of the repetition, from 0.
     pub repetition: u32,
     /// MiB/s.
     pub bandwidth_mib_per_s: f64,
@@ -56,19 +56,20 @@ pub struct Pass {
 pub struct Summary {
     /// `write` or `read`.
     pub access: &'static str,
-    /// Of bw, in bytes per second.
+    /// Spread of bw, in bytes per second.
     pub bandwidth: Spread,
-    /// Of transfers over total time, which is not the IOPS of the first table.
+    /// Spread of transfers over total time, which is not the IOPS of the first table.
     pub operations: Spread,
     /// Mean of the total time.
     pub total_s_mean: f64,
-    /// With wear-out: when the stonewall came, or all was done where that was before it, and the mean bandwidth of a rank until then in bytes per second.
+    /// Time of the stonewall with wear-out, or of the end where that was before it, and the mean bandwidth of a rank
+    /// until then in bytes per second.
     pub stonewall: Option<(f64, f64)>,
     /// Bytes of the first repetition.
     pub bytes: u64,
 }
 
-/// Over repetitions.
+/// Spread over repetitions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     /// Largest.
@@ -77,7 +78,7 @@ pub struct Spread {
     pub min: f64,
     /// Mean.
     pub mean: f64,
-    /// Of the population, as IOR has it.
+    /// Standard deviation of the population, as IOR has it.
     pub stddev: f64,
 }
 

@@ -4,10 +4,10 @@
 //! | --- | --- |
 //! | [`figures`] | from a record to the figures that IOR has |
 //! | [`text`] | the table, as IOR 4 prints it |
-//! | [`json`], [`csv`] | what `-O summaryFormat=` asks for |
+//! | [`json`], [`csv`] | the formats of `-O summaryFormat=` |
 //! | [`date`] | points in time as IOR writes them |
 //!
-//! What tonnage itself has to say about a record is in `tonnage_report`; a figure that is only here would be lost.
+//! tonnage's own reports on a record are in `tonnage_report`; a figure that is only here would be lost.
 
 pub mod csv;
 pub mod date;
@@ -20,7 +20,7 @@ use tonnage_record::FileRecord;
 use super::options::{IorOptions, SummaryFormat};
 use figures::Figures;
 
-/// What the block says about the run that is in neither record nor options.
+/// Facts about the run that the block shows and that are in neither record nor options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     /// The words of the command line, the program's name first.

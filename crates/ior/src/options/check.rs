@@ -1,4 +1,4 @@
-//! Which options go together. What depends on the machine or on the number of ranks is checked with the plan.
+//! Combinations of options. Checks that depend on the machine or on the number of ranks are made with the plan.
 
 use tonnage_units::{Error, Result};
 

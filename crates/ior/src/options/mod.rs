@@ -1,4 +1,4 @@
-//! IOR's own options, read as IOR reads them. What becomes of them is in `super::translate`.
+//! IOR's own options, read as IOR reads them. Their meaning is in `super::translate`.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -6,7 +6,7 @@
 //! | [`others`] | the options of IOR that change nothing here, and those that are refused, with what to use instead |
 //! | [`words`] | the words of a command line, read with these declarations |
 //! | [`value`] | sizes, numbers and names |
-//! | [`check`] | which options go together |
+//! | [`check`] | combinations of options |
 //!
 //! Options are those of IOR 3.0.1 and 4.x. Nothing here knows the rest of tonnage but its errors, so that the fuzz
 //! target can take this folder as it is.
@@ -27,7 +27,7 @@ pub use value::{Api, Stripes, SummaryFormat};
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 pub struct IorOptions {
-    /// What moves the bytes: POSIX, MPIIO, or URING, which IOR has not.
+    /// Interface: POSIX, MPIIO, or URING, which IOR has not.
     #[arg(
         short = 'a', alias = "O.api",
         value_name = "API", default_value = "POSIX", value_parser = value::api
@@ -45,7 +45,7 @@ pub struct IorOptions {
         value_name = "SIZE", default_value = "256k", value_parser = value::whole
     )]
     pub transfer_bytes: u64,
-    /// How often the blocks are repeated; 1.
+    /// Number of times to repeat the blocks; 1.
     #[arg(
         short = 's', alias = "O.segmentCount",
         value_name = "N", default_value = "1", value_parser = value::whole
@@ -233,12 +233,12 @@ impl IorOptions {
         self.path.split('@').collect()
     }
 
-    /// Whether files are written: by `-w`, or because nothing was said.
+    /// Returns whether files are written: by `-w`, or because nothing was said.
     pub fn writes(&self) -> bool {
         self.write || self.says_nothing()
     }
 
-    /// Whether files are read: by `-r`, by `-R` (which reads too), or because nothing was said.
+    /// Returns whether files are read: by `-r`, by `-R` (which reads too), or because nothing was said.
     pub fn reads(&self) -> bool {
         self.read || self.check_read || self.says_nothing()
     }

@@ -17,7 +17,7 @@ pub const DIRECTIVES: Row = (
     "The same by IOR's long names (-O writeFile=1,blockSize=4m)",
 );
 
-/// What cannot be honoured, with what to use instead.
+/// Options that cannot be honoured, with what to use instead.
 pub const REFUSED: &[Row] = &[
     (
         "-A refNum",

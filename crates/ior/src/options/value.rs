@@ -1,6 +1,6 @@
 //! Values as IOR reads them. Every reader says what is wrong and what to write; the option's name stands before it.
 
-/// What moves the bytes (`-a`).
+/// Interface that moves the bytes (`-a`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
     /// pread and pwrite.
@@ -22,7 +22,7 @@ impl Api {
     }
 }
 
-/// How the result block is written (`-O summaryFormat=`).
+/// Format of the result block (`-O summaryFormat=`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SummaryFormat {
     /// IOR's table.
@@ -33,12 +33,12 @@ pub enum SummaryFormat {
     Csv,
 }
 
-/// Over how many targets a file is spread (`--posix.lustre.stripecount`).
+/// Number of targets that a file is spread over (`--posix.lustre.stripecount`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stripes {
     /// All, which Lustre writes as -1.
     All,
-    /// So many.
+    /// This many.
     Targets(u64),
 }
 

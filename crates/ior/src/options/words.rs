@@ -23,18 +23,18 @@ use super::value::times;
 pub struct Own {
     /// Its name without the two hyphens.
     pub name: String,
-    /// Whether it takes a value.
+    /// True when it takes a value.
     pub value: bool,
 }
 
 /// A command line, divided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Divided {
-    /// What IOR understands.
+    /// Options that IOR understands.
     pub ior: IorOptions,
     /// The options that are tonnage's own, in order, each with its value behind an equals sign.
     pub own: Vec<String>,
-    /// Whether help was asked for; then nothing else counts.
+    /// True when help was asked for; then nothing else counts.
     pub help: bool,
 }
 
@@ -121,7 +121,7 @@ fn untyped(arg: Arg, takes_value: bool) -> Arg {
     }
 }
 
-/// What was said last of each option, by the option's name in [`IorOptions`].
+/// The last word on each option, by the option's name in [`IorOptions`].
 #[derive(Default)]
 struct Said {
     flags: BTreeMap<String, (Arg, u64)>,
@@ -219,7 +219,7 @@ impl Said {
     }
 }
 
-/// What is honoured, in the order of the help.
+/// Options that are honoured, in the order of the help.
 pub fn honoured() -> Vec<Arg> {
     let fields = IorOptions::command()
         .get_arguments()
@@ -229,7 +229,7 @@ pub fn honoured() -> Vec<Arg> {
     fields.into_iter().chain(others).collect()
 }
 
-/// What is refused; the help of each is what to use instead.
+/// Options that are refused; the help of each tells what to use instead.
 pub fn refused() -> Vec<Arg> {
     REFUSED.iter().map(arg).collect()
 }
@@ -255,7 +255,7 @@ fn find(which: impl Fn(&Arg) -> bool) -> Option<Arg> {
     honoured().into_iter().chain(refused()).find(which)
 }
 
-/// Whether a value follows.
+/// Returns whether a value follows.
 pub fn takes_value(arg: &Arg) -> bool {
     !matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count)
 }
@@ -289,7 +289,7 @@ impl<'a> Names<'a> {
         Self { short, long, keys }
     }
 
-    /// As a word before its value, and as [`IorOptions`] takes it.
+    /// Name as a word before its value, and as [`IorOptions`] takes it.
     fn word(&self) -> String {
         match (self.short, self.long.first(), self.keys.first()) {
             (Some(short), _, _) => format!("-{short}"),
@@ -304,7 +304,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// What is wrong with a word that clap could not place.
+/// Error for a word that clap could not place.
 fn wrong_word(error: &clap::Error, words: &[String], own: &[Own]) -> Error {
     let name = context(error, ContextKind::InvalidArg);
     if error.kind() != ErrorKind::UnknownArgument {
@@ -339,7 +339,7 @@ fn wrong_word(error: &clap::Error, words: &[String], own: &[Own]) -> Error {
     }
 }
 
-/// What is wrong with a value, behind the option's name.
+/// Error for a value, behind the option's name.
 fn wrong_value(error: &clap::Error) -> Error {
     let name = context(error, ContextKind::InvalidArg);
     let name = name.split(' ').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What ranks say to each other on the control channel, and how it becomes bytes.
+//! Messages of ranks on the control channel, and their form as bytes.
 //!
 //! A message is a small head (JSON, so that it can be read in a trace and grows fields easily) and a payload of bytes.
 //! Payloads are opaque here; bounds on whole messages are kept by [`super::frame`].
@@ -25,14 +25,14 @@ pub enum Head {
     Welcome(Box<Welcome>),
     /// A rank introduces itself to a parent other than rank 0.
     Attach {
-        /// Who it is.
+        /// The sender.
         info: Box<RankInfo>,
     },
-    /// All ranks below the sender have entered a collective; the payload is what they contribute.
+    /// All ranks below the sender have entered a collective; the payload is their contribution.
     Up {
         /// Number of the collective.
         seq: u64,
-        /// How contributions are combined.
+        /// Way to combine contributions.
         kind: Kind,
         /// The caller's name for it.
         what: String,
@@ -51,7 +51,7 @@ pub enum Head {
     },
     /// The parent's clock.
     ClockPong {
-        /// As it came.
+        /// The sender's clock, as it came.
         sent_ns: u64,
         /// The answering rank's clock.
         at_ns: u64,
@@ -71,7 +71,7 @@ pub enum Head {
         seq: u64,
         /// The caller's name for it.
         what: String,
-        /// How long it waited.
+        /// Time that it waited.
         waited_ms: u64,
     },
     /// The root asks every rank whether it has entered a collective.
@@ -81,15 +81,15 @@ pub enum Head {
     },
     /// The answer of one rank; goes to the root.
     Answer {
-        /// Who answers.
+        /// The rank that answers.
         rank: u32,
         /// Number of the collective.
         seq: u64,
-        /// Whether its main thread has entered the collective.
+        /// True when its main thread has entered the collective.
         entered: bool,
-        /// What its main thread says that it is doing.
+        /// Phase that its main thread states.
         phase: String,
-        /// For how long.
+        /// Time that it has been in this phase.
         phase_ms: u64,
     },
     /// The run is over because of this.
@@ -101,35 +101,35 @@ pub enum Head {
     Goodbye,
 }
 
-/// What a rank says of itself when it joins.
+/// A rank's introduction when it joins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hello {
-    /// Who it is.
+    /// The rank itself.
     pub info: RankInfo,
-    /// How many ranks it was told of.
+    /// Number of ranks that it was told of.
     pub size: u32,
     /// Version of the program.
     pub version: String,
     /// Hash of the plan that it will run.
     pub plan_hash: String,
-    /// Where its children can reach it, if it will have any.
+    /// Address for its children, if it will have any.
     pub listen: Option<SocketAddr>,
 }
 
-/// What rank 0 answers.
+/// Rank 0's answer to an introduction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Welcome {
     /// The receiver's parent in the tree.
     pub parent: RankInfo,
-    /// Where it listens; `None` when it is rank 0, and this connection stays.
+    /// The parent's address; `None` when it is rank 0, and this connection stays.
     pub address: Option<SocketAddr>,
     /// Rank 0's boot: the same boot has the same clock.
     pub root_boot_id: String,
 }
 
-/// How the contributions of a collective are combined.
+/// Way to combine the contributions of a collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// Nothing is exchanged.
@@ -146,7 +146,7 @@ pub enum Kind {
     Start,
 }
 
-/// Why a run ended, in a form that travels: [`Error`] without what only its own process understands.
+/// The cause of a run's end, in a form that travels: [`Error`] without what only its own process understands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
     /// [`Error::Usage`].
@@ -240,9 +240,9 @@ pub(crate) fn clip(text: &str) -> String {
 /// Head and payload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// What it is.
+    /// The head.
     pub head: Head,
-    /// What it carries.
+    /// The bytes that it carries.
     pub payload: Vec<u8>,
 }
 
@@ -268,7 +268,7 @@ impl Message {
         Ok(bytes)
     }
 
-    /// The message that the bytes of one frame are.
+    /// Reads a message from the bytes of one frame.
     ///
     /// # Errors
     /// When they are none.

@@ -2,7 +2,7 @@
 //!
 //! Noise `NNpsk0` over a nonblocking socket: whoever does not know the run's secret fails at the first message, and
 //! until then a frame may have 64 bytes. Nothing here waits, except [`Channel::flush_until`] for the last words of a
-//! connection. Bounded frames are in [`frame`], what ranks say in [`message`]; who is called when a socket is ready is
+//! connection. Bounded frames are in [`frame`], messages in [`message`]; who is called when a socket is ready is
 //! decided in [`crate::join`] and [`crate::tree::control`].
 
 pub mod frame;
@@ -24,7 +24,8 @@ use crate::bootstrap::secret::Secret;
 use tonnage_units::{Error, Result};
 
 const NOISE_PARAMS: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
-/// Both sides mix it into the handshake, so that another protocol with the same secret is not taken for this one.
+/// Prologue that both sides mix into the handshake, so that another protocol with the same secret is not taken for this
+/// one.
 const PROLOGUE: &[u8] = b"tonnage control 1";
 /// A handshake message has 48 bytes.
 const HANDSHAKE_BYTES_MAX: usize = 64;
@@ -347,7 +348,7 @@ impl Channel {
         }
     }
 
-    /// What to wait for on this connection.
+    /// Events to wait for on this connection.
     pub(crate) fn interest(&self) -> Interest<'_> {
         Interest {
             fd: self.stream.as_fd(),

@@ -1,4 +1,4 @@
-//! What ranks do together: barriers, gathers, messages to single ranks, reductions, and a common start.
+//! Exchanges of all ranks: barriers, gathers, messages to single ranks, reductions, and a common start.
 //!
 //! Every exchange is a request to the control thread and a place where the result appears.
 
@@ -14,7 +14,7 @@ use crate::tree::exchange::{read_messages, write_messages};
 use crate::tree::shared::{Command, Enter, Merge, Outcome, Slot};
 use tonnage_units::{Error, Result};
 
-/// After a complaint about a missing rank, the verdict must come within this time.
+/// Time in which the verdict must come after a complaint about a missing rank.
 const VERDICT: Duration = Duration::from_secs(3);
 /// Bound on the caller's name for an exchange.
 const WHAT_BYTES_MAX: usize = 256;
@@ -29,7 +29,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Whether `finish` will not wait. One atomic load, so a timed loop may ask between operations.
+    /// Returns whether `finish` will not wait. One atomic load, so a timed loop may ask between operations.
     pub fn is_done(&self) -> bool {
         self.slot.is_done()
     }

@@ -110,7 +110,7 @@ impl Rank {
         }
     }
 
-    /// Everybody learns who everybody is, and rank 0 how long a message to the last one takes.
+    /// Tells everybody who everybody is, and rank 0 the time that a message to the last one takes.
     fn settle(
         &mut self,
         table: Vec<RankInfo>,
@@ -179,7 +179,7 @@ impl Rank {
         &self.infos
     }
 
-    /// Which ranks share what.
+    /// The machines, networks and hosts that ranks share.
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
     }
@@ -189,7 +189,7 @@ impl Rank {
         self.local_ip
     }
 
-    /// Who this is, with the place on this host filled in.
+    /// Identity of this rank, with the place on this host filled in.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -199,7 +199,7 @@ impl Rank {
         self.shared.received_bytes.load(Ordering::Relaxed)
     }
 
-    /// Says what this rank is doing now; it is reported when others wait for it in vain.
+    /// States what this rank is doing now; it is reported when others wait for it in vain.
     pub fn phase(&self, text: &str) {
         *lock(&self.shared.phase) = (cut(text), Instant::now());
     }
@@ -215,7 +215,7 @@ impl Rank {
         self.shared.stopped.clone()
     }
 
-    /// Why the run ended early, once it has.
+    /// Returns the reason why the run ended early, once it has.
     pub fn why_stopped(&self) -> Option<Error> {
         self.shared.cause().as_ref().map(Error::from)
     }
@@ -226,7 +226,7 @@ impl Rank {
             .command(Command::Abort(Cause::of(error, self.id(), &self.host())));
     }
 
-    /// Whether this rank is the one that reports why the run ended early.
+    /// Returns whether this rank is the one that reports why the run ended early.
     pub fn reports_failure(&self) -> bool {
         let supervised = matches!(self.identity.meeting, Meeting::Local { .. });
         match self.shared.cause() {
@@ -235,7 +235,7 @@ impl Rank {
         }
     }
 
-    /// How this host's clock differs from rank 0's.
+    /// Difference between this host's clock and rank 0's.
     pub fn clock_offset(&self) -> ClockOffset {
         lock(&self.shared.clock).0
     }

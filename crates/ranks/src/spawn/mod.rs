@@ -44,7 +44,7 @@ pub trait Spawn {
     fn process(&self, rank: u32) -> Option<u32>;
 }
 
-/// What a rank is started with.
+/// Program, arguments and environment of a rank to start.
 #[derive(Debug)]
 pub struct Start {
     /// The program.
@@ -57,7 +57,7 @@ pub struct Start {
     pub input: Option<OwnedFd>,
 }
 
-/// How a rank has ended.
+/// End of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// By itself, with this exit code.

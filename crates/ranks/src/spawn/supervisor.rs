@@ -135,7 +135,8 @@ impl<S: Spawn> Supervisor<S> {
         Ok(())
     }
 
-    /// When to look again even if nothing is heard: a SIGCHLD that came for another reason must not be the last.
+    /// Returns the time of the next look even if nothing is heard: a SIGCHLD that came for another reason must not be
+    /// the last.
     fn next_look(&self) -> Duration {
         let usual = Duration::from_secs(1);
         match self.ending_since {
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
 
-    /// What a rank without a process does.
+    /// Behaviour of a rank without a process.
     #[derive(Debug, Clone, Copy)]
     enum Play {
         CannotStart,

@@ -1,4 +1,4 @@
-//! How far this host's clock is from rank 0's, estimated along the tree.
+//! Offset of this host's clock from rank 0's, estimated along the tree.
 //!
 //! Each rank asks its parent for its clock several times and believes the answer with the shortest round trip: the true
 //! offset cannot be further from the middle of it than half that round trip. The parent's own estimate is added. Ranks
@@ -59,7 +59,7 @@ impl ClockSync {
         }
     }
 
-    /// Whether the parent should be asked again.
+    /// Returns whether the parent should be asked again.
     pub(crate) fn wants_sample(&self) -> bool {
         self.samples_left > 0
     }

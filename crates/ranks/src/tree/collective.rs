@@ -15,7 +15,7 @@ const UNDER_WAY_MAX: usize = 64;
 /// Numbers of finished collectives that are remembered, to know a late complaint.
 const FINISHED_KEPT: usize = 256;
 
-/// Who is where in a collective, for messages.
+/// A rank and its host, for messages.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) rank: u32,
@@ -124,7 +124,7 @@ impl Collectives {
         Ok(collective)
     }
 
-    /// When this rank and all children are there: the contributions as one.
+    /// Combines the contributions into one when this rank and all children are there.
     fn combine(&mut self, seq: u64) -> Result<Option<Combined>> {
         let Some(collective) = self.under_way.get_mut(&seq) else {
             return Ok(None);
@@ -156,7 +156,7 @@ impl Collectives {
         }))
     }
 
-    /// What has come for each child and for this rank, where the collective is an exchange.
+    /// Returns the messages that have come for each child and for this rank, where the collective is an exchange.
     ///
     /// # Errors
     /// When what came cannot be read.
@@ -184,7 +184,7 @@ impl Collectives {
         }
     }
 
-    /// Whether this rank's main thread has entered.
+    /// Returns whether this rank's main thread has entered.
     pub(crate) fn entered(&self, seq: u64) -> bool {
         self.has_finished(seq)
             || self

@@ -21,11 +21,11 @@ use crate::hosts::is_one_boot;
 use crate::signals::Signals;
 use tonnage_units::{Error, Result};
 
-/// Last words get this long when the run ends in order, and when it does not.
+/// Time for last words when the run ends in order, and when it does not.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_ABORT: Duration = Duration::from_millis(200);
 
-/// What the control thread is told at its start.
+/// Settings that the control thread gets at its start.
 pub(crate) struct Settings {
     pub(crate) me: RankInfo,
     pub(crate) size: u32,
@@ -35,13 +35,13 @@ pub(crate) struct Settings {
     pub(crate) network_timeout: Duration,
     pub(crate) grace: Duration,
     pub(crate) end_process: bool,
-    /// Whether a supervisor reports the loss of rank 0.
+    /// True when a supervisor reports the loss of rank 0.
     pub(crate) supervised: bool,
-    /// How far in the future an aligned start lies; rank 0 learns it when all clocks are known.
+    /// Lead of an aligned start; rank 0 learns it when all clocks are known.
     pub(crate) start_lead_ns: Arc<AtomicU64>,
 }
 
-/// Which way a connection leads.
+/// Direction that a connection leads in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Up,
@@ -54,7 +54,7 @@ pub(crate) struct Link {
     pub(crate) channel: Channel,
     pub(crate) info: RankInfo,
     pub(crate) way: Way,
-    /// Whether a network lies between.
+    /// True when a network lies between.
     is_remote: bool,
     /// False until the peer's control thread has said something: before that it may still be joining.
     armed: bool,
@@ -282,7 +282,7 @@ impl Control {
                 .is_some_and(|since| since.elapsed() >= self.settings.grace)
     }
 
-    /// What is due by the clock: heartbeats, silence, and the end of an inquiry.
+    /// Does everything that is due by the clock: heartbeats, silence, and the end of an inquiry.
     fn tick(&mut self) {
         let now = Instant::now();
         // When this process itself was stopped for a while, the others could not be heard.
@@ -457,8 +457,8 @@ impl Control {
     }
 }
 
-/// Whether this rank reports the end of the run: rank 0 does, and when it is the lost one its direct children do,
-/// unless a supervisor sees it end.
+/// Returns whether this rank reports the end of the run: rank 0 does, and when it is the lost one its direct children
+/// do, unless a supervisor sees it end.
 pub(crate) fn speaks(rank: u32, parent_is_root: bool, supervised: bool, cause: &Cause) -> bool {
     let root_lost = matches!(cause, Cause::Rank { rank: 0, .. });
     rank == 0 || root_lost && parent_is_root && !supervised

@@ -47,7 +47,7 @@ impl RankSet {
         before.is_some_and(|(first, count)| rank - first < *count)
     }
 
-    /// Whether its stretches are in order, apart from each other, and below `size`.
+    /// Returns whether its stretches are in order, apart from each other, and below `size`.
     fn is_sound(&self, size: u32) -> bool {
         let mut after = None;
         self.0.iter().all(|&(first, count)| {
@@ -172,7 +172,7 @@ pub(crate) fn write_messages(from: u32, size: u32, mut messages: Messages) -> Re
     Ok(payload)
 }
 
-/// What has come for one rank, by sender.
+/// Reads the messages that have come for one rank, by sender.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -185,7 +185,7 @@ pub(crate) fn read_messages(payload: &[u8], size: u32) -> Result<Messages> {
     Ok(messages)
 }
 
-/// Which ranks are at and below one node.
+/// The ranks at and below one node.
 pub(crate) struct Routes {
     me: u32,
     size: u32,
@@ -200,11 +200,11 @@ pub(crate) struct Sorted {
     pub(crate) staying: Vec<u8>,
 }
 
-/// What has come for a subtree.
+/// The messages that have come for a subtree.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivery {
     pub(crate) mine: Vec<u8>,
-    /// In the order of the children.
+    /// Messages for each child, in the order of the children.
     pub(crate) children: Vec<Vec<u8>>,
 }
 

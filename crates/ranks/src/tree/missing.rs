@@ -1,4 +1,4 @@
-//! Who is missing: the root's question to all ranks when one has waited too long in a collective.
+//! Missing ranks: the root's question to all ranks when one has waited too long in a collective.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use crate::RankInfo;
 use crate::channel::message::Cause;
 use tonnage_units::number_list;
 
-/// How long the root collects answers. Whoever does not answer in this time is named as such.
+/// Time in which the root collects answers. A rank that does not answer in it is named as such.
 const COLLECT: Duration = Duration::from_millis(700);
 /// Ranks that are described one by one; of more only the numbers are listed.
 const DESCRIBED_MAX: usize = 8;
@@ -52,7 +52,7 @@ impl Inquiry {
         self.answers.len() >= size as usize
     }
 
-    /// What the answers mean. `table` has all ranks.
+    /// Returns the conclusion from the answers. `table` has all ranks.
     pub(crate) fn verdict(&self, table: &[RankInfo]) -> Cause {
         let absent = |info: &&RankInfo| self.answers.get(&info.rank).is_none_or(|it| !it.entered);
         let missing: Vec<&RankInfo> = table.iter().filter(absent).collect();

@@ -2,13 +2,13 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`shape`] | who is whose parent; the open connections of one rank |
+//! | [`shape`] | parents and children; the open connections of one rank |
 //! | [`control`] | the thread: it waits, sends, notices silence, ends the run |
-//! | [`protocol`] | what it does about each message |
+//! | [`protocol`] | its reaction to each message |
 //! | [`collective`] | contributions on their way up the tree and results on their way down |
 //! | [`exchange`] | messages for single ranks, and which way they go |
-//! | [`clock`] | how far this host's clock is from rank 0's |
-//! | [`missing`] | which rank has not come, when others have waited too long |
+//! | [`clock`] | offset of this host's clock from rank 0's |
+//! | [`missing`] | ranks that have not come when others have waited too long |
 //! | [`shared`] | commands, results, and why the run ended: what both threads see |
 //!
 //! The main thread's side is [`crate::handle`]; bytes on a connection are in [`crate::channel`].

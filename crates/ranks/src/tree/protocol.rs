@@ -1,4 +1,4 @@
-//! What the control thread does about each message, and about each wish of its main thread.
+//! The control thread's reaction to each message, and to each command of its main thread.
 
 use std::time::Duration;
 
@@ -214,7 +214,7 @@ impl Control {
         }
     }
 
-    /// When this rank's clock is known: tell the main thread and the children.
+    /// Tells the main thread and the children when this rank's clock is known.
     pub(crate) fn publish_clock(&mut self) {
         let Some(base) = self.clock.result() else {
             return;

@@ -1,4 +1,4 @@
-//! What the main thread of a rank and its control thread share: commands, results, and why the run ended.
+//! State that the main thread of a rank and its control thread share: commands, results, and why the run ended.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ use tonnage_units::{Error, Result};
 /// Merges the second contribution into the first.
 pub(crate) type Merge = fn(&mut Vec<u8>, &[u8]);
 
-/// What the main thread asks of the control thread.
+/// Command of the main thread to the control thread.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// This rank enters a collective.
@@ -44,7 +44,7 @@ pub(crate) struct Enter {
     pub(crate) slot: Arc<Slot>,
 }
 
-/// Where a result appears.
+/// A place where a result appears.
 #[derive(Debug)]
 pub(crate) struct Slot {
     done: AtomicBool,
@@ -52,7 +52,7 @@ pub(crate) struct Slot {
     ready: Condvar,
 }
 
-/// What becomes of a collective.
+/// Outcome of a collective.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Result(Vec<u8>),
@@ -121,7 +121,7 @@ pub(crate) struct Shared {
     pub(crate) clock_known: Arc<Slot>,
     /// Files to remove when the process has to be ended from outside its main thread.
     pub(crate) bequest: Mutex<Vec<PathBuf>>,
-    /// What has come on all connections since they are this thread's.
+    /// Bytes that have come on all connections since they are this thread's.
     pub(crate) received_bytes: AtomicU64,
     cause: Mutex<Option<Cause>>,
     wake: OwnedFd,
@@ -177,7 +177,7 @@ impl Shared {
         lock(&self.cause).clone()
     }
 
-    /// Why the run ended.
+    /// The reason why the run ended.
     pub(crate) fn error(&self) -> Error {
         self.cause().as_ref().map_or_else(
             || Error::Failed("the control channel of this rank has ended".into()),
