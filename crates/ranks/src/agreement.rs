@@ -3,73 +3,56 @@
 use serde::{Deserialize, Serialize};
 
 use crate::channel::message::Cause;
-use tonnage_units::{Error, Result};
+use tonnage_units::{Error, Reduce, Result};
 
 /// A failure and the rank that reports it.
-#[derive(Serialize, Deserialize)]
-struct Verdict {
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Verdict {
     rank: u32,
     host: String,
     cause: Cause,
 }
 
 impl Verdict {
+    /// One rank's; none when all is well.
+    pub(crate) fn of(rank: u32, host: &str, mine: &Result<()>) -> Option<Self> {
+        let error = mine.as_ref().err()?;
+        Some(Self {
+            rank,
+            host: host.to_owned(),
+            cause: Cause::of(error, rank, host),
+        })
+    }
+
     /// A missing thing weighs less than a failure: the point is skipped, not failed.
     fn weight(&self) -> (bool, u32) {
         (matches!(self.cause, Cause::Unavailable { .. }), self.rank)
     }
 }
 
-/// One rank's outcome as bytes; empty when all is well.
-pub(crate) fn write(rank: u32, host: &str, mine: &Result<()>) -> Result<Vec<u8>> {
-    let Err(error) = mine else {
-        return Ok(Vec::new());
-    };
-    let verdict = Verdict {
-        rank,
-        host: host.to_owned(),
-        cause: Cause::of(error, rank, host),
-    };
-    serde_json::to_vec(&verdict)
-        .map_err(|error| Error::Failed(format!("an outcome cannot be written: {error}")))
-}
-
-/// Keeps the outcome that all ranks will be told: a failure before something missing, then the lowest rank.
-pub(crate) fn merge(all: &mut Vec<u8>, one: &[u8]) {
-    let Some(new) = read(one) else { return };
-    if read(all).is_none_or(|old| new.weight() < old.weight()) {
-        all.clear();
-        all.extend_from_slice(one);
-    }
-}
-
-fn read(bytes: &[u8]) -> Option<Verdict> {
-    if bytes.is_empty() {
-        return None;
-    }
-    serde_json::from_slice(bytes).ok()
-}
-
-/// Reads the outcome that all ranks agreed on.
-pub(crate) fn outcome(bytes: &[u8]) -> Result<()> {
-    if bytes.is_empty() {
-        return Ok(());
-    }
-    let Some(Verdict { rank, host, cause }) = read(bytes) else {
-        return Err(Error::Failed(
-            "the common outcome of all ranks cannot be read".into(),
-        ));
-    };
-    Err(match &cause {
-        Cause::Usage(message) => Error::Rank {
-            rank,
-            host,
-            message: message.clone(),
-        },
-        Cause::Unavailable { .. } | Cause::Rank { .. } | Cause::Interrupted { .. } => {
-            Error::from(&cause)
+impl Reduce for Verdict {
+    /// Keeps the outcome that all ranks will be told: a failure before something missing, then the lowest rank.
+    fn merge(&mut self, other: Self) {
+        if other.weight() < self.weight() {
+            *self = other;
         }
-    })
+    }
+}
+
+impl From<Verdict> for Error {
+    fn from(verdict: Verdict) -> Self {
+        let Verdict { rank, host, cause } = verdict;
+        match cause {
+            Cause::Usage(message) => Self::Rank {
+                rank,
+                host,
+                message,
+            },
+            Cause::Unavailable { .. } | Cause::Rank { .. } | Cause::Interrupted { .. } => {
+                Self::from(&cause)
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -77,11 +60,11 @@ mod tests {
     use super::*;
 
     fn agreed(outcomes: &[(u32, Result<()>)]) -> Result<()> {
-        let mut all = Vec::new();
+        let mut all = None;
         for (rank, mine) in outcomes {
-            merge(&mut all, &write(*rank, &format!("h{rank}"), mine).unwrap());
+            all.merge(Verdict::of(*rank, &format!("h{rank}"), mine));
         }
-        outcome(&all)
+        all.map_or(Ok(()), |verdict| Err(verdict.into()))
     }
 
     fn missing(what: &str) -> Result<()> {

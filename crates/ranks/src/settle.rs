@@ -3,14 +3,6 @@
 use crate::RankInfo;
 use crate::tree::shape::parent_of;
 
-/// Merges two numbers into the larger.
-pub(crate) fn keep_larger(all: &mut Vec<u8>, one: &[u8]) {
-    let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).unwrap_or_default();
-    if number(one) > number(all) {
-        one.clone_into(all);
-    }
-}
-
 /// Lead of a common start: once the longest way to a rank and back, what the nodes on that way need to tell their
 /// children one after the other, and what a host needs to wake all its ranks.
 pub(crate) fn lead_ns(longest_rtt_ns: u64, infos: &[RankInfo], fanout: u32) -> u64 {

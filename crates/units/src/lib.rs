@@ -7,6 +7,7 @@
 //! | [`mod@names`] | names that options take, and the nearest one to a name that is unknown |
 //! | [`written`] | values as people write them in a plan file |
 //! | [`error`] | the kinds of errors and their exit codes |
+//! | [`reduce`] | what contributions of threads and ranks add up to |
 //! | [`identity`] | a rank's place in the run |
 //! | [`wire`] | the name of a device that payload crosses |
 //!
@@ -19,10 +20,12 @@ pub mod identity;
 pub mod names;
 pub mod number_list;
 pub mod quantity;
+pub mod reduce;
 pub mod wire;
 pub mod written;
 
 pub use error::{Error, Result};
 pub use identity::Identity;
 pub use quantity::*;
+pub use reduce::Reduce;
 pub use wire::{WireDevice, WireKind};

@@ -170,7 +170,7 @@ fn copies(rank: &mut Rank, own: &mut Work, followers: &Followers) -> Result<Meas
             sum.1 += 1;
         }
     }
-    let all = rank.reduce(
+    let all = rank.reduce_bytes(
         "add up the copy limit",
         encode(&sum)?,
         merge_copies,

@@ -323,7 +323,7 @@ pub fn measure(
     });
     let carried = carry(&berths);
     let mine = crate::kinds::transfer::session::settle(rank, "carry the socket streams", carried)?;
-    let all = rank.reduce(
+    let all = rank.reduce_bytes(
         "add up the socket streams",
         encode(&mine),
         |left, right| match (decode(left), decode(right)) {

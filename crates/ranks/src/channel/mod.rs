@@ -7,6 +7,7 @@
 
 pub mod frame;
 pub mod message;
+pub(crate) mod pack;
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

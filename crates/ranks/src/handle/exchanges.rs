@@ -6,13 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use super::Rank;
-use crate::agreement;
+use crate::agreement::Verdict;
 use crate::channel::message::{Kind, clip};
+use crate::channel::pack::{pack, unpack};
 use crate::tree::collective::{gather_entries, gather_entry};
 use crate::tree::exchange::{read_messages, write_messages};
 use crate::tree::shared::{Command, Enter, Merge, Outcome, Slot};
-use tonnage_units::{Error, Result};
+use tonnage_units::{Error, Reduce, Result};
 
 /// Time in which the verdict must come after a complaint about a missing rank.
 const VERDICT: Duration = Duration::from_secs(3);
@@ -158,24 +162,45 @@ impl Rank {
     /// # Errors
     /// The agreed failure, or as [`Rank::barrier`].
     pub fn agree(&mut self, what: &str, mine: Result<()>, deadline: Duration) -> Result<()> {
-        let host = self.host();
-        let mine = agreement::write(self.id(), &host, &mine)?;
-        agreement::outcome(&self.reduce(what, mine, agreement::merge, deadline)?)
+        let mine = Verdict::of(self.id(), &self.host(), &mine);
+        self.reduce(what, mine, deadline)?
+            .map_or(Ok(()), |verdict| Err(verdict.into()))
     }
 
-    /// Every rank gets all contributions merged, which happens on the way: `merge` must not care about order.
+    /// Every rank gets all contributions merged, which happens on the way.
     ///
     /// # Errors
-    /// When the run has ended, a rank does not come within `deadline` (it is named), or the result grows above the
-    /// control channel's bound.
-    pub fn reduce(
+    /// When the run has ended, a rank does not come within `deadline` (it is named), a contribution cannot be read, or the
+    /// result grows above the control channel's bound.
+    pub fn reduce<T: Reduce + Serialize + DeserializeOwned>(
+        &mut self,
+        what: &str,
+        mine: T,
+        deadline: Duration,
+    ) -> Result<T> {
+        let merge = Merge::Values(|mine, parts| {
+            let mut all: T = unpack(&mine)?;
+            for part in parts {
+                all.merge(unpack(part)?);
+            }
+            pack(&all)
+        });
+        let pending = self.enter(Kind::Reduce, what, pack(&mine)?, Some(merge))?;
+        unpack(&self.wait(pending, deadline)?)
+    }
+
+    /// The same for bytes that have an encoding of their own, such as histograms: `merge` must not care about order.
+    ///
+    /// # Errors
+    /// As [`Rank::reduce`].
+    pub fn reduce_bytes(
         &mut self,
         what: &str,
         mine: Vec<u8>,
         merge: fn(&mut Vec<u8>, &[u8]),
         deadline: Duration,
     ) -> Result<Vec<u8>> {
-        let pending = self.enter(Kind::Reduce, what, mine, Some(merge))?;
+        let pending = self.enter(Kind::Reduce, what, mine, Some(Merge::Bytes(merge)))?;
         self.wait(pending, deadline)
     }
 

@@ -17,15 +17,17 @@ use std::time::{Duration, Instant};
 use self::exchanges::cut;
 use crate::bootstrap::options::JoinOptions;
 use crate::channel::message::Cause;
+use crate::channel::pack::{pack, unpack};
 use crate::hosts::{Hosts, count_local_ranks};
 use crate::join::{self, MARGIN};
-use crate::settle::{keep_larger, lead_ns};
+use crate::settle::lead_ns;
 use crate::signals::Signals;
 use crate::tree::control::{Control, Settings, speaks};
 use crate::tree::shape::{message_bytes_max, parent_of};
 use crate::tree::shared::{Command, Outcome, Shared, lock};
 use crate::{ClockOffset, RankInfo};
 use tonnage_units::identity::{Identity, Meeting};
+use tonnage_units::reduce::Largest;
 use tonnage_units::{Error, Result};
 
 /// This process among the ranks of a run. Dropping it without [`Rank::close`] ends the run for all.
@@ -123,13 +125,12 @@ impl Rank {
                 .saturating_duration_since(Instant::now())
                 .max(MARGIN)
         };
-        let unreadable = |error| Error::Failed(format!("the list of ranks is unreadable: {error}"));
         let mine = match self.id() {
-            0 => Some(serde_json::to_vec(&table).map_err(unreadable)?),
+            0 => Some(pack(&table)?),
             _ => None,
         };
         let bytes = self.broadcast("the list of ranks", mine, left())?;
-        self.infos = serde_json::from_slice(&bytes).map_err(unreadable)?;
+        self.infos = unpack(&bytes)?;
         self.infos.sort_by_key(|info| info.rank);
         if self.infos.len() != self.identity.size as usize {
             return Err(Error::Failed("the list of ranks is not complete".into()));
@@ -150,16 +151,11 @@ impl Rank {
             }
         }
         let path_rtt_ns = lock(&self.shared.clock).1;
-        let longest = self.reduce(
+        let Largest(longest_ns) = self.reduce(
             "round trip of the control channel",
-            path_rtt_ns.to_le_bytes().to_vec(),
-            keep_larger,
+            Largest(path_rtt_ns),
             left(),
         )?;
-        let longest_ns = longest
-            .try_into()
-            .map(u64::from_le_bytes)
-            .unwrap_or_default();
         start_lead_ns.store(lead_ns(longest_ns, &self.infos, fanout), Ordering::Relaxed);
         Ok(())
     }

@@ -9,9 +9,11 @@ mod failures;
 mod joining;
 mod processes;
 
+use serde::{Deserialize, Serialize};
+
 use super::*;
 use crate::testing::{SOON, door, identity, options, run, run_with, start};
-use tonnage_units::Error;
+use tonnage_units::{Error, Reduce};
 
 fn blamed(error: &Error) -> (u32, String) {
     match error {
@@ -24,6 +26,15 @@ fn blamed(error: &Error) -> (u32, String) {
             (*rank, host.clone())
         }
         other => panic!("not about a rank: {other}"),
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Sum(u64);
+
+impl Reduce for Sum {
+    fn merge(&mut self, other: Self) {
+        self.0 += other.0;
     }
 }
 
@@ -48,12 +59,7 @@ fn every_exchange_works_for_every_size() {
             }
             let mine = (me == 0).then(|| b"hello".to_vec());
             assert_eq!(rank.broadcast("greeting", mine, SOON).unwrap(), b"hello");
-            let sum: fn(&mut Vec<u8>, &[u8]) = |all, one| {
-                let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
-                *all = (number(all) + number(one)).to_le_bytes().to_vec();
-            };
-            let total = rank.reduce("sum", u64::from(me).to_le_bytes().to_vec(), sum, SOON);
-            let total = u64::from_le_bytes(total.unwrap().try_into().unwrap());
+            let total = rank.reduce("sum", Sum(u64::from(me)), SOON).unwrap().0;
             assert_eq!(total, u64::from(size) * u64::from(size - 1) / 2);
             rank.close()
         });

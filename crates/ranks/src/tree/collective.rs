@@ -141,7 +141,7 @@ impl Collectives {
             (Kind::Gather, _) => parts
                 .iter()
                 .for_each(|part| payload.extend_from_slice(part)),
-            (Kind::Reduce, Some(merge)) => parts.iter().for_each(|part| merge(&mut payload, part)),
+            (Kind::Reduce, Some(merge)) => payload = merge.all(payload, &parts)?,
             (Kind::Exchange, _) => {
                 let sorted = self.routes.sort(&payload, &parts)?;
                 collective.staying = sorted.staying;
@@ -260,7 +260,7 @@ mod tests {
     }
 
     fn entering(seq: u64, what: &str, mine: &[u8]) -> Enter {
-        let merge: Merge = |all, one| all.extend_from_slice(one);
+        let merge = Merge::Bytes(|all, one| all.extend_from_slice(one));
         Enter {
             seq,
             kind: Kind::Reduce,

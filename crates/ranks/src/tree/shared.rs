@@ -13,8 +13,26 @@ use crate::ClockOffset;
 use crate::channel::message::{Cause, Kind};
 use tonnage_units::{Error, Result};
 
-/// Merges the second contribution into the first.
-pub(crate) type Merge = fn(&mut Vec<u8>, &[u8]);
+/// How this rank's contribution is merged with those of its children.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Merge {
+    /// All are read, merged, and written once.
+    Values(fn(Vec<u8>, &[Vec<u8>]) -> Result<Vec<u8>>),
+    /// Bytes with an encoding of their own: the second are merged into the first.
+    Bytes(fn(&mut Vec<u8>, &[u8])),
+}
+
+impl Merge {
+    pub(crate) fn all(self, mut mine: Vec<u8>, parts: &[Vec<u8>]) -> Result<Vec<u8>> {
+        match self {
+            Self::Values(merge) => merge(mine, parts),
+            Self::Bytes(merge) => {
+                parts.iter().for_each(|part| merge(&mut mine, part));
+                Ok(mine)
+            }
+        }
+    }
+}
 
 /// Command of the main thread to the control thread.
 #[derive(Debug)]

@@ -4,7 +4,6 @@ use super::before::Written;
 use super::experiment::{Experiment, State, quota};
 use super::phase::Job;
 use super::team::{self, without_gap};
-use super::totals::Merge;
 use crate::deadlines::DEADLINES;
 use crate::failure::Failure;
 use crate::kinds::files::data::{FileKey, Pool};
@@ -81,14 +80,10 @@ impl Experiment<'_> {
         checkers
             .iter()
             .for_each(|checker| found.merge(&checker.found));
-        let mine = Verdict::of_rank(self.rank.id(), &found).to_bytes()?;
-        let all = self.rank.reduce(
-            "compare what was read",
-            mine,
-            Verdict::merge_bytes,
-            DEADLINES.phase,
-        )?;
-        let verdict = Verdict::from_bytes(&all)?;
+        let mine = Verdict::of_rank(self.rank.id(), &found);
+        let verdict = self
+            .rank
+            .reduce("compare what was read", mine, DEADLINES.phase)?;
         match verdict.complaint() {
             Some(complaint) => Err(Failure::Point(Error::Failed(complaint))),
             None => Ok(verdict.checked_bytes),

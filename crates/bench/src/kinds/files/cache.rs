@@ -7,8 +7,8 @@ use tonnage_sys::files::advice::drop_cached;
 use tonnage_sys::files::open::{Access, open};
 use tonnage_sys::files::residency::{How, resident_bytes};
 
-use super::totals::Merge;
 use tonnage_record::files::CacheState;
+use tonnage_units::Reduce;
 use tonnage_units::{Error, Result};
 
 /// What ranks say of the files that they look after.
@@ -20,7 +20,7 @@ pub struct Cached {
     unknown: bool,
 }
 
-impl Merge for Cached {
+impl Reduce for Cached {
     fn merge(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.resident_bytes += other.resident_bytes;

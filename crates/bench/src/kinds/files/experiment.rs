@@ -12,7 +12,6 @@ use super::figures::Sums;
 use super::limit::Streams;
 use super::storage::{self, Place};
 use super::team::Member;
-use super::totals::Merge;
 use crate::deadlines::DEADLINES;
 use crate::failure::Failure;
 use crate::host::Host;
@@ -28,6 +27,7 @@ use tonnage_plan::point::{LimitChoice, Reading};
 use tonnage_ranks::Rank;
 use tonnage_record::{FileBody, Limit, Record};
 use tonnage_units::Bytes;
+use tonnage_units::reduce::Any;
 use tonnage_units::{Error, Result};
 
 /// One experiment as one rank takes part in it.
@@ -233,15 +233,8 @@ impl Experiment<'_> {
 
     /// Whether it holds on any rank.
     fn any(&mut self, what: &str, mine: bool) -> Result<bool> {
-        let merge: fn(&mut Vec<u8>, &[u8]) = |left, right| {
-            if right != [0] {
-                *left = vec![1];
-            }
-        };
-        let any = self
-            .rank
-            .reduce(what, vec![u8::from(mine)], merge, DEADLINES.step)?;
-        Ok(any != [0])
+        let any = self.rank.reduce(what, Any(mine), DEADLINES.step)?;
+        Ok(any.0)
     }
 
     pub(super) fn writes(&self) -> bool {
@@ -378,14 +371,9 @@ impl Experiment<'_> {
         // Files may be read only, and a storage that is full has no room for a stream: then there is no limit.
         let streams =
             measured.unwrap_or_else(|error| Streams::unknown(format!("rank {id}: {error}")));
-        let mine = streams.to_bytes()?;
-        let all = self.rank.reduce(
-            "the storage's streams",
-            mine,
-            Streams::merge_bytes,
-            DEADLINES.phase,
-        )?;
-        let streams = Streams::from_bytes(&all)?;
+        let streams = self
+            .rank
+            .reduce("the storage's streams", streams, DEADLINES.phase)?;
         if let Some(why) = &streams.failed {
             state
                 .remarks

@@ -14,10 +14,10 @@ use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
 use super::scratch::Scratch;
 use super::storage::Place;
-use super::totals::Merge;
 use crate::kinds::files::data::{FileKey, Pool};
 use tonnage_plan::files::{DataKind, FilePoint, Phase};
 use tonnage_record::Limit;
+use tonnage_units::Reduce;
 use tonnage_units::{Error, Result};
 
 /// How long one stream writes, and how long it reads.
@@ -38,7 +38,7 @@ pub struct Streams {
     buffered: u32,
 }
 
-impl Merge for Streams {
+impl Reduce for Streams {
     fn merge(&mut self, other: Self) {
         self.failed = self.failed.take().or(other.failed);
         self.write_bytes_per_s += other.write_bytes_per_s;

@@ -11,7 +11,7 @@ use super::before;
 use super::clean::remove_old;
 use super::experiment::{Experiment, State, quota};
 use super::team::{self, Plan, Shared};
-use super::totals::{Figures, Merge, PhaseTotals};
+use super::totals::{Figures, PhaseTotals};
 use crate::deadlines::DEADLINES;
 use crate::failure::Failure;
 use crate::kinds::files::data::{FileKey, Pool};
@@ -274,13 +274,7 @@ impl Experiment<'_> {
         let samples = state.team.iter().map(|member| &member.samples);
         let mine = PhaseTotals::of_rank(self.rank.id(), figures.iter().zip(samples));
         let mine = mine.ok_or_else(|| Error::Failed("a rank needs at least one thread".into()))?;
-        let totals = self.rank.reduce(
-            "add up a phase",
-            mine.to_bytes()?,
-            PhaseTotals::merge_bytes,
-            DEADLINES.phase,
-        )?;
-        let totals = PhaseTotals::from_bytes(&totals)?;
+        let totals = self.rank.reduce("add up a phase", mine, DEADLINES.phase)?;
         for write in [false, true] {
             let mut mine = LatencyHistogram::new();
             for member in &state.team {
@@ -291,7 +285,7 @@ impl Experiment<'_> {
                     &samples.read_latencies
                 });
             }
-            let all = self.rank.reduce(
+            let all = self.rank.reduce_bytes(
                 "merge latencies",
                 mine.encode(),
                 merge_histograms,

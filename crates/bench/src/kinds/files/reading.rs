@@ -4,7 +4,6 @@ use super::before::{self, Written};
 use super::cache::{Cached, drop_file};
 use super::experiment::{Experiment, quota, split};
 use super::phase::Job;
-use super::totals::Merge;
 use crate::deadlines::DEADLINES;
 use crate::failure::Failure;
 use crate::kinds::files::names::path_of;
@@ -41,13 +40,8 @@ impl Experiment<'_> {
         } else {
             Cached::default()
         };
-        let all = self.rank.reduce(
-            "what is cached",
-            mine.to_bytes()?,
-            Cached::merge_bytes,
-            DEADLINES.phase,
-        )?;
-        Ok(Cached::from_bytes(&all)?.record(point.drop_caches, point.direct))
+        let all = self.rank.reduce("what is cached", mine, DEADLINES.phase)?;
+        Ok(all.record(point.drop_caches, point.direct))
     }
 
     /// Bytes of a file that are read in a phase, by whichever rank.

@@ -17,6 +17,7 @@ use crate::kinds::files::places::Places;
 use tonnage_engine::calls::{Call, Calls, OpenFile, View};
 use tonnage_plan::files::{FilePoint, Fsync};
 use tonnage_ranks::Rank;
+use tonnage_units::reduce::{Any, Largest};
 use tonnage_units::{Error, Result};
 
 /// The last stretch before the common start is waited for on the CPU, because a sleep ends late.
@@ -326,13 +327,8 @@ impl<'a, 'b> Steps<'a, 'b> {
         // Calls that all ranks make together must end together: one that stopped earlier would leave the others waiting.
         let mut vote = |over: bool| match &mut self.lead {
             Some(rank) => {
-                let any = rank.reduce(
-                    "whether to end",
-                    vec![u8::from(over)],
-                    either,
-                    DEADLINES.phase,
-                )?;
-                Ok(any != [0])
+                let any = rank.reduce("whether to end", Any(over), DEADLINES.phase)?;
+                Ok(any.0)
             }
             None => Ok(over),
         };
@@ -358,9 +354,9 @@ impl<'a, 'b> Steps<'a, 'b> {
             let Some(rank) = &mut steps.lead else {
                 return Ok(());
             };
-            let mine = shared.most.load(Ordering::SeqCst).to_le_bytes().to_vec();
-            let most = rank.reduce("how far the fastest rank is", mine, larger, DEADLINES.phase)?;
-            shared.most.store(number(&most), Ordering::SeqCst);
+            let mine = Largest(shared.most.load(Ordering::SeqCst));
+            let most = rank.reduce("how far the fastest rank is", mine, DEADLINES.phase)?;
+            shared.most.store(most.0, Ordering::SeqCst);
             Ok(())
         });
         shared.meeting.wait();
@@ -393,18 +389,6 @@ pub fn without_gap(made: impl Iterator<Item = u64>, threads: u64) -> u64 {
         .zip(made)
         .map(|(index, made)| index + made * threads);
     next.min().unwrap_or(0)
-}
-
-fn number(bytes: &[u8]) -> u64 {
-    bytes.try_into().map(u64::from_le_bytes).unwrap_or(0)
-}
-
-fn larger(left: &mut Vec<u8>, right: &[u8]) {
-    *left = number(left).max(number(right)).to_le_bytes().to_vec();
-}
-
-fn either(left: &mut Vec<u8>, right: &[u8]) {
-    *left = vec![u8::from(*left != [0] || right != [0])];
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! phase of 44,000 ranks costs one small message each. Times are nanoseconds since the common start, which is the same
 //! instant on all hosts.
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::kinds::files::drive::Samples;
@@ -10,7 +9,7 @@ use crate::kinds::files::timeline::Timeline;
 use tonnage_plan::files::FilePoint;
 use tonnage_ranks::RankInfo;
 use tonnage_record::files::{Outlier, PhaseTrial, RankTimes, Series, StonewallFigures};
-use tonnage_units::{Error, Result};
+use tonnage_units::Reduce;
 
 /// The slowest ranks that are kept by name.
 const SLOWEST: usize = 8;
@@ -100,40 +99,6 @@ impl Times {
             ns_max: self.max_ns,
             slowest: self.slowest,
         }
-    }
-}
-
-/// What adds up on the way up the tree.
-pub trait Merge: Serialize + DeserializeOwned {
-    /// Adds another rank's.
-    fn merge(&mut self, other: Self);
-
-    /// The bytes that travel.
-    ///
-    /// # Errors
-    /// When it has no JSON form.
-    fn to_bytes(&self) -> Result<Vec<u8>> {
-        serde_json::to_vec(self)
-            .map_err(|error| Error::Failed(format!("figures of a phase cannot be sent: {error}")))
-    }
-
-    /// The reverse of [`Self::to_bytes`].
-    ///
-    /// # Errors
-    /// When it is something else.
-    fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        serde_json::from_slice(bytes)
-            .map_err(|error| Error::Failed(format!("figures of a phase cannot be read: {error}")))
-    }
-
-    /// Merging of what travels. What cannot be read empties the result, so that reading it fails instead of a number
-    /// being wrong.
-    fn merge_bytes(left: &mut Vec<u8>, right: &[u8]) {
-        let merged = Self::from_bytes(left).and_then(|mut mine| {
-            mine.merge(Self::from_bytes(right)?);
-            mine.to_bytes()
-        });
-        *left = merged.unwrap_or_default();
     }
 }
 
@@ -312,7 +277,7 @@ impl PhaseTotals {
     }
 }
 
-impl Merge for PhaseTotals {
+impl Reduce for PhaseTotals {
     fn merge(&mut self, other: Self) {
         self.sum(&other);
         self.before_wall_min = self.before_wall_min.min(other.before_wall_min);
@@ -387,16 +352,13 @@ mod tests {
             .map(|number| rank(number, 5000 + u64::from(number % 3), 4))
             .collect();
         let sum = |order: Vec<usize>| {
-            let mut bytes = ranks[order[0]].to_bytes().unwrap();
+            let mut all = ranks[order[0]].clone();
             for &at in &order[1..] {
-                PhaseTotals::merge_bytes(&mut bytes, &ranks[at].to_bytes().unwrap());
+                all.merge(ranks[at].clone());
             }
-            PhaseTotals::from_bytes(&bytes).unwrap()
+            all
         };
         assert_eq!(sum((0..20).collect()), sum((0..20).rev().collect()));
-        let mut garbage = ranks[0].to_bytes().unwrap();
-        PhaseTotals::merge_bytes(&mut garbage, b"xx");
-        assert!(PhaseTotals::from_bytes(&garbage).is_err());
     }
 
     #[test]

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tonnage_sys::mapping::Arena;
 
-use super::totals::Merge;
 use crate::kinds::files::data::{FileKey, Pool};
 use crate::kinds::files::drive::Inspect;
 use crate::kinds::files::places::Place;
 use crate::kinds::files::wrong::{Files, Wrong};
+use tonnage_units::Reduce;
 use tonnage_units::Result;
 
 /// Mismatches that a record describes; each rank names its first.
@@ -104,7 +104,7 @@ impl Verdict {
     }
 }
 
-impl Merge for Verdict {
+impl Reduce for Verdict {
     fn merge(&mut self, other: Self) {
         self.checked_bytes += other.checked_bytes;
         self.wrong_bytes += other.wrong_bytes;

@@ -20,7 +20,7 @@ use tonnage_record::histogram::{LatencyHistogram, merge_encoded};
 use tonnage_record::spread::ci_narrow_enough;
 use tonnage_record::transfer::Trial;
 use tonnage_record::{Limit, WireProof};
-use tonnage_units::{Error, Result};
+use tonnage_units::{Error, Reduce, Result};
 
 /// Rounds of warming up while an engine is still trying things out.
 const WARM_UP_ROUNDS_MAX: u32 = 20;
@@ -226,13 +226,7 @@ impl Lead<'_, '_> {
         if self.point.verify && self.moves_bytes {
             self.verify(&mut totals)?;
         }
-        let all = self.rank.reduce(
-            "add up a trial",
-            totals.to_bytes(),
-            Totals::merge_bytes,
-            DEADLINES.step,
-        )?;
-        Ok(Totals::from_bytes(&all)?)
+        Ok(self.rank.reduce("add up a trial", totals, DEADLINES.step)?)
     }
 
     /// Serves peers until `over`, a following worker's failure, or the deadline; the caller's own wait then names who is
@@ -281,7 +275,7 @@ impl Lead<'_, '_> {
         let own = self.deck.check(0, &mut self.own);
         let others = self.followers.collect();
         let mine = own.and_then(|own| {
-            totals.merge(&own);
+            totals.merge(own);
             merge(totals, &others?);
             Ok(())
         });
@@ -334,13 +328,13 @@ impl Lead<'_, '_> {
             operations.extend(report.operations);
         }
         let loads = watch.loads(&operations)?;
-        let loads = self
-            .rank
-            .reduce("payload of devices", loads, merge_loads, DEADLINES.step)?;
+        let loads =
+            self.rank
+                .reduce_bytes("payload of devices", loads, merge_loads, DEADLINES.step)?;
         let mine = watch.judge(&loads)?;
-        let all = self
-            .rank
-            .reduce("counters of devices", mine, merge_paths, DEADLINES.step)?;
+        let all =
+            self.rank
+                .reduce_bytes("counters of devices", mine, merge_paths, DEADLINES.step)?;
         watch.conclude(&all).map(Some)
     }
 
@@ -353,7 +347,7 @@ impl Lead<'_, '_> {
         {
             histogram.merge(latencies);
         }
-        let all = self.rank.reduce(
+        let all = self.rank.reduce_bytes(
             "merge histograms",
             histogram.encode(),
             merge_histograms,
@@ -449,7 +443,7 @@ fn left(deadline: Instant) -> Duration {
 
 fn merge(totals: &mut Totals, reports: &[Report]) {
     for report in reports.iter().filter_map(|report| report.totals.as_ref()) {
-        totals.merge(report);
+        totals.merge(*report);
     }
 }
 

@@ -1,11 +1,12 @@
 //! What the workers of a trial add up to: merged within a rank, then over the ranks on the way up the control tree, so
 //! that a trial of 44,000 ranks costs one small message each.
 
+use serde::{Deserialize, Serialize};
 use tonnage_record::transfer::Trial;
-use tonnage_units::{Error, Result};
+use tonnage_units::Reduce;
 
 /// Sums, minima and maxima of one trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Aligned start to the last completion or arrival; the longest.
     pub window_ns: u64,
@@ -39,8 +40,6 @@ pub struct Totals {
     pub unsettled: u64,
 }
 
-const FIELDS: usize = 15;
-
 impl Totals {
     /// What nothing adds up to.
     pub const NONE: Self = Self {
@@ -60,102 +59,6 @@ impl Totals {
         elapsed_ns: 0,
         unsettled: 0,
     };
-
-    /// Adds another worker's or rank's.
-    pub fn merge(&mut self, other: &Self) {
-        self.window_ns = self.window_ns.max(other.window_ns);
-        self.start_skew_ns = self.start_skew_ns.max(other.start_skew_ns);
-        self.operations += other.operations;
-        self.payload_bytes += other.payload_bytes;
-        self.initiator_cpu_ns += other.initiator_cpu_ns;
-        self.target_cpu_ns += other.target_cpu_ns;
-        self.samples += other.samples;
-        self.latency_ns_sum = self.latency_ns_sum.saturating_add(other.latency_ns_sum);
-        self.latency_ns_min = self.latency_ns_min.min(other.latency_ns_min);
-        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
-        self.due += other.due;
-        self.late += other.late;
-        self.verified_bytes += other.verified_bytes;
-        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
-        self.unsettled += other.unsettled;
-    }
-
-    fn fields(&self) -> [u64; FIELDS] {
-        [
-            self.window_ns,
-            self.start_skew_ns,
-            self.operations,
-            self.payload_bytes,
-            self.initiator_cpu_ns,
-            self.target_cpu_ns,
-            self.samples,
-            self.latency_ns_sum,
-            self.latency_ns_min,
-            self.latency_ns_max,
-            self.due,
-            self.late,
-            self.verified_bytes,
-            self.elapsed_ns,
-            self.unsettled,
-        ]
-    }
-
-    /// The bytes that travel.
-    pub fn to_bytes(self) -> Vec<u8> {
-        self.fields()
-            .iter()
-            .flat_map(|field| field.to_le_bytes())
-            .collect()
-    }
-
-    /// The reverse of [`Self::to_bytes`].
-    ///
-    /// # Errors
-    /// When the length is wrong.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        if bytes.len() != FIELDS * 8 {
-            return Err(Error::Failed(format!(
-                "totals of {} bytes instead of {}",
-                bytes.len(),
-                FIELDS * 8
-            )));
-        }
-        let mut fields = bytes.chunks_exact(8).map(|chunk| {
-            let mut word = [0; 8];
-            word.copy_from_slice(chunk);
-            u64::from_le_bytes(word)
-        });
-        let mut next = || fields.next().unwrap_or(0);
-        Ok(Self {
-            window_ns: next(),
-            start_skew_ns: next(),
-            operations: next(),
-            payload_bytes: next(),
-            initiator_cpu_ns: next(),
-            target_cpu_ns: next(),
-            samples: next(),
-            latency_ns_sum: next(),
-            latency_ns_min: next(),
-            latency_ns_max: next(),
-            due: next(),
-            late: next(),
-            verified_bytes: next(),
-            elapsed_ns: next(),
-            unsettled: next(),
-        })
-    }
-
-    /// Merging of encoded totals, for the control tree. What cannot be read empties the result, so that the root's
-    /// decoding fails instead of a number being wrong.
-    pub fn merge_bytes(left: &mut Vec<u8>, right: &[u8]) {
-        match (Self::from_bytes(left), Self::from_bytes(right)) {
-            (Ok(mut a), Ok(b)) => {
-                a.merge(&b);
-                *left = a.to_bytes();
-            }
-            _ => left.clear(),
-        }
-    }
 
     /// The trial as the record shows it.
     pub fn trial(&self, verified: bool) -> Trial {
@@ -178,6 +81,27 @@ impl Totals {
     }
 }
 
+/// Adds another worker's or rank's.
+impl Reduce for Totals {
+    fn merge(&mut self, other: Self) {
+        self.window_ns = self.window_ns.max(other.window_ns);
+        self.start_skew_ns = self.start_skew_ns.max(other.start_skew_ns);
+        self.operations += other.operations;
+        self.payload_bytes += other.payload_bytes;
+        self.initiator_cpu_ns += other.initiator_cpu_ns;
+        self.target_cpu_ns += other.target_cpu_ns;
+        self.samples += other.samples;
+        self.latency_ns_sum = self.latency_ns_sum.saturating_add(other.latency_ns_sum);
+        self.latency_ns_min = self.latency_ns_min.min(other.latency_ns_min);
+        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
+        self.due += other.due;
+        self.late += other.late;
+        self.verified_bytes += other.verified_bytes;
+        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
+        self.unsettled += other.unsettled;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,10 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn merging_bytes_equals_merging_values() {
-        let mut bytes = totals(3).to_bytes();
-        Totals::merge_bytes(&mut bytes, &totals(5).to_bytes());
-        let merged = Totals::from_bytes(&bytes).unwrap();
+    fn trials_of_ranks_add_up() {
+        let mut merged = totals(3);
+        merged.merge(totals(5));
         assert_eq!(
             (merged.window_ns, merged.operations, merged.latency_ns_min),
             (5000, 8, 3)
@@ -207,12 +130,5 @@ mod tests {
         let trial = merged.trial(false);
         assert_eq!(trial.bandwidth_bytes_per_s, 64.0 / 5e-6);
         assert_eq!(trial.latency_ns_mean, Some(4.0));
-    }
-
-    #[test]
-    fn garbage_is_refused() {
-        let mut bytes = totals(3).to_bytes();
-        Totals::merge_bytes(&mut bytes, b"xx");
-        assert!(Totals::from_bytes(&bytes).is_err());
     }
 }

@@ -1,0 +1,59 @@
+//! Values as the bytes that travel between ranks.
+//!
+//! The format (postcard) does not describe itself: both sides have the same types, because ranks of another version are
+//! refused when they join. What must be read across versions is text, in [`super::message`].
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use tonnage_units::{Error, Result};
+
+/// The bytes of a value.
+///
+/// # Errors
+/// When it has no such form.
+pub(crate) fn pack<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
+    postcard::to_allocvec(value)
+        .map_err(|error| Error::Failed(format!("figures of a rank cannot be sent: {error}")))
+}
+
+/// The value that bytes are, all of them.
+///
+/// # Errors
+/// When they are something else.
+pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Ok(value),
+        Ok(_) => Err(Error::Failed(
+            "figures of a rank are followed by more".into(),
+        )),
+        Err(error) => {
+            let why = format!("figures of a rank cannot be read: {error}");
+            Err(Error::Failed(why))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Figures = (u64, Option<String>, Vec<u32>);
+
+    #[test]
+    fn what_is_cut_or_followed_by_more_is_refused() {
+        let figures: Figures = (7, Some("x".into()), vec![1, 2]);
+        let bytes = pack(&figures).unwrap();
+        assert_eq!(unpack::<Figures>(&bytes).unwrap(), figures);
+        assert!(unpack::<Figures>(&bytes[1..]).is_err());
+        assert!(unpack::<Figures>(&[&bytes[..], &[0]].concat()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = unpack::<Figures>(&bytes);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What contributions of several threads or ranks add up to.
+
+use serde::{Deserialize, Serialize};
+
+/// Something that adds up in any order, so that it can be merged on the way.
+pub trait Reduce {
+    /// Adds another contribution.
+    fn merge(&mut self, other: Self);
+}
+
+/// Whatever there is; nothing where nobody has any.
+impl<T: Reduce> Reduce for Option<T> {
+    fn merge(&mut self, other: Self) {
+        match (self.as_mut(), other) {
+            (Some(mine), Some(other)) => mine.merge(other),
+            (None, other) => *self = other,
+            (Some(_), None) => {}
+        }
+    }
+}
+
+/// True where any contribution is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Any(pub bool);
+
+impl Reduce for Any {
+    fn merge(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+/// The largest contribution.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Largest(pub u64);
+
+impl Reduce for Largest {
+    fn merge(&mut self, other: Self) {
+        self.0 = self.0.max(other.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_some_have_counts() {
+        let all = |parts: [Option<Largest>; 3]| {
+            let [mut all, one, other] = parts;
+            all.merge(one);
+            all.merge(other);
+            all
+        };
+        assert_eq!(all([None, Some(Largest(3)), None]), Some(Largest(3)));
+        assert_eq!(
+            all([Some(Largest(4)), None, Some(Largest(3))]),
+            Some(Largest(4))
+        );
+        assert_eq!(all([None; 3]), None);
+        let mut any = Any(false);
+        any.merge(Any(true));
+        any.merge(Any(false));
+        assert_eq!(any, Any(true));
+    }
+}
