@@ -8,6 +8,7 @@ use crate::deadlines::DEADLINES;
 use crate::host::Host;
 use crate::settings::Settings;
 use tonnage_ranks::Rank;
+use tonnage_record::environment::{Described, HostEntry};
 use tonnage_record::{Body, Environment, Outcome, Record, SCHEMA_VERSION};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
@@ -77,7 +78,6 @@ fn gather_environment(rank: &mut Rank) -> Result<Vec<Environment>> {
         Vec::new()
     };
     let all = rank.all_gather("describe the hosts", mine, DEADLINES.step)?;
-    let launcher = rank.identity().source.clone();
     let mut hosts = Vec::new();
     for (from, bytes) in (0u32..).zip(&all) {
         if bytes.is_empty() {
@@ -89,16 +89,22 @@ fn gather_environment(rank: &mut Rank) -> Result<Vec<Environment>> {
             ))
         };
         let value: Value = serde_json::from_slice(bytes).map_err(unreadable)?;
-        hosts.push(Environment {
-            hosts: vec![rank.infos()[from as usize].host.clone()],
-            ranks: number_list::format(&rank.hosts().ranks_of_host(from)),
-            launcher: launcher.clone(),
-            machine: serde_json::from_value(value["machine"].clone()).map_err(unreadable)?,
+        let ranks = rank.hosts().ranks_of_host(from);
+        let host = HostEntry {
+            name: rank.infos()[from as usize].host.clone(),
+            ranks: number_list::format(&ranks),
             clock_offset_ns: value["offset_ns"].as_i64().unwrap_or(0),
             clock_uncertainty_ns: value["uncertainty_ns"].as_u64().unwrap_or(0),
+            memory_total_bytes: None,
+            huge_pages_free: None,
+        };
+        hosts.push(Described {
+            machine: serde_json::from_value(value["machine"].clone()).map_err(unreadable)?,
+            ranks,
+            host,
         });
     }
-    Ok(hosts)
+    Ok(Environment::group(hosts, &rank.identity().source))
 }
 
 /// Nanoseconds since 1970 by this host's clock.

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tonnage_sys::mapping::Arena;
@@ -53,7 +54,7 @@ pub struct OpenFiles<'a> {
 }
 
 /// One file for all ranks, or one for each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileLayout {
     /// Segment after segment, in each of them a block of every rank.
@@ -63,7 +64,7 @@ pub enum FileLayout {
 }
 
 /// In which order a rank's transfers are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileOrder {
     /// From the beginning to the end.
@@ -73,7 +74,7 @@ pub enum FileOrder {
 }
 
 /// When written data is forced to stable storage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fsync {
     /// Once, after the last write of a phase and before the file is closed.

@@ -15,6 +15,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tonnage_sys::clock::Clock;
@@ -29,7 +30,9 @@ pub use entry::{Domains, EngineOption, EngineOptions, Entry, OpenRequest, Varian
 pub use lists::{Lists, find, split_name};
 
 /// What one operation does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verb {
     /// Copy local bytes into the peer's memory; the peer is not told.

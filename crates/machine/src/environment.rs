@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonnage_sys::libfabric::Libfabric;
 use tonnage_sys::library::libc_version;
@@ -56,7 +57,7 @@ impl Host {
 }
 
 /// The environment of one host. Two hosts of the same make and set-up have equal ones.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// The distribution's own name, or "unknown".
     pub os: String,
@@ -82,7 +83,7 @@ pub struct Environment {
 }
 
 /// The processors of a host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Processors {
     /// Model name, or "unknown".
     pub model: String,
@@ -113,7 +114,7 @@ pub struct Processors {
 }
 
 /// The memory of a host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryState {
     /// All of it; absent where it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]

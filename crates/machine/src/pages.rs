@@ -1,11 +1,12 @@
 //! Memory and huge pages, as the kernel's own files tell.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tree::{Tree, marked};
 
 /// The pool of one size of huge pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HugePool {
     /// Size of one page.
     pub page_bytes: u64,
@@ -39,7 +40,7 @@ pub fn huge_pools(tree: &Tree) -> Vec<HugePool> {
 }
 
 /// The kernel's policy for transparent huge pages.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Transparent {
     /// For private memory: "always", "madvise", "never", or "unknown: " and why.
     pub enabled: String,

@@ -3,6 +3,7 @@
 //!
 //! The points of each kind of experiment are with it ([`crate::transfer`], [`crate::files`]); here is what they share.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::connect::ConnectPoint;
@@ -101,7 +102,7 @@ impl Traffic {
 }
 
 /// What the bandwidth is set beside.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum LimitChoice {
     /// The engine's own limit, measured beside the point.

@@ -1,11 +1,13 @@
 //! What was really done, and on which hosts: ranks and hosts with the same answer are described together, so that a
 //! record of 44,000 ranks stays small.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tonnage_units::number_list;
 
 /// The effective configuration of some ranks that share it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effective {
     /// Which ranks, such as "0-3,8".
     pub ranks: String,
@@ -19,19 +21,200 @@ pub struct Effective {
     pub yielding: bool,
 }
 
-/// The environment of some hosts that share it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Hosts that are alike, described once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
-    /// Host names.
-    pub hosts: Vec<String>,
     /// Which ranks run there, such as "0-3,8".
     pub ranks: String,
     /// How the ranks were started and found each other: "tonnage --ranks", "OMPI_COMM_WORLD_*, PMIx", …
     pub launcher: String,
-    /// CPU model, governor, kernel, NUMA nodes, huge pages, library versions, … (see `machine::Environment`).
+    /// CPU model, governor, kernel, NUMA nodes, huge pages, library versions, …
     pub machine: tonnage_machine::Environment,
+    /// These hosts, each with what differs between hosts that are alike.
+    pub hosts: Vec<HostEntry>,
+}
+
+/// One of some hosts that are alike.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HostEntry {
+    /// The host's name.
+    pub name: String,
+    /// Which ranks run there, such as "0-3,8".
+    pub ranks: String,
     /// This host's clock against rank 0's: subtract it from a local time. 0 on rank 0's own host.
     pub clock_offset_ns: i64,
     /// Half the round trip of the best sample: the estimate cannot be off by more.
     pub clock_uncertainty_ns: u64,
+    /// Memory of this host; absent where it is as the description says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_total_bytes: Option<u64>,
+    /// Free huge pages of this host, in the order of the description's pools; absent where they are as it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub huge_pages_free: Option<Vec<u64>>,
+}
+
+/// One host as its first rank describes it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Described {
+    /// Its description.
+    pub machine: tonnage_machine::Environment,
+    /// Its ranks.
+    pub ranks: Vec<u32>,
+    /// Its name and its clock.
+    pub host: HostEntry,
+}
+
+/// Firmware takes a little more or less of the same memory on hosts of one make.
+const MEMORY_FRACTION_ALIKE: f64 = 0.01;
+
+impl Environment {
+    /// Describes hosts that are alike once, in the order in which the first of each comes.
+    pub fn group(hosts: Vec<Described>, launcher: &str) -> Vec<Self> {
+        let mut groups: Vec<(Self, Vec<u32>)> = Vec::new();
+        for Described {
+            machine,
+            ranks: of_host,
+            mut host,
+        } in hosts
+        {
+            match groups
+                .iter_mut()
+                .find(|(group, _)| alike(&group.machine, &machine))
+            {
+                Some((group, ranks)) => {
+                    host.note_differences(&group.machine, &machine);
+                    group.hosts.push(host);
+                    ranks.extend(of_host);
+                }
+                None => {
+                    let group = Self {
+                        ranks: String::new(),
+                        launcher: launcher.to_owned(),
+                        machine,
+                        hosts: vec![host],
+                    };
+                    groups.push((group, of_host));
+                }
+            }
+        }
+        let listed = groups.into_iter().map(|(group, ranks)| Self {
+            ranks: number_list::format(&ranks),
+            ..group
+        });
+        listed.collect()
+    }
+}
+
+impl HostEntry {
+    /// Keeps what the group's description says of another host of it.
+    fn note_differences(
+        &mut self,
+        group: &tonnage_machine::Environment,
+        own: &tonnage_machine::Environment,
+    ) {
+        if own.memory.total_bytes != group.memory.total_bytes {
+            self.memory_total_bytes = own.memory.total_bytes;
+        }
+        if own.memory.huge_pools != group.memory.huge_pools {
+            let free = own.memory.huge_pools.iter().map(|pool| pool.free);
+            self.huge_pages_free = Some(free.collect());
+        }
+    }
+}
+
+/// Equal but for what differs by nature: how many huge pages are free, and a little memory.
+fn alike(left: &tonnage_machine::Environment, right: &tonnage_machine::Environment) -> bool {
+    let near = match (left.memory.total_bytes, right.memory.total_bytes) {
+        (Some(left), Some(right)) => {
+            left.abs_diff(right) as f64 <= MEMORY_FRACTION_ALIKE * left.max(right) as f64
+        }
+        (left, right) => left == right,
+    };
+    let comparable = |machine: &tonnage_machine::Environment| {
+        let mut machine = machine.clone();
+        machine.memory.total_bytes = None;
+        for pool in &mut machine.memory.huge_pools {
+            pool.free = 0;
+        }
+        machine
+    };
+    near && comparable(left) == comparable(right)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn machine(model: &str, total_bytes: u64, free: u64) -> tonnage_machine::Environment {
+        let value = json!({
+            "os": "Debian", "kernel": "6.1", "architecture": "x86_64",
+            "cpu": {
+                "model": model, "online": "0-7", "allowed": "0-7", "sockets": 1, "cores": 4, "threads_per_core": 2,
+                "governor": "performance",
+            },
+            "memory": {
+                "total_bytes": total_bytes, "numa_nodes": "0",
+                "huge_pools": [{"page_bytes": 2_097_152, "total": 4, "free": free}],
+                "transparent": {"enabled": "madvise", "shmem_enabled": "never"},
+            },
+            "libraries": {}, "variables": {},
+        });
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn host(name: &str, machine: tonnage_machine::Environment, ranks: &[u32]) -> Described {
+        Described {
+            machine,
+            ranks: ranks.to_vec(),
+            host: HostEntry {
+                name: name.to_owned(),
+                ranks: number_list::format(ranks),
+                clock_offset_ns: i64::from(ranks[0]) * -7,
+                clock_uncertainty_ns: 40,
+                memory_total_bytes: None,
+                huge_pages_free: None,
+            },
+        }
+    }
+
+    #[test]
+    fn hosts_that_are_alike_are_described_once() {
+        let all = vec![
+            host("a", machine("X", 1 << 40, 4), &[0, 1]),
+            host("b", machine("Y", 1 << 40, 4), &[2, 3]),
+            host("c", machine("X", (1 << 40) - 4096, 3), &[4, 5]),
+        ];
+        let groups = Environment::group(all, "srun");
+        let [first, second] = groups.as_slice() else {
+            panic!("{groups:#?}")
+        };
+        assert_eq!(
+            (first.ranks.as_str(), second.ranks.as_str()),
+            ("0-1,4-5", "2-3")
+        );
+        assert_eq!(second.hosts.len(), 1);
+        let [a, c] = first.hosts.as_slice() else {
+            panic!("{first:#?}")
+        };
+        assert_eq!((a.memory_total_bytes, &a.huge_pages_free), (None, &None));
+        // What differs by nature is kept.
+        assert_eq!((c.name.as_str(), c.ranks.as_str()), ("c", "4-5"));
+        assert_eq!((c.clock_offset_ns, c.clock_uncertainty_ns), (-28, 40));
+        assert_eq!(c.memory_total_bytes, Some((1 << 40) - 4096));
+        assert_eq!(c.huge_pages_free, Some(vec![3]));
+    }
+
+    #[test]
+    fn a_thousand_hosts_are_few_bytes_each() {
+        let hosts = (0..1000).map(|at| {
+            let name = format!("nid{at:05}");
+            host(&name, machine("X", 1 << 40, 4), &[at * 44, at * 44 + 43])
+        });
+        let groups = Environment::group(hosts.collect(), "srun");
+        let bytes = serde_json::to_vec(&groups).unwrap().len();
+        assert_eq!(groups.len(), 1);
+        assert!(bytes < 120 * 1000, "{bytes}");
+    }
 }

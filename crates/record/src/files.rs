@@ -3,6 +3,7 @@
 //! Times of a phase are counted from the common start by rank 0's clock, so that those of different hosts can be
 //! compared. What the figures mean is in docs/METHODOLOGY.md.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{HistogramData, Latency, Limit, Spread};
@@ -10,7 +11,7 @@ use tonnage_plan::files::{FilePoint, Phase, Published};
 use tonnage_plan::point::Reading;
 
 /// A file experiment as it was asked for, and what came out of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileBody {
     /// What was asked for.
     pub point: FilePoint,
@@ -40,7 +41,7 @@ impl FileBody {
 }
 
 /// The file system that some ranks' files are on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Storage {
     /// Which ranks, such as "0-3,8".
     pub ranks: String,
@@ -61,7 +62,7 @@ pub struct Storage {
 }
 
 /// What direct transfers must be aligned to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DirectAlignment {
     /// The address in memory.
     pub memory_bytes: u32,
@@ -70,7 +71,7 @@ pub struct DirectAlignment {
 }
 
 /// One phase with its repetitions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PhaseRecord {
     /// Write, read or mixed.
     pub phase: Phase,
@@ -83,7 +84,7 @@ pub struct PhaseRecord {
 }
 
 /// One repetition of a phase over all ranks. Times named "first" and "last" are over ranks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PhaseTrial {
     /// From 0.
     pub trial: u32,
@@ -144,7 +145,7 @@ pub struct PhaseTrial {
 }
 
 /// One duration over all ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankTimes {
     /// Of the fastest rank.
     pub ns_min: u64,
@@ -157,7 +158,7 @@ pub struct RankTimes {
 }
 
 /// A rank that was much slower than the others.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Outlier {
     /// Its number.
     pub rank: u32,
@@ -168,7 +169,7 @@ pub struct Outlier {
 }
 
 /// What had been moved when a stonewall came.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StonewallFigures {
     /// From the common start.
     pub after_ns: u64,
@@ -188,7 +189,7 @@ pub struct StonewallFigures {
 }
 
 /// Bytes over time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
     /// Length of one interval; the first begins at the common start.
     pub interval_ns: u64,
@@ -197,7 +198,7 @@ pub struct Series {
 }
 
 /// How much of what a phase reads lay in the page caches of the ranks' hosts before it began.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheState {
     /// Bytes that the phase was to read.
     pub bytes: u64,
@@ -214,7 +215,7 @@ pub struct CacheState {
 }
 
 /// Latencies of single transfers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TransferLatency {
     /// Whether these are writes or reads.
     pub write: bool,
@@ -225,7 +226,7 @@ pub struct TransferLatency {
 }
 
 /// The repetitions of a phase taken together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PhaseSummary {
     /// Number of repetitions.
     pub trials: u32,

@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonnage_units::{Error, Result};
 
@@ -23,7 +24,7 @@ const EXACT_BYTES: usize = 8 + 8 + 8 + 16;
 pub const ENCODED_BYTES_MAX: usize = EXACT_BYTES + hdr_v2::BYTES_MAX;
 
 /// What one latency sample is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LatencyKind {
     /// Post to completion of one operation, at the initiator.
@@ -34,10 +35,12 @@ pub enum LatencyKind {
     OneWay,
     /// The time an operation was due to its completion.
     Response,
+    /// One step of setting up a worker's connections.
+    Step,
 }
 
 /// Latency over all operations of all trials.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
     /// What one sample is.
     pub kind: LatencyKind,
@@ -64,7 +67,7 @@ pub struct Latency {
 }
 
 /// A histogram in the standard HdrHistogram V2 encoding, base64: any HDR library can merge it again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HistogramData {
     /// "hdr-v2-base64".
     pub encoding: String,

@@ -6,22 +6,26 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | [`transfer`], [`files`] | the bodies: what each kind of experiment measures |
+//! | [`transfer`], [`files`], [`connect`] | the bodies: what each kind of experiment measures |
 //! | [`environment`] | what was really done, and on which hosts |
 //! | [`histogram`], [`spread`] | samples and trials taken together |
 //! | [`wire_proof`] | what devices counted while the payload should have crossed them |
 //! | [`writer`], [`read`] | files of records: written, interrupted, read, taken up again |
+//! | [`schema`] | docs/record.schema.json, from the types |
 //! | [`host_limits`] | what a host can do at most, which is in no record |
 //!
 //! Nothing here measures, and nothing draws: records come from the crate `bench` and go to the crate `report`.
 
 #![forbid(unsafe_code)]
 
+pub mod connect;
 pub mod environment;
+pub mod figures;
 pub mod files;
 pub mod histogram;
 pub mod host_limits;
 pub mod read;
+pub mod schema;
 pub mod spread;
 #[cfg(test)]
 mod tests;
@@ -29,9 +33,11 @@ pub mod transfer;
 pub mod wire_proof;
 pub mod writer;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonnage_plan::Point;
 
+pub use connect::ConnectBody;
 pub use environment::{Effective, Environment};
 pub use files::FileBody;
 pub use histogram::{HistogramData, Latency, LatencyKind};
@@ -43,9 +49,10 @@ pub use wire_proof::WireProof;
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// One point of a plan and what became of it: one JSON line.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// Version of the format.
+    #[schemars(extend("const" = SCHEMA_VERSION))]
     pub schema_version: u32,
     /// The same for all records that one start of tonnage wrote.
     pub run_id: String,
@@ -79,13 +86,15 @@ pub struct Record {
 }
 
 /// What one kind of experiment was asked for, and what it measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Body {
     /// Bytes between the memories of ranks.
     Transfer(Box<TransferBody>),
     /// Bytes between memory and files.
     File(Box<FileBody>),
+    /// Setting up connections.
+    Connect(Box<ConnectBody>),
 }
 
 impl Body {
@@ -94,7 +103,17 @@ impl Body {
         match (self, point) {
             (Self::Transfer(body), Point::Transfer(point)) => body.point == *point,
             (Self::File(body), Point::File(point)) => body.point == *point,
+            (Self::Connect(body), Point::Connect(point)) => body.point == *point,
             _ => false,
+        }
+    }
+
+    /// Name of the kind, as `kind` has it in records.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Transfer(_) => "transfer",
+            Self::File(_) => "file",
+            Self::Connect(_) => "connect",
         }
     }
 }
@@ -113,6 +132,9 @@ pub type TransferRecord<'a> = Of<'a, TransferBody>;
 
 /// A record of a file experiment.
 pub type FileRecord<'a> = Of<'a, FileBody>;
+
+/// A record of an experiment with connections.
+pub type ConnectRecord<'a> = Of<'a, ConnectBody>;
 
 impl<B> Copy for Of<'_, B> {}
 
@@ -144,11 +166,17 @@ impl Record {
         Some(Of { record: self, body })
     }
 
+    /// The record as one of an experiment with connections, if it is one.
+    pub fn as_connect(&self) -> Option<ConnectRecord<'_>> {
+        let body = self.connect()?;
+        Some(Of { record: self, body })
+    }
+
     /// The body of a transfer, if it is one.
     pub fn transfer(&self) -> Option<&TransferBody> {
         match &self.body {
             Body::Transfer(body) => Some(body),
-            Body::File(_) => None,
+            _ => None,
         }
     }
 
@@ -156,7 +184,15 @@ impl Record {
     pub fn file(&self) -> Option<&FileBody> {
         match &self.body {
             Body::File(body) => Some(body),
-            Body::Transfer(_) => None,
+            _ => None,
+        }
+    }
+
+    /// The body of an experiment with connections, if it is one.
+    pub fn connect(&self) -> Option<&ConnectBody> {
+        match &self.body {
+            Body::Connect(body) => Some(body),
+            _ => None,
         }
     }
 }
@@ -167,6 +203,12 @@ impl From<TransferBody> for Body {
     }
 }
 
+impl From<ConnectBody> for Body {
+    fn from(body: ConnectBody) -> Self {
+        Self::Connect(Box::new(body))
+    }
+}
+
 impl From<FileBody> for Body {
     fn from(body: FileBody) -> Self {
         Self::File(Box::new(body))
@@ -174,7 +216,7 @@ impl From<FileBody> for Body {
 }
 
 /// The program that wrote a record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Program {
     /// Cargo's version.
     pub version: String,
@@ -183,7 +225,7 @@ pub struct Program {
 }
 
 /// What became of a point.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Outcome {
     /// The trials are complete.
@@ -201,7 +243,7 @@ pub enum Outcome {
 }
 
 /// Upper bound that utilization is a fraction of.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limit {
     /// What it is, in words: "memory copy by rep movsb, 2 copiers at once".
     pub what: String,
@@ -210,7 +252,7 @@ pub struct Limit {
 }
 
 /// The cache-line ping-pong between the CPUs of the first pair, before and after the point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Canary {
     /// It ran.
@@ -226,7 +268,7 @@ pub enum Canary {
     },
     /// It could not run.
     Skipped {
-        /// Why.
+        /// Reason, and what to do.
         why: String,
     },
 }

@@ -97,6 +97,7 @@ pub fn final_attempts(records: &[Record]) -> Vec<Record> {
         let key = match &record.body {
             Body::Transfer(body) => format!("{:?}", body.point),
             Body::File(body) => format!("{:?}", body.point),
+            Body::Connect(body) => format!("{:?}", body.point),
         };
         let is_last = seen.insert(key);
         if is_last || record.outcome == Outcome::Measured {

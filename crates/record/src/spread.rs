@@ -1,10 +1,11 @@
 //! Mean and confidence of a figure across trials, never across operations: those inside one trial are correlated.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Mean and spread of one figure across trials.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
     /// Arithmetic mean.
     pub mean: f64,

@@ -44,6 +44,7 @@ fn point_of(record: &Record) -> Point {
     match &record.body {
         Body::Transfer(body) => Point::Transfer(body.point.clone()),
         Body::File(body) => Point::File(body.point.clone()),
+        Body::Connect(body) => Point::Connect(body.point.clone()),
     }
 }
 

@@ -1,12 +1,13 @@
 //! The body of a transfer: bytes between the memories of ranks.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{HistogramData, Latency, Spread};
 use tonnage_plan::transfer::TransferPoint;
 
 /// A transfer as it was asked for, and what came out of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TransferBody {
     /// What was asked for.
     pub point: TransferPoint,
@@ -33,7 +34,7 @@ impl TransferBody {
 }
 
 /// One timed repetition over all ranks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     /// From the aligned start to the last completion or arrival on any rank, closing flush included.
     pub window_ns: u64,
@@ -66,7 +67,7 @@ pub struct Trial {
 }
 
 /// The trials of a point taken together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
     /// Number of trials.
     pub trials: u32,
@@ -97,7 +98,7 @@ pub struct Summary {
 }
 
 /// Offered and reached rate of a paced run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pace {
     /// Asked for, all initiating ranks together.
     pub offered_per_s: f64,

@@ -4,7 +4,8 @@
 //! one row for each repetition of each phase. Where there are both, the table has the columns of both, so that it stays
 //! one table: what a row does not know is an empty field, and the column `kind` tells rows apart.
 
-use tonnage_record::{Body, FileRecord, Record, TransferRecord};
+use tonnage_record::figures::{self, Figure};
+use tonnage_record::{Body, ConnectRecord, FileRecord, Record, TransferRecord};
 
 use super::columns::{self, Column, Value};
 use super::files::columns::{self as file_columns, FileColumn};
@@ -16,12 +17,18 @@ struct Field {
     transfer: Option<&'static Column>,
     /// With the transfers (writes or reads) whose latencies it is about.
     file: Option<(&'static FileColumn, Option<bool>)>,
+    connect: Option<&'static Figure>,
 }
 
 impl Field {
     fn of_transfer(&self, record: TransferRecord<'_>) -> Value {
         self.transfer
             .map_or(Value::Unknown, |column| (column.value)(record))
+    }
+
+    fn of_connect(&self, row: &figures::Row<'_>) -> Value {
+        self.connect
+            .map_or(Value::Unknown, |figure| (figure.value)(row))
     }
 
     fn of_file(&self, row: &Row<'_>) -> Value {
@@ -35,7 +42,9 @@ impl Field {
 pub fn csv(records: &[Record]) -> String {
     let has_files = records.iter().any(|record| record.file().is_some());
     let has_transfers = records.iter().any(|record| record.transfer().is_some());
-    let fields = fields(has_transfers || !has_files, has_files);
+    let has_connections = records.iter().any(|record| record.connect().is_some());
+    let is_empty = !has_files && !has_connections;
+    let fields = fields(has_transfers || is_empty, has_files, has_connections);
     let mut text = row(fields.iter().map(|field| field.name.clone()));
     for record in records {
         match &record.body {
@@ -43,6 +52,12 @@ pub fn csv(records: &[Record]) -> String {
                 let record = TransferRecord { record, body };
                 let values = fields.iter().map(|field| field.of_transfer(record));
                 text.push_str(&row(values.map(self::field)));
+            }
+            Body::Connect(body) => {
+                for one in figures::Row::of_connect(ConnectRecord { record, body }) {
+                    let values = fields.iter().map(|field| field.of_connect(&one));
+                    text.push_str(&row(values.map(self::field)));
+                }
             }
             Body::File(body) => {
                 for one in Row::all(FileRecord { record, body }) {
@@ -56,13 +71,14 @@ pub fn csv(records: &[Record]) -> String {
 }
 
 /// The fields of the kinds that there are, those of transfers first; what both have stands once.
-fn fields(transfers: bool, files: bool) -> Vec<Field> {
+fn fields(transfers: bool, files: bool, connections: bool) -> Vec<Field> {
     let mut fields: Vec<Field> = Vec::new();
     if transfers {
         fields.extend(columns::all().map(|column| Field {
             name: column.field.to_owned(),
             transfer: Some(column),
             file: None,
+            connect: None,
         }));
     }
     let of_files = file_columns::all().filter(|_| files);
@@ -77,6 +93,18 @@ fn fields(transfers: bool, files: bool) -> Vec<Field> {
                 name,
                 file,
                 transfer: None,
+                connect: None,
+            }),
+        }
+    }
+    for figure in figures::of_connect().filter(|_| connections) {
+        match fields.iter_mut().find(|field| field.name == figure.field) {
+            Some(field) => field.connect = Some(figure),
+            None => fields.push(Field {
+                name: figure.field.to_owned(),
+                transfer: None,
+                file: None,
+                connect: Some(figure),
             }),
         }
     }

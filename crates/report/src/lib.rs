@@ -8,6 +8,7 @@
 //! | [`table`] | tables for people, one for each configuration |
 //! | [`files`] | tables and columns of file experiments |
 //! | [`verify`] | the table of a run that checks bytes instead of timing them |
+//! | [`connect`] | tables of experiments with connections |
 //! | [`csv`], [`jsonl`] | every figure for programs |
 //! | [`tour`] | the page that a tour ends with |
 //! | [`wire_proof`] | what tables say about the devices that the payload crossed |
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod columns;
+pub mod connect;
 pub mod csv;
 pub mod devices;
 pub mod engine;
@@ -82,6 +84,12 @@ fn tables(records: &[Record]) -> String {
             Some(DrawnBy::Files) => {
                 files::table(&part.iter().filter_map(Record::as_file).collect::<Vec<_>>())
             }
+            Some(DrawnBy::Connections) => connect::table(
+                &part
+                    .iter()
+                    .filter_map(Record::as_connect)
+                    .collect::<Vec<_>>(),
+            ),
         }
     });
     drawn.collect::<Vec<_>>().join("\n")
@@ -96,6 +104,8 @@ enum DrawnBy {
     Transfers,
     /// A table for each experiment.
     Files,
+    /// A table of points and one of steps for each configuration.
+    Connections,
 }
 
 fn drawn_by(record: &Record) -> DrawnBy {
@@ -103,5 +113,6 @@ fn drawn_by(record: &Record) -> DrawnBy {
         Body::Transfer(_) if verify::is_verify(record) => DrawnBy::Verify,
         Body::Transfer(_) => DrawnBy::Transfers,
         Body::File(_) => DrawnBy::Files,
+        Body::Connect(_) => DrawnBy::Connections,
     }
 }

@@ -1,5 +1,6 @@
 //! Records for tests, made by one builder whose figures follow from each other as those of a real run do.
 
+pub mod connect;
 pub mod files;
 mod network;
 

@@ -51,11 +51,20 @@ fn tables_of_files_look_as_agreed() {
 }
 
 #[test]
-fn a_results_file_may_hold_both_kinds() {
+fn tables_of_connections_look_as_agreed() {
+    let records = samples::connect::connections();
+    insta::assert_snapshot!("connect", table_of(&records));
+    let csv = render(Format::Csv, &records).unwrap();
+    insta::assert_snapshot!("csv_connect", csv.replace("\r\n", "\n"));
+}
+
+#[test]
+fn a_results_file_may_hold_all_kinds() {
     let mut both = samples::ping_pongs();
     let transfers_end = both.len();
     both.extend(samples::files::all());
     both.extend(samples::verifies());
+    both.extend(samples::connect::connections());
     let text = table_of(&both);
     assert_eq!(text.matches("MsgSize").count(), 2, "{text}");
     assert_eq!(
@@ -186,16 +195,23 @@ fn values() -> Vec<Value> {
         },
         "libraries": {"libc": "glibc 2.36"}, "variables": {"FI_PROVIDER": "tcp"},
     });
-    let environment = json!([{
-        "hosts": ["node7"], "ranks": "0-1", "launcher": "tonnage --ranks", "machine": machine, "clock_offset_ns": -12,
-        "clock_uncertainty_ns": 40,
-    }]);
+    let host = json!({
+        "name": "node7", "ranks": "0-1", "clock_offset_ns": -12, "clock_uncertainty_ns": 40, "memory_total_bytes": 2,
+        "huge_pages_free": [3],
+    });
+    let environment = json!([{"hosts": [host], "ranks": "0-1", "launcher": "tonnage --ranks", "machine": machine}]);
     let mut values: Vec<_> = samples::all()
         .iter()
         .map(|record| serde_json::to_value(record).unwrap())
         .collect();
     values[0]["environment"] = environment;
     values.extend(files_values());
+    let connections = samples::connect::connections();
+    values.extend(
+        connections
+            .iter()
+            .map(|record| serde_json::to_value(record).unwrap()),
+    );
     values
 }
 
@@ -314,12 +330,12 @@ fn every_property_of_files_is_in_some_record() {
         serde_json::from_str(include_str!("../../../docs/record.schema.json")).unwrap();
     let text = serde_json::to_string(&files_values()).unwrap();
     for of in [
-        "file_record",
-        "file_point",
-        "file_phase",
-        "file_trial",
-        "file_summary",
-        "published",
+        "FileBody",
+        "FilePoint",
+        "PhaseRecord",
+        "PhaseTrial",
+        "PhaseSummary",
+        "Published",
     ] {
         let properties = schema["$defs"][of]["properties"].as_object().unwrap();
         for name in properties.keys() {

@@ -47,7 +47,7 @@ macro_rules! names {
         $($(#[doc = $about:literal])+ $choice:ident = $name:literal),+ $(,)?
     }) => {
         $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ::serde::Serialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ::serde::Serialize, ::schemars::JsonSchema)]
         $vis enum $type {
             $($(#[doc = $about])+ #[serde(rename = $name)] $choice),+
         }

@@ -99,11 +99,9 @@ impl Figures {
             .iter()
             .filter(|phase| !phase.trials.is_empty());
         let summaries = measured.map(|phase| summary(options, phase, tasks));
-        let groups = record.environment.iter();
-        let groups: Vec<_> = groups
-            .map(|group| (group.hosts.len(), group.ranks.as_str()))
-            .collect();
-        let (nodes, tasks_on_node_0) = nodes(&groups, tasks);
+        let hosts = record.environment.iter().flat_map(|group| &group.hosts);
+        let hosts: Vec<_> = hosts.map(|host| host.ranks.as_str()).collect();
+        let (nodes, tasks_on_node_0) = nodes(&hosts, tasks);
         Self {
             passes,
             summaries: summaries.collect(),
@@ -182,16 +180,13 @@ fn spread(values: impl Iterator<Item = f64>) -> Spread {
 
 /// Hosts, and ranks on that of rank 0; hosts that are alike share a group (how many hosts, which ranks), and are taken
 /// to have as many ranks each.
-fn nodes(groups: &[(usize, &str)], ranks: u32) -> (u64, u64) {
-    let nodes: usize = groups.iter().map(|(hosts, _)| hosts).sum();
-    let first = groups.iter().find_map(|(hosts, ranks)| {
+fn nodes(hosts: &[&str], ranks: u32) -> (u64, u64) {
+    let first = hosts.iter().find_map(|ranks| {
         let ranks = number_list::parse(ranks).ok()?;
-        ranks
-            .contains(&0)
-            .then(|| ranks.len().div_ceil((*hosts).max(1)))
+        ranks.contains(&0).then_some(ranks.len())
     });
     let on_node_0 = first.unwrap_or(ranks as usize);
-    (nodes.max(1) as u64, on_node_0 as u64)
+    (hosts.len().max(1) as u64, on_node_0 as u64)
 }
 
 fn seconds(ns: u64) -> f64 {
@@ -209,8 +204,7 @@ mod tests {
     #[test]
     fn nodes_are_counted_with_the_tasks_of_the_first() {
         assert_eq!(nodes(&[], 2), (1, 2));
-        assert_eq!(nodes(&[(1, "0-3")], 4), (1, 4));
-        assert_eq!(nodes(&[(1, "4-5"), (2, "0-3,6-7")], 8), (3, 3));
-        assert_eq!(nodes(&[(960, "0-3839")], 3840), (960, 4));
+        assert_eq!(nodes(&["0-3"], 4), (1, 4));
+        assert_eq!(nodes(&["4-5", "0-2", "3,6-7"], 8), (3, 3));
     }
 }

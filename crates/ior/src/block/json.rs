@@ -68,7 +68,7 @@ pub fn hints_taken<'a>(record: FileRecord<'a>) -> Option<&'a Map<String, Value>>
 pub fn machine(record: FileRecord<'_>) -> String {
     let first = record.environment.first();
     let host = first.and_then(|group| group.hosts.first());
-    format!("Linux {}", host.map_or("", String::as_str))
+    format!("Linux {}", host.map_or("", |host| &host.name))
 }
 
 /// The section "Options", in IOR's order.

@@ -1,12 +1,13 @@
 //! A point of an experiment with connections: everything fixed.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::point::Traffic;
 use tonnage_engine::EngineOptions;
 
 /// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConnectPoint {
     /// The heading under which the plan puts it, if it gave one.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use tonnage_engine::calls::FileUse;
@@ -12,7 +13,7 @@ use crate::point::LimitChoice;
 use tonnage_engine::EngineOptions;
 
 /// One file experiment with every option explicit; defaults were filled in when the plan was expanded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilePoint {
     /// The heading under which the plan puts it, if it gave one.
@@ -138,7 +139,9 @@ impl FilePoint {
 }
 
 /// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// All transfers are writes.
@@ -174,7 +177,7 @@ impl Phase {
 }
 
 /// Whose data a rank reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ReadFrom {
     /// What it wrote itself.
@@ -192,7 +195,7 @@ pub enum ReadFrom {
 }
 
 /// Ends a phase by time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stonewall {
     /// From the common start.
@@ -205,7 +208,7 @@ pub struct Stonewall {
 }
 
 /// What is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum DataKind {
     /// Cannot be compressed.
@@ -218,7 +221,7 @@ pub enum DataKind {
 }
 
 /// How a new file is spread over the servers of a file system that stripes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Striping {
     /// Over so many targets; `None` for all, 0 for as many as the file system chooses.
@@ -230,7 +233,7 @@ pub struct Striping {
 }
 
 /// What somebody else measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Published {
     /// Of which phase.

@@ -1,12 +1,13 @@
 //! A point of a transfer: everything fixed.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::point::{LimitChoice, Traffic};
 use tonnage_engine::{EngineOptions, Verb};
 
 /// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransferPoint {
     /// The heading under which the plan puts it, if it gave one.
@@ -66,7 +67,7 @@ impl TransferPoint {
 }
 
 /// How operations are issued.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Pacing {
     /// One operation, then wait for the answer.
@@ -91,7 +92,7 @@ pub enum Pacing {
 }
 
 /// In which order the slots of a footprint are used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Addresses {
     /// One after the other, round and round.
@@ -103,7 +104,7 @@ pub enum Addresses {
 }
 
 /// How long a point is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Length {
     /// Trials; with `until_ci` the fewest.
@@ -121,7 +122,7 @@ pub struct Length {
 }
 
 /// How long one trial is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TrialLength {
     /// At least this long; what is in flight then is finished and counted.

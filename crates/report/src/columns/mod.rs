@@ -12,6 +12,7 @@ use tonnage_plan::transfer::{Addresses, Pacing};
 use tonnage_record::TransferRecord;
 
 pub use derived::{DERIVED, Derived};
+pub use tonnage_record::figures::{Style, Value};
 pub use values::{cpu_share, lanes};
 
 /// One figure of a record.
@@ -28,60 +29,6 @@ pub struct Column {
     pub style: Style,
     /// Its value, in the unit of `field`.
     pub value: fn(TransferRecord<'_>) -> Value,
-}
-
-/// How tables print a value.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Style {
-    /// As it is.
-    Plain,
-    /// Multiplied by this, with three significant digits.
-    Scaled(f64),
-    /// With a prefix k, M or G.
-    Rate,
-}
-
-/// A value as CSV gives it.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// The record does not have it.
-    Unknown,
-    /// Words.
-    Text(String),
-    /// A whole number.
-    Count(u64),
-    /// Any other number.
-    Number(f64),
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl From<u64> for Value {
-    fn from(count: u64) -> Self {
-        Self::Count(count)
-    }
-}
-
-impl From<u32> for Value {
-    fn from(count: u32) -> Self {
-        Self::Count(count.into())
-    }
-}
-
-impl From<f64> for Value {
-    fn from(number: f64) -> Self {
-        Self::Number(number)
-    }
-}
-
-impl<T: Into<Self>> From<Option<T>> for Value {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Unknown, Into::into)
-    }
 }
 
 /// The name of a way to issue operations, as the command line has it.

@@ -82,6 +82,7 @@ pub fn latency_kind_name(kind: LatencyKind) -> &'static str {
         LatencyKind::Batch => "batch",
         LatencyKind::OneWay => "one_way",
         LatencyKind::Response => "response",
+        LatencyKind::Step => "step",
     }
 }
 

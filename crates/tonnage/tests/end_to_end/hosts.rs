@@ -97,7 +97,7 @@ fn the_record_lists_the_hosts() {
             .flat_map(|part| {
                 part.hosts
                     .iter()
-                    .map(|host| (host.as_str(), part.ranks.as_str()))
+                    .map(|host| (host.name.as_str(), host.ranks.as_str()))
             })
             .collect();
         found.sort_unstable();
@@ -138,7 +138,7 @@ fn networks_of_one_machine_are_not_taken_for_its_loopback() {
         let names: Vec<_> = records[0]
             .environment
             .iter()
-            .map(|part| &part.hosts)
+            .flat_map(|part| &part.hosts)
             .collect();
         assert_eq!(
             names.len(),

@@ -1,0 +1,119 @@
+//! The body of an experiment with connections: how many can be set up in a second, and what each step of that costs.
+//!
+//! Every worker sets up a connection to each of its peers, takes it down, and begins again, until the trial is over.
+//! Latencies are of one set-up by one worker and of its steps, which are the record's parts.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{HistogramData, Latency, Spread};
+use tonnage_plan::connect::ConnectPoint;
+
+/// An experiment with connections as it was asked for, and what came out of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConnectBody {
+    /// What was asked for.
+    pub point: ConnectPoint,
+    /// One entry for each timed repetition.
+    pub trials: Vec<ConnectTrial>,
+    /// The trials taken together; absent unless measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<ConnectSummary>,
+    /// The steps of a set-up in the order of [`Step::ALL`]; empty unless measured.
+    pub steps: Vec<StepRecord>,
+}
+
+impl ConnectBody {
+    /// A point before anything was measured.
+    pub fn new(point: ConnectPoint) -> Self {
+        Self {
+            point,
+            trials: Vec::new(),
+            summary: None,
+            steps: Vec::new(),
+        }
+    }
+}
+
+/// One timed repetition over all ranks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConnectTrial {
+    /// From the aligned start to the last take-down on any rank.
+    pub window_ns: u64,
+    /// Connections that were set up and taken down again, each counted once for its two ends.
+    pub connections: u64,
+    /// `connections` / window.
+    pub connections_per_s: f64,
+    /// CPU time of all workers inside the window.
+    pub cpu_ns: u64,
+    /// How long after the aligned start the last rank really began.
+    pub start_skew_ns: u64,
+}
+
+/// The trials of a point taken together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConnectSummary {
+    /// Number of trials.
+    pub trials: u32,
+    /// Connections of all trials.
+    pub connections: u64,
+    /// Connections per second over the trials.
+    pub connections_per_s: Spread,
+    /// CPU time of all workers per connection.
+    pub cpu_ns_per_connection: f64,
+}
+
+/// What one step of setting up connections took, over all workers, ranks and trials.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepRecord {
+    /// Which step.
+    pub step: Step,
+    /// The figures.
+    pub latency: Latency,
+    /// All of them.
+    pub histogram: HistogramData,
+}
+
+/// A step of setting up a worker's connections.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// Opening the worker's endpoint.
+    Open,
+    /// Registering its memory with the device.
+    Register,
+    /// Connecting it to its peers.
+    Connect,
+    /// Waiting until the first byte has gone each way.
+    FirstByte,
+    /// Taking everything down again, which is no part of the whole.
+    Close,
+    /// The whole of a set-up, from opening to the first byte.
+    Total,
+}
+
+impl Step {
+    /// All steps, in the order in which records have them.
+    pub const ALL: [Self; 6] = [
+        Self::Open,
+        Self::Register,
+        Self::Connect,
+        Self::FirstByte,
+        Self::Close,
+        Self::Total,
+    ];
+
+    /// The name in records and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Register => "register",
+            Self::Connect => "connect",
+            Self::FirstByte => "first_byte",
+            Self::Close => "close",
+            Self::Total => "total",
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The JSON schema of a record, generated from the types: their doc comments are its descriptions.
+//!
+//! docs/record.schema.json is its output, and a test holds the two together.
+
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+use crate::Record;
+
+/// Definitions whose properties stand beside those of the envelope.
+const BODIES: [&str; 3] = ["TransferBody", "FileBody", "ConnectBody"];
+
+/// The schema, by draft 2020-12. No object may have a property that it does not name.
+pub fn schema() -> Value {
+    let mut schema = SchemaSettings::draft2020_12()
+        .into_generator()
+        .into_root_schema_for::<Record>()
+        .to_value();
+    if let Some(definitions) = schema.get_mut("$defs").and_then(Value::as_object_mut) {
+        for (name, definition) in definitions {
+            if !BODIES.contains(&name.as_str()) {
+                close(definition);
+            } else if let Some(inner) = definition.get_mut("properties") {
+                close(inner);
+            }
+        }
+    }
+    schema["unevaluatedProperties"] = Value::Bool(false);
+    schema
+}
+
+/// Refuses properties that an object does not name, in this schema and those inside.
+fn close(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            map.values_mut().for_each(close);
+            if map.get("properties").is_some_and(Value::is_object) && map.contains_key("type") {
+                map.insert("additionalProperties".to_owned(), Value::Bool(false));
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(close),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/record.schema.json");
+
+    #[test]
+    fn the_committed_schema_is_that_of_the_types() {
+        let text = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
+        if std::env::var_os("TONNAGE_BLESS").is_some() {
+            std::fs::write(COMMITTED, &text).unwrap();
+        }
+        let committed = std::fs::read_to_string(COMMITTED).unwrap();
+        assert!(
+            committed == text,
+            "docs/record.schema.json is not that of the types: write it anew with \
+             TONNAGE_BLESS=1 cargo test -p tonnage-record schema"
+        );
+    }
+}

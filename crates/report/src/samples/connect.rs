@@ -1,0 +1,97 @@
+//! Records of experiments with connections.
+
+use tonnage_plan::connect::ConnectPoint;
+use tonnage_plan::point::Traffic;
+use tonnage_plan::transfer::Pacing;
+use tonnage_record::connect::{ConnectSummary, ConnectTrial, Step, StepRecord};
+use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::spread::spread;
+use tonnage_record::{ConnectBody, LatencyKind, Outcome, Record};
+
+use super::sample;
+
+fn step(step: Step, middle_ns: u64) -> StepRecord {
+    let mut histogram = LatencyHistogram::new();
+    for at in 0..2000 {
+        let slow = if at % 500 == 499 { 5 } else { 1 };
+        histogram.record(slow * (middle_ns + at * 7919 % (middle_ns / 10)));
+    }
+    StepRecord {
+        step,
+        latency: histogram.summary(LatencyKind::Step).unwrap(),
+        histogram: histogram.to_data(),
+    }
+}
+
+fn body(workers: u32, register_bytes: u64) -> ConnectBody {
+    ConnectBody::new(ConnectPoint {
+        label: None,
+        engine: "fabric:tcp".to_owned(),
+        engine_options: Default::default(),
+        traffic: Traffic::Pair,
+        ranks: 2,
+        workers,
+        register_bytes,
+        memory: "huge".to_owned(),
+        trials: 3,
+        trial_ns: 1_000_000_000,
+    })
+}
+
+fn measured(workers: u32, register_bytes: u64) -> ConnectBody {
+    let trial = |connections: u64| ConnectTrial {
+        window_ns: 1_000_000_000,
+        connections,
+        connections_per_s: connections as f64,
+        cpu_ns: 900_000_000 * u64::from(workers),
+        start_skew_ns: 120,
+    };
+    let trials = [670, 664, 666].map(|count| trial(count * u64::from(workers)));
+    let rates = trials.each_ref().map(|trial| trial.connections_per_s);
+    let connections = trials.iter().map(|trial| trial.connections).sum::<u64>();
+    let register_ns = register_bytes / 64 + 900;
+    let steps = [
+        (Step::Open, 310_000),
+        (Step::Register, register_ns),
+        (Step::Connect, 420_000),
+        (Step::FirstByte, 95_000),
+        (Step::Close, 120_000),
+        (Step::Total, 825_000 + register_ns),
+    ];
+    ConnectBody {
+        summary: Some(ConnectSummary {
+            trials: 3,
+            connections,
+            connections_per_s: spread(&rates),
+            cpu_ns_per_connection: 2.7e9 * f64::from(workers) / connections as f64,
+        }),
+        trials: trials.to_vec(),
+        steps: steps
+            .map(|(name, middle_ns)| step(name, middle_ns))
+            .to_vec(),
+        ..body(workers, register_bytes)
+    }
+}
+
+fn record(body: ConnectBody, outcome: Outcome) -> Record {
+    sample(Pacing::PingPong, 8).record_with(|record| {
+        record.plan = "connect".to_owned();
+        (record.outcome, record.canary) = (outcome, None);
+        record.body = body.into();
+    })
+}
+
+/// Connections over two numbers of workers and two sizes, and one size that cannot be registered.
+pub fn connections() -> Vec<Record> {
+    let why = "rank 0 may lock 64 MiB, too few for --register 1g: 62 MiB are free of it. Raise it with ulimit -l";
+    vec![
+        record(measured(1, 4096), Outcome::Measured),
+        record(measured(4, 1 << 20), Outcome::Measured),
+        record(
+            body(4, 1 << 30),
+            Outcome::Skipped {
+                why: why.to_owned(),
+            },
+        ),
+    ]
+}
