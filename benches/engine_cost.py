@@ -11,7 +11,7 @@ import tempfile
 import common
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# What the least program does, and the words that make tonnage do the same. A write-imm is left out: its target waits for
+# The work of the least program, and the words that make tonnage do the same. A write-imm is left out: its target waits for
 # arrivals, and nothing arrives here.
 KINDS = {
     "write": "--op write --engine-option inject=off",

@@ -15,8 +15,8 @@ PARTS = ["bandwidth", "latency", "iperf3"]
 WINDOW = 64
 # tonnage's name of an operation, fi_rma_bw's, and whether fi_rma_bw issues it from both sides at once.
 OPS = [("write", "write", True), ("write-imm", "writedata", False), ("read", "read", True)]
-# What fi_rma_bw's writes over shm become depends on this: up to here fi_inject_write, which passes through the peer's
-# queue; above it process_vm_writev, because fabtests ask for no ordering.
+# Largest write of fi_rma_bw over shm that is a fi_inject_write, which passes through the peer's queue; above it, it is
+# process_vm_writev, because fabtests ask for no ordering.
 SHM_INJECT_BYTES = 4096
 UNORDERED = ("--engine-option", "shm-writes=cma")
 # At least this many times fi_rma_bw's rate, by provider and size.

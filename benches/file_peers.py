@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 # Longer than any single run, so that one that hangs ends the benchmark with an error.
 RUN_SECONDS_MAX = 300
-# How long a program has to end when it is asked to.
+# Time that a program has to end when it is asked to.
 TERM_SECONDS = 5
 MIB = 1 << 20
 MPIS = ["mpich", "openmpi"]
@@ -143,7 +143,7 @@ class Ior:
 def fio(words, cpus):
     """One job of fio, which reads."""
     ended = execute(["fio", "--name=job", "--output-format=json", *words], cpus)
-    # What fio warns about comes before the report.
+    # fio's warnings come before the report.
     report = json.loads(ended.output[ended.output.index("{\n") :])
     read = report["jobs"][0]["read"]
     return Outcome(read["total_ios"], ended.cpu_s, read["iops"], 0.0, read["bw_bytes"] / MIB)

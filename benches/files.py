@@ -19,7 +19,7 @@ import start
 PARTS = ["posix", "uring", "sequential", "mpiio", "memory"]
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SMALL_BYTES = 4 * KIB
-# What is read by small transfers: the long file is measured, and the short one tells what starting and ending cost.
+# Files for small reads: the long one is measured, and the short one tells what starting and ending cost.
 LONG_BYTES, SHORT_BYTES = 1 * GIB, 16 * MIB
 LONG, SHORT = "long.00000000", "short.00000000"
 DEPTH = 32
@@ -51,7 +51,7 @@ class Contest(NamedTuple):
     name: str
     runs: Dict[str, Callable[[], Dict[str, float]]]
     goals: Tuple[Goal, ...]
-    # What puts the files and the disk into the same state before each of them.
+    # Puts the files and the disk into the same state before each of them.
     prepare: Callable[[], None]
 
 
@@ -259,7 +259,7 @@ def empty_cache(place):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-# What was written before must not be written back in the middle of a run, so all of it is synchronised before each.
+# Earlier data must not be written back in the middle of a run, so all of it is synchronised before each.
 BOTH_WAYS = (Goal("write", "IOR", RATE_GOAL), Goal("read", "IOR", RATE_GOAL))
 # A place, and whether the page cache is left out.
 SEQUENTIAL = [("tmpfs", False), ("disk", False), ("disk", True)]
@@ -318,7 +318,7 @@ def compare(lines, repetitions, goals):
         for line in lines:
             names = list(line.runs)
             first = turn % len(names)
-            # Who comes first changes, in case the second has it better.
+            # The order changes, in case the second has it better.
             for who in names[first:] + names[:first]:
                 line.prepare()
                 found[line.name][who].append(line.runs[who]())

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 # Longer than any single run, so that one that hangs ends the benchmark with an error.
 RUN_SECONDS_MAX = 60
-# How long a server may take to listen.
+# Longest time that a server may take to listen.
 LISTEN_SECONDS_MAX = 10
 # Iterations of the first run of each comparison, by size: short, so that its CPU time is what setting up takes.
 FIRST_ITERATIONS = {8: 500, 64: 5_000, 65536: 200, 1048576: 80}
@@ -39,7 +39,7 @@ class Run(NamedTuple):
     # Operations of both sides in a second, and CPU time of both processes for one.
     rate_per_s: float
     cpu_ns: float
-    # What the client alone did, which is what a person reads off its output.
+    # Figures of the client alone, which a person reads off its output.
     client_rate_per_s: float
 
 
@@ -96,7 +96,7 @@ class Peers:
             rate_per_s = client_rate_per_s = 2 * client_rate_per_s
         else:
             rate_per_s = client_rate_per_s + (raw.iterations / raw.server_s if sides == 2 else 0)
-        # What setting up costs is in both runs.
+        # The cost of setting up is in both runs.
         cpu_ns = (raw.cpu_s - first.cpu_s) * 1e9 / (sides * (raw.iterations - first.iterations))
         return Run(rate_per_s, cpu_ns, client_rate_per_s)
 

@@ -1,7 +1,7 @@
 //! The conductor: takes the points of a plan, of whatever kinds, through their steps to records.
 //!
 //! A run is: what all points share is found out once; then for each stretch of points that share what is open, open it,
-//! and for each point of the stretch the canary, the steps ([`take_steps`]), the canary again, and the record. What a
+//! and for each point of the stretch the canary, the steps (`take_steps`), the canary again, and the record. What a
 //! step is depends on the kind; see [`crate::kinds`].
 
 use crate::canary;

@@ -1,4 +1,4 @@
-//! How long ranks wait for each other, all of it derived from one time.
+//! Longest waits of ranks for each other, all of it derived from one time.
 //!
 //! A rank that is dead or stopped is found by the heartbeat (see `tonnage_ranks`) long before any of these pass; they end
 //! the waiting for one that lives and does not come.
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The deadlines of every run.
 pub const DEADLINES: Deadlines = Deadlines::from_step(Duration::from_secs(60));
 
-/// How long ranks may take.
+/// Longest times that ranks may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
     /// Between two steps that all ranks take, and beyond the time that was planned for one.
@@ -24,7 +24,7 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
-    /// All of them, from the time that ranks may take between two steps.
+    /// Derives all of them from the time that ranks may take between two steps.
     pub const fn from_step(step: Duration) -> Self {
         Self {
             step,

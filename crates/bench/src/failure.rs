@@ -1,4 +1,4 @@
-//! How far a failure reaches, and what a record says of it.
+//! Reach of a failure, and its words in a record.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use tonnage_ranks::Rank;
 use tonnage_record::Outcome;
 use tonnage_units::Error;
 
-/// How far a failure reaches.
+/// Reach of a failure.
 #[derive(Debug)]
 pub enum Failure {
     /// This point failed on all ranks alike; the next one can be measured.

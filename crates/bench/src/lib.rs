@@ -9,8 +9,8 @@
 //! | [`drive`] | the timed loops |
 //! | [`kinds`] | the kinds of experiments |
 //! | [`limit`] | upper bounds that utilization is a fraction of |
-//! | [`canary`] | whether the machine changed under a point |
-//! | [`wire_proof`] | whether the payload crossed the devices that it should have |
+//! | [`canary`] | a check that the machine did not change under a point |
+//! | [`wire_proof`] | proof that the payload crossed the devices that it should have |
 //! | [`host`] | this host's CPUs, and which ranks share them |
 //!
 //! Engines come in as lists; none is known here by name. Results go out as records; see `tonnage_record`.

@@ -11,8 +11,8 @@ use tonnage_units::Result;
 pub trait Observer: Send {
     /// A point begins: its index, how many there are, and what it is.
     fn begin(&mut self, index: usize, of: usize, point: &Point);
-    /// How far a phase is; several times a second, while the ranks are at work. Kinds whose points are short tell
-    /// nothing.
+    /// Shows the progress of a phase; several times a second, while the ranks are at work. Kinds whose points are short
+    /// tell nothing.
     fn progress(&mut self, progress: &Progress);
     /// A point ended, one way or another.
     ///
@@ -21,21 +21,21 @@ pub trait Observer: Send {
     fn record(&mut self, record: Record) -> Result<()>;
 }
 
-/// How far a phase is, as rank 0 sees it from its own part.
+/// Progress of a phase, as rank 0 sees it from its own part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
-    /// Which phase.
+    /// The phase.
     pub phase: Phase,
-    /// Which repetition, from 0.
+    /// Repetition, from 0.
     pub trial: u32,
     /// Bytes that rank 0 has moved so far.
     pub done_bytes: u64,
     /// Bytes that it is to move; a stonewall may end the phase before.
     pub all_bytes: u64,
-    /// How many ranks there are, each of which has about as much to do.
+    /// Number of ranks, each of which has about as much to do.
     pub ranks: u32,
-    /// Since the phase began.
+    /// Time since the phase began.
     pub elapsed: Duration,
-    /// Until a stonewall; absent without one.
+    /// Time until a stonewall; absent without one.
     pub left: Option<Duration>,
 }

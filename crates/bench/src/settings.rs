@@ -1,4 +1,4 @@
-//! What steers a run and is not part of any point. Points are in `tonnage_plan`.
+//! Settings of a run that are not part of any point. Points are in `tonnage_plan`.
 
 use std::path::PathBuf;
 
@@ -9,14 +9,14 @@ use tonnage_sys::clock::Clock;
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
-/// What steers a run and is not part of any point.
+/// Settings of a run that are not part of any point.
 #[derive(Clone)]
 pub struct Settings {
     /// The plan's name, for the records.
     pub plan: String,
-    /// Which CPUs workers are pinned to.
+    /// CPUs that workers are pinned to.
     pub cpus: Choice,
-    /// Where memory comes from.
+    /// Source of memory.
     pub numa: Numa,
     /// Devices that engines use; empty when each is to choose.
     pub devices: Vec<String>,
@@ -39,7 +39,7 @@ pub enum Numa {
     Auto,
     /// Wherever the kernel takes it.
     None,
-    /// This one.
+    /// This node.
     Node(u32),
 }
 

@@ -30,13 +30,13 @@ use tonnage_units::{WireDevice, WireKind};
 /// Some drivers bring their counters up to date once a second, so that what is missing may still come.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// How often a reader looks again.
+/// Time between two looks of a reader.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Sentences about one point, at most; on a large run the same is wrong everywhere.
 const WHY_MAX: usize = 16;
 
-/// What a rank's engine names.
+/// Devices that a rank's engine names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named {
     /// The devices that its payload has to cross.
@@ -44,7 +44,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// What this process names; `None` without devices.
+    /// Devices that this process names; `None` without any.
     pub fn new(mut devices: Vec<WireDevice>) -> Option<Self> {
         devices.sort();
         devices.dedup();
@@ -61,7 +61,7 @@ struct Group {
     ranks: Vec<u32>,
 }
 
-/// Which ranks use which devices: the same on all ranks.
+/// Devices that each rank uses: the same on all ranks.
 #[derive(Debug, Clone, Default)]
 pub struct Routes {
     groups: Vec<Group>,
@@ -170,7 +170,7 @@ struct Load {
 
 type Loads = BTreeMap<usize, Load>;
 
-/// What a device did meanwhile; `None` for one that is not there.
+/// Growth of a device's counters; `None` for one that is not there.
 type Moved = Option<Counters>;
 
 /// One rank's part in the proof of one point.
@@ -222,7 +222,7 @@ impl<'a> Watch<'a> {
         Snapshot::read(&self.tree, &devices)
     }
 
-    /// What this rank's operations should have moved through the devices of both sides, for [`merge_loads`].
+    /// Payload that this rank's operations should have moved through the devices of both sides, for [`merge_loads`].
     ///
     /// # Errors
     /// When it cannot be encoded.
@@ -269,7 +269,7 @@ impl<'a> Watch<'a> {
         encode(&path)
     }
 
-    /// How far the counters of a group's devices went.
+    /// Growth of the counters of a group's devices.
     fn moved(&self, at: usize, after: &Snapshot) -> Vec<Moved> {
         let devices = self.routes.groups[at].devices.iter();
         devices.map(|device| self.moved_by(device, after)).collect()
@@ -351,7 +351,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Whether devices together counted this part of the payload in both directions.
+/// Returns whether devices together counted this part of the payload in both directions.
 fn carried(moved: &[Moved], load: Load, percent: u64) -> bool {
     let sum = |bytes: fn(&Counters) -> Option<u64>| {
         let counted = moved.iter().flatten().filter_map(bytes);
@@ -365,8 +365,8 @@ fn is_enough(counted: u64, expected: u64, percent: u64) -> bool {
     u128::from(counted) * 100 >= u128::from(expected) * u128::from(percent)
 }
 
-/// Whether one of several devices did anything for the payload: at least a hundredth of an even share. Nobody knows how
-/// workers are spread over devices, but one that only saw a few packets was not used.
+/// Returns whether one of several devices did anything for the payload: at least a hundredth of an even share. Nobody
+/// knows how workers are spread over devices, but one that only saw a few packets was not used.
 fn took_part(counters: Option<&Counters>, load: Load, devices: usize) -> bool {
     let Some(counters) = counters else {
         return false;

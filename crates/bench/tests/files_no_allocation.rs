@@ -38,7 +38,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What a plan would expand to; only what the engine looks at matters.
+/// A point as a plan would expand to it; only what the engine looks at matters.
 fn point(engine: &str) -> Result<FilePoint> {
     let point = json!({
         "engine": engine, "ranks": 1, "threads": 1, "paths": ["t"], "layout": "shared", "block_bytes": BLOCK,
@@ -81,7 +81,7 @@ fn one_at_a_time(calls: &mut dyn Calls) -> Result<()> {
     Ok(())
 }
 
-/// As many in flight as the window says; whether any failed.
+/// Keeps as many transfers in flight as the window says; returns whether any failed.
 fn through_a_queue(queue: &mut dyn Queue) -> Result<bool> {
     let mut done = [Completion::EMPTY; WINDOW as usize];
     let (mut posted, mut ended, mut failed) = (0, 0, false);
@@ -111,7 +111,7 @@ fn through_a_queue(queue: &mut dyn Queue) -> Result<bool> {
     Ok(failed)
 }
 
-/// What was counted in the blocking calls, and in the queue where there is one.
+/// Counts of the blocking calls, and of the queue where there is one.
 fn counted(entry: &FileEntry) -> Result<(Counts, Option<Counts>)> {
     let program = std::env::current_exe().map_err(|error| Error::io("no program", error))?;
     let name = format!("tonnage-counted-{}-{}", std::process::id(), entry.name);

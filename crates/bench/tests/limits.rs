@@ -1,4 +1,4 @@
-//! What a point is set beside, from the engine's domain to the record: whole runs with threads as ranks, over an engine
+//! Upper bounds of points, from the engine's domain to the record: whole runs with threads as ranks, over an engine
 //! that moves nothing and names a limit as an engine over a network does.
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};

@@ -45,7 +45,7 @@ const NOTHING: Counts = Counts {
     frees: 0,
 };
 
-/// What is counted, beside the loop itself.
+/// Work that is counted, beside the loop itself.
 #[derive(Clone, Copy, PartialEq)]
 enum Extra {
     Nothing,
@@ -238,7 +238,7 @@ impl Recorder for Counted<'_> {
     }
 }
 
-/// What both sides share while they run.
+/// State that both sides share while they run.
 struct Shared {
     /// Sides that are prepared.
     ready: AtomicU32,
@@ -412,7 +412,7 @@ fn a_ping_pong_allocates_nothing() {
     .unwrap();
 }
 
-/// Without this the tests above could pass because nothing is ever counted.
+/// Shows that allocations are counted; else the tests above could pass because nothing is.
 #[test]
 fn an_allocation_inside_the_loop_is_counted() {
     let one_each = Counts {

@@ -21,32 +21,32 @@ pub struct Entry {
     pub name: &'static str,
     /// One line for `--help` and `tonnage devices`.
     pub about: &'static str,
-    /// What must follow the name after a colon, such as "PROVIDER" in `fabric:PROVIDER`; `None` when nothing may.
+    /// Part that must follow the name after a colon, such as "PROVIDER" in `fabric:PROVIDER`; `None` when nothing may.
     pub variant: Option<Variant>,
     /// Options of its own, which `--engine-option NAME=VALUE` sets.
     pub options: &'static [EngineOption],
-    /// Whether `--devices` means something to it.
+    /// True when `--devices` means something to it.
     pub has_devices: bool,
     /// Libraries that it loads at run time and that the command line can choose, such as "libfabric".
     pub libraries: &'static [&'static str],
     /// The verbs it knows, so that a wrong request is refused before any rank starts.
     pub verbs: &'static [Verb],
-    /// Whether `--op write --ping-pong` can be asked for (see [`super::Caps::ordered_writes`]).
+    /// True when `--op write --ping-pong` can be asked for (see [`super::Caps::ordered_writes`]).
     pub ordered_writes: bool,
-    /// Whether bytes really move, so that they can be verified.
+    /// True when bytes really move, so that they can be verified.
     pub moves_bytes: bool,
     /// Opens its domains on this machine: one for each device that was asked for, or one that it chooses itself.
     pub open: fn(&OpenRequest<'_>) -> Result<Domains>,
 }
 
-/// What follows the name of an engine or a memory after a colon.
+/// The part of an engine's or a memory's name after a colon.
 #[derive(Debug, Clone, Copy)]
 pub struct Variant {
-    /// What it is, in capitals, for help and messages.
+    /// Its meaning, in capitals, for help and messages.
     pub what: &'static str,
-    /// Those that every machine has.
+    /// Values that every machine has.
     pub everywhere: &'static [&'static str],
-    /// Whether the name means nothing without one.
+    /// True when the name means nothing without one.
     pub required: bool,
 }
 
@@ -63,10 +63,10 @@ pub struct EngineOption {
     pub about: &'static str,
 }
 
-/// What an engine is opened with on one rank.
+/// Arguments for opening an engine on one rank.
 #[derive(Debug, Clone)]
 pub struct OpenRequest<'a> {
-    /// What followed the colon of `--engine`; empty when nothing did.
+    /// The part of `--engine` after the colon; empty when there is none.
     pub variant: &'a str,
     /// Options that differ from the defaults; checked against [`Entry::options`].
     pub options: &'a EngineOptions,
@@ -74,7 +74,7 @@ pub struct OpenRequest<'a> {
     pub devices: &'a [String],
     /// `--libfabric`.
     pub libfabric: Option<&'a Path>,
-    /// Whether all ranks reach each other by the loopback.
+    /// True when all ranks reach each other by the loopback.
     pub one_host: bool,
     /// This host's address on the control channel, where there are several ranks.
     pub address: Option<IpAddr>,
@@ -83,7 +83,7 @@ pub struct OpenRequest<'a> {
 }
 
 impl Default for OpenRequest<'_> {
-    /// Nothing but an engine that can do everything.
+    /// Returns a request for an engine that can do everything.
     fn default() -> Self {
         static NO_OPTIONS: EngineOptions = EngineOptions::new();
         Self {

@@ -10,11 +10,11 @@ use crate::{Entry, Variant};
 /// The engines and memories of a program.
 #[derive(Clone, Copy)]
 pub struct Lists {
-    /// What moves bytes between memories.
+    /// Engines that move bytes between memories.
     pub engines: &'static [Entry],
-    /// What reads and writes files.
+    /// Engines that read and write files.
     pub file_engines: &'static [FileEntry],
-    /// Where bytes live; the first is the default.
+    /// Memories; the first is the default.
     pub memories: &'static [MemoryEntry],
 }
 

@@ -20,9 +20,9 @@ pub struct MemoryEntry {
     pub name: &'static str,
     /// One line for help and `tonnage devices`.
     pub about: &'static str,
-    /// What may follow the name after a colon, such as "DEVICE" in `gpu:DEVICE`; `None` when nothing may.
+    /// Part that may follow the name after a colon, such as "DEVICE" in `gpu:DEVICE`; `None` when nothing may.
     pub variant: Option<Variant>,
-    /// Whether the CPU can address it, so that what needs to look at single bytes is refused before any rank starts.
+    /// True when the CPU can address it, so that what needs to look at single bytes is refused before any rank starts.
     pub host_addressable: bool,
     /// Allocates it and gives every page its place, so that nothing is left to be done when it is first touched.
     pub allocate: fn(&Request<'_>) -> Result<Arc<dyn Memory>>,
@@ -30,18 +30,18 @@ pub struct MemoryEntry {
     pub check_fits: fn(&Request<'_>) -> Result<()>,
 }
 
-/// What is asked of an allocation.
+/// Properties of an allocation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Request<'a> {
-    /// What followed the colon of `--memory`; empty when nothing did.
+    /// The part of `--memory` after the colon; empty when there is none.
     pub variant: &'a str,
     /// Bytes of this worker; of all workers of the host where it is asked whether they fit.
     pub bytes: u64,
-    /// Whether peers map it.
+    /// True when peers map it.
     pub shared: bool,
     /// The NUMA node to prefer.
     pub node: Option<u32>,
-    /// Whether the user named that node: then memory that cannot be bound to it is an error, and not only a remark.
+    /// True when the user named that node: then memory that cannot be bound to it is an error, and not only a remark.
     pub node_required: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct Request<'a> {
 /// Whoever owns the memory carries out everything that touches it, for only they know how: nothing outside may assume
 /// that the CPU can.
 pub trait Memory: Send + Sync {
-    /// How many bytes it has.
+    /// Number of its bytes.
     fn bytes(&self) -> u64;
     /// The mapped bytes; `None` where the CPU cannot address them.
     fn host(&self) -> Option<&Arc<Arena>>;
@@ -58,7 +58,7 @@ pub trait Memory: Send + Sync {
     fn device(&self) -> Option<DeviceMemory<'_>> {
         None
     }
-    /// What was had: kind, pages, node, and why it is less than what was asked for.
+    /// The real memory: kind, pages, node, and why it is less than what was asked for.
     fn report(&self) -> MemoryReport;
     /// Writes the bytes that `key` says belong at `offset..offset + len`; `origin` is where the key's own offset 0 lies.
     ///
@@ -122,7 +122,7 @@ pub struct DeviceMemory<'a> {
     pub interface: &'static str,
     /// The device's number in that interface.
     pub device: u32,
-    /// Where the bytes begin for the device.
+    /// Address of the bytes for the device.
     pub address: u64,
     /// A file through which another device can reach the bytes, where they can be exported.
     pub dmabuf: Option<Dmabuf<'a>>,
@@ -133,11 +133,11 @@ pub struct DeviceMemory<'a> {
 pub struct Dmabuf<'a> {
     /// The buffer.
     pub file: BorrowedFd<'a>,
-    /// Where in it the memory begins.
+    /// Offset in it of the memory's beginning.
     pub offset: u64,
 }
 
-/// What an allocation had, for the record.
+/// The real memory of an allocation, for the record.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemoryReport {
@@ -151,13 +151,13 @@ pub struct MemoryReport {
     /// Bytes that the kernel backs with transparent huge pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transparent_huge_bytes: Option<u64>,
-    /// Whether peers can map it.
+    /// True when peers can map it.
     pub shared: bool,
     /// NUMA node that it is bound to; `null` where it was left to the kernel.
     pub numa_node: Option<u32>,
-    /// Why it is not bound to the node that was chosen.
+    /// Reason why it is not bound to the node that was chosen.
     pub why_not_bound: Option<String>,
-    /// Why its pages are not larger, a reason for each kind of page.
+    /// Reasons why its pages are not larger, one for each kind of page.
     pub why_not_larger_pages: Vec<String>,
     /// The device that it belongs to; absent for memory of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,9 +167,9 @@ pub struct MemoryReport {
 /// Two stretches of one memory between which is copied, piece by piece.
 #[derive(Debug, Clone, Copy)]
 pub struct Stretch {
-    /// Where the source starts.
+    /// Offset of the source.
     pub from: u64,
-    /// Where the destination starts.
+    /// Offset of the destination.
     pub to: u64,
     /// Bytes of one copy, and the distance between two.
     pub piece_bytes: u64,
@@ -194,7 +194,7 @@ impl Stretch {
     }
 }
 
-/// How fast one way of copying was.
+/// Rate of one way of copying.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopyRate {
     /// The way, such as "memcpy".

@@ -1,4 +1,4 @@
-//! What is written into memory so that a moved byte can be told from one that was not moved.
+//! Pattern that is written into memory so that a moved byte can be told from one that was not moved.
 //!
 //! The 64-bit word at offset `o` of a flow is a mix of (seed, trial, flow, o / 8). A block that arrives at the wrong
 //! offset, comes from an earlier trial or another flow, or never arrives, therefore differs, and the mismatch names
@@ -12,7 +12,7 @@ use tonnage_units::{Error, Result};
 /// Bytes that are generated or compared at a time, on the stack.
 const CHUNK: usize = 4096;
 
-/// What the bytes belong to.
+/// Key that bytes belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     base: u64,
@@ -29,8 +29,8 @@ impl Key {
         }
     }
 
-    /// What a place is filled with that data of this key shall replace: no byte of it equals the key's own, so that even
-    /// one byte that did not move is found.
+    /// Filler of a place that data of this key shall replace: no byte of it equals the key's own, so that even one byte
+    /// that did not move is found.
     pub fn poison(self) -> Self {
         Self {
             inverted: !self.inverted,
@@ -67,17 +67,17 @@ pub struct Mismatches {
 pub struct Mismatch {
     /// Offset of the first wrong byte, counted from the start of the flow's data.
     pub offset: u64,
-    /// What should be there, from the wrong byte on.
+    /// Expected bytes, from the wrong one on.
     pub expected: Vec<u8>,
-    /// What is there.
+    /// Bytes that are there.
     pub found: Vec<u8>,
 }
 
 impl Mismatches {
-    /// How many stretches are kept.
+    /// Number of stretches that are kept.
     const KEPT: usize = 4;
 
-    /// Whether everything compared was right.
+    /// Returns whether everything compared was right.
     pub fn is_clean(&self) -> bool {
         self.wrong_bytes == 0
     }

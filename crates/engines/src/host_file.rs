@@ -20,11 +20,11 @@ pub(crate) struct HostFile {
     file: File,
     path: PathBuf,
     direct: Option<Direct>,
-    /// Whether reads may touch the time of last access.
+    /// True when reads may touch the time of last access.
     access_time: bool,
 }
 
-/// How files are opened, beside what the request says.
+/// Flags that files are opened with, beside what the request says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct How {
     /// Past the page cache.
@@ -34,7 +34,7 @@ pub(crate) struct How {
 }
 
 impl How {
-    /// As it is asked for.
+    /// Reads the flags from the use that is asked for.
     pub fn of(usage: &FileUse) -> Self {
         let asked = usage.options.get(ACCESS_TIME.name);
         Self {
@@ -114,18 +114,18 @@ impl HostFile {
         self.file.as_fd()
     }
 
-    /// How it must be used without the page cache; `None` for a file that is open with it.
+    /// Rules for using it without the page cache; `None` for a file that is open with it.
     pub fn direct(&self) -> Option<Direct> {
         self.direct
     }
 
-    /// Whether reads may touch the time of last access.
+    /// Returns whether reads may touch the time of last access.
     pub fn access_time(&self) -> bool {
         self.access_time
     }
 
-    /// Whether a transfer can be made as it is; `address` is where its bytes are in memory. A kernel may carry out one
-    /// that is not aligned by the page cache, and say nothing.
+    /// Checks that a transfer can be made as it is; `address` is where its bytes are in memory. A kernel may carry out
+    /// one that is not aligned by the page cache, and say nothing.
     ///
     /// # Errors
     /// `Usage` for a direct transfer that is not aligned.
@@ -150,8 +150,8 @@ impl HostFile {
         ))
     }
 
-    /// Whether a transfer that was cut short can be continued here. A direct one that ends between two multiples of the
-    /// alignment has met the end of the file, or of the disk.
+    /// Returns whether a transfer that was cut short can be continued here. A direct one that ends between two
+    /// multiples of the alignment has met the end of the file, or of the disk.
     #[inline]
     pub fn goes_on_at(&self, offset: u64) -> bool {
         self.direct
@@ -176,7 +176,7 @@ impl HostFile {
         closed.map_err(|error| explained(format!("cannot close {}", self.path.display()), error))
     }
 
-    /// That a transfer failed.
+    /// Error for a transfer that failed.
     #[cold]
     pub fn failed(&self, write: bool, offset: u64, len: u64, error: io::Error) -> Error {
         let verb = if write { "write" } else { "read" };
@@ -187,7 +187,7 @@ impl HostFile {
         )
     }
 
-    /// That a read met the end of the file at `end`.
+    /// Error for a read that met the end of the file at `end`.
     #[cold]
     pub fn ended(&self, offset: u64, len: u64, end: u64) -> Error {
         Error::Failed(format!(
@@ -197,7 +197,7 @@ impl HostFile {
         ))
     }
 
-    /// That the system took a part of a write and will take no more; `done` bytes were taken.
+    /// Error for a write of which the system took a part and will take no more; `done` bytes were taken.
     #[cold]
     pub fn cut_short(&self, offset: u64, len: u64, done: u64) -> Error {
         Error::Failed(format!(

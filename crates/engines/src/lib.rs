@@ -1,5 +1,6 @@
 //! The engines of tonnage, one file each. This file holds the one list of them; docs/ADDING-AN-ENGINE.md walks through
-//! adding to it. What an engine is, is in [`tonnage_engine`]; what needs `unsafe` is in `tonnage_sys`.
+//! adding to it. The definition of an engine is in [`tonnage_engine`]; everything that needs `unsafe` is in
+//! `tonnage_sys`.
 #![forbid(unsafe_code)]
 
 pub mod fabric;
@@ -21,7 +22,7 @@ pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY, fabric::ENTRY];
 /// Every engine for files, in the same way.
 pub static FILE_ENGINES: &[FileEntry] = &[posix::ENTRY, uring::ENTRY, mpiio::ENTRY];
 
-/// All of it, for the program to hand down.
+/// All engines and memories, for the program to hand down.
 pub static LISTS: Lists = Lists {
     engines: ENGINES,
     file_engines: FILE_ENGINES,

@@ -54,12 +54,12 @@ impl FileDomain for PosixDomain {
 
 struct Posix {
     memory: Arc<Arena>,
-    /// By the number that the caller chose.
+    /// Files by the number that the caller chose.
     files: Vec<Option<HostFile>>,
     how: How,
-    /// How the last file that was opened without the page cache had to be used, for the record.
+    /// Rules for using the last file that was opened without the page cache, for the record.
     aligned: Option<Direct>,
-    /// Whether reads of any file touched its time of last access.
+    /// True when reads of any file touched its time of last access.
     access_time: bool,
 }
 

@@ -56,7 +56,7 @@ static OPTIONS: [EngineOption; 3] = [
 /// The largest piece of a transfer that blocks; longer ones are made of several.
 const PIECE_BYTES: u64 = 1 << 30;
 
-/// How many completions are taken from the ring at a time.
+/// Completions that are taken from the ring at a time.
 const TAKEN: usize = 64;
 
 fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
@@ -88,7 +88,7 @@ fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
     UringDomain::new(config, How::of(usage)).map(|domain| Arc::new(domain) as Arc<dyn FileDomain>)
 }
 
-/// What to do about a kernel that gives no ring.
+/// Error with the advice about a kernel that gives no ring.
 fn unavailable(refused: Refused) -> Error {
     Error::Unavailable {
         what: "engine uring".into(),
@@ -100,7 +100,7 @@ fn unavailable(refused: Refused) -> Error {
 struct UringDomain {
     config: Config,
     how: How,
-    /// What a ring that was opened to try has got.
+    /// Grants of a ring that was opened to try.
     granted: Granted,
 }
 
@@ -158,11 +158,11 @@ struct Uring {
     how: How,
     /// [`PIECE_BYTES`], or less in tests.
     piece_bytes: u64,
-    /// How the last file that was opened without the page cache has to be used, for the record.
+    /// Rules for using the last file that was opened without the page cache, for the record.
     aligned: Option<Direct>,
-    /// Whether reads of any file touched its time of last access.
+    /// True when reads of any file touched its time of last access.
     access_time: bool,
-    /// What the ring's answers are taken into.
+    /// Buffer that the ring's answers are taken into.
     finished: [Finished; TAKEN],
 }
 
@@ -330,7 +330,7 @@ impl Calls for Uring {
         Some(self)
     }
 
-    /// What became of the registrations, which need the memory and the files.
+    /// State of the registrations, which need the memory and the files.
     fn chosen(&self) -> Value {
         let Granted { buffers, files, .. } = self.ring.granted();
         let told = |registered: &Registered| match registered {

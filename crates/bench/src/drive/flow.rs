@@ -13,9 +13,9 @@ pub struct Flow {
     pub lane: Lane,
     /// A lane for the one-byte read that proves delivery, where completions alone do not.
     pub flush_lane: Option<Lane>,
-    /// Where the flow's slice starts in this worker's memory.
+    /// Offset of the flow's slice in this worker's memory.
     pub local_origin: u64,
-    /// Where it starts in the peer's.
+    /// Offset of the slice in the peer's.
     pub remote_origin: u64,
     /// Operations issued since the flow exists. The low 32 bits are the immediate of the next one.
     pub issued: u64,

@@ -20,7 +20,7 @@ pub(crate) struct Mock {
     pub(crate) fail_at: Option<u64>,
     /// The next poll reports one arrival with this immediate, and nothing else.
     pub(crate) arrives: Option<u32>,
-    /// After so many operations nothing completes for so long.
+    /// Number of operations after which nothing completes, and for how long.
     pub(crate) stall_ns: Option<(u64, u64)>,
     room: usize,
     in_flight: VecDeque<Op>,

@@ -9,7 +9,7 @@
 //! | [`paced`] | operations due at fixed times |
 //! | [`serve`] | the target of one-sided operations: progress until everybody is done |
 //!
-//! When a trial starts and ends, who agrees on it, and what is checked afterwards is in [`crate::conductor`].
+//! The start and end of a trial, the agreement on them, and the checks afterwards are in [`crate::kinds`].
 
 use std::collections::VecDeque;
 
@@ -36,7 +36,7 @@ pub struct Scratch {
     /// Tags that are not in flight, the one that is free the longest first: so flows take turns even on an engine that
     /// completes at once.
     ready: VecDeque<u32>,
-    /// When the operation of a tag was posted (or due), nanoseconds.
+    /// Time at which the operation of a tag was posted (or due), nanoseconds.
     posted_ns: Vec<u64>,
     /// The flow that a tag belongs to.
     flow_of_tag: Vec<u32>,

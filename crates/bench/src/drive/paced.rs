@@ -12,7 +12,7 @@ use tonnage_units::Result;
 /// The timetable of one worker.
 #[derive(Debug, Clone, Copy)]
 pub struct Timetable {
-    /// When the first operation is due.
+    /// Time at which the first operation is due.
     pub start_ns: u64,
     /// Operations per second of this worker.
     pub rate_per_s: f64,
@@ -29,7 +29,7 @@ impl Timetable {
     }
 }
 
-/// What became of the operations of a timetable.
+/// Punctuality of the operations of a timetable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Punctuality {
     /// Operations that completed.

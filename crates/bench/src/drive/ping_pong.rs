@@ -18,13 +18,13 @@ use tonnage_engine::{Caps, Completion, Kind, Op};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Error, Result};
 
-/// How often the last byte is looked at between two polls of an engine whose peers write without this side's help.
+/// Looks at the last byte between two polls of an engine whose peers write without this side's help.
 const LOOKS_PER_POLL: u32 = 32;
 
 /// Most own operations whose completion is still out when the next one is posted.
 const OUTSTANDING_MAX: u64 = 16;
 
-/// What happens in one direction of a plain-write ping-pong: the last byte of a slot counts how often it was written.
+/// One direction of a plain-write ping-pong: the last byte of a slot counts how often it was written.
 struct Marks {
     walk: Walk,
     /// The slot that the next operation uses.
@@ -42,7 +42,7 @@ impl Marks {
         }
     }
 
-    /// What the last byte of the next slot will be.
+    /// Next value of the last byte of a slot.
     #[inline]
     fn next_count(&self) -> u8 {
         self.counts[self.slot as usize].wrapping_add(1)
@@ -108,7 +108,7 @@ impl Signal {
         Ok(())
     }
 
-    /// Whether the next incoming operation has arrived; moves on if so.
+    /// Returns whether the next incoming operation has arrived; moves on if so.
     #[inline]
     fn arrived(&mut self) -> Result<bool, OutOfRange> {
         let offset = self.into_origin + self.into.slot * self.stride_bytes + self.last_byte;

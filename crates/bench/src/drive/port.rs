@@ -10,15 +10,15 @@ use super::flow::{Flow, Receives};
 use tonnage_engine::{Completion, Engine, Kind, Op};
 use tonnage_units::{Error, Result};
 
-/// What arrived from peers since the counters were taken last.
+/// Arrivals from peers since the counters were taken last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Arrivals {
     /// Number of operations that arrived.
     pub count: u64,
     /// Wrapping sum of their immediates, which tells a lost and a doubled one apart from what was sent.
     pub immediates: u64,
-    /// When nothing more had arrived, nanoseconds on the worker's clock: at the first poll after the last one that found
-    /// nothing. 0 when none arrived.
+    /// Time at which nothing more had arrived, nanoseconds on the worker's clock: at the first poll after the last one
+    /// that found nothing. 0 when none arrived.
     pub last_ns: u64,
 }
 
@@ -35,7 +35,7 @@ pub struct Port<'a> {
     undated: bool,
     stop: &'a AtomicBool,
     yielding: bool,
-    /// Whether an idle loop rests for a moment; not where every poll is a call into a library that takes longer.
+    /// True when an idle loop rests for a moment; not where every poll is a call into a library that takes longer.
     pausing: bool,
     receives: Vec<Receives>,
     /// Receives to be handed over, the oldest last taken first.
@@ -91,7 +91,7 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// From now on arrivals are not replaced by new receives.
+    /// Stops replacing arrivals by further receives.
     pub fn use_up_receives(&mut self) {
         self.reposting = false;
     }
@@ -167,7 +167,7 @@ impl<'a> Port<'a> {
         self.engine.post(ops)
     }
 
-    /// What a loop does when there was nothing to do.
+    /// Spends a turn without work: looks at the stop flag, hands over receives, and rests.
     #[inline]
     fn idle(&mut self) -> Result<()> {
         self.date_arrivals();
@@ -183,7 +183,7 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Whether the run was stopped; loops that do not poll look at it now and then.
+    /// Fails when the run was stopped; loops that do not poll look at it now and then.
     ///
     /// # Errors
     /// When it was.
@@ -226,7 +226,7 @@ impl<'a> Port<'a> {
     }
 }
 
-/// How many of the completions are of operations that this side posted.
+/// Number of the completions that are of operations which this side posted.
 #[inline]
 pub fn own(done: &[Completion]) -> usize {
     done.iter()

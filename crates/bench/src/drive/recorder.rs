@@ -1,5 +1,5 @@
-//! What a loop does with the time of each operation: nothing, or a histogram. A loop is compiled once for each, so that
-//! the first costs no clock read.
+//! Recorders of the time of each operation: nothing, or a histogram. A loop is compiled once for each, so that the
+//! first costs no clock read.
 
 use tonnage_sys::clock::Clock;
 
@@ -30,7 +30,7 @@ impl Recorder for Silent {
 pub struct PerOperation<'a> {
     /// The worker's clock.
     pub clock: Clock,
-    /// Where latencies go; preallocated.
+    /// Destination of latencies; preallocated.
     pub histogram: &'a mut LatencyHistogram,
 }
 

@@ -1,4 +1,4 @@
-//! When a loop stops issuing operations: after a number of them, or at a time without reading the clock for each.
+//! End of issuing operations: after a number of them, or at a time without reading the clock for each.
 
 use tonnage_sys::clock::Clock;
 
@@ -53,7 +53,7 @@ impl Until {
         }
     }
 
-    /// How many of the `want` operations may be issued now. 0 for a positive `want` means that the end is reached.
+    /// Number of the `want` operations that may be issued now.
     #[inline]
     pub fn grant(&mut self, want: usize) -> usize {
         match &mut self.end {
@@ -89,7 +89,7 @@ impl Until {
     }
 }
 
-/// How many operations until the clock is read again, from how fast the last ones went. At most four times as many as
+/// Number of operations until the clock is read again, from how fast the last ones went. At most four times as many as
 /// last time, so that one fast burst cannot carry the loop far past its end.
 fn next_credit(granted: u64, took_ns: u64, left_ns: u64) -> u64 {
     let aim_ns = CHECK_EVERY_NS.min(left_ns / 2);

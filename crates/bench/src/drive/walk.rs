@@ -1,4 +1,4 @@
-//! In which order the slots of a footprint are used. Both ends of a flow walk the same way, so that the n-th operation
+//! Order in which the slots of a footprint are used. Both ends of a flow walk the same way, so that the n-th operation
 //! uses the same slot on either side and the data that belongs there is known.
 
 use tonnage_plan::transfer::{Addresses, TransferPoint};
@@ -33,7 +33,7 @@ impl Walk {
         }
     }
 
-    /// How many slots there are.
+    /// Number of slots.
     pub fn slots(&self) -> u64 {
         self.slots
     }

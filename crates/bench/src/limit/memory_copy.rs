@@ -10,8 +10,8 @@ use tonnage_units::Result;
 use crate::drive::walk::Walk;
 use crate::kinds::transfer::layout::{Layout, SLICE_BYTES_MIN};
 
-/// Smaller operations are set beside copies of this size: the limit is the hardware's, and the cost of each small
-/// operation is what utilization should show.
+/// Smallest copy that operations are compared with: the limit is the hardware's, and the cost of each small operation
+/// is what utilization should show.
 pub const PIECE_BYTES_MIN: u64 = 64 << 10;
 
 /// Measures the copy rates of one worker from its outgoing slices to as many incoming ones.

@@ -1,5 +1,5 @@
-//! What the bandwidth of a point is set beside: which kind of limit the engines of all ranks name, measuring it before
-//! and after the trials, and the limit in the end. The measurements themselves are in [`crate::limit::memory_copy`] and
+//! The upper bound of a point's bandwidth: which kind of limit the engines of all ranks name, measuring it before and
+//! after the trials, and the limit in the end. The measurements themselves are in [`crate::limit::memory_copy`] and
 //! [`crate::limit::socket_stream`].
 
 pub mod memory_copy;
@@ -21,7 +21,7 @@ use tonnage_ranks::{Hosts, Rank};
 use tonnage_record::Limit;
 use tonnage_units::{Error, Result};
 
-/// What a point is set beside, the same on all ranks.
+/// Upper bound of a point, the same on all ranks.
 pub struct Beside<'a> {
     point: &'a TransferPoint,
     opened: &'a [Opened],
@@ -33,9 +33,9 @@ pub struct Beside<'a> {
 pub enum Measurement {
     /// Copy rates of several workers together.
     Copies {
-        /// Of each way.
+        /// Rates of each way.
         rates: Vec<CopyRate>,
-        /// How many copied.
+        /// Number of copiers.
         copiers: u64,
     },
     /// Socket streams.
@@ -43,7 +43,7 @@ pub enum Measurement {
 }
 
 impl<'a> Beside<'a> {
-    /// For a point on a session, of which `rank` is one.
+    /// Makes the upper bound of a point on a session, of which `rank` is one.
     pub fn new(point: &'a TransferPoint, opened: &'a [Opened], rank: u32) -> Self {
         let own = opened.get(rank as usize).into_iter();
         Self {
@@ -93,7 +93,7 @@ impl<'a> Beside<'a> {
         }
     }
 
-    /// What the bandwidth is set beside: stated, nominal, or the better of what was measured before and after the trials.
+    /// Upper bound of the bandwidth: stated, nominal, or the better of what was measured before and after the trials.
     pub fn limit(
         &self,
         hosts: &Hosts,

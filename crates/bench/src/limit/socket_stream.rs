@@ -1,8 +1,8 @@
 //! The socket-stream limit of a point: what plain TCP carries between the very same ranks. Every flow of the point gets
 //! one connection for each worker, in the direction in which its payload goes, and all of them run at once.
 //!
-//! The loop that moves the bytes is here; how the connections come about is in [`meet`]. What a figure is set beside is
-//! chosen in [`crate::limit`].
+//! The loop that moves the bytes is here; making the connections is in [`meet`]. The upper bound of a figure is chosen
+//! in [`crate::limit`].
 
 pub mod meet;
 #[cfg(test)]
@@ -33,13 +33,13 @@ const TIMED_NS_MIN: u64 = 50_000_000;
 /// Together with the warm-up, before and after, the streams take at most about a third of the trials' time.
 const TRIALS_SHARE: u64 = 8;
 
-/// Senders go on for so long, and for as long as clocks may differ, if their receivers do not close before.
+/// Time that senders go on, and for as long as clocks may differ, if their receivers do not close before.
 const MARGIN_NS: u64 = 100_000_000;
 
 /// A worker with one stream sleeps in the kernel; it looks at the clock at least this often.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Which way the bytes of a stream go, seen from this rank.
+/// Direction of the bytes of a stream, seen from this rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// This rank sends.
@@ -53,13 +53,13 @@ pub enum Direction {
 pub struct Stream {
     /// The connection.
     pub socket: TcpStream,
-    /// Which way its bytes go.
+    /// Direction of its bytes.
     pub direction: Direction,
-    /// Who is at its other end, in words.
+    /// Peer at its other end, in words.
     pub peer: String,
 }
 
-/// When bytes flow, on this host's clock.
+/// Time window in which bytes flow, on this host's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
     /// Senders begin.
@@ -87,14 +87,14 @@ impl Window {
     }
 }
 
-/// What came in on some streams.
+/// Bytes that came in on some streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Streamed {
     /// Received bytes per second, all streams together.
     pub bytes_per_s: f64,
     /// Streams that were received from.
     pub streams: u64,
-    /// Those of them that brought nothing.
+    /// Streams among them that brought nothing.
     pub silent: u64,
 }
 
@@ -147,14 +147,14 @@ pub fn pump(streams: Vec<Stream>, window: &Window, clock: &Clock) -> Result<Stre
 }
 
 struct Pump<'a> {
-    /// Those that have ended are closed.
+    /// Streams; those that have ended are closed.
     streams: Vec<Option<Stream>>,
     /// Bytes of each stream that is received from.
     counted: Vec<Option<u64>>,
     block: Vec<u8>,
     window: &'a Window,
     clock: &'a Clock,
-    /// When counting really began and ended.
+    /// Times at which counting really began and ended.
     began_ns: Option<u64>,
     ended_ns: Option<u64>,
 }
@@ -207,7 +207,7 @@ impl Pump<'_> {
         Ok(bytes > 0)
     }
 
-    /// Whether the receivers may have stopped counting by their own clocks.
+    /// Returns whether the receivers may have stopped counting by their own clocks.
     fn may_be_over(&self) -> bool {
         let early_ns = self.window.stop_ns - self.window.until_ns;
         self.clock.now_ns() + early_ns >= self.window.until_ns
@@ -261,10 +261,10 @@ fn broken(peer: &str, error: io::Error) -> Error {
     )
 }
 
-/// What the workers of a rank share: the streams of each until it takes them, and when bytes flow.
+/// State that the workers of a rank share: the streams of each until it takes them, and when bytes flow.
 #[derive(Debug)]
 pub struct Berths {
-    /// For each worker.
+    /// Streams of each worker.
     streams: Mutex<Vec<Vec<Stream>>>,
     window: Window,
 }
@@ -285,12 +285,12 @@ impl Berths {
     }
 }
 
-/// Whether payload goes from initiators to targets.
+/// Returns whether payload goes from initiators to targets.
 pub fn initiators_send(point: &TransferPoint) -> bool {
     point.op != Verb::Read
 }
 
-/// How long the streams of a point are counted for.
+/// Time that the streams of a point are counted for.
 fn timed_ns(point: &TransferPoint) -> u64 {
     match point.length.trial {
         TrialLength::DurationNs(ns) => (ns.saturating_mul(u64::from(point.length.trials))

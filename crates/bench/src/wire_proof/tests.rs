@@ -87,7 +87,7 @@ fn watch<'a>(
     Watch::on(machine.tree(), point, routes, rank, NOW)
 }
 
-/// What a rank finds when all ranks moved this.
+/// Returns a rank's verdict when all ranks moved this.
 fn found(watch: &Watch, loads: &[(usize, u64, u64)]) -> WireProof {
     let loads: Loads = loads
         .iter()

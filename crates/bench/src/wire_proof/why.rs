@@ -1,4 +1,4 @@
-//! Why it is not proven that the payload crossed a device, in words, with what to try next.
+//! Reasons why it is not proven that the payload crossed a device, in words, with what to try next.
 
 use super::{Group, Load, Moved, Watch, carried};
 use tonnage_machine::counters::{Snapshot, received_bytes, sent_bytes};

@@ -1,11 +1,11 @@
-//! How it is known that written bytes have arrived, which is what every result of a write claims in the end.
+//! Proof that written bytes have arrived, which is what every result of a write claims in the end.
 //!
-//! What lives here: the choice, from what the provider grants and what the option `completion` asks. What does not:
-//! asking the provider, which is in [`super::choose`].
+//! What lives here: the choice, from the provider's grants and the option `completion`. What does not: asking the
+//! provider, which is in [`super::choose`].
 
 use tonnage_units::{Error, Result};
 
-/// How arrival is known.
+/// Proof of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// The initiator copies the bytes itself before the write completes (process_vm_writev).
@@ -15,12 +15,12 @@ pub(super) enum Arrival {
     /// A completion means that the buffer may be reused; a read of the last byte at the end of a trial, which the
     /// provider carries out after the writes, proves arrival. Batches and timetables ask for delivery if `on_request`.
     Flush {
-        /// Whether lanes can ask for delivery.
+        /// True when lanes can ask for delivery.
         on_request: bool,
     },
 }
 
-/// What a provider grants.
+/// A provider's grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Granted {
     /// Completions that mean delivery.
@@ -32,7 +32,7 @@ pub(super) struct Granted {
 }
 
 impl Arrival {
-    /// What to do for the option's value.
+    /// Chooses by the option's value.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when the provider grants nothing by which arrival could be known in that way.
@@ -73,7 +73,7 @@ impl Arrival {
         }
     }
 
-    /// In words, for a record.
+    /// Description in words, for a record.
     pub(super) fn describe(self) -> &'static str {
         match self {
             Self::Synchronous => {

@@ -1,7 +1,7 @@
-//! Which library, which provider, which devices.
+//! Choice of library, provider and devices.
 //!
-//! What lives here: the choice, and one clear error for each thing that is not there. What a library offers is listed
-//! by `tonnage devices`.
+//! What lives here: the choice, and one clear error for each thing that is not there. The offers of a library are
+//! listed by `tonnage devices`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,13 +14,13 @@ use tonnage_units::{Error, Result};
 
 use super::{ENTRY, SHM_WRITES, core_of};
 
-/// What was chosen.
+/// The choice.
 pub(super) struct Chosen {
     /// One answer for each device.
     pub(super) infos: Vec<Info>,
-    /// Whether completions that mean delivery are granted.
+    /// True when completions that mean delivery are granted.
     pub(super) delivery: bool,
-    /// Why the embedded library is used although nobody asked for it.
+    /// Reason why the embedded library is used although nobody asked for it.
     pub(super) why_embedded: Option<String>,
 }
 
@@ -139,9 +139,9 @@ fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) 
     unavailable(provider, why, how)
 }
 
-/// Without a word from the user: on one host its loopback, which is the way that packets go anyway; between hosts the
-/// device that the control channel reaches the others by, because that one is known to, else the provider's first that
-/// is not the loopback.
+/// Returns the device to use when the user names none: on one host its loopback, which is the way that packets go
+/// anyway; between hosts the device that the control channel reaches the others by, because that one is known to, else
+/// the provider's first that is not the loopback.
 fn preferred(mut offered: Vec<Info>, request: &OpenRequest<'_>) -> Info {
     let rank = |info: &Info| match info.attributes().address {
         None => 0,

@@ -8,10 +8,10 @@
 use std::fs;
 use std::path::Path;
 
-/// Where POSIX shared memory is.
+/// Folder of POSIX shared memory.
 const FOLDER: &str = "/dev/shm";
 
-/// What begins an address of shm.
+/// Scheme of an address of shm.
 const SCHEME: &str = "fi_shm://";
 
 /// Removes the file of an endpoint that all its peers have mapped; nothing for other providers.

@@ -1,4 +1,4 @@
-//! What a worker publishes about itself, whether two of them fit together, and first contact.
+//! A worker's card, whether two of them fit together, and first contact.
 //!
 //! First contact is a write of eight bytes to each peer's mailbox. It sets up what a provider sets up lazily, proves
 //! that each pair can talk before anything is measured, and names the pair that cannot.
@@ -14,10 +14,10 @@ use tonnage_units::{Error, Result};
 /// Bytes of one place in a mailbox: a cache line.
 pub(super) const PLACE_BYTES: u64 = 64;
 
-/// How long first contact may take.
+/// Longest time that first contact may take.
 pub(super) const CONTACT_DEADLINE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 30 });
 
-/// What a peer needs. Opaque to everybody else.
+/// Address and keys for a peer. Opaque to everybody else.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Address {
     pub(super) provider: String,
@@ -34,7 +34,7 @@ pub(super) struct Address {
     /// Same for two processes that can share memory.
     boot_id: String,
     pid_namespace: String,
-    /// Whose greeting is where in the mailbox: the ranks in the order of the worker's configuration.
+    /// Order of the greetings in the mailbox: the ranks in the order of the worker's configuration.
     pub(super) peers: Vec<u32>,
 }
 
@@ -144,7 +144,7 @@ impl Address {
         tonnage_sys::process::read_byte_of(self.pid, self.mailbox_address)
     }
 
-    /// Where in its mailbox this peer waits for the greeting of `rank`.
+    /// Returns the place in its mailbox where this peer waits for the greeting of `rank`.
     pub(super) fn place_of(&self, rank: u32) -> Result<u64> {
         let place = self.peers.iter().position(|&peer| peer == rank);
         let place = place.ok_or_else(|| Error::Failed("it does not expect this rank".into()))?;
@@ -157,7 +157,7 @@ pub(super) fn mailbox_bytes(peers: usize) -> usize {
     (peers + 1) * PLACE_BYTES as usize
 }
 
-/// What a rank writes into its peers' mailboxes: never 0, which is what they hold before.
+/// Greeting that a rank writes into its peers' mailboxes: never 0, which is what they hold before.
 pub(super) fn greeting(rank: u32) -> u64 {
     u64::from(rank) + 1
 }
@@ -191,7 +191,7 @@ impl<'a> Contact<'a> {
         missing
     }
 
-    /// Whether all greetings have come.
+    /// Returns whether all greetings have come.
     ///
     /// # Errors
     /// When they take too long; `unsent` are the peers that did not take this side's own, and `in_flight` is how many

@@ -3,12 +3,12 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `arrival` | how it is known that written bytes have arrived |
-//! | `choose` | which library, provider and device; the errors of those that are not there |
-//! | `meet` | what workers publish about themselves, comparing it, and first contact |
-//! | `queue_sizes` | how much an endpoint is to hold |
+//! | `arrival` | proof that written bytes have arrived |
+//! | `choose` | choice of library, provider and device; the errors of those that are not there |
+//! | `meet` | workers' cards, comparing them, and first contact |
+//! | `queue_sizes` | queue sizes of an endpoint |
 //! | `worker` | lanes, posting and polling |
-//! | `files` | what the provider shm leaves in /dev/shm |
+//! | `files` | files that the provider shm leaves in /dev/shm |
 //!
 //! Each worker opens a domain and an endpoint of its own, so that threads share nothing (FI_THREAD_DOMAIN). Calls into
 //! the library and everything `unsafe` are in `tonnage_sys::libfabric`.
@@ -168,9 +168,7 @@ fn caps(attributes: &Attributes, arrival: Option<Arrival>, shm_writes: Option<&s
 /// Operations in flight on one lane, at most: more only fill queues.
 const DEPTH_MAX: u32 = 4096;
 
-/// Whether the last byte of a write is known to appear last. libfabric has no way to say it: a socket and the queue of
-/// shm are read by the target itself, which looks at the byte only between two steps of progress; an RDMA card writes a
-/// message's packets in order.
+/// Returns whether the last byte of a write is known to appear last.
 fn writes_in_address_order(provider: &str, shm_writes: Option<&str>) -> bool {
     match core_of(provider) {
         "shm" => shm_writes == Some("ordered"),
@@ -179,7 +177,7 @@ fn writes_in_address_order(provider: &str, shm_writes: Option<&str>) -> bool {
     }
 }
 
-/// What bandwidth is set beside.
+/// Upper bound of the bandwidth.
 fn limit(attributes: &Attributes) -> LimitKind {
     match (core_of(&attributes.provider), attributes.link_bits_per_s) {
         ("shm", _) => LimitKind::MemoryCopy,

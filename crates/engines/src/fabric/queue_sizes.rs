@@ -1,4 +1,4 @@
-//! How much a worker's endpoint is to hold, and what to say where the system gives less.
+//! Queue sizes of a worker's endpoint, and what to say where the system gives less.
 
 use tonnage_engine::WorkerConfig;
 use tonnage_sys::libfabric::Sizes;

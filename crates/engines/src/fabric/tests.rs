@@ -333,7 +333,7 @@ fn completion_decides_what_caps_promise() {
     assert_eq!(promised("shm", &option(SHM_WRITES, "cma")), (true, false));
 }
 
-/// Whether a write of `size` bytes completes while its target does nothing.
+/// Returns whether a write of `size` bytes completes while its target does nothing.
 fn completes_with_an_idle_target(provider: &str, options: &EngineOptions, size: usize) -> bool {
     let writes = plain_writes(provider, options);
     let mut sides = [side_of(&writes, 0, &[1]), side_of(&writes, 1, &[0])];

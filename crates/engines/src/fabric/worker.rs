@@ -28,12 +28,12 @@ const MAILBOX_KEY: u64 = 2;
 /// Tag of the greeting, which is posted before any lane exists.
 const GREETING: u64 = u64::MAX;
 
-/// In which of several ways operations are carried out.
+/// Choices among several ways to carry operations out.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ways {
-    /// Whether small messages are injected.
+    /// True when small messages are injected.
     pub(super) inject: bool,
-    /// Whether every write asks for delivery.
+    /// True when every write asks for delivery.
     pub(super) deliver_every_write: bool,
     /// Writes go by attaching to the peer's memory, so that the system must allow it.
     pub(super) attaches: bool,
@@ -46,17 +46,17 @@ struct PeerState {
     peer: Peer,
     memory: RemoteRegion,
     mailbox: RemoteRegion,
-    /// Where this side's greeting goes.
+    /// Place of this side's greeting.
     place: u64,
-    /// It has several peers, so that its receives tell them apart by tags. Not every provider honours the address of a
-    /// receive.
+    /// True when it has several peers, so that its receives tell them apart by tags. Not every provider honours the
+    /// address of a receive.
     tags: bool,
 }
 
 struct LaneState {
     spec: LaneSpec,
     route: Route,
-    /// In the high half of the data of a write-imm: who sent it.
+    /// The sender, in the high half of the data of a write-imm.
     sender: u64,
     /// Receives of it are held, so that later ones have to wait behind them.
     holds: bool,
@@ -68,7 +68,7 @@ pub(super) struct Worker {
     name: String,
     inject_bytes_max: u32,
     ways: Ways,
-    /// Whether this process may attach to the memory of all peers; only asked for shm.
+    /// True when this process may attach to the memory of all peers; only asked for shm.
     attachable: Option<bool>,
     /// Writes carry 64 bits, so that an arrival says whose it is.
     named: bool,
@@ -321,7 +321,7 @@ impl Worker {
         }
     }
 
-    /// Whose write it was: said by its data where that is wide enough, else known only where there is one peer.
+    /// Names the writer: said by its data where that is wide enough, else known only where there is one peer.
     #[inline]
     fn sender(&self, data: u64) -> Lane {
         match self.config.peers.as_slice() {

@@ -1,4 +1,4 @@
-//! What is said when the system refuses.
+//! Messages when the system refuses.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! How fast the CPU copies host memory: every method that it has, over the same bytes in the same order, in turn.
+//! Copy rates of the CPU in host memory: every method that it has, over the same bytes in the same order, in turn.
 
 use tonnage_engine::memory::{CopyRate, Stretch};
 use tonnage_sys::clock::Clock;
@@ -6,7 +6,7 @@ use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-/// How long one method copies at a stretch, at least; a whole footprint if that takes longer.
+/// Time that one method copies at a stretch, at least; a whole footprint if that takes longer.
 const SLICE_NS: u64 = 3_000_000;
 
 /// An untimed pass ends after this long, however large the footprint is.

@@ -110,7 +110,7 @@ fn allocate_plain(
     Ok(Arc::new(memory))
 }
 
-/// Where pages come from: the node, or why they could not be bound to it.
+/// Source of pages: the node, or why they could not be bound to it.
 enum Binding {
     Node(Option<u32>),
     Refused(String),
@@ -213,7 +213,7 @@ fn reserved_bytes() -> u64 {
     free.sum()
 }
 
-/// What the host can give, or the control group if that is less.
+/// Returns the memory that the host can give, or the control group if that is less.
 fn available_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
@@ -223,7 +223,7 @@ fn available_bytes() -> Option<u64> {
     Some(group_bytes().map_or(host, |group| group.min(host)))
 }
 
-/// What the control group (version 2) still grants; `None` without a limit.
+/// Returns the memory that the control group (version 2) still grants; `None` without a limit.
 fn group_bytes() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;

@@ -1,4 +1,4 @@
-//! The memories of tonnage, one file each. What a memory is, is in [`tonnage_engine::memory`].
+//! The memories of tonnage, one file each. The definition of a memory is in [`tonnage_engine::memory`].
 
 mod copy;
 mod host;

@@ -17,7 +17,7 @@ struct Opened {
     view: Option<View>,
 }
 
-/// What the main thread of a rank has open.
+/// Open files of the main thread of a rank.
 pub(super) struct MpiCalls {
     world: Arc<World>,
     memory: Arc<Arena>,
@@ -92,7 +92,7 @@ impl MpiCalls {
         prepared.map_err(failed)
     }
 
-    /// What belongs to opening a file, for MPI.
+    /// Makes room for a file and sets its view, as far as that was asked for.
     fn prepare(&mut self, file: &File, what: &OpenFile<'_>) -> Result<(), String> {
         if let (Some(bytes), true) = (self.preallocate, what.write) {
             file.preallocate(bytes)?;
@@ -175,7 +175,7 @@ impl Calls for MpiCalls {
     }
 }
 
-/// Where the bytes are in the view; `None` when they are not whole in one of its blocks.
+/// Returns the offset of the bytes in the view; `None` when they are not whole in one of its blocks.
 #[inline]
 fn within(view: View, offset: u64, len: u64) -> Option<u64> {
     let from_begin = offset.checked_sub(view.begin)?;

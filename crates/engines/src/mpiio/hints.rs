@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 use tonnage_sys::mpi::{Dialect, File, Hints};
 
-/// What OMPIO and its file systems look at, in Open MPI 4.1 and 5.0.
+/// Hints that OMPIO and its file systems look at, in Open MPI 4.1 and 5.0.
 const OMPIO: [&str; 7] = [
     "cb_buffer_size",
     "cb_nodes",
@@ -18,14 +18,14 @@ const OMPIO: [&str; 7] = [
     "striping_unit",
 ];
 
-/// Who carries the calls out.
+/// Layer that carries the calls out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layer {
-    /// It lists the hints that it uses.
+    /// ROMIO, which lists the hints that it uses.
     Romio,
     /// Inside Open MPI, which lists what it was given.
     RomioOfOpenMpi,
-    /// As above.
+    /// OMPIO, inside Open MPI, which lists what it was given.
     Ompio,
     /// Open MPI takes ROMIO on some file systems, and does not say so.
     EitherOfOpenMpi,
@@ -59,13 +59,13 @@ impl Layer {
         }
     }
 
-    /// Whether what is not listed has no effect.
+    /// Returns whether a hint that is not listed has no effect.
     fn lists_what_it_uses(self) -> bool {
         matches!(self, Self::Romio | Self::Unknown)
     }
 }
 
-/// What MPI said of the first file of a point.
+/// MPI's answers about the first file of a point.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     said: Option<(Hints, Layer)>,

@@ -95,7 +95,7 @@ fn asked(option: Option<&Path>) -> (Option<PathBuf>, &'static str) {
     (named.map(PathBuf::from), by)
 }
 
-/// What cannot be carried out, and what would hang, for syncs are made by all ranks together.
+/// Refuses what cannot be carried out, and what would hang, for syncs are made by all ranks together.
 fn check(usage: &FileUse) -> Result<()> {
     if usage.threads > 1 {
         return Err(Error::Usage(format!(
@@ -264,7 +264,7 @@ impl FileDomain for MpiDomain {
 }
 
 impl MpiDomain {
-    /// How many bytes of each file are made room for, where that was asked for.
+    /// Number of bytes of each file that room is made for, where that was asked for.
     fn preallocate(&self) -> Option<u64> {
         let usage = &self.usage;
         let asked = usage.options.get(PREALLOCATE);

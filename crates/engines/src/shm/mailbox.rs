@@ -122,7 +122,7 @@ pub(super) struct Inbox {
     ring: Place,
     arrivals: u64,
     receives: u64,
-    /// How far the peer had read the receives when last looked at.
+    /// Receives that the peer had read when last looked at.
     receives_read: u64,
 }
 
@@ -183,7 +183,7 @@ impl Inbox {
 pub(super) struct Outbox {
     ring: Place,
     arrivals: u64,
-    /// How far the owner had read the arrivals when last looked at.
+    /// Arrivals that the owner had read when last looked at.
     arrivals_read: u64,
     receives: u64,
 }
@@ -198,7 +198,7 @@ impl Outbox {
         }
     }
 
-    /// Whether one more arrival can be told.
+    /// Returns whether one more arrival can be told.
     #[inline]
     pub(super) fn has_room(&mut self) -> Result<bool, OutOfRange> {
         if self.arrivals - self.arrivals_read >= u64::from(DEPTH) {
@@ -224,7 +224,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Where the next send may land, or `None` while the owner has posted nothing.
+    /// Returns the place where the next send may land, or `None` while the owner has posted nothing.
     #[inline]
     pub(super) fn next_receive(&self) -> Result<Option<Receive>, OutOfRange> {
         let at = receive_at(self.receives);

@@ -102,7 +102,7 @@ impl Domain for ShmDomain {
     }
 }
 
-/// What a peer needs to map a worker's memory. Opaque to everybody else.
+/// Address of a worker's memory, for a peer to map it. Opaque to everybody else.
 #[derive(Serialize, Deserialize)]
 struct Address {
     boot_id: String,
@@ -112,7 +112,7 @@ struct Address {
     memory_bytes: u64,
     rings_fd: i32,
     rings_bytes: u64,
-    /// Whose rings are where: the ranks in the order of the worker's configuration.
+    /// Order of the rings: the ranks in the order of the worker's configuration.
     peers: Vec<u32>,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Tuner {
     block_bytes: u64,
     block_ns: u64,
     trying: bool,
-    /// Only operations that are long enough make it try.
+    /// True when operations are long enough to make it try.
     needed: bool,
     choice: Option<Method>,
 }

@@ -50,7 +50,7 @@ impl Drop for Scratch {
 const SIZE: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
-/// What a plan would expand to; only what the engine looks at matters.
+/// A point as a plan would expand to it; only what the engine looks at matters.
 fn point(options: Value, window: u32) -> FilePoint {
     let point = json!({
         "engine": "uring", "engine_options": options, "ranks": 1, "threads": 1, "paths": ["t"], "layout": "shared",

@@ -146,7 +146,7 @@ impl Player {
         }
     }
 
-    /// What cannot be done, each on one rank alone.
+    /// Tries calls that cannot be made, each on one rank alone.
     fn wrong(&mut self, path: &Path) {
         let point = point(&json!({"layout": "per-process"}));
         let path = path.with_extension(self.rank.id().to_string());
@@ -246,7 +246,7 @@ fn as_rank() {
     std::process::exit(0);
 }
 
-/// What ranks have said and the end of their launcher; `None` where that is not installed.
+/// Returns the ranks' output and the end of their launcher; `None` where that is not installed.
 fn given(launcher: &str, play: &str) -> Option<(bool, String, Vec<Value>)> {
     let mut words = launcher.split_whitespace();
     let name = words.next().unwrap();

@@ -1,4 +1,4 @@
-//! What follows a phase, outside its clock: noting how far it came, and reading everything back to compare it.
+//! Steps that follow a phase, outside its clock: noting how far it came, and reading everything back to compare it.
 
 use super::before::Written;
 use super::experiment::{Experiment, State, quota};
@@ -14,7 +14,7 @@ use tonnage_plan::files::{FileLayout, Phase};
 use tonnage_units::{Error, Result};
 
 impl Experiment<'_> {
-    /// What a stonewall left unwritten cannot be read.
+    /// Notes how far each rank wrote: what a stonewall left unwritten cannot be read.
     pub(super) fn note_written(&mut self, state: &mut State, job: &Job<'_>) -> Result<(), Failure> {
         let point = self.point;
         if point.stonewall.is_none() {

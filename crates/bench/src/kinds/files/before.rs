@@ -1,5 +1,4 @@
-//! What is made ready before a phase's clock starts, and what is refused there: one clear error each, from the first
-//! rank that has one.
+//! Preparations and checks before a phase's clock starts: one clear error each, from the first rank that has one.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -19,10 +18,10 @@ use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase, Striping};
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
 
-/// How many sectors are asked for the seed of their data.
+/// Number of sectors that are asked for the seed of their data.
 const SECTORS_LOOKED_AT: u64 = 15;
 
-/// Whether files can be made or written where the plan wants them.
+/// Checks that files can be made or written where the plan wants them.
 ///
 /// # Errors
 /// When the directory is not there or cannot be written, or the path is a directory.
@@ -65,7 +64,7 @@ pub fn check_target(path: &Path, writes: bool) -> Result<()> {
         .map_err(|error| cannot(&directory, error))
 }
 
-/// Whether transfers without the page cache fit what the storage needs.
+/// Checks that transfers without the page cache fit what the storage needs.
 ///
 /// # Errors
 /// When they do not.
@@ -87,7 +86,7 @@ pub fn check_direct(point: &FilePoint, place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file holds what a phase is to read.
+/// Checks that a file holds what a phase is to read.
 ///
 /// # Errors
 /// When it is missing, no regular file, cannot be read, or is too short.
@@ -214,11 +213,11 @@ pub fn make_striped(path: &Path, place: &Place, striping: Striping) -> Result<St
     ))
 }
 
-/// How many transfers of each rank's data a stonewalled phase has written, for a run that reads them.
+/// Number of transfers of each rank's data that a stonewalled phase has written, for a run that reads them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Written {
-    /// Of each rank, in their order.
+    /// Transfers of each rank, in their order.
     pub transfers: Vec<u64>,
 }
 

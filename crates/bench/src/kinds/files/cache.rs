@@ -1,4 +1,4 @@
-//! Whether what a phase reads lies in the page cache, and dropping it from there.
+//! The part of a phase's files that lies in the page cache, and dropping it from there.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use tonnage_record::files::CacheState;
 use tonnage_units::Reduce;
 use tonnage_units::{Error, Result};
 
-/// What ranks say of the files that they look after.
+/// Answers of ranks about the files that they look after.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cached {
     bytes: u64,
@@ -33,7 +33,7 @@ impl Reduce for Cached {
 }
 
 impl Cached {
-    /// How much of a file lies in this host's page cache, where `bytes` of it are to be read.
+    /// Part of a file that lies in this host's page cache, where `bytes` of it are to be read.
     pub fn look(path: &Path, bytes: u64) -> Self {
         let access = Access {
             read: true,

@@ -15,14 +15,14 @@ use tonnage_units::{Error, Result};
 /// A file is looked at in pieces of this size.
 const LOOK_BYTES: u64 = 1 << 20;
 
-/// Zeros are skipped for so long where the file system does not tell where data begins.
+/// Length of zeros that is skipped where the file system does not tell where data begins.
 const LOOK_BYTES_MAX: u64 = 64 << 20;
 
 /// Files and directories that this rank has made in this run, or that are made for it.
 #[derive(Debug, Default)]
 pub struct Made {
     files: BTreeSet<PathBuf>,
-    /// Those that stay, unless a later experiment of the run is not to keep them.
+    /// Files that stay, unless a later experiment of the run is not to keep them.
     kept: BTreeSet<PathBuf>,
     directories: BTreeSet<PathBuf>,
 }
@@ -38,7 +38,7 @@ impl Made {
         self.files.iter().cloned().collect()
     }
 
-    /// Whether this run made it.
+    /// Returns whether this run made it.
     pub fn has(&self, path: &Path) -> bool {
         self.files.contains(path) || self.kept.contains(path)
     }
@@ -110,7 +110,7 @@ impl Made {
         }
     }
 
-    /// These are no longer this rank's business.
+    /// Forgets these files, which are another rank's business.
     pub fn forget(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
         for path in paths {
             self.files.remove(&path);
@@ -151,8 +151,8 @@ pub fn remove_old(point: &FilePoint, path: &Path, writer: u32) -> Result<()> {
     remove_file(path)
 }
 
-/// Whether what a file begins with is of tonnage. A shuffled order that was cut short leaves holes, so that the first
-/// sectors that hold anything are looked at; a file of nothing but holes may be anybody's.
+/// Returns whether the beginning of a file is of tonnage. A shuffled order that was cut short leaves holes, so that the
+/// first sectors that hold anything are looked at; a file of nothing but holes may be anybody's.
 fn is_ours(path: &Path, number: u32) -> bool {
     let Ok(mut file) = File::open(path) else {
         return false;
@@ -174,8 +174,8 @@ fn is_ours(path: &Path, number: u32) -> bool {
     false
 }
 
-/// Whether a sector begins as it must at its place in that file. The first that is not zero may have been cut by a
-/// transfer's begin, so that the others are looked at too; by chance none is right.
+/// Returns whether a sector begins as it must at its place in that file. The first that is not zero may have been cut
+/// by a transfer's begin, so that the others are looked at too; by chance none is right.
 fn holds_a_stamp(bytes: &[u8], number: u32, offset: u64) -> bool {
     let mut sectors = (offset..)
         .step_by(SECTOR_BYTES as usize)

@@ -1,4 +1,4 @@
-//! What is written into files, so that every sector says where it belongs.
+//! Content of files, so that every sector says where it belongs.
 //!
 //! Each 512-byte sector begins with two little-endian words: the seed of the data, and a mix of (seed, file, offset).
 //! What follows comes from a pool of 4 MiB that the seed fills, at the offset's place in it. So no two sectors of a run
@@ -29,7 +29,7 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 const GOLDEN_INVERSE: u64 = 0xf1de_83e1_9937_733d;
 const CHUNK: usize = 4096;
 
-/// What keys the data of one file.
+/// Key of the data of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileKey {
     seed: u64,
@@ -69,7 +69,7 @@ impl FileKey {
         (offset < bytes).then_some(offset)
     }
 
-    /// What the sector at an offset begins with.
+    /// Stamp at the beginning of the sector at an offset.
     pub fn stamp(self, sector_offset: u64) -> [u8; STAMP_BYTES] {
         let mut stamp = [0; STAMP_BYTES];
         stamp[..8].copy_from_slice(&self.seed.to_le_bytes());
@@ -131,7 +131,7 @@ pub(crate) fn words(stamp: &[u8]) -> (u64, u64) {
     (word(0), word(8))
 }
 
-/// What sectors hold behind their stamps.
+/// Content of sectors behind their stamps.
 pub struct Pool {
     bytes: Vec<u8>,
 }
@@ -170,7 +170,7 @@ impl Pool {
         Ok(())
     }
 
-    /// What a file must hold from `offset` on.
+    /// Fills in what a file must hold from `offset` on.
     fn expect(&self, key: FileKey, offset: u64, expected: &mut [u8]) {
         let mut rest = &mut *expected;
         let mut at = (offset % POOL_BYTES) as usize;
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(FileKey::of_stamp([0; 16], 0, 0), None);
     }
 
-    /// By programs that know nothing of how the data is made.
+    /// Compresses by programs that know nothing of how the data is made.
     #[test]
     fn data_compresses_as_much_as_was_asked_for_and_no_more() {
         for (kind, least, most) in [

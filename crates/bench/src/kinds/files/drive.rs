@@ -1,8 +1,7 @@
 //! The loops over files: one transfer after the other, or a window of them in a queue. Both read the clock once for each
 //! transfer, or for each batch of completions, and allocate nothing.
 //!
-//! What is where comes from [`crate::kinds::files::places`]; when phases begin and end is the business of
-//! [`crate::kinds::files`].
+//! Offsets come from [`crate::kinds::files::places`]; the begin and end of phases belong to [`crate::kinds::files`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,35 +18,35 @@ use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
-/// What one thread does in a phase.
+/// Task of one thread in a phase.
 pub struct Task<'a> {
     /// The transfers of the rank whose data this is.
     pub places: Places,
-    /// This thread makes the transfers `first`, `first + step`, `first + 2·step`, …
+    /// First transfer of this thread, which makes `first`, `first + step`, `first + 2·step`, …
     pub first: u64,
     /// Threads of the rank.
     pub step: u64,
     /// The number of the open file.
     pub file: u32,
-    /// What the file is called in messages.
+    /// Name of the file in messages.
     pub name: &'a str,
     /// Bytes of one transfer.
     pub transfer_bytes: u64,
-    /// What is written; `None` in phases that only read.
+    /// Data that is written; `None` in phases that only read.
     pub data: Option<(FileKey, &'a Pool)>,
-    /// Whether each write is synced.
+    /// True when each write is synced.
     pub sync_each: bool,
-    /// Where the thread's bytes are.
+    /// Memory with the thread's bytes.
     pub memory: &'a Arc<Arena>,
-    /// Where in memory they are.
+    /// Division of that memory.
     pub room: Room,
     /// The thread's clock.
     pub clock: Clock,
     /// The common start.
     pub start_ns: u64,
-    /// When the stonewall comes, if any: what had ended by then is counted.
+    /// Time of the stonewall, if any: what had ended by then is counted.
     pub wall_ns: Option<u64>,
-    /// Whether transfers go on after the stonewall.
+    /// True when transfers go on after the stonewall.
     pub beyond_wall: bool,
     /// The loop ends with an error when either becomes true.
     pub stop: [&'a AtomicBool; 2],
@@ -55,14 +54,14 @@ pub struct Task<'a> {
     pub watched_bytes: &'a AtomicU64,
 }
 
-/// How a thread's memory is divided.
+/// Division of a thread's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     /// Blocking engines write from a copy of the pool that begins here, long enough for any transfer.
     pub source: u64,
     /// Reads, and everything of a queue, use slots that begin here.
     pub slots: u64,
-    /// From one slot to the next.
+    /// Distance from one slot to the next.
     pub stride: u64,
     /// Slots.
     pub count: u32,
@@ -88,13 +87,13 @@ impl Room {
     }
 }
 
-/// What a thread has done so far in a phase.
+/// Results of a thread so far in a phase.
 pub struct Samples {
     /// Transfers that are finished.
     pub transfers: u64,
-    /// Of these, reads.
+    /// Reads among these.
     pub reads: u64,
-    /// Of these, those that had ended when the stonewall came.
+    /// Transfers of these that had ended when the stonewall came.
     pub before_wall: u64,
     /// Latencies of reads.
     pub read_latencies: LatencyHistogram,
@@ -107,7 +106,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Nothing yet.
+    /// Makes an empty one.
     pub fn new() -> Self {
         Self {
             transfers: 0,
@@ -187,7 +186,7 @@ impl Task<'_> {
         !self.beyond_wall && self.wall_ns.is_some_and(|wall_ns| now_ns >= wall_ns)
     }
 
-    /// Where a blocking write finds its bytes, stamped.
+    /// Offset of the bytes of a blocking write, stamped.
     #[inline]
     fn source(&self, offset: u64) -> Result<u64> {
         let (key, _) = self.data.ok_or_else(no_data)?;
@@ -269,17 +268,17 @@ pub fn blocking(
     Ok(())
 }
 
-/// What [`queued`] needs to remember of the transfers in flight; made once for a thread.
+/// State that [`queued`] keeps of the transfers in flight; made once for a thread.
 pub struct Slots {
     free: Vec<u32>,
     in_flight: Vec<(u64, Place)>,
-    /// Which place of the pool each slot holds, if it holds any.
+    /// Place of the pool that each slot holds, if it holds any.
     holds: Vec<Option<u64>>,
     staged: Vec<Op>,
 }
 
 impl Slots {
-    /// For so many transfers in flight.
+    /// Makes slots for so many transfers in flight.
     pub fn new(count: u32) -> Self {
         let none = Place {
             offset: 0,
@@ -293,14 +292,14 @@ impl Slots {
         }
     }
 
-    /// For a new phase, whose data is another's.
+    /// Forgets what the slots hold, before a phase with other data.
     pub fn forget(&mut self) {
         self.holds.fill(None);
     }
 }
 
-/// As many transfers in flight as there are slots, until the thread has made `until` of them or the stonewall comes; what
-/// is in flight then is finished and counted.
+/// Keeps as many transfers in flight as there are slots, until the thread has made `until` of them or the stonewall
+/// comes; what is in flight then is finished and counted.
 ///
 /// # Errors
 /// When a transfer or the queue fails, or the run is stopped.

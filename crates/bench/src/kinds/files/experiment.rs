@@ -32,13 +32,13 @@ use tonnage_units::{Error, Result};
 
 /// One experiment as one rank takes part in it.
 pub struct Experiment<'a> {
-    /// What is asked for.
+    /// The point that is asked for.
     pub point: &'a FilePoint,
-    /// What stands beside its results.
+    /// Facts that stand beside its results.
     pub reading: &'a Reading,
     /// The other ranks.
     pub rank: &'a mut Rank,
-    /// What steers the run.
+    /// Settings of the run.
     pub settings: &'a Settings,
     /// This host's CPUs.
     pub host: &'a Host,
@@ -48,23 +48,23 @@ pub struct Experiment<'a> {
     pub observer: &'a mut dyn Observer,
 }
 
-/// What lasts from phase to phase.
+/// State that lasts from phase to phase.
 pub struct State {
     /// This rank's threads.
     pub team: Vec<Member>,
-    /// What each rank's files are on.
+    /// Places of each rank's files.
     pub places: Vec<Place>,
     /// Transfers of each rank that a stonewalled phase wrote; `None` when all were.
     pub written: Option<Written>,
-    /// Whether the files were filled before the first phase.
+    /// True when the files were filled before the first phase.
     pub prefilled: bool,
-    /// For each phase, in order.
+    /// Sums of each phase, in order.
     pub sums: Vec<Sums>,
-    /// What one stream for each device gives.
+    /// Figures of one stream for each device.
     pub streams: Option<Streams>,
-    /// What a reader has to know.
+    /// Remarks that a reader has to know.
     pub remarks: Vec<String>,
-    /// What a file system that stripes says of the files.
+    /// Striping of the files, as a file system that stripes tells it.
     pub striping: Option<String>,
 }
 
@@ -78,7 +78,7 @@ struct Open<'o, 'a> {
     body: &'o mut FileBody,
     /// The next repetition.
     trial: u32,
-    /// When the first began.
+    /// Time at which the first began.
     since: Instant,
 }
 
@@ -182,7 +182,7 @@ impl Experiment<'_> {
         ended
     }
 
-    /// What only the end can tell, and the files' end.
+    /// Adds what only the end can tell, and ends the files.
     fn conclude(
         &mut self,
         domain: &dyn FileDomain,
@@ -231,7 +231,7 @@ impl Experiment<'_> {
         }
     }
 
-    /// Whether it holds on any rank.
+    /// Returns whether it holds on any rank.
     fn any(&mut self, what: &str, mine: bool) -> Result<bool> {
         let any = self.rank.reduce(what, Any(mine), DEADLINES.step)?;
         Ok(any.0)
@@ -302,7 +302,7 @@ impl Experiment<'_> {
         Ok((places, written))
     }
 
-    /// Whether what this rank reads is there. `written` limits how much of it.
+    /// Checks that this rank's data to read is there. `written` limits how much of it.
     pub fn check_sources(&self, phase: Phase, written: Option<&Written>, trial: u32) -> Result<()> {
         let (point, id) = (self.point, self.rank.id());
         let part = if phase == Phase::Mixed {
@@ -382,7 +382,7 @@ impl Experiment<'_> {
         Ok(streams)
     }
 
-    /// The limit that a phase is set beside.
+    /// Upper bound of a phase's bandwidth.
     pub fn limit(&self, state: &State, phase: Phase) -> Option<Limit> {
         match self.point.limit {
             LimitChoice::None => None,

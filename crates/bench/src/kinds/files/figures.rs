@@ -1,4 +1,4 @@
-//! What the repetitions of a phase add up to on rank 0, and its record.
+//! Sums of a phase's repetitions on rank 0, and its record.
 
 use super::experiment::{Experiment, State};
 use tonnage_plan::files::Phase;
@@ -7,12 +7,12 @@ use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
 use tonnage_record::{LatencyKind, Limit};
 
-/// From this part of cached bytes on, a bandwidth is no longer set beside the storage's limit.
+/// Part of cached bytes from which on a bandwidth is not compared with the storage's limit.
 const WARM_FRACTION: f64 = 0.05;
 
 /// A phase and its repetitions so far.
 pub struct Sums {
-    /// Which.
+    /// The phase.
     pub phase: Phase,
     /// Its repetitions.
     pub trials: Vec<PhaseTrial>,
@@ -23,7 +23,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Nothing yet.
+    /// Makes an empty one.
     pub fn new(phase: Phase) -> Self {
         Self {
             phase,
@@ -82,7 +82,7 @@ impl Sums {
     }
 }
 
-/// Whether a good part of what was read lay in the page cache before.
+/// Returns whether a good part of what was read lay in the page cache before.
 fn is_warm(trial: &PhaseTrial) -> bool {
     trial.cache.as_ref().is_some_and(|cache| {
         !cache.direct && cache.resident_bytes as f64 > WARM_FRACTION * cache.bytes as f64

@@ -1,6 +1,6 @@
-//! What the storage gives to one sequential stream for each device, measured before the first phase: the limit that
-//! bandwidths are set beside. Streams are direct where the file system has direct transfers, so that the page cache has
-//! no part in it; otherwise they are buffered and synced, and the limit says so.
+//! Upper bound of a storage's bandwidth: one sequential stream for each device, measured before the first phase.
+//! Streams are direct where the file system has direct transfers, so that the page cache has no part in it; otherwise
+//! they are buffered and synced, and the limit says so.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,9 +20,9 @@ use tonnage_record::Limit;
 use tonnage_units::Reduce;
 use tonnage_units::{Error, Result};
 
-/// How long one stream writes, and how long it reads.
+/// Time that one stream writes, and that it reads.
 const STREAM_TIME: Duration = Duration::from_millis(400);
-/// How much it writes at most; and never more than an eighth of what is free.
+/// Most bytes that a stream writes; and never more than an eighth of what is free.
 const STREAM_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of one transfer of it.
 const TRANSFER_BYTES: u64 = 4 << 20;
@@ -30,7 +30,7 @@ const TRANSFER_BYTES: u64 = 4 << 20;
 /// Streams of all devices together, in one direction each.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Streams {
-    /// Why there is no limit, if a stream could not be measured.
+    /// Reason why there is no limit, if a stream could not be measured.
     pub failed: Option<String>,
     write_bytes_per_s: f64,
     read_bytes_per_s: f64,
@@ -49,7 +49,7 @@ impl Reduce for Streams {
 }
 
 impl Streams {
-    /// Where one could not be measured.
+    /// Makes the result where a stream could not be measured.
     pub fn unknown(why: String) -> Self {
         Self {
             failed: Some(why),

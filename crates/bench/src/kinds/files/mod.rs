@@ -1,21 +1,21 @@
-//! File experiments: what all ranks do together for each.
+//! File experiments: the steps that all ranks take together for each.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`experiment`] | one experiment from its directory to its figures |
-//! | `remarks` | what a reader of the figures has to know |
-//! | `opened` | what the engines say of themselves |
-//! | `phase`, `figures` | one phase of it, and what its repetitions add up to |
-//! | `reading`, `after` | what is known of files that are there, and what follows a phase |
-//! | [`before`] | what is made ready, and refused, before a phase's clock starts |
+//! | `remarks` | remarks that a reader of the figures has to know |
+//! | `opened` | the engines' own accounts |
+//! | `phase`, `figures` | one phase of it, and the sums of its repetitions |
+//! | `reading`, `after` | facts about files that are there, and the steps after a phase |
+//! | [`before`] | preparations and checks before a phase's clock starts |
 //! | [`team`] | the threads of a rank in one phase |
-//! | [`totals`] | what threads and ranks add up to |
+//! | [`totals`] | sums of threads and ranks |
 //! | [`verify`] | reading back and comparing |
-//! | [`cache`] | what lies in the page cache |
-//! | [`storage`], [`limit`], [`scratch`] | what the files are on, and what it gives to a single stream |
+//! | [`cache`] | the state of the page cache |
+//! | [`storage`], [`limit`], [`scratch`] | the storage of the files, and the bandwidth that it gives to a single stream |
 //! | [`clean`] | removing files |
-//! | [`names`], [`order`], [`places`] | which file, a permutation without a table, and the sequence of a thread's transfers |
-//! | [`data`], [`wrong`] | what the bytes are, and what is wrong with those that were read |
+//! | [`names`], [`order`], [`places`] | the file of a rank, a permutation without a table, and the sequence of a thread's transfers |
+//! | [`data`], [`wrong`] | content of files, and wrong bytes that were read |
 //! | [`timeline`] | bytes over time, in bounded memory |
 //! | [`drive`] | the timed loops |
 //!

@@ -1,5 +1,5 @@
-//! Which file a rank works on, and where it is. Names are those that IOR gives, so that either program finds the files
-//! of the other: `NAME.00000007` for rank 7, `NAME.2` for repetition 2.
+//! Number and path of the file that a rank works on. Names are those that IOR gives, so that either program finds the
+//! files of the other: `NAME.00000007` for rank 7, `NAME.2` for repetition 2.
 
 use std::path::PathBuf;
 

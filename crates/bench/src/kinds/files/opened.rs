@@ -1,4 +1,4 @@
-//! What the engines of all ranks say of themselves, for the record.
+//! Engines' own accounts on all ranks, for the record.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use tonnage_engine::calls::FileDomain;
 use tonnage_record::Effective;
 use tonnage_units::{Error, Result};
 
-/// What a rank tells the others once its engine is open.
+/// A rank's message to the others once its engine is open.
 #[derive(Serialize, Deserialize)]
 struct Opened {
     engine: Value,
@@ -19,7 +19,7 @@ struct Opened {
 }
 
 impl Experiment<'_> {
-    /// What the engines say of themselves, ranks with the same answer together.
+    /// Engines' own accounts, ranks with the same answer together.
     pub(super) fn effective(
         &mut self,
         domain: &dyn FileDomain,

@@ -25,18 +25,18 @@ use tonnage_record::histogram::{LatencyHistogram, merge_encoded};
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
 
-/// How often rank 0 is told how far a phase is.
+/// Time between two reports of a phase's progress to rank 0.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
-/// What one phase does, as this rank sees it.
+/// Job of one phase, as this rank sees it.
 pub(super) struct Job<'a> {
     /// Write, read or mixed.
     pub phase: Phase,
-    /// Which repetition.
+    /// Repetition.
     pub trial: u32,
     /// The rank whose data is moved.
     pub part: u32,
-    /// Where that is.
+    /// Path of the file.
     pub path: PathBuf,
     /// Transfers of this rank.
     pub quota: u64,
@@ -44,7 +44,7 @@ pub(super) struct Job<'a> {
     pub order: FileOrder,
     /// Fills and checks are not what is measured.
     pub measured: bool,
-    /// What is written.
+    /// Data that is written.
     pub data: Option<(FileKey, &'a Pool)>,
 }
 
@@ -334,7 +334,7 @@ fn plan<'a>(point: &'a FilePoint, job: &'a Job<'_>, start_ns: u64, clock: Clock)
     }
 }
 
-/// What a phase that failed had come to, as far as this rank knows.
+/// Describes the progress of a phase that failed, as far as this rank knows.
 fn so_far(point: &FilePoint, job: &Job<'_>, team: &[team::Member], elapsed_ns: u64) -> String {
     let transfers: u64 = team.iter().map(|member| member.samples.transfers).sum();
     format!(

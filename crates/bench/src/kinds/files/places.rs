@@ -4,12 +4,12 @@
 use super::order::{Permutation, mix};
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase};
 
-/// Where one transfer is, and which way it goes.
+/// Place and direction of one transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Offset in the file.
     pub offset: u64,
-    /// Whether it writes.
+    /// True when it writes.
     pub write: bool,
 }
 
@@ -24,7 +24,7 @@ pub struct Places {
     shuffle: Option<Permutation>,
     phase: Phase,
     seed: u64,
-    /// In a mixed phase: so many transfers in turn, of which so many are reads.
+    /// Turns of a mixed phase: so many transfers in turn, of which so many are reads.
     turns: u64,
     reads_of_turns: u64,
 }
@@ -77,8 +77,8 @@ impl Places {
         }
     }
 
-    /// Of each ten transfers seven are reads, where 70 % shall be, in an order of their own, so that threads that take
-    /// turns have about the same share.
+    /// Returns whether a transfer is a write: of each ten transfers seven are reads, where 70 % shall be, in an order
+    /// of their own, so that threads that take turns have about the same share.
     #[inline]
     fn writes(&self, index: u64) -> bool {
         match self.phase {

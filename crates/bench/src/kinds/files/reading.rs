@@ -1,4 +1,4 @@
-//! What a phase needs to know of the files that are there: how much of them is cached, and the seed of their data.
+//! Facts about the files that a phase reads: how much of them is cached, and the seed of their data.
 
 use super::before::{self, Written};
 use super::cache::{Cached, drop_file};

@@ -1,4 +1,4 @@
-//! What a reader of the figures has to know, beside them.
+//! Remarks that a reader of the figures has to know, beside them.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ impl Experiment<'_> {
         })
     }
 
-    /// Whether there is room for the whole files; a stonewall may end the writing before.
+    /// Remarks when the whole files do not fit; a stonewall may end the writing before.
     fn about_room(&self, places: &[Place]) -> Option<String> {
         let point = self.point;
         if !self.writes() {
@@ -99,7 +99,7 @@ impl Experiment<'_> {
     }
 }
 
-/// What tells one storage from another: that of a network file system is the same on all hosts, a disk belongs to a
+/// Key that tells one storage from another: that of a network file system is the same on all hosts, a disk belongs to a
 /// machine.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum StorageKey<'a> {

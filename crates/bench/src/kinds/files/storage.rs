@@ -1,4 +1,4 @@
-//! What the files of an experiment are on: the file system of each rank's directory, and what it can do.
+//! Storage of the files of an experiment: the file system of each rank's directory, and what it can do.
 
 use std::path::{Path, PathBuf};
 
@@ -15,24 +15,24 @@ use tonnage_record::files::{DirectAlignment, Storage};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
-/// What one rank sees.
+/// A rank's view of its storage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The directory of its files.
     pub directory: PathBuf,
     /// Its kind.
     pub file_system: String,
-    /// What is mounted there.
+    /// Source of the mount.
     pub source: String,
     /// The device's numbers, to tell two of them apart on one host.
     pub device: (u32, u32),
-    /// Whether other machines keep the bytes.
+    /// True when other machines keep the bytes.
     pub network: bool,
-    /// Whether the bytes are in memory anyhow.
+    /// True when the bytes are in memory anyhow.
     pub memory: bool,
-    /// For this user.
+    /// Free bytes for this user.
     pub free_bytes: u64,
-    /// What direct transfers must be aligned to, if there are any.
+    /// Alignment of direct transfers, if there are any.
     pub direct: Option<(u32, u32)>,
 }
 
@@ -127,8 +127,8 @@ pub fn group(places: &[Place], striping: Option<&str>) -> Vec<Storage> {
         .collect()
 }
 
-/// Whether `rank` is the first of those that share its host and its device: what is done once for each device is done
-/// there.
+/// Returns whether `rank` is the first of those that share its host and its device: what is done once for each device
+/// is done there.
 pub fn is_first_on_device(hosts: &Hosts, places: &[Place], rank: u32) -> bool {
     let of = |rank: u32| Some((hosts.host(rank)?, places.get(rank as usize)?.device));
     (0..rank).all(|other| of(other) != of(rank))

@@ -26,15 +26,15 @@ const SPIN_NS: u64 = 200_000;
 /// The number of the one file that a thread has open.
 const FILE: u32 = 0;
 
-/// What a thread owns from phase to phase.
+/// State that a thread owns from phase to phase.
 pub struct Member {
     /// Its engine.
     pub calls: Box<dyn Calls>,
     /// Its bytes.
     pub memory: Arc<Arena>,
-    /// How they are divided.
+    /// Division of that memory.
     pub room: Room,
-    /// What it measured in this phase.
+    /// Samples that it measured in this phase.
     pub samples: Samples,
     /// Its transfers in flight.
     pub slots: Slots,
@@ -50,21 +50,21 @@ pub struct Plan<'a> {
     pub path: &'a Path,
     /// The same for messages.
     pub name: String,
-    /// Whether it is read, written, and made.
+    /// Flags: it is read, it is written, it is made.
     pub access: (bool, bool, bool),
     /// This rank's part of it.
     pub view: Option<View>,
     /// The transfers on that part.
     pub places: Places,
-    /// How many there are for this rank.
+    /// Number of transfers for this rank.
     pub quota: u64,
-    /// What is written.
+    /// Data that is written.
     pub data: Option<(FileKey, &'a Pool)>,
-    /// When data is synced.
+    /// Choice of when data is synced.
     pub fsync: Fsync,
     /// All ranks wait between the steps.
     pub barriers: bool,
-    /// From the common start.
+    /// Stonewall, counted from the common start.
     pub stonewall: Option<tonnage_plan::files::Stonewall>,
     /// This host's time of the common start.
     pub start_ns: u64,
@@ -72,7 +72,7 @@ pub struct Plan<'a> {
     pub clock: Clock,
 }
 
-/// What the threads of a rank share while a phase runs.
+/// State that the threads of a rank share while a phase runs.
 pub struct Shared {
     stopped: Arc<AtomicBool>,
     failed: AtomicBool,
@@ -84,7 +84,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// For a rank of so many threads.
+    /// Makes the state of a rank of so many threads.
     pub fn new(threads: usize, stopped: Arc<AtomicBool>) -> Self {
         Self {
             stopped,
@@ -157,8 +157,8 @@ pub fn run<I: Inspect + Send>(
     Ok(figures)
 }
 
-/// What a queue's kernel threads do for this process is in the process's CPU time and in no thread's. It belongs to the
-/// transfers.
+/// Counts the work of a queue's kernel threads, which is in the process's CPU time and in no thread's. It belongs to
+/// the transfers.
 fn count_kernel_threads(figures: &mut [Figures], process_ns: u64) {
     let own: u64 = figures.iter().map(|thread| thread.cpu_ns).sum();
     if let Some(lead) = figures.first_mut() {
@@ -168,7 +168,7 @@ fn count_kernel_threads(figures: &mut [Figures], process_ns: u64) {
     }
 }
 
-/// One thread's way through a phase. After an error the steps are no longer taken, but every thread still comes to every
+/// One thread's way through a phase. After an error no further steps are taken, but every thread still comes to every
 /// meeting, so that none waits for ever.
 struct Steps<'a, 'b> {
     plan: &'a Plan<'a>,
@@ -378,12 +378,12 @@ fn open(plan: &Plan<'_>, member: &mut Member) -> Result<()> {
     member.calls.call(&Call::Open(file)).map(|_| ())
 }
 
-/// How many of `quota` transfers belong to thread `index` of `threads` that take turns.
+/// Number of `quota` transfers that belong to thread `index` of `threads` that take turns.
 pub fn share(quota: u64, index: u64, threads: u64) -> u64 {
     quota.saturating_sub(index).div_ceil(threads.max(1))
 }
 
-/// How many transfers, from the first on, threads have made without a gap that took turns and made so many each.
+/// Length of the contiguous prefix done by interleaved threads that made so many transfers each.
 pub fn without_gap(made: impl Iterator<Item = u64>, threads: u64) -> u64 {
     let next = (0u64..)
         .zip(made)

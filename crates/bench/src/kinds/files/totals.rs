@@ -1,5 +1,5 @@
-//! What the threads of a phase add up to: within a rank, then over the ranks on the way up the control tree, so that a
-//! phase of 44,000 ranks costs one small message each. Times are nanoseconds since the common start, which is the same
+//! Sums of the threads of a phase: within a rank, then over the ranks on the way up the control tree, so that a phase
+//! of 44,000 ranks costs one small message each. Times are nanoseconds since the common start, which is the same
 //! instant on all hosts.
 
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ const SLOWEST: usize = 8;
 /// A rank is an outlier when its transfers took this much longer than the mean, unless the user says otherwise.
 const OUTLIER_FACTOR: f64 = 1.25;
 
-/// When a step began and ended.
+/// Begin and end of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// First begin.
@@ -27,7 +27,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// From the first begin to the last end.
+    /// Time from the first begin to the last end.
     pub fn ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)
     }
@@ -38,14 +38,14 @@ impl Span {
     }
 }
 
-/// What one thread says of a phase beside its samples.
+/// Figures of one thread in a phase, beside its samples.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
     /// Opening.
     pub open: Span,
     /// All transfers and the syncs behind them.
     pub transfer: Span,
-    /// When the last transfer had ended, without the sync behind it.
+    /// Time at which the last transfer had ended, without the sync behind it.
     pub done_ns: u64,
     /// Time in syncs.
     pub sync_ns: u64,
@@ -126,7 +126,7 @@ pub struct PhaseTotals {
 }
 
 impl PhaseTotals {
-    /// What one rank's threads add up to.
+    /// Sum of one rank's threads.
     pub fn of_rank<'a>(
         rank: u32,
         threads: impl Iterator<Item = (&'a Figures, &'a Samples)>,
@@ -183,7 +183,7 @@ impl PhaseTotals {
         self.timeline.merge(other.timeline);
     }
 
-    /// What is the same for threads and ranks.
+    /// Adds what is the same for threads and ranks.
     fn sum(&mut self, other: &Self) {
         self.transfers += other.transfers;
         self.reads += other.reads;

@@ -18,21 +18,21 @@ const DESCRIBED: usize = 16;
 
 /// Compares what one thread reads.
 pub struct Checker<'a> {
-    /// What must be there.
+    /// Key of the data that must be there.
     pub key: FileKey,
-    /// Behind the stamps.
+    /// Content behind the stamps.
     pub pool: &'a Pool,
     /// The file that is read.
     pub path: &'a Path,
     /// Files of the experiment.
     pub files: u32,
-    /// Bytes of the longest.
+    /// Bytes of the longest file.
     pub file_bytes: u64,
-    /// Where the thread reads to.
+    /// Memory that the thread reads to.
     pub memory: Arc<Arena>,
     /// Bytes of one transfer.
     pub transfer_bytes: u64,
-    /// What was found.
+    /// Findings.
     pub found: Wrong,
 }
 
@@ -55,7 +55,7 @@ impl Inspect for Checker<'_> {
     }
 }
 
-/// What all ranks found.
+/// Findings of all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Bytes compared.
@@ -67,7 +67,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// What one rank's threads found.
+    /// Findings of one rank's threads.
     pub fn of_rank(rank: u32, found: &Wrong) -> Self {
         Self {
             checked_bytes: found.checked_bytes,
@@ -81,7 +81,7 @@ impl Verdict {
         }
     }
 
-    /// What is wrong, if anything is.
+    /// Describes what is wrong, if anything is.
     pub fn complaint(&self) -> Option<String> {
         if self.wrong_bytes == 0 {
             return None;

@@ -1,12 +1,12 @@
-//! What is wrong with bytes that were read, and where they say that they come from.
+//! Wrong bytes that were read, and where they say that they come from.
 
 use super::data::{FileKey, SECTOR_BYTES, STAMP_BYTES, words};
 
-/// What a wrong sector may belong to instead.
+/// Files that a wrong sector may belong to instead.
 pub struct Files<'a> {
     /// The file that is looked at.
     pub path: &'a std::path::Path,
-    /// How many file numbers there are.
+    /// Number of files.
     pub count: u32,
     /// The longest file.
     pub bytes: u64,
@@ -26,7 +26,7 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// How many are described.
+    /// Number of sectors that are described.
     const FIRST: usize = 4;
 
     /// Compares a stretch of a file that begins at `at`, sector by sector.
@@ -83,7 +83,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Where a sector says that it comes from.
+/// Describes the origin that a sector states.
 fn origin(files: &Files<'_>, key: FileKey, at: u64, sector: &[u8]) -> String {
     if sector.iter().all(|&byte| byte == 0) {
         return " (zeros: never written)".into();

@@ -13,7 +13,7 @@ use tonnage_engine::memory::CopyRate;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
-/// What a worker is told to do.
+/// Order to a worker.
 #[derive(Debug, Clone)]
 pub enum Order {
     /// Measure the copy limit.
@@ -36,14 +36,14 @@ pub enum Order {
     Close,
 }
 
-/// What a worker answers.
+/// A worker's answer.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Of a trial or a check.
+    /// Totals of a trial or a check.
     pub totals: Option<Totals>,
-    /// Of the copy limit.
+    /// Rates of the copy limit.
     pub rates: Option<Vec<CopyRate>>,
-    /// Of the socket streams.
+    /// Bytes of the socket streams.
     pub streamed: Option<Streamed>,
     /// Latencies of all trials.
     pub latencies: Option<LatencyHistogram>,
@@ -51,15 +51,15 @@ pub struct Report {
     pub operations: Vec<(u32, u64)>,
 }
 
-/// What the workers of a rank share while bytes move.
+/// State that the workers of a rank share while bytes move.
 pub struct Deck {
     /// Workers that still drive their own flows.
     driving: AtomicU32,
     /// All ranks are done.
     over: AtomicBool,
-    /// What each worker issued.
+    /// Operations that each worker issued.
     issued: Mutex<Vec<Issued>>,
-    /// What each worker should have seen.
+    /// Operations that each worker should have seen.
     expected: Mutex<Vec<Expected>>,
     /// The first failure of a following worker, so that the leader need not wait for its answer.
     failure: Mutex<Option<String>>,
@@ -67,7 +67,7 @@ pub struct Deck {
 }
 
 impl Deck {
-    /// For `workers` workers.
+    /// Makes the deck of `workers` workers.
     pub fn new(workers: usize) -> Self {
         Self {
             driving: AtomicU32::new(0),
@@ -79,18 +79,18 @@ impl Deck {
         }
     }
 
-    /// Before each trial.
+    /// Resets it before each trial.
     pub fn reset(&self, workers: u32) {
         self.driving.store(workers, Ordering::Release);
         self.over.store(false, Ordering::Release);
     }
 
-    /// Whether all local workers have driven their flows.
+    /// Returns whether all local workers have driven their flows.
     pub fn all_driven(&self) -> bool {
         self.driving.load(Ordering::Acquire) == 0
     }
 
-    /// Whether a following worker has failed; one atomic load.
+    /// Returns whether a following worker has failed; one atomic load.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
@@ -111,7 +111,7 @@ impl Deck {
         self.failed.store(true, Ordering::Release);
     }
 
-    /// What the local workers issued; complete once [`Self::all_driven`].
+    /// Operations that the local workers issued; complete once [`Self::all_driven`].
     pub fn issued(&self) -> Vec<Issued> {
         lock(&self.issued).clone()
     }
@@ -187,7 +187,7 @@ impl Deck {
     }
 }
 
-/// What a following thread sends back for each order.
+/// Answer of a following thread to each order.
 pub type Answer = Result<Report>;
 
 /// A following worker's thread: carries out orders until the leader hangs up.

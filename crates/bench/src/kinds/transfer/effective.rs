@@ -1,4 +1,4 @@
-//! What was really done on each rank, and on which CPUs.
+//! Real choices of each rank, and on which CPUs.
 
 use serde_json::Value;
 

@@ -51,13 +51,13 @@ pub(super) fn make_flow(
     Ok(flow)
 }
 
-/// Whether lanes ask for delivery.
+/// Returns whether lanes ask for delivery.
 fn asks_delivery(point: &TransferPoint, caps: &Caps) -> bool {
     claims_arrival(point) && caps.delivery_on_request && !caps.delivered
 }
 
-/// Whether what was written is in the peer's memory when a latency sample ends, for the record; `None` where that is no
-/// question, or cannot be told.
+/// Returns whether the bytes written are in the peer's memory when a latency sample ends, for the record; `None` where
+/// that is no question, or cannot be told.
 pub(crate) fn delivered(point: &TransferPoint, caps: &Caps) -> Option<bool> {
     match (point.op, point.pacing) {
         _ if !caps.moves_bytes => None,
@@ -68,8 +68,8 @@ pub(crate) fn delivered(point: &TransferPoint, caps: &Caps) -> Option<bool> {
     }
 }
 
-/// Whether each latency sample is taken for the time until the bytes are there. A stream's bandwidth is proved by one
-/// flush at the end of each trial instead, and a ping-pong's by its answer.
+/// Returns whether each latency sample is taken for the time until the bytes are there. A stream's bandwidth is proved
+/// by one flush at the end of each trial instead, and a ping-pong's by its answer.
 fn claims_arrival(point: &TransferPoint) -> bool {
     matches!(point.op, Verb::Write | Verb::WriteImm)
         && matches!(point.pacing, Pacing::Batch { .. } | Pacing::Paced { .. })

@@ -1,5 +1,5 @@
-//! Which part of a worker's memory belongs to which flow. Both ends compute the same layout from the point alone, so no
-//! offsets need to be exchanged.
+//! Division of a worker's memory among its flows. Both ends compute the same layout from the point alone, so no offsets
+//! need to be exchanged.
 //!
 //! A worker's memory is a row of slices of one footprint each, starting on pages: first one for every rank that it
 //! initiates to (`out`: the source of writes and sends, the landing place of reads), then one for every rank that
@@ -72,17 +72,17 @@ impl Layout {
         peers
     }
 
-    /// Where the slice of the `index`-th rank of `out` starts.
+    /// Offset of the slice of the `index`-th rank of `out`.
     pub fn out_origin(&self, index: usize) -> u64 {
         index as u64 * self.slice_bytes
     }
 
-    /// Where the slice of the `index`-th rank of `into` starts.
+    /// Offset of the slice of the `index`-th rank of `into`.
     pub fn into_origin(&self, index: usize) -> u64 {
         (self.out.len().max(1) + index) as u64 * self.slice_bytes
     }
 
-    /// Where `initiator`'s slice starts in this rank's memory, or `None` when it does not initiate to this rank.
+    /// Offset of `initiator`'s slice in this rank's memory, or `None` when it does not initiate to this rank.
     pub fn into_origin_of(&self, initiator: u32) -> Option<u64> {
         self.into
             .binary_search(&initiator)
@@ -91,7 +91,7 @@ impl Layout {
     }
 }
 
-/// Whether the target answers every operation by one of its own, so that flows exist in both directions.
+/// Returns whether the target answers every operation by one of its own, so that flows exist in both directions.
 pub fn answers(point: &TransferPoint) -> bool {
     point.pacing == Pacing::PingPong && point.op != Verb::Read
 }

@@ -4,11 +4,11 @@
 //! | --- | --- |
 //! | [`session`] | an engine that is open on all ranks |
 //! | [`effective`] | what was really done, and on which CPUs |
-//! | [`layout`] | whose part of a worker's memory is where |
+//! | [`layout`] | division of a worker's memory among its flows |
 //! | [`point`] | one point from warm-up to its figures |
-//! | [`crew`], [`work`], `flows` | the workers of a rank, what each does in a trial, and what it drives |
-//! | [`verify`] | what should be where after a trial |
-//! | [`totals`], [`summary`] | what workers and ranks add up to, and trials to a summary |
+//! | [`crew`], [`work`], `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
+//! | [`verify`] | expected state after a trial |
+//! | [`totals`], [`summary`] | sums of workers and ranks, and the summary of trials |
 
 pub mod crew;
 pub mod effective;

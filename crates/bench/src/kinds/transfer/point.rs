@@ -25,7 +25,7 @@ use tonnage_units::{Error, Reduce, Result};
 /// Rounds of warming up while an engine is still trying things out.
 const WARM_UP_ROUNDS_MAX: u32 = 20;
 
-/// What was measured at a point, the same on all ranks.
+/// Results of a point, the same on all ranks.
 pub struct Measured {
     /// The trials.
     pub trials: Vec<Trial>,
@@ -33,13 +33,13 @@ pub struct Measured {
     pub totals: Vec<Totals>,
     /// All latencies.
     pub histogram: LatencyHistogram,
-    /// What the bandwidth is set beside.
+    /// Upper bound of the bandwidth.
     pub limit: Option<Limit>,
-    /// With `until_ci`: whether the interval became narrow enough.
+    /// True when the interval became narrow enough, with `until_ci`.
     pub converged: Option<bool>,
-    /// What each rank's engine decided by itself.
+    /// Choices that each rank's engine made by itself.
     pub chosen: Vec<serde_json::Value>,
-    /// What the devices counted that the payload had to cross.
+    /// Counts of the devices that the payload had to cross.
     pub wire_proof: Option<WireProof>,
 }
 
@@ -127,7 +127,7 @@ struct Lead<'a, 'b> {
     taken: Taken<'a>,
 }
 
-/// What the steps so far have come to.
+/// Results of the steps so far.
 #[derive(Default)]
 struct Taken<'a> {
     before: Option<Measurement>,
@@ -162,7 +162,7 @@ impl Lead<'_, '_> {
         })
     }
 
-    /// Whether the trials suffice: `None` for another one, else whether they converged.
+    /// Returns whether the trials suffice: `None` for another one, else whether they converged.
     fn converged(&self) -> Option<Option<bool>> {
         let length = &self.point.length;
         let trials = &self.taken.trials;
@@ -317,7 +317,7 @@ impl Lead<'_, '_> {
         self.followers.collect().map(|_| ())
     }
 
-    /// Whether the payload crossed the devices that the engines named, by what their hosts read.
+    /// Proves that the payload crossed the devices that the engines named, by what their hosts read.
     fn prove(&mut self) -> Result<Option<WireProof>> {
         let Some(watch) = self.taken.watch.take() else {
             return Ok(None);
@@ -428,7 +428,7 @@ impl Steps for Lead<'_, '_> {
     }
 }
 
-/// How long the end of a trial may be waited for.
+/// Longest time that the end of a trial may be waited for.
 fn deadline_of(length: TrialLength) -> Duration {
     match length {
         // A paced trial may take as long again, and a large window takes its time to drain.

@@ -25,7 +25,7 @@ use tonnage_ranks::Rank;
 use tonnage_units::WireDevice;
 use tonnage_units::{Error, Result};
 
-/// What a worker owns from point to point.
+/// State that a worker owns from point to point.
 pub struct Worker {
     /// Its engine.
     pub engine: Box<dyn Engine>,
@@ -39,20 +39,20 @@ pub struct Worker {
     pub device: Device,
 }
 
-/// What a rank tells the others about itself once it is open.
+/// A rank's message to the others once it is open.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Opened {
-    /// For each worker.
+    /// Cards of the workers.
     pub cards: Vec<Card>,
-    /// For each worker; `None` where it is not pinned.
+    /// CPUs of the workers; `None` where it is not pinned.
     pub cpus: Vec<Option<u32>>,
-    /// More workers than CPUs on the host.
+    /// True with more workers than CPUs on the host.
     pub yielding: bool,
-    /// What memory its workers had: said once where it is the same for all.
+    /// Memory of its workers: said once where it is the same for all.
     pub memory: Vec<MemoryReport>,
-    /// What the engine chose.
+    /// The engine's choices.
     pub engine: Value,
-    /// For each worker.
+    /// Devices of the workers.
     pub devices: Vec<Device>,
     /// The devices that its payload has to cross; absent where it names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// What memory its workers had, for the record: one object, or a list where they differ.
+    /// Memory of its workers, for the record: one object, or a list where they differ.
     pub fn memory_value(&self) -> Value {
         match self.memory.as_slice() {
             [one] => json!(one),
@@ -74,7 +74,7 @@ impl Opened {
 pub struct Device {
     /// Its place among the devices of the host.
     pub place: u32,
-    /// What the engine's bandwidth is set beside on it.
+    /// Upper bound of the engine's bandwidth on it.
     pub limit: LimitKind,
     /// The engine's address for socket streams.
     pub address: Option<IpAddr>,
@@ -98,13 +98,13 @@ impl Device {
 pub struct Session {
     /// This rank's workers.
     pub workers: Vec<Worker>,
-    /// What all ranks said, in their order.
+    /// Messages of all ranks, in their order.
     pub opened: Vec<Opened>,
-    /// What the engine can do.
+    /// Capabilities of the engine.
     pub caps: Caps,
-    /// Whether this rank's workers yield.
+    /// True when this rank's workers yield.
     pub yielding: bool,
-    /// Which rank uses which devices.
+    /// Devices that each rank uses.
     pub routes: Routes,
     // Kept last, so that workers close before their domains do.
     _domains: Vec<Arc<dyn Domain>>,
@@ -388,7 +388,7 @@ fn interface_of(address: IpAddr) -> Option<String> {
     found.map(|entry| entry.name)
 }
 
-/// What memory the workers had: said once where it is the same for all.
+/// Memory of the workers: said once where it is the same for all.
 fn all_memory(workers: &[Worker]) -> Vec<MemoryReport> {
     let all = workers.iter().map(|worker| worker.memory.report());
     let mut all: Vec<_> = all.collect();
@@ -396,7 +396,7 @@ fn all_memory(workers: &[Worker]) -> Vec<MemoryReport> {
     all
 }
 
-/// What a plan asks and the open domain cannot do; the list of engines could not know it before.
+/// Refuses what a plan asks and the open domain cannot do; the list of engines could not know it before.
 fn check_caps(points: &[&TransferPoint], caps: &Caps, name: &str) -> Result<()> {
     for point in points {
         if !caps.verbs.contains(&point.op) {

@@ -44,7 +44,7 @@ pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
     }
 }
 
-/// What one latency sample of a point is.
+/// Kind of a latency sample of a point.
 pub fn latency_kind(point: &TransferPoint) -> LatencyKind {
     match point.pacing {
         Pacing::PingPong if point.op == Verb::Read => LatencyKind::Operation,

@@ -1,5 +1,5 @@
-//! What the workers of a trial add up to: merged within a rank, then over the ranks on the way up the control tree, so
-//! that a trial of 44,000 ranks costs one small message each.
+//! Sums of the workers of a trial: merged within a rank, then over the ranks on the way up the control tree, so that a
+//! trial of 44,000 ranks costs one small message each.
 
 use serde::{Deserialize, Serialize};
 use tonnage_record::transfer::Trial;
@@ -34,14 +34,14 @@ pub struct Totals {
     pub late: u64,
     /// Bytes that moved, were checked and found right.
     pub verified_bytes: u64,
-    /// Since the point began, checks and pauses included; the longest.
+    /// Time since the point began, checks and pauses included; the longest.
     pub elapsed_ns: u64,
     /// Workers whose engine is still trying out how to carry operations out.
     pub unsettled: u64,
 }
 
 impl Totals {
-    /// What nothing adds up to.
+    /// The sum of nothing.
     pub const NONE: Self = Self {
         window_ns: 0,
         start_skew_ns: 0,

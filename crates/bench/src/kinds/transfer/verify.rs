@@ -1,5 +1,5 @@
-//! What should be where after a trial: which operations the initiators issued, which slots those used, what the bytes
-//! there should be, and how many arrivals with which immediates a target should have seen.
+//! Expected state after a trial: which operations the initiators issued, which slots those used, what the bytes there
+//! should be, and how many arrivals with which immediates a target should have seen.
 
 use super::work::Issued;
 use crate::drive::flow::Flow;
@@ -12,7 +12,7 @@ use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
-/// What one worker should have seen in a trial.
+/// Operations that one worker should have seen in a trial.
 #[derive(Debug, Clone, Default)]
 pub struct Expected {
     /// Arrivals in all; `None` where nothing notifies the target or the engine moves nothing.
@@ -26,12 +26,12 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Whether workers must tell each other what they issued: arrivals or bytes are going to be checked.
+    /// Returns whether workers must tell each other what they issued: arrivals or bytes are going to be checked.
     pub fn is_needed(point: &TransferPoint, moves_bytes: bool) -> bool {
         moves_bytes && (point.op.notifies_target() || point.verify)
     }
 
-    /// What worker `worker` of `rank` should have seen, from what all ranks issued: `issued[rank][worker]`.
+    /// Computes what worker `worker` of `rank` should have seen, from what all ranks issued: `issued[rank][worker]`.
     ///
     /// # Errors
     /// When a rank's report does not match the layout, as from another plan.
@@ -90,7 +90,7 @@ fn immediates_below(end: u64) -> u64 {
     (laps * (lap * (lap - 1) / 2) + rest * rest.saturating_sub(1) / 2) as u64
 }
 
-/// Whether a target saw exactly what was sent to it.
+/// Checks that a target saw exactly what was sent to it.
 ///
 /// # Errors
 /// What is missing, doubled or different.
@@ -189,7 +189,7 @@ impl Watch {
         })
     }
 
-    /// What the flows issued since the last call.
+    /// Operations that the flows issued since the last call.
     pub fn issued(&mut self, flows: &[Flow]) -> Vec<(u64, u64)> {
         flows
             .iter()

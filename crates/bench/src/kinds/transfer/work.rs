@@ -36,7 +36,7 @@ pub const WARM_UP: u64 = 0;
 /// Receives that are posted ahead for each peer, at most; the engine's own depth may allow fewer.
 const RECEIVES_MAX: u32 = 512;
 
-/// When a trial starts, and how long it is.
+/// Start and length of a trial.
 #[derive(Debug, Clone, Copy)]
 pub struct Schedule {
     /// The aligned start on this host's clock.
@@ -47,7 +47,7 @@ pub struct Schedule {
     pub number: u64,
 }
 
-/// What a worker says about its own flows after driving them, for the targets.
+/// A worker's report about its own flows after driving them, for the targets.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 pub struct Issued {
     /// For each rank of `Layout::out`: first and one past the last operation of this trial.
@@ -76,9 +76,9 @@ pub struct Work<'a> {
     number: u64,
     window_end_ns: u64,
     cpu_began_ns: u64,
-    /// When the point began.
+    /// Time at which the point began.
     began_ns: u64,
-    /// Which of the rank's workers this is.
+    /// Index of this worker in the rank.
     worker: u32,
 }
 
@@ -147,7 +147,7 @@ impl<'a> Work<'a> {
         Ok(work)
     }
 
-    /// Both sides of a ping-pong keep their flows in a table.
+    /// Makes the table in which both sides of a ping-pong keep their flows.
     fn set_the_table(&mut self, caps: &Caps) -> Result<()> {
         let flows = std::mem::take(&mut self.flows);
         let signals = if self.point.op == Verb::Write {
@@ -168,7 +168,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Whether this worker issues operations of its own accord.
+    /// Returns whether this worker issues operations of its own accord.
     pub fn begins(&self) -> bool {
         !self
             .point
@@ -328,7 +328,7 @@ impl<'a> Work<'a> {
         serve(&mut self.port, over)
     }
 
-    /// What this worker's flows issued in the trial that was just driven.
+    /// Operations that this worker's flows issued in the trial that was just driven.
     pub fn issued(&mut self) -> Issued {
         let flows = self
             .table
@@ -467,13 +467,13 @@ impl<'a> Work<'a> {
         self.histogram.clear();
     }
 
-    /// What the engine decided by itself.
+    /// Choices that the engine made by itself.
     pub fn chosen(&self) -> serde_json::Value {
         self.port.engine.chosen()
     }
 }
 
-/// What the plan refuses where it knows the memory; a row of the list may promise more than its memory keeps.
+/// Error that the plan gives where it knows the memory; a row of the list may promise more than its memory keeps.
 fn invisible(point: &TransferPoint) -> Error {
     Error::Unavailable {
         what: format!("ping-pong with op write in memory {}", point.memory),

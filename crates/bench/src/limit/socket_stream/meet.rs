@@ -1,5 +1,5 @@
-//! How the socket streams of a point come about: targets listen, initiators connect and show the token that the target
-//! gave to all ranks over the control channel. A connection without it is dropped. Payload goes either way afterwards.
+//! Connecting the socket streams of a point: targets listen, initiators connect and show the token that the target gave
+//! to all ranks over the control channel. A connection without it is dropped. Payload goes either way afterwards.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,10 +15,10 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result};
 
-/// How long all streams of a rank may take to be there.
+/// Longest time until all streams of a rank are there.
 const MEET: Duration = Duration::from_secs(15);
 
-/// How long a connection may take to say who it is.
+/// Longest time that a connection may take to say who it is.
 const INTRODUCTION: Duration = Duration::from_secs(5);
 
 /// Pause of a listening rank that has nothing to do.
@@ -32,13 +32,13 @@ const TOKEN_BYTES: usize = 32;
 /// Token, rank and worker.
 const GREETING_BYTES: usize = TOKEN_BYTES + 8;
 
-/// What a rank tells the others. It travels on the encrypted control channel only.
+/// A rank's message to the others. It travels on the encrypted control channel only.
 #[derive(Serialize, Deserialize)]
 struct Card {
-    /// Where it listens for each worker, if anybody initiates to it.
+    /// Address on which it listens for each worker, if anybody initiates to it.
     listens: Vec<SocketAddr>,
     token: [u8; TOKEN_BYTES],
-    /// How much its clock may differ from rank 0's.
+    /// Bound on the difference of its clock from rank 0's.
     uncertainty_ns: u64,
 }
 
@@ -123,7 +123,7 @@ fn exchange(rank: &mut Rank, card: &Card) -> Result<Vec<Card>> {
     all.iter().enumerate().map(read).collect()
 }
 
-/// Who takes part.
+/// Participants.
 pub(super) struct People<'a> {
     pub(super) me: u32,
     pub(super) workers: u32,
@@ -225,10 +225,10 @@ fn connect(to: SocketAddr, source: Option<IpAddr>, deadline: Instant) -> io::Res
     }
 }
 
-/// Where a target listens: once on each address that its workers' devices have.
+/// Listeners of a target: once on each address that its workers' devices have.
 pub(super) struct Door {
     listeners: Vec<TcpListener>,
-    /// For each worker.
+    /// Address for each worker.
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) token: [u8; TOKEN_BYTES],
 }

@@ -1,4 +1,4 @@
-//! What is opened, and what is refused before a byte moves.
+//! Choices that are opened, and what is refused before a byte moves.
 
 use super::*;
 

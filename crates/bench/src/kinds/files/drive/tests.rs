@@ -16,7 +16,7 @@ const SEED: u64 = 11;
 /// Long before any test is over, and much longer than a handful of transfers in memory.
 const SOON_NS: u64 = 200_000_000;
 
-/// What a task borrows.
+/// Owner of everything that a task borrows.
 struct Bench {
     point: FilePoint,
     memory: Arc<Arena>,
@@ -110,7 +110,7 @@ fn both() -> [(Bench, Drive); 2] {
     ]
 }
 
-/// What a check of the whole file finds.
+/// Returns the findings of a check of the whole file.
 fn wrong_of(disk: &Disk, bench: &Bench) -> Wrong {
     let len = disk.bytes.len();
     let arena = Arena::allocate(len, Pages::Normal, Sharing::Private, None).unwrap();

@@ -12,7 +12,7 @@ use tonnage_engine::calls::{Call, Calls, Queue, file_of};
 use tonnage_engine::{Completion, Kind, Op};
 use tonnage_units::{Error, Result};
 
-/// What the loops did, in order.
+/// Action of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Did {
     Read(u64),
@@ -25,16 +25,16 @@ pub(super) struct Disk {
     pub(super) memory: Arc<Arena>,
     pub(super) bytes: Vec<u8>,
     pub(super) did: Vec<Did>,
-    /// When each transfer began and ended, by the loops' clock.
+    /// Begin and end of each transfer, by the loops' clock.
     pub(super) times: Vec<(u64, u64)>,
     clock: Clock,
     /// The transfer of this index ends after this time.
     pub(super) slow: Option<(usize, u64)>,
     /// The transfer of this index fails.
     pub(super) fails: Option<(usize, i32)>,
-    /// From the transfer of this index on, somebody stops the run.
+    /// Transfer from whose index on somebody stops the run.
     pub(super) stops: Option<(usize, Arc<AtomicBool>)>,
-    /// Nothing ever ends, and after so many waits somebody stops the run.
+    /// Number of waits after which somebody stops the run, while nothing ever ends.
     pub(super) hangs: Option<(usize, Arc<AtomicBool>)>,
     pub(super) sync_ns: u64,
     room: usize,
