@@ -13,11 +13,14 @@ use crate::ClockOffset;
 use crate::channel::message::{Cause, Kind};
 use tonnage_units::{Error, Result};
 
-/// How this rank's contribution is merged with those of its children.
+/// Merges this rank's contribution, the first, with those of its children.
+pub(crate) type MergeValues = fn(Vec<u8>, &[Vec<u8>]) -> Result<Vec<u8>>;
+
+/// A way to merge this rank's contribution with those of its children.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Merge {
     /// All are read, merged, and written once.
-    Values(fn(Vec<u8>, &[Vec<u8>]) -> Result<Vec<u8>>),
+    Values(MergeValues),
     /// Bytes with an encoding of their own: the second are merged into the first.
     Bytes(fn(&mut Vec<u8>, &[u8])),
 }
