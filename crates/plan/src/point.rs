@@ -89,6 +89,29 @@ impl Traffic {
         }
     }
 
+    /// Ranks that initiate, and the targets of each; counted without listing them, because there may be any number.
+    pub fn initiating(self, ranks: u32) -> (u32, u32) {
+        let others = ranks.saturating_sub(1);
+        match self {
+            Self::Pair => (ranks / 2, 1),
+            Self::FanOut => (1, others),
+            Self::FanIn => (others, 1),
+            Self::AllToAll => (ranks, others),
+        }
+    }
+
+    /// Describes it among so many ranks, for the title of a table.
+    pub fn among(self, ranks: u32) -> String {
+        let others = ranks.saturating_sub(1);
+        match self {
+            Self::Pair if ranks == 2 => "one pair of ranks".to_owned(),
+            Self::Pair => format!("{} pairs of ranks at once", ranks / 2),
+            Self::FanOut => format!("fan-out from rank 0 to {others} others"),
+            Self::FanIn => format!("fan-in from {others} ranks to rank 0"),
+            Self::AllToAll => format!("all-to-all among {ranks} ranks"),
+        }
+    }
+
     /// The ranks that initiate towards `rank`, ascending.
     pub fn initiators(self, rank: u32, ranks: u32) -> Vec<u32> {
         match self {

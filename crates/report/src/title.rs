@@ -1,6 +1,5 @@
 //! The lines above a table, which state the configuration that all its rows share.
 
-use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Length, Pacing, TransferPoint, TrialLength};
 use tonnage_record::{LatencyKind, TransferRecord};
 
@@ -38,13 +37,7 @@ pub fn title(records: &[TransferRecord<'_>]) -> String {
 
 fn who(point: &TransferPoint) -> String {
     let TransferPoint { ranks, workers, .. } = point;
-    let pattern = match point.traffic {
-        Traffic::Pair if *ranks == 2 => "one pair of ranks".to_owned(),
-        Traffic::Pair => format!("{} pairs of ranks at once", ranks / 2),
-        Traffic::FanOut => format!("fan-out from rank 0 to {} others", ranks.saturating_sub(1)),
-        Traffic::FanIn => format!("fan-in from {} ranks to rank 0", ranks.saturating_sub(1)),
-        Traffic::AllToAll => format!("all-to-all among {ranks} ranks"),
-    };
+    let pattern = point.traffic.among(*ranks);
     let plural = if *workers == 1 { "" } else { "s" };
     format!("{pattern}, {workers} worker{plural} each")
 }

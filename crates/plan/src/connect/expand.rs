@@ -95,13 +95,13 @@ fn traffic(traffic: Option<Traffic>, ranks: u32) -> Result<Traffic> {
         ));
     }
     match traffic {
-        Traffic::FanIn => Ok(traffic),
         Traffic::Pair if ranks.is_multiple_of(2) => Ok(traffic),
         Traffic::Pair => usage(format!(
             "pair traffic needs an even number of ranks and there are {ranks}: use --ranks {}, or traffic fan-in",
             ranks + 1
         )),
-        Traffic::FanOut | Traffic::AllToAll => usage(format!(
+        Traffic::FanIn => Ok(traffic),
+        _ => usage(format!(
             "connections are set up in pairs or towards one rank, and traffic {} is neither: use traffic fan-in or pair",
             traffic.name()
         )),

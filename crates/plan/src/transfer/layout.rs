@@ -111,11 +111,11 @@ pub(super) fn check_memory(
     ranks: u32,
     workers: u32,
 ) -> Result<()> {
-    let lanes = match traffic {
-        Traffic::Pair => 1,
-        Traffic::FanOut | Traffic::FanIn | Traffic::AllToAll => ranks.saturating_sub(1).max(1),
-    };
-    let footprints = u64::from(lanes) * 2 * u64::from(workers);
+    // No rank has more peers than rank 0.
+    let peers =
+        [traffic.targets(0, ranks), traffic.initiators(0, ranks)].map(|peers| peers.len() as u64);
+    let lanes = peers.into_iter().fold(1, u64::max);
+    let footprints = lanes * 2 * u64::from(workers);
     if layout.footprint_bytes.saturating_mul(footprints) <= MEMORY_BYTES_MAX {
         return Ok(());
     }

@@ -1,6 +1,5 @@
 //! Where the values of columns are found in a record, or computed from it.
 
-use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_record::transfer::Summary;
 use tonnage_record::{Canary, Latency, LatencyKind, Outcome, TransferRecord};
@@ -28,14 +27,8 @@ pub fn latency<T: Into<Value>>(record: TransferRecord<'_>, of: fn(&Latency) -> T
 
 /// Ranks that initiate, and the targets of each. Counted without listing them: a file may name any number of ranks.
 fn initiators(point: &TransferPoint) -> (u64, u64) {
-    let ranks = u64::from(point.ranks);
-    let others = ranks.saturating_sub(1);
-    match point.traffic {
-        Traffic::Pair => (ranks / 2, 1),
-        Traffic::FanOut => (1, others),
-        Traffic::FanIn => (others, 1),
-        Traffic::AllToAll => (ranks, others),
-    }
+    let (initiators, targets) = point.traffic.initiating(point.ranks);
+    (initiators.into(), targets.into())
 }
 
 /// Lanes over which operations are posted at once: pairs of initiator and target, times workers.
@@ -128,6 +121,8 @@ pub fn canary_ns(record: TransferRecord<'_>, after: bool) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use tonnage_plan::point::Traffic;
+
     use super::super::super::samples::sample;
     use super::*;
 
