@@ -69,9 +69,9 @@ pub struct Latency {
 /// A histogram in the standard HdrHistogram V2 encoding, base64: any HDR library can merge it again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HistogramData {
-    /// "hdr-v2-base64".
+    /// How the data is written: "hdr-v2-base64".
     pub encoding: String,
-    /// "ns".
+    /// Unit of the values: "ns".
     pub unit: String,
     /// The encoded histogram.
     pub data: String,
