@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_record::TransferRecord;
+use tonnage_record::{Record, TransferRecord};
 
 /// Options of the engine's own that differ from their defaults, as "NAME=VALUE NAME=VALUE"; empty when none do.
 pub fn options(point: &TransferPoint) -> String {
@@ -24,23 +24,23 @@ pub fn name(point: &TransferPoint) -> String {
 }
 
 /// The library that was used: release and file; empty when there is none.
-pub fn library(record: TransferRecord<'_>) -> String {
+pub fn library(record: &Record) -> String {
     by_ranks(record, library_of)
 }
 
 /// The library's provider and its version; empty when there is none.
 pub fn provider(record: TransferRecord<'_>) -> String {
-    by_ranks(record, provider_of)
+    by_ranks(record.record, provider_of)
 }
 
 /// The devices of the engine; empty when it has none.
 pub fn device(record: TransferRecord<'_>) -> String {
-    by_ranks(record, devices_of)
+    by_ranks(record.record, devices_of)
 }
 
 /// Library, provider and device in one text; empty where there is no library.
 pub fn means(record: TransferRecord<'_>) -> String {
-    by_ranks(record, |engine| {
+    by_ranks(record.record, |engine| {
         let library = library_of(engine)?;
         let provider = provider_of(engine).map(|provider| format!(", provider {provider}"));
         // A provider for memory calls its one device as it is called itself.
@@ -63,9 +63,9 @@ pub fn lines<'a>(records: impl Iterator<Item = TransferRecord<'a>>) -> Vec<Strin
 }
 
 fn library_of(engine: &Value) -> Option<String> {
-    let release = engine["libfabric"].as_str()?;
+    let version = engine["version"].as_str()?;
     let file = engine["library"].as_str()?;
-    Some(format!("libfabric {release} ({file})"))
+    Some(format!("{version} ({file})"))
 }
 
 fn provider_of(engine: &Value) -> Option<String> {
@@ -85,7 +85,7 @@ fn devices_of(engine: &Value) -> Option<String> {
 }
 
 /// What the ranks say: once where all say the same, else with the ranks before it.
-fn by_ranks(record: TransferRecord<'_>, of: impl Fn(&Value) -> Option<String>) -> String {
+fn by_ranks(record: &Record, of: impl Fn(&Value) -> Option<String>) -> String {
     let mut texts: Vec<(String, Vec<&str>)> = Vec::new();
     for effective in &record.effective {
         let Some(text) = of(&effective.engine) else {
@@ -119,9 +119,16 @@ mod tests {
     fn an_engine_without_a_library_has_no_line() {
         let record = sample(Pacing::PingPong, 8).record();
         let of = record.as_transfer().unwrap();
-        assert_eq!(library(of) + &provider(of) + &device(of), "");
+        assert_eq!(library(&record) + &provider(of) + &device(of), "");
         assert!(lines([of].into_iter()).is_empty());
         assert_eq!(name(&of.body.point), "shm");
+    }
+
+    #[test]
+    fn any_library_is_told() {
+        let record = super::super::samples::files::collective();
+        let expected = "Open MPI v4.1.4 (/usr/lib/libmpi.so.40)";
+        assert_eq!(library(&record), expected);
     }
 
     #[test]

@@ -220,7 +220,7 @@ impl Domain for FabricDomain {
             "name": "fabric",
             "provider": attributes.provider,
             "provider_version": attributes.provider_version.to_string(),
-            "libfabric": library.release().to_string(),
+            "version": format!("libfabric {}", library.release()),
             "library": library.path(),
             "why_embedded": self.why_embedded,
             "api_version": attributes.api_version.to_string(),

@@ -57,7 +57,7 @@ pub const ASKED: &[Column] = &[
         meaning: "The library that moved the bytes, with its version and the file that it was loaded from.",
         computed: "The engine's own word, ranks with the same answer together; absent where the engine uses none.",
         style: Style::Plain,
-        value: |record| some(engine::library(record)),
+        value: |record| some(engine::library(record.record)),
     },
     Column {
         name: "Provider",

@@ -132,7 +132,7 @@ fn the_record_says_what_steers_the_result() {
             let record = &measured(&arguments, 1)[0];
             let engine = engine_of(record);
             assert!(text(engine, "provider").starts_with(provider), "{engine:#}");
-            let release = text(engine, "libfabric");
+            let release = text(engine, "version").strip_prefix("libfabric ").unwrap();
             assert!(
                 release.starts_with(['1', '2']) && release.contains('.'),
                 "{engine:#}"

@@ -73,7 +73,7 @@ fn a_device_is_named_by_interface_or_address() {
         assert_eq!(domains.len(), 1);
         let effective = domains[0].effective();
         assert_eq!(effective["domain"], "lo", "{effective}");
-        assert_eq!(effective["libfabric"], "1.22", "{effective}");
+        assert_eq!(effective["version"], "libfabric 1.22", "{effective}");
         assert_eq!(domains[0].path()[0].name, "lo");
         assert_eq!(domains[0].caps().limit, LimitKind::SocketStream);
     }

@@ -5,6 +5,7 @@ use tonnage_record::files::Storage;
 
 use super::super::row::Row;
 use super::{FileColumn, InCsv, Style, Value};
+use crate::engine;
 
 const FROM_PLAN: &str =
     "As the plan or the command line asked for it; the record's file repeats it.";
@@ -55,6 +56,21 @@ pub const ASKED: &[FileColumn] = &[
         style: Style::Plain,
         in_csv: InCsv::Once,
         value: |row| pairs(row.record.body.point.engine_options.iter()),
+    },
+    FileColumn {
+        name: "Library",
+        field: "library",
+        meaning: "The library that moved the bytes, with its version and the file that it was loaded from.",
+        computed: "The engine's own word, ranks with the same answer together; absent where the engine uses none.",
+        style: Style::Plain,
+        in_csv: InCsv::Once,
+        value: |row| {
+            let library = engine::library(row.record.record);
+            Some(library)
+                .filter(|text| !text.is_empty())
+                .as_deref()
+                .into()
+        },
     },
     FileColumn {
         name: "Hints",
