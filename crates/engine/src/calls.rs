@@ -6,16 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tonnage_sys::mapping::Arena;
 
-use tonnage_units::names::unknown;
-use tonnage_units::{Error, Result};
+use tonnage_units::Result;
 
 use crate::{Completion, EngineOption, EngineOptions, Lane, Op};
 
@@ -53,102 +49,35 @@ pub struct OpenFiles<'a> {
     pub mpi: Option<&'a Path>,
 }
 
-/// One file for all ranks, or one for each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum FileLayout {
-    /// Segment after segment, in each of them a block of every rank.
-    Shared,
-    /// A file for each rank, named after it.
-    PerProcess,
-}
-
-/// In which order a rank's transfers are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum FileOrder {
-    /// From the beginning to the end.
-    Sequential,
-    /// By a seeded permutation: every transfer once, each rank as many as any other.
-    Shuffled,
-}
-
-/// When written data is forced to stable storage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Fsync {
-    /// Once, after the last write of a phase and before the file is closed.
-    End,
-    /// After each write.
-    Each,
-    /// Never.
-    None,
-}
-
-impl FileLayout {
-    /// Both layouts.
-    pub const ALL: [Self; 2] = [Self::Shared, Self::PerProcess];
-
-    /// The name on the command line and in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Shared => "shared",
-            Self::PerProcess => "per-process",
-        }
+tonnage_units::names! {
+    /// Which ranks share a file.
+    pub enum FileLayout: "layout" {
+        /// One file for all ranks: segment after segment, in each of them a block of every rank.
+        Shared = "shared",
+        /// A file for each rank, named after it.
+        PerProcess = "per-process",
     }
 }
 
-impl FromStr for FileLayout {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|layout| layout.name() == text);
-        found.ok_or_else(|| unknown("layout", text, &Self::ALL.map(Self::name)))
+tonnage_units::names! {
+    /// In which order a rank's transfers are made.
+    pub enum FileOrder: "order" {
+        /// From the beginning to the end.
+        Sequential = "sequential",
+        /// By a seeded permutation: every transfer once, each rank as many as any other.
+        Shuffled = "shuffled",
     }
 }
 
-impl FileOrder {
-    /// Both orders.
-    pub const ALL: [Self; 2] = [Self::Sequential, Self::Shuffled];
-
-    /// The name on the command line and in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sequential => "sequential",
-            Self::Shuffled => "shuffled",
-        }
-    }
-}
-
-impl FromStr for FileOrder {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|order| order.name() == text);
-        found.ok_or_else(|| unknown("order", text, &Self::ALL.map(Self::name)))
-    }
-}
-
-impl Fsync {
-    /// All choices.
-    pub const ALL: [Self; 3] = [Self::End, Self::Each, Self::None];
-
-    /// The name on the command line and in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::End => "end",
-            Self::Each => "each",
-            Self::None => "none",
-        }
-    }
-}
-
-impl FromStr for Fsync {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|fsync| fsync.name() == text);
-        found.ok_or_else(|| unknown("fsync choice", text, &Self::ALL.map(Self::name)))
+tonnage_units::names! {
+    /// When written data is forced to stable storage.
+    pub enum Fsync: "fsync" {
+        /// Once, after the last write of a phase and before the file is closed.
+        End = "end",
+        /// After each write.
+        Each = "each",
+        /// Never.
+        None = "none",
     }
 }
 

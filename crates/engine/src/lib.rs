@@ -12,16 +12,13 @@ pub mod memory;
 pub mod pattern;
 
 use std::net::IpAddr;
-use std::str::FromStr;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tonnage_sys::clock::Clock;
 
-use tonnage_units::names::unknown;
-use tonnage_units::{Error, Result};
+use tonnage_units::Result;
 pub use tonnage_units::{WireDevice, WireKind};
 
 use crate::memory::Memory;
@@ -29,48 +26,24 @@ use crate::memory::Memory;
 pub use entry::{Domains, EngineOption, EngineOptions, Entry, OpenRequest, Variant, check_options};
 pub use lists::{Lists, find, split_name};
 
-/// What one operation does.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verb {
-    /// Copy local bytes into the peer's memory; the peer is not told.
-    Write,
-    /// The same, and the peer sees a completion that carries a 32-bit immediate.
-    WriteImm,
-    /// Copy bytes of the peer's memory here.
-    Read,
-    /// Copy local bytes into the next receive that the peer posted.
-    Send,
+tonnage_units::names! {
+    /// What one operation does.
+    pub enum Verb: "op" {
+        /// Copy local bytes into the peer's memory; the peer is not told.
+        Write = "write",
+        /// The same, and the peer sees a completion that carries a 32-bit immediate.
+        WriteImm = "write-imm",
+        /// Copy bytes of the peer's memory here.
+        Read = "read",
+        /// Copy local bytes into the next receive that the peer posted.
+        Send = "send",
+    }
 }
 
 impl Verb {
-    /// All verbs, in the order in which tables show them.
-    pub const ALL: [Self; 4] = [Self::Write, Self::WriteImm, Self::Read, Self::Send];
-
-    /// The name on the command line and in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Write => "write",
-            Self::WriteImm => "write-imm",
-            Self::Read => "read",
-            Self::Send => "send",
-        }
-    }
-
     /// Whether the target sees a completion of its own for every operation.
     pub fn notifies_target(self) -> bool {
         matches!(self, Self::WriteImm | Self::Send)
-    }
-}
-
-impl FromStr for Verb {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|verb| verb.name() == text);
-        found.ok_or_else(|| unknown("op", text, &Self::ALL.map(Self::name)))
     }
 }
 

@@ -5,9 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use tonnage_engine::EngineOptions;
-use tonnage_plan::files::{FileJob, ReadShift, StripeCount, Verify};
+use tonnage_plan::files::{
+    DataOptions, FileJob, FilesOptions, HowOptions, LengthOptions, ReadShift, ResultsOptions,
+    StripeCount, Verify, WorkOptions,
+};
 use tonnage_plan::files::{FileLayout, FileOrder, Fsync, Phase};
+use tonnage_plan::options::{Many, Pair};
 use tonnage_plan::sweep::Sweep;
 use tonnage_plan::{Experiment, Plan};
 use tonnage_units::{Bytes, Count, Nanos};
@@ -33,11 +36,7 @@ pub fn plan(
     hints: BTreeMap<String, String>,
     spread: &Spread,
 ) -> Result<Plan> {
-    let seconds = |option: &str, seconds: u64| time(option, seconds, 1);
-    let job = FileJob {
-        engine: vec![engine(options.api).to_owned()],
-        engine_options: engine_options(options),
-        hints,
+    let files = FilesOptions {
         path: options.paths().into_iter().map(str::to_owned).collect(),
         layout: Some(if options.file_per_process {
             FileLayout::PerProcess
@@ -46,40 +45,38 @@ pub fn plan(
         }),
         directory_per_rank: options.directory_per_rank,
         file_per_trial: options.file_per_repetition,
-        block: Some(Sweep::list(&[options.block_bytes])?),
-        transfer: Some(Sweep::list(&[options.transfer_bytes])?),
-        segments: Some(Count(options.segments)),
-        order: Some(if options.shuffled > 0 {
-            FileOrder::Shuffled
-        } else {
-            FileOrder::Sequential
-        }),
-        seed: options.shuffle_seed.map(Count),
-        phases: phases(options),
-        read_shift: shift(options, spread)?,
-        read_shuffled: (options.reorder_random > 0 && options.reads())
-            .then_some(Count(options.reorder_seed)),
-        fsync: Some(fsync(options)),
-        direct: options.direct,
-        collective: options.collective,
-        file_view: options.file_view,
-        barriers: options.barriers,
         keep: options.keep,
         existing: options.existing,
-        stonewall: seconds("-D", options.stonewall_s)?,
+        prefill: options.prefill_bytes > 0,
+        stripe_count: options.stripe_count.map(stripes).transpose()?,
+        stripe_size: options.stripe_bytes.map(Bytes),
+        ..FilesOptions::default()
+    };
+    let data = DataOptions {
+        data_seed: signature(options).map(Count),
+        verify: verify(options),
+        ..DataOptions::default()
+    };
+    let length = LengthOptions {
+        stonewall: time("-D", options.stonewall_s, 1)?,
         wear_out: options.wear_out,
         wear_out_transfers: some(options.wear_out_transfers).map(Count),
         stonewall_status: options.status_file.clone(),
-        prefill: options.prefill_bytes > 0,
-        data_seed: signature(options).map(Count),
-        verify: verify(options),
-        stripe_count: options.stripe_count.map(stripes).transpose()?,
-        stripe_size: options.stripe_bytes.map(Bytes),
-        outlier: seconds("-j", options.outlier_s)?,
         trials: Some(Count(options.repetitions)),
-        delay: seconds("-d", options.delay_s)?,
+        delay: time("-d", options.delay_s, 1)?,
         max_duration: time("-T", options.duration_minutes_max, 60)?,
-        ..FileJob::default()
+    };
+    let results = ResultsOptions {
+        outlier: time("-j", options.outlier_s, 1)?,
+        ..ResultsOptions::default()
+    };
+    let job = FileJob {
+        files,
+        work: work(options, spread)?,
+        how: how(options, hints),
+        data,
+        length,
+        results,
     };
     Ok(Plan {
         name: "ior".to_owned(),
@@ -87,6 +84,39 @@ pub fn plan(
         experiments: vec![Experiment::File(job)],
         ..Plan::default()
     })
+}
+
+fn work(options: &IorOptions, spread: &Spread) -> Result<WorkOptions> {
+    Ok(WorkOptions {
+        block: Some(Sweep::list(&[options.block_bytes])?),
+        transfer: Some(Sweep::list(&[options.transfer_bytes])?),
+        segments: Some(Count(options.segments)),
+        phases: Some(phases(options)),
+        order: Some(if options.shuffled > 0 {
+            FileOrder::Shuffled
+        } else {
+            FileOrder::Sequential
+        }),
+        seed: options.shuffle_seed.map(Count),
+        read_shift: shift(options, spread)?,
+        read_shuffled: (options.reorder_random > 0 && options.reads())
+            .then_some(Count(options.reorder_seed)),
+        ..WorkOptions::default()
+    })
+}
+
+fn how(options: &IorOptions, hints: BTreeMap<String, String>) -> HowOptions {
+    HowOptions {
+        engine: Some(vec![engine(options.api).to_owned()].into()),
+        engine_options: engine_options(options),
+        hints: hints.into_iter().collect(),
+        direct: options.direct,
+        fsync: Some(fsync(options)),
+        collective: options.collective,
+        file_view: options.file_view,
+        barriers: options.barriers,
+        ..HowOptions::default()
+    }
 }
 
 fn engine(api: Api) -> &'static str {
@@ -97,13 +127,13 @@ fn engine(api: Api) -> &'static str {
     }
 }
 
-fn engine_options(options: &IorOptions) -> EngineOptions {
+fn engine_options(options: &IorOptions) -> Vec<Pair> {
     let on = options.preallocate;
     let preallocate = on.then(|| ("preallocate".to_owned(), "on".to_owned()));
     preallocate.into_iter().collect()
 }
 
-fn phases(options: &IorOptions) -> Vec<Phase> {
+fn phases(options: &IorOptions) -> Many<Phase> {
     let write = options.writes().then_some(Phase::Write);
     let read = options.reads().then_some(Phase::Read);
     write.into_iter().chain(read).collect()

@@ -28,7 +28,6 @@ pub mod options;
 pub mod point;
 pub mod read;
 pub mod sweep;
-mod text;
 pub mod transfer;
 
 #[cfg(test)]
@@ -69,26 +68,36 @@ impl Experiment {
     /// The key of its tables in a plan file.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Transfer(_) => "transfer",
-            Self::File(_) => "file",
+            Self::Transfer(_) => Transfer::KEY,
+            Self::File(_) => FileJob::KEY,
             Self::Connect(_) => Connect::KEY,
+        }
+    }
+
+    /// What was said of it, as the table of a plan.
+    pub(crate) fn write(&self) -> std::result::Result<toml::Table, toml::ser::Error> {
+        match self {
+            Self::Transfer(transfer) => transfer.write(),
+            Self::File(job) => job.write(),
+            Self::Connect(connect) => connect.write(),
         }
     }
 
     /// Chooses its engines, whatever was said of them.
     pub fn use_engines(&mut self, engines: &[String]) {
-        match self {
-            Self::Transfer(transfer) => transfer.engine = engines.to_vec(),
-            Self::File(job) => job.engine = engines.to_vec(),
-            Self::Connect(connect) => connect.what.engine = Some(engines.to_vec().into()),
-        }
+        let engine = match self {
+            Self::Transfer(transfer) => &mut transfer.what.engine,
+            Self::File(job) => &mut job.how.engine,
+            Self::Connect(connect) => &mut connect.what.engine,
+        };
+        *engine = Some(engines.to_vec().into());
     }
 
     /// The heading of its points, if it has one.
     pub fn label(&self) -> Option<&str> {
         match self {
-            Self::Transfer(transfer) => transfer.label.as_deref(),
-            Self::File(job) => job.label.as_deref(),
+            Self::Transfer(transfer) => transfer.what.label.as_deref(),
+            Self::File(job) => job.files.label.as_deref(),
             Self::Connect(connect) => connect.what.label.as_deref(),
         }
     }
@@ -112,7 +121,9 @@ impl Plan {
         let of_rank = factor * f64::from(planned) / f64::from(ranks.max(1));
         for experiment in &mut self.experiments {
             match experiment {
-                Experiment::Transfer(transfer) => transfer::length::scale(transfer, factor),
+                Experiment::Transfer(transfer) => {
+                    transfer::length::scale(&mut transfer.length, factor)
+                }
                 Experiment::File(job) => job.scale(of_rank),
                 Experiment::Connect(connect) => connect.scale(factor),
             }

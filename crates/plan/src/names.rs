@@ -3,36 +3,9 @@
 use std::str::FromStr;
 
 use crate::point::LimitChoice;
-use crate::transfer::Addresses;
 use tonnage_units::BytesPerSecond;
 use tonnage_units::names::quote;
-use tonnage_units::names::unknown;
 use tonnage_units::{Error, Result};
-
-impl Addresses {
-    /// All orders.
-    pub const ALL: [Self; 3] = [Self::Sequential, Self::Random, Self::Fixed];
-
-    /// The name on the command line and in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sequential => "sequential",
-            Self::Random => "random",
-            Self::Fixed => "fixed",
-        }
-    }
-}
-
-impl FromStr for Addresses {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let found = Self::ALL
-            .into_iter()
-            .find(|addresses| addresses.name() == text);
-        found.ok_or_else(|| unknown("address order", text, &Self::ALL.map(Self::name)))
-    }
-}
 
 impl FromStr for LimitChoice {
     type Err = Error;
@@ -71,6 +44,7 @@ mod tests {
 
     use super::*;
     use crate::point::Traffic;
+    use crate::transfer::Addresses;
 
     fn message<T: FromStr<Err = Error> + std::fmt::Debug>(text: &str) -> String {
         text.parse::<T>().unwrap_err().to_string()

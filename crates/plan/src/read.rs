@@ -7,11 +7,9 @@ use serde::Deserialize;
 use toml::de::{DeTable, DeValue, Deserializer};
 use toml::{Spanned, Value};
 
-use crate::files::{FILE_KEYS, FILE_NEEDS, FileJob};
+use crate::files::FileJob;
 use crate::options::{Kind, Parsed, Source};
-use crate::sweep::Sweep;
-use crate::{Connect, Experiment, Plan, Transfer, text};
-use tonnage_engine::EngineOptions;
+use crate::{Connect, Experiment, Plan, Transfer};
 use tonnage_units::Count;
 use tonnage_units::names::nearest;
 use tonnage_units::names::quote;
@@ -25,36 +23,6 @@ pub const EXPERIMENTS_MAX: usize = 1000;
 
 const PLAN_KEYS: [&str; 6] = ["name", "title", "ranks", "transfer", "file", "connect"];
 const PLAN_NEEDS: [(&str, &str); 1] = [("name", "my-plan")];
-const TRANSFER_KEYS: [&str; 26] = [
-    "label",
-    "engine",
-    "engine-options",
-    "op",
-    "traffic",
-    "sizes",
-    "window",
-    "batch",
-    "ping-pong",
-    "rate",
-    "workers",
-    "memory",
-    "footprint",
-    "stride",
-    "addresses",
-    "seed",
-    "latency",
-    "verify",
-    "limit",
-    "trials",
-    "trial-time",
-    "iters",
-    "duration",
-    "warmup",
-    "until-ci",
-    "max-duration",
-];
-const TRANSFER_NEEDS: [(&str, &str); 3] = [("engine", "shm"), ("op", "write"), ("sizes", "8..1M")];
-
 impl Plan {
     /// Reads a plan file.
     ///
@@ -109,108 +77,23 @@ impl Plan {
             lines.push("transfer = []".to_owned());
         }
         for experiment in &self.experiments {
+            let table = experiment.write();
+            let table = table
+                .map_err(|error| Error::Failed(format!("the plan has no form in TOML: {error}")))?;
             lines.push(format!("\n[[{}]]", experiment.kind()));
-            let pairs = match experiment {
-                Experiment::Transfer(transfer) => transfer.pairs(),
-                Experiment::File(job) => job.pairs(),
-                Experiment::Connect(connect) => {
-                    let table = connect.write().map_err(|error| {
-                        Error::Failed(format!("the plan has no form in TOML: {error}"))
-                    })?;
-                    lines.extend(table.into_iter().map(|(key, value)| line(&key, value)));
-                    continue;
-                }
-            };
-            let pairs = pairs.into_iter();
-            lines.extend(pairs.filter_map(|(key, value)| Some(line(key, value?))));
+            lines.extend(table.into_iter().map(|(key, value)| line(&key, value)));
         }
         lines.push(String::new());
         Ok(lines.join("\n"))
     }
 }
 
-impl Transfer {
-    /// Every key with its value, None where the default holds.
-    fn pairs(&self) -> Vec<(&'static str, Option<Value>)> {
-        let sweep = |sweep: &Option<Sweep>| sweep.as_ref().map(sweep_value);
-        let ops: Vec<_> = self.op.iter().map(|op| op.name()).collect();
-        let engines: Vec<_> = self.engine.iter().map(String::as_str).collect();
-        vec![
-            ("label", self.label.as_deref().map(string)),
-            ("engine", Some(one_or_many(&engines))),
-            ("engine-options", options(&self.engine_options)),
-            ("op", Some(one_or_many(&ops))),
-            (
-                "traffic",
-                self.traffic.map(|traffic| string(traffic.name())),
-            ),
-            ("sizes", Some(sweep_value(&self.sizes))),
-            ("window", sweep(&self.window)),
-            ("batch", sweep(&self.batch)),
-            ("ping-pong", self.ping_pong.then_some(Value::Boolean(true))),
-            ("rate", self.rate.map(text)),
-            ("workers", self.workers.map(count)),
-            ("memory", self.memory.as_deref().map(string)),
-            ("footprint", self.footprint.map(text)),
-            ("stride", self.stride.map(text)),
-            (
-                "addresses",
-                self.addresses.map(|addresses| string(addresses.name())),
-            ),
-            ("seed", self.seed.map(count)),
-            ("latency", self.latency.map(Value::Boolean)),
-            ("verify", self.verify.then_some(Value::Boolean(true))),
-            ("limit", self.limit.map(text)),
-            ("trials", self.trials.map(count)),
-            ("trial-time", self.trial_time.map(text)),
-            ("iters", self.iters.map(count)),
-            ("duration", self.duration.map(text)),
-            ("warmup", self.warmup.map(text)),
-            ("until-ci", self.until_ci.map(text)),
-            ("max-duration", self.max_duration.map(text)),
-        ]
-    }
-}
-
-/// An inline table, because a table of its own would have to come after all other keys.
-pub(super) fn options(options: &EngineOptions) -> Option<Value> {
-    let pairs = options
-        .iter()
-        .map(|(name, value)| (name.clone(), string(value)));
-    (!options.is_empty()).then(|| Value::Table(pairs.collect()))
-}
-
 fn line(key: &str, value: Value) -> String {
     format!("{key} = {value}")
 }
 
-pub(super) fn string(value: &str) -> Value {
+fn string(value: &str) -> Value {
     Value::String(value.to_owned())
-}
-
-pub(super) fn text(value: impl ToString) -> Value {
-    Value::String(value.to_string())
-}
-
-/// TOML's integers are signed: what is beyond them is written as text, which reads back just as well.
-pub(super) fn count(value: Count) -> Value {
-    i64::try_from(value.0).map_or_else(|_| text(value), Value::Integer)
-}
-
-pub(super) fn one_or_many(values: &[&str]) -> Value {
-    match values {
-        [one] => string(one),
-        many => Value::Array(many.iter().map(|value| string(value)).collect()),
-    }
-}
-
-/// One value is written as the integer it is when that is its shortest form, everything else as text.
-pub(super) fn sweep_value(sweep: &Sweep) -> Value {
-    let text = sweep.to_string();
-    match text.parse::<i64>() {
-        Ok(value) if value.to_string() == text => Value::Integer(value),
-        _ => Value::String(text),
-    }
 }
 
 /// A key that should not be there, or should and is not.
@@ -231,28 +114,23 @@ struct Tables {
     read: fn(Source<'_>) -> Parsed<Experiment>,
 }
 
+impl Tables {
+    const fn of<T: Kind>(read: fn(Source<'_>) -> Parsed<Experiment>) -> Self {
+        Self {
+            key: T::KEY,
+            name: T::NAME,
+            keys: T::keys,
+            needs: T::NEEDS,
+            read,
+        }
+    }
+}
+
+/// Every kind of experiment.
 const KINDS: [Tables; 3] = [
-    Tables {
-        key: "transfer",
-        name: "a transfer",
-        keys: || TRANSFER_KEYS.to_vec(),
-        needs: &TRANSFER_NEEDS,
-        read: |source| Transfer::deserialize(source.whole()).map(Experiment::Transfer),
-    },
-    Tables {
-        key: "file",
-        name: "a file experiment",
-        keys: || FILE_KEYS.to_vec(),
-        needs: &FILE_NEEDS,
-        read: |source| FileJob::deserialize(source.whole()).map(Experiment::File),
-    },
-    Tables {
-        key: Connect::KEY,
-        name: Connect::NAME,
-        keys: Connect::keys,
-        needs: Connect::NEEDS,
-        read: |source| Connect::read(source).map(Experiment::Connect),
-    },
+    Tables::of::<Transfer>(|source| Transfer::read(source).map(Experiment::Transfer)),
+    Tables::of::<FileJob>(|source| FileJob::read(source).map(Experiment::File)),
+    Tables::of::<Connect>(|source| Connect::read(source).map(Experiment::Connect)),
 ];
 
 /// What is said of the whole plan.
@@ -260,10 +138,17 @@ const KINDS: [Tables; 3] = [
 #[serde(deny_unknown_fields)]
 struct Head {
     name: String,
-    #[serde(default)]
     title: Option<String>,
-    #[serde(default, deserialize_with = "text::optional_u32")]
+    #[serde(default, deserialize_with = "ranks")]
     ranks: Option<u32>,
+}
+
+fn ranks<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<u32>, D::Error> {
+    let Count(count) = Count::deserialize(deserializer)?;
+    let too_many = |_| serde::de::Error::custom(format!("{count} is far too many"));
+    u32::try_from(count).map(Some).map_err(too_many)
 }
 
 /// The plan of a table whose keys are checked. Where its experiments stand in the text is their order.

@@ -1,6 +1,11 @@
 //! Names that options take: declared once with [`names!`](crate::names!), the nearest one to a name that is unknown, and
 //! how a user's text is quoted in messages.
 
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{self, Visitor};
+
 use crate::{Error, Result};
 
 /// A choice between names, declared with [`names!`](crate::names!).
@@ -23,9 +28,25 @@ pub fn read<T: Named>(text: &str) -> Result<T> {
     })
 }
 
+/// Reads a name of `T`.
+#[doc(hidden)]
+pub struct NameVisitor<T>(pub PhantomData<T>);
+
+impl<T: Named> Visitor<'_> for NameVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the name of a {}", T::WHAT)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<T, E> {
+        read(text).map_err(E::custom)
+    }
+}
+
 /// Declares an enum whose values have names: on the command line, in plans and in records. Its name for messages, each
 /// value's name and each value's doc comment are written once; from them come `ALL`, `name`, `FromStr` with the nearest
-/// name, `Display`, serde's two, and [`Named`] for help. The crate that uses it needs serde.
+/// name, `Display`, serde's two, and [`Named`] for help. The crate that uses it needs serde and schemars.
 ///
 /// ```
 /// tonnage_units::names! {
@@ -47,9 +68,9 @@ macro_rules! names {
         $($(#[doc = $about:literal])+ $choice:ident = $name:literal),+ $(,)?
     }) => {
         $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ::serde::Serialize, ::schemars::JsonSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ::schemars::JsonSchema)]
         $vis enum $type {
-            $($(#[doc = $about])+ #[serde(rename = $name)] $choice),+
+            $($(#[doc = $about])+ #[schemars(rename = $name)] $choice),+
         }
 
         impl $type {
@@ -84,11 +105,20 @@ macro_rules! names {
             }
         }
 
+        impl ::serde::Serialize for $type {
+            fn serialize<S: ::serde::Serializer>(
+                &self,
+                serializer: S,
+            ) -> ::std::result::Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+
         impl<'de> ::serde::Deserialize<'de> for $type {
             fn deserialize<D: ::serde::Deserializer<'de>>(
                 deserializer: D,
             ) -> ::std::result::Result<Self, D::Error> {
-                $crate::written::read(deserializer)
+                deserializer.deserialize_str($crate::names::NameVisitor(::std::marker::PhantomData))
             }
         }
     };

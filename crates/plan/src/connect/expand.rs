@@ -1,9 +1,12 @@
 //! The points of an experiment with connections. Everything that can be known to be wrong is refused here, before a rank
 //! starts, in one sentence that names the nearest valid choice.
 
-use super::{Connect, ConnectPoint, Length, What};
+use super::{
+    Connect, ConnectPoint, DURATION_DEFAULT, Length, REGISTER_BYTES_DEFAULT, TRAFFIC_DEFAULT,
+    TRIALS_DEFAULT, WORKERS_DEFAULT, What,
+};
 use crate::expand::{POINTS_MAX, RANKS_MAX, WORKERS_MAX};
-use crate::options::{Group, pairs};
+use crate::options::pairs;
 use crate::point::Traffic;
 use crate::sweep::Sweep;
 use crate::transfer::layout::MEMORY_BYTES_MAX;
@@ -27,20 +30,13 @@ pub(crate) fn expand(
     lists: &Lists,
     room: usize,
 ) -> Result<Vec<ConnectPoint>> {
-    let (what, defaults) = (&connect.what, What::defaults());
-    let traffic = traffic(what.traffic.or(defaults.traffic), ranks)?;
+    let what = &connect.what;
+    let traffic = traffic(what.traffic.unwrap_or(TRAFFIC_DEFAULT), ranks)?;
     let (trials, trial_ns) = length(&connect.length)?;
     let named = engines_of(what, lists)?;
-    let workers = workers(what.workers.as_ref().or(defaults.workers.as_ref()))?;
-    let register = register(
-        what.register.as_ref().or(defaults.register.as_ref()),
-        &workers,
-    )?;
-    let memories = what.memory.as_ref().or(defaults.memory.as_ref());
-    let memories = memories.map_or(&[][..], |memories| memories.values());
-    for memory in memories {
-        lists.memory(memory)?;
-    }
+    let workers = workers(&values(&what.workers, WORKERS_DEFAULT))?;
+    let register = register(&values(&what.register, REGISTER_BYTES_DEFAULT), &workers)?;
+    let memories = memories(what, lists)?;
     let counts = [named.len(), memories.len(), workers.len(), register.len()];
     let total = counts.into_iter().fold(1, usize::saturating_mul);
     if total > room {
@@ -51,7 +47,7 @@ pub(crate) fn expand(
     }
     let mut points = Vec::with_capacity(total);
     for (engine, options) in &named {
-        for memory in memories {
+        for memory in &memories {
             for &workers in &workers {
                 for &register_bytes in &register {
                     points.push(ConnectPoint {
@@ -87,8 +83,7 @@ fn usage<T>(message: String) -> Result<T> {
     Err(Error::Usage(message))
 }
 
-fn traffic(traffic: Option<Traffic>, ranks: u32) -> Result<Traffic> {
-    let traffic = traffic.unwrap_or(Traffic::Pair);
+fn traffic(traffic: Traffic, ranks: u32) -> Result<Traffic> {
     if !(2..=RANKS_MAX).contains(&ranks) {
         return usage(format!(
             "connections are between ranks, and there are {ranks}: use --ranks 2 to --ranks {RANKS_MAX}"
@@ -122,22 +117,35 @@ fn engines_of(what: &What, lists: &Lists) -> Result<Vec<(String, EngineOptions)>
     names.iter().map(named).collect()
 }
 
-fn workers(sweep: Option<&Sweep>) -> Result<Vec<u32>> {
+fn memories(what: &What, lists: &Lists) -> Result<Vec<String>> {
+    let memories = match &what.memory {
+        Some(memories) => memories.values().to_vec(),
+        None => vec![lists.default_memory().to_owned()],
+    };
+    for memory in &memories {
+        lists.memory(memory)?;
+    }
+    Ok(memories)
+}
+
+fn values(sweep: &Option<Sweep>, default: u64) -> Vec<u64> {
+    sweep
+        .as_ref()
+        .map_or_else(|| vec![default], |sweep| sweep.values().to_vec())
+}
+
+fn workers(asked: &[u64]) -> Result<Vec<u32>> {
     let checked = |&workers: &u64| match u32::try_from(workers) {
         Ok(narrow) if (1..=WORKERS_MAX).contains(&narrow) => Ok(narrow),
         _ => usage(format!(
             "workers {workers} is not possible: write workers 1 to workers {WORKERS_MAX}"
         )),
     };
-    sweep
-        .map_or(&[][..], Sweep::values)
-        .iter()
-        .map(checked)
-        .collect()
+    asked.iter().map(checked).collect()
 }
 
 /// All workers of a rank register at the same time.
-fn register(sweep: Option<&Sweep>, workers: &[u32]) -> Result<Vec<u64>> {
+fn register(asked: &[u64], workers: &[u32]) -> Result<Vec<u64>> {
     let most = MEMORY_BYTES_MAX / u64::from(workers.iter().copied().max().unwrap_or(1));
     let checked = |&bytes: &u64| match bytes {
         0 => usage("register 0 would register nothing: the smallest is register 1".to_owned()),
@@ -148,11 +156,7 @@ fn register(sweep: Option<&Sweep>, workers: &[u32]) -> Result<Vec<u64>> {
             Bytes(most)
         )),
     };
-    sweep
-        .map_or(&[][..], Sweep::values)
-        .iter()
-        .map(checked)
-        .collect()
+    asked.iter().map(checked).collect()
 }
 
 /// The measured time, multiplied within the bounds that [`length`] checks; a wrong one is left alone.
@@ -168,14 +172,13 @@ pub(super) fn scaled(given: &Length, factor: f64) -> Option<Nanos> {
 
 /// Trials, and the time of each.
 fn length(length: &Length) -> Result<(u32, u64)> {
-    let defaults = Length::defaults();
-    let Count(trials) = length.trials.or(defaults.trials).unwrap_or(Count(1));
+    let Count(trials) = length.trials.unwrap_or(TRIALS_DEFAULT);
     if !(1..=TRIALS_MAX).contains(&trials) {
         return usage(format!(
             "trials {trials} is not possible: write trials 1 to trials {TRIALS_MAX}"
         ));
     }
-    let Nanos(duration) = length.duration.or(defaults.duration).unwrap_or(Nanos(0));
+    let Nanos(duration) = length.duration.unwrap_or(DURATION_DEFAULT);
     let (shortest, longest) = (TRIAL_NS_MIN * trials, TRIAL_NS_MAX * trials);
     if duration < shortest {
         return usage(format!(

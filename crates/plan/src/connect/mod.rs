@@ -64,18 +64,21 @@ pub struct What {
     #[arg(long, value_name = "SWEEP", allow_hyphen_values = true)]
     pub register: Option<Sweep>,
 
-    /// Where the bytes live that are registered; several are joined by commas.
+    /// Where the bytes live that are registered; several are joined by commas. [default: host]
     #[arg(long, value_name = "NAMES")]
     pub memory: Option<Many<String>>,
 }
 
+const TRAFFIC_DEFAULT: Traffic = Traffic::Pair;
+const WORKERS_DEFAULT: u64 = 1;
+const REGISTER_BYTES_DEFAULT: u64 = 4 << 10;
+
 impl Group for What {
     fn defaults() -> Self {
         Self {
-            traffic: Some(Traffic::Pair),
-            workers: Some(Sweep::one(1)),
-            register: Some(Sweep::one(4096)),
-            memory: Some(Many(vec!["host".to_owned()])),
+            traffic: Some(TRAFFIC_DEFAULT),
+            workers: Some(Sweep::one(WORKERS_DEFAULT)),
+            register: Some(Sweep::one(REGISTER_BYTES_DEFAULT)),
             ..Self::default()
         }
     }
@@ -95,11 +98,14 @@ pub struct Length {
     pub trials: Option<Count>,
 }
 
+const DURATION_DEFAULT: Nanos = Nanos(1_000_000_000);
+const TRIALS_DEFAULT: Count = Count(5);
+
 impl Group for Length {
     fn defaults() -> Self {
         Self {
-            duration: Some(Nanos(1_000_000_000)),
-            trials: Some(Count(5)),
+            duration: Some(DURATION_DEFAULT),
+            trials: Some(TRIALS_DEFAULT),
         }
     }
 }

@@ -6,6 +6,10 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use super::*;
+use crate::options::{Many, Pair};
+use crate::point::LimitChoice;
+use crate::sweep::Sweep;
+use tonnage_units::{Bytes, Count, Nanos};
 
 type Group<T> = BoxedStrategy<T>;
 
@@ -38,14 +42,18 @@ fn sizes() -> impl Strategy<Value = Option<Bytes>> {
     option::of(any::<u64>().prop_map(Bytes))
 }
 
-fn phases() -> impl Strategy<Value = Vec<Phase>> {
-    subsequence(Phase::ALL.to_vec(), 0..=3)
+fn phases() -> impl Strategy<Value = Option<Many<Phase>>> {
+    option::of(subsequence(Phase::ALL.to_vec(), 0..=3).prop_map(Many))
+}
+
+fn pairs() -> impl Strategy<Value = Vec<Pair>> {
+    btree_map("[a-z_-]{1,8}", "\\PC{0,8}", 0..3).prop_map(|pairs| pairs.into_iter().collect())
 }
 
 type Places = (
     Option<String>,
-    Vec<String>,
-    BTreeMap<String, String>,
+    Option<Many<String>>,
+    Vec<Pair>,
     Vec<String>,
     Option<FileLayout>,
 );
@@ -53,8 +61,8 @@ type Places = (
 fn places() -> Group<Places> {
     (
         option::of(".{0,20}"),
-        vec("[a-z]{1,6}", 0..3),
-        btree_map("[a-z_]{1,8}", "\\PC{0,8}", 0..3),
+        option::of(vec("[a-z]{1,6}", 0..3).prop_map(Many)),
+        pairs(),
         vec("\\PC{0,8}", 1..3),
         option::of(select(FileLayout::ALL.to_vec())),
     )
@@ -63,7 +71,7 @@ fn places() -> Group<Places> {
 
 type Reads = (
     Option<FileOrder>,
-    Vec<Phase>,
+    Option<Many<Phase>>,
     Option<Count>,
     Option<ReadShift>,
     Option<Count>,
@@ -157,14 +165,25 @@ prop_compose! {
         (block, transfer, window) in (sweeps(), sweeps(), sweeps()),
         [segments, seed, threads, wear_out_transfers, data_seed] in proptest::array::uniform5(counts()),
         stonewall_status in option::of("\\PC{0,8}"),
-        engine_options in btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
+        engine_options in pairs(),
     ) -> FileJob {
         FileJob {
-            label, engine, engine_options, hints, path, layout, directory_per_rank, file_per_trial, block, transfer,
-            segments, order, seed, phases, read_percent, read_shift, read_shuffled, fsync, direct, collective,
-            file_view, barriers, keep, existing, threads, window, stonewall, wear_out, wear_out_transfers,
-            stonewall_status, prefill, data, data_seed, verify, drop_caches, stripe_count, stripe_size, outlier,
-            trials, delay, max_duration, limit, published,
+            files: FilesOptions {
+                label, path, layout, directory_per_rank, file_per_trial, keep, existing, prefill, stripe_count,
+                stripe_size,
+            },
+            work: WorkOptions {
+                block, transfer, segments, phases, read_percent, order, seed, read_shift, read_shuffled,
+            },
+            how: HowOptions {
+                engine, engine_options, hints, direct, fsync, collective, file_view, barriers, threads, window,
+                drop_caches,
+            },
+            data: DataOptions { data, data_seed, verify },
+            length: LengthOptions {
+                stonewall, wear_out, wear_out_transfers, stonewall_status, trials, delay, max_duration,
+            },
+            results: ResultsOptions { outlier, limit, published },
         }
     }
 }

@@ -1,11 +1,14 @@
 //! What all points of a file job share: everything but engine, block, transfer and window.
 
-use super::point::{
-    DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom, Stonewall, Striping,
+use super::options::{
+    DATA_DEFAULT, FSYNC_DEFAULT, LAYOUT_DEFAULT, LIMIT_DEFAULT, ORDER_DEFAULT, SEED_DEFAULT,
+    SEGMENTS_DEFAULT, THREADS_DEFAULT, TRIALS_DEFAULT,
 };
+use super::point::{FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom, Stonewall, Striping};
 use super::{FileJob, ReadShift, StripeCount, Verify, nodes, usage};
 use crate::expand::WORKERS_MAX;
-use crate::point::{LimitChoice, Reading};
+use crate::options::{Many, pairs};
+use crate::point::Reading;
 use tonnage_engine::EngineOptions;
 use tonnage_units::Result;
 use tonnage_units::names::quote;
@@ -24,49 +27,54 @@ const STRIPE_UNIT_BYTES: u64 = 64 << 10;
 /// # Errors
 /// `Usage` for what contradicts itself, has no effect, or is out of range.
 pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
-    let layout = job.layout.unwrap_or(FileLayout::Shared);
+    let layout = job.files.layout.unwrap_or(LAYOUT_DEFAULT);
     check_paths(job, layout)?;
     let phases = phases(job)?;
     check_together(job, layout, &phases)?;
     check_effects(job, &phases)?;
     Ok(FilePoint {
-        label: job.label.clone(),
+        label: job.files.label.clone(),
         engine: String::new(),
         engine_options: EngineOptions::new(),
-        hints: job.hints.clone(),
+        hints: pairs::map(&job.how.hints),
         ranks,
         threads: threads(job)?,
-        paths: job.path.clone(),
+        paths: job.files.path.clone(),
         layout,
-        directory_per_rank: job.directory_per_rank,
-        file_per_trial: job.file_per_trial,
+        directory_per_rank: job.files.directory_per_rank,
+        file_per_trial: job.files.file_per_trial,
         block_bytes: 0,
         transfer_bytes: 0,
         segments: segments(job)?,
-        order: job.order.unwrap_or(FileOrder::Sequential),
-        seed: job.seed.map_or(1, |Count(seed)| seed),
+        order: job.work.order.unwrap_or(ORDER_DEFAULT),
+        seed: job.work.seed.unwrap_or(SEED_DEFAULT).0,
         read_percent: read_percent(job, &phases)?,
         read_from: read_from(job, ranks)?,
-        fsync: job.fsync.unwrap_or(Fsync::None),
-        direct: job.direct,
-        collective: job.collective,
-        file_view: job.file_view,
-        barriers: job.barriers,
-        keep: job.keep,
-        existing: job.existing,
+        fsync: job.how.fsync.unwrap_or(FSYNC_DEFAULT),
+        direct: job.how.direct,
+        collective: job.how.collective,
+        file_view: job.how.file_view,
+        barriers: job.how.barriers,
+        keep: job.files.keep,
+        existing: job.files.existing,
         window: 1,
         stonewall: stonewall(job)?,
         status_file: status_file(job, &phases)?,
-        prefill: job.prefill,
-        data: job.data.unwrap_or(DataKind::Random),
-        data_seed: job.data_seed.map(|Count(seed)| seed),
+        prefill: job.files.prefill,
+        data: job.data.data.unwrap_or(DATA_DEFAULT),
+        data_seed: job.data.data_seed.map(|Count(seed)| seed),
         verify_after: verify_after(job, &phases)?,
-        drop_caches: job.drop_caches,
+        drop_caches: job.how.drop_caches,
         striping: striping(job, &phases)?,
         trials: trials(job)?,
-        delay_ns: optional_time("delay", job.delay, 0, DAY_NS)?.unwrap_or(0),
-        max_duration_ns: optional_time("max-duration", job.max_duration, MILLISECOND_NS, WEEK_NS)?,
-        limit: job.limit.unwrap_or(LimitChoice::Auto),
+        delay_ns: optional_time("delay", job.length.delay, 0, DAY_NS)?.unwrap_or(0),
+        max_duration_ns: optional_time(
+            "max-duration",
+            job.length.max_duration,
+            MILLISECOND_NS,
+            WEEK_NS,
+        )?,
+        limit: job.results.limit.unwrap_or(LIMIT_DEFAULT),
         phases,
     })
 }
@@ -78,16 +86,16 @@ pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
 pub(super) fn reading(job: &FileJob, base: &FilePoint) -> Result<Reading> {
     check_published(job, &base.phases)?;
     Ok(Reading {
-        published: job.published.clone(),
-        outlier_ns: optional_time("outlier", job.outlier, 1, DAY_NS)?,
+        published: job.results.published.clone(),
+        outlier_ns: optional_time("outlier", job.results.outlier, 1, DAY_NS)?,
     })
 }
 
 fn check_paths(job: &FileJob, layout: FileLayout) -> Result<()> {
-    if job.path.is_empty() {
+    if job.files.path.is_empty() {
         return usage("path is missing: write path data/file");
     }
-    for path in &job.path {
+    for path in &job.files.path {
         if path.is_empty() || path.contains('\0') {
             return usage(format!(
                 "path {} cannot be the name of a file: write something like path data/file",
@@ -100,19 +108,20 @@ fn check_paths(job: &FileJob, layout: FileLayout) -> Result<()> {
             ));
         }
     }
-    if job.path.len() > 1 && layout == FileLayout::Shared {
+    if job.files.path.len() > 1 && layout == FileLayout::Shared {
         return usage(format!(
             "layout shared has one file and there are {} paths: leave {} of them out, or use layout per-process, \
              where the ranks take the paths in turn",
-            job.path.len(),
-            job.path.len() - 1
+            job.files.path.len(),
+            job.files.path.len() - 1
         ));
     }
     Ok(())
 }
 
 fn phases(job: &FileJob) -> Result<Vec<Phase>> {
-    let phases = match (job.phases.as_slice(), job.read_percent) {
+    let asked = job.work.phases.as_ref().map_or(&[][..], Many::values);
+    let phases = match (asked, job.work.read_percent) {
         ([], None) => vec![Phase::Write, Phase::Read],
         ([], Some(_)) => vec![Phase::Mixed],
         (given, _) => given.to_vec(),
@@ -136,22 +145,22 @@ fn first_twice(phases: &[Phase]) -> Option<Phase> {
 fn check_together(job: &FileJob, layout: FileLayout, phases: &[Phase]) -> Result<()> {
     let shared = layout == FileLayout::Shared;
     let mixed = phases.contains(&Phase::Mixed);
-    let threads = job.threads.is_some_and(|Count(threads)| threads > 1);
+    let threads = job.how.threads.is_some_and(|Count(threads)| threads > 1);
     let why = match () {
-        () if job.directory_per_rank && shared => {
+        () if job.files.directory_per_rank && shared => {
             "directory-per-rank needs a file for each rank: add layout per-process, or leave it out"
         }
-        () if job.collective && !shared => {
+        () if job.how.collective && !shared => {
             "collective needs one file for all ranks: use layout shared, or leave collective out"
         }
-        () if job.file_view && !shared => {
+        () if job.how.file_view && !shared => {
             "file-view shows each rank its parts of one file: use layout shared, or leave file-view out"
         }
-        () if job.collective && mixed => {
+        () if job.how.collective && mixed => {
             "collective and phase mixed contradict each other, for all ranks make each transfer together and each \
              chooses between read and write by itself: leave collective out, or use phases write,read"
         }
-        () if job.collective && threads => {
+        () if job.how.collective && threads => {
             "collective and threads contradict each other, for a rank takes part in a collective transfer once: \
              leave threads out, or use more ranks"
         }
@@ -164,30 +173,30 @@ fn check_together(job: &FileJob, layout: FileLayout, phases: &[Phase]) -> Result
 fn check_effects(job: &FileJob, phases: &[Phase]) -> Result<()> {
     let reads = phases.iter().any(|phase| phase.reads());
     let writes = phases.iter().any(|phase| phase.writes());
-    let fills = writes || job.prefill;
-    let verifies = job.verify.is_some();
-    let shifted = !matches!(job.read_shift, None | Some(ReadShift::Ranks(0)));
-    let by_chance = job.order == Some(FileOrder::Shuffled) || phases.contains(&Phase::Mixed);
+    let fills = writes || job.files.prefill;
+    let verifies = job.data.verify.is_some();
+    let shifted = !matches!(job.work.read_shift, None | Some(ReadShift::Ranks(0)));
+    let by_chance = job.work.order == Some(FileOrder::Shuffled) || phases.contains(&Phase::Mixed);
     let why = match () {
-        () if job.drop_caches && !reads => {
+        () if job.how.drop_caches && !reads => {
             "drop-caches is for phases that read, and there is none: leave it out, or add phase read"
         }
-        () if (shifted || job.read_shuffled.is_some()) && !reads => {
+        () if (shifted || job.work.read_shuffled.is_some()) && !reads => {
             "read-shift and read-shuffled are for phases that read, and there is none: leave them out, or add phase read"
         }
-        () if job.fsync.is_some_and(|fsync| fsync != Fsync::None) && !writes => {
+        () if job.how.fsync.is_some_and(|fsync| fsync != Fsync::None) && !writes => {
             "fsync is for phases that write, and there is none: leave it out, or add phase write"
         }
-        () if job.existing && !fills => {
+        () if job.files.existing && !fills => {
             "existing is about files that will be written, and nothing is: leave it out, or add phase write"
         }
-        () if job.data.is_some() && !fills && !verifies => {
+        () if job.data.data.is_some() && !fills && !verifies => {
             "data says what is written or verified, and nothing is: leave it out, or add verify"
         }
-        () if job.data_seed.is_some() && !fills && !verifies => {
+        () if job.data.data_seed.is_some() && !fills && !verifies => {
             "data-seed seeds what is written or verified, and nothing is: leave it out, or add verify"
         }
-        () if job.seed.is_some() && !by_chance => {
+        () if job.work.seed.is_some() && !by_chance => {
             "seed is for order shuffled and for phase mixed, and neither is asked for: leave it out, or add order \
              shuffled"
         }
@@ -197,7 +206,7 @@ fn check_effects(job: &FileJob, phases: &[Phase]) -> Result<()> {
 }
 
 fn check_published(job: &FileJob, phases: &[Phase]) -> Result<()> {
-    for figure in &job.published {
+    for figure in &job.results.published {
         let name = figure.phase.name();
         if !phases.contains(&figure.phase) {
             return usage(format!(
@@ -219,7 +228,7 @@ fn check_published(job: &FileJob, phases: &[Phase]) -> Result<()> {
 }
 
 fn threads(job: &FileJob) -> Result<u32> {
-    let threads = job.threads.map_or(1, |Count(threads)| threads);
+    let Count(threads) = job.how.threads.unwrap_or(THREADS_DEFAULT);
     match u32::try_from(threads) {
         Ok(0) => usage("threads 0 would move nothing: the fewest is threads 1"),
         Ok(narrow) if narrow <= WORKERS_MAX => Ok(narrow),
@@ -231,16 +240,15 @@ fn threads(job: &FileJob) -> Result<u32> {
 
 /// Products with the other sizes are checked where these are known.
 fn segments(job: &FileJob) -> Result<u64> {
-    match job.segments {
-        None => Ok(1),
-        Some(Count(0)) => usage("segments 0 would move nothing: the fewest is segments 1"),
-        Some(Count(segments)) => Ok(segments),
+    match job.work.segments.unwrap_or(SEGMENTS_DEFAULT) {
+        Count(0) => usage("segments 0 would move nothing: the fewest is segments 1"),
+        Count(segments) => Ok(segments),
     }
 }
 
 fn read_percent(job: &FileJob, phases: &[Phase]) -> Result<Option<u32>> {
     let mixed = phases.contains(&Phase::Mixed);
-    match job.read_percent {
+    match job.work.read_percent {
         None if mixed => usage(
             "phase mixed needs to know how many of 100 transfers are reads: add read-percent 70",
         ),
@@ -258,7 +266,7 @@ fn read_percent(job: &FileJob, phases: &[Phase]) -> Result<Option<u32>> {
 }
 
 fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
-    match (job.read_shift, job.read_shuffled) {
+    match (job.work.read_shift, job.work.read_shuffled) {
         (Some(_), Some(_)) => usage(
             "read-shift and read-shuffled contradict each other, for both say whose data a rank reads: leave one of \
              them out",
@@ -283,17 +291,17 @@ fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
 }
 
 fn stonewall(job: &FileJob) -> Result<Option<Stonewall>> {
-    let after_ns = optional_time("stonewall", job.stonewall, MILLISECOND_NS, WEEK_NS)?;
+    let after_ns = optional_time("stonewall", job.length.stonewall, MILLISECOND_NS, WEEK_NS)?;
     let Some(after_ns) = after_ns else {
-        return match (job.wear_out, job.wear_out_transfers) {
+        return match (job.length.wear_out, job.length.wear_out_transfers) {
             (false, None) => Ok(None),
             _ => usage(
                 "wear-out follows a stonewall, which is not asked for: add stonewall 30s, or leave wear-out out",
             ),
         };
     };
-    let transfers_min = match job.wear_out_transfers {
-        Some(_) if !job.wear_out => {
+    let transfers_min = match job.length.wear_out_transfers {
+        Some(_) if !job.length.wear_out => {
             return usage(
                 "wear-out-transfers bounds wear-out, which is not asked for: add wear-out",
             );
@@ -305,14 +313,14 @@ fn stonewall(job: &FileJob) -> Result<Option<Stonewall>> {
     };
     Ok(Some(Stonewall {
         after_ns,
-        wear_out: job.wear_out,
+        wear_out: job.length.wear_out,
         transfers_min,
     }))
 }
 
 /// A run that writes says there how far it came; one that only reads looks there.
 fn status_file(job: &FileJob, phases: &[Phase]) -> Result<Option<String>> {
-    let Some(path) = &job.stonewall_status else {
+    let Some(path) = &job.length.stonewall_status else {
         return Ok(None);
     };
     if path.is_empty() || path.contains('\0') || path.ends_with('/') {
@@ -321,7 +329,7 @@ fn status_file(job: &FileJob, phases: &[Phase]) -> Result<Option<String>> {
             quote(path)
         ));
     }
-    if job.stonewall.is_none() && phases.iter().any(|phase| phase.writes()) {
+    if job.length.stonewall.is_none() && phases.iter().any(|phase| phase.writes()) {
         return usage(
             "stonewall-status keeps how much was written until the stonewall, which is not asked for: \
              add stonewall 30s, or leave stonewall-status out",
@@ -331,7 +339,7 @@ fn status_file(job: &FileJob, phases: &[Phase]) -> Result<Option<String>> {
 }
 
 fn verify_after(job: &FileJob, phases: &[Phase]) -> Result<Vec<Phase>> {
-    let after = match &job.verify {
+    let after = match &job.data.verify {
         None => Vec::new(),
         Some(Verify::Last) => phases.last().copied().into_iter().collect(),
         Some(Verify::After(after)) => after.clone(),
@@ -352,15 +360,15 @@ fn verify_after(job: &FileJob, phases: &[Phase]) -> Result<Vec<Phase>> {
 }
 
 fn striping(job: &FileJob, phases: &[Phase]) -> Result<Option<Striping>> {
-    if job.stripe_count.is_none() && job.stripe_size.is_none() {
+    if job.files.stripe_count.is_none() && job.files.stripe_size.is_none() {
         return Ok(None);
     }
-    if !job.prefill && !phases.iter().any(|phase| phase.writes()) {
+    if !job.files.prefill && !phases.iter().any(|phase| phase.writes()) {
         return usage(
             "stripe-count and stripe-size are for new files, and this only reads: leave them out",
         );
     }
-    if let Some(Bytes(size)) = job.stripe_size
+    if let Some(Bytes(size)) = job.files.stripe_size
         && (size == 0 || !size.is_multiple_of(STRIPE_UNIT_BYTES) || size >= 4 << 30)
     {
         return usage(format!(
@@ -369,7 +377,7 @@ fn striping(job: &FileJob, phases: &[Phase]) -> Result<Option<Striping>> {
             Bytes(STRIPE_UNIT_BYTES)
         ));
     }
-    let count = match job.stripe_count {
+    let count = match job.files.stripe_count {
         Some(StripeCount::Targets(targets)) => Some(targets),
         Some(StripeCount::All) => None,
         // Only the size was asked for.
@@ -377,12 +385,12 @@ fn striping(job: &FileJob, phases: &[Phase]) -> Result<Option<Striping>> {
     };
     Ok(Some(Striping {
         count,
-        size_bytes: job.stripe_size.map(|Bytes(size)| size),
+        size_bytes: job.files.stripe_size.map(|Bytes(size)| size),
     }))
 }
 
 fn trials(job: &FileJob) -> Result<u32> {
-    let Count(trials) = job.trials.unwrap_or(Count(1));
+    let Count(trials) = job.length.trials.unwrap_or(TRIALS_DEFAULT);
     match u32::try_from(trials) {
         Ok(0) => usage("trials 0 would measure nothing: the fewest is trials 1"),
         Ok(narrow) if trials <= TRIALS_MAX => Ok(narrow),

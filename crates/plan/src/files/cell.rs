@@ -1,17 +1,15 @@
 //! What the points of a file job differ in: engine, block, window and transfer.
 
+use super::options::{BLOCK_BYTES_DEFAULT, ENGINE_DEFAULT, TRANSFER_BYTES_DEFAULT};
 use super::point::{FileOrder, FilePoint, Fsync};
 use super::{FileJob, usage};
+use crate::options::{Many, pairs};
 use crate::sweep::Sweep;
 use crate::transfer::layout::{MEMORY_BYTES_MAX, SIZE_BYTES_MAX};
 use tonnage_engine::calls::FileEntry;
 use tonnage_engine::{EngineOptions, Lists, check_options};
 use tonnage_units::Bytes;
 use tonnage_units::Result;
-
-const ENGINE_DEFAULT: &str = "posix";
-pub(super) const BLOCK_BYTES_DEFAULT: u64 = 1 << 20;
-pub(super) const TRANSFER_BYTES_DEFAULT: u64 = 256 << 10;
 
 /// Transfers in flight where nothing else is said, and the most bytes that these may be.
 const WINDOW_DEFAULT: u64 = 32;
@@ -38,13 +36,14 @@ pub(super) struct Named<'a> {
 /// `Usage` for an unknown engine or option, and for what the engine cannot do.
 pub(super) fn entries(job: &FileJob, lists: &Lists) -> Result<Vec<Named<'static>>> {
     let default = [ENGINE_DEFAULT.to_owned()];
-    let names = match job.engine.as_slice() {
-        [] => &default,
-        given => given,
+    let names = match job.how.engine.as_ref().map(Many::values) {
+        None | Some([]) => &default,
+        Some(given) => given,
     };
+    let asked = pairs::map(&job.how.engine_options);
     let named = |name: &String| {
         let entry = lists.file_engine(name)?;
-        let options = check_options(entry.name, entry.options, &job.engine_options, "")?;
+        let options = check_options(entry.name, entry.options, &asked, "")?;
         check_support(job, entry, lists.file_engines)?;
         Ok(Named { entry, options })
     };
@@ -61,9 +60,9 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
             .unwrap_or_default()
     };
     let together = [
-        ("collective", job.collective),
-        ("file-view", job.file_view),
-        ("hints", !job.hints.is_empty()),
+        ("collective", job.how.collective),
+        ("file-view", job.how.file_view),
+        ("hints", !job.how.hints.is_empty()),
     ];
     if let Some((option, _)) = together.iter().find(|(_, asked)| *asked)
         && !entry.collective
@@ -73,19 +72,19 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
             instead(|entry| entry.collective)
         ));
     }
-    if job.direct && !entry.direct {
+    if job.how.direct && !entry.direct {
         return usage(format!(
             "engine {name} cannot leave the page cache out: leave direct out{}",
             instead(|entry| entry.direct)
         ));
     }
-    if !entry.threads && job.threads.is_some_and(|threads| threads.0 > 1) {
+    if !entry.threads && job.how.threads.is_some_and(|threads| threads.0 > 1) {
         return usage(format!(
             "engine {name} takes one thread in each rank: leave threads out and use more ranks{}",
             instead(|entry| entry.threads)
         ));
     }
-    if entry.queues && job.fsync == Some(Fsync::Each) {
+    if entry.queues && job.how.fsync == Some(Fsync::Each) {
         return usage(format!(
             "fsync each waits after every write, and engine {name} has several in flight: write fsync end{}",
             instead(|entry| !entry.queues)
@@ -101,7 +100,7 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
 }
 
 fn windows(job: &FileJob) -> &[u64] {
-    job.window.as_ref().map_or(&[], Sweep::values)
+    job.how.window.as_ref().map_or(&[], Sweep::values)
 }
 
 /// The values that a job's points take, beside the engines.
@@ -144,14 +143,14 @@ impl Axes {
                 ));
             }
         }
-        let windows = match &job.window {
+        let windows = match &job.how.window {
             None => vec![None],
             Some(sweep) => sweep.values().iter().copied().map(Some).collect(),
         };
         Ok(Self {
-            blocks: sizes("block", &job.block, BLOCK_BYTES_DEFAULT)?,
+            blocks: sizes("block", &job.work.block, BLOCK_BYTES_DEFAULT)?,
             windows,
-            transfers: sizes("transfer", &job.transfer, TRANSFER_BYTES_DEFAULT)?,
+            transfers: sizes("transfer", &job.work.transfer, TRANSFER_BYTES_DEFAULT)?,
         })
     }
 

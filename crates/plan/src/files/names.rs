@@ -3,11 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
 
 use super::point::{DataKind, Phase};
+use crate::options::Many;
 use tonnage_units::names::quote;
-use tonnage_units::names::unknown;
+use tonnage_units::written;
 use tonnage_units::{Count, Fraction};
 use tonnage_units::{Error, Result};
 
@@ -36,15 +38,6 @@ pub enum ReadShift {
     Ranks(u64),
     /// So many nodes; on how many ranks a node has all agree when they have joined.
     Nodes(u64),
-}
-
-impl FromStr for Phase {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|phase| phase.name() == text);
-        found.ok_or_else(|| unknown("phase", text, &Self::ALL.map(Self::name)))
-    }
 }
 
 /// `random` or `compressible=30%`.
@@ -146,6 +139,31 @@ impl fmt::Display for ReadShift {
             Self::Ranks(ranks) => Count(*ranks).fmt(f),
             Self::Nodes(1) => f.write_str("node"),
             Self::Nodes(nodes) => write!(f, "nodes={}", Count(*nodes)),
+        }
+    }
+}
+
+/// A number of ranks is a number in a plan too.
+impl Serialize for ReadShift {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Self::Ranks(ranks) => written::write_count(*ranks, serializer),
+            Self::Nodes(_) => serializer.collect_str(self),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ReadShift {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        written::read(deserializer)
+    }
+}
+
+impl Serialize for Verify {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Self::Last => serializer.serialize_bool(true),
+            Self::After(phases) => Many::from(phases.clone()).serialize(serializer),
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn behind(nodes: u64, ranks_of_node: u32, ranks: u32) -> Option<u32> 
 impl FileJob {
     /// Whether the job says how far to read behind in nodes.
     pub(crate) fn counts_nodes(&self) -> bool {
-        matches!(self.read_shift, Some(ReadShift::Nodes(_)))
+        matches!(self.work.read_shift, Some(ReadShift::Nodes(_)))
     }
 
     /// Turns nodes into ranks.
@@ -38,12 +38,12 @@ impl FileJob {
     /// # Errors
     /// `Usage` where that comes back to a rank's own data.
     pub(crate) fn resolve_nodes(&mut self, ranks_of_node: u32, ranks: u32) -> Result<()> {
-        let Some(ReadShift::Nodes(nodes)) = self.read_shift else {
+        let Some(ReadShift::Nodes(nodes)) = self.work.read_shift else {
             return Ok(());
         };
         match behind(nodes, ranks_of_node, ranks) {
             Some(shift) => {
-                self.read_shift = Some(ReadShift::Ranks(shift.into()));
+                self.work.read_shift = Some(ReadShift::Ranks(shift.into()));
                 Ok(())
             }
             None => usage(format!(

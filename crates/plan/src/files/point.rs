@@ -138,33 +138,19 @@ impl FilePoint {
     }
 }
 
-/// What is measured.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Phase {
-    /// All transfers are writes.
-    Write,
-    /// All transfers are reads.
-    Read,
-    /// A fixed part of the transfers are reads, the others writes.
-    Mixed,
+tonnage_units::names! {
+    /// One part of an experiment, measured by itself.
+    pub enum Phase: "phase" {
+        /// All transfers are writes.
+        Write = "write",
+        /// All transfers are reads.
+        Read = "read",
+        /// A fixed part of the transfers are reads, the others writes.
+        Mixed = "mixed",
+    }
 }
 
 impl Phase {
-    /// All phases.
-    pub const ALL: [Self; 3] = [Self::Write, Self::Read, Self::Mixed];
-
-    /// The name on the command line and in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Write => "write",
-            Self::Read => "read",
-            Self::Mixed => "mixed",
-        }
-    }
-
     /// Whether it makes any reads.
     pub fn reads(self) -> bool {
         self != Self::Write

@@ -1,6 +1,6 @@
 //! A file job with fewer bytes, or on fewer ranks than its plan is made for.
 
-use super::cell::{BLOCK_BYTES_DEFAULT, TRANSFER_BYTES_DEFAULT};
+use super::options::{BLOCK_BYTES_DEFAULT, SEGMENTS_DEFAULT, TRANSFER_BYTES_DEFAULT};
 use super::point::FileOrder;
 use super::{FileJob, ReadShift};
 use crate::sweep::Sweep;
@@ -14,11 +14,11 @@ impl FileJob {
     /// `threads` and a shuffled order need), so that the product may be larger than was asked for. Times stay.
     /// Sizes that do not fit each other are left alone, so that scaling hides no mistake.
     pub(crate) fn scale(&mut self, factor: f64) {
-        let blocks = values(&self.block, BLOCK_BYTES_DEFAULT);
-        let Some(unit) = common_unit(&values(&self.transfer, TRANSFER_BYTES_DEFAULT)) else {
+        let blocks = values(&self.work.block, BLOCK_BYTES_DEFAULT);
+        let Some(unit) = common_unit(&values(&self.work.transfer, TRANSFER_BYTES_DEFAULT)) else {
             return;
         };
-        let Count(segments) = self.segments.unwrap_or(Count(1));
+        let Count(segments) = self.work.segments.unwrap_or(SEGMENTS_DEFAULT);
         let fits = |&block: &u64| block > 0 && block.is_multiple_of(unit);
         let smallest = blocks.iter().copied().min();
         let Some(smallest) = smallest.filter(|_| segments > 0 && blocks.iter().all(fits)) else {
@@ -30,17 +30,18 @@ impl FileJob {
         let wanted = segments as f64 * factor;
         // Casts of floats saturate.
         let scaled = (wanted.round() as u64).max(segments_needed);
-        self.segments = Some(Count(scaled)).filter(|_| self.segments.is_some() || scaled > 1);
+        self.work.segments =
+            Some(Count(scaled)).filter(|_| self.work.segments.is_some() || scaled > 1);
         if wanted < 1.0 && scaled == 1 {
             let scaled = blocks.iter().map(|&block| {
                 let units = (block as f64 * wanted / unit as f64).round() as u64;
                 let units_needed = needed.min(block / unit);
                 units.max(units_needed) * unit
             });
-            self.block = one_of_each(scaled.collect()).or(self.block.take());
+            self.work.block = one_of_each(scaled.collect()).or(self.work.block.take());
         }
         let transfers_after = self.transfers_least();
-        if let Some(Count(bound)) = &mut self.wear_out_transfers
+        if let Some(Count(bound)) = &mut self.length.wear_out_transfers
             && (1..=transfers_before).contains(bound)
         {
             *bound = ((*bound as f64 * factor) as u64).clamp(1, transfers_after.max(1));
@@ -49,17 +50,19 @@ impl FileJob {
 
     /// What a rank with the smallest block and the largest transfer makes.
     fn transfers_least(&self) -> u64 {
-        let block = values(&self.block, BLOCK_BYTES_DEFAULT).into_iter().min();
-        let transfers = values(&self.transfer, TRANSFER_BYTES_DEFAULT).into_iter();
-        let Count(segments) = self.segments.unwrap_or(Count(1));
+        let block = values(&self.work.block, BLOCK_BYTES_DEFAULT)
+            .into_iter()
+            .min();
+        let transfers = values(&self.work.transfer, TRANSFER_BYTES_DEFAULT).into_iter();
+        let Count(segments) = self.work.segments.unwrap_or(SEGMENTS_DEFAULT);
         let of_block = block.unwrap_or(0) / transfers.max().unwrap_or(1).max(1);
         of_block.saturating_mul(segments)
     }
 
     /// The fewest transfers that a rank can have.
     fn transfers_needed(&self) -> u64 {
-        let threads = self.threads.map_or(1, |Count(threads)| threads);
-        let order = match self.order {
+        let threads = self.how.threads.map_or(1, |Count(threads)| threads);
+        let order = match self.work.order {
             Some(FileOrder::Shuffled) => 2,
             _ => 1,
         };
@@ -70,13 +73,13 @@ impl FileJob {
     /// from the farthest that there is.
     pub(crate) fn fit_ranks(&mut self, ranks: u32) {
         let farthest = u64::from(ranks.saturating_sub(1));
-        match &mut self.read_shift {
+        match &mut self.work.read_shift {
             Some(ReadShift::Ranks(shift)) => *shift = farthest.min(*shift),
-            Some(ReadShift::Nodes(_)) if ranks == 1 => self.read_shift = None,
+            Some(ReadShift::Nodes(_)) if ranks == 1 => self.work.read_shift = None,
             Some(ReadShift::Nodes(_)) | None => (),
         }
         if ranks == 1 {
-            self.read_shuffled = None;
+            self.work.read_shuffled = None;
         }
     }
 
@@ -91,7 +94,7 @@ impl FileJob {
                 (None, false) => format!("{place}-{name}"),
             }
         };
-        self.path.iter().map(named).collect()
+        self.files.path.iter().map(named).collect()
     }
 }
 
@@ -114,7 +117,7 @@ pub(crate) fn move_files<'a>(
     let mut places = std::collections::BTreeMap::new();
     for job in jobs {
         let moved = job.paths_under(place, is_directory);
-        for (old, new) in job.path.iter().zip(&moved) {
+        for (old, new) in job.files.path.iter().zip(&moved) {
             let before = places.entry(new.clone()).or_insert_with(|| old.clone());
             if before != old {
                 return Err(Error::Usage(format!(
@@ -122,7 +125,7 @@ pub(crate) fn move_files<'a>(
                 )));
             }
         }
-        job.path = moved;
+        job.files.path = moved;
     }
     Ok(())
 }

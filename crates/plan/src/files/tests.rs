@@ -1,6 +1,9 @@
 use super::*;
 use crate::fixture::{Expand, LISTS};
+use crate::point::LimitChoice;
 use crate::{Experiment, Plan};
+use std::collections::BTreeMap;
+use tonnage_engine::EngineOptions;
 
 mod scaling;
 mod shipped;
@@ -457,15 +460,6 @@ fn messages_name_the_experiment_among_several() {
     assert!(
         message.contains("file 2: the same point is asked for twice"),
         "{message}"
-    );
-}
-
-#[test]
-fn keys_are_listed_in_the_order_in_which_they_are_written() {
-    let pairs = FileJob::default().pairs();
-    assert_eq!(
-        pairs.iter().map(|pair| pair.0).collect::<Vec<_>>(),
-        FILE_KEYS
     );
 }
 

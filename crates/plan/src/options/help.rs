@@ -7,9 +7,24 @@ use std::str::FromStr;
 use clap::builder::{PossibleValue, StyledStr, TypedValueParser};
 use clap::{Arg, Command};
 use tonnage_units::Error;
-use tonnage_units::names::Named;
+use tonnage_units::names::{Named, quote};
 
 use super::{Group, Many, keys};
+
+/// Reads `on` or `off`.
+///
+/// # Errors
+/// `Usage` for anything else.
+pub fn on_off(text: &str) -> Result<bool, Error> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(Error::Usage(format!(
+            "{} is neither: write on or off",
+            quote(text)
+        ))),
+    }
+}
 
 /// Reads one of the names of `T`, and lists them in the help.
 pub fn one_of<T: Named>() -> Names<T, T> {
@@ -69,7 +84,8 @@ pub fn with_default<T: Group>(arg: Arg) -> Arg {
         Some(text) => text.to_owned(),
         None => default.to_string(),
     };
-    let with = |help: &StyledStr| format!("{help} [default: {default}]");
+    // clap leaves out the full stop that the sentence ends with.
+    let with = |help: &StyledStr| format!("{help}. [default: {default}]");
     let (short, long) = (arg.get_help().map(with), arg.get_long_help().map(with));
     let arg = match short {
         Some(help) => arg.help(help),
@@ -78,5 +94,20 @@ pub fn with_default<T: Group>(arg: Arg) -> Arg {
     match long {
         Some(help) => arg.long_help(help),
         None => arg,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_and_off_are_said_in_words() {
+        assert_eq!(
+            (on_off("on").unwrap(), on_off("off").unwrap()),
+            (true, false)
+        );
+        let message = on_off("yes").unwrap_err().to_string();
+        assert!(message.contains("write on or off"), "{message}");
     }
 }

@@ -9,6 +9,7 @@
 //! | `table` | reading groups from the tables of a plan, and printing them |
 //! | `many` | lists: `a,b` and `["a", "b"]` |
 //! | `pairs` | `NAME=VALUE` on the command line, tables in plans |
+//! | `text`, `whole` | values and lists that are written in a way of their own |
 //! | `help` | names and defaults in the help, from where they are declared |
 //!
 //! What options mean together is checked where the kind expands to points.
@@ -17,8 +18,10 @@ mod help;
 mod many;
 pub mod pairs;
 mod table;
+pub mod text;
+pub mod whole;
 
-pub use help::{many_of, one_of, with_default};
+pub use help::{many_of, on_off, one_of, with_default};
 pub use many::Many;
 pub use pairs::Pair;
 pub use table::{Kind, Parsed, Source, keys, keys_of};

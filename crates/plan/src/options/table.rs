@@ -51,11 +51,6 @@ impl<'i> Source<'i> {
         Self { span, table }
     }
 
-    /// All that is left, for one reader.
-    pub fn whole(self) -> toml::de::Deserializer<'i> {
-        Spanned::new(self.span, self.table).into()
-    }
-
     /// The options of one group.
     ///
     /// # Errors

@@ -1,8 +1,13 @@
 use super::*;
+use crate::connect;
 use crate::files::arbitrary::file_jobs;
 use crate::fixture::{Expand, LISTS};
+use crate::options::Many;
 use crate::point::{LimitChoice, Traffic};
-use crate::transfer::Addresses;
+use crate::sweep::Sweep;
+use crate::transfer::{
+    Addresses, LengthOptions, MeasureOptions, MemoryOptions, PacingOptions, What,
+};
 use tonnage_engine::Verb;
 use tonnage_units::{Bytes, Fraction, Nanos, PerSecond};
 
@@ -102,7 +107,7 @@ fn numbers_lists_and_texts_are_the_same() {
     let parse = |sizes: &str| {
         let text = format!("{HEAD}sizes = {sizes}");
         match Plan::from_toml(&text, "p").unwrap().experiments.remove(0) {
-            Experiment::Transfer(transfer) => transfer.sizes,
+            Experiment::Transfer(transfer) => transfer.what.sizes.unwrap(),
             other => panic!("{other:?}"),
         }
     };
@@ -186,17 +191,82 @@ fn a_short_text_cannot_take_much_memory_or_stack() {
     }
 }
 
+/// The one declaration of an option is its field: its key in plans is its long name, but for lists that are repeated on
+/// the command line, and for what only plans say.
 #[test]
-fn keys_are_listed_in_the_order_in_which_they_are_written() {
-    let pairs = Transfer::default().pairs();
+fn keys_are_the_long_names_of_options() {
+    fn both<T: Kind + clap::Args>() -> (Vec<&'static str>, Vec<String>) {
+        let command = T::augment_args(clap::Command::new("kind"));
+        let names = command
+            .get_arguments()
+            .filter_map(|arg| arg.get_long().map(str::to_owned));
+        let mut names: Vec<_> = names.collect();
+        let mut keys = T::keys();
+        keys.sort_unstable();
+        names.sort_unstable();
+        (keys, names)
+    }
+    fn required<T: Kind + clap::Args>() -> Vec<String> {
+        let command = T::augment_args(clap::Command::new("kind"));
+        let required = command.get_arguments().filter(|arg| arg.is_required_set());
+        required
+            .filter_map(|arg| arg.get_long().map(str::to_owned))
+            .collect()
+    }
+    fn check<T: Kind + clap::Args>() {
+        let (keys, names) = both::<T>();
+        let long = keys
+            .iter()
+            .filter(|key| **key != "published")
+            .map(|key| match *key {
+                "engine-options" => "engine-option",
+                "hints" => "hint",
+                key => key,
+            });
+        assert_eq!(long.collect::<Vec<_>>(), names);
+        assert_eq!(
+            T::NEEDS.iter().map(|(key, _)| *key).collect::<Vec<_>>(),
+            required::<T>()
+        );
+    }
+    check::<Transfer>();
+    check::<FileJob>();
+    check::<Connect>();
     assert_eq!(
-        pairs.iter().map(|pair| pair.0).collect::<Vec<_>>(),
-        TRANSFER_KEYS
-    );
-    assert_eq!(
-        tonnage_units::names::nearest("engines", &TRANSFER_KEYS),
+        tonnage_units::names::nearest("engines", &Transfer::keys()),
         Some("engine")
     );
+}
+
+/// Defaults are in the help from where expansion reads them.
+#[test]
+fn help_has_defaults_and_names() {
+    let mut command = <Transfer as clap::Args>::augment_args(clap::Command::new("transfer"));
+    let help = command.render_long_help().to_string();
+    for part in [
+        "a value or a sweep. [default: 64]",
+        "[default: 200ms]",
+        "[default: 1m]",
+        "Who talks to whom. [default: pair]",
+        "- fan-in:",
+        "Every other rank to rank 0 at once",
+        "- write-imm:",
+        "[default: auto]",
+    ] {
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains(part), "{part}: {help}");
+    }
+    assert_eq!(help.matches("[default: pair]").count(), 1);
+    let mut command = <FileJob as clap::Args>::augment_args(clap::Command::new("file"));
+    let help = command.render_help().to_string();
+    for part in [
+        "[default: 1M]",
+        "[default: 256k]",
+        "[default: posix]",
+        "[possible values: end, each, none]",
+    ] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
 }
 
 fn sweeps() -> impl Strategy<Value = Sweep> {
@@ -211,19 +281,27 @@ fn sweeps() -> impl Strategy<Value = Sweep> {
 
 type Group<T> = BoxedStrategy<T>;
 
-type What = (
+type Said = (
     Option<String>,
-    Vec<String>,
-    Vec<Verb>,
+    Option<Many<String>>,
+    Option<Many<Verb>>,
     Option<Traffic>,
-    Sweep,
+    Option<Sweep>,
 );
 
-fn what() -> Group<What> {
-    let engines = proptest::collection::vec("[a-z]{1,6}", 1..3);
-    let ops = proptest::sample::subsequence(Verb::ALL.to_vec(), 1..=4);
+fn what() -> Group<Said> {
+    let engines = proptest::collection::vec("[a-z]{1,6}", 1..3).prop_map(|it| Some(Many(it)));
+    let ops =
+        proptest::sample::subsequence(Verb::ALL.to_vec(), 1..=4).prop_map(|it| Some(Many(it)));
     let traffic = option::of(proptest::sample::select(Traffic::ALL.to_vec()));
-    (option::of(".{0,20}"), engines, ops, traffic, sweeps()).boxed()
+    (
+        option::of(".{0,20}"),
+        engines,
+        ops,
+        traffic,
+        sweeps().prop_map(Some),
+    )
+        .boxed()
 }
 
 type Paced = (
@@ -306,10 +384,29 @@ prop_compose! {
         engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
         (trials, trial_time, iters, duration, warmup, until_ci, max_duration) in long(),
     ) -> Transfer {
+        let engine_options = engine_options.into_iter().collect();
         Transfer {
-            label, engine, engine_options, op, traffic, sizes, window, batch, ping_pong, rate, workers, memory,
-            footprint, stride, addresses, seed, latency, verify, limit, trials, trial_time, iters,
-            duration, warmup, until_ci, max_duration,
+            what: What { label, engine, engine_options, op, traffic, sizes, workers },
+            pacing: PacingOptions { window, batch, ping_pong, rate },
+            memory: MemoryOptions { memory, footprint, stride, addresses, seed },
+            measure: MeasureOptions { latency, verify, limit },
+            length: LengthOptions { trials, trial_time, iters, duration, warmup, until_ci, max_duration },
+        }
+    }
+}
+
+prop_compose! {
+    fn connects()(
+        (label, engine, _, traffic, workers) in what(),
+        engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
+        register in option::of(sweeps()),
+        memory in option::of(proptest::collection::vec("[a-z]{1,4}", 1..3).prop_map(Many)),
+        (trials, duration, _, _, _, _, _) in long(),
+    ) -> Connect {
+        let engine_options = engine_options.into_iter().collect();
+        Connect {
+            what: connect::What { label, engine, engine_options, traffic, workers, register, memory },
+            length: connect::Length { duration, trials },
         }
     }
 }
@@ -318,6 +415,7 @@ fn experiments() -> impl Strategy<Value = Experiment> {
     prop_oneof![
         transfers().prop_map(Experiment::Transfer),
         file_jobs().prop_map(Experiment::File),
+        connects().prop_map(Experiment::Connect),
     ]
 }
 
@@ -404,7 +502,7 @@ proptest! {
 
     #[test]
     fn any_value_is_read_or_refused_as_usage(
-        key in proptest::sample::select(TRANSFER_KEYS.to_vec()),
+        key in proptest::sample::select(Transfer::keys()),
         value in "[-+]?[0-9.]{1,8}|'[0-9a-zA-Z.,+*% /-]{0,12}'|\\[[0-9, ']{0,8}\\]|true|false",
     ) {
         let base = ["engine = 'shm'", "op = 'read'", "sizes = 64"];

@@ -1,13 +1,17 @@
 //! The points of one transfer. Everything that can be known to be wrong is refused here, before a rank starts, in one
 //! sentence that names the nearest valid choice.
 
-use super::Transfer;
 use super::layout::{check_memory, layout, sizes};
 use super::length::length;
 use super::pacing::pacings;
-use super::point::{Addresses, Length, Pacing, TransferPoint, TrialLength};
+use super::point::{Length, Pacing, TransferPoint, TrialLength};
+use super::{
+    ADDRESSES_DEFAULT, LIMIT_DEFAULT, SEED_DEFAULT, TRAFFIC_DEFAULT, Transfer, WORKERS_DEFAULT,
+    What,
+};
 use crate::expand::{POINTS_MAX, RANKS_MAX, WORKERS_MAX};
-use crate::point::{LimitChoice, Traffic};
+use crate::options::{Many, pairs};
+use crate::point::Traffic;
 use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::{EngineOptions, Entry, Lists, Verb};
 use tonnage_units::{Count, Nanos};
@@ -46,26 +50,28 @@ pub(crate) fn expand(
     lists: &Lists,
     room: usize,
 ) -> Result<Vec<TransferPoint>> {
-    let traffic = transfer.traffic.unwrap_or(Traffic::Pair);
+    let what = &transfer.what;
+    let traffic = what.traffic.unwrap_or(TRAFFIC_DEFAULT);
     check_ranks(ranks, traffic)?;
     let shared = Shared {
         traffic,
-        workers: workers(transfer)?,
-        memory: transfer
-            .memory
-            .clone()
-            .unwrap_or_else(|| lists.default_memory().to_owned()),
-        length: length(transfer)?,
+        workers: workers(what)?,
+        memory: match &transfer.memory.memory {
+            Some(memory) => memory.clone(),
+            None => lists.default_memory().to_owned(),
+        },
+        length: length(&transfer.length)?,
     };
-    let entries = entries(transfer, lists)?;
+    let entries = entries(what, lists)?;
     let memory = lists.memory(&shared.memory)?;
-    let pacings = pacings(transfer)?;
-    let sizes = sizes(&transfer.sizes)?;
-    if sizes.is_empty() {
-        return usage("sizes is missing: write sizes 8..1M".to_owned());
-    }
+    let ops = ops(what)?;
+    let pacings = pacings(&transfer.pacing, transfer.measure.latency)?;
+    let sizes = match &what.sizes {
+        Some(sweep) => sizes(sweep)?,
+        None => return usage("sizes is missing: write sizes 8..1M".to_owned()),
+    };
     check_rate(&pacings, shared.length.trial)?;
-    let counts = [entries.len(), transfer.op.len(), pacings.len(), sizes.len()];
+    let counts = [entries.len(), ops.len(), pacings.len(), sizes.len()];
     let total = counts.into_iter().fold(1, usize::saturating_mul);
     if total > room {
         return usage(format!(
@@ -75,7 +81,7 @@ pub(crate) fn expand(
     }
     let mut points = Vec::with_capacity(total);
     for named in &entries {
-        for &op in &transfer.op {
+        for &op in ops {
             check_support(transfer, named.entry, op, lists.engines)?;
             check_visible(transfer, memory, op)?;
             check_roles(transfer, shared.traffic, op)?;
@@ -96,7 +102,7 @@ fn point(
     (named, op, pacing, size_bytes): (&Named<'_>, Verb, Pacing, u32),
 ) -> Result<TransferPoint> {
     let mut point = TransferPoint {
-        label: transfer.label.clone(),
+        label: transfer.what.label.clone(),
         engine: named.engine.to_owned(),
         engine_options: named.options.clone(),
         op,
@@ -108,14 +114,14 @@ fn point(
         memory: shared.memory.clone(),
         footprint_bytes: 0,
         stride_bytes: 0,
-        addresses: transfer.addresses.unwrap_or(Addresses::Sequential),
-        seed: transfer.seed.map_or(1, |Count(seed)| seed),
-        latency: transfer.latency.unwrap_or(true),
-        verify: transfer.verify,
-        limit: transfer.limit.unwrap_or(LimitChoice::Auto),
+        addresses: transfer.memory.addresses.unwrap_or(ADDRESSES_DEFAULT),
+        seed: transfer.memory.seed.unwrap_or(SEED_DEFAULT).0,
+        latency: transfer.measure.latency.unwrap_or(true),
+        verify: transfer.measure.verify,
+        limit: transfer.measure.limit.unwrap_or(LIMIT_DEFAULT),
         length: shared.length,
     };
-    let layout = layout(transfer, size_bytes, point.depth())?;
+    let layout = layout(&transfer.memory, size_bytes, point.depth())?;
     check_memory(layout, shared.traffic, ranks, shared.workers)?;
     point.footprint_bytes = layout.footprint_bytes;
     point.stride_bytes = layout.stride_bytes;
@@ -150,7 +156,7 @@ fn check_ranks(ranks: u32, traffic: Traffic) -> Result<()> {
 
 /// In a ping-pong one side begins and the other answers, so no rank can do both. A read has nothing to answer.
 fn check_roles(transfer: &Transfer, traffic: Traffic, op: Verb) -> Result<()> {
-    if transfer.ping_pong && traffic == Traffic::AllToAll && op != Verb::Read {
+    if transfer.pacing.ping_pong && traffic == Traffic::AllToAll && op != Verb::Read {
         return usage(format!(
             "ping-pong with op {} and traffic all-to-all contradict each other, for every rank would both begin \
              and answer: use traffic pair, fan-out or fan-in, or op read, which needs no answer",
@@ -160,8 +166,8 @@ fn check_roles(transfer: &Transfer, traffic: Traffic, op: Verb) -> Result<()> {
     Ok(())
 }
 
-fn workers(transfer: &Transfer) -> Result<u32> {
-    let workers = transfer.workers.map_or(1, |Count(workers)| workers);
+fn workers(what: &What) -> Result<u32> {
+    let Count(workers) = what.workers.unwrap_or(WORKERS_DEFAULT);
     match u32::try_from(workers) {
         Ok(0) => usage("workers 0 would move nothing: the fewest is workers 1".to_owned()),
         Ok(narrow) if narrow <= WORKERS_MAX => Ok(narrow),
@@ -196,31 +202,34 @@ struct Named<'a> {
     options: EngineOptions,
 }
 
-fn entries<'a>(transfer: &'a Transfer, lists: &Lists) -> Result<Vec<Named<'a>>> {
-    if transfer.engine.is_empty() {
+fn ops(what: &What) -> Result<&[Verb]> {
+    match what.op.as_ref().map(Many::values) {
+        None | Some([]) => usage("op is missing: write op write".to_owned()),
+        Some(ops) => Ok(ops),
+    }
+}
+
+fn entries<'a>(what: &'a What, lists: &Lists) -> Result<Vec<Named<'a>>> {
+    let names = what.engine.as_ref().map_or(&[][..], Many::values);
+    if names.is_empty() {
         return usage("engine is missing: write engine shm".to_owned());
     }
-    if transfer.op.is_empty() {
-        return usage("op is missing: write op write".to_owned());
-    }
+    let asked = pairs::map(&what.engine_options);
     let named = |engine: &'a String| {
         let entry = lists.engine(engine)?;
-        let options = entry.check_options(
-            &transfer.engine_options,
-            tonnage_engine::split_name(engine).1,
-        )?;
+        let options = entry.check_options(&asked, tonnage_engine::split_name(engine).1)?;
         Ok(Named {
             entry,
             engine,
             options,
         })
     };
-    transfer.engine.iter().map(named).collect()
+    names.iter().map(named).collect()
 }
 
 /// A plain write under ping-pong is seen by its last byte, at which the CPU has to look.
 fn check_visible(transfer: &Transfer, memory: &MemoryEntry, op: Verb) -> Result<()> {
-    if memory.host_addressable || op != Verb::Write || !transfer.ping_pong {
+    if memory.host_addressable || op != Verb::Write || !transfer.pacing.ping_pong {
         return Ok(());
     }
     usage(format!(
@@ -251,7 +260,7 @@ fn check_support(transfer: &Transfer, entry: &Entry, op: Verb, engines: &[Entry]
             other(|_| true)
         ));
     }
-    if transfer.ping_pong && op == Verb::Write && !entry.ordered_writes {
+    if transfer.pacing.ping_pong && op == Verb::Write && !entry.ordered_writes {
         let notifying: Vec<_> = entry
             .verbs
             .iter()
@@ -267,7 +276,7 @@ fn check_support(transfer: &Transfer, entry: &Entry, op: Verb, engines: &[Entry]
             other(|entry| entry.ordered_writes)
         ));
     }
-    if transfer.verify && !entry.moves_bytes {
+    if transfer.measure.verify && !entry.moves_bytes {
         return usage(format!(
             "engine {name} moves no bytes, so there is nothing to verify: leave verify out{}",
             other(|entry| entry.moves_bytes)

@@ -1,6 +1,6 @@
 //! Over which bytes operations walk: what `sizes`, `stride` and `footprint` mean together.
 
-use super::Transfer;
+use super::MemoryOptions;
 use crate::point::Traffic;
 use crate::sweep::Sweep;
 use tonnage_units::Bytes;
@@ -51,9 +51,9 @@ pub(super) fn sizes(sweep: &Sweep) -> Result<Vec<u32>> {
 ///
 /// # Errors
 /// `Usage` for a stride or footprint that is too small for the size, or absurdly large.
-pub(super) fn layout(transfer: &Transfer, size: u32, depth: u32) -> Result<Layout> {
+pub(super) fn layout(options: &MemoryOptions, size: u32, depth: u32) -> Result<Layout> {
     let size = u64::from(size);
-    let stride_bytes = match transfer.stride {
+    let stride_bytes = match options.stride {
         Some(Bytes(stride)) => stride,
         None => size.next_multiple_of(ALIGNMENT_BYTES),
     };
@@ -68,7 +68,7 @@ pub(super) fn layout(transfer: &Transfer, size: u32, depth: u32) -> Result<Layou
     if stride_bytes > MEMORY_BYTES_MAX {
         return Err(too_large("stride", stride_bytes));
     }
-    let Some(Bytes(given)) = transfer.footprint else {
+    let Some(Bytes(given)) = options.footprint else {
         let most = FOOTPRINT_BYTES_DEFAULT_MAX / stride_bytes;
         let slots = u64::from(depth).min(most).max(1);
         return Ok(Layout {
@@ -135,15 +135,15 @@ pub(super) fn check_memory(
 mod tests {
     use super::*;
 
-    fn with(footprint: Option<u64>, stride: Option<u64>) -> Transfer {
-        Transfer {
+    fn with(footprint: Option<u64>, stride: Option<u64>) -> MemoryOptions {
+        MemoryOptions {
             footprint: footprint.map(Bytes),
             stride: stride.map(Bytes),
-            ..Transfer::default()
+            ..MemoryOptions::default()
         }
     }
 
-    fn of(transfer: &Transfer, size: u32, depth: u32) -> (u64, u64) {
+    fn of(transfer: &MemoryOptions, size: u32, depth: u32) -> (u64, u64) {
         let layout = layout(transfer, size, depth).unwrap();
         (layout.footprint_bytes, layout.stride_bytes)
     }

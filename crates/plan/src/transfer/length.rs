@@ -1,9 +1,12 @@
 //! How long a point is measured: what `trials`, `trial-time`, `iters`, `duration`, `warmup`, `until-ci` and
 //! `max-duration` mean together.
 
-use super::Transfer;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
 use super::point::{Length, TrialLength};
-use tonnage_units::{Count, Nanos};
+use crate::options::{Group, with_default};
+use tonnage_units::{Count, Fraction, Nanos};
 use tonnage_units::{Error, Result};
 
 const TRIALS_DEFAULT: u32 = 5;
@@ -20,15 +23,61 @@ const WARMUP_NS_MAX: u64 = HOUR_NS;
 const MAX_DURATION_NS_DEFAULT: u64 = 60_000 * MILLISECOND_NS;
 const MAX_DURATION_NS_MAX: u64 = 7 * 24 * HOUR_NS;
 
+/// How long it is measured.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Length", mut_args = with_default::<Self>)]
+pub struct LengthOptions {
+    /// Timed repetitions of each point; with --until-ci the fewest.
+    #[arg(long, value_name = "N")]
+    pub trials: Option<Count>,
+
+    /// Length of one trial.
+    #[arg(long, value_name = "TIME")]
+    pub trial_time: Option<Nanos>,
+
+    /// Operations of each worker in one trial, instead of a time: batches with --batch, round trips with --ping-pong.
+    #[arg(long, value_name = "N")]
+    pub iters: Option<Count>,
+
+    /// Measured time of each point, split evenly over its trials.
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<Nanos>,
+
+    /// Untimed operations before the first trial of each point; 0 leaves them out.
+    #[arg(long, value_name = "TIME")]
+    pub warmup: Option<Nanos>,
+
+    /// Add trials until the 95 % confidence interval of the mean bandwidth is within this percentage of it.
+    #[arg(long, value_name = "PERCENT")]
+    pub until_ci: Option<Fraction>,
+
+    /// With --until-ci: stop all the same when the trials of a point have taken this long.
+    #[arg(long, value_name = "TIME")]
+    pub max_duration: Option<Nanos>,
+}
+
+impl Group for LengthOptions {
+    fn defaults() -> Self {
+        Self {
+            trials: Some(Count(TRIALS_DEFAULT.into())),
+            trial_time: Some(Nanos(TRIAL_NS_DEFAULT)),
+            warmup: Some(Nanos(WARMUP_NS_DEFAULT)),
+            max_duration: Some(Nanos(MAX_DURATION_NS_DEFAULT)),
+            ..Self::default()
+        }
+    }
+}
+
 /// The length of every point of a transfer, defaults filled in.
 ///
 /// # Errors
 /// `Usage` for options that contradict each other and for values out of range.
-pub(super) fn length(transfer: &Transfer) -> Result<Length> {
-    contradictions(transfer)?;
-    let trials = trials(transfer)?;
-    let trial = trial(transfer, trials)?;
-    let warmup_ns = transfer.warmup.map_or(WARMUP_NS_DEFAULT, |Nanos(ns)| ns);
+pub(super) fn length(options: &LengthOptions) -> Result<Length> {
+    contradictions(options)?;
+    let trials = trials(options)?;
+    let trial = trial(options, trials)?;
+    let warmup_ns = options.warmup.map_or(WARMUP_NS_DEFAULT, |Nanos(ns)| ns);
     if warmup_ns > WARMUP_NS_MAX {
         return usage(format!(
             "warmup {} is too long: the longest is {}",
@@ -36,7 +85,7 @@ pub(super) fn length(transfer: &Transfer) -> Result<Length> {
             Nanos(WARMUP_NS_MAX)
         ));
     }
-    let (until_ci, max_duration_ns) = confidence(transfer, trials, trial)?;
+    let (until_ci, max_duration_ns) = confidence(options, trials, trial)?;
     Ok(Length {
         trials,
         trial,
@@ -50,31 +99,31 @@ fn usage<T>(message: impl Into<String>) -> Result<T> {
     Err(Error::Usage(message.into()))
 }
 
-fn contradictions(transfer: &Transfer) -> Result<()> {
-    let duration = transfer.duration.is_some();
-    if transfer.iters.is_some() && duration {
+fn contradictions(options: &LengthOptions) -> Result<()> {
+    let duration = options.duration.is_some();
+    if options.iters.is_some() && duration {
         return usage(
             "iters and duration contradict each other, for both say how long a point is: leave one of them out",
         );
     }
-    if transfer.iters.is_some() && transfer.trial_time.is_some() {
+    if options.iters.is_some() && options.trial_time.is_some() {
         return usage(
             "iters and trial-time contradict each other, for both say how long a trial is: leave one of them out",
         );
     }
-    if duration && transfer.trial_time.is_some() {
+    if duration && options.trial_time.is_some() {
         return usage(
             "duration and trial-time contradict each other, for duration is split over the trials: \
              use trial-time with trials, or duration alone",
         );
     }
-    if duration && transfer.until_ci.is_some() {
+    if duration && options.until_ci.is_some() {
         return usage(
             "duration and until-ci contradict each other, for until-ci goes on as long as it needs: \
              use max-duration to bound it, or leave until-ci out",
         );
     }
-    if transfer.max_duration.is_some() && transfer.until_ci.is_none() {
+    if options.max_duration.is_some() && options.until_ci.is_none() {
         return usage(
             "max-duration bounds until-ci, which is not asked for: add until-ci 2%, or use duration",
         );
@@ -82,11 +131,11 @@ fn contradictions(transfer: &Transfer) -> Result<()> {
     Ok(())
 }
 
-fn trials(transfer: &Transfer) -> Result<u32> {
-    let Some(Count(trials)) = transfer.trials else {
+fn trials(options: &LengthOptions) -> Result<u32> {
+    let Some(Count(trials)) = options.trials else {
         return Ok(TRIALS_DEFAULT);
     };
-    if transfer.until_ci.is_some() && trials == 1 {
+    if options.until_ci.is_some() && trials == 1 {
         return usage(
             "trials 1 and until-ci contradict each other, for a confidence interval needs two trials: \
              write trials 2 or more",
@@ -101,8 +150,8 @@ fn trials(transfer: &Transfer) -> Result<u32> {
     }
 }
 
-fn trial(transfer: &Transfer, trials: u32) -> Result<TrialLength> {
-    if let Some(Count(iterations)) = transfer.iters {
+fn trial(options: &LengthOptions, trials: u32) -> Result<TrialLength> {
+    if let Some(Count(iterations)) = options.iters {
         return match iterations {
             0 => usage("iters 0 would measure nothing: the fewest is iters 1"),
             1..=ITERATIONS_MAX => Ok(TrialLength::Iterations(iterations)),
@@ -111,14 +160,14 @@ fn trial(transfer: &Transfer, trials: u32) -> Result<TrialLength> {
             )),
         };
     }
-    let (what, share) = match (transfer.duration, transfer.trial_time) {
+    let (what, share) = match (options.duration, options.trial_time) {
         (Some(_), _) => ("duration", u64::from(trials)),
         (None, Some(_)) => ("trial-time", 1),
         (None, None) => return Ok(TrialLength::DurationNs(TRIAL_NS_DEFAULT)),
     };
-    let given = transfer
+    let given = options
         .duration
-        .or(transfer.trial_time)
+        .or(options.trial_time)
         .map_or(0, |Nanos(ns)| ns);
     let (shortest, longest) = (TRIAL_NS_MIN * share, TRIAL_NS_MAX * share);
     let over = if share == 1 {
@@ -145,11 +194,11 @@ fn trial(transfer: &Transfer, trials: u32) -> Result<TrialLength> {
 
 /// The width to reach and the time to give up at; none of both without `until-ci`.
 fn confidence(
-    transfer: &Transfer,
+    options: &LengthOptions,
     trials: u32,
     trial: TrialLength,
 ) -> Result<(Option<f64>, Option<u64>)> {
-    let Some(until_ci) = transfer.until_ci else {
+    let Some(until_ci) = options.until_ci else {
         return Ok((None, None));
     };
     if !(until_ci.0 > 0.0 && until_ci.0 < 1.0) {
@@ -161,7 +210,7 @@ fn confidence(
         TrialLength::DurationNs(ns) => ns.saturating_mul(trials.into()),
         TrialLength::Iterations(_) => TRIAL_NS_MIN,
     };
-    let Some(Nanos(max_duration_ns)) = transfer.max_duration else {
+    let Some(Nanos(max_duration_ns)) = options.max_duration else {
         return Ok((
             Some(until_ci.0),
             Some(MAX_DURATION_NS_DEFAULT.max(fewest_ns)),
@@ -185,9 +234,9 @@ fn confidence(
     Ok((Some(until_ci.0), Some(max_duration_ns)))
 }
 
-/// Multiplies how long the transfer is measured, within the bounds that [`length`] checks. Values that are wrong
+/// Multiplies how long it is measured, within the bounds that [`length`] checks. Values that are wrong
 /// already stay wrong, so that scaling hides no mistake.
-pub(crate) fn scale(transfer: &mut Transfer, factor: f64) {
+pub(crate) fn scale(options: &mut LengthOptions, factor: f64) {
     let scaled = |value: u64, least: u64, most: u64| {
         if value < least || value > most {
             return value;
@@ -195,30 +244,30 @@ pub(crate) fn scale(transfer: &mut Transfer, factor: f64) {
         // Precise enough below 2^53, and both casts saturate.
         ((value as f64 * factor).round() as u64).clamp(least, most)
     };
-    let trials = transfer
+    let trials = options
         .trials
         .map_or(TRIALS_DEFAULT.into(), |Count(trials)| trials);
     let share = trials.clamp(1, TRIALS_MAX);
-    if let Some(Count(iterations)) = &mut transfer.iters {
+    if let Some(Count(iterations)) = &mut options.iters {
         *iterations = scaled(*iterations, 1, ITERATIONS_MAX);
     }
-    if let Some(Nanos(ns)) = &mut transfer.duration {
+    if let Some(Nanos(ns)) = &mut options.duration {
         *ns = scaled(*ns, TRIAL_NS_MIN * share, TRIAL_NS_MAX * share);
     }
-    let by_time = transfer.iters.is_none() && transfer.duration.is_none();
-    if by_time || transfer.trial_time.is_some() {
-        let Nanos(ns) = transfer.trial_time.unwrap_or(Nanos(TRIAL_NS_DEFAULT));
-        transfer.trial_time = Some(Nanos(scaled(ns, TRIAL_NS_MIN, TRIAL_NS_MAX)));
+    let by_time = options.iters.is_none() && options.duration.is_none();
+    if by_time || options.trial_time.is_some() {
+        let Nanos(ns) = options.trial_time.unwrap_or(Nanos(TRIAL_NS_DEFAULT));
+        options.trial_time = Some(Nanos(scaled(ns, TRIAL_NS_MIN, TRIAL_NS_MAX)));
     }
-    if transfer.until_ci.is_some() {
-        let Nanos(ns) = transfer
+    if options.until_ci.is_some() {
+        let Nanos(ns) = options
             .max_duration
             .unwrap_or(Nanos(MAX_DURATION_NS_DEFAULT));
-        let fewest = transfer
+        let fewest = options
             .trial_time
             .map_or(TRIAL_NS_MIN, |Nanos(ns)| ns.saturating_mul(share));
         let fewest = fewest.min(MAX_DURATION_NS_MAX);
-        transfer.max_duration = Some(Nanos(
+        options.max_duration = Some(Nanos(
             scaled(ns, TRIAL_NS_MIN, MAX_DURATION_NS_MAX).max(fewest),
         ));
     }
@@ -227,17 +276,16 @@ pub(crate) fn scale(transfer: &mut Transfer, factor: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_units::Fraction;
 
     const MS: u64 = MILLISECOND_NS;
 
-    fn with(change: impl FnOnce(&mut Transfer)) -> Transfer {
-        let mut transfer = Transfer::default();
-        change(&mut transfer);
-        transfer
+    fn with(change: impl FnOnce(&mut LengthOptions)) -> LengthOptions {
+        let mut options = LengthOptions::default();
+        change(&mut options);
+        options
     }
 
-    fn message(change: impl FnOnce(&mut Transfer)) -> String {
+    fn message(change: impl FnOnce(&mut LengthOptions)) -> String {
         length(&with(change)).unwrap_err().to_string()
     }
 
@@ -254,22 +302,22 @@ mod tests {
             until_ci: None,
             max_duration_ns: None,
         };
-        assert_eq!(length(&Transfer::default()).unwrap(), expected);
+        assert_eq!(length(&LengthOptions::default()).unwrap(), expected);
     }
 
     #[test]
     fn duration_is_split_over_the_trials() {
-        let transfer = with(|t| (t.duration, t.trials) = (ms(2000), Some(Count(4))));
+        let options = with(|t| (t.duration, t.trials) = (ms(2000), Some(Count(4))));
         assert_eq!(
-            length(&transfer).unwrap().trial,
+            length(&options).unwrap().trial,
             TrialLength::DurationNs(500 * MS)
         );
     }
 
     #[test]
     fn iterations_are_per_trial() {
-        let transfer = with(|t| (t.iters, t.warmup) = (Some(Count(128)), ms(0)));
-        let length = length(&transfer).unwrap();
+        let options = with(|t| (t.iters, t.warmup) = (Some(Count(128)), ms(0)));
+        let length = length(&options).unwrap();
         assert_eq!(
             (length.trial, length.warmup_ns),
             (TrialLength::Iterations(128), 0)
@@ -278,17 +326,17 @@ mod tests {
 
     #[test]
     fn until_ci_is_bounded_by_60_s_unless_said_otherwise() {
-        let transfer = with(|t| t.until_ci = Some(Fraction(0.02)));
-        let found = length(&transfer).unwrap();
+        let options = with(|t| t.until_ci = Some(Fraction(0.02)));
+        let found = length(&options).unwrap();
         assert_eq!(
             (found.until_ci, found.max_duration_ns),
             (Some(0.02), Some(60_000 * MS))
         );
-        let transfer = with(|t| (t.until_ci, t.max_duration) = (Some(Fraction(0.02)), ms(5000)));
-        assert_eq!(length(&transfer).unwrap().max_duration_ns, Some(5000 * MS));
-        let transfer = with(|t| (t.until_ci, t.trial_time) = (Some(Fraction(0.02)), ms(100_000)));
+        let options = with(|t| (t.until_ci, t.max_duration) = (Some(Fraction(0.02)), ms(5000)));
+        assert_eq!(length(&options).unwrap().max_duration_ns, Some(5000 * MS));
+        let options = with(|t| (t.until_ci, t.trial_time) = (Some(Fraction(0.02)), ms(100_000)));
         assert_eq!(
-            length(&transfer).unwrap().max_duration_ns,
+            length(&options).unwrap().max_duration_ns,
             Some(500_000 * MS)
         );
     }
@@ -356,29 +404,26 @@ mod tests {
 
     #[test]
     fn scaling_stays_valid_and_hides_no_mistake() {
-        let mut transfer = with(|t| t.until_ci = Some(Fraction(0.02)));
-        scale(&mut transfer, 0.1);
+        let mut options = with(|t| t.until_ci = Some(Fraction(0.02)));
+        scale(&mut options, 0.1);
         assert_eq!(
-            (transfer.trial_time, transfer.max_duration),
+            (options.trial_time, options.max_duration),
             (ms(20), ms(6000))
         );
-        scale(&mut transfer, 1e-5);
-        assert_eq!((transfer.trial_time, transfer.max_duration), (ms(1), ms(5)));
-        assert!(length(&transfer).is_ok());
+        scale(&mut options, 1e-5);
+        assert_eq!((options.trial_time, options.max_duration), (ms(1), ms(5)));
+        assert!(length(&options).is_ok());
 
-        let mut transfer = with(|t| t.iters = Some(Count(100)));
-        scale(&mut transfer, 0.001);
-        assert_eq!(
-            (transfer.iters, transfer.trial_time),
-            (Some(Count(1)), None)
-        );
+        let mut options = with(|t| t.iters = Some(Count(100)));
+        scale(&mut options, 0.001);
+        assert_eq!((options.iters, options.trial_time), (Some(Count(1)), None));
 
-        let mut transfer = with(|t| t.duration = ms(2000));
-        scale(&mut transfer, 2.0);
-        assert_eq!((transfer.duration, transfer.trial_time), (ms(4000), None));
+        let mut options = with(|t| t.duration = ms(2000));
+        scale(&mut options, 2.0);
+        assert_eq!((options.duration, options.trial_time), (ms(4000), None));
 
-        let mut transfer = with(|t| t.trial_time = ms(0));
-        scale(&mut transfer, 100.0);
-        assert!(length(&transfer).is_err());
+        let mut options = with(|t| t.trial_time = ms(0));
+        scale(&mut options, 100.0);
+        assert!(length(&options).is_err());
     }
 }

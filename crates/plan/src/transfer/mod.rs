@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`point`] | one cell of a sweep, with everything fixed |
 //! | `expand` | the points of a transfer, and the checks of engines, verbs and ranks |
-//! | `pacing`, `length`, [`layout`] | the checks and defaults of one group of options each |
+//! | `pacing`, `length`, [`layout`] | what one group of options means together |
 //!
 //! How a point is measured is not known here; see `tonnage_bench`.
 
@@ -14,97 +14,166 @@ pub(crate) mod length;
 mod pacing;
 pub mod point;
 
-use serde::Deserialize;
+use clap::Args;
+use serde::{Deserialize, Serialize};
 
+use crate::options::{Group, Many, Pair, many_of, on_off, one_of, pairs, text, with_default};
 use crate::point::{LimitChoice, Traffic};
 use crate::sweep::Sweep;
-use crate::text;
-pub use pacing::{DEPTH_MAX, WINDOW_DEFAULT};
+pub use length::LengthOptions;
+pub use pacing::{DEPTH_MAX, PacingOptions, WINDOW_DEFAULT};
 pub use point::{Addresses, Length, Pacing, TransferPoint, TrialLength};
-use tonnage_engine::{EngineOptions, Verb};
-use tonnage_units::{Bytes, Count, Fraction, Nanos, PerSecond};
+use tonnage_engine::Verb;
+use tonnage_units::{Bytes, Count};
 
-/// One experiment: a `[[transfer]]` table, or one `tonnage transfer` command line. Each field is the option of the
-/// same name; what is absent gets its default when the plan is expanded. Several values multiply.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+/// One experiment between memories. What is absent gets its default when the plan is expanded; several values multiply.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct Transfer {
-    /// Heading for its points.
-    #[serde(default)]
+    /// What is moved.
+    #[command(flatten)]
+    pub what: What,
+    /// How operations are issued.
+    #[command(flatten)]
+    pub pacing: PacingOptions,
+    /// How long it is measured.
+    #[command(flatten)]
+    pub length: LengthOptions,
+    /// Where the bytes live.
+    #[command(flatten)]
+    pub memory: MemoryOptions,
+    /// What is measured beside it.
+    #[command(flatten)]
+    pub measure: MeasureOptions,
+}
+
+crate::groups! {
+    Transfer: "transfer", "a transfer", needs &[("engine", "shm"), ("op", "write"), ("sizes", "8..1M")];
+    what, pacing, memory, measure, length
+}
+
+/// What is moved.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "What is moved", mut_args = with_default::<Self>)]
+pub struct What {
+    /// Heading under which tables put the points.
+    #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
-    /// Names of engines, with what follows their colon.
-    #[serde(deserialize_with = "text::one_or_many")]
-    pub engine: Vec<String>,
-    /// Options of the engines' own, by name; each must be known to all engines of the transfer.
-    #[serde(default)]
-    pub engine_options: EngineOptions,
-    /// What each operation does.
-    #[serde(deserialize_with = "text::one_or_many")]
-    pub op: Vec<Verb>,
-    /// Who talks to whom; `pair` by default.
-    #[serde(default, deserialize_with = "text::optional")]
+
+    /// What moves the bytes, such as shm or fabric:tcp; several are joined by commas. `tonnage devices` lists them.
+    #[arg(long, value_name = "NAMES", required = true)]
+    pub engine: Option<Many<String>>,
+
+    /// An option of the engine's own, such as completion=delivery for fabric; may be repeated. `tonnage devices` ends with
+    /// the engines and all their options.
+    #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
+    #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
+    pub engine_options: Vec<Pair>,
+
+    /// What each operation does; several are joined by commas.
+    #[arg(long, value_name = "NAMES", required = true, value_parser = many_of::<Verb>())]
+    pub op: Option<Many<Verb>>,
+
+    /// Who talks to whom.
+    #[arg(long, value_name = "PATTERN", value_parser = one_of::<Traffic>())]
     pub traffic: Option<Traffic>,
-    /// Payload bytes of one operation.
-    #[serde(deserialize_with = "text::sweep")]
-    pub sizes: Sweep,
-    /// Operations in flight on each lane; 64 by default.
-    #[serde(default, deserialize_with = "text::optional_sweep")]
-    pub window: Option<Sweep>,
-    /// Operations of one batch: post all, wait for all.
-    #[serde(default, deserialize_with = "text::optional_sweep")]
-    pub batch: Option<Sweep>,
-    /// One operation, then wait for the answer.
-    #[serde(default)]
-    pub ping_pong: bool,
-    /// Open loop: operations per second of each initiating rank.
-    #[serde(default, deserialize_with = "text::optional")]
-    pub rate: Option<PerSecond>,
-    /// Pinned threads in each rank; 1 by default.
-    #[serde(default, deserialize_with = "text::optional")]
+
+    /// Payload bytes of one operation: a value or a sweep.
+    #[arg(
+        long,
+        value_name = "SWEEP",
+        required = true,
+        allow_hyphen_values = true
+    )]
+    pub sizes: Option<Sweep>,
+
+    /// Pinned threads in each rank, each with queues of its own.
+    #[arg(long, value_name = "N")]
     pub workers: Option<Count>,
-    /// Where the bytes live; `host` by default.
-    #[serde(default)]
+}
+
+const TRAFFIC_DEFAULT: Traffic = Traffic::Pair;
+const WORKERS_DEFAULT: Count = Count(1);
+
+impl Group for What {
+    fn defaults() -> Self {
+        Self {
+            traffic: Some(TRAFFIC_DEFAULT),
+            workers: Some(WORKERS_DEFAULT),
+            ..Self::default()
+        }
+    }
+}
+
+/// Where the bytes live.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Memory", mut_args = with_default::<Self>)]
+pub struct MemoryOptions {
+    /// Where the bytes live: host (transparent huge pages where an engine registers memory and the kernel gives them),
+    /// small (normal pages only) or huge (the largest pages to be had). [default: host]
+    #[arg(long, value_name = "KIND")]
     pub memory: Option<String>,
-    /// Bytes over which the operations of one lane walk.
-    #[serde(default, deserialize_with = "text::optional")]
+
+    /// Bytes over which the operations of one lane walk, rounded down to whole strides. [default: a slot for each
+    /// operation in flight, but at most 64M]
+    #[arg(long, value_name = "BYTES")]
     pub footprint: Option<Bytes>,
-    /// Distance between the starts of two neighbouring slots.
-    #[serde(default, deserialize_with = "text::optional")]
+
+    /// Distance between the starts of two neighbouring slots. [default: the size, rounded up to a multiple of 8]
+    #[arg(long, value_name = "BYTES")]
     pub stride: Option<Bytes>,
-    /// In which order slots are used; `sequential` by default.
-    #[serde(default, deserialize_with = "text::optional")]
+
+    /// Order in which slots are used.
+    #[arg(long, value_name = "ORDER", value_parser = one_of::<Addresses>())]
     pub addresses: Option<Addresses>,
-    /// Seeds addresses and data; 1 by default.
-    #[serde(default, deserialize_with = "text::optional")]
+
+    /// Seed of random addresses and of the data.
+    #[arg(long, value_name = "N")]
     pub seed: Option<Count>,
-    /// Whether latencies are recorded; they are by default.
-    #[serde(default)]
+}
+
+const ADDRESSES_DEFAULT: Addresses = Addresses::Sequential;
+const SEED_DEFAULT: Count = Count(1);
+
+impl Group for MemoryOptions {
+    fn defaults() -> Self {
+        Self {
+            addresses: Some(ADDRESSES_DEFAULT),
+            seed: Some(SEED_DEFAULT),
+            ..Self::default()
+        }
+    }
+}
+
+/// What is measured beside it.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Results", mut_args = with_default::<Self>)]
+pub struct MeasureOptions {
+    /// Record latencies (on) or save the clock reads of each operation (off). [default: on]
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off)]
     pub latency: Option<bool>,
-    /// Whether every trial's bytes are checked, outside the clock.
-    #[serde(default)]
+
+    /// Check every byte after each trial, outside the clock.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub verify: bool,
-    /// What the bandwidth is set beside; `auto` by default.
-    #[serde(default, deserialize_with = "text::optional")]
+
+    /// What bandwidth is set beside: auto (the engine's own limit, measured), none, or a bandwidth such as 12.5GB/s or
+    /// 100Gb/s.
+    #[arg(long, value_name = "LIMIT")]
+    #[serde(with = "text")]
     pub limit: Option<LimitChoice>,
-    /// Timed repetitions of each point; 5 by default.
-    #[serde(default, deserialize_with = "text::optional")]
-    pub trials: Option<Count>,
-    /// Length of one trial; 200 ms by default.
-    #[serde(default, deserialize_with = "text::optional")]
-    pub trial_time: Option<Nanos>,
-    /// Operations of each worker in one trial, instead of a time.
-    #[serde(default, deserialize_with = "text::optional")]
-    pub iters: Option<Count>,
-    /// Measured time of a point, split evenly over its trials.
-    #[serde(default, deserialize_with = "text::optional")]
-    pub duration: Option<Nanos>,
-    /// Untimed operations before the first trial; 50 ms by default.
-    #[serde(default, deserialize_with = "text::optional")]
-    pub warmup: Option<Nanos>,
-    /// Go on until the 95 % confidence interval of the mean bandwidth is this narrow.
-    #[serde(default, deserialize_with = "text::optional")]
-    pub until_ci: Option<Fraction>,
-    /// With `until_ci`: the longest measured time of a point; 60 s by default.
-    #[serde(default, deserialize_with = "text::optional")]
-    pub max_duration: Option<Nanos>,
+}
+
+const LIMIT_DEFAULT: LimitChoice = LimitChoice::Auto;
+
+impl Group for MeasureOptions {
+    fn defaults() -> Self {
+        Self {
+            limit: Some(LIMIT_DEFAULT),
+            ..Self::default()
+        }
+    }
 }

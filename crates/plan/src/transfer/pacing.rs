@@ -1,7 +1,10 @@
 //! How operations are issued: what `ping-pong`, `window`, `batch` and `rate` mean together.
 
-use super::Transfer;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
 use super::point::Pacing;
+use crate::options::{Group, with_default};
 use crate::sweep::Sweep;
 use tonnage_units::PerSecond;
 use tonnage_units::{Error, Result};
@@ -12,30 +15,63 @@ pub const DEPTH_MAX: u32 = 1 << 20;
 /// Operations in flight on each lane where nothing else is said.
 pub const WINDOW_DEFAULT: u32 = 64;
 
+/// How operations are issued.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Pacing", mut_args = with_default::<Self>)]
+pub struct PacingOptions {
+    /// Keep this many operations in flight on each lane: a value or a sweep.
+    #[arg(long, value_name = "SWEEP", allow_hyphen_values = true)]
+    pub window: Option<Sweep>,
+
+    /// Post this many operations, wait for all of them, and start again: a value or a sweep.
+    #[arg(long, value_name = "SWEEP", allow_hyphen_values = true)]
+    pub batch: Option<Sweep>,
+
+    /// Issue one operation and wait for the answer. Latency is half the round trip, except for read.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ping_pong: bool,
+
+    /// Issue this many operations per second in each initiating rank, whether earlier ones are done or not (at most
+    /// the window in flight), and measure latency from when each was due. k and M are decimal.
+    #[arg(long, value_name = "OPS", allow_hyphen_values = true)]
+    pub rate: Option<PerSecond>,
+}
+
+impl Group for PacingOptions {
+    fn defaults() -> Self {
+        Self {
+            window: Some(Sweep::one(WINDOW_DEFAULT.into())),
+            ..Self::default()
+        }
+    }
+}
+
 /// The highest rate of one rank: no engine comes within ten times of it.
 const RATE_PER_S_MAX: f64 = 1e10;
 
-/// The pacings of a transfer, one for each value of its window or batch.
+/// The pacings of these options, one for each value of its window or batch.
 ///
 /// # Errors
 /// `Usage` for options that contradict each other and for values out of range.
-pub(super) fn pacings(transfer: &Transfer) -> Result<Vec<Pacing>> {
-    contradictions(transfer)?;
-    if transfer.ping_pong {
+pub(super) fn pacings(options: &PacingOptions, latency: Option<bool>) -> Result<Vec<Pacing>> {
+    contradictions(options, latency)?;
+    if options.ping_pong {
         return Ok(vec![Pacing::PingPong]);
     }
-    if let Some(batch) = &transfer.batch {
+    if let Some(batch) = &options.batch {
         let batches = depths("batch", batch)?;
         return Ok(batches
             .into_iter()
             .map(|batch| Pacing::Batch { batch })
             .collect());
     }
-    let windows = match &transfer.window {
+    let windows = match &options.window {
         Some(window) => depths("window", window)?,
         None => vec![WINDOW_DEFAULT],
     };
-    let rate = transfer.rate.map(checked_rate).transpose()?;
+    let rate = options.rate.map(checked_rate).transpose()?;
     let pacing = |window| match rate {
         Some(rate_per_s) => Pacing::Paced { window, rate_per_s },
         None => Pacing::Stream { window },
@@ -43,11 +79,11 @@ pub(super) fn pacings(transfer: &Transfer) -> Result<Vec<Pacing>> {
     Ok(windows.into_iter().map(pacing).collect())
 }
 
-fn contradictions(transfer: &Transfer) -> Result<()> {
-    let ping_pong = transfer.ping_pong;
-    let (window, batch) = (transfer.window.is_some(), transfer.batch.is_some());
-    let rate = transfer.rate.is_some();
-    let silent = transfer.latency == Some(false);
+fn contradictions(options: &PacingOptions, latency: Option<bool>) -> Result<()> {
+    let ping_pong = options.ping_pong;
+    let (window, batch) = (options.window.is_some(), options.batch.is_some());
+    let rate = options.rate.is_some();
+    let silent = latency == Some(false);
     let why = match () {
         () if ping_pong && window => {
             "ping-pong and window contradict each other, for a ping-pong has one operation in flight: \
@@ -114,12 +150,13 @@ fn checked_rate(PerSecond(rate_per_s): PerSecond) -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Transfer;
 
     /// A transfer that only differs from the default in how it is paced.
     fn paced(change: impl FnOnce(&mut Transfer)) -> Result<Vec<Pacing>> {
         let mut transfer = Transfer::default();
         change(&mut transfer);
-        pacings(&transfer)
+        pacings(&transfer.pacing, transfer.measure.latency)
     }
 
     fn sweep(text: &str) -> Option<Sweep> {
@@ -129,17 +166,20 @@ mod tests {
     #[test]
     fn each_form_becomes_its_pacing() {
         assert_eq!(paced(|_| ()).unwrap(), [Pacing::Stream { window: 64 }]);
-        assert_eq!(paced(|t| t.ping_pong = true).unwrap(), [Pacing::PingPong]);
         assert_eq!(
-            paced(|t| t.batch = sweep("1..4")).unwrap(),
+            paced(|t| t.pacing.ping_pong = true).unwrap(),
+            [Pacing::PingPong]
+        );
+        assert_eq!(
+            paced(|t| t.pacing.batch = sweep("1..4")).unwrap(),
             [1, 2, 4].map(|batch| Pacing::Batch { batch })
         );
         assert_eq!(
-            paced(|t| t.window = sweep("1,8")).unwrap(),
+            paced(|t| t.pacing.window = sweep("1,8")).unwrap(),
             [1, 8].map(|window| Pacing::Stream { window })
         );
         assert_eq!(
-            paced(|t| t.rate = Some(PerSecond(2e5))).unwrap(),
+            paced(|t| t.pacing.rate = Some(PerSecond(2e5))).unwrap(),
             [Pacing::Paced {
                 window: 64,
                 rate_per_s: 2e5
@@ -152,31 +192,32 @@ mod tests {
         let message = |change: fn(&mut Transfer)| paced(change).unwrap_err().to_string();
         for (change, part) in [
             (
-                (|t| (t.ping_pong, t.window) = (true, sweep("4"))) as fn(&mut Transfer),
+                (|t| (t.pacing.ping_pong, t.pacing.window) = (true, sweep("4")))
+                    as fn(&mut Transfer),
                 "ping-pong and window contradict each other",
             ),
             (
-                |t| (t.ping_pong, t.batch) = (true, sweep("4")),
+                |t| (t.pacing.ping_pong, t.pacing.batch) = (true, sweep("4")),
                 "ping-pong and batch contradict",
             ),
             (
-                |t| (t.ping_pong, t.rate) = (true, Some(PerSecond(1.0))),
+                |t| (t.pacing.ping_pong, t.pacing.rate) = (true, Some(PerSecond(1.0))),
                 "or use rate with window 1",
             ),
             (
-                |t| (t.ping_pong, t.latency) = (true, Some(false)),
+                |t| (t.pacing.ping_pong, t.measure.latency) = (true, Some(false)),
                 "ping-pong measures latency",
             ),
             (
-                |t| (t.window, t.batch) = (sweep("4"), sweep("4")),
+                |t| (t.pacing.window, t.pacing.batch) = (sweep("4"), sweep("4")),
                 "window and batch contradict",
             ),
             (
-                |t| (t.batch, t.rate) = (sweep("4"), Some(PerSecond(1.0))),
+                |t| (t.pacing.batch, t.pacing.rate) = (sweep("4"), Some(PerSecond(1.0))),
                 "use window with rate",
             ),
             (
-                |t| (t.latency, t.rate) = (Some(false), Some(PerSecond(1.0))),
+                |t| (t.measure.latency, t.pacing.rate) = (Some(false), Some(PerSecond(1.0))),
                 "response latency",
             ),
         ] {
@@ -192,16 +233,23 @@ mod tests {
     fn a_depth_or_rate_out_of_range_names_the_nearest_valid_one() {
         let message = |change: fn(&mut Transfer)| paced(change).unwrap_err().to_string();
         assert_eq!(
-            message(|t| t.window = sweep("0")),
+            message(|t| t.pacing.window = sweep("0")),
             "window 0 would move nothing: the smallest window is 1, as in window 1..64"
         );
-        assert!(message(|t| t.batch = sweep("0")).contains("the smallest batch is 1"));
+        assert!(message(|t| t.pacing.batch = sweep("0")).contains("the smallest batch is 1"));
         assert_eq!(
-            message(|t| t.batch = sweep("1048577")),
+            message(|t| t.pacing.batch = sweep("1048577")),
             "batch 1048577 is too large: the largest batch is 1048576"
         );
-        assert!(message(|t| t.window = sweep("8G")).contains("the largest window is 1048576"));
-        assert!(message(|t| t.rate = Some(PerSecond(0.0))).contains("above 0, such as 200k"));
-        assert!(message(|t| t.rate = Some(PerSecond(1e11))).contains("the highest is 10000000000"));
+        assert!(
+            message(|t| t.pacing.window = sweep("8G")).contains("the largest window is 1048576")
+        );
+        assert!(
+            message(|t| t.pacing.rate = Some(PerSecond(0.0))).contains("above 0, such as 200k")
+        );
+        assert!(
+            message(|t| t.pacing.rate = Some(PerSecond(1e11)))
+                .contains("the highest is 10000000000")
+        );
     }
 }

@@ -91,16 +91,16 @@ pub enum Pacing {
     },
 }
 
-/// In which order the slots of a footprint are used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Addresses {
-    /// One after the other, round and round.
-    Sequential,
-    /// A seeded pseudo-random slot for each operation.
-    Random,
-    /// Always the first slot.
-    Fixed,
+tonnage_units::names! {
+    /// In which order the slots of a footprint are used.
+    pub enum Addresses: "address order" {
+        /// One after the other, round and round.
+        Sequential = "sequential",
+        /// A seeded pseudo-random slot for each operation.
+        Random = "random",
+        /// Always the first slot.
+        Fixed = "fixed",
+    }
 }
 
 /// How long a point is measured.

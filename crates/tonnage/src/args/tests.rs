@@ -141,8 +141,8 @@ fn flags_are_the_keys_of_a_plan() {
     let others = " --batch 7 --ping-pong --iters 5 --duration 4s";
     let plan = transfer(&format!("{base}{paced}{others}")).to_plan();
     let expected = "name = \"transfer\"\n\n[[transfer]]\nlabel = \"x\"\nengine = [\"shm\", \"null\"]\n\
-        op = [\"write\", \"read\"]\ntraffic = \"fan-in\"\nsizes = \"8..1M\"\nwindow = 4\nbatch = 7\n\
-        ping-pong = true\nrate = \"5000\"\nworkers = 2\nmemory = \"huge\"\nfootprint = \"2M\"\nstride = \"1M\"\n\
+        op = [\"write\", \"read\"]\ntraffic = \"fan-in\"\nsizes = \"8..1M\"\nworkers = 2\nwindow = 4\nbatch = 7\n\
+        ping-pong = true\nrate = \"5000\"\nmemory = \"huge\"\nfootprint = \"2M\"\nstride = \"1M\"\n\
         addresses = \"random\"\nseed = 9\nlatency = true\nverify = true\nlimit = \"12.5GB/s\"\ntrials = 3\n\
         trial-time = \"10ms\"\niters = 5\nduration = \"4s\"\nwarmup = \"0ns\"\nuntil-ci = \"1%\"\n\
         max-duration = \"9s\"\n";

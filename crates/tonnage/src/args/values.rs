@@ -111,47 +111,6 @@ fn not_a_node(text: &str) -> Error {
     ))
 }
 
-/// Reads `on` or `off`.
-///
-/// # Errors
-/// `Usage` for anything else.
-pub fn on_off(text: &str) -> Result<bool> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err(Error::Usage(format!(
-            "{text:?} is neither: write on or off"
-        ))),
-    }
-}
-
-/// Reads one option of an engine, `NAME=VALUE`. Whether the engine has it is checked with the plan.
-///
-/// # Errors
-/// `Usage` without an equals sign, or with nothing on one side of it.
-pub fn engine_option(text: &str) -> Result<(String, String)> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() && !value.is_empty() => {
-            Ok((name.to_owned(), value.to_owned()))
-        }
-        _ => Err(Error::Usage(format!(
-            "{text:?} is no option of an engine: write NAME=VALUE"
-        ))),
-    }
-}
-
-/// Reads one hint, `NAME=VALUE`. Which hints there are only the library knows.
-///
-/// # Errors
-/// `Usage` without an equals sign, or with nothing on one side of it.
-pub fn hint(text: &str) -> Result<(String, String)> {
-    engine_option(text).map_err(|_| {
-        Error::Usage(format!(
-            "{text:?} is no hint: write NAME=VALUE, such as romio_cb_write=disable"
-        ))
-    })
-}
-
 /// Reads a number of ranks. Whether there are enough of them is checked with the plan.
 ///
 /// # Errors
@@ -244,16 +203,6 @@ mod tests {
 
     #[test]
     fn small_values_say_what_they_accept() {
-        assert_eq!(
-            (on_off("on").unwrap(), on_off("off").unwrap()),
-            (true, false)
-        );
-        assert!(
-            on_off("yes")
-                .unwrap_err()
-                .to_string()
-                .contains("write on or off")
-        );
         assert_eq!(ranks("2").unwrap(), 2);
         assert!(
             ranks("5000000000")

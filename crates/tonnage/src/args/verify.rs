@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tonnage_engine::{Entry, Verb};
+use tonnage_plan::options::one_of;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::sweep::Sweep;
+use tonnage_plan::transfer::{LengthOptions, MeasureOptions, PacingOptions, What};
 use tonnage_plan::{Experiment, Plan, Transfer};
 use tonnage_units::Result;
 use tonnage_units::{Count, Nanos};
@@ -23,7 +25,7 @@ pub struct VerifyArgs {
     pub engine: Vec<String>,
 
     /// Operations to check, joined by commas. [default: all that the engine can do]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = one_of::<Verb>())]
     pub op: Vec<Verb>,
 
     /// Payload bytes of one operation: a value or a sweep. [default: 1 B, odd sizes, and around words, cache lines,
@@ -31,8 +33,8 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "SWEEP", allow_hyphen_values = true)]
     pub sizes: Option<Sweep>,
 
-    /// Who talks to whom: pair, fan-out, fan-in or all-to-all. [default: pair, or all-to-all for an odd number of ranks]
-    #[arg(long, value_name = "PATTERN")]
+    /// Who talks to whom. [default: pair, or all-to-all for an odd number of ranks]
+    #[arg(long, value_name = "PATTERN", value_parser = one_of::<Traffic>())]
     pub traffic: Option<Traffic>,
 
     /// Append one JSON line for each point to this file.
@@ -99,18 +101,29 @@ impl VerifyArgs {
             None => vec![Verb::Write],
         };
         Transfer {
-            engine: vec![engine],
-            op,
-            sizes: sizes.clone(),
-            traffic: Some(traffic),
-            // Several slots, so that a swapped one shows.
-            batch: Sweep::list(&[4]).ok(),
-            verify: true,
-            latency: Some(false),
-            limit: Some(LimitChoice::None),
-            trials: Some(Count(1)),
-            iters: Some(Count(1)),
-            warmup: Some(Nanos(0)),
+            what: What {
+                engine: Some(vec![engine].into()),
+                op: Some(op.into()),
+                sizes: Some(sizes.clone()),
+                traffic: Some(traffic),
+                ..What::default()
+            },
+            pacing: PacingOptions {
+                // Several slots, so that a swapped one shows.
+                batch: Some(Sweep::one(4)),
+                ..PacingOptions::default()
+            },
+            measure: MeasureOptions {
+                verify: true,
+                latency: Some(false),
+                limit: Some(LimitChoice::None),
+            },
+            length: LengthOptions {
+                trials: Some(Count(1)),
+                iters: Some(Count(1)),
+                warmup: Some(Nanos(0)),
+                ..LengthOptions::default()
+            },
             ..Transfer::default()
         }
     }

@@ -50,7 +50,7 @@ fn scaling_shares_the_bytes_of_the_planned_ranks_out_to_those_of_the_run() {
 fn scaled_blocks_stay_multiples_of_every_transfer_and_differ() {
     let mut plan = plan("block = '96k,192k,960k'\ntransfer = '32k,48k'");
     plan.scale(0.2, 2).unwrap();
-    let blocks = jobs(&plan)[0].block.clone().unwrap();
+    let blocks = jobs(&plan)[0].work.block.clone().unwrap();
     assert_eq!(blocks.values(), [96 << 10, 192 << 10]);
     assert_eq!(plan.file_points(2).unwrap().len(), 4);
 }
@@ -89,7 +89,7 @@ fn files_move_into_a_directory_or_behind_a_prefix() {
         Ok::<_, Error>(
             jobs(&plan)
                 .iter()
-                .map(|job| job.path[0].clone())
+                .map(|job| job.files.path[0].clone())
                 .collect::<Vec<_>>(),
         )
     };

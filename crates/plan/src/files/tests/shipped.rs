@@ -126,8 +126,8 @@ fn each_published_figure_stands_with_its_experiment_and_phase() {
     let mut found = Vec::new();
     for name in CORI {
         for job in jobs(&shipped(name)) {
-            let label = job.label.clone().unwrap();
-            let figures = job.published.iter().map(|figure| {
+            let label = job.files.label.clone().unwrap();
+            let figures = job.results.published.iter().map(|figure| {
                 let speed = figure.bandwidth_mib_per_s;
                 let (rate, percent) = (figure.operations_per_s, figure.percent_of_earlier);
                 (name, label.clone(), figure.phase, speed, rate, percent)

@@ -1,5 +1,7 @@
 use super::*;
 use crate::fixture::{Expand, SHIPPED};
+use crate::point::LimitChoice;
+use crate::transfer::Addresses;
 use crate::{Experiment, Plan};
 use tonnage_units::Bytes;
 
@@ -275,9 +277,9 @@ fn plans_built_in_code_are_checked_too() {
         plan.transfer_points(2).unwrap_err().to_string()
     };
     assert!(message(&transfer).starts_with("engine is missing"));
-    transfer.engine.push("shm".into());
+    transfer.what.engine = Some(Many(vec!["shm".into()]));
     assert!(message(&transfer).starts_with("op is missing"));
-    transfer.op.push(Verb::Write);
+    transfer.what.op = Some(Many(vec![Verb::Write]));
     assert!(message(&transfer).starts_with("sizes is missing"));
 }
 

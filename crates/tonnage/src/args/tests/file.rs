@@ -51,8 +51,8 @@ fn promised_commands_expand() {
          --stonewall 5s",
     );
     let job = &job(&args.to_plan());
-    assert_eq!(job.engine, ["uring"]);
-    assert_eq!(job.window.as_ref().unwrap().values(), [32]);
+    assert_eq!(job.how.engine.as_ref().unwrap().values(), ["uring"]);
+    assert_eq!(job.how.window.as_ref().unwrap().values(), [32]);
 }
 
 /// Every key of a file experiment can be said on the command line but for published figures, and arrives under the
@@ -69,23 +69,23 @@ fn flags_are_the_keys_of_a_plan() {
          --delay 1s --max-duration 1h --limit 2GB/s",
     )
     .to_plan();
-    let expected = "name = \"file\"\n\n[[file]]\nlabel = \"x\"\nengine = [\"posix\", \"uring\"]\n\
-        engine-options = { a = \"b\" }\nhints = { c = \"d\", e = \"f=g\" }\npath = [\"p,q\", \"r\"]\n\
-        layout = \"per-process\"\ndirectory-per-rank = true\nfile-per-trial = true\nblock = \"8M\"\n\
-        transfer = \"4k,1M\"\nsegments = 3\norder = \"shuffled\"\nseed = 7\nphases = [\"write\", \"mixed\"]\n\
-        read-percent = 70\nread-shift = 1\nread-shuffled = 4\nfsync = \"each\"\ndirect = true\ncollective = true\n\
-        file-view = true\nbarriers = true\nkeep = true\nexisting = true\nthreads = 2\nwindow = \"1..8\"\n\
-        stonewall = \"30s\"\nwear-out = true\nwear-out-transfers = 5\nstonewall-status = \"s\"\nprefill = true\n\
-        data = \"compressible=30%\"\ndata-seed = 9\nverify = [\"write\", \"mixed\"]\ndrop-caches = true\n\
-        stripe-count = \"all\"\nstripe-size = \"8M\"\noutlier = \"2s\"\ntrials = 3\ndelay = \"1s\"\n\
-        max-duration = \"1h\"\nlimit = \"2GB/s\"\n";
+    let expected = "name = \"file\"\n\n[[file]]\nlabel = \"x\"\npath = [\"p,q\", \"r\"]\n\
+        layout = \"per-process\"\ndirectory-per-rank = true\nfile-per-trial = true\nkeep = true\nexisting = true\n\
+        prefill = true\nstripe-count = \"all\"\nstripe-size = \"8M\"\nengine = [\"posix\", \"uring\"]\n\
+        engine-options = { a = \"b\" }\nhints = { c = \"d\", e = \"f=g\" }\ndirect = true\nfsync = \"each\"\n\
+        collective = true\nfile-view = true\nbarriers = true\nthreads = 2\nwindow = \"1..8\"\ndrop-caches = true\n\
+        block = \"8M\"\ntransfer = \"4k,1M\"\nsegments = 3\nphases = [\"write\", \"mixed\"]\nread-percent = 70\n\
+        order = \"shuffled\"\nseed = 7\nread-shift = 1\nread-shuffled = 4\ndata = \"compressible=30%\"\n\
+        data-seed = 9\nverify = [\"write\", \"mixed\"]\nstonewall = \"30s\"\nwear-out = true\n\
+        wear-out-transfers = 5\nstonewall-status = \"s\"\ntrials = 3\ndelay = \"1s\"\nmax-duration = \"1h\"\n\
+        outlier = \"2s\"\nlimit = \"2GB/s\"\n";
     assert_eq!(plan.to_toml().unwrap(), expected);
     assert_eq!(Plan::from_toml(expected, "printed").unwrap(), plan);
     let bare = file("--path p --verify --read-shuffled --stripe-count 4").to_plan();
     let job = &job(&bare);
-    assert_eq!(job.verify, Some(Verify::Last));
-    assert_eq!(job.read_shuffled.map(|seed| seed.0), Some(1));
-    assert_eq!(job.stripe_count, Some(StripeCount::Targets(4)));
+    assert_eq!(job.data.verify, Some(Verify::Last));
+    assert_eq!(job.work.read_shuffled.map(|seed| seed.0), Some(1));
+    assert_eq!(job.files.stripe_count, Some(StripeCount::Targets(4)));
 }
 
 #[test]

@@ -1,0 +1,35 @@
+//! Options whose values have another form in records: in plans they are text, by `#[serde(with = "text")]`.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use serde::de::Deserializer;
+use serde::ser::Serializer;
+use tonnage_units::written;
+
+/// Writes the text that reads back as the same value.
+///
+/// # Errors
+/// What the format says.
+pub fn serialize<S: Serializer, T: Display>(
+    value: &Option<T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => serializer.collect_str(value),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// Reads a text or a number.
+///
+/// # Errors
+/// What the value's own parser says.
+pub fn deserialize<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr,
+    T::Err: Display,
+{
+    written::read(deserializer).map(Some)
+}
