@@ -1,8 +1,6 @@
 //! Settings of a run that are not part of any point. Points are in `tonnage_plan`.
 
-use std::path::PathBuf;
-
-use tonnage_engine::Lists;
+use tonnage_engine::{Libraries, Lists};
 use tonnage_machine::{Choice, Topology};
 use tonnage_record::Program;
 use tonnage_sys::clock::Clock;
@@ -20,10 +18,8 @@ pub struct Settings {
     pub numa: Numa,
     /// Devices that engines use; empty when each is to choose.
     pub devices: Vec<String>,
-    /// The libfabric to load instead of the one that is found.
-    pub libfabric: Option<PathBuf>,
-    /// The MPI library to load instead of the one that fits the launcher.
-    pub mpi: Option<PathBuf>,
+    /// Libraries to load instead of those that engines find.
+    pub libraries: Libraries,
     /// The engines and memories of the program.
     pub lists: Lists,
     /// Calibrated once, before anything is timed.

@@ -8,7 +8,7 @@ use serde_json::json;
 use tonnage_engine::calls::{
     Call, Calls, FileEntry, OpenFile, OpenFiles, Queue, Transfer, lane_of,
 };
-use tonnage_engine::{Completion, Kind, Op};
+use tonnage_engine::{Completion, Ending, Op};
 use tonnage_engines::FILE_ENGINES;
 use tonnage_plan::files::FilePoint;
 use tonnage_sys::counting_alloc::{Counting, Counts, counts};
@@ -54,7 +54,7 @@ fn engine(entry: &FileEntry) -> Result<Box<dyn Calls>> {
     let domain = (entry.open)(&OpenFiles {
         usage: &point(entry.name)?.usage(),
         rank: 0,
-        mpi: None,
+        libraries: &Default::default(),
     })?;
     let bytes = (u64::from(WINDOW) * BLOCK) as usize;
     let memory = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None)
@@ -104,7 +104,9 @@ fn through_a_queue(queue: &mut dyn Queue) -> Result<bool> {
             0 => queue.wait()?,
             count => {
                 ended += count as u64;
-                failed |= done[..count].iter().any(|ended| ended.kind != Kind::Done);
+                failed |= done[..count]
+                    .iter()
+                    .any(|ended| ended.ending != Ending::Done);
             }
         }
     }

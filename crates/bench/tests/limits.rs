@@ -4,12 +4,12 @@
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::Arc;
 
-use serde_json::Value;
 use tonnage_bench::conductor::run;
 use tonnage_bench::observer::{Observer, Progress};
 use tonnage_bench::settings::{Numa, Settings};
-use tonnage_engine::memory::Memory;
-use tonnage_engine::{Caps, Domain, Engine, Entry, LimitKind, Lists, Verb, WorkerConfig};
+use tonnage_engine::{
+    Caps, Domain, Engine, EngineReport, Entry, Libraries, LimitKind, Lists, Verb, WorkerConfig,
+};
 use tonnage_engines::null;
 use tonnage_machine::{Choice, allowed_cpus};
 use tonnage_plan::point::{LimitChoice, Traffic};
@@ -45,16 +45,16 @@ impl Domain for Beside {
         &self.caps
     }
 
-    fn effective(&self) -> Value {
-        self.inner.effective()
+    fn report(&self) -> EngineReport {
+        self.inner.report()
     }
 
     fn stream_address(&self) -> Option<IpAddr> {
         Some(Ipv4Addr::LOCALHOST.into())
     }
 
-    fn worker(&self, config: &WorkerConfig, memory: Arc<dyn Memory>) -> Result<Box<dyn Engine>> {
-        self.inner.worker(config, memory)
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine>> {
+        self.inner.worker(config)
     }
 }
 
@@ -144,8 +144,7 @@ fn one_rank(
         cpus: Choice::Auto,
         numa: Numa::None,
         devices: Vec::new(),
-        libfabric: None,
-        mpi: None,
+        libraries: Libraries::new(),
         clock: Clock::new(),
         program: Program {
             version: "0".into(),

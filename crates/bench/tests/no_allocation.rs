@@ -1,7 +1,6 @@
 //! The timed loops allocate nothing and free nothing, neither at the initiator nor at the target: each loop runs for
 //! thousands of operations over the real engines, with every latency recorded, under an allocator that counts.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -18,8 +17,8 @@ use tonnage_bench::drive::until::Until;
 use tonnage_bench::kinds::transfer::layout::{Layout, answers};
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::{
-    Caps, Card, Engine, Entry, LaneKind, LaneSpec, OpenRequest, Verb, WorkerConfig, find,
-    split_name,
+    Caps, Card, Descriptor, Engine, Entry, LaneKind, LaneSpec, Libraries, OpenRequest, Region,
+    Verb, WorkerConfig, find, split_name,
 };
 use tonnage_engines::ENGINES;
 use tonnage_engines::memory::HOST;
@@ -65,6 +64,9 @@ struct Side {
     rank: u32,
     memory: Arc<dyn Memory>,
     engine: Box<dyn Engine>,
+    region: Region,
+    /// The other side's region.
+    far: Descriptor,
     caps: Caps,
 }
 
@@ -99,7 +101,14 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
 
 fn sides(point: &TransferPoint) -> Result<[Side; 2]> {
     let mut sides = [side(point, 0)?, side(point, 1)?];
-    let cards: [Card; 2] = [sides[0].engine.card(), sides[1].engine.card()];
+    let mut cards = Vec::new();
+    for (peer, side) in [1u32, 0].into_iter().zip(&mut sides) {
+        cards.extend(side.engine.cards(&[peer])?);
+    }
+    let far = [0, 1].map(|side: usize| sides[1 - side].region.descriptor.clone());
+    for (side, far) in sides.iter_mut().zip(far) {
+        side.far = far;
+    }
     let [zero, one] = &mut sides;
     // Both at once, as ranks do: a transport may need the other side to connect.
     std::thread::scope(|scope| {
@@ -135,10 +144,11 @@ fn engines() -> Vec<(&'static Entry, String)> {
 
 fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
     let entry = find(ENGINES, &point.engine)?;
+    // Debian's libfabric 1.17 can crash when an endpoint closes that has messages waiting.
+    let libraries = Libraries::from([("libfabric".to_owned(), "embedded".into())]);
     let domains = (entry.open)(&OpenRequest {
         variant: split_name(&point.engine).1,
-        // Debian's libfabric 1.17 can crash when an endpoint closes that has messages waiting.
-        libfabric: Some(Path::new("embedded")),
+        libraries: &libraries,
         ..OpenRequest::default()
     })?;
     let domain = &domains[0];
@@ -151,13 +161,17 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
     let config = WorkerConfig {
         rank,
         worker: 0,
-        peers: vec![1 - rank],
+        peers_max: 1,
+        sleeps: false,
         depth: point.depth(),
         clock: tonnage_sys::clock::Clock::new(),
     };
+    let mut engine = domain.worker(&config)?;
     Ok(Side {
         rank,
-        engine: domain.worker(&config, Arc::clone(&memory))?,
+        region: engine.register(&memory)?,
+        far: Descriptor::default(),
+        engine,
         memory,
         caps: *domain.caps(),
     })
@@ -171,6 +185,8 @@ fn flows(point: &TransferPoint, side: &mut Side) -> Result<Vec<Flow>> {
         let lane = side.engine.lane(&LaneSpec {
             kind: LaneKind::Initiate(point.op),
             peer,
+            local: side.region.id,
+            remote: &side.far,
             ordered: answers(point) && point.op == Verb::Write,
             delivered: false,
         })?;
@@ -209,6 +225,8 @@ fn receives(point: &TransferPoint, side: &mut Side) -> Result<Vec<Receives>> {
             let lane = side.engine.lane(&LaneSpec {
                 kind: LaneKind::Receive,
                 peer,
+                local: side.region.id,
+                remote: &side.far,
                 ordered: false,
                 delivered: false,
             })?;

@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::Value;
 use tonnage_sys::mapping::Arena;
 
 use tonnage_units::Result;
 
-use crate::{Completion, EngineOption, EngineOptions, Lane, Op};
+use crate::{
+    Completion, EngineOption, EngineOptions, EngineReport, Facts, Lane, Libraries, Library,
+    Lifecycle, Op,
+};
 
 /// One row of the list of engines for files (`tonnage_engines::FILE_ENGINES`).
 pub struct FileEntry {
@@ -32,8 +34,10 @@ pub struct FileEntry {
     pub collective: bool,
     /// Whether it can leave the page cache out (`--direct`).
     pub direct: bool,
-    /// Libraries that it loads at run time and that the command line can choose, such as "mpi".
-    pub libraries: &'static [&'static str],
+    /// Libraries that it loads at run time and that `--library NAME=PATH` can choose.
+    pub libraries: &'static [Library],
+    /// What a library needs that lives as long as its process.
+    pub lifecycle: Lifecycle,
     /// Opens it on this rank for one point. Called by all ranks alike, on the main thread.
     pub open: fn(&OpenFiles<'_>) -> Result<Arc<dyn FileDomain>>,
 }
@@ -45,8 +49,8 @@ pub struct OpenFiles<'a> {
     pub usage: &'a FileUse,
     /// This rank.
     pub rank: u32,
-    /// `--mpi`: the MPI library to load instead of the one that fits the launcher.
-    pub mpi: Option<&'a Path>,
+    /// `--library`: files to load instead of those that the engine finds.
+    pub libraries: &'a Libraries,
 }
 
 tonnage_units::names! {
@@ -115,7 +119,7 @@ pub struct FileUse {
 /// An engine for files as one rank uses it for one point.
 pub trait FileDomain: Send + Sync {
     /// What really was chosen (library, version, flags, …), for the record.
-    fn effective(&self) -> Value;
+    fn report(&self) -> EngineReport;
     /// What one thread of the rank owns. `memory` holds all bytes that its transfers will name; it is page-aligned and
     /// lives as long as the `Arc`. Thread 0 is the rank's main thread.
     ///
@@ -210,8 +214,8 @@ pub trait Calls: Send {
         None
     }
     /// What the engine decided by itself while it ran, and hints that were taken, for the record.
-    fn chosen(&self) -> Value {
-        Value::Null
+    fn chosen(&self) -> Facts {
+        Facts::default()
     }
 }
 
@@ -224,7 +228,7 @@ pub trait Queue {
     /// When the queue is dead, or a range lies outside the memory.
     fn post(&mut self, ops: &[Op]) -> Result<usize>;
     /// Fills `done` with completions and returns how many. Never blocks. `len` is what was moved: all of it, or the
-    /// kind is `Failed` with the error number (`libc::EIO`, …; 0 for the end of the file).
+    /// ending is `Failed` with the error number (`libc::EIO`, …; 0 for the end of the file).
     ///
     /// # Errors
     /// When the queue is dead.

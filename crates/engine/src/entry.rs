@@ -1,21 +1,19 @@
 //! The row of the list of engines: what can be known of an engine before it is opened, and what it is opened with.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Domain, Verb};
-use tonnage_units::names::{nearest, quote};
-use tonnage_units::{Error, Result};
+use tonnage_units::Result;
 
-/// Options of an engine by name, as a point and its record hold them: what differs from the defaults.
-pub type EngineOptions = BTreeMap<String, String>;
+use crate::library::{Libraries, Library, Lifecycle};
+use crate::options::{EngineOption, EngineOptions, check_options, find_option};
+use crate::{Domain, Verb};
 
 /// The devices of an engine that were opened on one host.
 pub type Domains = Vec<Arc<dyn Domain>>;
 
-/// One row of the list of engines (`tonnage_engines::ENGINES`).
+/// One row of the list of engines between memories.
 pub struct Entry {
     /// The name that `--engine` takes, up to a colon.
     pub name: &'static str,
@@ -27,11 +25,13 @@ pub struct Entry {
     pub options: &'static [EngineOption],
     /// True when `--devices` means something to it.
     pub has_devices: bool,
-    /// Libraries that it loads at run time and that the command line can choose, such as "libfabric".
-    pub libraries: &'static [&'static str],
+    /// Libraries that it loads at run time and that `--library NAME=PATH` can choose.
+    pub libraries: &'static [Library],
+    /// What a library needs that lives as long as its process.
+    pub lifecycle: Lifecycle,
     /// The verbs it knows, so that a wrong request is refused before any rank starts.
     pub verbs: &'static [Verb],
-    /// True when `--op write --ping-pong` can be asked for (see [`super::Caps::ordered_writes`]).
+    /// True when `--op write --ping-pong` can be asked for (see [`Caps::ordered_writes`](crate::Caps::ordered_writes)).
     pub ordered_writes: bool,
     /// True when bytes really move, so that they can be verified.
     pub moves_bytes: bool,
@@ -50,19 +50,6 @@ pub struct Variant {
     pub required: bool,
 }
 
-/// One option of an engine.
-#[derive(Debug, Clone, Copy)]
-pub struct EngineOption {
-    /// Name on the command line and in plans.
-    pub name: &'static str,
-    /// The values that it takes, the default first.
-    pub values: &'static [&'static str],
-    /// The variants of the engine on which it has an effect; empty for all.
-    pub variants: &'static [&'static str],
-    /// One line for help.
-    pub about: &'static str,
-}
-
 /// Arguments for opening an engine on one rank.
 #[derive(Debug, Clone)]
 pub struct OpenRequest<'a> {
@@ -72,8 +59,8 @@ pub struct OpenRequest<'a> {
     pub options: &'a EngineOptions,
     /// `--devices`; empty when the engine is to choose.
     pub devices: &'a [String],
-    /// `--libfabric`.
-    pub libfabric: Option<&'a Path>,
+    /// `--library`: files to load instead of those that the engine finds.
+    pub libraries: &'a Libraries,
     /// True when all ranks reach each other by the loopback.
     pub one_host: bool,
     /// This host's address on the control channel, where there are several ranks.
@@ -86,11 +73,12 @@ impl Default for OpenRequest<'_> {
     /// Returns a request for an engine that can do everything.
     fn default() -> Self {
         static NO_OPTIONS: EngineOptions = EngineOptions::new();
+        static NO_LIBRARIES: Libraries = Libraries::new();
         Self {
             variant: "",
             options: &NO_OPTIONS,
             devices: &[],
-            libfabric: None,
+            libraries: &NO_LIBRARIES,
             one_host: true,
             address: None,
             verbs: &Verb::ALL,
@@ -99,15 +87,21 @@ impl Default for OpenRequest<'_> {
 }
 
 impl OpenRequest<'_> {
-    /// The value of one of the entry's options: what was asked for, or its default.
-    pub fn option<'b>(&'b self, entry: &Entry, name: &str) -> &'b str {
-        let default = entry
-            .options
-            .iter()
-            .find(|option| option.name == name)
-            .and_then(|option| option.values.first());
-        let asked = self.options.get(name).map(String::as_str);
-        asked.or(default.copied()).unwrap_or_default()
+    /// The value of one of the entry's options: what was asked for, or its default; empty for an option that it lacks.
+    pub fn option(&self, entry: &Entry, name: &str) -> String {
+        let option = find_option(entry.options, name);
+        option.map_or_else(String::new, |option| option.value(self.options))
+    }
+
+    /// The value of one of the entry's options that are numbers; 0 for an option that it lacks.
+    pub fn number(&self, entry: &Entry, name: &str) -> u64 {
+        let option = find_option(entry.options, name);
+        option.map_or(0, |option| option.number(self.options))
+    }
+
+    /// The file that was asked for of a library.
+    pub fn library(&self, name: &str) -> Option<&Path> {
+        self.libraries.get(name).map(AsRef::as_ref)
     }
 }
 
@@ -119,85 +113,5 @@ impl Entry {
     /// `Usage` for an unknown name or value, with those that there are, and for one that has no effect on this variant.
     pub fn check_options(&self, asked: &EngineOptions, variant: &str) -> Result<EngineOptions> {
         check_options(self.name, self.options, asked, variant)
-    }
-}
-
-/// Checks options against those of an engine; see [`Entry::check_options`].
-///
-/// # Errors
-/// As there.
-pub fn check_options(
-    engine: &str,
-    known: &[EngineOption],
-    asked: &EngineOptions,
-    variant: &str,
-) -> Result<EngineOptions> {
-    let mut options = EngineOptions::new();
-    for (name, value) in asked {
-        let option = known.iter().find(|option| option.name == name);
-        let option = option.ok_or_else(|| unknown_option(engine, known, name))?;
-        if !option.values.contains(&value.as_str()) {
-            return Err(Error::Usage(format!(
-                "engine-option {name}={value}: engine {engine} takes {name}={}",
-                option.values.join("|")
-            )));
-        }
-        let lowest = variant.split(';').next().unwrap_or(variant);
-        if !option.variants.is_empty() && !option.variants.contains(&lowest) {
-            return Err(Error::Usage(format!(
-                "engine-option {name}={value} is for {engine}:{} and has no effect on {engine}:{variant}: leave it out",
-                option.variants.join(&format!(" and {engine}:"))
-            )));
-        }
-        if option.values.first() != Some(&value.as_str()) {
-            options.insert(name.clone(), value.clone());
-        }
-    }
-    Ok(options)
-}
-
-fn unknown_option(engine: &str, known: &[EngineOption], name: &str) -> Error {
-    let names: Vec<_> = known.iter().map(|option| option.name).collect();
-    let hint = match (nearest(name, &names), names.as_slice()) {
-        (_, []) => "it has none: leave engine-option out".to_owned(),
-        (Some(near), _) => format!("did you mean {near}? it has {}", names.join(", ")),
-        (None, _) => format!("it has {}", names.join(", ")),
-    };
-    Error::Usage(format!(
-        "engine {engine} has no option {}: {hint}",
-        quote(name)
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const OPTIONS: &[EngineOption] = &[EngineOption {
-        name: "path",
-        values: &["slow", "fast"],
-        variants: &["a", "c"],
-        about: "",
-    }];
-
-    #[test]
-    fn options_are_checked_and_defaults_left_out() {
-        let on = |variant: &str, name: &str, value: &str| {
-            let options = EngineOptions::from([(name.to_owned(), value.to_owned())]);
-            check_options("many", OPTIONS, &options, variant)
-        };
-        let asked = |name: &str, value: &str| on("a", name, value);
-        assert!(asked("path", "slow").unwrap().is_empty());
-        assert_eq!(asked("path", "fast").unwrap()["path"], "fast");
-        assert_eq!(on("a;x", "path", "fast").unwrap()["path"], "fast");
-        let wrong = on("b;a", "path", "fast").unwrap_err().to_string();
-        assert!(
-            wrong.contains("is for many:a and many:c and has no effect on many:b;a"),
-            "{wrong}"
-        );
-        let wrong = asked("path", "other").unwrap_err().to_string();
-        assert!(wrong.contains("slow|fast"), "{wrong}");
-        let wrong = asked("pat", "fast").unwrap_err().to_string();
-        assert!(wrong.contains("did you mean path"), "{wrong}");
     }
 }

@@ -5,7 +5,7 @@ use tonnage_units::{Error, Result};
 
 use crate::calls::FileEntry;
 use crate::memory::MemoryEntry;
-use crate::{Entry, Variant};
+use crate::{Entry, Library, Lifecycle, Variant};
 
 /// The engines and memories of a program.
 #[derive(Clone, Copy)]
@@ -46,6 +46,20 @@ impl Lists {
         named("memory", self.memories, memory, |entry| {
             (entry.name, entry.variant)
         })
+    }
+
+    /// What the libraries of all engines need that live as long as their process.
+    pub fn lifecycles(&self) -> impl Iterator<Item = &'static Lifecycle> {
+        let engines = self.engines.iter().map(|entry| &entry.lifecycle);
+        let file_engines = self.file_engines.iter().map(|entry| &entry.lifecycle);
+        engines.chain(file_engines)
+    }
+
+    /// Libraries that `--library` can choose.
+    pub fn libraries(&self) -> impl Iterator<Item = &'static Library> {
+        let engines = self.engines.iter().flat_map(|entry| entry.libraries);
+        let file_engines = self.file_engines.iter().flat_map(|entry| entry.libraries);
+        engines.chain(file_engines)
     }
 
     /// The memory of those who name none.
@@ -101,8 +115,8 @@ fn named<'a, E>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Verb;
     use crate::memory::Request;
+    use crate::{Lifecycle, Verb};
 
     const fn engine(name: &'static str, variant: Option<Variant>) -> Entry {
         Entry {
@@ -112,6 +126,7 @@ mod tests {
             options: &[],
             has_devices: false,
             libraries: &[],
+            lifecycle: Lifecycle::NONE,
             verbs: &Verb::ALL,
             ordered_writes: true,
             moves_bytes: true,

@@ -7,9 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
-use tonnage_engine::EngineOption;
 use tonnage_engine::calls::FileUse;
 use tonnage_engine::calls::OpenFile;
+use tonnage_engine::{EngineOption, Facts, OptionKind};
 use tonnage_machine::direct;
 use tonnage_machine::direct::Direct;
 use tonnage_sys::files::open::{Access, close, open};
@@ -47,10 +47,18 @@ impl How {
 /// The option of engines that open files so.
 pub(crate) const ACCESS_TIME: EngineOption = EngineOption {
     name: "atime",
-    values: &["off", "on"],
+    kind: OptionKind::Choice(&["off", "on"]),
     variants: &[],
     about: "whether reads touch the file's time of last access, as the mount has it; off needs a file of one's own",
 };
+
+/// The rules of direct transfers, for the record.
+pub(crate) fn direct_facts(direct: Direct) -> Facts {
+    Facts::default()
+        .with("memory_bytes", direct.alignment.memory_bytes)
+        .with("offset_bytes", direct.alignment.offset_bytes)
+        .with("said_by", direct.said_by)
+}
 
 impl HostFile {
     /// Opens a file; with `direct` past the page cache.

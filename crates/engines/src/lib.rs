@@ -10,11 +10,11 @@ pub mod mpiio;
 pub mod null;
 pub mod posix;
 pub mod shm;
+mod slots;
 pub mod uring;
 
 use tonnage_engine::calls::FileEntry;
 use tonnage_engine::{Entry, Lists};
-use tonnage_units::Result;
 
 /// Every engine, in the order in which help texts and reports list them.
 pub static ENGINES: &[Entry] = &[null::ENTRY, shm::ENTRY, fabric::ENTRY];
@@ -28,20 +28,6 @@ pub static LISTS: Lists = Lists {
     file_engines: FILE_ENGINES,
     memories: memory::MEMORIES,
 };
-
-/// Ends, together with all other ranks, what engines of this process have started for its whole life: MPI. For the end of
-/// a run in which nothing failed; ranks that have died would be waited for.
-///
-/// # Errors
-/// What could not be ended in order.
-pub fn finish() -> Result<()> {
-    mpiio::finish()
-}
-
-/// Removes from this machine what engines of a rank have left there that was killed. Its run must have ended.
-pub fn clean_up_after(pid: u32) {
-    fabric::clean_up_after(pid);
-}
 
 /// The example of docs/ADDING-AN-ENGINE.md is compiled with the tests, so that it stays true.
 #[cfg(doctest)]

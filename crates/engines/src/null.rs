@@ -7,10 +7,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Card, Completion, Domain, Engine, Entry, Kind, Lane, LaneKind, LaneSpec, LimitKind, Op,
+    Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineReport, Entry, Facts,
+    Failure, Flush, Lane, LaneKind, LaneSpec, Lifecycle, LimitKind, Op, Peer, Region, RegionId,
     Verb, WorkerConfig,
 };
 use tonnage_units::{Error, Result};
@@ -41,6 +41,7 @@ pub const ENTRY: Entry = Entry {
     options: &[],
     has_devices: false,
     libraries: &[],
+    lifecycle: Lifecycle::NONE,
     verbs: &Verb::ALL,
     ordered_writes: false,
     moves_bytes: false,
@@ -54,13 +55,18 @@ impl Domain for NullDomain {
         &CAPS
     }
 
-    fn effective(&self) -> Value {
-        json!({ "name": "null", "depth": DEPTH })
+    fn report(&self) -> EngineReport {
+        EngineReport {
+            name: "null".to_owned(),
+            facts: Facts::default().with("depth", DEPTH),
+            ..EngineReport::default()
+        }
     }
 
-    fn worker(&self, _config: &WorkerConfig, _memory: Arc<dyn Memory>) -> Result<Box<dyn Engine>> {
+    fn worker(&self, _config: &WorkerConfig) -> Result<Box<dyn Engine>> {
         let queue = VecDeque::with_capacity(2 * DEPTH as usize);
         Ok(Box::new(Null {
+            regions: 0,
             lanes: Vec::new(),
             queue,
         }))
@@ -68,40 +74,50 @@ impl Domain for NullDomain {
 }
 
 struct Null {
-    lanes: Vec<(LaneKind, u32)>,
+    /// Regions so far; none is looked at.
+    regions: u32,
+    lanes: Vec<Option<(LaneKind, Peer)>>,
     queue: VecDeque<Completion>,
 }
 
 impl Engine for Null {
-    fn card(&self) -> Card {
-        Card(Vec::new())
+    fn register(&mut self, _memory: &Arc<dyn Memory>) -> Result<Region> {
+        let id = RegionId(self.regions);
+        self.regions += 1;
+        let descriptor = Descriptor::default();
+        Ok(Region { id, descriptor })
     }
 
-    fn connect(&mut self, _peers: &[(u32, Card)]) -> Result<()> {
+    fn deregister(&mut self, _region: RegionId) -> Result<()> {
         Ok(())
     }
 
-    fn lane(&mut self, spec: &LaneSpec) -> Result<Lane> {
+    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
+        Ok(vec![Card(Vec::new()); peers.len()])
+    }
+
+    fn connect(&mut self, _peers: &[(Peer, Card)]) -> Result<()> {
+        Ok(())
+    }
+
+    fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
         let wanted = (spec.kind, spec.peer);
-        let index = self
-            .lanes
-            .iter()
-            .position(|&lane| lane == wanted)
-            .unwrap_or_else(|| {
-                self.lanes.push(wanted);
-                self.lanes.len() - 1
-            });
-        Ok(Lane(index as u32))
+        let known = self.lanes.iter().position(|&lane| lane == Some(wanted));
+        Ok(match known {
+            Some(index) => Lane(index as u32),
+            None => crate::slots::put(&mut self.lanes, wanted),
+        })
+    }
+
+    fn release(&mut self, lane: Lane) {
+        crate::slots::take(&mut self.lanes, lane);
     }
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         let mut taken = 0;
         for op in ops {
-            let Some(&(kind, peer)) = self.lanes.get(op.lane.0 as usize) else {
-                return Err(Error::Failed(format!(
-                    "lane {} was never resolved",
-                    op.lane.0
-                )));
+            let Some(&Some((kind, peer))) = self.lanes.get(op.lane.0 as usize) else {
+                return Err(never_resolved(op.lane));
             };
             let LaneKind::Initiate(verb) = kind else {
                 taken += 1;
@@ -115,20 +131,27 @@ impl Engine for Null {
                 lane: op.lane,
                 len: op.len,
                 imm: op.imm,
-                kind: Kind::Done,
+                ending: Ending::Done,
             };
             self.queue.push_back(done);
             if verb.notifies_target() {
                 self.queue.push_back(Completion {
                     tag: 0,
                     lane: Lane(peer),
-                    kind: Kind::Arrived,
+                    ending: Ending::Arrived,
                     ..done
                 });
             }
             taken += 1;
         }
         Ok(taken)
+    }
+
+    fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
+        match self.lanes.get(lane.0 as usize) {
+            Some(Some(_)) => Ok(Flush::Delivered),
+            _ => Err(never_resolved(lane)),
+        }
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
@@ -138,6 +161,16 @@ impl Engine for Null {
         }
         Ok(count)
     }
+
+    fn failure(&self, _done: &Completion) -> Failure {
+        // Nothing fails here.
+        Failure::default()
+    }
+}
+
+#[cold]
+fn never_resolved(lane: Lane) -> Error {
+    Error::Failed(format!("lane {} was never resolved", lane.0))
 }
 
 #[cfg(test)]
@@ -146,9 +179,22 @@ mod tests {
 
     fn engine() -> Null {
         Null {
+            regions: 0,
             lanes: Vec::new(),
             queue: VecDeque::with_capacity(2 * DEPTH as usize),
         }
+    }
+
+    fn lane(null: &mut Null, verb: Verb, peer: Peer) -> Lane {
+        let spec = LaneSpec {
+            kind: LaneKind::Initiate(verb),
+            peer,
+            local: RegionId(0),
+            remote: &Descriptor::default(),
+            ordered: false,
+            delivered: false,
+        };
+        null.lane(&spec).unwrap()
     }
 
     fn op(lane: Lane, tag: u32) -> Op {
@@ -165,13 +211,7 @@ mod tests {
     #[test]
     fn everything_posted_completes_once_in_order_without_growing_the_queue() {
         let mut null = engine();
-        let spec = LaneSpec {
-            kind: LaneKind::Initiate(Verb::Write),
-            peer: 1,
-            ordered: false,
-            delivered: false,
-        };
-        let lane = null.lane(&spec).unwrap();
+        let lane = lane(&mut null, Verb::Write, 1);
         let capacity = null.queue.capacity();
         let ops: Vec<Op> = (0..5000).map(|tag| op(lane, tag)).collect();
         let (mut posted, mut tags) = (0, Vec::new());
@@ -188,17 +228,24 @@ mod tests {
     #[test]
     fn a_notifying_operation_is_answered() {
         let mut null = engine();
-        let spec = LaneSpec {
-            kind: LaneKind::Initiate(Verb::Send),
-            peer: 3,
-            ordered: false,
-            delivered: false,
-        };
-        let lane = null.lane(&spec).unwrap();
+        let lane = lane(&mut null, Verb::Send, 3);
         null.post(&[op(lane, 9)]).unwrap();
         let mut done = [Completion::EMPTY; 64];
         assert_eq!(null.poll(&mut done).unwrap(), 2);
-        assert_eq!((done[0].kind, done[0].tag), (Kind::Done, 9));
-        assert_eq!((done[1].kind, done[1].lane), (Kind::Arrived, Lane(3)));
+        assert_eq!((done[0].ending, done[0].tag), (Ending::Done, 9));
+        assert_eq!((done[1].ending, done[1].lane), (Ending::Arrived, Lane(3)));
+    }
+
+    #[test]
+    fn a_released_lane_takes_nothing_and_its_number_is_given_again() {
+        let mut null = engine();
+        let first = lane(&mut null, Verb::Write, 1);
+        let second = lane(&mut null, Verb::Read, 1);
+        assert_eq!(null.flush(first, 0).unwrap(), Flush::Delivered);
+        null.release(first);
+        assert!(null.post(&[op(first, 0)]).is_err());
+        assert!(null.flush(first, 0).is_err());
+        assert_eq!(lane(&mut null, Verb::Read, 1), second);
+        assert_eq!(lane(&mut null, Verb::Send, 2), first);
     }
 }

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
 use tonnage_engine::calls::{Call, Calls, FileDomain, FileEntry, OpenFile, Transfer};
+use tonnage_engine::{EngineReport, Facts, Lifecycle};
 use tonnage_machine::direct::Direct;
 use tonnage_sys::files::transfer::{read_at, write_at};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-use crate::host_file::{ACCESS_TIME, HostFile, How};
+use crate::host_file::{ACCESS_TIME, HostFile, How, direct_facts};
 
 /// The row of the list of engines for files.
 pub const ENTRY: FileEntry = FileEntry {
@@ -22,6 +22,7 @@ pub const ENTRY: FileEntry = FileEntry {
     collective: false,
     direct: true,
     libraries: &[],
+    lifecycle: Lifecycle::NONE,
     open: |request| {
         Ok(Arc::new(PosixDomain {
             how: How::of(request.usage),
@@ -37,8 +38,14 @@ struct PosixDomain {
 }
 
 impl FileDomain for PosixDomain {
-    fn effective(&self) -> Value {
-        json!({ "name": "posix", "calls": "pread, pwrite, fsync", "direct": self.how.direct })
+    fn report(&self) -> EngineReport {
+        EngineReport {
+            name: "posix".to_owned(),
+            facts: Facts::default()
+                .with("calls", "pread, pwrite, fsync")
+                .with("direct", self.how.direct),
+            ..EngineReport::default()
+        }
     }
 
     fn thread(&self, _thread: u32, memory: Arc<Arena>) -> Result<Box<dyn Calls>> {
@@ -175,12 +182,10 @@ impl Calls for Posix {
         }
     }
 
-    fn chosen(&self) -> Value {
-        let mut chosen = json!({ "atime": if self.access_time { "on" } else { "off" } });
-        if let Some(direct) = self.aligned {
-            chosen["direct"] = direct.effective();
-        }
-        chosen
+    fn chosen(&self) -> Facts {
+        Facts::default()
+            .with("atime", if self.access_time { "on" } else { "off" })
+            .maybe("direct", self.aligned.map(direct_facts))
     }
 }
 

@@ -6,11 +6,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
 use tonnage_engine::calls::{
     Call, Calls, FileDomain, FileEntry, OpenFile, OpenFiles, Queue, Transfer, file_of, lane_of,
 };
-use tonnage_engine::{Completion, EngineOption, Kind, Lane, Op};
+use tonnage_engine::{
+    Completion, Ending, EngineOption, EngineReport, Fact, Facts, Lane, Lifecycle, Op, OptionKind,
+};
 use tonnage_machine::direct::Direct;
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_sys::uring::{
@@ -19,7 +20,7 @@ use tonnage_sys::uring::{
 };
 use tonnage_units::{Error, Result};
 
-use crate::host_file::{ACCESS_TIME, HostFile, How};
+use crate::host_file::{ACCESS_TIME, HostFile, How, direct_facts};
 
 /// The row of the list of engines for files.
 pub const ENTRY: FileEntry = FileEntry {
@@ -31,6 +32,7 @@ pub const ENTRY: FileEntry = FileEntry {
     collective: false,
     direct: true,
     libraries: &[],
+    lifecycle: Lifecycle::NONE,
     open,
 };
 
@@ -41,13 +43,17 @@ static OPTIONS: [EngineOption; 3] = [
     ACCESS_TIME,
     EngineOption {
         name: FIXED_BUFFERS,
-        values: &["on", "off"],
+        kind: OptionKind::Choice(&["on", "off"]),
         variants: &[],
         about: "registers the memory once, so that the kernel need not look its pages up for each transfer",
     },
     EngineOption {
         name: SUBMIT_BATCH,
-        values: &["8", "1", "4", "16", "32"],
+        kind: OptionKind::Number {
+            default: 8,
+            min: 1,
+            max: 32,
+        },
         variants: &[],
         about: "how many transfers are handed to the kernel, and waited for, together; 1 is exact, more are cheaper",
     },
@@ -69,14 +75,9 @@ fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
     }
     let options = &usage.options;
     let asked = |name: &str| options.get(name).map(String::as_str);
-    let batch = asked(SUBMIT_BATCH).unwrap_or(OPTIONS[2].values[0]);
     let config = Config {
         depth: usage.window.max(1),
-        batch: batch.parse().map_err(|_| {
-            Error::Usage(format!(
-                "engine-option {SUBMIT_BATCH}={batch} is not a number"
-            ))
-        })?,
+        batch: OPTIONS[2].number(options) as u32,
         fixed_buffers: asked(FIXED_BUFFERS) != Some("off"),
         // Threads beside the first live for one phase each, and a ring of the better levels belongs to one thread.
         best: if usage.threads > 1 {
@@ -130,22 +131,27 @@ impl UringDomain {
 }
 
 impl FileDomain for UringDomain {
-    fn effective(&self) -> Value {
+    fn report(&self) -> EngineReport {
         let Granted { level, missing, .. } = &self.granted;
         // With batches of one, a wait is over when one operation has ended.
         let gathers = self.granted.gathers && self.config.batch > 1;
-        let mut effective = json!({
-            "name": "uring",
-            "direct": self.how.direct,
-            "depth": self.config.depth,
-            "submit_batch": self.config.batch,
-            "gather_us": if gathers { GATHER.as_micros() as u64 } else { 0 },
-            "flags": level.flags(),
-        });
-        if !missing.is_empty() {
-            effective["flags_refused"] = json!(missing);
+        let gather_us = if gathers {
+            GATHER.as_micros() as u64
+        } else {
+            0
+        };
+        let refused = (!missing.is_empty()).then(|| missing.clone());
+        EngineReport {
+            name: "uring".to_owned(),
+            facts: Facts::default()
+                .with("direct", self.how.direct)
+                .with("depth", self.config.depth)
+                .with("submit_batch", self.config.batch)
+                .with("gather_us", gather_us)
+                .with("flags", level.flags().to_vec())
+                .maybe("flags_refused", refused),
+            ..EngineReport::default()
         }
-        effective
     }
 
     fn thread(&self, _thread: u32, memory: Arc<Arena>) -> Result<Box<dyn Calls>> {
@@ -300,10 +306,10 @@ impl Queue for Uring {
                 lane: Lane((finished.tag >> 32) as u32),
                 len: finished.moved,
                 imm: 0,
-                kind: match finished.outcome {
-                    Outcome::Whole => Kind::Done,
-                    Outcome::EndOfFile => Kind::Failed(0),
-                    Outcome::Failed(code) => Kind::Failed(code),
+                ending: match finished.outcome {
+                    Outcome::Whole => Ending::Done,
+                    Outcome::EndOfFile => Ending::Failed(0),
+                    Outcome::Failed(code) => Ending::Failed(code),
                 },
             };
         }
@@ -330,23 +336,19 @@ impl Calls for Uring {
         Some(self)
     }
 
-    /// State of the registrations, which need the memory and the files.
-    fn chosen(&self) -> Value {
+    /// What became of the registrations, which need the memory and the files.
+    fn chosen(&self) -> Facts {
         let Granted { buffers, files, .. } = self.ring.granted();
         let told = |registered: &Registered| match registered {
-            Registered::Yes => json!(true),
-            Registered::NotAsked => json!(false),
-            Registered::Refused(why) => json!(format!("refused: {why}")),
+            Registered::Yes => Fact::Flag(true),
+            Registered::NotAsked => Fact::Flag(false),
+            Registered::Refused(why) => Fact::Text(format!("refused: {why}")),
         };
-        let mut chosen = json!({
-            "fixed_buffers": told(buffers),
-            "fixed_files": told(files),
-            "atime": if self.access_time { "on" } else { "off" },
-        });
-        if let Some(direct) = self.aligned {
-            chosen["direct"] = direct.effective();
-        }
-        chosen
+        Facts::default()
+            .with("fixed_buffers", told(buffers))
+            .with("fixed_files", told(files))
+            .with("atime", if self.access_time { "on" } else { "off" })
+            .maybe("direct", self.aligned.map(direct_facts))
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles};
 use tonnage_engine::memory::MemoryEntry;
-use tonnage_engine::{Domain, EngineOption, Entry, Lists, OpenRequest, Variant, Verb};
+use tonnage_engine::{
+    Domain, EngineOption, Entry, Lifecycle, Lists, OpenRequest, OptionKind, Variant, Verb,
+};
 use tonnage_units::{Error, Result};
 
 use crate::files::FilePoint;
@@ -27,6 +29,7 @@ const fn entry(
         options: &[],
         has_devices: false,
         libraries: &[],
+        lifecycle: Lifecycle::NONE,
         verbs,
         ordered_writes,
         moves_bytes,
@@ -103,6 +106,7 @@ const fn files(name: &'static str, queues: bool, collective: bool) -> FileEntry 
         collective,
         direct: !collective,
         libraries: &[],
+        lifecycle: Lifecycle::NONE,
         open,
     }
 }
@@ -113,7 +117,7 @@ const FILE_ENGINES: [FileEntry; 3] = [
     FileEntry {
         options: &[EngineOption {
             name: "polling",
-            values: &["off", "on"],
+            kind: OptionKind::Choice(&["off", "on"]),
             variants: &[],
             about: "",
         }],

@@ -75,7 +75,7 @@ fn provider_of(engine: &Value) -> Option<String> {
 }
 
 fn devices_of(engine: &Value) -> Option<String> {
-    let one = |engine: &Value| Some(engine["domain"].as_str()?.to_owned());
+    let one = |engine: &Value| Some(engine["device"].as_str()?.to_owned());
     let Some(several) = engine["devices"].as_array() else {
         return one(engine);
     };
@@ -139,13 +139,13 @@ mod tests {
         other.ranks = "1".to_owned();
         record.effective.push(other);
         assert_eq!(device(record.as_transfer().unwrap()), "eth0");
-        record.effective[1].engine["domain"] = json!("eth1");
+        record.effective[1].engine["device"] = json!("eth1");
         assert_eq!(
             device(record.as_transfer().unwrap()),
             "ranks 0: eth0; ranks 1: eth1"
         );
         record.effective.remove(0);
-        let all = json!([{"domain": "eth0"}, {"domain": "eth1"}]);
+        let all = json!([{"device": "eth0"}, {"device": "eth1"}]);
         record.effective[0].engine["devices"] = all;
         assert_eq!(device(record.as_transfer().unwrap()), "eth0,eth1");
     }

@@ -11,16 +11,12 @@ pub struct Flow {
     pub peer: u32,
     /// The lane that carries them.
     pub lane: Lane,
-    /// A lane for the one-byte read that proves delivery, where completions alone do not.
-    pub flush_lane: Option<Lane>,
-    /// Offset of the flow's slice in this worker's memory.
+    /// Where the flow's slice starts in this worker's memory.
     pub local_origin: u64,
     /// Offset of the slice in the peer's.
     pub remote_origin: u64,
     /// Operations issued since the flow exists. The low 32 bits are the immediate of the next one.
     pub issued: u64,
-    /// Offset of the last operation's slot.
-    pub last_offset: u64,
     walk: Walk,
     stride_bytes: u64,
     size_bytes: u32,
@@ -39,11 +35,9 @@ impl Flow {
         Self {
             peer: target,
             lane,
-            flush_lane: None,
             local_origin,
             remote_origin,
             issued: 0,
-            last_offset: 0,
             walk: Walk::new(point, initiator, target),
             stride_bytes: point.stride_bytes,
             size_bytes: point.size_bytes,
@@ -56,7 +50,6 @@ impl Flow {
         let offset = self.walk.next_slot() * self.stride_bytes;
         let imm = self.issued as u32;
         self.issued += 1;
-        self.last_offset = offset;
         Op {
             lane: self.lane,
             tag,
@@ -65,11 +58,6 @@ impl Flow {
             len: self.size_bytes,
             imm,
         }
-    }
-
-    /// Offset of the last byte of the last operation.
-    fn last_byte(&self) -> u64 {
-        self.last_offset + u64::from(self.size_bytes) - 1
     }
 
     /// An operation of one byte at the first slot, which uses up a receive without moving the walk.
@@ -82,19 +70,6 @@ impl Flow {
             len: 1,
             imm: 0,
         }
-    }
-
-    /// The read of the last byte that proves that the last write has arrived; it fetches what was written, so nothing
-    /// changes.
-    pub fn flush_op(&self) -> Option<Op> {
-        self.flush_lane.map(|lane| Op {
-            lane,
-            tag: 0,
-            local: self.local_origin + self.last_byte(),
-            remote: self.remote_origin + self.last_byte(),
-            len: 1,
-            imm: 0,
-        })
     }
 }
 
@@ -124,6 +99,11 @@ impl Receives {
             stride_bytes: point.stride_bytes,
             size_bytes: point.size_bytes,
         }
+    }
+
+    /// The lane that they are posted on.
+    pub fn lane(&self) -> Lane {
+        self.lane
     }
 
     /// The next receive; `tag` names the peer's entry in the port's list.

@@ -1,6 +1,7 @@
 //! An engine for unit tests of the loops: completes what was posted a few polls later, and can stall, fail and hang.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tonnage_sys::clock::Clock;
@@ -8,7 +9,11 @@ use tonnage_sys::clock::Clock;
 use super::flow::Flow;
 use super::port::Port;
 use crate::drive::walk::tests::point;
-use tonnage_engine::{Card, Completion, Engine, Kind, Lane, LaneSpec, Op};
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{
+    Card, Completion, Descriptor, Ending, Engine, Failure, Flush, Lane, LaneSpec, Op, Peer, Region,
+    RegionId,
+};
 use tonnage_plan::transfer::Addresses;
 use tonnage_units::Result;
 
@@ -22,6 +27,8 @@ pub(crate) struct Mock {
     pub(crate) arrives: Option<u32>,
     /// Number of operations after which nothing completes, and for how long.
     pub(crate) stall_ns: Option<(u64, u64)>,
+    /// How often it was asked to flush.
+    pub(crate) flushes: u32,
     room: usize,
     in_flight: VecDeque<Op>,
     clock: Clock,
@@ -37,6 +44,7 @@ impl Mock {
             fail_at: None,
             arrives: None,
             stall_ns: None,
+            flushes: 0,
             room,
             in_flight: VecDeque::new(),
             clock: Clock::new(),
@@ -45,17 +53,63 @@ impl Mock {
     }
 }
 
+impl Mock {
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+}
+
 impl Engine for Mock {
-    fn card(&self) -> Card {
-        Card(Vec::new())
+    fn register(&mut self, _memory: &Arc<dyn Memory>) -> Result<Region> {
+        let descriptor = Descriptor::default();
+        Ok(Region {
+            id: RegionId(0),
+            descriptor,
+        })
     }
 
-    fn connect(&mut self, _peers: &[(u32, Card)]) -> Result<()> {
+    fn deregister(&mut self, _region: RegionId) -> Result<()> {
         Ok(())
     }
 
-    fn lane(&mut self, spec: &LaneSpec) -> Result<Lane> {
+    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
+        Ok(vec![Card(Vec::new()); peers.len()])
+    }
+
+    fn connect(&mut self, _peers: &[(Peer, Card)]) -> Result<()> {
+        Ok(())
+    }
+
+    fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
         Ok(Lane(spec.peer))
+    }
+
+    fn release(&mut self, _lane: Lane) {}
+
+    /// Busy at first, then on its way, so that both are waited for.
+    fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
+        self.flushes += 1;
+        if self.flushes == 1 {
+            return Ok(Flush::Again);
+        }
+        self.in_flight.push_back(Op {
+            lane,
+            tag,
+            local: 0,
+            remote: 0,
+            len: 1,
+            imm: 0,
+        });
+        Ok(Flush::Posted)
+    }
+
+    fn failure(&self, done: &Completion) -> Failure {
+        Failure {
+            name: format!("{:?}", done.ending),
+            code: 77,
+            peer: Some(done.lane.0),
+            ..Failure::default()
+        }
     }
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
@@ -76,7 +130,7 @@ impl Engine for Mock {
         if let Some(imm) = self.arrives.take() {
             done[0] = Completion {
                 imm,
-                kind: Kind::Arrived,
+                ending: Ending::Arrived,
                 ..Completion::EMPTY
             };
             return Ok(1);
@@ -88,16 +142,16 @@ impl Engine for Mock {
         while count < 5.min(done.len())
             && let Some(op) = self.in_flight.pop_front()
         {
-            let kind = match self.fail_at {
-                Some(at) if self.posted >= at => Kind::Failed(77),
-                _ => Kind::Done,
+            let ending = match self.fail_at {
+                Some(at) if self.posted >= at => Ending::Failed(77),
+                _ => Ending::Done,
             };
             done[count] = Completion {
                 tag: op.tag,
                 lane: op.lane,
                 len: op.len,
                 imm: op.imm,
-                kind,
+                ending,
             };
             count += 1;
         }

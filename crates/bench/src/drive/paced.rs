@@ -6,7 +6,7 @@ use super::flow::Flow;
 use super::port::Port;
 use super::recorder::Recorder;
 use super::{BURST, Scratch};
-use tonnage_engine::{Completion, Kind};
+use tonnage_engine::{Completion, Ending};
 use tonnage_units::Result;
 
 /// The timetable of one worker.
@@ -88,7 +88,7 @@ pub fn paced<R: Recorder>(
         let count = port.poll(&mut done)?;
         let now_ns = if count > 0 { recorder.now_ns() } else { now_ns };
         for completion in &done[..count] {
-            if completion.kind == Kind::Done {
+            if completion.ending == Ending::Done {
                 recorder.sample(now_ns.saturating_sub(posted_ns[completion.tag as usize]));
                 ready.push_back(completion.tag);
                 in_flight -= 1;

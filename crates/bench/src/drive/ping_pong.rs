@@ -14,7 +14,7 @@ use super::port::Port;
 use super::recorder::Recorder;
 use super::until::Until;
 use crate::drive::walk::Walk;
-use tonnage_engine::{Caps, Completion, Kind, Op};
+use tonnage_engine::{Caps, Completion, Ending, Op};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Error, Result};
 
@@ -184,9 +184,9 @@ impl Table {
     fn poll(&mut self, port: &mut Port) -> Result<usize> {
         let count = port.poll(&mut self.done)?;
         for completion in &self.done[..count] {
-            match completion.kind {
-                Kind::Done => self.outstanding = self.outstanding.saturating_sub(1),
-                Kind::Arrived if self.answers => self.unanswered.push(completion.lane.0),
+            match completion.ending {
+                Ending::Done => self.outstanding = self.outstanding.saturating_sub(1),
+                Ending::Arrived if self.answers => self.unanswered.push(completion.lane.0),
                 _ => {}
             }
         }

@@ -7,7 +7,7 @@ use tonnage_sys::clock::Clock;
 
 use super::BURST;
 use super::flow::{Flow, Receives};
-use tonnage_engine::{Completion, Engine, Kind, Op};
+use tonnage_engine::{Completion, Ending, Engine, Flush, Op};
 use tonnage_units::{Error, Result};
 
 /// Arrivals from peers since the counters were taken last.
@@ -116,9 +116,9 @@ impl<'a> Port<'a> {
         self.check_stop()?;
         let mut arrived = false;
         for completion in &done[..count] {
-            match completion.kind {
-                Kind::Done => {}
-                Kind::Arrived => {
+            match completion.ending {
+                Ending::Done => {}
+                Ending::Arrived => {
                     arrived = true;
                     self.arrivals.count += 1;
                     self.arrivals.immediates = self
@@ -131,7 +131,7 @@ impl<'a> Port<'a> {
                         self.staged.push(receive.next_op(completion.tag));
                     }
                 }
-                Kind::Failed(code) => return Err(failed(completion, code)),
+                Ending::Failed(_) => return Err(self.failed(completion)),
             }
         }
         if arrived {
@@ -139,6 +139,12 @@ impl<'a> Port<'a> {
             self.hand_over_receives()?;
         }
         Ok(count)
+    }
+
+    /// What the engine says of a failed operation.
+    #[cold]
+    fn failed(&self, completion: &Completion) -> Error {
+        self.engine.failure(completion).into()
     }
 
     #[inline]
@@ -212,14 +218,21 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Proves that what was written has arrived, where completions alone do not: one read for each flow that needs it.
+    /// Proves that what was written has arrived, where completions alone do not.
     ///
     /// # Errors
     /// As [`Self::poll`].
     pub fn flush(&mut self, flows: &[Flow]) -> Result<()> {
+        let mut done = [Completion::EMPTY; BURST];
         for flow in flows.iter().filter(|flow| flow.issued > 0) {
-            if let Some(op) = flow.flush_op() {
-                self.complete(&[op])?;
+            let mut flushed = self.engine.flush(flow.lane, 0)?;
+            while flushed != Flush::Delivered {
+                let count = self.poll(&mut done)?;
+                flushed = match flushed {
+                    Flush::Again => self.engine.flush(flow.lane, 0)?,
+                    _ if own(&done[..count]) > 0 => Flush::Delivered,
+                    waiting => waiting,
+                };
             }
         }
         Ok(())
@@ -230,16 +243,8 @@ impl<'a> Port<'a> {
 #[inline]
 pub fn own(done: &[Completion]) -> usize {
     done.iter()
-        .filter(|completion| completion.kind == Kind::Done)
+        .filter(|completion| completion.ending == Ending::Done)
         .count()
-}
-
-#[cold]
-fn failed(completion: &Completion, code: i32) -> Error {
-    Error::Failed(format!(
-        "an operation of {} bytes on lane {} failed with the engine's code {code}",
-        completion.len, completion.lane.0
-    ))
 }
 
 #[cfg(test)]
@@ -267,5 +272,21 @@ mod tests {
             port.poll(&mut done).unwrap();
             assert_eq!(port.take_arrivals(), Arrivals::default());
         }
+    }
+
+    #[test]
+    fn a_flush_waits_until_it_is_taken_and_until_it_is_done() {
+        let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
+        let mut written = super::super::mock::flow(3, 1);
+        written.next_op(0);
+        let idle = super::super::mock::flow(4, 2);
+        silent_port(&mut mock, &stop)
+            .flush(&[written, idle])
+            .unwrap();
+        assert_eq!(
+            mock.flushes, 2,
+            "one flow has written, and it was busy once"
+        );
+        assert_eq!(mock.in_flight(), 0);
     }
 }

@@ -5,7 +5,7 @@ use super::port::Port;
 use super::recorder::Recorder;
 use super::until::Until;
 use super::{BURST, Scratch};
-use tonnage_engine::{Completion, Kind};
+use tonnage_engine::{Completion, Ending};
 use tonnage_units::Result;
 
 /// Runs until `until` says so and everything in flight has completed. Returns the number of completed operations.
@@ -55,7 +55,7 @@ pub fn stream<R: Recorder>(
             now_ns = recorder.now_ns();
         }
         for completion in &done[..count] {
-            if completion.kind == Kind::Done {
+            if completion.ending == Ending::Done {
                 recorder.sample(now_ns.saturating_sub(posted_ns[completion.tag as usize]));
                 ready.push_back(completion.tag);
                 in_flight -= 1;
@@ -127,6 +127,6 @@ mod tests {
             &mut until,
             &mut Silent,
         );
-        assert!(error.unwrap_err().to_string().contains("code 77"));
+        assert!(error.unwrap_err().to_string().contains("(77)"));
     }
 }

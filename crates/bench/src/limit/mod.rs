@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::crew::{Followers, Order};
-use crate::kinds::transfer::session::{Device, Opened};
+use crate::kinds::transfer::opened::{Device, Opened};
 use crate::kinds::transfer::work::Work;
 use crate::limit::memory_copy::{add, better};
 use crate::limit::socket_stream::Streamed;
@@ -242,20 +242,21 @@ fn link_limit(point: &TransferPoint, opened: &[Opened], hosts: &Hosts) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tonnage_engine::EngineReport;
     use tonnage_plan::point::Traffic;
     use tonnage_plan::transfer::Addresses;
     use tonnage_ranks::RankInfo;
 
     fn opened(limit: LimitKind, device: Option<(&str, [u8; 4])>) -> Opened {
         Opened {
-            cards: Vec::new(),
             cpus: Vec::new(),
             yielding: false,
             memory: Vec::new(),
-            engine: serde_json::Value::Null,
+            engine: EngineReport::default(),
             devices: vec![Device {
                 place: 0,
                 limit,
+                delivers: [true, true],
                 address: device.map(|(_, address)| address.into()),
                 interface: device.map(|(name, _)| name.into()),
             }],

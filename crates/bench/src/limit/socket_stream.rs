@@ -322,7 +322,7 @@ pub fn measure(
         window: Window::new(start_ns, timed_ns(point), skew_ns),
     });
     let carried = carry(&berths);
-    let mine = crate::kinds::transfer::session::settle(rank, "carry the socket streams", carried)?;
+    let mine = crate::kinds::transfer::opened::settle(rank, "carry the socket streams", carried)?;
     let all = rank.reduce_bytes(
         "add up the socket streams",
         encode(&mine),

@@ -12,7 +12,7 @@ use tonnage_machine::fabric::LIBFABRIC_VARIABLE;
 use tonnage_sys::libfabric::{Hints, Info, Libfabric};
 use tonnage_units::{Error, Result};
 
-use super::{ENTRY, SHM_WRITES, core_of};
+use super::{ENTRY, LIBRARY, SHM_WRITES, core_of};
 
 /// The choice.
 pub(super) struct Chosen {
@@ -26,7 +26,7 @@ pub(super) struct Chosen {
 
 pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
     let provider = request.variant;
-    let (library, why_embedded) = library(request.libfabric, provider)?;
+    let (library, why_embedded) = library(request.library(LIBRARY), provider)?;
     let library = Arc::new(library);
     let is_shm = core_of(provider) == "shm";
     let writes = request

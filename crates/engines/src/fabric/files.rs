@@ -26,7 +26,7 @@ pub(super) fn remove_own(name: &[u8]) {
 }
 
 /// Removes what a process of this user that was killed has left.
-pub(crate) fn clean_up_after(pid: u32) {
+pub(super) fn clean_up_after(pid: u32) {
     clean_up_in(Path::new(FOLDER), pid);
 }
 

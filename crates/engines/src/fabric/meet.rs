@@ -3,16 +3,16 @@
 //! First contact is a write of eight bytes to each peer's mailbox. It sets up what a provider sets up lazily, proves
 //! that each pair can talk before anything is measured, and names the pair that cannot.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tonnage_engine::Card;
+use tonnage_engine::{Card, Descriptor};
 use tonnage_sys::libfabric::{Attributes, Libfabric, RemoteRegion};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-/// Bytes of one place in a mailbox: a cache line.
-pub(super) const PLACE_BYTES: u64 = 64;
+use super::mail::{Mail, greeting};
 
 /// Longest time that first contact may take.
 pub(super) const CONTACT_DEADLINE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 30 });
@@ -25,8 +25,13 @@ pub(super) struct Address {
     pub(super) libfabric: String,
     pub(super) library: String,
     pub(super) name: Vec<u8>,
-    pub(super) memory: Memory,
-    pub(super) mailbox: Memory,
+    /// Its mailbox for this peer, and the place in it where it waits for the greeting.
+    pub(super) mailbox: FarMemory,
+    pub(super) place: u64,
+    /// The rank that this is for.
+    peer: u32,
+    /// Whether its receives tell peers apart by tags.
+    pub(super) tags: bool,
     /// The process, as its host counts, and where its mailbox lies in its memory: for finding out whether peers may
     /// attach to it.
     pid: u32,
@@ -34,55 +39,68 @@ pub(super) struct Address {
     /// Same for two processes that can share memory.
     boot_id: String,
     pid_namespace: String,
-    /// Order of the greetings in the mailbox: the ranks in the order of the worker's configuration.
-    pub(super) peers: Vec<u32>,
 }
 
+/// Registered memory of a peer.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Memory {
+pub(super) struct FarMemory {
     base: u64,
     key: u64,
     len: u64,
 }
 
-impl From<RemoteRegion> for Memory {
+impl From<RemoteRegion> for FarMemory {
     fn from(region: RemoteRegion) -> Self {
         let RemoteRegion { base, key, len } = region;
         Self { base, key, len }
     }
 }
 
-impl From<Memory> for RemoteRegion {
-    fn from(memory: Memory) -> Self {
-        let Memory { base, key, len } = memory;
+impl From<FarMemory> for RemoteRegion {
+    fn from(memory: FarMemory) -> Self {
+        let FarMemory { base, key, len } = memory;
         Self { base, key, len }
     }
 }
 
+impl FarMemory {
+    pub(super) fn descriptor(self) -> Descriptor {
+        // Three numbers: writing them as JSON cannot fail.
+        Descriptor(serde_json::to_vec(&self).unwrap_or_default())
+    }
+
+    pub(super) fn parse(descriptor: &Descriptor, rank: u32) -> Result<Self> {
+        serde_json::from_slice(&descriptor.0).map_err(|error| {
+            Error::Failed(format!(
+                "the region of rank {rank} cannot be read ({error})"
+            ))
+        })
+    }
+}
+
 impl Address {
+    /// What the peer needs that `place` of the mailbox is for; `tags` says whether its sends have to be tagged.
     pub(super) fn new(
-        mailbox: &Arena,
         attributes: &Attributes,
         library: &Libfabric,
         name: &[u8],
-        regions: [RemoteRegion; 2],
-        peers: &[u32],
+        (mail, place): (&Mail, u64),
+        (peer, tags): (u32, bool),
     ) -> Self {
-        let mailbox_address = mailbox.address();
-        let [memory, mailbox] = regions.map(Memory::from);
         Self {
             provider: attributes.provider.clone(),
             provider_version: attributes.provider_version.to_string(),
             libfabric: library.release().to_string(),
             library: library.path().to_owned(),
             name: name.to_vec(),
-            memory,
-            mailbox,
+            mailbox: mail.remote.into(),
+            place,
+            peer,
+            tags,
             pid: std::process::id(),
-            mailbox_address,
+            mailbox_address: mail.arena.address(),
             boot_id: tonnage_sys::host::boot_id(),
             pid_namespace: tonnage_sys::host::pid_namespace(),
-            peers: peers.to_vec(),
         }
     }
 
@@ -97,27 +115,34 @@ impl Address {
     }
 
     /// Different releases, or different providers, do not talk to each other reliably: tcp fails, shm crashes.
-    pub(super) fn check_fits(&self, own: &Self, ranks: [u32; 2]) -> Result<()> {
+    pub(super) fn check_fits(
+        &self,
+        (own, library): (&Attributes, &Libfabric),
+        ranks: [u32; 2],
+    ) -> Result<()> {
         let [me, peer] = ranks;
         let refused = |why: String, how: &str| Error::Unavailable {
             what: format!("fabric:{} between ranks {me} and {peer}", own.provider),
             why,
             how: how.to_owned(),
         };
-        if self.libfabric != own.libfabric || self.provider_version != own.provider_version {
+        let (release, version) = (library.release(), &own.provider_version);
+        if self.libfabric != release.to_string() || self.provider_version != version.to_string() {
             return Err(refused(
                 format!(
-                    "rank {me} has libfabric {} ({}) and rank {peer} has {} ({}), and different versions cannot be relied \
-                     on to talk to each other",
-                    own.libfabric, own.library, self.libfabric, self.library
+                    "rank {me} has libfabric {release} ({}) and rank {peer} has {} ({}), and different versions cannot be \
+                     relied on to talk to each other",
+                    library.path(),
+                    self.libfabric,
+                    self.library
                 ),
                 "Give all hosts the same library, or name it with --libfabric; --libfabric embedded is the same everywhere",
             ));
         }
         if super::core_of(&own.provider) == "shm" {
-            let why = if self.boot_id != own.boot_id {
+            let why = if self.boot_id != tonnage_sys::host::boot_id() {
                 "they are on different hosts"
-            } else if self.pid_namespace != own.pid_namespace {
+            } else if self.pid_namespace != tonnage_sys::host::pid_namespace() {
                 "they are in different containers (PID namespaces)"
             } else {
                 ""
@@ -144,36 +169,26 @@ impl Address {
         tonnage_sys::process::read_byte_of(self.pid, self.mailbox_address)
     }
 
-    /// Returns the place in its mailbox where this peer waits for the greeting of `rank`.
-    pub(super) fn place_of(&self, rank: u32) -> Result<u64> {
-        let place = self.peers.iter().position(|&peer| peer == rank);
-        let place = place.ok_or_else(|| Error::Failed("it does not expect this rank".into()))?;
-        Ok(place as u64 * PLACE_BYTES)
+    /// Whether this card was made for `rank`.
+    pub(super) fn check_is_for(&self, rank: u32) -> Result<()> {
+        if self.peer == rank {
+            return Ok(());
+        }
+        Err(Error::Failed("it does not expect this rank".into()))
     }
 }
 
-/// A mailbox has a place for the greeting of each peer, and one more from which this side's own is sent.
-pub(super) fn mailbox_bytes(peers: usize) -> usize {
-    (peers + 1) * PLACE_BYTES as usize
-}
-
-/// Greeting that a rank writes into its peers' mailboxes: never 0, which is what they hold before.
-pub(super) fn greeting(rank: u32) -> u64 {
-    u64::from(rank) + 1
-}
-
 /// First contact in progress.
-pub(super) struct Contact<'a> {
-    mailbox: &'a Arena,
-    peers: &'a [u32],
+pub(super) struct Contact {
+    /// Each peer, and where its greeting comes.
+    places: Vec<(u32, Arc<Arena>, u64)>,
     began: Instant,
 }
 
-impl<'a> Contact<'a> {
-    pub(super) fn new(mailbox: &'a Arena, peers: &'a [u32]) -> Self {
+impl Contact {
+    pub(super) fn new(places: Vec<(u32, Arc<Arena>, u64)>) -> Self {
         Self {
-            mailbox,
-            peers,
+            places,
             began: Instant::now(),
         }
     }
@@ -181,11 +196,11 @@ impl<'a> Contact<'a> {
     /// The peers whose greeting has not come.
     fn missing(&self) -> Vec<u32> {
         let mut missing = Vec::new();
-        for (place, &peer) in (0u64..).zip(self.peers) {
+        for (peer, mailbox, place) in &self.places {
             let mut bytes = [0; 8];
-            let read = self.mailbox.read(place * PLACE_BYTES, &mut bytes);
-            if read.is_err() || u64::from_le_bytes(bytes) != greeting(peer) {
-                missing.push(peer);
+            let read = mailbox.read(*place, &mut bytes);
+            if read.is_err() || u64::from_le_bytes(bytes) != greeting(*peer) {
+                missing.push(*peer);
             }
         }
         missing

@@ -3,21 +3,27 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `arrival` | proof that written bytes have arrived |
-//! | `choose` | choice of library, provider and device; the errors of those that are not there |
-//! | `meet` | workers' cards, comparing them, and first contact |
-//! | `queue_sizes` | queue sizes of an endpoint |
-//! | `worker` | lanes, posting and polling |
-//! | `files` | files that the provider shm leaves in /dev/shm |
+//! | `arrival` | how it is known that written bytes have arrived |
+//! | `choose` | which library, provider and device; the errors of those that are not there |
+//! | `meet`, `mail` | what workers tell their peers, comparing it, and first contact by mailboxes |
+//! | `queue_sizes` | how much an endpoint is to hold |
+//! | `worker`, `lanes` | posting and polling; what a lane stands for |
+//! | `setup` | before that: registrations and peers |
+//! | `causes` | what usually causes an error |
+//! | `files` | what the provider shm leaves in /dev/shm |
 //!
 //! Each worker opens a domain and an endpoint of its own, so that threads share nothing (FI_THREAD_DOMAIN). Calls into
 //! the library and everything `unsafe` are in `tonnage_sys::libfabric`.
 
 mod arrival;
+mod causes;
 mod choose;
 mod files;
+mod lanes;
+mod mail;
 mod meet;
 mod queue_sizes;
+mod setup;
 #[cfg(test)]
 mod tests;
 mod worker;
@@ -25,18 +31,16 @@ mod worker;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Domain, Domains, Engine, EngineOption, Entry, LimitKind, OpenRequest, Variant, Verb,
-    WorkerConfig,
+    Caps, Domain, Domains, Engine, EngineOption, EngineReport, Entry, Facts, Library,
+    LibraryReport, Lifecycle, LimitKind, OpenRequest, OptionKind, Variant, Verb, WorkerConfig,
 };
+use tonnage_machine::fabric::LIBFABRIC_VARIABLE;
 use tonnage_sys::libfabric::{Attributes, Info};
 use tonnage_units::{Error, Result};
 use tonnage_units::{WireDevice, WireKind};
 
 use arrival::{Arrival, Granted};
-pub(crate) use files::clean_up_after;
 use worker::{Ways, Worker};
 
 /// The row of the list of engines.
@@ -50,12 +54,23 @@ pub const ENTRY: Entry = Entry {
     }),
     options: &OPTIONS,
     has_devices: true,
-    libraries: &["libfabric"],
+    libraries: &[Library {
+        name: LIBRARY,
+        variable: LIBFABRIC_VARIABLE,
+        about: "that of an EFA installation, else the system's, else the one inside this program (\"embedded\")",
+    }],
+    lifecycle: Lifecycle {
+        clean_up: files::clean_up_after,
+        ..Lifecycle::NONE
+    },
     verbs: &Verb::ALL,
     ordered_writes: true,
     moves_bytes: true,
     open,
 };
+
+/// The name by which the library is chosen.
+const LIBRARY: &str = "libfabric";
 
 const COMPLETION: &str = "completion";
 const SHM_WRITES: &str = "shm-writes";
@@ -64,21 +79,21 @@ const INJECT: &str = "inject";
 static OPTIONS: [EngineOption; 3] = [
     EngineOption {
         name: COMPLETION,
-        values: &["auto", "delivery", "transmit"],
+        kind: OptionKind::Choice(&["auto", "delivery", "transmit"]),
         variants: &[],
         about: "what a completed write means: delivery to the peer's memory, transmit (its buffer may be reused), or \
                 auto: delivery for batches and timetables, transmit for streams, which end with a read of their last byte",
     },
     EngineOption {
         name: SHM_WRITES,
-        values: &["ordered", "cma"],
+        kind: OptionKind::Choice(&["ordered", "cma"]),
         variants: &["shm"],
         about: "how the provider shm writes: ordered (through its queue, fast for small messages) or cma (each plain \
                 write is a process_vm_writev by the initiator; write-imm goes through the queue all the same)",
     },
     EngineOption {
         name: INJECT,
-        values: &["auto", "off"],
+        kind: OptionKind::Choice(&["auto", "off"]),
         variants: &[],
         about: "whether writes and sends below the provider's inject size are copied at once and done",
     },
@@ -122,7 +137,7 @@ impl FabricDomain {
         let is_shm = core_of(&attributes.provider) == "shm";
         let does = |verb| request.verbs.contains(&verb);
         let writes = does(Verb::Write) || does(Verb::WriteImm);
-        let shm_writes = (is_shm && writes).then(|| request.option(&ENTRY, SHM_WRITES).to_owned());
+        let shm_writes = (is_shm && writes).then(|| request.option(&ENTRY, SHM_WRITES));
         let ordered = |name| attributes.ordering.contains(&name);
         let granted = Granted {
             delivery,
@@ -132,7 +147,7 @@ impl FabricDomain {
         };
         let option = request.option(&ENTRY, COMPLETION);
         let arrival = writes
-            .then(|| Arrival::choose(option, granted, request.variant))
+            .then(|| Arrival::choose(&option, granted, request.variant))
             .transpose()?;
         let caps = caps(attributes, arrival, shm_writes.as_deref());
         Ok(Self {
@@ -214,35 +229,45 @@ impl Domain for FabricDomain {
         &self.caps
     }
 
-    fn effective(&self) -> Value {
+    fn report(&self) -> EngineReport {
         let (attributes, library) = (self.info.attributes(), self.info.library());
-        json!({
-            "name": "fabric",
-            "provider": attributes.provider,
-            "provider_version": attributes.provider_version.to_string(),
-            "version": format!("libfabric {}", library.release()),
-            "library": library.path(),
-            "why_embedded": self.why_embedded,
-            "api_version": attributes.api_version.to_string(),
-            "fabric": attributes.fabric,
-            "domain": attributes.domain,
-            "address": attributes.address.map(|address| address.to_string()),
-            "mr_mode": attributes.mr_mode,
-            "ordering": attributes.ordering,
-            "completion": self.arrival.map(Arrival::describe),
-            "shm_writes": self.shm_writes,
-            "inject_bytes_max": if self.inject { attributes.inject_bytes_max } else { 0 },
-            "tx_depth": attributes.tx_depth,
-            "rx_depth": attributes.rx_depth,
-            "depth": self.caps.depth,
-            "progress": {
-                "control": attributes.control_progress,
-                "data": attributes.data_progress,
-                "driven_by": "every rank polls, targets too",
-            },
-            "threading": attributes.threading,
-            "immediate_bytes": attributes.immediate_bytes,
-        })
+        let progress = Facts::default()
+            .with("control", attributes.control_progress.clone())
+            .with("data", attributes.data_progress.clone())
+            .with("driven_by", "every rank polls, targets too");
+        let inject = if self.inject {
+            attributes.inject_bytes_max
+        } else {
+            0
+        };
+        let address = attributes.address.map(|address| address.to_string());
+        EngineReport {
+            name: "fabric".to_owned(),
+            library: Some(LibraryReport {
+                version: format!("libfabric {}", library.release()),
+                library: library.path().to_owned(),
+            }),
+            provider: Some(attributes.provider.clone()),
+            provider_version: Some(attributes.provider_version.to_string()),
+            device: Some(attributes.domain.clone()),
+            devices: Vec::new(),
+            facts: Facts::default()
+                .maybe("why_embedded", self.why_embedded.clone())
+                .with("api_version", attributes.api_version.to_string())
+                .with("fabric", attributes.fabric.clone())
+                .maybe("address", address)
+                .with("mr_mode", attributes.mr_mode.clone())
+                .with("ordering", attributes.ordering.clone())
+                .maybe("completion", self.arrival.map(Arrival::describe))
+                .maybe("shm_writes", self.shm_writes.clone())
+                .with("inject_bytes_max", inject)
+                .with("tx_depth", attributes.tx_depth)
+                .with("rx_depth", attributes.rx_depth)
+                .with("depth", self.caps.depth)
+                .with("progress", progress)
+                .with("threading", attributes.threading.clone())
+                .with("immediate_bytes", attributes.immediate_bytes),
+        }
     }
 
     fn stream_address(&self) -> Option<IpAddr> {
@@ -253,15 +278,16 @@ impl Domain for FabricDomain {
         path(self.info.attributes()).into_iter().collect()
     }
 
-    fn worker(&self, config: &WorkerConfig, memory: Arc<dyn Memory>) -> Result<Box<dyn Engine>> {
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine>> {
         let info = self.info.duplicate().map_err(Error::Failed)?;
         let ways = Ways {
             inject: self.inject,
             deliver_every_write: self.arrival == Some(Arrival::EveryWrite),
+            flushes: matches!(self.arrival, Some(Arrival::Flush { .. })),
             attaches: self.shm_writes.as_deref() == Some("cma"),
             is_shm: self.is_shm,
         };
-        let worker = Worker::open(info, config, memory, ways)?;
+        let worker = Worker::open(info, config, ways)?;
         Ok(Box::new(worker))
     }
 }

@@ -17,7 +17,7 @@ const RECEIVES_PER_OPERATION: usize = 2;
 const OPERATIONS_MIN: usize = 8;
 
 pub(super) fn sizes(config: &WorkerConfig) -> Sizes {
-    let lanes = config.peers.len().max(1);
+    let lanes = (config.peers_max as usize).max(1);
     let bounded = |wanted: usize, bounds: std::ops::RangeInclusive<usize>| {
         wanted.clamp(*bounds.start(), *bounds.end()) as u32
     };
@@ -56,7 +56,8 @@ mod tests {
                 let config = WorkerConfig {
                     rank: peers,
                     worker: 0,
-                    peers: (0..peers).collect(),
+                    peers_max: peers,
+                    sleeps: false,
                     depth,
                     clock: Clock::new(),
                 };

@@ -2,12 +2,15 @@
 
 mod choices;
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::memory::HOST;
-use tonnage_engine::memory::Request;
-use tonnage_engine::{Card, Completion, EngineOptions, Kind, Lane, LaneKind, LaneSpec, Op};
+use serde_json::Value;
+use tonnage_engine::memory::{Memory, Request};
+use tonnage_engine::{
+    Card, Completion, Descriptor, Ending, EngineOptions, Flush, Lane, LaneKind, LaneSpec,
+    Libraries, Op, Region,
+};
 use tonnage_sys::clock::Clock;
 
 use super::*;
@@ -21,9 +24,17 @@ fn request<'a>(provider: &'a str, options: &'a EngineOptions) -> OpenRequest<'a>
     OpenRequest {
         variant: provider,
         options,
-        libfabric: Some(Path::new(EMBEDDED)),
+        libraries: libraries(EMBEDDED),
         ..OpenRequest::default()
     }
+}
+
+/// The library to be loaded, for as long as the tests run.
+fn libraries(path: &str) -> &'static Libraries {
+    Box::leak(Box::new(Libraries::from([(
+        LIBRARY.to_owned(),
+        path.into(),
+    )])))
 }
 
 /// The same for plain writes alone.
@@ -43,8 +54,23 @@ fn refused(request: &OpenRequest<'_>) -> String {
 }
 
 struct Side {
+    rank: u32,
+    peers: Vec<u32>,
     memory: Arc<dyn Memory>,
     engine: Box<dyn Engine>,
+    region: Region,
+    /// The peers' regions.
+    far: Vec<(u32, Descriptor)>,
+}
+
+impl Side {
+    fn card(&mut self, peer: u32) -> Card {
+        self.engine.cards(&[peer]).unwrap().remove(0)
+    }
+
+    fn far(&self, peer: u32) -> &Descriptor {
+        &self.far.iter().find(|(rank, _)| *rank == peer).unwrap().1
+    }
 }
 
 fn side(provider: &str, options: &EngineOptions, rank: u32, peers: &[u32]) -> Side {
@@ -61,26 +87,54 @@ fn side_of(request: &OpenRequest<'_>, rank: u32, peers: &[u32]) -> Side {
     let config = WorkerConfig {
         rank,
         worker: 0,
-        peers: peers.to_vec(),
+        peers_max: peers.len() as u32,
+        sleeps: false,
         depth: 64,
         clock: Clock::new(),
     };
     let domains = open(request).unwrap();
-    let engine = domains[0].worker(&config, Arc::clone(&memory)).unwrap();
-    Side { memory, engine }
+    let mut engine = domains[0].worker(&config).unwrap();
+    let region = engine.register(&memory).unwrap();
+    Side {
+        rank,
+        peers: peers.to_vec(),
+        memory,
+        engine,
+        region,
+        far: Vec::new(),
+    }
+}
+
+/// What each side gets of the cards that its peers made for it; they learn each other's regions too.
+fn introduced(sides: &mut [Side]) -> Vec<Vec<(u32, Card)>> {
+    let ranks: Vec<u32> = sides.iter().map(|side| side.rank).collect();
+    let place = |rank: u32| ranks.iter().position(|&known| known == rank).unwrap();
+    let mut all = Vec::new();
+    for index in 0..sides.len() {
+        let (rank, peers) = (sides[index].rank, sides[index].peers.clone());
+        let mut cards = Vec::new();
+        for peer in peers {
+            let descriptor = sides[place(peer)].region.descriptor.clone();
+            sides[index].far.push((peer, descriptor));
+            // All of a side's cards at once, as a run asks for them.
+            let wanted = sides[place(peer)].peers.clone();
+            let made = sides[place(peer)].engine.cards(&wanted).unwrap();
+            let mut made = wanted.into_iter().zip(made);
+            cards.push((
+                peer,
+                made.find(|(for_rank, _)| *for_rank == rank).unwrap().1,
+            ));
+        }
+        all.push(cards);
+    }
+    all
 }
 
 /// Both sides must take part in first contact, so each has a thread.
 fn meet(sides: &mut [Side]) {
-    let cards: Vec<Card> = sides.iter().map(|side| side.engine.card()).collect();
-    let all: Vec<(u32, Card)> = (0u32..).zip(cards).collect();
+    let all = introduced(sides);
     std::thread::scope(|scope| {
-        for (rank, side) in (0u32..).zip(sides) {
-            let peers: Vec<_> = all
-                .iter()
-                .filter(|(peer, _)| *peer != rank)
-                .cloned()
-                .collect();
+        for (side, peers) in sides.iter_mut().zip(all) {
             scope.spawn(move || {
                 side.engine.connect(&peers).unwrap();
                 side.engine.meet(&|| false).unwrap();
@@ -99,9 +153,12 @@ fn pair(provider: &str, options: &EngineOptions) -> [Side; 2] {
 }
 
 fn lane(side: &mut Side, kind: LaneKind, peer: u32, delivered: bool) -> Lane {
+    let far = side.far(peer).clone();
     let spec = LaneSpec {
         kind,
         peer,
+        local: side.region.id,
+        remote: &far,
         ordered: false,
         delivered,
     };
@@ -111,17 +168,17 @@ fn lane(side: &mut Side, kind: LaneKind, peer: u32, delivered: bool) -> Lane {
 }
 
 /// Polls all sides until one completion of the wanted kind came up at `wanted`.
-fn await_one(sides: &mut [Side], wanted: usize, kind: Kind) -> Completion {
+fn await_one(sides: &mut [Side], wanted: usize, ending: Ending) -> Completion {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut found = None;
     while found.is_none() {
-        assert!(Instant::now() < deadline, "no {kind:?} at side {wanted}");
+        assert!(Instant::now() < deadline, "no {ending:?} at side {wanted}");
         for (index, side) in sides.iter_mut().enumerate() {
             let mut done = [Completion::EMPTY; 4];
             let count = side.engine.poll(&mut done).unwrap();
             let mut fitting = done[..count]
                 .iter()
-                .filter(|one| index == wanted && one.kind == kind);
+                .filter(|one| index == wanted && one.ending == ending);
             found = found.or(fitting.next().copied());
         }
     }
@@ -162,7 +219,7 @@ fn every_verb_moves_its_bytes(provider: &str, options: &EngineOptions) {
 
             let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, delivered);
             post(&mut sides[0], op(write, 0, 1000, size as u32));
-            let done = await_one(&mut sides, 0, Kind::Done);
+            let done = await_one(&mut sides, 0, Ending::Done);
             assert_eq!((done.tag, done.lane), (7, write), "{what}");
             let claimed = options.get(COMPLETION).map(String::as_str) == Some("delivery");
             if delivered || claimed {
@@ -176,7 +233,7 @@ fn every_verb_moves_its_bytes(provider: &str, options: &EngineOptions) {
                 delivered,
             );
             post(&mut sides[0], op(imm, 0, 400_000, size as u32));
-            let arrived = await_one(&mut sides, 1, Kind::Arrived);
+            let arrived = await_one(&mut sides, 1, Ending::Arrived);
             assert_eq!(
                 (arrived.imm, arrived.lane),
                 (0xfeed_beef, Lane(0)),
@@ -186,7 +243,7 @@ fn every_verb_moves_its_bytes(provider: &str, options: &EngineOptions) {
 
             let read = lane(&mut sides[1], LaneKind::Initiate(Verb::Read), 0, false);
             post(&mut sides[1], op(read, 700_000, 0, size as u32));
-            await_one(&mut sides, 1, Kind::Done);
+            await_one(&mut sides, 1, Ending::Done);
             assert_eq!(bytes_at(&sides[1], 700_000, size), data, "{what}");
         }
     }
@@ -214,18 +271,7 @@ fn sends_fill_the_receives_of_their_own_peer() {
             side(provider, &none, 2, &[0, 1]),
         ];
         // Rank 0 and 1 know only rank 2.
-        let cards: Vec<Card> = sides.iter().map(|side| side.engine.card()).collect();
-        std::thread::scope(|scope| {
-            let [zero, one, two] = &mut sides;
-            let card = &cards;
-            let join = |side: &mut Side, peers: &[(u32, Card)]| {
-                side.engine.connect(peers).unwrap();
-                side.engine.meet(&|| false).unwrap();
-            };
-            scope.spawn(move || join(zero, &[(2, card[2].clone())]));
-            scope.spawn(move || join(one, &[(2, card[2].clone())]));
-            scope.spawn(move || join(two, &[(0, card[0].clone()), (1, card[1].clone())]));
-        });
+        meet(&mut sides);
         // The receive for rank 0 is posted first, and the message of rank 1 comes first.
         for (place, peer) in [(0u64, 0), (4096, 1)] {
             let receive = lane(&mut sides[2], LaneKind::Receive, peer, false);
@@ -245,7 +291,7 @@ fn sends_fill_the_receives_of_their_own_peer() {
                 false,
             );
             post(&mut sides[from as usize], op(send, 0, 0, 64));
-            let arrived = await_one(&mut sides, 2, Kind::Arrived);
+            let arrived = await_one(&mut sides, 2, Ending::Arrived);
             assert_eq!(
                 (arrived.tag, arrived.lane),
                 (from + 40, Lane(from)),
@@ -348,7 +394,7 @@ fn completes_with_an_idle_target(provider: &str, options: &EngineOptions, size: 
     }
     if completed == 0 {
         // It was not lost: it completes as soon as the target takes part.
-        await_one(&mut sides, 0, Kind::Done);
+        await_one(&mut sides, 0, Ending::Done);
     }
     completed > 0
 }
@@ -383,19 +429,12 @@ fn a_silent_peer_is_the_one_that_is_named() {
         side("tcp", &none, 1, &[0, 2]),
         side("tcp", &none, 2, &[0, 1]),
     ];
-    let all: Vec<(u32, Card)> = (0u32..)
-        .zip(sides.iter().map(|side| side.engine.card()))
-        .collect();
+    let all = introduced(&mut sides);
     let began = Instant::now();
     let errors: Vec<String> = std::thread::scope(|scope| {
         let silent_stays = |rank: u32| rank != 2;
         let mut threads = Vec::new();
-        for (rank, side) in (0u32..).zip(&mut sides) {
-            let peers: Vec<_> = all
-                .iter()
-                .filter(|(peer, _)| *peer != rank)
-                .cloned()
-                .collect();
+        for ((rank, side), peers) in (0u32..).zip(&mut sides).zip(all) {
             side.engine.connect(&peers).unwrap();
             if silent_stays(rank) {
                 let stopped = move || began.elapsed() > Duration::from_secs(60);
@@ -434,8 +473,78 @@ fn delivery_is_asked_of_every_write_where_caps_promise_it() {
             }
             assert_eq!(completed == 0, waits, "{value} {}", verb.name());
             if waits {
-                await_one(&mut sides, 0, Kind::Done);
+                await_one(&mut sides, 0, Ending::Done);
             }
         }
     }
+}
+
+#[test]
+fn a_flush_completes_behind_the_writes_of_its_lane() {
+    for provider in ["tcp", "shm"] {
+        let mut sides = pair(provider, &option(COMPLETION, "transmit"));
+        let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, false);
+        assert_eq!(sides[0].engine.flush(write, 9).unwrap(), Flush::Delivered);
+        sides[0].memory.write(0, &[7; 5000]).unwrap();
+        post(&mut sides[0], op(write, 0, 1000, 5000));
+        await_one(&mut sides, 0, Ending::Done);
+        assert_eq!(sides[0].engine.flush(write, 9).unwrap(), Flush::Posted);
+        let done = await_one(&mut sides, 0, Ending::Done);
+        assert_eq!((done.tag, done.lane), (9, write), "{provider}");
+        assert_eq!(bytes_at(&sides[1], 1000, 5000), [7; 5000], "{provider}");
+        let read = lane(&mut sides[0], LaneKind::Initiate(Verb::Read), 1, false);
+        assert_eq!(sides[0].engine.flush(read, 9).unwrap(), Flush::Delivered);
+    }
+    // Where every write asks for delivery there is nothing to be proved.
+    let mut sides = pair("tcp", &option(COMPLETION, "delivery"));
+    let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, false);
+    post(&mut sides[0], op(write, 0, 0, 64));
+    await_one(&mut sides, 0, Ending::Done);
+    assert_eq!(sides[0].engine.flush(write, 9).unwrap(), Flush::Delivered);
+}
+
+#[test]
+fn a_memory_is_registered_and_taken_back() {
+    for provider in ["tcp", "shm"] {
+        let mut sides = pair(provider, &EngineOptions::new());
+        let second = (HOST.allocate)(&Request {
+            bytes: 4096,
+            ..Request::default()
+        });
+        let second = second.unwrap();
+        let region = sides[1].engine.register(&second).unwrap();
+        assert_ne!(region.id, sides[1].region.id);
+        sides[0].far = vec![(1, region.descriptor.clone())];
+        sides[0].memory.write(0, b"second").unwrap();
+        let write = lane(&mut sides[0], LaneKind::Initiate(Verb::WriteImm), 1, false);
+        post(&mut sides[0], op(write, 0, 100, 6));
+        await_one(&mut sides, 1, Ending::Arrived);
+        let mut bytes = [0; 6];
+        second.read(100, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"second", "{provider}");
+        let own = sides[0].region.id;
+        let refused = sides[0].engine.deregister(own).unwrap_err().to_string();
+        assert!(refused.contains("not released"), "{refused}");
+        sides[0].engine.release(write);
+        sides[1].engine.deregister(region.id).unwrap();
+        assert!(sides[1].engine.deregister(region.id).is_err());
+        assert!(sides[0].engine.post(&[op(write, 0, 0, 1)]).is_err());
+    }
+}
+
+#[test]
+fn more_peers_than_it_was_opened_for_are_refused() {
+    let none = EngineOptions::new();
+    let mut sides = [side("tcp", &none, 0, &[1]), side("tcp", &none, 1, &[0])];
+    let cards = introduced(&mut sides);
+    sides[0].engine.connect(&cards[0]).unwrap();
+    let mut third = side("tcp", &none, 2, &[0]);
+    let card = third.card(0);
+    sides[0].card(2);
+    let refused = sides[0]
+        .engine
+        .connect(&[(2, card)])
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("opened for 1 peers"), "{refused}");
 }

@@ -1,32 +1,31 @@
-//! One worker: an endpoint, its lanes, posting and polling.
+//! One worker: an endpoint, its registrations, lanes, posting and polling.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Card, Completion, Engine, Kind, Lane, LaneKind, LaneSpec, Op, Verb, WorkerConfig,
+    Card, Completion, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, Op, Region,
+    RegionId, WorkerConfig,
 };
 use tonnage_sys::libfabric::{
-    Action, Endpoint, Event, EventKind, Failure, Info, Peer, Posted, Region, RemoteRegion, Route,
+    self, Attributes, Endpoint, Event, EventKind, Info, Peer, Posted, RemoteRegion,
 };
-use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_units::{Error, Result};
 
+use super::causes::usual_cause;
 use super::files::remove_own;
-use super::meet::{Address, Contact, PLACE_BYTES, greeting, mailbox_bytes};
-use crate::fabric::queue_sizes::{not_registered, sizes};
+use super::lanes::LaneState;
+use super::mail::{Greeted, Mail};
+use super::meet::{Contact, FarMemory};
+use super::queue_sizes::sizes;
+use crate::slots;
 
 /// Completions that are taken from the library at once.
 const EVENTS: usize = 64;
 
-/// Keys of the two registrations, where the provider lets its user choose.
-const MEMORY_KEY: u64 = 1;
-const MAILBOX_KEY: u64 = 2;
-
 /// Tag of the greeting, which is posted before any lane exists.
-const GREETING: u64 = u64::MAX;
+pub(super) const GREETING: u64 = u64::MAX;
 
 /// Choices among several ways to carry operations out.
 #[derive(Debug, Clone, Copy)]
@@ -35,65 +34,61 @@ pub(super) struct Ways {
     pub(super) inject: bool,
     /// True when every write asks for delivery.
     pub(super) deliver_every_write: bool,
+    /// Whether a read after the writes proves that they have arrived.
+    pub(super) flushes: bool,
     /// Writes go by attaching to the peer's memory, so that the system must allow it.
     pub(super) attaches: bool,
     /// The provider is shm.
     pub(super) is_shm: bool,
 }
 
-struct PeerState {
-    rank: u32,
-    peer: Peer,
-    memory: RemoteRegion,
-    mailbox: RemoteRegion,
-    /// Place of this side's greeting.
-    place: u64,
-    /// True when it has several peers, so that its receives tell them apart by tags. Not every provider honours the
-    /// address of a receive.
-    tags: bool,
+pub(super) struct PeerState {
+    pub(super) rank: u32,
+    pub(super) peer: Peer,
+    pub(super) mailbox: RemoteRegion,
+    /// Where this side's greeting goes.
+    pub(super) place: u64,
+    /// Where its own greeting comes.
+    pub(super) greeted: Greeted,
+    /// It has several peers, so that its receives tell them apart by tags. Not every provider honours the address of a
+    /// receive.
+    pub(super) tags: bool,
 }
 
-struct LaneState {
-    spec: LaneSpec,
-    route: Route,
-    /// The sender, in the high half of the data of a write-imm.
-    sender: u64,
-    /// Receives of it are held, so that later ones have to wait behind them.
-    holds: bool,
-}
-
-/// A worker's endpoint over its memory.
+/// A worker's endpoint.
 pub(super) struct Worker {
-    config: WorkerConfig,
-    name: String,
-    inject_bytes_max: u32,
-    ways: Ways,
-    /// True when this process may attach to the memory of all peers; only asked for shm.
-    attachable: Option<bool>,
+    pub(super) config: WorkerConfig,
+    pub(super) name: String,
+    pub(super) attributes: Attributes,
+    pub(super) inject_bytes_max: u32,
+    pub(super) ways: Ways,
+    /// Whether this process may attach to the memory of all peers; only asked for shm.
+    pub(super) attachable: Option<bool>,
     /// Writes carry 64 bits, so that an arrival says whose it is.
-    named: bool,
-    endpoint: Endpoint,
-    address: Address,
-    memory: Region,
-    mailbox: Region,
-    mail: Arc<Arena>,
-    peers: Vec<PeerState>,
-    lanes: Vec<LaneState>,
+    pub(super) named: bool,
+    pub(super) endpoint: Endpoint,
+    /// Registered memories by the number of their region.
+    pub(super) regions: BTreeMap<u32, libfabric::Region>,
+    /// Numbers regions and their keys, where the provider lets its user choose; none is given twice.
+    pub(super) region_next: u32,
+    /// One for each call of `cards`.
+    pub(super) mails: Vec<Mail>,
+    pub(super) peers: Vec<PeerState>,
+    /// How many of the peers have met this worker.
+    met: usize,
+    pub(super) lanes: Vec<Option<LaneState>>,
     /// Injected operations, which are done but not yet reported.
     done: VecDeque<Completion>,
     /// Receives for which the library had no room. Those of other peers must not wait for them: it may be their messages
     /// that fill the room.
     held: VecDeque<Op>,
     events: Box<[Event; EVENTS]>,
+    /// The library's words for the last failed operation.
+    failed: Option<Box<libfabric::Failure>>,
 }
 
 impl Worker {
-    pub(super) fn open(
-        info: Info,
-        config: &WorkerConfig,
-        memory: Arc<dyn Memory>,
-        ways: Ways,
-    ) -> Result<Self> {
+    pub(super) fn open(info: Info, config: &WorkerConfig, ways: Ways) -> Result<Self> {
         let attributes = info.attributes().clone();
         let name = format!("fabric:{}", attributes.provider);
         let sizes = sizes(config);
@@ -103,30 +98,7 @@ impl Worker {
                 attributes.domain
             ))
         };
-        let mut endpoint = Endpoint::open(info, sizes).map_err(opening)?;
-        let mail_bytes = mailbox_bytes(config.peers.len());
-        let mail = Arena::allocate(mail_bytes, Pages::Normal, Sharing::Private, None)
-            .map_err(|error| Error::io(format!("cannot map {mail_bytes} bytes"), error))?;
-        let mail = Arc::new(mail);
-        let mut register = |arena: &Arc<Arena>, key| {
-            let bytes = arena.len();
-            let region = endpoint
-                .register(Arc::clone(arena), key)
-                .map_err(|why| not_registered(&name, bytes, &why))?;
-            let remote = endpoint.remote(region);
-            let remote = remote.ok_or_else(|| Error::Failed("a region has no address".into()))?;
-            Ok::<_, Error>((region, remote))
-        };
-        let (memory, memory_remote) = register(memory.mapped(&name)?, MEMORY_KEY)?;
-        let (mailbox, mailbox_remote) = register(&mail, MAILBOX_KEY)?;
-        let address = Address::new(
-            &mail,
-            &attributes,
-            endpoint.library(),
-            endpoint.name(),
-            [memory_remote, mailbox_remote],
-            &config.peers,
-        );
+        let endpoint = Endpoint::open(info, sizes).map_err(opening)?;
         let inject_bytes_max = if ways.inject {
             u32::try_from(endpoint.inject_bytes_max()).unwrap_or(u32::MAX)
         } else {
@@ -139,77 +111,26 @@ impl Worker {
             ways,
             attachable: None,
             named: attributes.immediate_bytes >= 8,
+            attributes,
             endpoint,
-            address,
-            memory,
-            mailbox,
-            mail,
-            peers: Vec::with_capacity(config.peers.len()),
+            regions: BTreeMap::new(),
+            region_next: 0,
+            mails: Vec::new(),
+            peers: Vec::with_capacity(config.peers_max as usize),
+            met: 0,
             lanes: Vec::new(),
             done: VecDeque::with_capacity(sizes.operations as usize),
             held: VecDeque::with_capacity(sizes.receives as usize),
             events: Box::new([Event::EMPTY; EVENTS]),
+            failed: None,
         })
-    }
-
-    fn connect_one(&self, rank: u32, card: &Card) -> Result<(Address, u64)> {
-        let about = |error: Error| {
-            Error::Failed(format!(
-                "{} between ranks {} and {rank}: {error}",
-                self.name, self.config.rank
-            ))
-        };
-        let address = Address::parse(card).map_err(about)?;
-        address.check_fits(&self.address, [self.config.rank, rank])?;
-        let place = address.place_of(self.config.rank).map_err(about)?;
-        Ok((address, place))
-    }
-
-    /// Greets the peers that have not been greeted, each that takes it now; returns those that are left. A peer that is
-    /// not ready must not keep the others waiting.
-    fn greet(&mut self, left: &[u32]) -> Result<Vec<u32>> {
-        let mut later = Vec::new();
-        for peer in self.peers.iter().filter(|peer| left.contains(&peer.rank)) {
-            let route = Route {
-                action: Action::Write,
-                peer: peer.peer,
-                remote: peer.mailbox,
-                local: self.mailbox,
-                delivered: false,
-                inject_bytes_max: 0,
-            };
-            let own = self.peers.len() as u64 * PLACE_BYTES;
-            match self.endpoint.post(&route, own, peer.place, 8, 0, GREETING) {
-                Ok(Posted::Again) => later.push(peer.rank),
-                Ok(Posted::Pending | Posted::Injected) => {}
-                Err(failure) => return Err(self.failed(&failure, Some(peer.rank))),
-            }
-        }
-        Ok(later)
-    }
-
-    /// Finds out whether this process may read and write a peer's memory directly.
-    fn try_to_attach(&mut self, rank: u32, address: &Address) -> Result<()> {
-        let tried = address.try_to_attach();
-        self.attachable = Some(self.attachable.unwrap_or(true) && tried.is_ok());
-        match tried {
-            Err(error) if self.ways.attaches => Err(Error::Unavailable {
-                what: format!("shm-writes=cma between ranks {} and {rank}", self.config.rank),
-                why: format!("process_vm_readv of the peer's memory failed: {error}"),
-                how: "Start both ranks as one user in one container, with kernel.yama.ptrace_scope at most 1, or use \
-                      shm-writes=ordered"
-                    .into(),
-            }),
-            _ => Ok(()),
-        }
     }
 
     /// Posts one operation; false when there is no room for it now.
     #[inline]
     fn take(&mut self, op: &Op) -> Result<bool> {
-        let Some(lane) = self.lanes.get(op.lane.0 as usize) else {
-            let lane = op.lane.0;
-            return Err(Error::Failed(format!("lane {lane} was never resolved")));
+        let Some(Some(lane)) = self.lanes.get_mut(op.lane.0 as usize) else {
+            return Err(never_resolved(op.lane));
         };
         if self.done.len() == self.done.capacity() {
             return Ok(false);
@@ -217,26 +138,30 @@ impl Worker {
         if lane.holds {
             return Ok(self.hold(op));
         }
-        let user = u64::from(op.lane.0) << 32 | u64::from(op.tag);
+        let user = user_of(op.lane, op.tag);
         let data = lane.sender | u64::from(op.imm);
         let posted = self
             .endpoint
             .post(&lane.route, op.local, op.remote, op.len, data, user);
         match posted {
-            Ok(Posted::Pending) => Ok(true),
+            Ok(Posted::Pending) => {
+                lane.last_byte = Some(op.remote + u64::from(op.len.saturating_sub(1)));
+                Ok(true)
+            }
             Ok(Posted::Injected) => {
+                lane.last_byte = Some(op.remote + u64::from(op.len.saturating_sub(1)));
                 self.done.push_back(Completion {
                     tag: op.tag,
                     lane: op.lane,
                     len: op.len,
                     imm: op.imm,
-                    kind: Kind::Done,
+                    ending: Ending::Done,
                 });
                 Ok(true)
             }
             Ok(Posted::Again) if lane.spec.kind == LaneKind::Receive => Ok(self.hold(op)),
             Ok(Posted::Again) => Ok(false),
-            Err(failure) => Err(self.failed(&failure, None)),
+            Err(failure) => Err(self.dead(&failure, None)),
         }
     }
 
@@ -246,7 +171,7 @@ impl Worker {
         if self.held.len() == self.held.capacity() {
             return false;
         }
-        if let Some(lane) = self.lanes.get_mut(op.lane.0 as usize) {
+        if let Some(Some(lane)) = self.lanes.get_mut(op.lane.0 as usize) {
             lane.holds = true;
         }
         self.held.push_back(*op);
@@ -260,7 +185,8 @@ impl Worker {
         if self.done.len() == self.done.capacity() {
             return Ok(());
         }
-        self.lanes.iter_mut().for_each(|lane| lane.holds = false);
+        let lanes = self.lanes.iter_mut().flatten();
+        lanes.for_each(|lane| lane.holds = false);
         for _ in 0..self.held.len() {
             // What finds no room again goes to the end, and takes those of its lane that follow with it.
             if let Some(op) = self.held.pop_front() {
@@ -270,24 +196,70 @@ impl Worker {
         Ok(())
     }
 
-    /// Names the rank, and the operation if one is known.
+    /// The lane of an operation that the library names.
+    fn lane_of(&self, user: Option<u64>) -> Option<&LaneState> {
+        let user = user.filter(|&user| user != GREETING)?;
+        self.lanes.get((user >> 32) as usize)?.as_ref()
+    }
+
+    /// What the library's words for an operation mean.
+    fn described(&self, failure: &libfabric::Failure) -> Failure {
+        let lane = self.lane_of(failure.user);
+        Failure {
+            name: failure.text.clone(),
+            code: failure.code,
+            engine: self.name.clone(),
+            operation: lane.map(|lane| lane.spec.kind),
+            peer: lane.map(|lane| lane.spec.peer),
+            device: Some(self.attributes.domain.clone()),
+            usual_cause: usual_cause(failure.code).map(str::to_owned),
+            ..Failure::default()
+        }
+    }
+
+    /// The end of the endpoint; names the operation if one is known.
     #[cold]
-    fn failed(&self, failure: &Failure, peer: Option<u32>) -> Error {
-        let lane = failure
-            .user
-            .filter(|&user| user != GREETING)
-            .and_then(|user| self.lanes.get((user >> 32) as usize));
-        let what = match (lane, peer) {
-            (Some(lane), _) => {
-                format!("{} with rank {}", kind_name(lane.spec.kind), lane.spec.peer)
-            }
-            (None, Some(peer)) => format!("first contact with rank {peer}"),
-            (None, None) => "progress".to_owned(),
+    pub(super) fn dead(&self, failure: &libfabric::Failure, peer: Option<u32>) -> Error {
+        if self.lane_of(failure.user).is_some() {
+            return self.described(failure).into();
+        }
+        let what = match peer {
+            Some(peer) => format!("first contact with rank {peer}"),
+            None => "progress".to_owned(),
         };
+        let cause = usual_cause(failure.code).map(|cause| format!("; usual cause: {cause}"));
         Error::Failed(format!(
-            "{}: {what} failed on rank {}: {} ({})",
-            self.name, self.config.rank, failure.text, failure.code
+            "{}: {what} on {} failed: {} ({}){}",
+            self.name,
+            self.attributes.domain,
+            failure.text,
+            failure.code,
+            cause.unwrap_or_default()
         ))
+    }
+
+    /// A failed operation as a completion; what the library said is kept for whoever asks.
+    #[cold]
+    fn failed(
+        &mut self,
+        failure: Box<libfabric::Failure>,
+        done: &mut [Completion],
+    ) -> Result<usize> {
+        let (Some(user), Some(place)) = (failure.user, done.first_mut()) else {
+            return Err(self.dead(&failure, None));
+        };
+        if user == GREETING {
+            return Err(self.dead(&failure, None));
+        }
+        *place = Completion {
+            tag: user as u32,
+            lane: Lane((user >> 32) as u32),
+            len: 0,
+            imm: 0,
+            ending: Ending::Failed(failure.code),
+        };
+        self.failed = Some(failure);
+        Ok(1)
     }
 
     #[inline]
@@ -299,24 +271,24 @@ impl Worker {
                 lane: Lane(lane),
                 len: event.len as u32,
                 imm: 0,
-                kind: Kind::Done,
+                ending: Ending::Done,
             },
             EventKind::Received => Completion {
                 tag: event.user as u32,
-                lane: self
-                    .lanes
-                    .get(lane as usize)
-                    .map_or(Lane::UNNAMED, |lane| Lane(lane.spec.peer)),
+                lane: match self.lanes.get(lane as usize) {
+                    Some(Some(lane)) => Lane(lane.spec.peer),
+                    _ => Lane::UNNAMED,
+                },
                 len: event.len as u32,
                 imm: 0,
-                kind: Kind::Arrived,
+                ending: Ending::Arrived,
             },
             EventKind::Arrived => Completion {
                 tag: 0,
                 lane: self.sender(event.data),
                 len: event.len as u32,
                 imm: event.data as u32,
-                kind: Kind::Arrived,
+                ending: Ending::Arrived,
             },
         }
     }
@@ -324,54 +296,69 @@ impl Worker {
     /// Names the writer: said by its data where that is wide enough, else known only where there is one peer.
     #[inline]
     fn sender(&self, data: u64) -> Lane {
-        match self.config.peers.as_slice() {
+        match self.peers.as_slice() {
             _ if self.named => Lane((data >> 32) as u32),
-            [only] => Lane(*only),
+            [only] => Lane(only.rank),
             _ => Lane::UNNAMED,
         }
     }
 }
 
 impl Engine for Worker {
-    fn card(&self) -> Card {
-        self.address.card()
+    fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
+        let (number, region, remote) = self.register_arena(memory.mapped(&self.name)?)?;
+        self.regions.insert(number, region);
+        Ok(Region {
+            id: RegionId(number),
+            descriptor: FarMemory::from(remote).descriptor(),
+        })
+    }
+
+    fn deregister(&mut self, region: RegionId) -> Result<()> {
+        let lanes = || self.lanes.iter().flatten();
+        if lanes().any(|lane| lane.spec.local == region) {
+            return Err(Error::Failed(format!(
+                "region {} has lanes that were not released",
+                region.0
+            )));
+        }
+        let registered = self.regions.remove(&region.0);
+        let never = || Error::Failed(format!("region {} is not registered", region.0));
+        let closed = self.endpoint.deregister(registered.ok_or_else(never)?);
+        closed.map_err(|why| Error::Failed(format!("{} cannot deregister: {why}", self.name)))
+    }
+
+    fn cards(&mut self, peers: &[u32]) -> Result<Vec<Card>> {
+        self.make_mail(peers)?;
+        peers.iter().map(|&peer| self.card(peer)).collect()
     }
 
     fn connect(&mut self, peers: &[(u32, Card)]) -> Result<()> {
         for (rank, card) in peers {
-            let (address, place) = self.connect_one(*rank, card)?;
-            if self.ways.is_shm {
-                self.try_to_attach(*rank, &address)?;
-            }
-            let peer = self.endpoint.insert(&address.name).map_err(|why| {
-                Error::Failed(format!("{} cannot address rank {rank}: {why}", self.name))
-            })?;
-            self.peers.push(PeerState {
-                rank: *rank,
-                peer,
-                memory: address.memory.into(),
-                mailbox: address.mailbox.into(),
-                place,
-                tags: address.peers.len() > 1,
-            });
+            let peer = self.connect_one(*rank, card)?;
+            self.peers.push(peer);
         }
         Ok(())
     }
 
     fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
-        let own = self.peers.len() as u64 * PLACE_BYTES;
-        self.mail
-            .write(own, &greeting(self.config.rank).to_le_bytes())
-            .map_err(|error| Error::Failed(error.to_string()))?;
-        let (mail, peers) = (Arc::clone(&self.mail), self.config.peers.clone());
-        let contact = Contact::new(&mail, &peers);
-        let mut left = peers.clone();
+        let fresh = &self.peers[self.met..];
+        let place = |peer: &PeerState| {
+            let mail = &self.mails[peer.greeted.mail];
+            (peer.rank, Arc::clone(&mail.arena), peer.greeted.place)
+        };
+        let contact = Contact::new(fresh.iter().map(place).collect());
+        let all = fresh.len();
+        let mut left: Vec<u32> = fresh.iter().map(|peer| peer.rank).collect();
         let mut completed = 0;
         loop {
-            let in_flight = peers.len() - left.len() - completed;
+            let in_flight = all - left.len() - completed;
             if contact.is_complete(self.config.rank, &left, in_flight)? {
-                // Who has greeted this worker has mapped it.
-                remove_own(self.endpoint.name());
+                // Who has greeted this worker has mapped it. Its name goes once nobody else is to come.
+                self.met = self.peers.len();
+                if self.met == self.config.peers_max as usize {
+                    remove_own(self.endpoint.name());
+                }
                 return Ok(());
             }
             if stopped() {
@@ -380,54 +367,16 @@ impl Engine for Worker {
             left = self.greet(&left)?;
             let mut events = [Event::EMPTY; EVENTS];
             let polled = self.endpoint.poll(&mut events);
-            completed += polled.map_err(|failure| self.failed(&failure, None))?;
+            completed += polled.map_err(|failure| self.dead(&failure, None))?;
         }
     }
 
-    fn lane(&mut self, spec: &LaneSpec) -> Result<Lane> {
-        let same = |lane: &LaneState| lane.spec == *spec;
-        if let Some(index) = self.lanes.iter().position(same) {
-            return Ok(Lane(index as u32));
-        }
-        let peer = self.peers.iter().find(|peer| peer.rank == spec.peer);
-        let peer = peer.ok_or_else(|| {
-            Error::Failed(format!(
-                "rank {} was never connected to rank {}",
-                self.config.rank, spec.peer
-            ))
-        })?;
-        let own_tag = u64::from(self.config.rank);
-        let action = match spec.kind {
-            LaneKind::Initiate(Verb::Write) => Action::Write,
-            LaneKind::Initiate(Verb::WriteImm) => Action::WriteData,
-            LaneKind::Initiate(Verb::Read) => Action::Read,
-            LaneKind::Initiate(Verb::Send) if peer.tags => Action::SendTagged(own_tag),
-            LaneKind::Initiate(Verb::Send) => Action::Send,
-            LaneKind::Receive if self.config.peers.len() > 1 => {
-                Action::ReceiveTagged(u64::from(peer.rank))
-            }
-            LaneKind::Receive => Action::Receive,
-        };
-        let route = Route {
-            action,
-            peer: peer.peer,
-            remote: peer.memory,
-            local: self.memory,
-            delivered: (spec.delivered || self.ways.deliver_every_write)
-                && matches!(action, Action::Write | Action::WriteData),
-            inject_bytes_max: self.inject_bytes_max,
-        };
-        self.lanes.push(LaneState {
-            spec: *spec,
-            route,
-            sender: if self.named {
-                u64::from(self.config.rank) << 32
-            } else {
-                0
-            },
-            holds: false,
-        });
-        Ok(Lane(self.lanes.len() as u32 - 1))
+    fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
+        self.resolve(spec)
+    }
+
+    fn release(&mut self, lane: Lane) {
+        slots::take(&mut self.lanes, lane);
     }
 
     #[inline]
@@ -440,18 +389,43 @@ impl Engine for Worker {
         Ok(ops.len())
     }
 
-    fn chosen(&self) -> Value {
-        // The endpoint can allow less for writes than the provider's attributes say of all messages.
-        let mut chosen = json!({ "inject_bytes_max": self.inject_bytes_max });
-        // What the provider shm does with messages that do not fit its queue depends on what the system allows.
-        if let Some(attachable) = self.attachable {
-            chosen["shm_large_messages"] = if attachable {
-                "cma: from one process's memory to the other's".into()
-            } else {
-                "through shared buffers: this process may not attach to its peers' memory".into()
-            };
+    fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
+        let Some(Some(state)) = self.lanes.get(lane.0 as usize) else {
+            return Err(never_resolved(lane));
+        };
+        let (Some((route, scratch)), Some(last_byte)) = (&state.flush, state.last_byte) else {
+            return Ok(Flush::Delivered);
+        };
+        let user = user_of(lane, tag);
+        match self.endpoint.post(route, *scratch, last_byte, 1, 0, user) {
+            Ok(Posted::Again) => Ok(Flush::Again),
+            Ok(Posted::Pending | Posted::Injected) => Ok(Flush::Posted),
+            Err(failure) => Err(self.dead(&failure, None)),
         }
-        chosen
+    }
+
+    fn failure(&self, done: &Completion) -> Failure {
+        let user = user_of(done.lane, done.tag);
+        match &self.failed {
+            Some(failure) if failure.user == Some(user) => self.described(failure),
+            _ => Failure {
+                name: "unknown".to_owned(),
+                engine: self.name.clone(),
+                ..Failure::default()
+            },
+        }
+    }
+
+    fn chosen(&self) -> Facts {
+        // What the provider shm does with messages that do not fit its queue depends on what the system allows.
+        let large = self.attachable.map(|attachable| match attachable {
+            true => "cma: from one process's memory to the other's",
+            false => "through shared buffers: this process may not attach to its peers' memory",
+        });
+        // The endpoint can allow less for writes than the provider's attributes say of all messages.
+        Facts::default()
+            .with("inject_bytes_max", self.inject_bytes_max)
+            .maybe("shm_large_messages", large)
     }
 
     #[inline]
@@ -465,7 +439,7 @@ impl Engine for Worker {
         let polled = self.endpoint.poll(&mut self.events[..room]);
         let mut count = match polled {
             Ok(count) => count,
-            Err(failure) => return Err(self.failed(&failure, None)),
+            Err(failure) => return self.failed(failure, done),
         };
         for (place, event) in done.iter_mut().zip(&self.events[..count]) {
             *place = self.completion(event);
@@ -480,9 +454,12 @@ impl Engine for Worker {
     }
 }
 
-fn kind_name(kind: LaneKind) -> &'static str {
-    match kind {
-        LaneKind::Initiate(verb) => verb.name(),
-        LaneKind::Receive => "receive",
-    }
+#[inline]
+fn user_of(lane: Lane, tag: u32) -> u64 {
+    u64::from(lane.0) << 32 | u64::from(tag)
+}
+
+#[cold]
+fn never_resolved(lane: Lane) -> Error {
+    Error::Failed(format!("lane {} was never resolved", lane.0))
 }

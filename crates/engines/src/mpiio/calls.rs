@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use tonnage_engine::Facts;
 use tonnage_engine::calls::FileUse;
 use tonnage_engine::calls::{Call, Calls, OpenFile, Transfer, View};
 use tonnage_sys::mapping::Arena;
@@ -170,7 +170,7 @@ impl Calls for MpiCalls {
         }
     }
 
-    fn chosen(&self) -> Value {
+    fn chosen(&self) -> Facts {
         self.shown.describe(&self.hints)
     }
 }

@@ -4,7 +4,7 @@
 //! missing there has no effect. Open MPI 4 lists what it was given, whoever carries the calls out and whether that knows
 //! the hint or not; so what OMPIO, its usual one, looks at is known here by name.
 
-use serde_json::{Value, json};
+use tonnage_engine::Facts;
 use tonnage_sys::mpi::{Dialect, File, Hints};
 
 /// Hints that OMPIO and its file systems look at, in Open MPI 4.1 and 5.0.
@@ -86,18 +86,26 @@ impl Shown {
     }
 
     /// For the record: all that MPI lists, and what was asked for in vain.
-    pub(super) fn describe(&self, asked: &Hints) -> Value {
+    pub(super) fn describe(&self, asked: &Hints) -> Facts {
         let Some((used, layer)) = &self.said else {
-            return Value::Null;
+            return Facts::default();
         };
         let vain = not_taken(asked, used, *layer);
-        json!({
-            "io_layer": layer.name(),
-            "hints": used,
-            "hints_are": if layer.lists_what_it_uses() { "used" } else { "set: Open MPI does not say which it uses" },
-            "hints_not_taken": if vain.is_empty() { Value::Null } else { json!(vain) },
-        })
+        let are = match layer.lists_what_it_uses() {
+            true => "used",
+            false => "set: Open MPI does not say which it uses",
+        };
+        Facts::default()
+            .with("io_layer", layer.name())
+            .with("hints", facts(used))
+            .with("hints_are", are)
+            .maybe("hints_not_taken", (!vain.is_empty()).then(|| facts(&vain)))
     }
+}
+
+fn facts(hints: &Hints) -> Facts {
+    let add = |facts: Facts, (name, value): (&String, &String)| facts.with(name, value.as_str());
+    hints.iter().fold(Facts::default(), add)
 }
 
 /// The magic number of Lustre's file system.

@@ -16,13 +16,14 @@ mod hints;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-use tonnage_engine::EngineOption;
 use tonnage_engine::calls::{Calls, FileDomain, FileEntry, OpenFiles};
 use tonnage_engine::calls::{FileLayout, FileOrder, FileUse, Fsync};
+use tonnage_engine::{
+    BeforeJoin, EngineOption, EngineReport, Facts, Library, LibraryReport, Lifecycle, OptionKind,
+};
 use tonnage_sys::mapping::Arena;
 use tonnage_sys::mpi::{CALL_BYTES_MAX, Dialect, Family, NoLibrary, NoMpi, World, start};
-use tonnage_units::identity::{Exchange, Identity, Meeting};
+use tonnage_units::identity::{Exchange, Meeting};
 use tonnage_units::{Error, Result};
 
 /// The row of the list of engines for files.
@@ -34,7 +35,16 @@ pub const ENTRY: FileEntry = FileEntry {
     threads: false,
     collective: true,
     direct: false,
-    libraries: &["mpi"],
+    libraries: &[Library {
+        name: LIBRARY,
+        variable: MPI_VARIABLE,
+        about: "the one that fits the launcher (\"auto\")",
+    }],
+    lifecycle: Lifecycle {
+        before_join,
+        finish,
+        ..Lifecycle::NONE
+    },
     open,
 };
 
@@ -44,11 +54,14 @@ pub const MPI_VARIABLE: &str = "TONNAGE_MPI";
 /// Asks for the library that fits the launcher, whatever the variable says.
 const AUTO: &str = "auto";
 
+/// The name by which the library is chosen.
+const LIBRARY: &str = "mpi";
+
 const PREALLOCATE: &str = "preallocate";
 
 static OPTIONS: [EngineOption; 1] = [EngineOption {
     name: PREALLOCATE,
-    values: &["off", "on"],
+    kind: OptionKind::Choice(&["off", "on"]),
     variants: &[],
     about: "makes room for the whole file when it is opened to be written, by MPI_File_preallocate",
 }];
@@ -57,11 +70,11 @@ static OPTIONS: [EngineOption; 1] = [EngineOption {
 /// PMIx only where it is the one that starts PMIx, and fails where somebody else has. Other ways to meet are no matter.
 ///
 /// What fails here fails again, and is reported, when the engine is opened.
-pub fn start_before_meeting(identity: &Identity, mpi: Option<&Path>) {
-    if identity.meeting != Meeting::Exchange(Exchange::Pmix) {
+fn before_join(joining: &BeforeJoin<'_>) {
+    if joining.identity.meeting != Meeting::Exchange(Exchange::Pmix) {
         return;
     }
-    let (asked, _) = asked(mpi);
+    let (asked, _) = asked(joining.library(LIBRARY));
     match start(asked.as_deref(), &env) {
         Ok(world) => log::debug!("{world:?} has been started before the ranks meet"),
         Err(why) => log::debug!("MPI cannot be started before the ranks meet: {why:?}"),
@@ -72,7 +85,7 @@ pub fn start_before_meeting(identity: &Identity, mpi: Option<&Path>) {
 ///
 /// # Errors
 /// What MPI says.
-pub fn finish() -> Result<()> {
+fn finish() -> Result<()> {
     tonnage_sys::mpi::finish().map_err(Error::Failed)
 }
 
@@ -125,7 +138,7 @@ fn check(usage: &FileUse) -> Result<()> {
 fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
     let usage = request.usage;
     check(usage)?;
-    let (asked, said_by) = asked(request.mpi);
+    let (asked, said_by) = asked(request.libraries.get(LIBRARY).map(AsRef::as_ref));
     let world = start(asked.as_deref(), &env).map_err(|why| unavailable(why, said_by))?;
     refuse_other_world(&world, request.rank, usage.ranks)?;
     Ok(Arc::new(MpiDomain {
@@ -233,19 +246,27 @@ struct MpiDomain {
 }
 
 impl FileDomain for MpiDomain {
-    fn effective(&self) -> Value {
+    fn report(&self) -> EngineReport {
         let (world, usage) = (&self.world, &self.usage);
-        json!({
-            "name": "mpiio",
-            "library": world.path(),
-            "library_chosen_by": self.why,
-            "version": world.version(),
-            "dialect": world.dialect().name(),
-            "calls": if usage.collective { "collective" } else { "independent" },
-            "call_bytes_max": CALL_BYTES_MAX,
-            "file_view": usage.file_view,
-            "preallocate": self.preallocate().is_some(),
-        })
+        let calls = match usage.collective {
+            true => "collective",
+            false => "independent",
+        };
+        EngineReport {
+            name: "mpiio".to_owned(),
+            library: Some(LibraryReport {
+                version: world.version().to_owned(),
+                library: world.path().to_owned(),
+            }),
+            facts: Facts::default()
+                .with("library_chosen_by", self.why.clone())
+                .with("dialect", world.dialect().name())
+                .with("calls", calls)
+                .with("call_bytes_max", CALL_BYTES_MAX)
+                .with("file_view", usage.file_view)
+                .with("preallocate", self.preallocate().is_some()),
+            ..EngineReport::default()
+        }
     }
 
     fn thread(&self, thread: u32, memory: Arc<Arena>) -> Result<Box<dyn Calls>> {

@@ -48,6 +48,8 @@ pub(super) struct Receive {
     pub(super) offset: u64,
     pub(super) len: u32,
     pub(super) tag: u32,
+    /// The owner's region that it lies in.
+    pub(super) region: u32,
 }
 
 /// A worker's own mailbox.
@@ -154,6 +156,7 @@ impl Inbox {
         offset: u64,
         len: u32,
         tag: u32,
+        region: u32,
     ) -> Result<bool, OutOfRange> {
         if self.receives - self.receives_read >= u64::from(DEPTH) {
             // A peer that publishes nonsense must not make the difference wrap.
@@ -171,9 +174,8 @@ impl Inbox {
         self.ring
             .word(at + 8)?
             .store(u64::from(len) << 32 | u64::from(tag), Relaxed);
-        self.ring
-            .word(at + 16)?
-            .store(u64::from(sequence(self.receives)), Release);
+        let last = u64::from(region) << 32 | u64::from(sequence(self.receives));
+        self.ring.word(at + 16)?.store(last, Release);
         self.receives += 1;
         Ok(true)
     }
@@ -228,15 +230,17 @@ impl Outbox {
     #[inline]
     pub(super) fn next_receive(&self) -> Result<Option<Receive>, OutOfRange> {
         let at = receive_at(self.receives);
-        if self.ring.word(at + 16)?.load(Acquire) != u64::from(sequence(self.receives)) {
+        let last = self.ring.word(at + 16)?.load(Acquire);
+        if last as u32 != sequence(self.receives) {
             return Ok(None);
         }
-        let last = self.ring.word(at + 8)?.load(Relaxed);
+        let middle = self.ring.word(at + 8)?.load(Relaxed);
         let offset = self.ring.word(at)?.load(Relaxed);
         Ok(Some(Receive {
             offset,
-            len: (last >> 32) as u32,
-            tag: last as u32,
+            len: (middle >> 32) as u32,
+            tag: middle as u32,
+            region: (last >> 32) as u32,
         }))
     }
 
@@ -307,7 +311,7 @@ mod tests {
         let mut posted = 0;
         for taken in 0..5 * DEPTH {
             while inbox
-                .post_receive(u64::from(posted) * 8, posted + 1, posted)
+                .post_receive(u64::from(posted) * 8, posted + 1, posted, posted % 3)
                 .unwrap()
             {
                 posted += 1;
@@ -319,7 +323,8 @@ mod tests {
                 Receive {
                     offset: u64::from(taken) * 8,
                     len: taken + 1,
-                    tag: taken
+                    tag: taken,
+                    region: taken % 3,
                 }
             );
             outbox.take_receive().unwrap();

@@ -1,31 +1,33 @@
 //! `shm`: direct memory between two ranks of one host over a shared mapping. It is what this host could do at best: one
 //! copy by the initiator, no system call, no library.
 //!
-//! Each worker's memory is a memory file (memfd). A peer opens it through `/proc/PID/fd`, which the kernel allows only
-//! to the same user, and maps it. Nothing has a name in /dev/shm, so nothing can be left there, however a rank ends.
-//! Arrivals and posted receives travel through rings in a second, small memory file: see `mailbox`. Which way of
-//! copying is fastest depends on size and caches, so each point finds it out by trying: see `tuner`.
+//! Each registered memory is a memory file (memfd). A peer opens it through `/proc/PID/fd`, which the kernel allows only
+//! to the same user, and maps it when a lane names it. Nothing has a name in /dev/shm, so nothing can be left there,
+//! however a rank ends. Arrivals and posted receives travel through rings in second, small memory files: see `mailbox`.
+//! Which way of copying is fastest depends on size and caches, so each point finds it out by trying: see `tuner`.
 
+mod ends;
 mod mailbox;
+mod setup;
 mod tuner;
 
-use std::collections::VecDeque;
-use std::fs::OpenOptions;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Card, Completion, Domain, Engine, Entry, Kind, Lane, LaneKind, LaneSpec, LimitKind, Op,
+    Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineReport, Entry, Facts,
+    Failure, Flush, Lane, LaneKind, LaneSpec, Lifecycle, LimitKind, Op, Peer, Region, RegionId,
     Verb, WorkerConfig,
 };
 use tonnage_sys::copy::Method;
-use tonnage_sys::mapping::{Arena, OutOfRange, Pages, Sharing};
+use tonnage_sys::mapping::{Arena, OutOfRange};
 use tonnage_units::{Error, Result};
 
-use mailbox::{Arrival, Inbox, Mailbox, Outbox};
+use ends::Ends;
+use mailbox::{Inbox, Mailbox, Outbox};
+use setup::FarRegion;
 use tuner::Tuner;
 
 /// One call of `post` moves at most about this much, so that a loop stays in control of large operations.
@@ -33,6 +35,9 @@ const POST_BYTES_MAX: u64 = 256 << 10;
 
 /// The system's error number for a message that is longer than the receive it meets.
 const MESSAGE_TOO_LONG: i32 = 90;
+
+/// The system's error number for a send whose receive lies in another region than its lane says.
+const OTHER_REGION: i32 = 22;
 
 static CAPS: Caps = Caps {
     verbs: &Verb::ALL,
@@ -57,6 +62,7 @@ pub const ENTRY: Entry = Entry {
     options: &[],
     has_devices: false,
     libraries: &[],
+    lifecycle: Lifecycle::NONE,
     verbs: &Verb::ALL,
     ordered_writes: true,
     moves_bytes: true,
@@ -70,62 +76,60 @@ impl Domain for ShmDomain {
         &CAPS
     }
 
-    fn effective(&self) -> Value {
-        json!({
-            "name": "shm",
-            "depth": mailbox::DEPTH,
-            "completion": "delivered: the copy is done by the initiator",
-            "ordering": "in order; the last byte of an ordered write is visible last",
-            "post_bytes_max": POST_BYTES_MAX,
-        })
+    fn report(&self) -> EngineReport {
+        EngineReport {
+            name: "shm".to_owned(),
+            facts: Facts::default()
+                .with("depth", mailbox::DEPTH)
+                .with("completion", "delivered: the copy is done by the initiator")
+                .with(
+                    "ordering",
+                    "in order; the last byte of an ordered write is visible last",
+                )
+                .with("post_bytes_max", POST_BYTES_MAX),
+            ..EngineReport::default()
+        }
     }
 
-    fn worker(&self, config: &WorkerConfig, memory: Arc<dyn Memory>) -> Result<Box<dyn Engine>> {
-        let bytes = mailbox::bytes(config.peers.len());
-        let rings =
-            Arena::allocate(bytes, Pages::Normal, Sharing::Shared, None).map_err(|error| {
-                Error::io(
-                    format!("cannot map {bytes} bytes for the rings of shm"),
-                    error,
-                )
-            })?;
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine>> {
         Ok(Box::new(Shm {
             config: config.clone(),
             tuner: Tuner::new(config.clock, Method::available()),
             verb: None,
-            mailbox: Mailbox::new(Arc::new(rings)),
-            arena: Arc::clone(memory.mapped("shm")?),
+            mailboxes: Vec::new(),
+            places: BTreeMap::new(),
+            regions: BTreeMap::new(),
+            region_next: 0,
             peers: Vec::new(),
+            mapped: Vec::new(),
             lanes: Vec::new(),
             done: VecDeque::with_capacity(mailbox::DEPTH as usize),
         }))
     }
 }
 
-/// Address of a worker's memory, for a peer to map it. Opaque to everybody else.
-#[derive(Serialize, Deserialize)]
-struct Address {
-    boot_id: String,
-    pid_namespace: String,
-    pid: u32,
-    memory_fd: i32,
-    memory_bytes: u64,
-    rings_fd: i32,
-    rings_bytes: u64,
-    /// Order of the rings: the ranks in the order of the worker's configuration.
-    peers: Vec<u32>,
-}
-
-struct PeerMemory {
-    rank: u32,
-    memory: Arena,
+struct PeerRings {
+    rank: Peer,
     inbox: Inbox,
     outbox: Outbox,
 }
 
+/// A peer's memory in this process. It stays while a lane uses it, and until another one of that peer is mapped.
+struct Mapped {
+    peer: Peer,
+    region: FarRegion,
+    memory: Arc<Arena>,
+}
+
 struct LaneState {
-    spec: LaneSpec,
+    kind: LaneKind,
+    /// Index in the list of peers.
     peer: usize,
+    local: RegionId,
+    own: Arc<Arena>,
+    /// A receive has none.
+    far: Option<(u32, Arc<Arena>)>,
+    ordered: bool,
 }
 
 struct Shm {
@@ -133,100 +137,45 @@ struct Shm {
     /// For the operations of the point whose lanes were resolved last.
     tuner: Tuner,
     verb: Option<Verb>,
-    mailbox: Mailbox,
-    arena: Arc<Arena>,
-    peers: Vec<PeerMemory>,
-    lanes: Vec<LaneState>,
+    /// One for each call of `cards`.
+    mailboxes: Vec<Mailbox>,
+    /// Which mailbox holds a peer's rings, and where.
+    places: BTreeMap<Peer, (usize, usize)>,
+    regions: BTreeMap<u32, Arc<Arena>>,
+    region_next: u32,
+    peers: Vec<PeerRings>,
+    mapped: Vec<Mapped>,
+    lanes: Vec<Option<LaneState>>,
     done: VecDeque<Completion>,
 }
 
 impl Shm {
-    fn address(&self) -> Address {
-        let raw = |arena: &Arena| arena.file().map_or(-1, |file| file.as_raw_fd());
-        Address {
-            boot_id: tonnage_sys::host::boot_id(),
-            pid_namespace: tonnage_sys::host::pid_namespace(),
-            pid: std::process::id(),
-            memory_fd: raw(&self.arena),
-            memory_bytes: self.arena.len() as u64,
-            rings_fd: raw(self.mailbox.arena()),
-            rings_bytes: self.mailbox.arena().len() as u64,
-            peers: self.config.peers.clone(),
-        }
-    }
-
-    fn connect_one(
-        &self,
-        own: &Address,
-        index: usize,
-        rank: u32,
-        card: &Card,
-    ) -> Result<PeerMemory> {
-        let unusable = |why: String| {
-            Error::Unavailable {
-            what: format!("shm between ranks {} and {rank}", self.config.rank),
-            why,
-            how: "Start both ranks on one host, in one container and as one user, or choose a network engine".into(),
-        }
-        };
-        let peer: Address = serde_json::from_slice(&card.0)
-            .map_err(|error| unusable(format!("the peer's address cannot be read ({error})")))?;
-        if peer.boot_id != own.boot_id {
-            return Err(unusable("they are on different hosts".into()));
-        }
-        if peer.pid_namespace != own.pid_namespace {
-            return Err(unusable(
-                "they are in different containers (PID namespaces)".into(),
-            ));
-        }
-        let my_place = peer
-            .peers
-            .iter()
-            .position(|&other| other == self.config.rank)
-            .filter(|&place| mailbox::bytes(place + 1) as u64 <= peer.rings_bytes)
-            .ok_or_else(|| unusable("the peer does not expect this rank".into()))?;
-        let attach = |fd: i32, bytes: u64| -> Result<Arena> {
-            let path = format!("/proc/{}/fd/{fd}", peer.pid);
-            let file = OpenOptions::new().read(true).write(true).open(&path);
-            let file = file.map_err(|error| unusable(format!("cannot open {path}: {error}")))?;
-            Arena::attach(OwnedFd::from(file), bytes as usize)
-                .map_err(|error| unusable(format!("cannot map {path}: {error}")))
-        };
-        let memory = attach(peer.memory_fd, peer.memory_bytes)?;
-        let rings = Arc::new(attach(peer.rings_fd, peer.rings_bytes)?);
-        Ok(PeerMemory {
-            rank,
-            memory,
-            inbox: self.mailbox.inbox(index),
-            outbox: Outbox::new(rings, my_place),
-        })
-    }
-
     /// Carries out one operation. `false`: there is no room now, try again after polling.
     #[inline]
     fn carry_out(&mut self, op: &Op) -> Result<bool> {
-        let Some(lane) = self.lanes.get(op.lane.0 as usize) else {
-            return Err(Error::Failed(format!(
-                "lane {} was never resolved",
-                op.lane.0
-            )));
+        let Some(Some(lane)) = self.lanes.get(op.lane.0 as usize) else {
+            return Err(never_resolved(op.lane));
         };
-        let peer = &mut self.peers[lane.peer];
-        let (own, tuner) = (&self.arena, &mut self.tuner);
-        let mut kind = Kind::Done;
-        let taken = match lane.spec.kind {
-            LaneKind::Receive => {
-                return peer
-                    .inbox
-                    .post_receive(op.local, op.len, op.tag)
-                    .map_err(ring);
+        let (peer, tuner) = (&mut self.peers[lane.peer], &mut self.tuner);
+        let mut ending = Ending::Done;
+        let taken = match (lane.kind, &lane.far) {
+            (LaneKind::Initiate(verb), Some((region, far))) => {
+                let ends = Ends {
+                    own: &lane.own,
+                    far,
+                };
+                match verb {
+                    Verb::Write => ends.write(op, lane.ordered, tuner).map(|()| true),
+                    Verb::Read => ends.read(op, tuner).map(|()| true),
+                    Verb::WriteImm => ends.write_imm(op, peer, tuner),
+                    Verb::Send => ends.send(op, peer, *region, tuner, &mut ending),
+                }
             }
-            LaneKind::Initiate(Verb::Write) => {
-                peer.write(own, op, lane.spec.ordered, tuner).map(|()| true)
+            _ => {
+                let inbox = &mut peer.inbox;
+                let posted = inbox.post_receive(op.local, op.len, op.tag, lane.local.0);
+                return posted.map_err(ring);
             }
-            LaneKind::Initiate(Verb::Read) => peer.read(own, op, tuner).map(|()| true),
-            LaneKind::Initiate(Verb::WriteImm) => peer.write_imm(own, op, tuner),
-            LaneKind::Initiate(Verb::Send) => peer.send(own, op, tuner, &mut kind),
         };
         let rank = peer.rank;
         let taken = taken
@@ -237,126 +186,110 @@ impl Shm {
                 lane: op.lane,
                 len: op.len,
                 imm: op.imm,
-                kind,
+                ending,
             });
         }
         Ok(taken)
     }
 }
 
-impl PeerMemory {
-    #[inline]
-    fn write(
-        &self,
-        own: &Arena,
-        op: &Op,
-        ordered: bool,
-        tuner: &mut Tuner,
-    ) -> Result<(), OutOfRange> {
-        tuner.run(op.len, |method| {
-            if ordered {
-                own.copy_to_last_byte_last(op.local, &self.memory, op.remote, op.len, method)
-            } else {
-                own.copy_to(op.local, &self.memory, op.remote, op.len, method)
-            }
-        })
-    }
-
-    #[inline]
-    fn read(&self, own: &Arena, op: &Op, tuner: &mut Tuner) -> Result<(), OutOfRange> {
-        tuner.run(op.len, |method| {
-            self.memory
-                .copy_to(op.remote, own, op.local, op.len, method)
-        })
-    }
-
-    #[inline]
-    fn write_imm(&mut self, own: &Arena, op: &Op, tuner: &mut Tuner) -> Result<bool, OutOfRange> {
-        if !self.outbox.has_room()? {
-            return Ok(false);
-        }
-        self.write(own, op, false, tuner)?;
-        self.outbox.tell(Arrival {
-            tag: 0,
-            len: op.len,
-            imm: op.imm,
-        })?;
-        Ok(true)
-    }
-
-    /// A send that is longer than the receive it meets fails and leaves the receive where it is.
-    #[inline]
-    fn send(
-        &mut self,
-        own: &Arena,
-        op: &Op,
-        tuner: &mut Tuner,
-        kind: &mut Kind,
-    ) -> Result<bool, OutOfRange> {
-        if !self.outbox.has_room()? {
-            return Ok(false);
-        }
-        let Some(receive) = self.outbox.next_receive()? else {
-            return Ok(false);
-        };
-        if receive.len < op.len {
-            *kind = Kind::Failed(MESSAGE_TOO_LONG);
-            return Ok(true);
-        }
-        tuner.run(op.len, |method| {
-            own.copy_to(op.local, &self.memory, receive.offset, op.len, method)
-        })?;
-        self.outbox.take_receive()?;
-        self.outbox.tell(Arrival {
-            tag: receive.tag,
-            len: op.len,
-            imm: op.imm,
-        })?;
-        Ok(true)
-    }
+#[cold]
+fn never_resolved(lane: Lane) -> Error {
+    Error::Failed(format!("lane {} was never resolved", lane.0))
 }
 
 impl Engine for Shm {
-    fn card(&self) -> Card {
-        // An address holds only numbers and two short strings, so that writing it as JSON cannot fail.
-        Card(serde_json::to_vec(&self.address()).unwrap_or_default())
+    fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
+        let arena = memory.mapped("shm")?;
+        let Some(file) = arena.file() else {
+            return Err(Error::Failed(
+                "shm registers memory that peers can map, and this was allocated private".into(),
+            ));
+        };
+        let region = FarRegion {
+            pid: std::process::id(),
+            region: self.region_next,
+            fd: file.as_raw_fd(),
+            bytes: arena.len() as u64,
+        };
+        let id = RegionId(self.region_next);
+        self.regions.insert(id.0, Arc::clone(arena));
+        self.region_next += 1;
+        // Four numbers: writing them as JSON cannot fail.
+        let descriptor = Descriptor(serde_json::to_vec(&region).unwrap_or_default());
+        Ok(Region { id, descriptor })
     }
 
-    fn connect(&mut self, peers: &[(u32, Card)]) -> Result<()> {
-        let own = self.address();
-        for (index, (rank, card)) in peers.iter().enumerate() {
-            let peer = self.connect_one(&own, index, *rank, card)?;
+    fn deregister(&mut self, region: RegionId) -> Result<()> {
+        let mut lanes = self.lanes.iter().flatten();
+        if lanes.any(|lane| lane.local == region) {
+            return Err(Error::Failed(format!(
+                "region {} has lanes that were not released",
+                region.0
+            )));
+        }
+        let taken = self.regions.remove(&region.0);
+        let never = || Error::Failed(format!("region {} is not registered", region.0));
+        taken.map(|_| ()).ok_or_else(never)
+    }
+
+    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
+        self.make_rings(peers)?;
+        peers.iter().map(|&peer| self.card(peer)).collect()
+    }
+
+    fn connect(&mut self, peers: &[(Peer, Card)]) -> Result<()> {
+        for (rank, card) in peers {
+            let peer = self.connect_one(*rank, card)?;
             self.peers.push(peer);
         }
         Ok(())
     }
 
-    fn lane(&mut self, spec: &LaneSpec) -> Result<Lane> {
-        let peer = self
-            .peers
-            .iter()
-            .position(|peer| peer.rank == spec.peer)
-            .ok_or_else(|| {
-                Error::Failed(format!(
-                    "rank {} was never connected to rank {}",
-                    self.config.rank, spec.peer
-                ))
-            })?;
-        let same = |lane: &LaneState| {
-            lane.spec.kind == spec.kind
-                && lane.spec.peer == spec.peer
-                && lane.spec.ordered == spec.ordered
-        };
+    fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
+        let peer = self.peers.iter().position(|peer| peer.rank == spec.peer);
+        let peer = peer.ok_or_else(|| {
+            Error::Failed(format!(
+                "rank {} was never connected to rank {}",
+                self.config.rank, spec.peer
+            ))
+        })?;
+        let own = self.regions.get(&spec.local.0).cloned();
+        let own =
+            own.ok_or_else(|| Error::Failed(format!("region {} is not registered", spec.local.0)))?;
         // Lanes are resolved at the beginning of a point, for which another copy method may be the fastest.
-        if let LaneKind::Initiate(verb) = spec.kind {
-            self.verb = Some(verb);
-            self.tuner.restart();
-        }
+        let far = match spec.kind {
+            LaneKind::Initiate(verb) => {
+                self.verb = Some(verb);
+                self.tuner.restart();
+                Some(self.far(spec.peer, spec.remote)?)
+            }
+            LaneKind::Receive => None,
+        };
+        let region = |far: &Option<(u32, Arc<Arena>)>| far.as_ref().map(|(region, _)| *region);
+        let same = |lane: &Option<LaneState>| {
+            lane.as_ref().is_some_and(|lane| {
+                (lane.kind, lane.peer, lane.local) == (spec.kind, peer, spec.local)
+                    && lane.ordered == spec.ordered
+                    && region(&lane.far) == region(&far)
+            })
+        };
         if let Some(index) = self.lanes.iter().position(same) {
             return Ok(Lane(index as u32));
         }
-        self.lanes.push(LaneState { spec: *spec, peer });
-        Ok(Lane(self.lanes.len() as u32 - 1))
+        let state = LaneState {
+            kind: spec.kind,
+            peer,
+            local: spec.local,
+            own,
+            far,
+            ordered: spec.ordered,
+        };
+        Ok(crate::slots::put(&mut self.lanes, state))
+    }
+
+    fn release(&mut self, lane: Lane) {
+        crate::slots::take(&mut self.lanes, lane);
     }
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
@@ -374,6 +307,13 @@ impl Engine for Shm {
         Ok(taken)
     }
 
+    fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
+        match self.lanes.get(lane.0 as usize) {
+            Some(Some(_)) => Ok(Flush::Delivered),
+            _ => Err(never_resolved(lane)),
+        }
+    }
+
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         // Arrivals first, because somebody waits for them, but never all of the room: own completions would starve.
         let share = done.len().div_ceil(2);
@@ -387,7 +327,7 @@ impl Engine for Shm {
                     lane: Lane(peer.rank),
                     len: arrival.len,
                     imm: arrival.imm,
-                    kind: Kind::Arrived,
+                    ending: Ending::Arrived,
                 };
                 count += 1;
             }
@@ -401,18 +341,46 @@ impl Engine for Shm {
         Ok(count)
     }
 
+    fn failure(&self, done: &Completion) -> Failure {
+        let lane = self
+            .lanes
+            .get(done.lane.0 as usize)
+            .and_then(Option::as_ref);
+        let (name, usual_cause) = match done.ending {
+            Ending::Failed(MESSAGE_TOO_LONG) => (
+                "message too long",
+                Some("the peer posted a receive that is shorter than the message"),
+            ),
+            Ending::Failed(OTHER_REGION) => (
+                "receive in another region",
+                Some("the lane names another region of the peer than its receives lie in"),
+            ),
+            _ => ("not a failure", None),
+        };
+        Failure {
+            name: name.to_owned(),
+            code: match done.ending {
+                Ending::Failed(code) => code,
+                Ending::Done | Ending::Arrived => 0,
+            },
+            engine: "shm".to_owned(),
+            operation: lane.map(|lane| lane.kind),
+            peer: lane.and_then(|lane| self.peers.get(lane.peer).map(|peer| peer.rank)),
+            usual_cause: usual_cause.map(str::to_owned),
+            ..Failure::default()
+        }
+    }
+
     fn settle(&mut self, trying: bool) -> bool {
         self.tuner.settle(trying)
     }
 
-    fn chosen(&self) -> Value {
-        match self.verb {
-            // A rank that only serves copies nothing.
-            None => Value::Null,
-            Some(_) => {
-                json!({ "copy_method": self.tuner.choice().unwrap_or(Method::Memcpy).name() })
-            }
-        }
+    fn chosen(&self) -> Facts {
+        // A rank that only serves copies nothing.
+        let method = self
+            .verb
+            .map(|_| self.tuner.choice().unwrap_or(Method::Memcpy).name());
+        Facts::default().maybe("copy_method", method)
     }
 }
 

@@ -8,7 +8,8 @@ use tonnage_sys::clock::Clock;
 
 const BYTES: u64 = 1 << 20;
 
-fn worker(rank: u32) -> (Arc<dyn Memory>, Box<dyn Engine>) {
+/// A worker with a registered memory.
+fn worker(rank: u32) -> (Arc<dyn Memory>, Box<dyn Engine>, Region) {
     let request = Request {
         bytes: BYTES,
         shared: true,
@@ -18,41 +19,54 @@ fn worker(rank: u32) -> (Arc<dyn Memory>, Box<dyn Engine>) {
     let config = WorkerConfig {
         rank,
         worker: 0,
-        peers: vec![1 - rank],
+        peers_max: 1,
+        sleeps: false,
         depth: 64,
         clock: Clock::new(),
     };
-    let engine = (ENTRY.open)(&OpenRequest::default()).unwrap()[0]
-        .worker(&config, Arc::clone(&memory))
-        .unwrap();
-    (memory, engine)
+    let domains = (ENTRY.open)(&OpenRequest::default()).unwrap();
+    let mut engine = domains[0].worker(&config).unwrap();
+    let region = engine.register(&memory).unwrap();
+    (memory, engine, region)
 }
 
 struct Pair {
     memory: [Arc<dyn Memory>; 2],
     engine: [Box<dyn Engine>; 2],
+    region: [Region; 2],
 }
 
 fn pair() -> Pair {
-    let ((memory_0, mut engine_0), (memory_1, mut engine_1)) = (worker(0), worker(1));
-    let (card_0, card_1) = (engine_0.card(), engine_1.card());
+    let ((memory_0, mut engine_0, region_0), (memory_1, mut engine_1, region_1)) =
+        (worker(0), worker(1));
+    let card_0 = engine_0.cards(&[1]).unwrap().remove(0);
+    let card_1 = engine_1.cards(&[0]).unwrap().remove(0);
     engine_0.connect(&[(1, card_1)]).unwrap();
     engine_1.connect(&[(0, card_0)]).unwrap();
     Pair {
         memory: [memory_0, memory_1],
         engine: [engine_0, engine_1],
+        region: [region_0, region_1],
     }
 }
 
-fn lane(engine: &mut Box<dyn Engine>, kind: LaneKind, peer: u32) -> Lane {
-    engine
-        .lane(&LaneSpec {
+impl Pair {
+    fn lane(&mut self, side: usize, kind: LaneKind) -> Lane {
+        let remote = self.region[1 - side].descriptor.clone();
+        self.lane_to(side, kind, &remote)
+    }
+
+    fn lane_to(&mut self, side: usize, kind: LaneKind, remote: &Descriptor) -> Lane {
+        let spec = LaneSpec {
             kind,
-            peer,
+            peer: 1 - side as u32,
+            local: self.region[side].id,
+            remote,
             ordered: false,
             delivered: false,
-        })
-        .unwrap()
+        };
+        self.engine[side].lane(&spec).unwrap()
+    }
 }
 
 fn poll_one(engine: &mut Box<dyn Engine>) -> Option<Completion> {
@@ -71,7 +85,7 @@ fn a_write_lands_where_it_should_and_the_target_is_not_told() {
     let mut pair = pair();
     let text: Vec<u8> = (0..5001).map(|i| (i % 255) as u8).collect();
     pair.memory[0].write(100, &text).unwrap();
-    let lane = lane(&mut pair.engine[0], LaneKind::Initiate(Verb::Write), 1);
+    let lane = pair.lane(0, LaneKind::Initiate(Verb::Write));
     let op = Op {
         lane,
         tag: 5,
@@ -82,7 +96,7 @@ fn a_write_lands_where_it_should_and_the_target_is_not_told() {
     };
     assert_eq!(pair.engine[0].post(&[op]).unwrap(), 1);
     let done = poll_one(&mut pair.engine[0]).unwrap();
-    assert_eq!((done.tag, done.kind), (5, Kind::Done));
+    assert_eq!((done.tag, done.ending), (5, Ending::Done));
     assert_eq!(bytes(&pair.memory[1], 777, 5001), text);
     assert_eq!(bytes(&pair.memory[1], 776, 1), [0]);
     assert!(poll_one(&mut pair.engine[1]).is_none());
@@ -92,7 +106,7 @@ fn a_write_lands_where_it_should_and_the_target_is_not_told() {
 fn a_read_fetches() {
     let mut pair = pair();
     pair.memory[1].write(9, b"over there").unwrap();
-    let lane = lane(&mut pair.engine[0], LaneKind::Initiate(Verb::Read), 1);
+    let lane = pair.lane(0, LaneKind::Initiate(Verb::Read));
     pair.engine[0]
         .post(&[Op {
             lane,
@@ -103,7 +117,7 @@ fn a_read_fetches() {
             imm: 0,
         }])
         .unwrap();
-    assert_eq!(poll_one(&mut pair.engine[0]).unwrap().kind, Kind::Done);
+    assert_eq!(poll_one(&mut pair.engine[0]).unwrap().ending, Ending::Done);
     assert_eq!(bytes(&pair.memory[0], 3, 10), b"over there");
 }
 
@@ -111,7 +125,7 @@ fn a_read_fetches() {
 fn a_write_imm_carries_all_32_bits() {
     let mut pair = pair();
     pair.memory[0].write(0, b"x").unwrap();
-    let lane = lane(&mut pair.engine[0], LaneKind::Initiate(Verb::WriteImm), 1);
+    let lane = pair.lane(0, LaneKind::Initiate(Verb::WriteImm));
     pair.engine[0]
         .post(&[Op {
             lane,
@@ -124,8 +138,8 @@ fn a_write_imm_carries_all_32_bits() {
         .unwrap();
     let arrival = poll_one(&mut pair.engine[1]).unwrap();
     assert_eq!(
-        (arrival.kind, arrival.imm, arrival.lane, arrival.len),
-        (Kind::Arrived, 0xfedc_ba98, Lane(0), 1)
+        (arrival.ending, arrival.imm, arrival.lane, arrival.len),
+        (Ending::Arrived, 0xfedc_ba98, Lane(0), 1)
     );
     assert_eq!(bytes(&pair.memory[1], 8, 1), b"x");
 }
@@ -134,7 +148,7 @@ fn a_write_imm_carries_all_32_bits() {
 fn a_send_waits_for_a_receive_and_lands_in_it() {
     let mut pair = pair();
     pair.memory[0].write(0, b"post").unwrap();
-    let send = lane(&mut pair.engine[0], LaneKind::Initiate(Verb::Send), 1);
+    let send = pair.lane(0, LaneKind::Initiate(Verb::Send));
     let op = Op {
         lane: send,
         tag: 1,
@@ -144,7 +158,7 @@ fn a_send_waits_for_a_receive_and_lands_in_it() {
         imm: 0,
     };
     assert_eq!(pair.engine[0].post(&[op]).unwrap(), 0);
-    let receive = lane(&mut pair.engine[1], LaneKind::Receive, 0);
+    let receive = pair.lane(1, LaneKind::Receive);
     let place = Op {
         lane: receive,
         tag: 42,
@@ -157,8 +171,8 @@ fn a_send_waits_for_a_receive_and_lands_in_it() {
     assert_eq!(pair.engine[0].post(&[op]).unwrap(), 1);
     let arrival = poll_one(&mut pair.engine[1]).unwrap();
     assert_eq!(
-        (arrival.kind, arrival.tag, arrival.len),
-        (Kind::Arrived, 42, 4)
+        (arrival.ending, arrival.tag, arrival.len),
+        (Ending::Arrived, 42, 4)
     );
     assert_eq!(bytes(&pair.memory[1], 512, 4), b"post");
 }
@@ -166,7 +180,7 @@ fn a_send_waits_for_a_receive_and_lands_in_it() {
 #[test]
 fn a_send_that_is_too_long_fails_with_the_systems_code() {
     let mut pair = pair();
-    let receive = lane(&mut pair.engine[1], LaneKind::Receive, 0);
+    let receive = pair.lane(1, LaneKind::Receive);
     pair.engine[1]
         .post(&[Op {
             lane: receive,
@@ -177,7 +191,7 @@ fn a_send_that_is_too_long_fails_with_the_systems_code() {
             imm: 0,
         }])
         .unwrap();
-    let send = lane(&mut pair.engine[0], LaneKind::Initiate(Verb::Send), 1);
+    let send = pair.lane(0, LaneKind::Initiate(Verb::Send));
     pair.engine[0]
         .post(&[Op {
             lane: send,
@@ -189,15 +203,15 @@ fn a_send_that_is_too_long_fails_with_the_systems_code() {
         }])
         .unwrap();
     assert_eq!(
-        poll_one(&mut pair.engine[0]).unwrap().kind,
-        Kind::Failed(90)
+        poll_one(&mut pair.engine[0]).unwrap().ending,
+        Ending::Failed(90)
     );
 }
 
 #[test]
 fn offsets_outside_the_peers_memory_are_an_error_and_touch_nothing() {
     let mut pair = pair();
-    let lane = lane(&mut pair.engine[0], LaneKind::Initiate(Verb::Write), 1);
+    let lane = pair.lane(0, LaneKind::Initiate(Verb::Write));
     for remote in [BYTES, u64::MAX, BYTES - 1] {
         let op = Op {
             lane,
@@ -213,13 +227,119 @@ fn offsets_outside_the_peers_memory_are_an_error_and_touch_nothing() {
 
 #[test]
 fn cards_of_other_hosts_and_garbage_are_refused() {
-    let ((_memory, mut engine), (_other_memory, other)) = (worker(0), worker(1));
-    let foreign =
-        String::from_utf8(other.card().0)
-            .unwrap()
-            .replacen("boot_id\":\"", "boot_id\":\"x", 1);
-    for card in [foreign.into_bytes(), b"garbage".to_vec(), Vec::new()] {
-        let error = engine.connect(&[(1, Card(card))]).unwrap_err();
+    let ((_memory, mut engine, _), (_other_memory, mut other, _)) = (worker(0), worker(1));
+    engine.cards(&[1]).unwrap();
+    let mut cards = [card_of(&mut other, 0), card_of(&mut other, 7)];
+    let foreign = String::from_utf8(cards[0].0.clone()).unwrap();
+    cards[0] = Card(
+        foreign
+            .replacen("boot_id\":\"", "boot_id\":\"x", 1)
+            .into_bytes(),
+    );
+    let garbage = [Card(b"garbage".to_vec()), Card(Vec::new())];
+    for card in cards.into_iter().chain(garbage) {
+        let error = engine.connect(&[(1, card)]).unwrap_err();
         assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     }
+}
+
+fn card_of(engine: &mut Box<dyn Engine>, peer: Peer) -> Card {
+    engine.cards(&[peer]).unwrap().remove(0)
+}
+
+#[test]
+fn a_worker_has_several_memories_and_lanes_name_theirs() {
+    let mut pair = pair();
+    let far = worker(9).0;
+    let region = pair.engine[1].register(&far).unwrap();
+    assert_ne!(region.id, pair.region[1].id);
+    let write = LaneKind::Initiate(Verb::Write);
+    let lanes = [
+        pair.lane(0, write),
+        pair.lane_to(0, write, &region.descriptor),
+    ];
+    assert_ne!(lanes[0], lanes[1]);
+    for (lane, text) in lanes.into_iter().zip([b"one", b"two"]) {
+        pair.memory[0].write(0, text).unwrap();
+        let op = Op {
+            lane,
+            tag: 0,
+            local: 0,
+            remote: 64,
+            len: 3,
+            imm: 0,
+        };
+        assert_eq!(pair.engine[0].post(&[op]).unwrap(), 1);
+        assert_eq!(pair.engine[0].flush(lane, 0).unwrap(), Flush::Delivered);
+    }
+    assert_eq!(bytes(&pair.memory[1], 64, 3), b"one");
+    assert_eq!(bytes(&far, 64, 3), b"two");
+    let own = pair.region[0].id;
+    assert!(pair.engine[0].deregister(own).is_err(), "lanes are open");
+    for lane in lanes {
+        pair.engine[0].release(lane);
+    }
+    pair.engine[0].deregister(own).unwrap();
+    assert!(pair.engine[0].deregister(own).is_err(), "it is gone");
+    assert!(pair.engine[0].flush(lanes[0], 0).is_err());
+}
+
+#[test]
+fn a_send_into_a_receive_of_another_region_fails_and_says_so() {
+    let mut pair = pair();
+    let other = worker(9).0;
+    let region = pair.engine[1].register(&other).unwrap();
+    let receive = pair.lane(1, LaneKind::Receive);
+    let op = |lane| Op {
+        lane,
+        tag: 3,
+        local: 0,
+        remote: 0,
+        len: 8,
+        imm: 0,
+    };
+    assert_eq!(pair.engine[1].post(&[op(receive)]).unwrap(), 1);
+    let send = pair.lane_to(0, LaneKind::Initiate(Verb::Send), &region.descriptor);
+    assert_eq!(pair.engine[0].post(&[op(send)]).unwrap(), 1);
+    let failed = poll_one(&mut pair.engine[0]).unwrap();
+    assert_eq!(failed.ending, Ending::Failed(OTHER_REGION));
+    let said = pair.engine[0].failure(&failed).to_string();
+    assert!(
+        said.contains("shm: send with rank 1 failed: receive in another region (22)"),
+        "{said}"
+    );
+}
+
+#[test]
+fn peers_that_come_later_are_connected_too() {
+    let mut pair = pair();
+    let (memory, mut late, region) = worker(2);
+    let card = card_of(&mut pair.engine[0], 2);
+    late.cards(&[0]).unwrap();
+    let back = card_of(&mut late, 0);
+    pair.engine[0].connect(&[(2, back)]).unwrap();
+    late.connect(&[(0, card)]).unwrap();
+    memory.write(0, b"late").unwrap();
+    let remote = pair.region[0].descriptor.clone();
+    let spec = LaneSpec {
+        kind: LaneKind::Initiate(Verb::WriteImm),
+        peer: 0,
+        local: region.id,
+        remote: &remote,
+        ordered: false,
+        delivered: false,
+    };
+    let lane = late.lane(&spec).unwrap();
+    let op = Op {
+        lane,
+        tag: 0,
+        local: 0,
+        remote: 0,
+        len: 4,
+        imm: 5,
+    };
+    assert_eq!(late.post(&[op]).unwrap(), 1);
+    let arrived = poll_one(&mut pair.engine[0]).unwrap();
+    assert_eq!((arrived.lane, arrived.imm), (Lane(2), 5));
+    assert_eq!(bytes(&pair.memory[0], 0, 4), b"late");
 }

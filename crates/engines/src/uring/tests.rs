@@ -1,5 +1,6 @@
 //! The engine on real files, on the disk that holds the build folder and in memory.
 
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -66,7 +67,7 @@ fn asked(options: Value, window: u32) -> Result<Arc<dyn FileDomain>> {
     (ENTRY.open)(&OpenFiles {
         usage: &point(options, window).usage(),
         rank: 0,
-        mpi: None,
+        libraries: &tonnage_engine::Libraries::new(),
     })
 }
 
@@ -143,7 +144,7 @@ fn goes_round(scratch: &Scratch, direct: bool) {
     let writes: Vec<Op> = (0..32).rev().map(|block| op(true, block)).collect();
     let reads: Vec<Op> = (0..32).map(|block| op(false, block)).collect();
     for ended in carry_out(&mut engine, &writes) {
-        assert_eq!((ended.kind, ended.len), (Kind::Done, BLOCK as u32));
+        assert_eq!((ended.ending, ended.len), (Ending::Done, BLOCK as u32));
         assert_eq!(ended.lane, lane_of(5, true));
     }
     engine.call(&Call::Sync { file: 5 }).unwrap();
@@ -154,15 +155,18 @@ fn goes_round(scratch: &Scratch, direct: bool) {
         assert!(stored[from..from + BLOCK as usize] == content(block));
     }
     for ended in carry_out(&mut engine, &reads) {
-        assert_eq!((ended.kind, ended.lane), (Kind::Done, lane_of(5, false)));
+        assert_eq!(
+            (ended.ending, ended.lane),
+            (Ending::Done, lane_of(5, false))
+        );
     }
     let mut bytes = vec![0; BLOCK as usize];
     for block in 0..32 {
         memory.read(block * BLOCK, &mut bytes).unwrap();
         assert!(bytes == content(block), "block {block}");
     }
-    assert_eq!(engine.chosen()["fixed_files"], true);
-    assert_eq!(engine.chosen()["direct"].is_null(), !direct);
+    assert_eq!(json!(engine.chosen())["fixed_files"], true);
+    assert_eq!(json!(engine.chosen())["direct"].is_null(), !direct);
     engine.call(&Call::Close { file: 5 }).unwrap();
 }
 
@@ -282,13 +286,13 @@ fn what_fails_has_the_system_s_number_and_the_end_of_a_file_none() {
     let ops: Vec<Op> = (0..3).map(|block| op(false, block)).collect();
     let ended: Vec<_> = carry_out(&mut engine, &ops)
         .iter()
-        .map(|ended| (ended.kind, ended.len))
+        .map(|ended| (ended.ending, ended.len))
         .collect();
-    let (end, bad) = (Kind::Failed(0), rustix::io::Errno::BADF.raw_os_error());
-    assert_eq!(ended, [(Kind::Done, 4096), (end, 10), (end, 0)]);
+    let (end, bad) = (Ending::Failed(0), rustix::io::Errno::BADF.raw_os_error());
+    assert_eq!(ended, [(Ending::Done, 4096), (end, 10), (end, 0)]);
     // It was opened for reading only.
     let ended = carry_out(&mut engine, &[op(true, 0)]);
-    assert_eq!((ended[0].kind, ended[0].len), (Kind::Failed(bad), 0));
+    assert_eq!((ended[0].ending, ended[0].len), (Ending::Failed(bad), 0));
     let transfer = Transfer {
         file: 5,
         local: 0,
@@ -334,16 +338,16 @@ fn options_do_what_they_say_and_the_record_shows_it() {
         Err(error @ Error::Unavailable { .. }) => return println!("skip: {error}"),
         other => other.unwrap(),
     };
-    let effective = plain.effective();
+    let effective = json!(plain.report());
     assert_eq!(effective["submit_batch"], 8);
     assert_eq!(effective["depth"], 32);
     assert!(effective["flags"].is_array() && effective["gather_us"].is_u64());
-    let chosen = plain.thread(0, memory()).unwrap().chosen();
+    let chosen = json!(plain.thread(0, memory()).unwrap().chosen());
     assert_ne!(chosen["fixed_buffers"], false);
     let other = json!({ "fixed-buffers": "off", "submit-batch": "16" });
     let other = asked(other, 1).unwrap();
-    assert_eq!(other.effective()["submit_batch"], 16);
-    let chosen = other.thread(0, memory()).unwrap().chosen();
+    assert_eq!(json!(other.report())["submit_batch"], 16);
+    let chosen = json!(other.thread(0, memory()).unwrap().chosen());
     assert_eq!(chosen["fixed_buffers"], false);
     let refused = asked(json!({}), DEPTH_MAX + 1).err().unwrap().to_string();
     assert!(refused.contains("at most 32768"), "{refused}");

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tonnage_engine::calls::{Call, Calls, FileDomain, OpenFile, OpenFiles, Transfer, View};
-use tonnage_engines::mpiio::{ENTRY, start_before_meeting};
+use tonnage_engine::{BeforeJoin, Libraries};
+use tonnage_engines::mpiio::ENTRY;
 use tonnage_plan::files::FilePoint;
 use tonnage_ranks::{JoinOptions, Rank, detect, meet};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
@@ -54,7 +55,7 @@ impl Player {
         (ENTRY.open)(&OpenFiles {
             usage: &point.usage(),
             rank: self.rank.id(),
-            mpi: None,
+            libraries: &Libraries::new(),
         })
     }
 
@@ -121,7 +122,7 @@ impl Player {
             assert!(why.contains("outside this rank's view"), "{why}");
         }
         calls.call(&Call::Close { file: 3 }).unwrap();
-        println!("said {}", json!([domain.effective(), calls.chosen()]));
+        println!("said {}", json!([domain.report(), calls.chosen()]));
     }
 
     fn give(&mut self, play: &str) {
@@ -194,7 +195,7 @@ impl Player {
             let why = elsewhere.join().unwrap().unwrap_err().to_string();
             assert!(why.contains("another thread"), "{why}");
         });
-        println!("said {}", json!([domain.effective(), Value::Null]));
+        println!("said {}", json!([domain.report(), Value::Null]));
     }
 }
 
@@ -228,7 +229,10 @@ fn as_rank() {
         return;
     };
     let identity = detect(&env, None).unwrap().unwrap();
-    start_before_meeting(&identity, None);
+    (ENTRY.lifecycle.before_join)(&BeforeJoin {
+        identity: &identity,
+        libraries: &Libraries::new(),
+    });
     let met = meet(&env, identity, None).unwrap();
     let mut options = JoinOptions::new(&env, &met.identity, met.secret, "plan".into()).unwrap();
     options.listener = met.listener;
@@ -240,7 +244,7 @@ fn as_rank() {
         memory: Arc::new(memory),
     };
     player.give(&play);
-    tonnage_engines::finish().unwrap();
+    (ENTRY.lifecycle.finish)().unwrap();
     player.rank.close().unwrap();
     drop(met.leave);
     std::process::exit(0);

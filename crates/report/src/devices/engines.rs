@@ -86,8 +86,7 @@ fn about(entry: &Entry) -> String {
 
 /// An option below its engine, the default first among its values.
 fn option_lines(option: &EngineOption, width: usize) -> String {
-    let values = option.values.join("|");
-    let default = option.values.first().copied().unwrap_or_default();
+    let (values, default) = (option.values(), option.default());
     let asked = format!("{:width$}--engine-option {}={values}", "", option.name);
     let body = format!("{} [default: {default}]", option.about);
     format!("{asked}\n{}", entry("", width + INDENT, &body))
@@ -111,11 +110,7 @@ mod tests {
         for entry in ENGINES {
             assert!(page.contains(&format!("\n  {}  ", name(entry))), "{page}");
             for option in entry.options {
-                let asked = format!(
-                    "--engine-option {}={}",
-                    option.name,
-                    option.values.join("|")
-                );
+                let asked = format!("--engine-option {}={}", option.name, option.values());
                 assert!(page.contains(&asked), "no {asked} in {page}");
             }
         }

@@ -88,7 +88,7 @@ pub fn proven_paths() -> Vec<Record> {
 fn over_libfabric(provider: &str, domain: &str) -> serde_json::Value {
     json!({
         "name": "fabric", "provider": provider, "provider_version": "117.0", "version": "libfabric 1.17",
-        "library": "/usr/lib/libfabric.so.1", "domain": domain,
+        "library": "/usr/lib/libfabric.so.1", "device": domain,
     })
 }
 

@@ -56,7 +56,10 @@ pub(super) struct Registered {
 pub struct Endpoint {
     pub(super) calls: Calls,
     pub(super) slots: Slots,
-    pub(super) regions: Vec<Registered>,
+    /// What was taken back leaves its place to the next.
+    pub(super) regions: Vec<Option<Registered>>,
+    /// Memory whose registration was taken back: a provider may still be carrying out what a peer has begun.
+    retired: Vec<Arc<Arena>>,
     virtual_addresses: bool,
     bind_regions: bool,
     name: Vec<u8>,
@@ -150,6 +153,7 @@ impl Endpoint {
             calls,
             slots: Slots::new(sizes.operations, sizes.receives),
             regions: Vec::new(),
+            retired: Vec::new(),
             virtual_addresses: mr_mode & abi::FI_MR_VIRT_ADDR != 0,
             bind_regions: mr_mode & abi::FI_MR_ENDPOINT != 0,
             name,
@@ -217,13 +221,42 @@ impl Endpoint {
         let raw: *mut abi::fid_mr = mr.cast();
         // SAFETY: the registration is open, and its leading part is a fid_mr.
         let (desc, key) = unsafe { ((*raw).mem_desc, (*raw).key) };
-        self.regions.push(Registered {
+        let registered = Some(Registered {
             mr: Some(mr),
             desc,
             key,
             arena,
         });
-        Ok(Region(self.regions.len() - 1))
+        let free = self.regions.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.regions.len());
+        match self.regions.get_mut(index) {
+            Some(place) => *place = registered,
+            None => self.regions.push(registered),
+        }
+        Ok(Region(index))
+    }
+
+    /// Takes a registration back. Its memory stays mapped until the endpoint is closed.
+    ///
+    /// # Errors
+    /// When operations of this side on it are in flight, it is not registered, or the library does not let go of it.
+    pub fn deregister(&mut self, region: Region) -> Result<(), String> {
+        if self.slots.uses(region) {
+            return Err("operations on the region are in flight".to_owned());
+        }
+        let taken = self.regions.get_mut(region.0).and_then(Option::take);
+        let mut registered = taken.ok_or("the region is not registered")?;
+        if !self
+            .retired
+            .iter()
+            .any(|arena| Arc::ptr_eq(arena, &registered.arena))
+        {
+            self.retired.push(Arc::clone(&registered.arena));
+        }
+        match registered.mr.take().is_none_or(Fid::close) {
+            true => Ok(()),
+            false => Err("fi_close: the registration is in use".to_owned()),
+        }
     }
 
     fn registration(&self, base: *mut c_void, len: usize, key: u64) -> Result<Fid, String> {
@@ -267,7 +300,7 @@ impl Endpoint {
 
     /// Returns a region as a peer reaches it.
     pub fn remote(&self, region: Region) -> Option<RemoteRegion> {
-        let registered = self.regions.get(region.0)?;
+        let registered = self.regions.get(region.0)?.as_ref()?;
         let len = registered.arena.len() as u64;
         let base = if self.virtual_addresses {
             registered.arena.pointer(0, len).ok()? as u64
@@ -343,7 +376,8 @@ impl Drop for Endpoint {
         // in flight.
         let mut closed = true;
         if self.bind_regions {
-            closed &= self.regions.iter_mut().all(|region| close(&mut region.mr));
+            let mut regions = self.regions.iter_mut().flatten();
+            closed &= regions.all(|region| close(&mut region.mr));
         }
         closed &= close(&mut self.endpoint);
         closed &= close(&mut self.queue);
@@ -351,15 +385,17 @@ impl Drop for Endpoint {
         closed &= self
             .regions
             .iter_mut()
+            .flatten()
             .fold(true, |all, region| all & close(&mut region.mr));
         closed &= close(&mut self.domain);
         closed &= close(&mut self.fabric);
         if !closed {
             // The library may still write into what an object that is in use refers to.
             self.slots.leak();
-            for region in self.regions.drain(..) {
+            for region in self.regions.drain(..).flatten() {
                 std::mem::forget(region.arena);
             }
+            std::mem::forget(std::mem::take(&mut self.retired));
         }
     }
 }

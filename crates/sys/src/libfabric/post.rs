@@ -184,6 +184,7 @@ impl Endpoint {
         let region = self
             .regions
             .get(route.local.0)
+            .and_then(Option::as_ref)
             .ok_or_else(|| outside(user))?;
         let buffer = region
             .arena
@@ -211,7 +212,7 @@ impl Endpoint {
             return self.posted(code, Posted::Injected, user);
         }
         let receive = matches!(route.action, Action::Receive | Action::ReceiveTagged(_));
-        let Some((index, context)) = self.slots.take(receive, user) else {
+        let Some((index, context)) = self.slots.take(receive, user, route.local) else {
             return Ok(Posted::Again);
         };
         // SAFETY: as above; the context is a slot that stays in place and untouched until its completion comes back or

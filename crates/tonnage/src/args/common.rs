@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use tonnage_engine::Libraries;
 use tonnage_plan::Plan;
 use tonnage_ranks::Explicit;
 use tonnage_units::{Error, Result};
 
-use super::values::{Cpus, Master, Numa, ranks, scale};
+use super::values::{Cpus, Master, Numa, library, ranks, scale};
 
 /// Where ranks run and how they find each other.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
@@ -48,12 +49,17 @@ pub struct RankArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub devices: Vec<String>,
 
-    /// The libfabric to load: a path, or "embedded" for the one inside this program. By default TONNAGE_LIBFABRIC, then
+    /// A library to load, such as libfabric=/opt/lib/libfabric.so.1 or mpi=auto; may be repeated. `tonnage devices` ends
+    /// with the engines and their libraries.
+    #[arg(long, value_name = "NAME=PATH", value_parser = library)]
+    pub library: Vec<(String, PathBuf)>,
+
+    /// The libfabric to load, as --library libfabric=PATH: a path, or "embedded" for the one inside this program. By default TONNAGE_LIBFABRIC, then
     /// that of an EFA installation, then the system's, then the embedded one.
     #[arg(long, value_name = "PATH")]
     pub libfabric: Option<PathBuf>,
 
-    /// The MPI library to load: a path, or "auto" for the one that fits the launcher.
+    /// The MPI library to load, as --library mpi=PATH: a path, or "auto" for the one that fits the launcher.
     #[arg(long, value_name = "PATH|auto")]
     pub mpi: Option<PathBuf>,
 
@@ -63,6 +69,30 @@ pub struct RankArgs {
 }
 
 impl RankArgs {
+    /// Libraries that were named, by whichever option.
+    ///
+    /// # Errors
+    /// `Usage` for one that is named twice.
+    pub fn libraries(&self) -> Result<Libraries> {
+        let short = |name: &str, path: &Option<PathBuf>| {
+            let path = path.clone();
+            path.map(|path| (name.to_owned(), path))
+        };
+        let mut named: Vec<_> = self.library.clone();
+        named.extend(short("libfabric", &self.libfabric));
+        named.extend(short("mpi", &self.mpi));
+        let mut libraries = Libraries::new();
+        for (name, path) in named {
+            if libraries.contains_key(&name) {
+                return Err(Error::Usage(format!(
+                    "library {name} is named twice: leave one of them out"
+                )));
+            }
+            libraries.insert(name, path);
+        }
+        Ok(libraries)
+    }
+
     /// The place in the run that the command line states, if it does; the parser has seen to it that it is whole.
     pub fn explicit(&self) -> Option<Explicit> {
         let Master { host, port } = self.master.clone()?;

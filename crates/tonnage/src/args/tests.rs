@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
-use tonnage_engine::{Domain, Entry, Lists, OpenRequest, Verb};
+use tonnage_engine::{Domain, Entry, Lifecycle, Lists, OpenRequest, Verb};
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_plan::{Plan, Point};
@@ -35,6 +35,7 @@ const ENGINES: [Entry; 2] = [
         options: &[],
         has_devices: false,
         libraries: &[],
+        lifecycle: Lifecycle::NONE,
         verbs: &Verb::ALL,
         ordered_writes: true,
         moves_bytes: false,
@@ -47,6 +48,7 @@ const ENGINES: [Entry; 2] = [
         options: &[],
         has_devices: false,
         libraries: &[],
+        lifecycle: Lifecycle::NONE,
         verbs: &Verb::ALL,
         ordered_writes: true,
         moves_bytes: true,

@@ -140,6 +140,19 @@ pub fn scale(text: &str) -> Result<f64> {
     })
 }
 
+/// A library's name and file.
+///
+/// # Errors
+/// When one of them is missing.
+pub fn library(text: &str) -> std::result::Result<(String, std::path::PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => {
+            Ok((name.to_owned(), path.into()))
+        }
+        _ => Err("write NAME=PATH, such as libfabric=embedded".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
+use tonnage_engine::{Library, Lifecycle};
 use tonnage_engines::LISTS;
 use tonnage_machine::{Topology, place_workers};
 use tonnage_plan::{Planned, Point};
 use tonnage_record::read::read_records;
 use tonnage_record::writer::check_writable;
+use tonnage_units::names::unknown;
 use tonnage_units::{Error, Result};
 
 use super::measure::{Job, placement};
@@ -62,7 +64,6 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
             .engine(&point.engine)
             .is_ok_and(|entry| entry.has_devices)
     });
-    let loads = |library: &str| loads(points, library);
     let ranks = &job.ranks;
     let without_effect = |option: String| {
         Err(Error::Usage(format!(
@@ -72,15 +73,14 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
     if !ranks.devices.is_empty() && !has_devices {
         return without_effect(format!("--devices {}", ranks.devices.join(",")));
     }
-    let libraries = [
-        ("--libfabric", "libfabric", &ranks.libfabric),
-        ("--mpi", "mpi", &ranks.mpi),
-    ];
-    for (option, library, path) in libraries {
-        if let Some(path) = path
-            && !loads(library)
-        {
-            return without_effect(format!("{option} {}", path.display()));
+    for (name, path) in &ranks.libraries()? {
+        let names: Vec<_> = LISTS.libraries().map(|library| library.name).collect();
+        if !names.contains(&name.as_str()) {
+            return Err(unknown("library", name, &names));
+        }
+        let mut rows = rows(points);
+        if !rows.any(|(libraries, _)| libraries.iter().any(|library| library.name == name)) {
+            return without_effect(format!("--library {name}={}", path.display()));
         }
     }
     if job.require_path && !between_memories {
@@ -93,19 +93,25 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
     Ok(())
 }
 
-/// Whether an engine of the points loads this library.
-pub fn loads(points: &[Planned], library: &str) -> bool {
-    points.iter().any(|planned| match &planned.point {
-        Point::Transfer(point) => LISTS
-            .engine(&point.engine)
-            .is_ok_and(|entry| entry.libraries.contains(&library)),
-        Point::Connect(point) => LISTS
-            .engine(&point.engine)
-            .is_ok_and(|entry| entry.libraries.contains(&library)),
-        Point::File(point) => LISTS
-            .file_engine(&point.engine)
-            .is_ok_and(|entry| entry.libraries.contains(&library)),
-    })
+/// What the rows of the points' engines say about libraries.
+pub fn rows(
+    points: &[Planned],
+) -> impl Iterator<Item = (&'static [Library], &'static Lifecycle)> + '_ {
+    let row = |planned: &Planned| {
+        let engine = |name: &str| {
+            let entry = LISTS.engine(name).ok()?;
+            Some((entry.libraries, &entry.lifecycle))
+        };
+        match &planned.point {
+            Point::Transfer(point) => engine(&point.engine),
+            Point::Connect(point) => engine(&point.engine),
+            Point::File(point) => {
+                let entry = LISTS.file_engine(&point.engine).ok()?;
+                Some((entry.libraries, &entry.lifecycle))
+            }
+        }
+    };
+    points.iter().filter_map(row)
 }
 
 /// CPUs and NUMA nodes that this host lacks are refused here, before a rank starts; each rank looks at its own host.

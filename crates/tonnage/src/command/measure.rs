@@ -11,7 +11,8 @@ use std::time::Duration;
 use tonnage_bench::conductor;
 use tonnage_bench::deadlines::DEADLINES;
 use tonnage_bench::settings::{Numa, Settings};
-use tonnage_engines::{LISTS, clean_up_after, mpiio};
+use tonnage_engine::{BeforeJoin, Lifecycle};
+use tonnage_engines::LISTS;
 use tonnage_machine::Choice;
 use tonnage_plan::{Plan, Planned};
 use tonnage_ranks::{Identity, JoinOptions, Rank};
@@ -21,7 +22,7 @@ use tonnage_record::{Program, Record};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
-use super::checks::{check_effects, check_interface, check_output, check_placement, loads};
+use super::checks::{check_effects, check_interface, check_output, check_placement, rows};
 use super::ior::Block;
 use super::observer::Keeper;
 use super::{env, print};
@@ -166,16 +167,14 @@ pub fn supervise(ranks: u32, arguments: &[std::ffi::OsString]) -> Result<ExitCod
     let pids = supervisor.pids();
     let code = supervisor.wait()?;
     if code != 0 {
-        pids.into_iter().for_each(clean_up_after);
+        pids.into_iter().for_each(clean_up);
     }
     Ok(ExitCode::from(code))
 }
 
 /// Joins the run, measures, and on rank 0 keeps and shows the records.
 fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCode> {
-    if loads(points, "mpi") {
-        mpiio::start_before_meeting(&identity, job.ranks.mpi.as_deref());
-    }
+    before_join(job, points, &identity)?;
     let met = tonnage_ranks::meet(&env, identity, job.ranks.interface.as_deref())?;
     // Until the end of this function, so that the launcher sees this rank go only when the run is over.
     let _leave = met.leave;
@@ -192,8 +191,7 @@ fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCo
         std::process::id()
     );
     // What engines keep until the end is ended while the others are still watched, so that nobody is waited for in vain.
-    let result =
-        with_records(job, &mut rank).and_then(|code| tonnage_engines::finish().map(|()| code));
+    let result = with_records(job, &mut rank).and_then(|code| finish_engines().map(|()| code));
     let failure = match result {
         Ok(code) => match rank.close() {
             Ok(()) => return Ok(code),
@@ -212,8 +210,36 @@ fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCo
     let code = cause.exit_code();
     let beside = processes_beside(&rank);
     drop(rank);
-    beside.into_iter().for_each(clean_up_after);
+    beside.into_iter().for_each(clean_up);
     Ok(ExitCode::from(code))
+}
+
+/// Starts what engines of the run have to start before the ranks meet, each once.
+fn before_join(job: &Job, points: &[Planned], identity: &Identity) -> Result<()> {
+    let libraries = job.ranks.libraries()?;
+    let joining = BeforeJoin {
+        identity,
+        libraries: &libraries,
+    };
+    let mut done: Vec<&Lifecycle> = Vec::new();
+    for (_, lifecycle) in rows(points) {
+        if !done.iter().any(|known| std::ptr::eq(*known, lifecycle)) {
+            (lifecycle.before_join)(&joining);
+            done.push(lifecycle);
+        }
+    }
+    Ok(())
+}
+
+/// Ends, together with all other ranks, what engines have started for the whole life of this process. For the end of a
+/// run in which nothing failed; ranks that have died would be waited for.
+fn finish_engines() -> Result<()> {
+    LISTS.lifecycles().try_for_each(|of| (of.finish)())
+}
+
+/// Removes from this machine what engines of a rank have left there that was killed. Its run must have ended.
+fn clean_up(pid: u32) {
+    LISTS.lifecycles().for_each(|of| (of.clean_up)(pid));
 }
 
 /// Processes of the other ranks that this one could find, which may have been killed.
@@ -254,7 +280,7 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
     let left = points_left(points, rank, &before)?;
     let format = job.format.unwrap_or_default();
     let mut keeper = Keeper::new(before, writer, format);
-    let settings = settings(job);
+    let settings = settings(job)?;
     let result = conductor::run(&left, rank, &settings, &mut keeper);
     let stored = keeper.finish();
     if rank.id() == 0
@@ -332,20 +358,18 @@ fn points_left(points: Vec<Planned>, rank: &mut Rank, before: &[Record]) -> Resu
     Ok(left)
 }
 
-fn settings(job: &Job) -> Settings {
+fn settings(job: &Job) -> Result<Settings> {
     let (cpus, numa) = placement(job);
-    Settings {
+    Ok(Settings {
         plan: job.plan.name.clone(),
         cpus,
         numa,
         devices: job.ranks.devices.clone(),
-        libfabric: job.ranks.libfabric.clone(),
-        // "auto" is to choose by the launcher, as when nothing is said.
-        mpi: job.ranks.mpi.clone(),
+        libraries: job.ranks.libraries()?,
         lists: LISTS,
         clock: Clock::new(),
         program: program(),
-    }
+    })
 }
 
 /// Where workers and their memory are to be.

@@ -267,7 +267,7 @@ fn each_worker_gets_a_device() {
         let devices = effective.engine["devices"].as_array().unwrap();
         assert_eq!(devices.len(), 2, "{effective:#?}");
         assert!(
-            devices.iter().all(|device| device["domain"] == "lo"),
+            devices.iter().all(|device| device["device"] == "lo"),
             "{effective:#?}"
         );
     }

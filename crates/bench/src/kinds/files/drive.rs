@@ -13,7 +13,7 @@ use crate::kinds::files::data::{FileKey, POOL_BYTES, Pool};
 use crate::kinds::files::places::{Place, Places};
 use crate::kinds::files::timeline::Timeline;
 use tonnage_engine::calls::{Call, Calls, Queue, Transfer, lane_of};
-use tonnage_engine::{Completion, Kind, Op};
+use tonnage_engine::{Completion, Ending, Op};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
@@ -332,7 +332,7 @@ pub fn queued(
         for completion in &done[..count] {
             let slot = completion.tag;
             let (posted_ns, place) = slots.in_flight[slot as usize];
-            if let Kind::Failed(code) = completion.kind {
+            if let Ending::Failed(code) = completion.ending {
                 return Err(failed(task, place, code));
             }
             samples.add(task, place.write, now_ns.saturating_sub(posted_ns), now_ns);

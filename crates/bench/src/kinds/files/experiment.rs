@@ -141,7 +141,7 @@ impl Experiment<'_> {
         let open = (entry.open)(&OpenFiles {
             usage: &self.point.usage(),
             rank: self.rank.id(),
-            mpi: self.settings.mpi.as_deref(),
+            libraries: &self.settings.libraries,
         });
         let (domain, mine) = split(open);
         self.agree("open the engine", mine)?;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::experiment::{Experiment, State};
 use crate::deadlines::DEADLINES;
 use crate::kinds::together;
+use tonnage_engine::EngineReport;
 use tonnage_engine::calls::FileDomain;
 use tonnage_record::Effective;
 use tonnage_units::{Error, Result};
@@ -13,7 +14,7 @@ use tonnage_units::{Error, Result};
 /// A rank's message to the others once its engine is open.
 #[derive(Serialize, Deserialize)]
 struct Opened {
-    engine: Value,
+    engine: EngineReport,
     memory: Value,
     cpus: Vec<Option<u32>>,
 }
@@ -25,13 +26,9 @@ impl Experiment<'_> {
         domain: &dyn FileDomain,
         state: &State,
     ) -> Result<Vec<Effective>> {
-        let mut engine = domain.effective();
+        let mut engine = domain.report();
         for member in &state.team {
-            if let (Value::Object(chosen), Some(engine)) =
-                (member.calls.chosen(), engine.as_object_mut())
-            {
-                engine.extend(chosen);
-            }
+            engine.facts.extend(member.calls.chosen());
         }
         let bytes = state
             .team
@@ -55,7 +52,7 @@ impl Experiment<'_> {
             })?;
             Ok(Effective {
                 ranks: String::new(),
-                engine: opened.engine,
+                engine: json!(opened.engine),
                 memory: opened.memory,
                 cpus: opened.cpus,
                 yielding: false,

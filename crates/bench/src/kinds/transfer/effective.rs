@@ -1,25 +1,22 @@
 //! Real choices of each rank, and on which CPUs.
 
-use serde_json::Value;
-
-use super::session::Session;
+use super::opened::OpenEngine;
 use crate::kinds::together;
+use tonnage_engine::Facts;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;
 use tonnage_record::Effective;
 
 /// Effective configuration of all ranks; `chosen` is what each engine decided by itself while the bytes moved.
-pub fn effective(session: &Session, chosen: &[Value]) -> Vec<Effective> {
-    together(session.opened.iter().enumerate().map(|(rank, opened)| {
+pub fn effective(open: &OpenEngine, chosen: &[Facts]) -> Vec<Effective> {
+    together(open.opened.iter().enumerate().map(|(rank, opened)| {
         let mut engine = opened.engine.clone();
-        if let Some(Value::Object(choices)) = chosen.get(rank)
-            && let Some(engine) = engine.as_object_mut()
-        {
-            engine.extend(choices.clone());
+        if let Some(choices) = chosen.get(rank) {
+            engine.facts.extend(choices.clone());
         }
         Effective {
             ranks: String::new(),
-            engine,
+            engine: serde_json::json!(engine),
             memory: opened.memory_value(),
             cpus: opened.cpus.clone(),
             yielding: opened.yielding,
@@ -30,7 +27,7 @@ pub fn effective(session: &Session, chosen: &[Value]) -> Vec<Effective> {
 /// The CPUs of the first pair of workers that exchange bytes, if they share a host.
 pub fn canary_cpus(
     point: &TransferPoint,
-    session: &Session,
+    open: &OpenEngine,
     rank: &Rank,
     allowed: &[u32],
 ) -> Result<[u32; 2], String> {
@@ -50,8 +47,7 @@ pub fn canary_cpus(
         ));
     }
     let cpu = |rank: u32| {
-        session
-            .opened
+        open.opened
             .get(rank as usize)
             .and_then(|opened| *opened.cpus.first()?)
     };

@@ -1,10 +1,9 @@
 //! Setting up what a worker drives: its flows, with their lanes resolved, and the timetable of a paced trial.
 
-use super::session::Worker;
+use super::opened::{OpenEngine, Worker};
 use super::work::Schedule;
 use crate::drive::flow::{Flow, Receives};
 use crate::drive::paced::Timetable;
-use crate::drive::port::Port;
 use crate::kinds::transfer::layout::{Layout, answers};
 use tonnage_engine::{Caps, LaneKind, LaneSpec, Verb};
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
@@ -21,16 +20,17 @@ pub(super) fn make_flow(
     layout: &Layout,
     index: usize,
     worker: &mut Worker,
-    caps: &Caps,
 ) -> Result<Flow> {
     let ordered = answers(point) && point.op == Verb::Write;
-    let spec = LaneSpec {
+    let far = worker.remote_of(target)?.clone();
+    let lane = worker.engine.lane(&LaneSpec {
         kind: LaneKind::Initiate(point.op),
         peer: target,
+        local: worker.region,
+        remote: &far,
         ordered,
-        delivered: asks_delivery(point, caps),
-    };
-    let lane = worker.engine.lane(&spec)?;
+        delivered: asks_delivery(point, delivers(&worker.caps)),
+    })?;
     let remote = Layout::new(point, target)
         .into_origin_of(rank)
         .ok_or_else(|| {
@@ -38,33 +38,46 @@ pub(super) fn make_flow(
                 "rank {target} has no place for what rank {rank} sends"
             ))
         })?;
-    let mut flow = Flow::new(point, rank, target, lane, layout.out_origin(index), remote);
-    if !caps.delivered && !spec.delivered && matches!(point.op, Verb::Write | Verb::WriteImm) {
-        let spec = LaneSpec {
-            kind: LaneKind::Initiate(Verb::Read),
-            peer: target,
-            ordered: false,
-            delivered: false,
-        };
-        flow.flush_lane = Some(worker.engine.lane(&spec)?);
+    let local = layout.out_origin(index);
+    Ok(Flow::new(point, rank, target, lane, local, remote))
+}
+
+/// Whether completed writes are visible to the peer: always, and where it is asked for.
+fn delivers(caps: &Caps) -> [bool; 2] {
+    [caps.delivered, caps.delivery_on_request]
+}
+
+/// Whether lanes ask for delivery.
+fn asks_delivery(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool {
+    claims_arrival(point) && on_request && !always
+}
+
+/// Whether what was written is in the peer's memory when a latency sample ends, for the record; `None` where that is no
+/// question, or cannot be told. It is where it is on all devices that initiate.
+pub(crate) fn delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool> {
+    if !open.moves_bytes {
+        return None;
     }
-    Ok(flow)
+    let ranks = (0u32..).zip(&open.opened);
+    let initiating = ranks.filter(|(rank, _)| {
+        let targets = point.traffic.targets(*rank, point.ranks);
+        !targets.is_empty()
+    });
+    let devices = initiating.flat_map(|(_, opened)| &opened.devices);
+    let said: Option<Vec<bool>> = devices
+        .map(|device| delivered_by(point, device.delivers))
+        .collect();
+    said.map(|all| all.into_iter().all(|delivered| delivered))
 }
 
-/// Returns whether lanes ask for delivery.
-fn asks_delivery(point: &TransferPoint, caps: &Caps) -> bool {
-    claims_arrival(point) && caps.delivery_on_request && !caps.delivered
-}
-
-/// Returns whether the bytes written are in the peer's memory when a latency sample ends, for the record; `None` where
-/// that is no question, or cannot be told.
-pub(crate) fn delivered(point: &TransferPoint, caps: &Caps) -> Option<bool> {
+/// The same for one device.
+fn delivered_by(point: &TransferPoint, delivers: [bool; 2]) -> Option<bool> {
+    let [always, _] = delivers;
     match (point.op, point.pacing) {
-        _ if !caps.moves_bytes => None,
         (Verb::Read, _) | (_, Pacing::PingPong) => None,
-        (Verb::Write | Verb::WriteImm, _) => Some(caps.delivered || asks_delivery(point, caps)),
+        (Verb::Write | Verb::WriteImm, _) => Some(always || asks_delivery(point, delivers)),
         // What is promised about writes holds for sends only in the negative.
-        (Verb::Send, _) => (!caps.delivered).then_some(false),
+        (Verb::Send, _) => (!always).then_some(false),
     }
 }
 
@@ -83,16 +96,18 @@ pub(super) fn make_receives(
     point: &TransferPoint,
     rank: u32,
     layout: &Layout,
-    port: &mut Port,
+    worker: &mut Worker,
 ) -> Result<Vec<Receives>> {
     let receive = |(index, &peer): (usize, &u32)| {
-        let spec = LaneSpec {
+        let far = worker.remote_of(peer)?.clone();
+        let lane = worker.engine.lane(&LaneSpec {
             kind: LaneKind::Receive,
             peer,
+            local: worker.region,
+            remote: &far,
             ordered: false,
             delivered: false,
-        };
-        let lane = port.engine.lane(&spec)?;
+        })?;
         Ok(Receives::new(
             point,
             peer,
@@ -132,54 +147,26 @@ pub(super) fn timetable(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_engine::LimitKind;
     use tonnage_plan::transfer::Addresses;
-
-    const CAPS: Caps = Caps {
-        verbs: &Verb::ALL,
-        immediate_bits: 32,
-        depth: 64,
-        message_bytes_max: 1 << 20,
-        moves_bytes: true,
-        delivered: false,
-        delivery_on_request: true,
-        arrivals_named: true,
-        arrives_by_polling: true,
-        ordered_writes: true,
-        shared_memory: false,
-        limit: LimitKind::None,
-    };
 
     const STREAM: Pacing = Pacing::Stream { window: 4 };
     const BATCH: Pacing = Pacing::Batch { batch: 4 };
 
     #[test]
     fn records_say_where_latency_ends_at_the_initiator() {
-        let of = |op, pacing, caps: &Caps| {
+        let of = |op, pacing, delivers| {
             let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 15);
             (point.op, point.pacing) = (op, pacing);
-            delivered(&point, caps)
+            delivered_by(&point, delivers)
         };
-        assert_eq!(of(Verb::Write, STREAM, &CAPS), Some(false));
-        assert_eq!(of(Verb::Write, BATCH, &CAPS), Some(true));
-        assert_eq!(of(Verb::Send, BATCH, &CAPS), Some(false));
-        assert_eq!(of(Verb::Read, STREAM, &CAPS), None);
-        assert_eq!(of(Verb::WriteImm, Pacing::PingPong, &CAPS), None);
-        let never = Caps {
-            delivery_on_request: false,
-            ..CAPS
-        };
-        assert_eq!(of(Verb::WriteImm, BATCH, &never), Some(false));
-        let always = Caps {
-            delivered: true,
-            ..CAPS
-        };
-        assert_eq!(of(Verb::WriteImm, STREAM, &always), Some(true));
-        assert_eq!(of(Verb::Send, STREAM, &always), None);
-        let nothing = Caps {
-            moves_bytes: false,
-            ..always
-        };
-        assert_eq!(of(Verb::Write, STREAM, &nothing), None);
+        let (on_request, never, always) = ([false, true], [false, false], [true, true]);
+        assert_eq!(of(Verb::Write, STREAM, on_request), Some(false));
+        assert_eq!(of(Verb::Write, BATCH, on_request), Some(true));
+        assert_eq!(of(Verb::Send, BATCH, on_request), Some(false));
+        assert_eq!(of(Verb::Read, STREAM, on_request), None);
+        assert_eq!(of(Verb::WriteImm, Pacing::PingPong, on_request), None);
+        assert_eq!(of(Verb::WriteImm, BATCH, never), Some(false));
+        assert_eq!(of(Verb::WriteImm, STREAM, always), Some(true));
+        assert_eq!(of(Verb::Send, STREAM, always), None);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`session`] | an engine that is open on all ranks |
+//! | [`opened`] | an engine that is open on all ranks |
 //! | [`effective`] | what was really done, and on which CPUs |
 //! | [`layout`] | division of a worker's memory among its flows |
 //! | [`point`] | one point from warm-up to its figures |
@@ -14,8 +14,8 @@ pub mod crew;
 pub mod effective;
 pub(crate) mod flows;
 pub mod layout;
+pub mod opened;
 pub mod point;
-pub mod session;
 pub mod summary;
 pub mod totals;
 pub mod verify;
@@ -23,24 +23,24 @@ pub mod work;
 
 use crate::failure::Failure;
 use crate::kinds::{Asked, Course, Kind, Stage};
-use session::{Session, SessionKey};
+use opened::{EngineKey, OpenEngine};
 use tonnage_plan::Planned;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_record::{Body, Record, TransferBody};
 
-/// The kind: points share a session, have a warm-up, a canary, and a limit before and after their trials.
+/// The kind: points share an open engine, have a warm-up, a canary, and a limit before and after their trials.
 pub struct Transfers;
 
 impl Kind for Transfers {
     type Point = TransferPoint;
-    type Open = Session;
+    type Open = OpenEngine;
 
     fn point(planned: &Planned) -> Option<&TransferPoint> {
         planned.point.as_transfer()
     }
 
     fn shares(first: &TransferPoint, next: &TransferPoint) -> bool {
-        SessionKey::of(first) == SessionKey::of(next)
+        EngineKey::of(first) == EngineKey::of(next)
     }
 
     fn body(asked: Asked<'_, TransferPoint>) -> Body {
@@ -51,9 +51,9 @@ impl Kind for Transfers {
         &mut self,
         points: &[&TransferPoint],
         stage: &mut Stage<'_>,
-    ) -> Result<Session, Failure> {
+    ) -> Result<OpenEngine, Failure> {
         let entry = stage.settings.lists.engine(&points[0].engine)?;
-        let opened = Session::open(points, entry, stage.rank, stage.settings, stage.host);
+        let opened = OpenEngine::open(points, entry, stage.rank, stage.settings, stage.host);
         opened.map_err(|error| match stage.rank.why_stopped() {
             Some(_) => Failure::Run(error),
             None => Failure::Point(error),
@@ -62,7 +62,7 @@ impl Kind for Transfers {
 
     fn canary_cpus(
         &self,
-        open: &Session,
+        open: &OpenEngine,
         point: &TransferPoint,
         stage: &Stage<'_>,
     ) -> Option<Result<[u32; 2], String>> {
@@ -72,7 +72,7 @@ impl Kind for Transfers {
 
     fn measure(
         &mut self,
-        open: &mut Session,
+        open: &mut OpenEngine,
         Asked { point, .. }: Asked<'_, TransferPoint>,
         stage: &mut Stage<'_>,
         record: &mut Record,
@@ -83,7 +83,7 @@ impl Kind for Transfers {
         record.effective = effective::effective(open, &measured.chosen);
         let mut summary = summary::summarize(point, &measured);
         if let Some(latency) = &mut summary.latency {
-            latency.delivered = flows::delivered(point, &open.caps);
+            latency.delivered = flows::delivered(point, open);
         }
         let histogram = &measured.histogram;
         record.body = Body::from(TransferBody {

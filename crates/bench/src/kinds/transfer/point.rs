@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::crew::{Deck, Followers, Order, Report, follow};
-use super::session::Session;
+use super::opened::OpenEngine;
 use super::totals::Totals;
 use super::work::{Issued, Schedule, WARM_UP, Work};
 use crate::deadlines::DEADLINES;
@@ -14,6 +14,7 @@ use crate::kinds::transfer::verify::Expected;
 use crate::kinds::{Course, Steps, When};
 use crate::limit::{Beside, Measurement};
 use crate::wire_proof::{Routes, Watch, merge_loads, merge_paths};
+use tonnage_engine::Facts;
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::Rank;
 use tonnage_record::histogram::{LatencyHistogram, merge_encoded};
@@ -38,37 +39,30 @@ pub struct Measured {
     /// True when the interval became narrow enough, with `until_ci`.
     pub converged: Option<bool>,
     /// Choices that each rank's engine made by itself.
-    pub chosen: Vec<serde_json::Value>,
+    pub chosen: Vec<Facts>,
     /// Counts of the devices that the payload had to cross.
     pub wire_proof: Option<WireProof>,
 }
 
-/// Makes the workers ready for one point on an open session, and lets `course` take its steps.
+/// Makes the workers ready for one point on an open engine, and lets `course` take its steps.
 ///
 /// # Errors
 /// [`Failure::Point`] when the bytes were wrong: the ranks are in step and can go on. [`Failure::Run`] for
 /// everything else.
 pub fn measure(
     point: &TransferPoint,
-    session: &mut Session,
+    open: &mut OpenEngine,
     rank: &mut Rank,
     course: Course<'_>,
 ) -> Result<Measured, Failure> {
     let stop = rank.stopped();
-    let deck = Deck::new(session.workers.len());
-    let (caps, yielding, id) = (session.caps, session.yielding, rank.id());
-    let mut works = Vec::with_capacity(session.workers.len());
+    let deck = Deck::new(open.workers.len());
+    let (yielding, id) = (open.yielding, rank.id());
+    let mut works = Vec::with_capacity(open.workers.len());
     let mut cpus = Vec::new();
-    for (index, worker) in (0u32..).zip(&mut session.workers) {
+    for (index, worker) in (0u32..).zip(&mut open.workers) {
         cpus.push(worker.cpu);
-        works.push(Work::new(
-            point,
-            (id, index),
-            worker,
-            &caps,
-            &stop,
-            yielding,
-        )?);
+        works.push(Work::new(point, (id, index), worker, &stop, yielding)?);
     }
     let mut works = works.into_iter();
     let own = works
@@ -98,9 +92,9 @@ pub fn measure(
             own,
             deck: &deck,
             followers: Followers::new(lines),
-            moves_bytes: caps.moves_bytes,
-            beside: Beside::new(point, &session.opened, id),
-            routes: &session.routes,
+            moves_bytes: open.moves_bytes,
+            beside: Beside::new(point, &open.opened, id),
+            routes: &open.routes,
             taken: Taken::default(),
         };
         let result = lead.run(course);
@@ -138,7 +132,7 @@ struct Taken<'a> {
     converged: Option<bool>,
     wire_proof: Option<WireProof>,
     histogram: Option<LatencyHistogram>,
-    chosen: Vec<serde_json::Value>,
+    chosen: Vec<Facts>,
 }
 
 impl Lead<'_, '_> {
@@ -422,7 +416,7 @@ impl Steps for Lead<'_, '_> {
             .all_gather("engine choices", chosen, DEADLINES.step)?;
         self.taken.chosen = chosen
             .iter()
-            .map(|bytes| serde_json::from_slice(bytes).unwrap_or(serde_json::Value::Null))
+            .map(|bytes| serde_json::from_slice(bytes).unwrap_or_default())
             .collect();
         Ok(())
     }

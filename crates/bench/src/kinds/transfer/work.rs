@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicBool;
 use tonnage_sys::clock::thread_cpu_ns;
 
 use super::flows::{make_flow, make_receives, timetable};
-use super::session::Worker;
+use super::opened::Worker;
 use super::totals::Totals;
 use crate::deadlines::DEADLINES;
 use crate::drive::Scratch;
 use crate::drive::batch::batch;
-use crate::drive::flow::Flow;
+use crate::drive::flow::{Flow, Receives};
 use crate::drive::paced::paced;
 use crate::drive::ping_pong::{Signal, Table, read_in_turn, return_all, serve_first};
 use crate::drive::port::Port;
@@ -25,7 +25,7 @@ use crate::limit::memory_copy::copy_rates;
 use crate::limit::socket_stream::{Berths, Streamed};
 use tonnage_engine::memory::{CopyRate, Memory};
 use tonnage_engine::pattern::Mismatches;
-use tonnage_engine::{Caps, Verb};
+use tonnage_engine::{Caps, Facts, Lane, Verb};
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
@@ -67,7 +67,8 @@ pub struct Work<'a> {
     receives_depth: u32,
     /// Receives that are posted whenever nothing is in flight.
     receives_posted: u64,
-    delivered: bool,
+    /// Given back when the point is closed.
+    lanes: Vec<Lane>,
     /// Latencies of the running trial; taken out only while a loop records into it.
     trial: Option<LatencyHistogram>,
     /// Latencies of the point.
@@ -91,7 +92,6 @@ impl<'a> Work<'a> {
         point: &'a TransferPoint,
         (rank, index): (u32, u32),
         worker: &'a mut Worker,
-        caps: &Caps,
         stop: &'a AtomicBool,
         yielding: bool,
     ) -> Result<Self> {
@@ -100,19 +100,22 @@ impl<'a> Work<'a> {
         let began_ns = worker.clock.now_ns();
         let mut flows = Vec::with_capacity(layout.out.len());
         for (index, &target) in layout.out.iter().enumerate() {
-            flows.push(make_flow(
-                point, rank, target, &layout, index, worker, caps,
-            )?);
+            flows.push(make_flow(point, rank, target, &layout, index, worker)?);
         }
-        let mut posted = 0;
+        let caps = worker.caps;
+        let receives = match point.op {
+            Verb::Send if caps.moves_bytes => make_receives(point, rank, &layout, worker)?,
+            _ => Vec::new(),
+        };
+        let mut lanes: Vec<Lane> = flows.iter().map(|flow| flow.lane).collect();
+        lanes.extend(receives.iter().map(Receives::lane));
         let mut port = Port::new(worker.engine.as_mut(), worker.clock, stop, yielding);
         if caps.arrives_by_polling {
             port = port.without_pause();
         }
         let receives_depth = caps.depth.min(RECEIVES_MAX).min(2 * point.depth().max(8));
-        if point.op == Verb::Send && caps.moves_bytes {
-            let receives = make_receives(point, rank, &layout, &mut port)?;
-            posted = receives.len() as u64 * u64::from(receives_depth);
+        let posted = receives.len() as u64 * u64::from(receives_depth);
+        if posted > 0 {
             port.post_receives(receives, receives_depth)?;
         }
         let tags = match point.pacing {
@@ -132,7 +135,7 @@ impl<'a> Work<'a> {
             scratch,
             receives_depth,
             receives_posted: posted,
-            delivered: caps.delivered,
+            lanes,
             trial: Some(LatencyHistogram::new()),
             histogram: LatencyHistogram::new(),
             number: 0,
@@ -142,7 +145,7 @@ impl<'a> Work<'a> {
             worker: index,
         };
         if answers(point) {
-            work.set_the_table(caps)?;
+            work.set_the_table(&caps)?;
         }
         Ok(work)
     }
@@ -298,14 +301,15 @@ impl<'a> Work<'a> {
                 punctuality.completed
             }
         };
-        if !self.delivered {
-            let flows = self
-                .table
-                .as_ref()
-                .map_or(&self.flows, |table| &table.flows);
-            self.port.flush(flows)?;
+        let writes = matches!(self.point.op, Verb::Write | Verb::WriteImm);
+        let flows = self
+            .table
+            .as_ref()
+            .map_or(&self.flows, |table| &table.flows);
+        match writes {
+            true => self.port.flush(flows),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Serves peers until `over`: answers under ping-pong, polls otherwise.
@@ -410,16 +414,23 @@ impl<'a> Work<'a> {
         self.watch.advance(expected);
     }
 
-    /// Uses up the receives of both sides, so that the next point starts with none: each initiator sends as many fillers
+    /// Uses up the receives of both sides, so that the next point starts with none, and gives the lanes back: each initiator sends as many fillers
     /// as its peer has receives. All workers of all ranks call it, then [`Self::poll_until`] everybody has.
     ///
     /// # Errors
     /// When the engine fails, or fillers do not come.
     pub fn close(&mut self) -> Result<()> {
         self.port.use_up_receives();
-        if self.point.op != Verb::Send {
-            return Ok(());
+        if self.point.op == Verb::Send {
+            self.use_up_receives()?;
         }
+        for lane in std::mem::take(&mut self.lanes) {
+            self.port.engine.release(lane);
+        }
+        Ok(())
+    }
+
+    fn use_up_receives(&mut self) -> Result<()> {
         let flows = self
             .table
             .as_ref()
@@ -467,8 +478,8 @@ impl<'a> Work<'a> {
         self.histogram.clear();
     }
 
-    /// Choices that the engine made by itself.
-    pub fn chosen(&self) -> serde_json::Value {
+    /// What the engine decided by itself.
+    pub fn chosen(&self) -> Facts {
         self.port.engine.chosen()
     }
 }

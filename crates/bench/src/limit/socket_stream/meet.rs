@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Direction, Stream, initiators_send};
 use crate::deadlines::DEADLINES;
-use crate::kinds::transfer::session::settle;
+use crate::kinds::transfer::opened::settle;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result};

@@ -4,7 +4,6 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
 use tonnage_sys::clock::Clock;
 
 use super::interface;
@@ -13,8 +12,9 @@ use crate::observer::{Observer, Progress};
 use crate::settings::{Numa, Settings};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Card, Completion, Domain, Engine, Entry, Kind, Lane, LaneSpec, LimitKind, Lists, Op,
-    OpenRequest, Verb, WorkerConfig,
+    Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineReport, Entry, Failure,
+    Flush, Lane, LaneSpec, Libraries, Lifecycle, LimitKind, Lists, Op, OpenRequest, Peer, Region,
+    RegionId, Verb, WorkerConfig,
 };
 use tonnage_machine::Choice;
 use tonnage_machine::counters::{Snapshot, received_bytes};
@@ -57,15 +57,15 @@ impl Domain for Toy {
         &CAPS
     }
 
-    fn effective(&self) -> Value {
-        json!({"name": "toy"})
+    fn report(&self) -> EngineReport {
+        EngineReport::default()
     }
 
     fn path(&self) -> Vec<WireDevice> {
         self.0.iter().cloned().collect()
     }
 
-    fn worker(&self, _: &WorkerConfig, _: Arc<dyn Memory>) -> Result<Box<dyn Engine>> {
+    fn worker(&self, _: &WorkerConfig) -> Result<Box<dyn Engine>> {
         let io = |error| Error::io("the toy's loopback", error);
         let listener = TcpListener::bind("127.0.0.1:0").map_err(io)?;
         let stream = TcpStream::connect(listener.local_addr().map_err(io)?).map_err(io)?;
@@ -89,16 +89,38 @@ struct Line {
 }
 
 impl Engine for Line {
-    fn card(&self) -> Card {
-        Card(Vec::new())
+    fn register(&mut self, _: &Arc<dyn Memory>) -> Result<Region> {
+        let descriptor = Descriptor::default();
+        Ok(Region {
+            id: RegionId(0),
+            descriptor,
+        })
     }
 
-    fn connect(&mut self, _: &[(u32, Card)]) -> Result<()> {
+    fn deregister(&mut self, _: RegionId) -> Result<()> {
         Ok(())
     }
 
-    fn lane(&mut self, _: &LaneSpec) -> Result<Lane> {
+    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
+        Ok(vec![Card(Vec::new()); peers.len()])
+    }
+
+    fn connect(&mut self, _: &[(Peer, Card)]) -> Result<()> {
+        Ok(())
+    }
+
+    fn lane(&mut self, _: &LaneSpec<'_>) -> Result<Lane> {
         Ok(Lane(0))
+    }
+
+    fn release(&mut self, _: Lane) {}
+
+    fn flush(&mut self, _: Lane, _: u32) -> Result<Flush> {
+        Ok(Flush::Delivered)
+    }
+
+    fn failure(&self, _: &Completion) -> Failure {
+        Failure::default()
     }
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
@@ -111,7 +133,7 @@ impl Engine for Line {
                 lane: op.lane,
                 len: op.len,
                 imm: 0,
-                kind: Kind::Done,
+                ending: Ending::Done,
             });
         }
         Ok(ops.len())
@@ -134,6 +156,7 @@ fn entry(name: &'static str, open: Open) -> Entry {
         options: &[],
         has_devices: true,
         libraries: &[],
+        lifecycle: Lifecycle::NONE,
         verbs: CAPS.verbs,
         ordered_writes: false,
         moves_bytes: true,
@@ -186,8 +209,7 @@ fn records(engine: &'static str, open: Open) -> Vec<Record> {
         cpus: Choice::None,
         numa: Numa::None,
         devices: Vec::new(),
-        libfabric: None,
-        mpi: None,
+        libraries: Libraries::new(),
         clock: Clock::new(),
         program: Program {
             version: "0".into(),

@@ -6,9 +6,11 @@ use super::*;
 fn other_versions_and_providers_are_refused_with_both_named() {
     let none = EngineOptions::new();
     let mut own = side("tcp", &none, 0, &[1]);
-    let other = side("tcp", &none, 1, &[0]);
+    let mut other = side("tcp", &none, 1, &[0]);
+    own.card(1);
+    let card = other.card(0);
     let altered = |key: &str, value: &str| {
-        let mut card: Value = serde_json::from_slice(&other.engine.card().0).unwrap();
+        let mut card: Value = serde_json::from_slice(&card.0).unwrap();
         card[key] = value.into();
         Card(serde_json::to_vec(&card).unwrap())
     };
@@ -47,7 +49,7 @@ fn what_is_not_there_is_refused_with_what_is() {
         "{device}"
     );
     let library = refused(&OpenRequest {
-        libfabric: Some(Path::new("/nonexistent/libfabric.so.1")),
+        libraries: libraries("/nonexistent/libfabric.so.1"),
         ..request("tcp", &none)
     });
     assert!(
@@ -71,9 +73,10 @@ fn a_device_is_named_by_interface_or_address() {
         });
         let domains = domains.unwrap();
         assert_eq!(domains.len(), 1);
-        let effective = domains[0].effective();
-        assert_eq!(effective["domain"], "lo", "{effective}");
-        assert_eq!(effective["version"], "libfabric 1.22", "{effective}");
+        let report = domains[0].report();
+        assert_eq!(report.device.as_deref(), Some("lo"), "{report:?}");
+        let library = report.library.unwrap();
+        assert_eq!(library.version, "libfabric 1.22");
         assert_eq!(domains[0].path()[0].name, "lo");
         assert_eq!(domains[0].caps().limit, LimitKind::SocketStream);
     }

@@ -9,7 +9,7 @@ use tonnage_sys::mapping::Arena;
 
 use super::{Bench, COUNT, LEN};
 use tonnage_engine::calls::{Call, Calls, Queue, file_of};
-use tonnage_engine::{Completion, Kind, Op};
+use tonnage_engine::{Completion, Ending, Op};
 use tonnage_units::{Error, Result};
 
 /// Action of a loop.
@@ -140,9 +140,9 @@ impl Queue for Disk {
         while count < 2
             && let Some(op) = self.in_flight.pop_back()
         {
-            let kind = match self.failure() {
-                Some(code) => Kind::Failed(code),
-                None => Kind::Done,
+            let ending = match self.failure() {
+                Some(code) => Ending::Failed(code),
+                None => Ending::Done,
             };
             self.move_bytes(file_of(op.lane).1, op.local, op.remote, u64::from(op.len));
             done[count] = Completion {
@@ -150,7 +150,7 @@ impl Queue for Disk {
                 lane: op.lane,
                 len: op.len,
                 imm: 0,
-                kind,
+                ending,
             };
             count += 1;
         }

@@ -15,8 +15,8 @@ use crate::settings::{Numa, Settings};
 use crate::wire_proof::{Named, Routes};
 use tonnage_engine::memory::{Memory, MemoryReport, Request};
 use tonnage_engine::{
-    Caps, Card, Domain, Engine, EngineOptions, Entry, LimitKind, OpenRequest, Verb, WorkerConfig,
-    split_name,
+    Caps, Card, Descriptor, Domain, Engine, EngineOptions, EngineReport, Entry, LimitKind,
+    OpenRequest, Peer, RegionId, Verb, WorkerConfig, split_name,
 };
 use tonnage_machine::Placement;
 use tonnage_plan::point::Traffic;
@@ -29,8 +29,14 @@ use tonnage_units::{Error, Result};
 pub struct Worker {
     /// Its engine.
     pub engine: Box<dyn Engine>,
-    /// Its registered memory.
+    /// Its memory.
     pub memory: Arc<dyn Memory>,
+    /// That memory as its engine knows it.
+    pub region: RegionId,
+    /// The memories of its peers.
+    pub remote: Vec<(Peer, Descriptor)>,
+    /// The capabilities of its device.
+    pub caps: Caps,
     /// Its clock.
     pub clock: Clock,
     /// The CPU that it is pinned to.
@@ -42,21 +48,31 @@ pub struct Worker {
 /// A rank's message to the others once it is open.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Opened {
-    /// Cards of the workers.
-    pub cards: Vec<Card>,
-    /// CPUs of the workers; `None` where it is not pinned.
+    /// For each worker; `None` where it is not pinned.
     pub cpus: Vec<Option<u32>>,
     /// True with more workers than CPUs on the host.
     pub yielding: bool,
     /// Memory of its workers: said once where it is the same for all.
     pub memory: Vec<MemoryReport>,
-    /// The engine's choices.
-    pub engine: Value,
-    /// Devices of the workers.
+    /// What the engine chose.
+    pub engine: EngineReport,
+    /// For each worker.
     pub devices: Vec<Device>,
     /// The devices that its payload has to cross; absent where it names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Named>,
+}
+
+impl Worker {
+    /// A peer's memory, for lanes.
+    ///
+    /// # Errors
+    /// For a rank that it was not connected to.
+    pub fn remote_of(&self, peer: Peer) -> Result<&Descriptor> {
+        let known = self.remote.iter().find(|(rank, _)| *rank == peer);
+        let none = || Error::Failed(format!("this worker was not connected to rank {peer}"));
+        known.map(|(_, descriptor)| descriptor).ok_or_else(none)
+    }
 }
 
 impl Opened {
@@ -76,6 +92,8 @@ pub struct Device {
     pub place: u32,
     /// Upper bound of the engine's bandwidth on it.
     pub limit: LimitKind,
+    /// Whether completed writes are visible to the peer: always, and where it is asked for.
+    pub delivers: [bool; 2],
     /// The engine's address for socket streams.
     pub address: Option<IpAddr>,
     /// The network interface that has that address.
@@ -88,6 +106,7 @@ impl Device {
         Self {
             place: u32::try_from(place).unwrap_or(u32::MAX),
             limit: domain.caps().limit,
+            delivers: [domain.caps().delivered, domain.caps().delivery_on_request],
             address,
             interface: address.and_then(interface_of),
         }
@@ -95,14 +114,14 @@ impl Device {
 }
 
 /// An engine that is open on all ranks.
-pub struct Session {
+pub struct OpenEngine {
     /// This rank's workers.
     pub workers: Vec<Worker>,
     /// Messages of all ranks, in their order.
     pub opened: Vec<Opened>,
-    /// Capabilities of the engine.
-    pub caps: Caps,
-    /// True when this rank's workers yield.
+    /// Whether bytes really move.
+    pub moves_bytes: bool,
+    /// Whether this rank's workers yield.
     pub yielding: bool,
     /// Devices that each rank uses.
     pub routes: Routes,
@@ -112,7 +131,7 @@ pub struct Session {
 
 /// Points that one session can serve have the same key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionKey {
+pub struct EngineKey {
     engine: String,
     engine_options: EngineOptions,
     /// An engine may open itself in another way for each, and what a point gets must not depend on its neighbours.
@@ -122,7 +141,7 @@ pub struct SessionKey {
     traffic: Traffic,
 }
 
-impl SessionKey {
+impl EngineKey {
     /// The key of a point.
     pub fn of(point: &TransferPoint) -> Self {
         Self {
@@ -136,7 +155,7 @@ impl SessionKey {
     }
 }
 
-impl Session {
+impl OpenEngine {
     /// Opens the engine on all ranks for `points`, which share a key.
     ///
     /// # Errors
@@ -157,17 +176,18 @@ impl Session {
         };
         rank.agree("memory of the hosts", fits, DEADLINES.step)?;
         let mine = open_local(points, entry, rank, settings, host);
-        let (domains, mut workers, opened) = settle(rank, "open the engine", mine)?;
+        let (domains, mut workers, opened, told) = settle(rank, "open the engine", mine)?;
         let yielding = opened.yielding;
         let bytes = to_json(&opened)?;
-        let all = rank.all_gather("exchange addresses", bytes, DEADLINES.step)?;
+        let all = rank.all_gather("describe the engines", bytes, DEADLINES.step)?;
         let opened: Vec<Opened> = all
             .iter()
             .enumerate()
             .map(|(from, bytes)| from_json(from, bytes))
             .collect::<Result<_>>()?;
         rank.phase(&format!("connecting {name}"));
-        let connected = connect(points, rank.id(), &mut workers, &opened);
+        let heard = rank.exchange("exchange cards", told, DEADLINES.step)?;
+        let connected = connect(&all_peers(points, rank.id()), &mut workers, &heard);
         settle(rank, "connect", connected)?;
         let met = meet(rank, &mut workers);
         settle(rank, "first contact", met)?;
@@ -177,7 +197,7 @@ impl Session {
             workers,
             opened,
             routes,
-            caps: *domains[0].caps(),
+            moves_bytes: entry.moves_bytes,
             yielding,
             _domains: domains,
         })
@@ -208,7 +228,19 @@ fn host_bytes(points: &[&TransferPoint], rank: &Rank) -> u64 {
         .saturating_mul(local_size)
 }
 
-type Local = (Vec<Arc<dyn Domain>>, Vec<Worker>, Opened);
+type Local = (
+    Vec<Arc<dyn Domain>>,
+    Vec<Worker>,
+    Opened,
+    Vec<(Peer, Vec<u8>)>,
+);
+
+/// What a worker tells one of its peers: how to reach it, and its memory.
+#[derive(Debug, Serialize, Deserialize)]
+struct Introduction {
+    card: Card,
+    memory: Descriptor,
+}
 
 /// Everything that a rank can do before it needs the others.
 fn open_local(
@@ -246,6 +278,7 @@ fn open_local(
     let memories = settings.lists.memory(&first.memory)?;
     let mut workers = Vec::with_capacity(placement.cpus.len());
     let mut path = Vec::new();
+    let mut told: Told = peers.iter().map(|&peer| (peer, Vec::new())).collect();
     for (index, &cpu) in (0u32..).zip(&placement.cpus) {
         // Workers of the same place on their hosts get devices of the same place in the list, as rails are wired.
         let place = rank.identity().local_rank * first.workers + index;
@@ -266,24 +299,30 @@ fn open_local(
         let config = WorkerConfig {
             rank: rank.id(),
             worker: index,
-            peers: peers.clone(),
+            peers_max: peers.len() as u32,
+            sleeps: false,
             depth,
             clock,
         };
-        let engine = domain.worker(&config, Arc::clone(&memory))?;
+        let mut engine = domain.worker(&config)?;
+        let region = engine.register(&memory)?;
+        introduce(engine.as_mut(), region.descriptor, &peers, &mut told)?;
         // Of several devices a rank uses only those that its workers open.
         path.extend(domain.path());
         workers.push(Worker {
             engine,
             memory,
+            region: region.id,
+            remote: Vec::new(),
+            caps: *domain.caps(),
             clock,
             cpu,
             device: Device::new(place, domain.as_ref()),
         });
     }
     let opened = describe(&domains, &workers, &placement, path);
-    check_cards(&opened, &first.engine)?;
-    Ok((domains, workers, opened))
+    let told = packed(told, &first.engine)?;
+    Ok((domains, workers, opened, told))
 }
 
 /// The engine's domains on this host, at least one, for everything that the points need.
@@ -305,7 +344,7 @@ fn open_domains(
         } else {
             &[]
         },
-        libfabric: settings.libfabric.as_deref(),
+        libraries: &settings.libraries,
         one_host,
         address,
         verbs: &verbs,
@@ -340,20 +379,41 @@ fn all_peers(points: &[&TransferPoint], rank: u32) -> Vec<u32> {
     peers
 }
 
-fn check_cards(opened: &Opened, engine: &str) -> Result<()> {
-    let longest = opened
-        .cards
-        .iter()
-        .map(|card| card.0.len())
-        .max()
-        .unwrap_or(0);
-    if longest <= Card::BYTES_MAX {
-        return Ok(());
+/// What all workers tell each peer.
+type Told = Vec<(Peer, Vec<Introduction>)>;
+
+/// One worker's words to each of its peers.
+fn introduce(
+    engine: &mut dyn Engine,
+    memory: Descriptor,
+    peers: &[Peer],
+    told: &mut Told,
+) -> Result<()> {
+    let cards = engine.cards(peers)?;
+    for ((_, introductions), card) in told.iter_mut().zip(cards) {
+        let memory = memory.clone();
+        introductions.push(Introduction { card, memory });
     }
-    Err(Error::Failed(format!(
-        "engine {engine} publishes an address of {longest} bytes, at most {} are allowed",
-        Card::BYTES_MAX
-    )))
+    Ok(())
+}
+
+/// The messages to the peers.
+fn packed(told: Told, engine: &str) -> Result<Vec<(Peer, Vec<u8>)>> {
+    let cards = told.iter().flat_map(|(_, introductions)| introductions);
+    let longest = cards.map(|introduction| introduction.card.0.len()).max();
+    let longest = longest.unwrap_or(0);
+    if longest > Card::BYTES_MAX {
+        return Err(Error::Failed(format!(
+            "engine {engine} makes a card of {longest} bytes, at most {} are allowed",
+            Card::BYTES_MAX
+        )));
+    }
+    let pack = |(peer, introductions): (Peer, Vec<Introduction>)| {
+        let bytes = serde_json::to_vec(&introductions);
+        let cannot = |error| Error::Failed(format!("cannot introduce this rank: {error}"));
+        bytes.map(|bytes| (peer, bytes)).map_err(cannot)
+    };
+    told.into_iter().map(pack).collect()
 }
 
 fn describe(
@@ -362,16 +422,15 @@ fn describe(
     placement: &Placement,
     path: Vec<WireDevice>,
 ) -> Opened {
-    let mut engine = domains[0].effective();
-    if let (Some(engine), [_, _, ..]) = (engine.as_object_mut(), domains) {
-        let all = domains.iter().map(|domain| domain.effective()).collect();
-        engine.insert("devices".into(), Value::Array(all));
+    let mut engine = domains[0].report();
+    if domains.len() > 1 {
+        engine.devices = domains.iter().map(|domain| domain.report()).collect();
     }
-    if let (Some(engine), Some(worker)) = (engine.as_object_mut(), workers.first()) {
-        engine.insert("clock".into(), worker.clock.source_name().into());
+    if let Some(worker) = workers.first() {
+        let facts = std::mem::take(&mut engine.facts);
+        engine.facts = facts.with("clock", worker.clock.source_name());
     }
     Opened {
-        cards: workers.iter().map(|worker| worker.engine.card()).collect(),
         cpus: placement.cpus.clone(),
         yielding: placement.yielding,
         memory: all_memory(workers),
@@ -447,27 +506,27 @@ fn check_caps(points: &[&TransferPoint], caps: &Caps, name: &str) -> Result<()> 
     Ok(())
 }
 
-fn connect(
-    points: &[&TransferPoint],
-    rank: u32,
-    workers: &mut [Worker],
-    opened: &[Opened],
-) -> Result<()> {
-    let peers = all_peers(points, rank);
+/// Connects the workers with those of their peers, and keeps what their lanes will need.
+fn connect(peers: &[Peer], workers: &mut [Worker], heard: &[(Peer, Vec<u8>)]) -> Result<()> {
+    let mut introductions = Vec::with_capacity(peers.len());
+    for &peer in peers {
+        let bytes = heard.iter().find(|(from, _)| *from == peer);
+        let nothing = || Error::Failed(format!("rank {peer} did not introduce itself"));
+        let (_, bytes) = bytes.ok_or_else(nothing)?;
+        let heard: Vec<Introduction> = serde_json::from_slice(bytes).map_err(|error| {
+            Error::Failed(format!("rank {peer} introduced itself unreadably: {error}"))
+        })?;
+        introductions.push((peer, heard));
+    }
     for (index, worker) in workers.iter_mut().enumerate() {
-        let cards = peers
-            .iter()
-            .map(|&peer| {
-                let card = opened
-                    .get(peer as usize)
-                    .and_then(|opened| opened.cards.get(index));
-                card.map(|card| (peer, card.clone())).ok_or_else(|| {
-                    Error::Failed(format!(
-                        "rank {peer} published no address for worker {index}"
-                    ))
-                })
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let mut cards = Vec::with_capacity(peers.len());
+        for (peer, heard) in &introductions {
+            let nothing =
+                || Error::Failed(format!("rank {peer} has no worker {index} to connect to"));
+            let Introduction { card, memory } = heard.get(index).ok_or_else(nothing)?;
+            cards.push((*peer, card.clone()));
+            worker.remote.push((*peer, memory.clone()));
+        }
         worker.engine.connect(&cards)?;
     }
     Ok(())

@@ -1,0 +1,220 @@
+//! An engine over memory that the CPU cannot address, as that of a device: the whole path from filling to the report.
+//!
+//! The memory keeps its bytes where nobody outside can reach them ([`Memory::host`] is `None`), so that a loop, a check or
+//! a limit that takes host memory for granted fails here. The engine moves bytes between such memories by asking them,
+//! and can be slept for.
+
+mod far;
+
+use far::{ENGINES, LISTS};
+use tonnage_bench::conductor::run;
+use tonnage_bench::observer::{Observer, Progress};
+use tonnage_bench::settings::{Numa, Settings};
+use tonnage_engine::memory::Request;
+use tonnage_engine::{
+    Arm, Completion, Ending, LaneKind, LaneSpec, Libraries, Op, OpenRequest, Verb, WorkerConfig,
+};
+use tonnage_machine::Choice;
+use tonnage_plan::{Plan, Planned};
+use tonnage_ranks::testing::run_with;
+use tonnage_record::{Body, Outcome, Program, Record};
+use tonnage_sys::clock::Clock;
+use tonnage_units::{Error, Result};
+
+struct Keep(Vec<Record>);
+
+impl Observer for Keep {
+    fn begin(&mut self, _: usize, _: usize, _: &tonnage_plan::Point) {}
+
+    fn progress(&mut self, _: &Progress) {}
+
+    fn record(&mut self, record: Record) -> Result<()> {
+        self.0.push(record);
+        Ok(())
+    }
+}
+
+fn planned(lines: &str) -> Result<Vec<Planned>> {
+    let text = format!(
+        "name = 'far'\n[[transfer]]\nengine = 'far'\nmemory = 'far'\nranks = 2\nsizes = [8, 4096]\n\
+         trials = 2\ntrial-time = '20ms'\nwarmup = '5ms'\n{lines}"
+    );
+    Plan::from_toml(&text.replace("ranks = 2\n", ""), "far.toml")?.points(2, &LISTS)
+}
+
+/// What rank 0 of two records.
+fn records(lines: &str) -> Result<Vec<Record>> {
+    let planned = planned(lines)?;
+    let settings = Settings {
+        lists: LISTS,
+        plan: "far".into(),
+        cpus: Choice::Auto,
+        numa: Numa::None,
+        devices: Vec::new(),
+        libraries: Libraries::new(),
+        clock: Clock::new(),
+        program: Program {
+            version: "0".into(),
+            git_revision: "unknown".into(),
+        },
+    };
+    let body = move |rank: Result<tonnage_ranks::Rank>| {
+        let (mut rank, mut keep) = (rank?, Keep(Vec::new()));
+        run(&planned, &mut rank, &settings, &mut keep)?;
+        rank.close()?;
+        Ok(keep.0)
+    };
+    run_with(2, |_, options| options.host = "here".into(), body).swap_remove(0)
+}
+
+#[test]
+fn every_byte_is_filled_moved_verified_and_reported() {
+    for op in ["write", "write-imm", "read", "send"] {
+        let records = records(&format!("op = '{op}'\nwindow = 4\nverify = true")).unwrap();
+        assert_eq!(records.len(), 2, "{op}");
+        for record in &records {
+            assert_eq!(record.outcome, Outcome::Measured, "{op}");
+            let Body::Transfer(body) = &record.body else {
+                panic!("{op}: {:?}", record.body);
+            };
+            let trials = &body.trials;
+            let verified = |bytes: Option<u64>| bytes.is_some_and(|bytes| bytes > 0);
+            assert!(
+                trials.iter().all(|trial| verified(trial.verified_bytes)),
+                "{op}"
+            );
+            assert_eq!(record.effective[0].memory["kind"], "far");
+            assert_eq!(record.effective[0].memory["device"], "far0");
+        }
+        let csv = tonnage_report::render(tonnage_report::Format::Csv, &records).unwrap();
+        assert!(csv.lines().nth(1).unwrap().contains("far"), "{csv}");
+        let table = tonnage_report::render(tonnage_report::Format::Table, &records).unwrap();
+        assert!(table.contains("far memory"), "{table}");
+    }
+}
+
+#[test]
+fn the_limit_is_what_the_memory_says_of_itself() {
+    let records = records("op = 'write'\nwindow = 4").unwrap();
+    let limits = records.iter().filter_map(|record| record.limit.as_ref());
+    let limits: Vec<_> = limits.map(|limit| limit.what.as_str()).collect();
+    // Workers that share CPUs have none.
+    let yielding = records[0].effective.iter().any(|ranks| ranks.yielding);
+    let expected = if yielding { 0 } else { 2 };
+    assert_eq!(limits.len(), expected, "{limits:?}");
+    assert!(
+        limits
+            .iter()
+            .all(|what| what.starts_with("memory copy by far copy"))
+    );
+}
+
+#[test]
+fn a_wrong_byte_is_found_by_its_offset() {
+    let record =
+        records("op = 'write'\nwindow = 4\nverify = true\nengine-options = { flip = 'on' }")
+            .unwrap()
+            .remove(0);
+    let Outcome::Failed { why } = &record.outcome else {
+        panic!("{:?}", record.outcome);
+    };
+    assert!(why.contains("bytes are wrong; at offset"), "{why}");
+}
+
+#[test]
+fn what_needs_the_cpu_to_look_is_refused() {
+    let refused = planned("op = 'write'\nping-pong = true").unwrap_err();
+    let said = refused.to_string();
+    assert!(said.contains("the CPU cannot look at memory far"), "{said}");
+    let answered = records("op = 'write-imm'\nping-pong = true").unwrap();
+    assert!(
+        answered
+            .iter()
+            .all(|record| record.outcome == Outcome::Measured)
+    );
+    let request = Request {
+        bytes: 4096,
+        ..Request::default()
+    };
+    let memory = (LISTS.memories[0].allocate)(&request).unwrap();
+    let config = config(0);
+    let shm = (tonnage_engines::shm::ENTRY.open)(&OpenRequest::default()).unwrap();
+    let error = shm[0]
+        .worker(&config)
+        .unwrap()
+        .register(&memory)
+        .unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert!(error.to_string().contains("--memory host"), "{error}");
+}
+
+fn config(rank: u32) -> WorkerConfig {
+    WorkerConfig {
+        rank,
+        worker: 0,
+        peers_max: 1,
+        depth: 8,
+        sleeps: true,
+        clock: Clock::new(),
+    }
+}
+
+/// The sleeper is woken by what arrives, and never sleeps over what is there already.
+#[test]
+fn an_engine_that_can_sleep_is_slept_for() {
+    let domain = (ENGINES[0].open)(&OpenRequest::default())
+        .unwrap()
+        .remove(0);
+    let request = Request {
+        bytes: 4096,
+        ..Request::default()
+    };
+    let sides = [0, 1].map(|rank| {
+        let memory = (LISTS.memories[0].allocate)(&request).unwrap();
+        let mut engine = domain.worker(&config(rank)).unwrap();
+        let region = engine.register(&memory).unwrap();
+        (engine, region)
+    });
+    let [(mut one, own), (mut other, far)] = sides;
+    let (card, back) = (one.cards(&[1]).unwrap(), other.cards(&[0]).unwrap());
+    one.connect(&[(1, back[0].clone())]).unwrap();
+    other.connect(&[(0, card[0].clone())]).unwrap();
+    let lane = one.lane(&LaneSpec {
+        kind: LaneKind::Initiate(Verb::WriteImm),
+        peer: 1,
+        local: own.id,
+        remote: &far.descriptor,
+        ordered: false,
+        delivered: false,
+    });
+    let op = Op {
+        lane: lane.unwrap(),
+        tag: 1,
+        local: 0,
+        remote: 0,
+        len: 8,
+        imm: 5,
+    };
+    let woken = std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| {
+            let mut done = [Completion::EMPTY; 4];
+            loop {
+                let count = other.poll(&mut done).unwrap();
+                if count > 0 {
+                    return done[0];
+                }
+                match other.arm().unwrap() {
+                    Arm::Ready => {}
+                    Arm::Sleep(descriptor) => far::sleep(descriptor).unwrap(),
+                    Arm::Unsupported => panic!("this engine can sleep"),
+                }
+            }
+        });
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(one.post(&[op]).unwrap(), 1);
+        sleeper.join().unwrap()
+    });
+    assert_eq!((woken.ending, woken.imm), (Ending::Arrived, 5));
+    // Its own completion is there, so that nobody sleeps.
+    assert!(matches!(one.arm().unwrap(), Arm::Ready));
+}

@@ -1,0 +1,97 @@
+//! One device of an engine: what it can do, what was granted, and the workers' engines that it makes.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use tonnage_sys::clock::Clock;
+use tonnage_units::{Result, WireDevice};
+
+use crate::{Engine, EngineReport, Peer, Verb};
+
+/// What the far side of a path is limited by: the upper bound that utilization is a fraction of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitKind {
+    /// Nothing moves, so there is no limit to compare with.
+    None,
+    /// The fastest copy that the memory can do over the same bytes.
+    MemoryCopy,
+    /// What plain TCP streams carry between the same ranks at once, one for each worker of each flow.
+    SocketStream,
+    /// The nominal speed of the domain's device.
+    Link {
+        /// In one direction, in bytes per second.
+        bytes_per_s: u64,
+    },
+}
+
+/// What a domain can do. It is fixed for the domain's life.
+#[derive(Debug, Clone, Copy)]
+pub struct Caps {
+    /// The verbs that can be asked for.
+    pub verbs: &'static [Verb],
+    /// Immediate bits carried by a write-imm.
+    pub immediate_bits: u32,
+    /// Operations that one worker may have in flight on one lane; more are not taken by `post` until some complete.
+    pub depth: u32,
+    /// The largest single operation.
+    pub message_bytes_max: u64,
+    /// False when completions are made up and no byte moves (the `null` engine).
+    pub moves_bytes: bool,
+    /// True when a completed write is visible to the peer. False: only [`Engine::flush`] proves it.
+    pub delivered: bool,
+    /// True when a lane can be asked to complete a write only once it is visible to the peer
+    /// ([`LaneSpec::delivered`](crate::LaneSpec::delivered)). Of no account where `delivered` is true.
+    pub delivery_on_request: bool,
+    /// True when an arrived write-imm says which peer it came from. Of no account for a worker with one peer.
+    pub arrivals_named: bool,
+    /// True when what a peer writes can become visible only while this side polls, as with sockets. Then a loop that
+    /// waits for a byte polls after every look at it.
+    pub arrives_by_polling: bool,
+    /// True when a lane can be asked to make the last byte of a write visible last.
+    pub ordered_writes: bool,
+    /// True when the peers map each other's memory, so that it must be allocated shared.
+    pub shared_memory: bool,
+    /// What its bandwidth is set beside.
+    pub limit: LimitKind,
+}
+
+/// What one worker needs to open its engine.
+#[derive(Debug, Clone)]
+pub struct WorkerConfig {
+    /// This rank.
+    pub rank: Peer,
+    /// This worker's index within the rank. Worker `w` talks only to workers `w` of other ranks.
+    pub worker: u32,
+    /// The most peers that it will be connected to.
+    pub peers_max: u32,
+    /// The most operations that are kept in flight on one lane.
+    pub depth: u32,
+    /// Whether completions will be slept for ([`Engine::arm`]) and not only polled for.
+    pub sleeps: bool,
+    /// A calibrated clock, for an engine that compares its own ways.
+    pub clock: Clock,
+}
+
+/// One device of one engine, shared by a rank's workers.
+pub trait Domain: Send + Sync {
+    /// What it can do.
+    fn caps(&self) -> &Caps;
+    /// What really was chosen and granted, for the record.
+    fn report(&self) -> EngineReport;
+    /// This host's address on the device, so that a socket stream that is set beside the engine crosses it too; `None`
+    /// leaves it to the address of the control channel.
+    fn stream_address(&self) -> Option<IpAddr> {
+        None
+    }
+    /// The devices that payload has to cross, so that their counters can prove that it did. With several, each carries a
+    /// part of it; one that no worker uses is not named. Empty where no device counts (memory), or none can be told.
+    fn path(&self) -> Vec<WireDevice> {
+        Vec::new()
+    }
+    /// A worker's own engine.
+    ///
+    /// # Errors
+    /// When queues cannot be made.
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine>>;
+}

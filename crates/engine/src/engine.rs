@@ -1,0 +1,127 @@
+//! What one worker owns of an engine: its registrations, its peers, its lanes, its completions.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tonnage_units::Result;
+
+use crate::memory::Memory;
+use crate::report::Facts;
+use crate::{Completion, Failure, Lane, LaneSpec, Op, Peer, Region, RegionId};
+
+/// Opaque address of one worker for one of its peers. At most [`Card::BYTES_MAX`] bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Card(pub Vec<u8>);
+
+impl Card {
+    /// Bound on what a worker may tell one peer.
+    pub const BYTES_MAX: usize = 16 << 10;
+}
+
+/// What became of a flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flush {
+    /// What completed on the lane has arrived; no completion follows.
+    Delivered,
+    /// On its way: a completion with the flush's tag follows once everything has arrived.
+    Posted,
+    /// No room now: poll, then try again.
+    Again,
+}
+
+/// How completions can be waited for.
+#[derive(Debug, Clone, Copy)]
+pub enum Arm<'a> {
+    /// There may be completions already: poll, and arm again before sleeping.
+    Ready,
+    /// Nothing can be polled until this descriptor is readable.
+    Sleep(BorrowedFd<'a>),
+    /// This engine, as it was opened, can only be polled.
+    Unsupported,
+}
+
+/// What one worker owns. It lives on one thread at a time, so it needs no locks.
+///
+/// The order of calls: `register`, `cards`, `connect`, `meet`, then `lane` and the loop of `post` and `poll`. All of them
+/// may be called again later, for more memories, more peers and more lanes.
+pub trait Engine: Send {
+    /// Makes a memory known to the device, for operations of this worker and of its peers. The engine keeps what its
+    /// registration needs.
+    ///
+    /// # Errors
+    /// [`Unavailable`](tonnage_units::Error::Unavailable) for a memory that the engine cannot take, with one that it can;
+    /// otherwise the device's reason.
+    fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region>;
+    /// Takes a registration back. Its lanes have been released, and nothing of it is in flight.
+    ///
+    /// # Errors
+    /// When it is in use, or was never made.
+    fn deregister(&mut self, region: RegionId) -> Result<()>;
+    /// This worker's address for each of these peers, in their order. They may all be alike.
+    ///
+    /// # Errors
+    /// When there is no room for so many peers.
+    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>>;
+    /// Connects to peers, each by the card that its worker made for this one. Refuse here a peer that does not fit
+    /// (another version, another host). Called again for more peers.
+    ///
+    /// # Errors
+    /// When a peer cannot be reached; the message names it.
+    fn connect(&mut self, peers: &[(Peer, Card)]) -> Result<()>;
+    /// First contact with the peers that were connected since the last call, after they have connected too: for
+    /// transports on which both sides must take part, or which set up lazily what should not be timed. Polls until it is
+    /// done, and ends when `stopped` says so.
+    ///
+    /// # Errors
+    /// When a peer cannot be reached; the message names the pair.
+    fn meet(&mut self, _stopped: &dyn Fn() -> bool) -> Result<()> {
+        Ok(())
+    }
+    /// Resolves a lane; the same specification may be resolved again at no cost.
+    ///
+    /// # Errors
+    /// When the engine cannot do what the lane asks.
+    fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane>;
+    /// Gives a lane back, of which nothing is in flight. Its handle may be given out again.
+    fn release(&mut self, lane: Lane);
+    /// Hands over operations in order and returns how many were taken; fewer than all means "poll, then try again".
+    /// Allocates nothing, takes no lock, reads no clock.
+    ///
+    /// # Errors
+    /// When the engine is dead or an operation lies outside its regions.
+    fn post(&mut self, ops: &[Op]) -> Result<usize>;
+    /// Proves that all writes that have completed on the lane have arrived at the peer, by every path that they took.
+    ///
+    /// # Errors
+    /// As [`Self::post`].
+    fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush>;
+    /// Fills `done` with completions and returns how many. Never blocks, and keeps the transport moving. Allocates
+    /// nothing, takes no lock, reads no clock.
+    ///
+    /// # Errors
+    /// When the engine is dead. One failed operation is a completion that ended as
+    /// [`Failed`](crate::Ending::Failed).
+    fn poll(&mut self, done: &mut [Completion]) -> Result<usize>;
+    /// Says what a failed completion means; asked before the next poll.
+    fn failure(&self, done: &Completion) -> Failure;
+    /// Makes ready for sleeping until something can be polled. Only asked where [`WorkerConfig::sleeps`] was said.
+    ///
+    /// [`WorkerConfig::sleeps`]: crate::WorkerConfig::sleeps
+    ///
+    /// # Errors
+    /// When the engine is dead.
+    fn arm(&mut self) -> Result<Arm<'_>> {
+        Ok(Arm::Unsupported)
+    }
+    /// Tells the engine whether what is posted now is outside the timed trials, so that it may try ways of carrying it
+    /// out; returns whether it has found what it was looking for. The warm-up of a point goes on until all engines have.
+    fn settle(&mut self, _trying: bool) -> bool {
+        true
+    }
+    /// What the engine decided by itself since the lanes were resolved (a copy method, an inline limit), for the
+    /// record; empty when it decides nothing.
+    fn chosen(&self) -> Facts {
+        Facts::default()
+    }
+}

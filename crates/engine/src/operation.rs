@@ -1,0 +1,154 @@
+//! What passes through the timed loops: operations and their completions, and the lanes that carry them.
+
+use serde::{Deserialize, Serialize};
+/// Number of a peer; within a run its rank.
+pub type Peer = u32;
+
+tonnage_units::names! {
+    /// What one operation does.
+    pub enum Verb: "op" {
+        /// Copy local bytes into the peer's memory; the peer is not told.
+        Write = "write",
+        /// The same, and the peer sees a completion that carries a 32-bit immediate.
+        WriteImm = "write-imm",
+        /// Copy bytes of the peer's memory here.
+        Read = "read",
+        /// Copy local bytes into the next receive that the peer posted.
+        Send = "send",
+    }
+}
+
+impl Verb {
+    /// Returns whether the target sees a completion of its own for every operation.
+    pub fn notifies_target(self) -> bool {
+        matches!(self, Self::WriteImm | Self::Send)
+    }
+}
+
+/// What a lane is for: one of the verbs, or the receives that sends of a peer land in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaneKind {
+    /// Operations of this verb towards the peer.
+    Initiate(Verb),
+    /// Receives for what the peer sends; `post` hands over buffers.
+    Receive,
+}
+
+impl LaneKind {
+    /// The name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Initiate(verb) => verb.name(),
+            Self::Receive => "receive",
+        }
+    }
+}
+
+/// Handle of a lane, unique within its engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Lane(pub u32);
+
+impl Lane {
+    /// What an arrival has whose rank the transport does not tell.
+    pub const UNNAMED: Self = Self(u32::MAX);
+}
+
+/// Handle of a registered memory, unique within its engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct RegionId(pub u32);
+
+/// What a peer needs to reach a registered memory. Opaque to everybody but the engine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Descriptor(pub Vec<u8>);
+
+/// Memory as one worker's engine knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Region {
+    /// For lanes of this worker.
+    pub id: RegionId,
+    /// For lanes of its peers.
+    pub descriptor: Descriptor,
+}
+
+/// Everything that stays the same from one operation to the next.
+#[derive(Debug, Clone, Copy)]
+pub struct LaneSpec<'a> {
+    /// Verb or receive.
+    pub kind: LaneKind,
+    /// The other end, one that `connect` was given.
+    pub peer: Peer,
+    /// The region of this worker that [`Op::local`] is an offset in.
+    pub local: RegionId,
+    /// The region of the peer that [`Op::remote`] is an offset in; of a send, the one in which the peer's receives for it
+    /// lie. Of no account for receives.
+    pub remote: &'a Descriptor,
+    /// The last byte of a write must become visible last, because the peer waits for it by looking at its memory.
+    /// Only asked for where [`Caps::ordered_writes`](crate::Caps::ordered_writes) is granted.
+    pub ordered: bool,
+    /// A completion must mean that the bytes are visible to the peer, because the result is taken for that. Only asked
+    /// for where [`Caps::delivery_on_request`](crate::Caps::delivery_on_request) is granted.
+    pub delivered: bool,
+}
+
+/// One operation: 32 bytes, offsets only, so that no pointer crosses a process.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Op {
+    /// Which lane carries it.
+    pub lane: Lane,
+    /// Given back in the completion.
+    pub tag: u32,
+    /// Offset of the local bytes in the lane's own region.
+    pub local: u64,
+    /// Offset of the remote bytes in the lane's remote region; ignored by sends and receives.
+    pub remote: u64,
+    /// Payload bytes.
+    pub len: u32,
+    /// Immediate value of a write-imm.
+    pub imm: u32,
+}
+
+const _: () = assert!(size_of::<Op>() == 32);
+
+/// How an operation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// An operation that this side posted (a receive is reported as `Arrived` instead).
+    Done,
+    /// Something from the peer: a write-imm, or a send that filled a posted receive.
+    Arrived,
+    /// It failed with the engine's own code; [`Engine::failure`](crate::Engine::failure) says what that means.
+    Failed(i32),
+}
+
+/// One completion, as `poll` reports it.
+#[derive(Debug, Clone, Copy)]
+pub struct Completion {
+    /// The operation's tag, or that of the receive that was filled; 0 for an arrived write-imm.
+    pub tag: u32,
+    /// The lane of a done or failed operation. For an arrival `lane.0` is the peer that it came from, because an arrived
+    /// write-imm has no lane on this side; [`Lane::UNNAMED`] where
+    /// [`Caps::arrivals_named`](crate::Caps::arrivals_named) is not granted.
+    pub lane: Lane,
+    /// Payload bytes.
+    pub len: u32,
+    /// The immediate of an arrived write-imm.
+    pub imm: u32,
+    /// Done, arrived or failed.
+    pub ending: Ending,
+}
+
+const _: () = assert!(size_of::<Completion>() <= 32);
+
+impl Completion {
+    /// What a poll buffer is filled with before it is used.
+    pub const EMPTY: Self = Self {
+        tag: 0,
+        lane: Lane(0),
+        len: 0,
+        imm: 0,
+        ending: Ending::Done,
+    };
+}

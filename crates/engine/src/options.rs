@@ -1,0 +1,189 @@
+//! Options of engines' own: what they take, and checking them before a rank starts.
+
+use std::collections::BTreeMap;
+
+use tonnage_units::names::{nearest, quote};
+use tonnage_units::{Error, Result};
+
+/// Options of an engine by name, as a point and its record hold them: what differs from the defaults.
+pub type EngineOptions = BTreeMap<String, String>;
+
+/// One option of an engine, which `--engine-option NAME=VALUE` sets.
+#[derive(Debug, Clone, Copy)]
+pub struct EngineOption {
+    /// Name on the command line and in plans.
+    pub name: &'static str,
+    /// The values that it takes.
+    pub kind: OptionKind,
+    /// The variants of the engine on which it has an effect; empty for all.
+    pub variants: &'static [&'static str],
+    /// One line for help.
+    pub about: &'static str,
+}
+
+/// The values that an option takes.
+#[derive(Debug, Clone, Copy)]
+pub enum OptionKind {
+    /// One of these, the default first.
+    Choice(&'static [&'static str]),
+    /// A whole number within bounds, both included.
+    Number {
+        /// Where nothing is said.
+        default: u64,
+        /// The least.
+        min: u64,
+        /// The most.
+        max: u64,
+    },
+}
+
+impl EngineOption {
+    /// The value where nothing is said.
+    pub fn default(&self) -> String {
+        match self.kind {
+            OptionKind::Choice(values) => values.first().copied().unwrap_or_default().to_owned(),
+            OptionKind::Number { default, .. } => default.to_string(),
+        }
+    }
+
+    /// What was asked for, or the default.
+    pub fn value(&self, asked: &EngineOptions) -> String {
+        asked
+            .get(self.name)
+            .cloned()
+            .unwrap_or_else(|| self.default())
+    }
+
+    /// The number that was asked for, or the default; 0 for an option that takes none.
+    pub fn number(&self, asked: &EngineOptions) -> u64 {
+        self.value(asked).parse().unwrap_or(0)
+    }
+
+    /// The values for help and messages: "auto|off", or "1 to 128".
+    pub fn values(&self) -> String {
+        match self.kind {
+            OptionKind::Choice(values) => values.join("|"),
+            OptionKind::Number { min, max, .. } => format!("{min} to {max}"),
+        }
+    }
+
+    /// The value as it is kept, if the option takes it.
+    fn checked(&self, value: &str) -> Option<String> {
+        match self.kind {
+            OptionKind::Choice(values) => values.contains(&value).then(|| value.to_owned()),
+            OptionKind::Number { min, max, .. } => {
+                let number: u64 = value.parse().ok()?;
+                (min..=max).contains(&number).then(|| number.to_string())
+            }
+        }
+    }
+}
+
+pub(crate) fn find_option<'a>(known: &'a [EngineOption], name: &str) -> Option<&'a EngineOption> {
+    known.iter().find(|option| option.name == name)
+}
+
+/// Checks options against those of an engine; see [`Entry::check_options`](crate::Entry::check_options).
+///
+/// # Errors
+/// As there.
+pub fn check_options(
+    engine: &str,
+    known: &[EngineOption],
+    asked: &EngineOptions,
+    variant: &str,
+) -> Result<EngineOptions> {
+    let mut options = EngineOptions::new();
+    for (name, value) in asked {
+        let option = find_option(known, name).ok_or_else(|| unknown_option(engine, known, name))?;
+        let Some(value) = option.checked(value) else {
+            return Err(Error::Usage(format!(
+                "engine-option {name}={value}: engine {engine} takes {name}={}",
+                option.values()
+            )));
+        };
+        let lowest = variant.split(';').next().unwrap_or(variant);
+        if !option.variants.is_empty() && !option.variants.contains(&lowest) {
+            return Err(Error::Usage(format!(
+                "engine-option {name}={value} is for {engine}:{} and has no effect on {engine}:{variant}: leave it out",
+                option.variants.join(&format!(" and {engine}:"))
+            )));
+        }
+        if value != option.default() {
+            options.insert(name.clone(), value);
+        }
+    }
+    Ok(options)
+}
+
+fn unknown_option(engine: &str, known: &[EngineOption], name: &str) -> Error {
+    let names: Vec<_> = known.iter().map(|option| option.name).collect();
+    let hint = match (nearest(name, &names), names.as_slice()) {
+        (_, []) => "it has none: leave engine-option out".to_owned(),
+        (Some(near), _) => format!("did you mean {near}? it has {}", names.join(", ")),
+        (None, _) => format!("it has {}", names.join(", ")),
+    };
+    Error::Usage(format!(
+        "engine {engine} has no option {}: {hint}",
+        quote(name)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPTIONS: &[EngineOption] = &[
+        EngineOption {
+            name: "path",
+            kind: OptionKind::Choice(&["slow", "fast"]),
+            variants: &["a", "c"],
+            about: "",
+        },
+        EngineOption {
+            name: "retry",
+            kind: OptionKind::Number {
+                default: 3,
+                min: 0,
+                max: 6,
+            },
+            variants: &[],
+            about: "",
+        },
+    ];
+
+    fn on(variant: &str, name: &str, value: &str) -> Result<EngineOptions> {
+        let options = EngineOptions::from([(name.to_owned(), value.to_owned())]);
+        check_options("many", OPTIONS, &options, variant)
+    }
+
+    #[test]
+    fn options_are_checked_and_defaults_left_out() {
+        let asked = |name: &str, value: &str| on("a", name, value);
+        assert!(asked("path", "slow").unwrap().is_empty());
+        assert_eq!(asked("path", "fast").unwrap()["path"], "fast");
+        assert_eq!(on("a;x", "path", "fast").unwrap()["path"], "fast");
+        let wrong = on("b;a", "path", "fast").unwrap_err().to_string();
+        assert!(
+            wrong.contains("is for many:a and many:c and has no effect on many:b;a"),
+            "{wrong}"
+        );
+        let wrong = asked("path", "other").unwrap_err().to_string();
+        assert!(wrong.contains("slow|fast"), "{wrong}");
+        let wrong = asked("pat", "fast").unwrap_err().to_string();
+        assert!(wrong.contains("did you mean path"), "{wrong}");
+    }
+
+    #[test]
+    fn numbers_have_bounds_and_one_form() {
+        assert!(on("", "retry", "3").unwrap().is_empty());
+        assert!(on("", "retry", "03").unwrap().is_empty());
+        let six = on("", "retry", "06").unwrap();
+        assert_eq!((six["retry"].as_str(), OPTIONS[1].number(&six)), ("6", 6));
+        assert_eq!(OPTIONS[1].number(&EngineOptions::new()), 3);
+        for wrong in ["7", "-1", "many", ""] {
+            let said = on("", "retry", wrong).unwrap_err().to_string();
+            assert!(said.contains("takes retry=0 to 6"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What an engine says of itself once it is open, for the record: the same fields of every engine that has them, and
+//! beside them facts of its own.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What was chosen and granted.
+///
+/// In JSON it is one flat object: the facts stand beside the fields.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EngineReport {
+    /// The name in the list of engines.
+    pub name: String,
+    /// The library that was loaded; absent where there is none.
+    #[serde(flatten)]
+    pub library: Option<LibraryReport>,
+    /// The library's provider or driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Version of the provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider_version: Option<String>,
+    /// The device, as `--devices` names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// The reports of all devices, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<EngineReport>,
+    /// Options as granted, queue sizes, and what else the engine has to say.
+    #[serde(flatten)]
+    pub facts: Facts,
+}
+
+/// A library that an engine has loaded.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LibraryReport {
+    /// Its name and release: "libfabric 1.22", "Open MPI v4.1.4".
+    pub version: String,
+    /// The file that it was loaded from.
+    pub library: String,
+}
+
+/// Named facts. Names are those of JSON: lower case with underscores, the unit last.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Facts(pub BTreeMap<String, Fact>);
+
+impl Facts {
+    /// The same with one more fact; a name that is there already is replaced.
+    #[must_use]
+    pub fn with(mut self, name: &str, fact: impl Into<Fact>) -> Self {
+        self.0.insert(name.to_owned(), fact.into());
+        self
+    }
+
+    /// The same with one more fact, where there is one.
+    #[must_use]
+    pub fn maybe(self, name: &str, fact: Option<impl Into<Fact>>) -> Self {
+        match fact {
+            Some(fact) => self.with(name, fact),
+            None => self,
+        }
+    }
+
+    /// A fact by its name.
+    pub fn get(&self, name: &str) -> Option<&Fact> {
+        self.0.get(name)
+    }
+
+    /// Takes over others; those of the same name are replaced.
+    pub fn extend(&mut self, others: Self) {
+        self.0.extend(others.0);
+    }
+}
+
+/// A value of a fact.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Fact {
+    /// Yes or no.
+    Flag(bool),
+    /// A whole number.
+    Count(u64),
+    /// Any other number.
+    Number(f64),
+    /// Words.
+    Text(String),
+    /// Several of them.
+    List(Vec<Fact>),
+    /// Facts about one thing.
+    Group(Facts),
+    /// Not known.
+    Unknown,
+}
+
+impl Fact {
+    /// The words, where it is words.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl From<bool> for Fact {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
+impl From<u32> for Fact {
+    fn from(count: u32) -> Self {
+        Self::Count(count.into())
+    }
+}
+
+impl From<u64> for Fact {
+    fn from(count: u64) -> Self {
+        Self::Count(count)
+    }
+}
+
+impl From<usize> for Fact {
+    fn from(count: usize) -> Self {
+        Self::Count(count as u64)
+    }
+}
+
+impl From<&str> for Fact {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Fact {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Facts> for Fact {
+    fn from(facts: Facts) -> Self {
+        Self::Group(facts)
+    }
+}
+
+impl<T: Into<Fact>> From<Vec<T>> for Fact {
+    fn from(list: Vec<T>) -> Self {
+        Self::List(list.into_iter().map(Into::into).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_report_is_one_flat_object_and_reads_back() {
+        let report = EngineReport {
+            name: "fabric".into(),
+            library: Some(LibraryReport {
+                version: "libfabric 1.22".into(),
+                library: "/usr/lib/libfabric.so.1".into(),
+            }),
+            provider: Some("tcp".into()),
+            device: Some("eth0".into()),
+            facts: Facts::default()
+                .with("depth", 64u32)
+                .with("ordering", vec!["RAW", "WAW"])
+                .with("progress", Facts::default().with("data", "manual"))
+                .maybe("why_embedded", None::<String>),
+            ..EngineReport::default()
+        };
+        let flat = json!({
+            "name": "fabric", "version": "libfabric 1.22", "library": "/usr/lib/libfabric.so.1",
+            "provider": "tcp", "device": "eth0", "depth": 64, "ordering": ["RAW", "WAW"],
+            "progress": {"data": "manual"},
+        });
+        assert_eq!(serde_json::to_value(&report).unwrap(), flat);
+        assert_eq!(
+            serde_json::from_value::<EngineReport>(flat).unwrap(),
+            report
+        );
+        let bare = json!({"name": "shm"});
+        let report: EngineReport = serde_json::from_value(bare.clone()).unwrap();
+        assert_eq!(report.library, None);
+        assert_eq!(serde_json::to_value(&report).unwrap(), bare);
+    }
+}

@@ -1,0 +1,79 @@
+//! Mailboxes for first contact: a place for the greeting of each peer, one from which this side's own is sent, and one
+//! into which flushes read.
+
+use std::sync::Arc;
+
+use tonnage_sys::libfabric::{Region, RemoteRegion};
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
+use tonnage_units::{Error, Result};
+
+/// Bytes of one place: a cache line.
+const PLACE_BYTES: u64 = 64;
+
+/// A mailbox for peers whose cards were made together.
+pub(super) struct Mail {
+    pub(super) arena: Arc<Arena>,
+    pub(super) region: Region,
+    pub(super) remote: RemoteRegion,
+    /// Whose greeting comes where, in the order of the places.
+    peers: Vec<u32>,
+}
+
+/// The place where a peer's greeting comes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Greeted {
+    /// Index of the mailbox.
+    pub(super) mail: usize,
+    /// Offset in it.
+    pub(super) place: u64,
+}
+
+impl Mail {
+    /// Memory for a mailbox of so many peers.
+    pub(super) fn allocate(peers: usize) -> Result<Arc<Arena>> {
+        let bytes = (peers + 2) * PLACE_BYTES as usize;
+        let arena = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None);
+        let arena = arena.map_err(|error| Error::io(format!("cannot map {bytes} bytes"), error))?;
+        Ok(Arc::new(arena))
+    }
+
+    /// A mailbox in registered memory, with the greeting of `rank` ready to be sent.
+    pub(super) fn new(
+        arena: Arc<Arena>,
+        region: Region,
+        remote: RemoteRegion,
+        peers: Vec<u32>,
+        rank: u32,
+    ) -> Result<Self> {
+        let mail = Self {
+            arena,
+            region,
+            remote,
+            peers,
+        };
+        let written = mail.arena.write(mail.own(), &greeting(rank).to_le_bytes());
+        written.map_err(|error| Error::Failed(error.to_string()))?;
+        Ok(mail)
+    }
+
+    /// Where the greeting of a peer comes.
+    pub(super) fn place(&self, peer: u32) -> Option<u64> {
+        let index = self.peers.iter().position(|&known| known == peer)?;
+        Some(index as u64 * PLACE_BYTES)
+    }
+
+    /// Where this side's own greeting is.
+    pub(super) fn own(&self) -> u64 {
+        self.peers.len() as u64 * PLACE_BYTES
+    }
+
+    /// Where what a flush reads goes.
+    pub(super) fn scratch(&self) -> u64 {
+        self.own() + PLACE_BYTES
+    }
+}
+
+/// What a rank writes into its peers' mailboxes: never 0, which is what they hold before.
+pub(super) fn greeting(rank: u32) -> u64 {
+    u64::from(rank) + 1
+}

@@ -1,0 +1,153 @@
+//! What a worker does before it moves bytes: registering memory, cards, connecting and greeting peers.
+
+use std::sync::Arc;
+
+use tonnage_engine::Card;
+use tonnage_sys::libfabric::{self, Action, Posted, RemoteRegion, Route};
+use tonnage_sys::mapping::Arena;
+use tonnage_units::{Error, Result};
+
+use super::mail::{Greeted, Mail};
+use super::meet::Address;
+use super::queue_sizes::not_registered;
+use super::worker::{GREETING, PeerState, Worker};
+
+impl Worker {
+    /// Registers bytes under a key of their own.
+    pub(super) fn register_arena(
+        &mut self,
+        arena: &Arc<Arena>,
+    ) -> Result<(u32, libfabric::Region, RemoteRegion)> {
+        let number = self.region_next;
+        let registered = self
+            .endpoint
+            .register(Arc::clone(arena), u64::from(number) + 1);
+        let region = registered.map_err(|why| not_registered(&self.name, arena.len(), &why))?;
+        self.region_next += 1;
+        let remote = self.endpoint.remote(region);
+        let remote = remote.ok_or_else(|| Error::Failed("a region has no address".into()))?;
+        Ok((number, region, remote))
+    }
+
+    /// Whether its receives tell peers apart by tags.
+    pub(super) fn tags(&self) -> bool {
+        self.config.peers_max > 1
+    }
+
+    /// A mailbox for peers that have no place yet.
+    pub(super) fn make_mail(&mut self, peers: &[u32]) -> Result<()> {
+        let has_place = |peer: &u32| self.mails.iter().any(|mail| mail.place(*peer).is_some());
+        let fresh: Vec<u32> = peers
+            .iter()
+            .copied()
+            .filter(|peer| !has_place(peer))
+            .collect();
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let arena = Mail::allocate(fresh.len())?;
+        let (_, region, remote) = self.register_arena(&arena)?;
+        let mail = Mail::new(arena, region, remote, fresh, self.config.rank)?;
+        self.mails.push(mail);
+        Ok(())
+    }
+
+    /// Where a peer's greeting comes.
+    pub(super) fn greeted(&self, rank: u32) -> Result<Greeted> {
+        let find = |(index, mail): (usize, &Mail)| {
+            let place = mail.place(rank)?;
+            Some(Greeted { mail: index, place })
+        };
+        let found = self.mails.iter().enumerate().find_map(find);
+        found.ok_or_else(|| Error::Failed(format!("no card was made for rank {rank}")))
+    }
+
+    pub(super) fn card(&self, rank: u32) -> Result<Card> {
+        let greeted = self.greeted(rank)?;
+        let mail = &self.mails[greeted.mail];
+        let address = Address::new(
+            &self.attributes,
+            self.endpoint.library(),
+            self.endpoint.name(),
+            (mail, greeted.place),
+            (rank, self.tags()),
+        );
+        Ok(address.card())
+    }
+
+    pub(super) fn connect_one(&mut self, rank: u32, card: &Card) -> Result<PeerState> {
+        let about = |error: Error| {
+            Error::Failed(format!(
+                "{} between ranks {} and {rank}: {error}",
+                self.name, self.config.rank
+            ))
+        };
+        if self.peers.len() >= self.config.peers_max as usize {
+            let most = self.config.peers_max;
+            return Err(about(Error::Failed(format!(
+                "it was opened for {most} peers and has as many"
+            ))));
+        }
+        let address = Address::parse(card).map_err(about)?;
+        let own = (&self.attributes, self.endpoint.library());
+        address.check_fits(own, [self.config.rank, rank])?;
+        address.check_is_for(self.config.rank).map_err(about)?;
+        let greeted = self.greeted(rank).map_err(about)?;
+        if self.ways.is_shm {
+            self.try_to_attach(rank, &address)?;
+        }
+        let peer = self.endpoint.insert(&address.name).map_err(|why| {
+            Error::Failed(format!("{} cannot address rank {rank}: {why}", self.name))
+        })?;
+        Ok(PeerState {
+            rank,
+            peer,
+            mailbox: address.mailbox.into(),
+            place: address.place,
+            greeted,
+            tags: address.tags,
+        })
+    }
+
+    /// Greets the peers that have not been greeted, each that takes it now; returns those that are left. A peer that is
+    /// not ready must not keep the others waiting.
+    pub(super) fn greet(&mut self, left: &[u32]) -> Result<Vec<u32>> {
+        let mut later = Vec::new();
+        for peer in self.peers.iter().filter(|peer| left.contains(&peer.rank)) {
+            let mail = &self.mails[peer.greeted.mail];
+            let route = Route {
+                action: Action::Write,
+                peer: peer.peer,
+                remote: peer.mailbox,
+                local: mail.region,
+                delivered: false,
+                inject_bytes_max: 0,
+            };
+            match self
+                .endpoint
+                .post(&route, mail.own(), peer.place, 8, 0, GREETING)
+            {
+                Ok(Posted::Again) => later.push(peer.rank),
+                Ok(Posted::Pending | Posted::Injected) => {}
+                Err(failure) => return Err(self.dead(&failure, Some(peer.rank))),
+            }
+        }
+        Ok(later)
+    }
+
+    /// Finds out whether this process may read and write a peer's memory directly.
+    pub(super) fn try_to_attach(&mut self, rank: u32, address: &Address) -> Result<()> {
+        let tried = address.try_to_attach();
+        self.attachable = Some(self.attachable.unwrap_or(true) && tried.is_ok());
+        match tried {
+            Err(error) if self.ways.attaches => Err(Error::Unavailable {
+                what: format!("shm-writes=cma between ranks {} and {rank}", self.config.rank),
+                why: format!("process_vm_readv of the peer's memory failed: {error}"),
+                how: "Start both ranks as one user in one container, with kernel.yama.ptrace_scope at most 1, or use \
+                      shm-writes=ordered"
+                    .into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The two memories of a lane, and how the bytes of one operation go from one to the other.
+
+use tonnage_engine::{Ending, Op};
+use tonnage_sys::mapping::{Arena, OutOfRange};
+
+use super::mailbox::Arrival;
+use super::tuner::Tuner;
+use super::{MESSAGE_TOO_LONG, OTHER_REGION, PeerRings};
+
+/// The memories of a lane.
+pub(super) struct Ends<'a> {
+    pub(super) own: &'a Arena,
+    pub(super) far: &'a Arena,
+}
+
+impl Ends<'_> {
+    #[inline]
+    pub(super) fn write(
+        &self,
+        op: &Op,
+        ordered: bool,
+        tuner: &mut Tuner,
+    ) -> Result<(), OutOfRange> {
+        let Self { own, far } = self;
+        tuner.run(op.len, |method| {
+            if ordered {
+                own.copy_to_last_byte_last(op.local, far, op.remote, op.len, method)
+            } else {
+                own.copy_to(op.local, far, op.remote, op.len, method)
+            }
+        })
+    }
+
+    #[inline]
+    pub(super) fn read(&self, op: &Op, tuner: &mut Tuner) -> Result<(), OutOfRange> {
+        tuner.run(op.len, |method| {
+            self.far
+                .copy_to(op.remote, self.own, op.local, op.len, method)
+        })
+    }
+
+    #[inline]
+    pub(super) fn write_imm(
+        &self,
+        op: &Op,
+        peer: &mut PeerRings,
+        tuner: &mut Tuner,
+    ) -> Result<bool, OutOfRange> {
+        if !peer.outbox.has_room()? {
+            return Ok(false);
+        }
+        self.write(op, false, tuner)?;
+        peer.outbox.tell(Arrival {
+            tag: 0,
+            len: op.len,
+            imm: op.imm,
+        })?;
+        Ok(true)
+    }
+
+    /// A send that is longer than the receive it meets fails and leaves the receive where it is.
+    #[inline]
+    pub(super) fn send(
+        &self,
+        op: &Op,
+        peer: &mut PeerRings,
+        region: u32,
+        tuner: &mut Tuner,
+        ending: &mut Ending,
+    ) -> Result<bool, OutOfRange> {
+        if !peer.outbox.has_room()? {
+            return Ok(false);
+        }
+        let Some(receive) = peer.outbox.next_receive()? else {
+            return Ok(false);
+        };
+        if receive.len < op.len || receive.region != region {
+            let fits = receive.len >= op.len;
+            *ending = Ending::Failed(if fits { OTHER_REGION } else { MESSAGE_TOO_LONG });
+            return Ok(true);
+        }
+        tuner.run(op.len, |method| {
+            self.own
+                .copy_to(op.local, self.far, receive.offset, op.len, method)
+        })?;
+        peer.outbox.take_receive()?;
+        peer.outbox.tell(Arrival {
+            tag: receive.tag,
+            len: op.len,
+            imm: op.imm,
+        })?;
+        Ok(true)
+    }
+}
