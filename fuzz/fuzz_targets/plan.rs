@@ -4,10 +4,26 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tonnage_units::Error;
 use tonnage_engine::calls::FileEntry;
-use tonnage_engine::{Entry, Verb};
+use tonnage_engine::memory::MemoryEntry;
+use tonnage_engine::{Entry, Lists, Verb};
 use tonnage_plan::{Plan, Point};
+use tonnage_units::Error;
+
+static LISTS: Lists = Lists {
+    engines: &ENGINES,
+    file_engines: &FILE_ENGINES,
+    memories: &MEMORIES,
+};
+
+const MEMORIES: [MemoryEntry; 1] = [MemoryEntry {
+    name: "host",
+    about: "",
+    variant: None,
+    host_addressable: true,
+    allocate: |_| Err(Error::Failed("the fuzzer allocates nothing".to_owned())),
+    check_fits: |_| Ok(()),
+}];
 
 const ENGINES: [Entry; 1] = [Entry {
     name: "shm",
@@ -38,10 +54,11 @@ fuzz_target!(|text: &str| {
     let Ok(plan) = Plan::from_toml(text, "fuzz.toml") else {
         return;
     };
-    let again = Plan::from_toml(&plan.to_toml().unwrap(), "printed").expect("a printed plan reads back");
+    let again =
+        Plan::from_toml(&plan.to_toml().unwrap(), "printed").expect("a printed plan reads back");
     assert_eq!(again, plan);
     let ranks = plan.ranks.unwrap_or(2);
-    for planned in plan.points(ranks, &ENGINES, &FILE_ENGINES).unwrap_or_default() {
+    for planned in plan.points(ranks, &LISTS).unwrap_or_default() {
         match planned.point {
             Point::Transfer(point) => {
                 assert!(point.footprint_bytes >= point.stride_bytes);
@@ -56,6 +73,7 @@ fuzz_target!(|text: &str| {
     }
     let mut scaled = plan;
     let _ = scaled.scale(0.001, 3);
-    let again = Plan::from_toml(&scaled.to_toml().unwrap(), "scaled").expect("a scaled plan reads back");
+    let again =
+        Plan::from_toml(&scaled.to_toml().unwrap(), "scaled").expect("a scaled plan reads back");
     assert_eq!(again, scaled);
 });
