@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# What must pass: `scripts/test.sh check unit system`, or some of these parts. `make` has a command for each of them.
+# Tests that must pass: `scripts/test.sh check unit system`, or some of these parts. `make` has a command for each of them.
 #
 #     check     formatting, lints, documentation, licences     check.sh
 #     unit      tests beside the code, and those in the documentation     tests.sh
 #     system    the program from outside, hosts on this machine, whole crates     tests.sh
 #
 # As root on Debian or Ubuntu it installs what the optional tests need (packages.sh); elsewhere it says what is missing.
-# What could not run is never silent: every skip is printed where it happens and again at the end.
+# Tests that could not run are never silent: every skip is printed where it happens and again at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for part in lib packages check tests; do

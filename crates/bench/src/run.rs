@@ -1,4 +1,4 @@
-//! What stays the same for all records of a run: its number, its hosts, and this host's CPUs.
+//! State that stays the same for all records of a run: its number, its hosts, and this host's CPUs.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -55,14 +55,14 @@ const fn memory(name: &'static str, host_addressable: bool) -> MemoryEntry {
     }
 }
 
-/// What plans of tests name.
+/// Engines and memories that plans of tests name.
 pub(super) static LISTS: Lists = Lists {
     engines: &ENGINES,
     file_engines: &FILE_ENGINES,
     memories: &MEMORIES,
 };
 
-/// What the plans that ship name.
+/// Engines that the plans which ship name.
 pub(super) static SHIPPED: Lists = Lists {
     engines: &SHIPPED_ENGINES,
     ..LISTS

@@ -106,7 +106,7 @@ impl FromStr for Sweep {
     }
 }
 
-/// How a range goes on from one value to the next.
+/// Step of a range from one value to the next.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Add(u64),
@@ -223,7 +223,7 @@ fn too_many(text: &str) -> Error {
     ))
 }
 
-/// More values than fit: the nearest valid choice is the same range with a step that fits.
+/// Error for more values than fit: the nearest valid choice is the same range with a step that fits.
 fn too_many_in_range(text: &str, part: &str, first: u64, last: u64, step: Step) -> Error {
     if part != text || matches!(step, Step::Multiply(_)) {
         return too_many(text);
@@ -335,7 +335,7 @@ mod tests {
         );
     }
 
-    /// What a parsed sweep always is.
+    /// Checks the properties of every parsed sweep.
     fn check(text: &str) -> std::result::Result<(), TestCaseError> {
         let Ok(sweep) = text.parse::<Sweep>() else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What was really done, and on which hosts: ranks and hosts with the same answer are described together, so that a
+//! Real choices of ranks, and their hosts: ranks and hosts with the same answer are described together, so that a
 //! record of 44,000 ranks stays small.
 
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use tonnage_units::number_list;
 /// The effective configuration of some ranks that share it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effective {
-    /// Which ranks, such as "0-3,8".
+    /// Ranks, such as "0-3,8".
     pub ranks: String,
     /// Engine name and the engine's own choices.
     pub engine: Value,
@@ -24,9 +24,9 @@ pub struct Effective {
 /// Hosts that are alike, described once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
-    /// Which ranks run there, such as "0-3,8".
+    /// Ranks that run there, such as "0-3,8".
     pub ranks: String,
-    /// How the ranks were started and found each other: "tonnage --ranks", "OMPI_COMM_WORLD_*, PMIx", …
+    /// Launcher, and the way in which the ranks found each other: "tonnage --ranks", "OMPI_COMM_WORLD_*, PMIx", …
     pub launcher: String,
     /// CPU model, governor, kernel, NUMA nodes, huge pages, library versions, …
     pub machine: tonnage_machine::Environment,
@@ -39,9 +39,9 @@ pub struct Environment {
 pub struct HostEntry {
     /// The host's name.
     pub name: String,
-    /// Which ranks run there, such as "0-3,8".
+    /// Ranks that run there, such as "0-3,8".
     pub ranks: String,
-    /// This host's clock against rank 0's: subtract it from a local time. 0 on rank 0's own host.
+    /// Offset of this host's clock from rank 0's: subtract it from a local time. 0 on rank 0's own host.
     pub clock_offset_ns: i64,
     /// Half the round trip of the best sample: the estimate cannot be off by more.
     pub clock_uncertainty_ns: u64,

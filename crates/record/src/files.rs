@@ -1,7 +1,7 @@
 //! The body of a file experiment: bytes between memory and files.
 //!
 //! Times of a phase are counted from the common start by rank 0's clock, so that those of different hosts can be
-//! compared. What the figures mean is in docs/METHODOLOGY.md.
+//! compared. The meaning of the figures is in docs/METHODOLOGY.md.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,15 +13,15 @@ use tonnage_plan::point::Reading;
 /// A file experiment as it was asked for, and what came out of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileBody {
-    /// What was asked for.
+    /// The point that was asked for.
     pub point: FilePoint,
-    /// What others measured with the same options, for comparison.
+    /// Figures that others measured with the same options, for comparison.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
-    /// How much longer than the mean a rank takes that is reported as an outlier; automatic when absent.
+    /// Time beyond the mean from which on a rank is reported as an outlier; automatic when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outlier_ns: Option<u64>,
-    /// What the files are on, ranks with the same answer together.
+    /// Storage of the files, ranks with the same answer together.
     pub storage: Vec<Storage>,
     /// One entry for each phase that ended, in order, with its repetitions; those before a failure are there too.
     pub phases: Vec<PhaseRecord>,
@@ -43,17 +43,17 @@ impl FileBody {
 /// The file system that some ranks' files are on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Storage {
-    /// Which ranks, such as "0-3,8".
+    /// Ranks, such as "0-3,8".
     pub ranks: String,
     /// The directory of their files.
     pub directory: String,
     /// Its kind: "ext4", "tmpfs", "lustre", …
     pub file_system: String,
-    /// What is mounted there: a device, a server's export, …; "unknown" where the system does not tell.
+    /// Source of the mount: a device, a server's export, …; "unknown" where the system does not tell.
     pub source: String,
     /// Bytes free for this user when the experiment began.
     pub free_bytes: u64,
-    /// What direct transfers must be aligned to; absent where the file system has none, or the kernel does not tell.
+    /// Alignment of direct transfers; absent where the file system has none, or the kernel does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_alignment: Option<DirectAlignment>,
     /// Stripes of new files as the file system reports them; absent where it does not stripe.
@@ -61,7 +61,7 @@ pub struct Storage {
     pub striping: Option<String>,
 }
 
-/// What direct transfers must be aligned to.
+/// Alignment of direct transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DirectAlignment {
     /// The address in memory.
@@ -86,11 +86,11 @@ pub struct PhaseRecord {
 /// One repetition of a phase over all ranks. Times named "first" and "last" are over ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PhaseTrial {
-    /// From 0.
+    /// Number of the repetition, from 0.
     pub trial: u32,
     /// Transfers made.
     pub operations: u64,
-    /// Of these, reads.
+    /// Reads among these.
     pub reads: u64,
     /// Bytes moved.
     pub payload_bytes: u64,
@@ -106,34 +106,34 @@ pub struct PhaseTrial {
     pub open_ns: u64,
     /// Closing, first begun to last ended.
     pub close_ns: u64,
-    /// How long one rank took to open its files.
+    /// Time that one rank took to open its files.
     pub open_of_rank: RankTimes,
-    /// How long one rank took for its transfers, sync included.
+    /// Time that one rank took for its transfers, sync included.
     pub transfer_of_rank: RankTimes,
-    /// How long one rank waited for its data to be on stable storage, all syncs together; absent where none was made.
+    /// Time that one rank waited for its data to be on stable storage, all syncs together; absent where none was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_of_rank: Option<RankTimes>,
-    /// How long one rank took to close its files.
+    /// Time that one rank took to close its files.
     pub close_of_rank: RankTimes,
     /// Ranks whose transfers took much longer than the mean, slowest first; at most 8.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outliers: Vec<Outlier>,
     /// CPU time of all threads that made transfers, open to close.
     pub cpu_ns: u64,
-    /// Of `cpu_ns`, what the transfers and their syncs took.
+    /// Part of `cpu_ns` that the transfers and their syncs took.
     pub transfer_cpu_ns: u64,
-    /// When the first rank had made all its transfers, from the common start.
+    /// Time at which the first rank had made all its transfers, from the common start.
     pub first_done_ns: u64,
     /// Bytes of all ranks by then; exact to one interval of the series.
     pub first_done_bytes: u64,
-    /// When the last rank had made all its transfers.
+    /// Time at which the last rank had made all its transfers.
     pub last_done_ns: u64,
-    /// What had been moved when the stonewall came; absent without one.
+    /// Bytes and transfers that had been moved when the stonewall came; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stonewall: Option<StonewallFigures>,
     /// Bytes of all ranks over time.
     pub series: Series,
-    /// How much of what was read lay in the page cache before; absent for phases that only write.
+    /// State of the page cache before; absent for phases that only write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheState>,
     /// Bytes that were checked after the phase and found right; absent where none were checked.
@@ -147,11 +147,11 @@ pub struct PhaseTrial {
 /// One duration over all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankTimes {
-    /// Of the fastest rank.
+    /// Time of the fastest rank.
     pub ns_min: u64,
     /// Mean over the ranks.
     pub ns_mean: f64,
-    /// Of the slowest rank.
+    /// Time of the slowest rank.
     pub ns_max: u64,
     /// The slowest rank.
     pub slowest: u32,
@@ -164,14 +164,14 @@ pub struct Outlier {
     pub rank: u32,
     /// Its host.
     pub host: String,
-    /// How long its transfers took.
+    /// Time that its transfers took.
     pub ns: u64,
 }
 
-/// What had been moved when a stonewall came.
+/// Figures at the moment of a stonewall.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StonewallFigures {
-    /// From the common start.
+    /// Time from the common start.
     pub after_ns: u64,
     /// Transfers that had ended by then, exactly.
     pub operations: u64,
@@ -197,18 +197,19 @@ pub struct Series {
     pub bytes: Vec<u64>,
 }
 
-/// How much of what a phase reads lay in the page caches of the ranks' hosts before it began.
+/// State of the page caches of the ranks' hosts before a phase that reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheState {
     /// Bytes that the phase was to read.
     pub bytes: u64,
-    /// Of these, resident before.
+    /// Bytes of these that were resident before.
     pub resident_bytes: u64,
-    /// How that was found out: "cachestat" or "mincore"; or why it was not: then `resident_bytes` is 0 and says nothing.
+    /// Source of the figures: "cachestat" or "mincore"; or why there are none: then `resident_bytes` is 0 and says
+    /// nothing.
     pub how: String,
-    /// Whether it could be found out on all ranks.
+    /// True when it could be found out on all ranks.
     pub known: bool,
-    /// Whether cached bytes were dropped before.
+    /// True when cached bytes were dropped before.
     pub dropped: bool,
     /// True when the page cache had no part in it, because the transfers were direct.
     pub direct: bool,
@@ -217,11 +218,11 @@ pub struct CacheState {
 /// Latencies of single transfers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TransferLatency {
-    /// Whether these are writes or reads.
+    /// True for writes, false for reads.
     pub write: bool,
     /// The figures.
     pub latency: Latency,
-    /// All of them.
+    /// All samples.
     pub histogram: HistogramData,
 }
 
@@ -242,7 +243,7 @@ pub struct PhaseSummary {
     pub cpu_ns_per_operation: f64,
     /// CPU time for each GiB, opening and closing included.
     pub cpu_ns_per_gib: f64,
-    /// The storage's limit that the bandwidth is set beside.
+    /// The upper bound that the bandwidth is a fraction of: the storage's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
     /// Mean bandwidth / limit, 1.0 is all of it.

@@ -13,9 +13,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonnage_units::{Error, Result};
 
-/// What [`HistogramData::encoding`] says.
+/// Value of [`HistogramData::encoding`].
 const ENCODING: &str = "hdr-v2-base64";
-/// What [`HistogramData::unit`] says.
+/// Value of [`HistogramData::unit`].
 const UNIT: &str = "ns";
 /// Count, minimum, maximum and sum, before the bins.
 const EXACT_BYTES: usize = 8 + 8 + 8 + 16;
@@ -23,7 +23,7 @@ const EXACT_BYTES: usize = 8 + 8 + 8 + 16;
 /// [`LatencyHistogram::encode`] never gives more bytes than this, and [`LatencyHistogram::decode`] refuses more.
 pub const ENCODED_BYTES_MAX: usize = EXACT_BYTES + hdr_v2::BYTES_MAX;
 
-/// What one latency sample is.
+/// Kind of a latency sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LatencyKind {
@@ -42,9 +42,9 @@ pub enum LatencyKind {
 /// Latency over all operations of all trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
-    /// What one sample is.
+    /// Kind of one sample.
     pub kind: LatencyKind,
-    /// Whether what was written is in the peer's memory when a sample ends. Absent for reads and ping-pongs, of which
+    /// True when the bytes written are in the peer's memory as a sample ends. Absent for reads and ping-pongs, of which
     /// the kind says it, for sends whose engine does not say it, and where nothing moves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<bool>,
@@ -94,7 +94,7 @@ impl fmt::Debug for LatencyHistogram {
     }
 }
 
-/// What the bins would round, kept as it is.
+/// Exact figures that the bins would round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Exact {
     count: u64,
@@ -142,7 +142,7 @@ impl Exact {
         Some((exact, rest))
     }
 
-    /// Whether these can be the figures of the samples in these bins.
+    /// Returns whether these can be the figures of the samples in these bins.
     fn fits(&self, pairs: &[(usize, u64)]) -> bool {
         let (Some((first, _)), Some((last, _))) = (pairs.first(), pairs.last()) else {
             return *self == Self::EMPTY;
@@ -300,7 +300,7 @@ impl LatencyHistogram {
         Ok(histogram)
     }
 
-    /// What a record's summary says; `None` when empty.
+    /// Summary for a record; `None` when empty.
     pub fn summary(&self, kind: LatencyKind) -> Option<Latency> {
         Some(Latency {
             kind,

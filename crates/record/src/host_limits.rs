@@ -1,4 +1,4 @@
-//! What a host can do at most, as the tour shows it.
+//! Upper bounds of a host, as the tour shows it.
 
 use crate::Limit;
 

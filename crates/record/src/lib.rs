@@ -58,18 +58,18 @@ pub struct Record {
     pub run_id: String,
     /// The plan's name.
     pub plan: String,
-    /// When the point ended, nanoseconds since 1970 by rank 0's clock.
+    /// Time at which the point ended, nanoseconds since 1970 by rank 0's clock.
     pub time_unix_ns: u64,
     /// Version and git revision of the program.
     pub tonnage: Program,
     /// Measured, skipped or failed.
     pub outcome: Outcome,
-    /// What was asked for, and what came out of it.
+    /// The point that was asked for, and its results.
     #[serde(flatten)]
     pub body: Body,
-    /// What was really done, ranks with the same answer together.
+    /// Real choices of the ranks, ranks with the same answer together.
     pub effective: Vec<Effective>,
-    /// What the hosts are, hosts with the same answer together.
+    /// Environment of the hosts, hosts with the same answer together.
     pub environment: Vec<Environment>,
     /// A cache-line ping-pong beside the point, which tells whether the machine itself changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,15 +77,15 @@ pub struct Record {
     /// Upper bound that utilization is a fraction of; parts that have limits of their own, such as phases, hold them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
-    /// What the devices counted that the payload had to cross; absent where the engine names none, and unless measured.
+    /// Counts of the devices that the payload had to cross; absent where the engine names none, and unless measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_proof: Option<WireProof>,
-    /// What a reader has to know: what a read proves, what a file system cannot do, …
+    /// Remarks that a reader has to know: what a read proves, what a file system cannot do, …
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
 }
 
-/// What one kind of experiment was asked for, and what it measured.
+/// Point and results of one kind of experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Body {
@@ -224,7 +224,7 @@ pub struct Program {
     pub git_revision: String,
 }
 
-/// What became of a point.
+/// Outcome of a point.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Outcome {
@@ -232,12 +232,12 @@ pub enum Outcome {
     Measured,
     /// It could not be tried here.
     Skipped {
-        /// What is missing and how to get it.
+        /// The thing that is missing, and the way to get it.
         why: String,
     },
     /// It was tried and failed.
     Failed {
-        /// Which rank, where, and what to try next.
+        /// The failed rank, its host, and the next thing to try.
         why: String,
     },
 }
@@ -245,7 +245,7 @@ pub enum Outcome {
 /// Upper bound that utilization is a fraction of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limit {
-    /// What it is, in words: "memory copy by rep movsb, 2 copiers at once".
+    /// Description in words: "memory copy by rep movsb, 2 copiers at once".
     pub what: String,
     /// The limit.
     pub bytes_per_s: f64,

@@ -15,7 +15,7 @@ use tonnage_units::{Error, Result};
 /// No record is longer; a longer line means that the file is something else.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
-/// What a file held.
+/// Content of a file of records.
 #[derive(Debug)]
 pub struct ReadOutcome {
     /// Its records in order.
@@ -108,7 +108,7 @@ pub fn final_attempts(records: &[Record]) -> Vec<Record> {
     kept
 }
 
-/// Whether a broken line began as a record does. Anything else is not ours to drop.
+/// Returns whether a broken line began as a record does. Anything else is not ours to drop.
 fn is_begun_record(line: &[u8]) -> bool {
     let start = br#"{"schema_version":"#;
     // Some file systems fill what was never written with zeros.
@@ -120,7 +120,7 @@ fn is_begun_record(line: &[u8]) -> bool {
 enum Problem {
     /// The text is damaged, or only a part of what was to be written.
     NotJson(String),
-    /// It is JSON, and still not a record that this program reads.
+    /// JSON that is not a record which this program reads.
     NotRecord(String),
 }
 

@@ -57,8 +57,8 @@ pub fn spread(values: &[f64]) -> Spread {
     }
 }
 
-/// Whether the 95 % confidence interval of the mean reaches at most `fraction` of the mean to either side. Never true
-/// for fewer than three trials.
+/// Returns whether the 95 % confidence interval of the mean reaches at most `fraction` of the mean to either side.
+/// Never true for fewer than three trials.
 pub fn ci_narrow_enough(values: &[f64], fraction: f64) -> bool {
     if values.len() < CONFIDENCE_TRIALS_MIN {
         return false;

@@ -9,7 +9,7 @@ use tonnage_plan::transfer::TransferPoint;
 /// A transfer as it was asked for, and what came out of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TransferBody {
-    /// What was asked for.
+    /// The point that was asked for.
     pub point: TransferPoint,
     /// One entry for each timed repetition.
     pub trials: Vec<Trial>,
@@ -36,7 +36,7 @@ impl TransferBody {
 /// One timed repetition over all ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
-    /// From the aligned start to the last completion or arrival on any rank, closing flush included.
+    /// Time from the aligned start to the last completion or arrival on any rank, closing flush included.
     pub window_ns: u64,
     /// Operations completed (a round trip of a ping-pong is two).
     pub operations: u64,
@@ -59,7 +59,7 @@ pub struct Trial {
     pub initiator_cpu_ns: u64,
     /// CPU time of all workers that only serve.
     pub target_cpu_ns: u64,
-    /// How long after the aligned start the last rank really began.
+    /// Delay of the last rank's real start after the aligned start.
     pub start_skew_ns: u64,
     /// Bytes that were checked after the trial and found right; absent without `--verify`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,7 +92,7 @@ pub struct Summary {
     /// Paced runs: what was asked for and what was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
-    /// With `--until-ci`: whether the interval became that narrow before the time was up.
+    /// With `--until-ci`: true when the interval became that narrow before the time was up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub converged: Option<bool>,
 }
@@ -100,7 +100,7 @@ pub struct Summary {
 /// Offered and reached rate of a paced run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pace {
-    /// Asked for, all initiating ranks together.
+    /// Operations per second that were asked for, all initiating ranks together.
     pub offered_per_s: f64,
     /// Completed, all initiating ranks together.
     pub reached_per_s: f64,

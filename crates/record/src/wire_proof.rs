@@ -1,4 +1,4 @@
-//! Whether the payload of a point crossed the devices that it should have, by what these counted meanwhile.
+//! Proof that the payload of a point crossed the devices that it should have, by what these counted meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use tonnage_units::WireKind;
 
-/// More devices than these are not listed one by one: those that the payload did not cross or that were in trouble
-/// come first.
+/// Most devices that are listed one by one: those that the payload did not cross or that were in trouble come first.
 pub const DEVICES_MAX: usize = 256;
 
-/// What the devices counted from before the warm-up to after the last trial. Other traffic is in it too, so that more
-/// than "at least as much as the payload" can never be said.
+/// Counts of the devices from before the warm-up to after the last trial. Other traffic is in it too, so that more than
+/// "at least as much as the payload" can never be said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WireProof {
     /// Every device that an engine named carried at least 99 % of the payload that should have crossed it, and every
@@ -20,13 +19,13 @@ pub struct WireProof {
     pub crossed: bool,
     /// Devices that engines named, on all hosts.
     pub devices_named: u32,
-    /// Those that the payload crossed.
+    /// Devices that the payload crossed.
     pub devices_crossed: u32,
     /// The devices; above 256 only those that were not crossed or whose counters of errors, drops or retransmits moved.
     pub devices: Vec<DevicePath>,
     /// TCP of the hosts whose payload goes through interfaces.
     pub tcp: Vec<TcpPath>,
-    /// What is not proven, in plain sentences; empty where `crossed`.
+    /// Parts that are not proven, in plain sentences; empty where `crossed`.
     pub why: Vec<String>,
 }
 
@@ -48,15 +47,15 @@ pub struct DevicePath {
     pub sent_bytes_expected: u64,
     /// Payload that these ranks received through all devices that they share.
     pub received_bytes_expected: u64,
-    /// What this device counted as sent, headers and other traffic included; absent where it does not count.
+    /// Bytes that this device counted as sent, headers and other traffic included; absent where it does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_bytes: Option<u64>,
-    /// What this device counted as received; absent where it does not count.
+    /// Bytes that this device counted as received; absent where it does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received_bytes: Option<u64>,
-    /// Whether it carried its part.
+    /// True when it carried its part.
     pub crossed: bool,
-    /// How far all counters of the device went, by the kernel's names.
+    /// Growth of all counters of the device, by the kernel's names.
     pub counters: BTreeMap<String, u64>,
 }
 
@@ -67,12 +66,12 @@ pub struct TcpPath {
     pub host: String,
     /// The ranks that run there and whose engine named an interface.
     pub ranks: String,
-    /// How far its counters of /proc/net/snmp and /proc/net/netstat went.
+    /// Growth of its counters of /proc/net/snmp and /proc/net/netstat.
     pub counters: BTreeMap<String, u64>,
 }
 
 impl WireProof {
-    /// What nothing adds up to.
+    /// The sum of nothing.
     pub fn nothing() -> Self {
         Self {
             crossed: true,

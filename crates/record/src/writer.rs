@@ -21,7 +21,7 @@ const FREE_BYTES_MIN: u64 = 1 << 20;
 /// Appends records to a file, or to any other sink.
 pub struct RecordWriter {
     sink: Sink,
-    /// What error messages call it.
+    /// Name in error messages.
     name: String,
 }
 
@@ -29,9 +29,9 @@ enum Sink {
     /// A regular file, opened for appending.
     File {
         file: File,
-        /// Where the last whole line ends.
+        /// End of the last whole line.
         good_bytes: u64,
-        /// What stands behind `good_bytes` is a broken line that has to go first.
+        /// True when a broken line stands behind `good_bytes`, which has to go first.
         broken: bool,
     },
     /// A pipe, a terminal, memory: what was written cannot be taken back.

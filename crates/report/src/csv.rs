@@ -15,7 +15,7 @@ use super::files::row::Row;
 struct Field {
     name: String,
     transfer: Option<&'static Column>,
-    /// With the transfers (writes or reads) whose latencies it is about.
+    /// A column of file experiments, with the transfers (writes or reads) whose latencies it is about.
     file: Option<(&'static FileColumn, Option<bool>)>,
     connect: Option<&'static Figure>,
 }

@@ -15,7 +15,7 @@ use tonnage_machine::devices::{
 use tonnage_machine::environment::Processors;
 use tonnage_units::Result;
 
-/// How many names of a longer list are printed; all of them are in the JSON.
+/// Names of a longer list that are printed; all of them are in the JSON.
 const NAMES_SHOWN: usize = 6;
 
 /// The inventory as one JSON object, indented for people.

@@ -1,4 +1,4 @@
-//! What a column means, for `tonnage explain`.
+//! Meaning of a column, for `tonnage explain`.
 
 use tonnage_units::{Error, Result};
 
@@ -6,7 +6,7 @@ use super::columns::{self, Column, DERIVED, Derived, Style};
 use super::files::columns::{self as file_columns, FileColumn, InCsv};
 use super::text::entry;
 
-/// How many near names an error offers.
+/// Near names that an error offers.
 const SUGGESTIONS: usize = 3;
 
 /// Explains one column, named by its header with or without the unit or by its CSV name, in any case; without a name
@@ -49,7 +49,7 @@ fn one_elsewhere(column: &Derived) -> String {
     format!("{}\n{}", column.name, entries.concat())
 }
 
-/// How tables print a column.
+/// Describes the style of a column in tables.
 fn in_tables(style: Style) -> &'static str {
     match style {
         Style::Rate => "with a prefix k, M or G (1e3, 1e6, 1e9)",
@@ -135,7 +135,7 @@ fn names(column: &Column) -> [String; 3] {
     [name, bare, column.field.to_lowercase()]
 }
 
-/// As [`names`], for a column of file experiments.
+/// Lists the names of a column of file experiments, as [`names`] does.
 fn names_in_files(column: &FileColumn) -> Vec<String> {
     let fields = column.fields().into_iter().map(|(field, _)| field);
     names_of(column.name)

@@ -3,15 +3,15 @@
 //! | module | what it makes |
 //! | --- | --- |
 //! | [`columns`] | the one list of columns: names, units, meanings, values |
-//! | [`engine`] | what an engine says about its options, library and devices |
-//! | [`explain`] | what a column means, for `tonnage explain` |
+//! | [`engine`] | an engine's account of its options, library and devices |
+//! | [`explain`] | meanings of columns, for `tonnage explain` |
 //! | [`table`] | tables for people, one for each configuration |
 //! | [`files`] | tables and columns of file experiments |
 //! | [`verify`] | the table of a run that checks bytes instead of timing them |
 //! | [`connect`] | tables of experiments with connections |
 //! | [`csv`], [`jsonl`] | every figure for programs |
 //! | [`tour`] | the page that a tour ends with |
-//! | [`wire_proof`] | what tables say about the devices that the payload crossed |
+//! | [`wire_proof`] | the devices that the payload crossed, in tables |
 //! | [`text`] | numbers, sizes and durations as tables print them, and line wrapping |
 //!
 //! Nothing here measures, reads a file or knows an engine. Records come from `tonnage_record`. Next: [`columns`] for what
@@ -44,7 +44,7 @@ use tonnage_record::read::final_attempts;
 use tonnage_record::{Body, Record};
 use tonnage_units::Result;
 
-/// What `--format` chooses.
+/// Formats that `--format` chooses from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// For people, in 120 columns.
@@ -95,7 +95,7 @@ fn tables(records: &[Record]) -> String {
     drawn.collect::<Vec<_>>().join("\n")
 }
 
-/// How tables are drawn.
+/// Report that draws a table.
 #[derive(PartialEq)]
 enum DrawnBy {
     /// Runs of `tonnage verify`, in one table.

@@ -12,7 +12,7 @@ use super::text::{WIDTH, bytes_rounded, number, rate, wrap};
 use super::title::{same_table, title};
 use crate::wire_proof;
 
-/// Which columns a table has.
+/// Columns of a table.
 struct Layout {
     /// Shown whatever is known.
     always: &'static [&'static str],
@@ -229,7 +229,7 @@ struct Notes {
 }
 
 impl Notes {
-    /// What the row's last column says: the outcome unless measured, and the numbers of its notes.
+    /// Text of the row's last column: the outcome unless measured, and the numbers of its notes.
     fn mark(&mut self, record: TransferRecord<'_>) -> String {
         let mut words = Vec::new();
         match &record.outcome {
@@ -301,7 +301,7 @@ impl Notes {
 /// A limit that is exceeded by more than it may be off deserves a word about why.
 const UTILIZATION_MOST: f64 = 1.05;
 
-/// Why a point is above its limit, if it is.
+/// Tells why a point is above its limit, if it is.
 fn above_limit(record: TransferRecord<'_>) -> Option<String> {
     let summary = record.body.summary.as_ref()?;
     summary
@@ -321,7 +321,7 @@ fn above_limit(record: TransferRecord<'_>) -> Option<String> {
     Some(format!("above its limit: {why}"))
 }
 
-/// What the bandwidths are set beside, each kind of limit once.
+/// Names the upper bounds of the bandwidths, each kind of limit once.
 fn limit(records: &[TransferRecord<'_>]) -> Option<String> {
     let limits: Vec<_> = records
         .iter()
@@ -402,7 +402,7 @@ fn verified(records: &[TransferRecord<'_>]) -> Option<String> {
     ))
 }
 
-/// What holds for the whole table.
+/// Remarks that hold for the whole table.
 fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = &'static str> {
     let yielding = records
         .iter()

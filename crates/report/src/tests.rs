@@ -323,7 +323,7 @@ fn the_schema_refuses_renamed_fields_everywhere() {
     }
 }
 
-/// Else a field of the schema could be one that no record has.
+/// Checks that each field of the schema is in some record; else one could be in none.
 #[test]
 fn every_property_of_files_is_in_some_record() {
     let schema: Value =

@@ -2,7 +2,7 @@
 
 use tonnage_plan::transfer::Pacing;
 
-/// How wide a report may be.
+/// Greatest width of a report.
 pub const WIDTH: usize = 120;
 
 /// At least three significant digits, and all digits before the point. What is small is never printed as zero.
@@ -79,7 +79,7 @@ pub fn duration(value_ns: u64) -> String {
     format!("{value_ns} ns")
 }
 
-/// How operations are issued, in two or three words.
+/// Pacing of operations, in two or three words.
 pub fn pacing(pacing: &Pacing) -> String {
     match pacing {
         Pacing::PingPong => "ping-pong".to_owned(),

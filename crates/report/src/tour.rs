@@ -20,15 +20,15 @@ const WIDTH: usize = 100;
 
 /// Everything that the page shows.
 pub struct Tour<'a> {
-    /// What could move bytes here.
+    /// Inventory of this host.
     pub inventory: &'a Inventory,
-    /// What it can do at most.
+    /// Upper bounds of this host.
     pub limits: &'a Limits,
-    /// What was measured between the ranks.
+    /// Records of measurements between the ranks.
     pub records: &'a [Record],
     /// The file that holds the records.
     pub output: &'a Path,
-    /// How this program was called, so that the commands can be copied as they stand.
+    /// Name by which this program was called, so that the commands can be copied as they stand.
     pub program: &'a str,
 }
 
@@ -96,12 +96,12 @@ fn limits(limits: &Limits) -> String {
     heading("What it can do at most") + &draw(rows, |column| column == 1) + "\n"
 }
 
-/// Whether a record is of the engine that moves nothing, whose figures are the harness's own.
+/// Returns whether a record is of the engine that moves nothing, whose figures are the harness's own.
 fn is_floor(record: TransferRecord<'_>) -> bool {
     record.body.point.engine == "null"
 }
 
-/// What the harness itself costs, which is part of every figure that follows.
+/// Describes the cost of the harness itself, which is part of every figure that follows.
 fn floor(records: &[TransferRecord<'_>]) -> String {
     let lines = records.iter().filter(|record| is_floor(**record)).filter_map(|record| {
         let rate = record.body.summary.as_ref()?.message_rate_per_s.mean;
@@ -259,7 +259,7 @@ fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
 
-/// What each engine's bandwidth is set beside, in words; the records say it point by point.
+/// Names the upper bound of each engine's bandwidth, in words; the records say it point by point.
 fn what_limits(records: &[TransferRecord<'_>]) -> String {
     let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
     for record in records {
@@ -302,7 +302,7 @@ fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     kept
 }
 
-/// What could not be measured, each reason once.
+/// Describes what could not be measured, each reason once.
 fn not_measured(records: &[TransferRecord<'_>]) -> String {
     let why = |record: &TransferRecord<'_>| match &record.outcome {
         Outcome::Skipped { why } | Outcome::Failed { why } => Some(why.clone()),
@@ -328,7 +328,7 @@ fn not_measured(records: &[TransferRecord<'_>]) -> String {
     text
 }
 
-/// What failed, and whether the machine changed under the measurement.
+/// Describes what failed, and whether the machine changed under the measurement.
 fn notes(records: &[TransferRecord<'_>]) -> String {
     let mut text = not_measured(records);
     let changed = records

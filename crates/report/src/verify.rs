@@ -12,15 +12,15 @@ use crate::wire_proof;
 /// The name of the plan whose records are drawn this way.
 pub const PLAN: &str = "verify";
 
-/// Whether a record belongs to a run that checks bytes.
+/// Returns whether a record belongs to a run that checks bytes.
 pub fn is_verify(record: &Record) -> bool {
     record.plan == PLAN
 }
 
-/// What became of one engine's operation.
+/// Outcome of one engine's operation.
 #[derive(Default)]
 struct Row {
-    /// With its options.
+    /// Engine with its options.
     engine: String,
     op: &'static str,
     sizes: BTreeSet<u32>,
@@ -130,7 +130,7 @@ impl Row {
         ]
     }
 
-    /// Nothing is right that was not checked.
+    /// Word for the result: nothing is right that was not checked.
     fn result(&self) -> &'static str {
         match self {
             Row { failed, .. } if !failed.is_empty() => "FAILED",

@@ -1,5 +1,4 @@
-//! What tables say about the path: which devices the payload crossed, where that is not proven, and what went wrong on
-//! the way.
+//! Wire proof in tables: which devices the payload crossed, where that is not proven, and what went wrong on the way.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +6,20 @@ use tonnage_machine::counters::is_trouble;
 use tonnage_record::read::final_attempts;
 use tonnage_record::{Outcome, Record, TransferRecord, WireProof};
 
-/// More devices than these are counted instead of named.
+/// Devices above which they are counted instead of named.
 const NAMED_MAX: usize = 6;
 
-/// More counters than these are left to the records.
+/// Counters above which the rest is left to the records.
 const TROUBLES_MAX: usize = 8;
 
-/// Why the path of a measured point is not proven; `None` where it is, and where its engine names no device.
+/// Reason why the path of a measured point is not proven; `None` where it is, and where its engine names no device.
 pub fn unproven(record: TransferRecord<'_>) -> Option<String> {
     let path = record.wire_proof.as_ref().filter(|path| !path.crossed)?;
     Some(format!("path not proven: {}", path.why.join("; ")))
 }
 
-/// What `--require-path` ends with: how many measured points are not proven, and why the first of them is not. `None`
-/// where all are. File experiments move no bytes between ranks, so they have nothing to prove.
+/// Message that `--require-path` ends with: how many measured points are not proven, and why the first of them is not.
+/// `None` where all are. File experiments move no bytes between ranks, so they have nothing to prove.
 pub fn lacks_proof(records: &[Record]) -> Option<String> {
     let records = final_attempts(records);
     let measured = records
@@ -51,7 +50,7 @@ pub fn troubles(path: &WireProof) -> u64 {
     places(path).map(|(_, _, moved)| moved).sum()
 }
 
-/// What holds for all rows of a table together.
+/// Lines that hold for all rows of a table together.
 pub fn lines<'a>(records: impl Iterator<Item = TransferRecord<'a>> + Clone) -> Vec<String> {
     let paths = records.filter_map(|record| record.record.wire_proof.as_ref());
     crossed(paths.clone())
@@ -87,7 +86,7 @@ fn crossed<'a>(paths: impl Iterator<Item = &'a WireProof> + Clone) -> Option<Str
     ))
 }
 
-/// What was counted in all points together that should have stood still.
+/// Describes what was counted in all points together that should have stood still.
 fn trouble<'a>(paths: impl Iterator<Item = &'a WireProof> + Clone) -> Option<String> {
     let points = paths.clone().count();
     let troubled = paths.clone().filter(|path| troubles(path) > 0).count();

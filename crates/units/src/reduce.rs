@@ -1,4 +1,4 @@
-//! What contributions of several threads or ranks add up to.
+//! Sums of the contributions of several threads or ranks.
 
 use serde::{Deserialize, Serialize};
 

@@ -18,7 +18,7 @@ pub struct ConnectPoint {
     /// The engine's own options that differ from their defaults.
     #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
     pub engine_options: EngineOptions,
-    /// Who connects to whom: in pairs, or all to rank 0.
+    /// Pattern of the connections: in pairs, or all to rank 0.
     pub traffic: Traffic,
     /// Ranks of the run.
     pub ranks: u32,
@@ -26,7 +26,7 @@ pub struct ConnectPoint {
     pub workers: u32,
     /// Bytes of memory that each worker registers.
     pub register_bytes: u64,
-    /// Where these bytes live.
+    /// Kind of the memory with these bytes.
     pub memory: String,
     /// Timed repetitions.
     pub trials: u32,

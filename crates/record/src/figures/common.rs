@@ -9,7 +9,7 @@ use crate::{Body, Outcome};
 pub(super) const FROM_PLAN: &str =
     "As the plan or the command line asked for it; the record's point repeats it.";
 
-/// What a point is called, and what all kinds are asked for.
+/// Name of a point, and what all kinds are asked for.
 pub const ASKED: &[Figure] = &[
     Figure {
         name: "Kind",
@@ -106,7 +106,7 @@ pub const ASKED: &[Figure] = &[
     },
 ];
 
-/// What became of a point.
+/// Outcome of a point.
 pub const OUTCOME: &[Figure] = &[
     Figure {
         name: "Trials",

@@ -7,7 +7,7 @@ const MICROSECONDS: Style = Style::Scaled(1e-3);
 const FROM_HISTOGRAM: &str = "From one histogram of all samples of all trials and workers, with three significant \
      digits; never below the minimum or above the maximum, which are exact.";
 
-/// What one sample is, the title of a table says; see Latency kind.
+/// Figures of latency. The title of a table says what one sample is; see Latency kind.
 pub const LATENCY: &[Figure] = &[
     Figure {
         name: "Samples",

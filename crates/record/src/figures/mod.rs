@@ -24,11 +24,11 @@ pub struct Figure {
     pub field: &'static str,
     /// Definition.
     pub meaning: &'static str,
-    /// How it is computed from what was measured.
+    /// Computation from measured values.
     pub computed: &'static str,
-    /// How tables print it.
+    /// Style of its values in tables.
     pub style: Style,
-    /// Which way is better; `None` for what was asked for, and for what is neither good nor bad.
+    /// Direction in which it gets better; `None` for what was asked for, and for what is neither good nor bad.
     pub better: Option<Better>,
     /// Its value, in the unit of `field`.
     pub value: fn(&Row<'_>) -> Value,
@@ -36,7 +36,7 @@ pub struct Figure {
     pub trials: Option<fn(&Row<'_>) -> Vec<f64>>,
 }
 
-/// Which way a figure gets better.
+/// Direction in which a figure gets better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
     /// More is better, as of bandwidth.
@@ -45,14 +45,14 @@ pub enum Better {
     Low,
 }
 
-/// How tables print a value.
+/// Style of a value in tables.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Style {
-    /// As it is.
+    /// A value as it is.
     Plain,
-    /// Multiplied by this, with three significant digits.
+    /// A number multiplied by this, with three significant digits.
     Scaled(f64),
-    /// With a prefix k, M or G.
+    /// A number with a prefix k, M or G.
     Rate,
 }
 
@@ -104,7 +104,7 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 pub struct Row<'a> {
     /// The record.
     pub record: &'a Record,
-    /// Which part of it.
+    /// The part of it.
     pub part: Part<'a>,
 }
 

@@ -9,7 +9,7 @@ use super::{Column, Style, Value, addresses_name, pacing_name};
 const FROM_PLAN: &str =
     "As the plan or the command line asked for it; the record's point repeats it.";
 
-/// What there is to say before anything is measured.
+/// Columns that are known before anything is measured.
 pub const ASKED: &[Column] = &[
     Column {
         name: "Kind",

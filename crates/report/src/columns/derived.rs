@@ -1,12 +1,12 @@
-//! Columns that only one report shows: marks, and what it derives from several records.
+//! Columns that only one report shows: marks, and figures that it derives from several records.
 
 /// A column that has no value in a record.
 pub struct Derived {
     /// The header.
     pub name: &'static str,
-    /// Where it is shown.
+    /// Place where it is shown.
     pub place: &'static str,
-    /// What it means, and how it is computed.
+    /// Its meaning, and the way to compute it.
     pub meaning: &'static str,
 }
 
@@ -14,7 +14,7 @@ const TABLES: &str = "In tables, where any row has one.";
 const TOUR: &str = "On the page of `tonnage tour`.";
 const VERIFY: &str = "In the table of `tonnage verify`.";
 
-/// All of them, in the order in which they are listed.
+/// All derived figures, in the order in which they are listed.
 pub const DERIVED: &[Derived] = &[
     Derived {
         name: "Note",

@@ -16,7 +16,7 @@ const FROM_PLAN: &str =
 const FROM_HISTOGRAM: &str = "From one histogram of all samples of all trials and workers, with three significant \
      digits; never below the minimum or above the maximum, which are exact.";
 
-/// What measuring gave.
+/// Columns of measured figures.
 pub const FIGURES: &[Column] = &[
     Column {
         name: "Reached (op/s)",

@@ -21,11 +21,11 @@ pub struct Column {
     pub name: &'static str,
     /// The name in CSV, with the unit in which CSV gives it.
     pub field: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub meaning: &'static str,
-    /// How it is computed from what was measured.
+    /// Computation from measured values.
     pub computed: &'static str,
-    /// How tables print it.
+    /// Style of its values in tables.
     pub style: Style,
     /// Its value, in the unit of `field`.
     pub value: fn(TransferRecord<'_>) -> Value,

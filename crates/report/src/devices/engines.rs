@@ -6,13 +6,13 @@ use tonnage_engine::{EngineOption, Entry, Variant};
 
 use crate::text::entry;
 
-/// Before everything.
+/// Columns before everything.
 const INDENT: usize = 2;
 
 /// Between a name and what it is.
 const GAP: usize = 2;
 
-/// What the program can move bytes with.
+/// Lists the engines that move bytes.
 pub fn engines(entries: &[Entry]) -> String {
     let width = entries.iter().map(|entry| name(entry).chars().count());
     let width = INDENT + width.max().unwrap_or(0) + GAP;
@@ -26,7 +26,7 @@ pub fn engines(entries: &[Entry]) -> String {
     page
 }
 
-/// What the program can read and write files with.
+/// Lists the engines that read and write files.
 pub fn file_engines(entries: &[FileEntry]) -> String {
     let width = entries.iter().map(|entry| entry.name.chars().count());
     let width = INDENT + width.max().unwrap_or(0) + GAP;
@@ -41,7 +41,7 @@ pub fn file_engines(entries: &[FileEntry]) -> String {
     page
 }
 
-/// Where the program can have bytes.
+/// Lists the memories that bytes can be in.
 pub fn memories(entries: &[MemoryEntry]) -> String {
     let names = entries
         .iter()
@@ -56,7 +56,7 @@ pub fn memories(entries: &[MemoryEntry]) -> String {
     page
 }
 
-/// As `--engine` takes it.
+/// Name as `--engine` takes it.
 fn name(entry: &Entry) -> String {
     with_variant(entry.name, entry.variant)
 }

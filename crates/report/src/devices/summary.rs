@@ -1,4 +1,4 @@
-//! What is here in a few lines, for the page of a tour.
+//! Inventory in a few lines, for the page of a tour.
 
 use tonnage_machine::devices::{Inventory, NetworkInterface};
 

@@ -1,5 +1,5 @@
-//! The lines below the tables of a file experiment: where the files were, what the bandwidth is set beside, whether reads
-//! were cold, and what happened on the way.
+//! The lines below the tables of a file experiment: place of the files, upper bounds of the bandwidth, cold reads, and
+//! events on the way.
 
 use serde_json::Value;
 use tonnage_plan::files::Phase;
@@ -10,10 +10,10 @@ use super::super::text::number;
 use super::words::{detailed, giga, percent, seconds, size};
 use super::{outcome, published, series};
 
-/// What an engine says about itself is cut after so many items; a library's hints alone may be thirty.
+/// Items of an engine's own account after which it is cut; a library's hints alone may be thirty.
 const ENGINE_ITEMS_MAX: usize = 12;
 
-/// What tells most about an engine, in the order in which it is told; the rest follows by its names.
+/// The most telling items of an engine's account, in the order in which it is told; the rest follows by its names.
 const ENGINE_ITEMS_FIRST: [&str; 7] = [
     "library",
     "version",
@@ -27,13 +27,13 @@ const ENGINE_ITEMS_FIRST: [&str; 7] = [
 /// The field of an engine's hints that had no effect.
 const HINTS_NOT_TAKEN: &str = "hints_not_taken";
 
-/// How the names of hints begin that switch collective buffering off, `romio_cb_write` and `romio_cb_read`.
+/// Beginning of the names of hints that switch collective buffering off, `romio_cb_write` and `romio_cb_read`.
 const COLLECTIVE_BUFFERING: &str = "romio_cb_";
 
-/// How a storage's striping begins that was asked for and could not be.
+/// Beginning of the striping of a storage where it was asked for and could not be.
 pub(super) const SKIPPED: &str = "skip: ";
 
-/// From this part on what was read came from memory rather than from the storage.
+/// Part of cached bytes from which on a read came from memory rather than from the storage.
 const WARM: f64 = 0.5;
 
 /// All lines, in their order.
@@ -121,7 +121,7 @@ fn storage_line(record: FileRecord<'_>, storage: &Storage) -> String {
     )
 }
 
-/// What engines say about themselves, whatever that is.
+/// Describes the engines by their own accounts.
 fn engine(record: FileRecord<'_>) -> Vec<String> {
     let mut said: Vec<(String, Vec<&str>)> = Vec::new();
     for effective in &record.effective {
@@ -159,7 +159,7 @@ fn items(engine: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Whether there is anything to print.
+/// Returns whether there is anything to print.
 fn says(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -169,7 +169,7 @@ fn says(value: &Value) -> bool {
     }
 }
 
-/// What was asked for of an engine's library and is not so, with the engine's reasons.
+/// Describes what was asked for of an engine's library and is not so, with the engine's reasons.
 fn hints_not_taken(record: FileRecord<'_>) -> Option<String> {
     let groups = record.effective.iter();
     let told = groups.filter_map(|group| group.engine.get(HINTS_NOT_TAKEN)?.as_object());
@@ -215,7 +215,7 @@ fn words(value: &Value) -> String {
     }
 }
 
-/// What each phase's bandwidth is set beside; phases with the same limit together.
+/// Names the upper bound of each phase's bandwidth; phases with the same limit together.
 fn limits(record: FileRecord<'_>) -> Option<String> {
     let mut limits: Vec<(String, Vec<&str>)> = Vec::new();
     for phase in &record.body.phases {
@@ -235,7 +235,7 @@ fn limits(record: FileRecord<'_>) -> Option<String> {
     (!texts.is_empty()).then(|| format!("limit: {}", texts.join("; ")))
 }
 
-/// How far the repetitions are from each other.
+/// Describes the spread of the repetitions.
 fn spread(phase_name: &str, phase: &PhaseRecord) -> Option<String> {
     let spread = phase.summary.bandwidth_bytes_per_s;
     let part = spread.ci95.filter(|_| spread.mean > 0.0)? / spread.mean;
@@ -248,7 +248,7 @@ fn spread(phase_name: &str, phase: &PhaseRecord) -> Option<String> {
     ))
 }
 
-/// Whether what was read came from the storage or from memory. Only the ranks' own hosts are known.
+/// Tells whether bytes came from the storage or from memory. Only the ranks' own hosts are known.
 fn coldness(phase: Phase, cache: &CacheState) -> String {
     let what = match phase {
         Phase::Mixed => "of the reads ",
@@ -310,7 +310,7 @@ fn stonewall(record: FileRecord<'_>, trial: &PhaseTrial, figures: &StonewallFigu
     )
 }
 
-/// How far apart the ranks ended.
+/// Describes the spread of the ranks' ends.
 fn done(record: FileRecord<'_>, trial: &PhaseTrial) -> Option<String> {
     (record.body.point.ranks > 1).then(|| {
         format!(
@@ -336,7 +336,7 @@ fn outliers(trial: &PhaseTrial) -> Option<String> {
     })
 }
 
-/// What was checked, and what the data can be made again from.
+/// Describes what was checked, and what the data can be made again from.
 fn verified(record: FileRecord<'_>) -> Vec<String> {
     let trials = || record.body.phases.iter().flat_map(|phase| &phase.trials);
     let checked = trials()

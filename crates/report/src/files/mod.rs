@@ -4,7 +4,7 @@
 //! | module | what it makes |
 //! | --- | --- |
 //! | [`columns`] | the one list of columns that tables, CSV and `tonnage explain` read |
-//! | [`row`] | what a column takes its value from: a repetition of a phase, or all of them |
+//! | [`row`] | the source of a column's value: a repetition of a phase, or all of them |
 //! | `title` | the configuration in the field's words |
 //! | `footnotes` | where the files were, what limits them, whether reads were cold, stonewall, slow ranks, … |
 //! | `series` | the rate over time as one line of digits |
@@ -149,7 +149,7 @@ fn drawn(
     Some(draw(cells, |at| at >= words))
 }
 
-/// What became of an experiment that was not measured to its end.
+/// Outcome of an experiment that was not measured to its end.
 fn outcome(record: FileRecord<'_>) -> Option<String> {
     let kept = match record.body.phases.len() {
         0 => "",

@@ -1,5 +1,5 @@
-//! What others measured with the same options beside what was measured here. Their machines had other numbers of ranks,
-//! so the figures of one rank stand beside each other too.
+//! Published figures, measured by others with the same options, beside those measured here. Their machines had other
+//! numbers of ranks, so the figures of one rank stand beside each other too.
 
 use tonnage_plan::files::Published;
 use tonnage_record::FileRecord;
@@ -44,7 +44,7 @@ impl Pair {
         format!("{} ({each} a rank)", (self.show)(self.ours))
     }
 
-    /// What part of theirs ours is: for each rank where their number is known, else altogether.
+    /// Part that ours is of theirs: for each rank where their number is known, else altogether.
     fn part(&self, ours: u32, theirs: Option<u32>) -> Option<String> {
         if self.theirs <= 0.0 {
             return None;

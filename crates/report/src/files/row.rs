@@ -1,4 +1,4 @@
-//! What a column of a file experiment takes its value from.
+//! Source of a value in a column of a file experiment.
 
 use tonnage_record::FileRecord;
 use tonnage_record::files::{PhaseRecord, PhaseSummary, PhaseTrial, TransferLatency};
@@ -15,7 +15,7 @@ pub struct Row<'a> {
     pub phase: Option<&'a PhaseRecord>,
     /// One repetition of it; `None` for all of them together.
     pub trial: Option<&'a PhaseTrial>,
-    /// Of which transfers latencies are wanted: writes or reads.
+    /// Transfers whose latencies are wanted: writes or reads.
     pub write: Option<bool>,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Row<'a> {
         self.known(|trial| Some(of(trial)))
     }
 
-    /// As [`Row::figure`], for one that not every repetition has.
+    /// Figure, as [`Row::figure`], that not every repetition has.
     pub fn known(&self, of: impl Fn(&PhaseTrial) -> Option<f64>) -> Value {
         if let Some(trial) = self.trial {
             return of(trial).into();
@@ -79,7 +79,7 @@ impl<'a> Row<'a> {
         Value::Number(values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// What only a single repetition has.
+    /// Value that only a single repetition has.
     pub fn single<T: Into<Value>>(&self, of: fn(&PhaseTrial) -> T) -> Value {
         self.trial.map_or(Value::Unknown, |trial| of(trial).into())
     }
@@ -114,7 +114,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// What became of the experiment, and why if it was not measured.
+    /// Outcome of the experiment, and the reason if it was not measured.
     pub fn outcome(&self) -> (&'static str, Option<&'a str>) {
         match &self.record.record.outcome {
             Outcome::Measured => ("measured", None),

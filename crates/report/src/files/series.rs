@@ -8,10 +8,10 @@ use super::words::giga;
 /// Digits in the line.
 const DIGITS_MAX: usize = 60;
 
-/// With fewer intervals there is no shape to see.
+/// Fewest intervals that show a shape.
 const INTERVALS_MIN: usize = 4;
 
-/// With fewer transfers behind a digit, the line would show when single transfers ended.
+/// Fewest transfers behind a digit; with fewer the line would show when single transfers ended.
 const TRANSFERS_MIN: usize = 4;
 
 /// Digits, and least, middle and greatest rate of a phase of so many transfers; `None` for a phase of few intervals. The

@@ -70,7 +70,7 @@ fn phase_words(point: &FilePoint, phase: Phase) -> String {
     }
 }
 
-/// Which bytes, in which order.
+/// Describes the bytes and their order.
 fn what(point: &FilePoint) -> Vec<String> {
     let all = point.bytes_of_rank().saturating_mul(point.ranks.into());
     let sizes = format!(
@@ -107,7 +107,7 @@ fn what(point: &FilePoint) -> Vec<String> {
     .collect()
 }
 
-/// By which calls, and what the clock holds.
+/// Describes the calls, and what the clock holds.
 fn how(point: &FilePoint) -> Vec<String> {
     let writes = point.phases.iter().any(|phase| phase.writes());
     let fsync = match point.fsync {
@@ -145,7 +145,7 @@ fn how(point: &FilePoint) -> Vec<String> {
     .collect()
 }
 
-/// What happens around the phases.
+/// Describes actions around the phases.
 fn around(record: FileRecord<'_>) -> Vec<String> {
     let point = &record.body.point;
     let verified: Vec<_> = point
@@ -175,7 +175,7 @@ fn around(record: FileRecord<'_>) -> Vec<String> {
     .collect()
 }
 
-/// What was asked for, and what became of it where a storage says so.
+/// Describes the striping that was asked for, and its outcome where a storage says so.
 fn striping(record: FileRecord<'_>, striping: Striping) -> String {
     let said = record
         .body

@@ -84,7 +84,7 @@ pub fn proven_paths() -> Vec<Record> {
     paths().split_off(1)[..1].to_vec()
 }
 
-/// What an engine over libfabric says of itself.
+/// Account of an engine over libfabric.
 fn over_libfabric(provider: &str, domain: &str) -> serde_json::Value {
     json!({
         "name": "fabric", "provider": provider, "provider_version": "117.0", "version": "libfabric 1.17",

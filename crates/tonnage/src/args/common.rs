@@ -1,4 +1,4 @@
-//! Options that several commands share: where ranks run, and what becomes of results.
+//! Options that several commands share: placement of ranks, and destination of results.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use tonnage_units::{Error, Result};
 
 use super::values::{Cpus, Master, Numa, library, ranks, scale};
 
-/// Where ranks run and how they find each other.
+/// Placement and meeting of ranks.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 #[command(next_help_heading = "Ranks")]
 pub struct RankArgs {
@@ -20,17 +20,17 @@ pub struct RankArgs {
     #[arg(long, value_name = "N", value_parser = ranks)]
     pub ranks: Option<u32>,
 
-    /// This process is rank N, counted from 0; for ranks that are started by hand or by a launcher that tonnage does not
-    /// know. With --size and --master.
+    /// Make this process rank N, counted from 0; for ranks that are started by hand or by a launcher that tonnage does
+    /// not know. With --size and --master.
     #[arg(long, value_name = "N", requires = "size", requires = "master")]
     pub rank: Option<u32>,
 
-    /// How many ranks are started by hand. With --rank and --master.
+    /// Number of ranks that are started by hand. With --rank and --master.
     #[arg(long, value_name = "N", value_parser = ranks, requires = "rank")]
     pub size: Option<u32>,
 
-    /// Where rank 0 listens for the others, such as 10.0.0.1:29500: its own address or host name, and a free port. With
-    /// --rank and --size.
+    /// Address on which rank 0 listens for the others, such as 10.0.0.1:29500: its own address or host name, and a free
+    /// port. With --rank and --size.
     #[arg(long, value_name = "HOST:PORT", requires = "rank")]
     pub master: Option<Master>,
 
@@ -106,7 +106,7 @@ impl RankArgs {
     }
 }
 
-/// What becomes of results.
+/// Destination and format of results.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 #[command(next_help_heading = "Results")]
 pub struct ResultArgs {
@@ -119,7 +119,7 @@ pub struct ResultArgs {
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
 
-    /// What standard output gets: tables, JSON lines or CSV.
+    /// Format of standard output: tables, JSON lines or CSV.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
     pub format: Format,
 
@@ -138,7 +138,7 @@ pub struct ResultArgs {
     pub scale: Option<f64>,
 }
 
-/// How results are written to standard output.
+/// Format of results on standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Format {
     /// Tables for people.
@@ -153,9 +153,9 @@ pub enum Format {
 /// The file that results go to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination<'a> {
-    /// Where it is.
+    /// Path of the file.
     pub path: &'a Path,
-    /// Whether points that it holds already are left out.
+    /// True when points that it holds already are left out.
     pub resume: bool,
 }
 

@@ -33,18 +33,18 @@ pub struct IorArgs {
 )]
 #[command(override_usage = "tonnage ior [OPTIONS OF TONNAGE] [OPTIONS OF IOR]")]
 pub struct OwnArgs {
-    /// Where ranks run.
+    /// Placement of ranks.
     #[command(flatten)]
     pub ranks: RankArgs,
-    /// What becomes of results.
+    /// Destination and format of results.
     #[command(flatten)]
     pub results: ResultArgs,
-    /// How much is said on standard error about what tonnage does; -vv of IOR is info, and -vvv debug.
+    /// Level of messages on standard error about what tonnage does; -vv of IOR is info, and -vvv debug.
     #[arg(long, value_name = "LEVEL", value_enum)]
     pub log_level: Option<LogLevel>,
 }
 
-/// What a command line of `tonnage ior` asks for.
+/// Request of a command line of `tonnage ior`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Asked {
     /// This text.
@@ -75,7 +75,7 @@ impl IorArgs {
         Ok(Asked::Run(Box::new((divided.ior, ours))))
     }
 
-    /// How much is logged, if the words say it; what is wrong with them is said when they are read.
+    /// Level of logging, if the words say it; what is wrong with them is said when they are read.
     pub fn log_level(&self) -> Option<LogLevel> {
         let Ok(Asked::Run(asked)) = self.read() else {
             return None;

@@ -21,17 +21,17 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub engine: Vec<String>,
 
-    /// Where the files of the plan's file experiments are: in this directory, under the plan's own names, or else named
+    /// Place for the files of the plan's file experiments: in this directory, under the plan's own names, or else named
     /// PLACE-NAME. By default the plan says it.
     ///
     /// A directory is one that is there, or a name that ends with a slash.
     #[arg(long, value_name = "PLACE")]
     pub path: Option<String>,
 
-    /// Where ranks run.
+    /// Placement of ranks.
     #[command(flatten)]
     pub ranks: RankArgs,
-    /// What becomes of results.
+    /// Destination and format of results.
     #[command(flatten)]
     pub results: ResultArgs,
 }

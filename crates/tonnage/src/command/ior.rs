@@ -63,7 +63,7 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
 pub struct Block {
     options: IorOptions,
     run: Run,
-    /// Whether standard output is a stream of tonnage's records, in which the block would be a wrong line.
+    /// True when standard output is a stream of tonnage's records, in which the block would be a wrong line.
     only_to_file: bool,
 }
 
@@ -111,7 +111,7 @@ impl Block {
     }
 }
 
-/// What standard output gets beside the block. Where the block itself is JSON or CSV, nothing else fits there.
+/// Format of standard output beside the block. Where the block itself is JSON or CSV, nothing else fits there.
 fn format(options: &IorOptions, asked: Format) -> Result<Option<Format>> {
     let whole = options.summary_file.is_none() && options.summary_format != SummaryFormat::Text;
     match (whole, asked) {

@@ -1,5 +1,5 @@
-//! What this host can do at most: the fastest memory copy in a cache and in DRAM, one TCP stream over loopback, and a
-//! cache line between two CPUs. The tour prints them, and sets what it measures beside them.
+//! Upper bounds of this host: the fastest memory copy in a cache and in DRAM, one TCP stream over loopback, and a cache
+//! line between two CPUs. The tour prints them, and sets what it measures beside them.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
@@ -25,10 +25,10 @@ const DRAM_CACHES: u64 = 4;
 /// Bounds of the DRAM footprint: caches that are not known, and hosts with little memory.
 const DRAM_BYTES: std::ops::RangeInclusive<u64> = (64 << 20)..=(512 << 20);
 
-/// How long the socket stream is timed, after a third of that to let the window open.
+/// Time for which the socket stream is timed, after a third of that to let the window open.
 const SOCKET_TIME_NS: u64 = 600_000_000;
 
-/// Both threads of the socket stream are there by then.
+/// Time in which both threads of the socket stream are there.
 const SOCKET_DELAY_NS: u64 = 5_000_000;
 
 /// Measures all limits, which takes about two seconds.

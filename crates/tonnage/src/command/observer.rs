@@ -1,4 +1,4 @@
-//! What rank 0 does with records as they come: to the file, to the screen's progress line, and kept for the table.
+//! Destinations of records on rank 0 as they come: to the file, to the screen's progress line, and kept for the table.
 
 use std::io::IsTerminal;
 
@@ -59,7 +59,7 @@ impl Keeper {
         self.writer.take().map_or(Ok(()), RecordWriter::finish)
     }
 
-    /// Whether everything that was asked for was measured, be it at a second attempt.
+    /// Returns whether everything that was asked for was measured, be it at a second attempt.
     pub fn all_measured(&self) -> bool {
         final_attempts(&self.records)
             .iter()
@@ -134,7 +134,8 @@ fn describe_file(point: &FilePoint) -> String {
     )
 }
 
-/// Such as `write, 45 % at 1.93 GB/s, 12 s left`. The rate is rank 0's own times the ranks, which have as much to do.
+/// Describes progress, such as `write, 45 % at 1.93 GB/s, 12 s left`. The rate is rank 0's own times the ranks, which
+/// have as much to do.
 fn how_far(progress: &Progress) -> String {
     let phase = progress.phase.name();
     let trial = match progress.trial {

@@ -1,4 +1,5 @@
-//! What is refused before a rank starts: one error that names what is wrong and what to write instead, exit code 2.
+//! Requests that are refused before a rank starts: one error that names what is wrong and what to write instead, exit
+//! code 2.
 
 use std::fs;
 use std::time::Duration;

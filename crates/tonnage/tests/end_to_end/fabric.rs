@@ -29,7 +29,7 @@ fn installed() -> Option<String> {
     found
 }
 
-/// What --libfabric can be on this machine.
+/// Values of --libfabric on this machine.
 fn libraries() -> Vec<String> {
     ["embedded".to_owned()]
         .into_iter()

@@ -1,4 +1,5 @@
-//! File experiments that go well: the commands at a small size, and what each option does to files and figures.
+//! File experiments that go well: the documented commands at a small size, and the effect of each option on files and
+//! figures.
 
 use std::fs;
 use std::path::Path;
@@ -44,7 +45,7 @@ fn payloads(record: &Record) -> Vec<(Phase, u64)> {
     record.file().unwrap().phases.iter().map(of).collect()
 }
 
-/// Whether the engine cannot run here; says why.
+/// Returns whether the engine cannot run here; says why.
 pub fn unavailable(engine: &str) -> bool {
     if !engine.contains("uring") {
         return false;
@@ -158,7 +159,7 @@ fn the_storages_own_limit_stands_beside_the_figures() {
     assert_eq!(names(dir.path()), Vec::<String>::new());
 }
 
-/// Where the kernel can drop what is cached, nothing is left of it; in memory everything stays, and that is said.
+/// Cached bytes are gone where the kernel can drop them; in memory everything stays, and that is said.
 #[test]
 fn a_read_says_how_cold_it_was() {
     let dir = on_disk();
@@ -336,7 +337,7 @@ fn existing_files_are_written_into_and_stay() {
     assert_eq!(names(dir.path()), ["t"]);
 }
 
-/// How much of a file a compressor leaves, in percent; `None` where there is none.
+/// Part of a file that a compressor leaves, in percent; `None` where there is none.
 fn compressed_percent(path: &Path) -> Option<f64> {
     let bytes = fs::metadata(path).unwrap().len();
     let output = Command::new("gzip")

@@ -182,7 +182,7 @@ fn a_rank_that_is_killed_while_it_writes() {
     }
 }
 
-/// What was there before and is written into stays, whoever dies.
+/// Files that were there before and are written into stay, whoever dies.
 #[test]
 fn a_rank_that_is_killed_while_it_writes_into_a_file_of_others() {
     let dir = on_disk();

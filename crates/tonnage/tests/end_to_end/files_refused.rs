@@ -210,7 +210,7 @@ pub fn on_tmpfs(dir: &Path, options: &str, then: &str, arguments: &str) -> Optio
     Some(ended)
 }
 
-/// What was in the directory when it had ended.
+/// Content of the directory when it had ended.
 pub fn left(dir: &Path) -> String {
     fs::read_to_string(dir.join("left")).unwrap()
 }

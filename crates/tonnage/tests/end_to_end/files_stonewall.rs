@@ -18,7 +18,7 @@ fn write_trial(record: &Record) -> &PhaseTrial {
     &record.file().unwrap().phases[0].trials[0]
 }
 
-/// How many transfers of each rank the status file says.
+/// Transfers of each rank by the status file.
 fn written(path: &Path) -> Vec<u64> {
     let status: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let transfers = status["transfers"].as_array().unwrap();

@@ -21,7 +21,7 @@ struct Job {
     seed: u64,
 }
 
-/// What is wrong in a file: from where on, and how many bytes.
+/// Damage in a file: from where on, and how many bytes.
 #[derive(Debug, Clone, Copy)]
 struct Damage {
     offset: u64,
@@ -82,7 +82,7 @@ impl Job {
         assert_eq!(trial.data_seed, Some(self.seed));
     }
 
-    /// What the job that reads says after a change to its files, which is undone then.
+    /// Complaint of the job that reads after a change to its files, which is undone then.
     fn complains(&self, change: impl FnOnce(&Self)) -> String {
         let before: Vec<_> = self
             .files

@@ -15,7 +15,7 @@ use super::support::{Ended, LONG, Started, free_port, records, tonnage, wait_unt
 /// The promise: after this, the others have ended.
 const SOON: Duration = Duration::from_secs(5);
 
-/// What this user has in /dev/shm.
+/// Names of this user's files in /dev/shm.
 pub fn shared_memory() -> BTreeSet<String> {
     let entries = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     entries
@@ -27,7 +27,8 @@ pub fn shared_memory() -> BTreeSet<String> {
         .collect()
 }
 
-/// Nothing is new in /dev/shm but files of other processes than `pids`, whose names begin with their number.
+/// Checks that nothing is left in /dev/shm but files of other processes than `pids`, whose names begin with their
+/// number.
 pub fn nothing_new(before: &BTreeSet<String>, pids: &[i32]) {
     let of_others = |name: &str| {
         let pid = name.split_once(':').and_then(|(pid, _)| pid.parse().ok());
@@ -46,7 +47,7 @@ pub fn pids(run: &Started) -> Vec<i32> {
     run.processes().iter().map(|process| process.pid).collect()
 }
 
-/// What was measured is whole; the point that was interrupted may be there as a failure.
+/// Checks that what was measured is complete; the point that was interrupted may be there as a failure.
 fn kept(path: &Path, at_least: usize) {
     let records = match path.exists() {
         true => records::read(path),
@@ -64,7 +65,7 @@ fn kept(path: &Path, at_least: usize) {
     }
 }
 
-/// It says that this rank was lost.
+/// Checks that it says that this rank was lost.
 pub fn blames(ended: &Ended, rank: u32) {
     let name = format!("rank {rank} on {}", tonnage_sys::host::name());
     assert!(ended.stderr.contains(&name), "no {name:?} in {ended:#?}");
@@ -187,7 +188,8 @@ fn of_several_peers_over_fabric() {
     }
 }
 
-/// While memory is allocated and registered, which takes long when it is much, and while all connect for the first time.
+/// Kills while memory is allocated and registered, which takes long when it is much, and while all connect for the
+/// first time.
 #[test]
 fn while_fabric_opens_and_connects() {
     for provider in ["tcp", "shm"] {

@@ -14,7 +14,7 @@ use tonnage_testbed::{Error, Hosts, Rate, Slurm};
 use super::hosts::{all_good, end, hosts, start};
 use super::support::{BRIEF, Ended, Started, records, tonnage_by, wait_until};
 
-/// How far a figure may be from what theory says.
+/// Greatest distance of a figure from theory.
 const TOLERANCE: f64 = 0.03;
 
 /// Spinning workers use all of their CPUs; with less than this, others took it.
@@ -41,7 +41,7 @@ fn measure(hosts: &Hosts, arguments: &str) -> Vec<Record> {
     records
 }
 
-/// What part of its time the busier of two workers was on its CPU, at the worse of both.
+/// Part of its time that the busier of two workers was on its CPU, at the worse of both.
 fn cpu_share(trial: &Trial) -> f64 {
     trial.initiator_cpu_ns.min(trial.target_cpu_ns) as f64 / trial.window_ns as f64
 }
@@ -133,8 +133,7 @@ fn every_operation(rate: Rate) {
     }
 }
 
-/// Whoever waits until all has arrived before he goes on, or keeps to a timetable, does not exceed the link either: what
-/// is on its way when a trial ends is waited for.
+/// Batches and timetables do not exceed the link either: what is on its way when a trial ends is waited for.
 fn bursts(hosts: &Hosts, rate: Rate) {
     let link = rate.tcp_payload_bytes_per_s();
     for pacing in ["--batch 1", "--batch 8"] {

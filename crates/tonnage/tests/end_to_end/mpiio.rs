@@ -160,7 +160,7 @@ fn ranks_that_no_mpirun_has_started_are_refused() {
     assert_eq!(one[0].outcome, Outcome::Measured, "{one:#?}");
 }
 
-/// Why the one point of a run was not measured.
+/// Reason why the one point of a run was not measured.
 fn why(ended: &Ended, dir: &Path) -> String {
     match &records(dir)[0].outcome {
         Outcome::Failed { why } | Outcome::Skipped { why, .. } => why.clone(),

@@ -23,7 +23,7 @@ const MPIRUNS: [(&str, &str); 2] = [
     (MPICH, "PMI_*, PMI-1"),
 ];
 
-/// Whether the first word of a launcher's command line is there; says how to get it otherwise.
+/// Returns whether the first word of a launcher's command line is there; says how to get it otherwise.
 pub(super) fn is_there(launcher: &str) -> bool {
     let name = launcher.split_whitespace().next().unwrap();
     let found = ["/usr/bin", "/bin"]

@@ -84,7 +84,7 @@ fn no_bytes_at_all() {
     transfer("null", "fan-out", 3, "--window 16", 1, &OPS.join(","));
 }
 
-/// More slots than operations in flight, in another order, at another distance.
+/// Walks over more slots than operations in flight, in another order, at another distance.
 #[test]
 fn footprints_strides_and_orders() {
     for addresses in ["sequential", "random", "fixed"] {

@@ -1,4 +1,4 @@
-//! Whether the payload crossed the devices that it should have, and what `--require-path` makes of it.
+//! Proof that the payload crossed the devices that it should have, and the effect of `--require-path`.
 
 use std::path::Path;
 

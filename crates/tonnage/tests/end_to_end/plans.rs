@@ -144,7 +144,7 @@ fn a_paced_run_says_what_it_offered_and_reached() {
     );
 }
 
-/// What is not to be had is said: in the record if something lesser was taken, else as a skip.
+/// Memory that is not to be had is reported: in the record if something lesser was taken, else as a skip.
 #[test]
 fn huge_pages_are_never_silently_normal() {
     let dir = tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Who else comes to the control port: the run goes on unharmed, and says so once.
+//! Strangers at the control port: the run goes on unharmed, and says so once.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -10,7 +10,7 @@ use crate::engine;
 const FROM_PLAN: &str =
     "As the plan or the command line asked for it; the record's file repeats it.";
 
-/// What there is to say before anything is measured.
+/// Columns that are known before anything is measured.
 pub const ASKED: &[FileColumn] = &[
     FileColumn {
         name: "Kind",
@@ -292,7 +292,7 @@ fn pairs<'a>(pairs: impl Iterator<Item = (&'a String, &'a String)>) -> Value {
     some(texts)
 }
 
-/// What the storages of the ranks say, each answer once.
+/// Joins the answers of the ranks' storages, each answer once.
 fn storage(row: &Row<'_>, of: fn(&Storage) -> &String) -> Value {
     let mut texts: Vec<String> = row
         .record

@@ -13,7 +13,7 @@ const PERCENT: Style = Style::Scaled(100.0);
 const BY_RANK_0: &str =
     "Over the ranks by rank 0's clock, the offsets of other hosts' clocks taken away.";
 
-/// What measuring gave.
+/// Columns of measured figures.
 pub const FIGURES: &[FileColumn] = &[
     FileColumn {
         name: "Phase",

@@ -6,7 +6,7 @@ const MICROSECONDS: Style = Style::Scaled(1e-3);
 const FROM_HISTOGRAM: &str = "From one histogram of all transfers of all repetitions, ranks and threads, with three \
      significant digits; never below the minimum or above the maximum, which are exact.";
 
-/// What single transfers took.
+/// Columns of latencies of single transfers.
 pub const LATENCIES: &[FileColumn] = &[
     FileColumn {
         name: "Transfers",

@@ -17,19 +17,19 @@ pub struct FileColumn {
     pub name: &'static str,
     /// The name in CSV, with the unit in which CSV gives it.
     pub field: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub meaning: &'static str,
-    /// How it is computed from what was measured.
+    /// Computation from measured values.
     pub computed: &'static str,
-    /// How tables print it.
+    /// Style of its values in tables.
     pub style: Style,
-    /// How often it stands in CSV.
+    /// Number of times that it stands in CSV.
     pub in_csv: InCsv,
     /// Its value, in the unit of `field`.
     pub value: fn(&Row<'_>) -> Value,
 }
 
-/// How often a column stands in CSV.
+/// Number of times that a column stands in CSV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InCsv {
     /// Under the name of its field.

@@ -30,7 +30,7 @@ pub fn failed(dir: &Path, arguments: &str) -> (String, Record) {
     (why(&record, &ended), record)
 }
 
-/// Why an experiment failed or was skipped, which is printed too.
+/// Reason why an experiment failed or was skipped, which is printed too.
 pub fn why(record: &Record, ended: &Ended) -> String {
     let why = match &record.outcome {
         Outcome::Failed { why } | Outcome::Skipped { why, .. } => why.clone(),

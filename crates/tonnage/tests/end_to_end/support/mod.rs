@@ -3,7 +3,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`program`] | one start of the program under a watchdog |
-//! | [`processes`] | which processes belong to a start, and signals to them |
+//! | [`processes`] | the processes of a start, and signals to them |
 //! | [`records`] | records of a file, checked one by one |
 //! | [`file_records`] | records of file experiments, and running one |
 
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 pub use program::{Ended, Program, Started, tonnage, tonnage_by, tonnage_in, under};
 
-/// As little measuring as possible.
+/// Options for as little measuring as possible.
 pub const BRIEF: &str = "--trials 2 --trial-time 5ms --warmup 1ms --limit none";
 
 /// A point that takes longer than any test waits.

@@ -13,7 +13,7 @@ pub const MARK: &str = "TONNAGE_TEST_MARK";
 pub struct Process {
     /// Its number.
     pub pid: i32,
-    /// Which rank it is; `None` for the supervisor or a launcher.
+    /// Its rank; `None` for the supervisor or a launcher.
     pub rank: Option<u32>,
     /// Its command line, arguments joined by spaces.
     pub command_line: String,

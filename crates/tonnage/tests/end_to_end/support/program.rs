@@ -75,13 +75,13 @@ fn prepare(mut command: Command, dir: &Path) -> Program {
 }
 
 impl Program {
-    /// With this environment variable.
+    /// Adds this environment variable.
     pub fn env(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// As a rank of a launcher that has these many, meeting on this port of 127.0.0.1.
+    /// Makes it a rank of a launcher that has these many, meeting on this port of 127.0.0.1.
     pub fn launched(self, rank: u32, size: u32, port: u16) -> Self {
         self.env("RANK", rank.to_string())
             .env("WORLD_SIZE", size.to_string())
@@ -143,11 +143,11 @@ pub struct Started {
 pub struct Ended {
     /// Exit code; `None` when a signal ended it.
     pub code: Option<i32>,
-    /// What it printed.
+    /// Its standard output.
     pub stdout: String,
-    /// What it said.
+    /// Its standard error.
     pub stderr: String,
-    /// From its start to its end.
+    /// Time from its start to its end.
     pub took: Duration,
 }
 
@@ -247,7 +247,7 @@ impl Drop for Started {
 }
 
 impl Ended {
-    /// It ended with this code.
+    /// Checks that it ended with this code.
     pub fn with_code(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:#?}");
         self
