@@ -1,4 +1,4 @@
-//! What a user asks for, and the list of points it expands to.
+//! The plan of a run, and the list of points that it expands to.
 //!
 //! A [`Plan`] is the one way in: a plan file is read into it ([`mod@read`]), a command line is compiled to it (in the
 //! `tonnage` crate), and [`Plan::points`] turns it into [`point::Point`]s after checking everything that can be checked
@@ -16,7 +16,7 @@
 //! | [`files`] | experiments with files |
 //! | [`connect`] | experiments with connections |
 //!
-//! How a point is measured is not known here; see `tonnage_bench`.
+//! Measuring a point is not known here; see `tonnage_bench`.
 
 #![forbid(unsafe_code)]
 
@@ -49,7 +49,7 @@ pub struct Plan {
     pub title: Option<String>,
     /// Ranks that the plan is made for; the command line may ask for others.
     pub ranks: Option<u32>,
-    /// What is measured, in order.
+    /// Phases to measure, in order.
     pub experiments: Vec<Experiment>,
 }
 
@@ -74,7 +74,7 @@ impl Experiment {
         }
     }
 
-    /// What was said of it, as the table of a plan.
+    /// Writes what was said of it, as the table of a plan.
     pub(crate) fn write(&self) -> std::result::Result<toml::Table, toml::ser::Error> {
         match self {
             Self::Transfer(transfer) => transfer.write(),
@@ -156,8 +156,8 @@ impl Plan {
         files::move_files(self.files_mut(), place)
     }
 
-    /// Whether something in the plan is counted in nodes, so that [`Plan::resolve_nodes`] has to be called once it is
-    /// known which ranks share one.
+    /// Returns whether something in the plan is counted in nodes, so that [`Plan::resolve_nodes`] has to be called once
+    /// it is known which ranks share one.
     pub fn counts_nodes(&self) -> bool {
         self.experiments.iter().any(|experiment| match experiment {
             Experiment::File(job) => job.counts_nodes(),

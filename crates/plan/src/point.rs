@@ -35,9 +35,9 @@ impl Point {
 /// A point, and what only a reader of its results needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Planned {
-    /// What is measured.
+    /// Phase of an experiment.
     pub point: Point,
-    /// What stands beside the results.
+    /// Facts that stand beside the results.
     pub reading: Reading,
 }
 
@@ -50,12 +50,12 @@ impl From<Point> for Planned {
     }
 }
 
-/// What stands beside the results of a point, and changes nothing about how it is measured: `--resume` does not compare
-/// it.
+/// Facts that stand beside the results of a point, and change nothing about how it is measured: `--resume` does not
+/// compare it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reading {
-    /// What others measured with the same options, for comparison.
+    /// Figures that others measured with the same options, for comparison.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
     /// Ranks are reported as outliers when they need this much longer than the mean; automatic when absent.
@@ -64,7 +64,7 @@ pub struct Reading {
 }
 
 tonnage_units::names! {
-    /// Who talks to whom. An initiator posts the operations; for a read the bytes flow towards it.
+    /// Traffic pattern between ranks. An initiator posts the operations; for a read the bytes flow towards it.
     pub enum Traffic: "traffic pattern" {
         /// Rank i with rank i + N/2, so that N is even.
         Pair = "pair",
@@ -124,7 +124,7 @@ impl Traffic {
     }
 }
 
-/// What the bandwidth is set beside.
+/// Choice of the upper bound to compare the bandwidth with.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum LimitChoice {
@@ -134,7 +134,7 @@ pub enum LimitChoice {
     None,
     /// The user states it.
     Stated {
-        /// In bytes per second.
+        /// Bytes per second.
         bytes_per_s: f64,
     },
 }

@@ -133,7 +133,7 @@ const KINDS: [Tables; 3] = [
     Tables::of::<Connect>(|source| Connect::read(source).map(Experiment::Connect)),
 ];
 
-/// What is said of the whole plan.
+/// Keys of the whole plan.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {

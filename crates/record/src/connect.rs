@@ -12,7 +12,7 @@ use tonnage_plan::connect::ConnectPoint;
 /// An experiment with connections as it was asked for, and what came out of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectBody {
-    /// What was asked for.
+    /// The point that was asked for.
     pub point: ConnectPoint,
     /// One entry for each timed repetition.
     pub trials: Vec<ConnectTrial>,
@@ -46,7 +46,7 @@ pub struct ConnectTrial {
     pub connections_per_s: f64,
     /// CPU time of all workers inside the window.
     pub cpu_ns: u64,
-    /// How long after the aligned start the last rank really began.
+    /// Delay of the last rank's real start after the aligned start.
     pub start_skew_ns: u64,
 }
 
@@ -63,10 +63,10 @@ pub struct ConnectSummary {
     pub cpu_ns_per_connection: f64,
 }
 
-/// What one step of setting up connections took, over all workers, ranks and trials.
+/// Time of one step of setting up connections, over all workers, ranks and trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepRecord {
-    /// Which step.
+    /// The step.
     pub step: Step,
     /// The figures.
     pub latency: Latency,

@@ -69,7 +69,7 @@ pub struct Latency {
 /// A histogram in the standard HdrHistogram V2 encoding, base64: any HDR library can merge it again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HistogramData {
-    /// How the data is written: "hdr-v2-base64".
+    /// Encoding of the data: "hdr-v2-base64".
     pub encoding: String,
     /// Unit of the values: "ns".
     pub unit: String,

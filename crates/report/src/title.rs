@@ -105,7 +105,8 @@ fn latency(records: &[TransferRecord<'_>]) -> String {
     format!("latency {what}{but}")
 }
 
-/// What tells tables apart: the plan, and the point without what varies from row to row.
+/// Returns whether two records belong in one table: they agree in the plan, and in the point without what varies from
+/// row to row.
 pub fn same_table(left: TransferRecord<'_>, right: TransferRecord<'_>) -> bool {
     left.plan == right.plan && shared(&left.body.point) == shared(&right.body.point)
 }

@@ -1,12 +1,11 @@
-//! What a user asks of setting up connections: `[[connect]]` tables and `tonnage connect`, and the points that they expand
-//! to.
+//! Experiments that set up connections: `[[connect]]` tables and `tonnage connect`, and the points that they expand to.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`point`] | one cell of a sweep, with everything fixed |
 //! | `expand` | the points of an experiment, and the checks of its options |
 //!
-//! How a point is measured is not known here; see `tonnage_bench`.
+//! Measuring a point is not known here; see `tonnage_bench`.
 
 pub(crate) mod expand;
 pub mod point;
@@ -23,17 +22,17 @@ use tonnage_units::{Count, Nanos};
 /// One experiment that sets up connections and takes them down again.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct Connect {
-    /// What is set up.
+    /// Connections to set up.
     #[command(flatten)]
     pub what: What,
-    /// How long it is measured.
+    /// Length of the measurement.
     #[command(flatten)]
     pub length: Length,
 }
 
 crate::groups! { Connect: "connect", "an experiment with connections", needs &[("engine", "shm")]; what, length }
 
-/// What is set up.
+/// Connections to set up.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "What is set up", mut_args = with_default::<Self>)]
@@ -42,7 +41,7 @@ pub struct What {
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
 
-    /// What is connected, such as shm or fabric:tcp; several are joined by commas. `tonnage devices` lists them.
+    /// Engine to connect by, such as shm or fabric:tcp; several are joined by commas. `tonnage devices` lists them.
     #[arg(long, value_name = "NAMES", required = true)]
     pub engine: Option<Many<String>>,
 
@@ -52,7 +51,7 @@ pub struct What {
     #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
     pub engine_options: Vec<Pair>,
 
-    /// Who connects to whom: pair or fan-in.
+    /// Pattern of the connections: pair or fan-in.
     #[arg(long, value_name = "PATTERN", value_parser = one_of::<Traffic>())]
     pub traffic: Option<Traffic>,
 
@@ -64,7 +63,7 @@ pub struct What {
     #[arg(long, value_name = "SWEEP", allow_hyphen_values = true)]
     pub register: Option<Sweep>,
 
-    /// Where the bytes live that are registered; several are joined by commas. [default: host]
+    /// Memory to register; several are joined by commas. [default: host]
     #[arg(long, value_name = "NAMES")]
     pub memory: Option<Many<String>>,
 }
@@ -84,7 +83,7 @@ impl Group for What {
     }
 }
 
-/// How long it is measured.
+/// Length of the measurement.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Length", mut_args = with_default::<Self>)]

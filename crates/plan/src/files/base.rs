@@ -1,4 +1,4 @@
-//! What all points of a file job share: everything but engine, block, transfer and window.
+//! Properties that all points of a file job share: everything but engine, block, transfer and window.
 
 use super::options::{
     DATA_DEFAULT, FSYNC_DEFAULT, LAYOUT_DEFAULT, LIMIT_DEFAULT, ORDER_DEFAULT, SEED_DEFAULT,
@@ -19,7 +19,7 @@ const MILLISECOND_NS: u64 = 1_000_000;
 const DAY_NS: u64 = 24 * 3_600_000_000_000;
 const WEEK_NS: u64 = 7 * DAY_NS;
 
-/// What a striping file system's stripes are multiples of.
+/// Unit of a striping file system's stripes.
 const STRIPE_UNIT_BYTES: u64 = 64 << 10;
 
 /// A point of the job with everything but what its cell adds.
@@ -79,7 +79,7 @@ pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
     })
 }
 
-/// What stands beside the results of all points of the job, of which `base` has what they share.
+/// Facts that stand beside the results of all points of the job, of which `base` has what they share.
 ///
 /// # Errors
 /// `Usage` for a figure of a phase that is not measured, and for what is out of range.

@@ -1,4 +1,4 @@
-//! What the points of a file job differ in: engine, block, window and transfer.
+//! Properties in which the points of a file job differ: engine, block, window and transfer.
 
 use super::options::{BLOCK_BYTES_DEFAULT, ENGINE_DEFAULT, TRANSFER_BYTES_DEFAULT};
 use super::point::{FileOrder, FilePoint, Fsync};
@@ -21,7 +21,7 @@ pub const WINDOW_MAX: u64 = 32_768;
 /// The most bytes of all ranks together, so that no offset and no sum overflows.
 pub const TOTAL_BYTES_MAX: u64 = 1 << 60;
 
-/// What direct transfers are multiples of on every file system that has them; a file system may ask for more.
+/// Alignment of direct transfers on every file system that has them; a file system may ask for more.
 const DIRECT_BYTES: u64 = 512;
 
 /// An engine of a job: its entry, and its options that differ from the defaults.
@@ -50,7 +50,7 @@ pub(super) fn entries(job: &FileJob, lists: &Lists) -> Result<Vec<Named<'static>
     names.iter().map(named).collect()
 }
 
-/// Whether the engine can do what the job asks of it.
+/// Refuses an engine that cannot do what the job asks of it.
 fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Result<()> {
     let name = entry.name;
     let instead = |fits: fn(&FileEntry) -> bool| {
@@ -154,7 +154,7 @@ impl Axes {
         })
     }
 
-    /// How many points there are with so many engines.
+    /// Number of points with so many engines.
     pub fn count(&self, engines: usize) -> usize {
         let counts = [
             engines,
@@ -253,7 +253,7 @@ fn check_sizes(base: &FilePoint, entry: &FileEntry, sizes: Sizes) -> Result<()> 
     Ok(())
 }
 
-/// What a rank's number of transfers has to be enough for.
+/// Refuses numbers of transfers of a rank that are too small for what is asked.
 fn check_transfers(base: &FilePoint, transfers: u64) -> Result<()> {
     let more = "use a larger block, a smaller transfer or more segments";
     if base.order == FileOrder::Shuffled && transfers < 2 {

@@ -1,16 +1,16 @@
-//! What a user asks of files: `[[file]]` tables and `tonnage file`, and the points that they expand to.
+//! Experiments with files: `[[file]]` tables and `tonnage file`, and the points that they expand to.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`point`] | one cell of a sweep, with everything fixed |
-//! | `names` | names of layouts, orders, phases, …, and what else is written as one word |
+//! | `names` | names of layouts, orders, phases, …, and other values of one word |
 //! | `options` | the groups of options |
-//! | `base` | what all points of a job share, and the checks of it |
+//! | `base` | properties that all points of a job share, and their checks |
 //! | `cell` | engine, block, transfer and window of one point, and the checks of these |
 //! | `scale` | fewer bytes, and fewer ranks than the plan is made for |
-//! | `nodes` | what is asked for in nodes, once it is known who shares one |
+//! | `nodes` | numbers of nodes, once it is known which ranks share one |
 //!
-//! How a point is measured is not known here; see `run/files.rs`.
+//! Measuring a point is not known here; see `tonnage_bench::kinds::files`.
 
 mod base;
 mod cell;
@@ -42,22 +42,22 @@ use tonnage_units::{Error, Result};
 /// windows multiply.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct FileJob {
-    /// Which files.
+    /// Files to read or write.
     #[command(flatten)]
     pub files: FilesOptions,
-    /// What is read and written.
+    /// Reads and writes.
     #[command(flatten)]
     pub work: WorkOptions,
-    /// How it is done.
+    /// Engine and its use.
     #[command(flatten)]
     pub how: HowOptions,
-    /// What the bytes are.
+    /// Data in the files.
     #[command(flatten)]
     pub data: DataOptions,
-    /// How long it is measured.
+    /// Length of the measurement.
     #[command(flatten)]
     pub length: LengthOptions,
-    /// What its results stand beside.
+    /// Facts that its results stand beside.
     #[command(flatten)]
     pub results: ResultsOptions,
 }

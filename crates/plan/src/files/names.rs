@@ -13,7 +13,7 @@ use tonnage_units::written;
 use tonnage_units::{Count, Fraction};
 use tonnage_units::{Error, Result};
 
-/// After which phases bytes are checked.
+/// Phases after which bytes are checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verify {
     /// After the last phase.
@@ -22,21 +22,21 @@ pub enum Verify {
     After(Vec<Phase>),
 }
 
-/// Over how many targets new files are spread.
+/// Number of targets that new files are spread over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StripeCount {
     /// All that the file system has.
     All,
-    /// So many.
+    /// This many.
     Targets(u32),
 }
 
-/// How far behind the rank is that wrote what a rank reads.
+/// Distance from a rank to the one that wrote its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadShift {
-    /// So many ranks.
+    /// This many ranks.
     Ranks(u64),
-    /// So many nodes; on how many ranks a node has all agree when they have joined.
+    /// This many nodes; on how many ranks a node has all agree when they have joined.
     Nodes(u64),
 }
 

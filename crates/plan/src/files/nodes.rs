@@ -19,7 +19,7 @@ pub(crate) fn ranks_of_node<H: PartialEq>(hosts: &[H]) -> u32 {
     u32::try_from(beside).unwrap_or(u32::MAX)
 }
 
-/// How many ranks behind so many nodes are; `None` where that comes back to the rank itself.
+/// Returns the number of ranks in so many nodes; `None` where that comes back to the rank itself.
 pub(super) fn behind(nodes: u64, ranks_of_node: u32, ranks: u32) -> Option<u32> {
     let ranks = u64::from(ranks.max(1));
     // Both factors are below 2^32.
@@ -28,7 +28,7 @@ pub(super) fn behind(nodes: u64, ranks_of_node: u32, ranks: u32) -> Option<u32> 
 }
 
 impl FileJob {
-    /// Whether the job says how far to read behind in nodes.
+    /// Returns whether the job counts in nodes how far to read behind.
     pub(crate) fn counts_nodes(&self) -> bool {
         matches!(self.work.read_shift, Some(ReadShift::Nodes(_)))
     }

@@ -11,7 +11,7 @@ use crate::point::LimitChoice;
 use crate::sweep::Sweep;
 use tonnage_units::{Bytes, Count, Nanos};
 
-/// Which files.
+/// Files to read or write.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Files", mut_args = with_default::<Self>)]
@@ -26,7 +26,7 @@ pub struct FilesOptions {
     #[serde(with = "whole", skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
 
-    /// Who has which file. Files of their own are named PATH.00000000, PATH.00000001, …
+    /// Spread of the data over files. Files of their own are named PATH.00000000, PATH.00000001, …
     #[arg(long, value_name = "LAYOUT", value_parser = one_of::<FileLayout>())]
     pub layout: Option<FileLayout>,
 
@@ -76,7 +76,7 @@ impl Group for FilesOptions {
     }
 }
 
-/// What is read and written.
+/// Reads and writes.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Reads and writes", mut_args = with_default::<Self>)]
@@ -89,16 +89,16 @@ pub struct WorkOptions {
     #[arg(long, value_name = "SWEEP", allow_hyphen_values = true)]
     pub transfer: Option<Sweep>,
 
-    /// How often the sequence of all ranks' blocks is repeated.
+    /// Number of times that the sequence of all ranks' blocks is repeated.
     #[arg(long, value_name = "N")]
     pub segments: Option<Count>,
 
-    /// What is measured, in this order; several are joined by commas. A phase that reads what no phase before it wrote
+    /// Phases to measure, in this order; several are joined by commas. A phase that reads what no phase before it wrote
     /// needs files that are there, or --prefill. [default: write,read]
     #[arg(long, value_name = "NAMES", value_parser = many_of::<Phase>())]
     pub phases: Option<Many<Phase>>,
 
-    /// How many of 100 transfers of a mixed phase are reads; without --phases, that phase is all that is measured.
+    /// Reads among 100 transfers of a mixed phase; without --phases, that phase is all that is measured.
     #[arg(long, value_name = "N")]
     pub read_percent: Option<Count>,
 
@@ -139,13 +139,13 @@ impl Group for WorkOptions {
     }
 }
 
-/// How it is done.
+/// Engine and its use.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "How it is done", mut_args = with_default::<Self>)]
 pub struct HowOptions {
-    /// What makes the reads and writes, such as posix, uring or mpiio; several are joined by commas. `tonnage devices`
-    /// lists them.
+    /// Engine that makes the reads and writes, such as posix, uring or mpiio; several are joined by commas. `tonnage
+    /// devices` lists them.
     #[arg(long, value_name = "NAMES")]
     pub engine: Option<Many<String>>,
 
@@ -213,12 +213,12 @@ impl Group for HowOptions {
     }
 }
 
-/// What the bytes are.
+/// Data in the files.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Data", mut_args = with_default::<Self>)]
 pub struct DataOptions {
-    /// What is written: random, or compressible=30% (this part is zeros).
+    /// Data to write: random, or compressible=30% (this part is zeros).
     #[arg(long, value_name = "KIND")]
     #[serde(with = "text")]
     pub data: Option<DataKind>,
@@ -244,7 +244,7 @@ impl Group for DataOptions {
     }
 }
 
-/// How long it is measured.
+/// Length of the measurement.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Length", mut_args = with_default::<Self>)]
@@ -253,7 +253,7 @@ pub struct LengthOptions {
     #[arg(long, value_name = "TIME")]
     pub stonewall: Option<Nanos>,
 
-    /// After the stonewall all ranks go on until each has made as many transfers as the fastest had.
+    /// True when all ranks go on after the stonewall until each has made as many transfers as the fastest had.
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub wear_out: bool,
@@ -291,7 +291,7 @@ impl Group for LengthOptions {
     }
 }
 
-/// What the results stand beside.
+/// Facts that the results stand beside.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Results", mut_args = with_default::<Self>)]
@@ -300,12 +300,13 @@ pub struct ResultsOptions {
     #[arg(long, value_name = "TIME")]
     pub outlier: Option<Nanos>,
 
-    /// What bandwidth is set beside: auto (the storage's own limit, measured), none, or a bandwidth such as 2GB/s.
+    /// Upper bound to compare bandwidth with: auto (the storage's own limit, measured), none, or a bandwidth such as
+    /// 2GB/s.
     #[arg(long, value_name = "LIMIT")]
     #[serde(with = "text")]
     pub limit: Option<LimitChoice>,
 
-    /// What others measured with the same options; only plans say it.
+    /// Figures that others measured with the same options; only plans say it.
     #[arg(skip)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,

@@ -31,7 +31,7 @@ pub struct FilePoint {
     pub ranks: u32,
     /// Threads of each rank that make transfers.
     pub threads: u32,
-    /// Where the files are. With layout per-process, rank r takes path r mod their number; the shared layout has one.
+    /// Paths of the files. With layout per-process, rank r takes path r mod their number; the shared layout has one.
     pub paths: Vec<String>,
     /// One file for all ranks, or one for each.
     pub layout: FileLayout,
@@ -45,22 +45,22 @@ pub struct FilePoint {
     pub block_bytes: u64,
     /// Bytes of one read or write.
     pub transfer_bytes: u64,
-    /// How often the sequence of all ranks' blocks is repeated.
+    /// Number of times that the sequence of all ranks' blocks is repeated.
     pub segments: u64,
-    /// In which order a rank's transfers are made.
+    /// Order of a rank's transfers.
     pub order: FileOrder,
     /// Seeds the shuffled order and the choice between read and write.
     pub seed: u64,
-    /// What is measured, in order.
+    /// Phases to measure, in order.
     pub phases: Vec<Phase>,
-    /// How many of 100 transfers of a mixed phase are reads.
+    /// Reads among 100 transfers of a mixed phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_percent: Option<u32>,
-    /// Whose data a rank reads.
+    /// Rank whose data a rank reads.
     pub read_from: ReadFrom,
-    /// When what was written is forced to stable storage, inside the clock.
+    /// Choice of when written data is forced to stable storage, inside the clock.
     pub fsync: Fsync,
-    /// Without the page cache.
+    /// True to leave the page cache out.
     pub direct: bool,
     /// All ranks make each transfer together.
     pub collective: bool,
@@ -82,17 +82,17 @@ pub struct FilePoint {
     pub status_file: Option<String>,
     /// Files are filled before the first phase, outside the clock.
     pub prefill: bool,
-    /// What is written.
+    /// Kind of data that is written.
     pub data: DataKind,
     /// Seeds what is written; without one each write phase takes a random one, which readers find in the files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_seed: Option<u64>,
-    /// What was written or read is checked after these phases, outside the clock.
+    /// Phases after which the bytes written or read are checked, outside the clock.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify_after: Vec<Phase>,
     /// Cached bytes of the files are dropped before each phase that reads.
     pub drop_caches: bool,
-    /// How new files are laid out on a file system that stripes.
+    /// Striping of new files on a file system that stripes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub striping: Option<Striping>,
     /// Repetitions of all phases.
@@ -103,7 +103,7 @@ pub struct FilePoint {
     /// No further repetition begins after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration_ns: Option<u64>,
-    /// What the bandwidth is set beside.
+    /// Upper bound to compare the bandwidth with.
     pub limit: LimitChoice,
 }
 
@@ -151,31 +151,31 @@ tonnage_units::names! {
 }
 
 impl Phase {
-    /// Whether it makes any reads.
+    /// Returns whether it makes any reads.
     pub fn reads(self) -> bool {
         self != Self::Write
     }
 
-    /// Whether it makes any writes.
+    /// Returns whether it makes any writes.
     pub fn writes(self) -> bool {
         self != Self::Read
     }
 }
 
-/// Whose data a rank reads.
+/// Choice of the rank whose data a rank reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ReadFrom {
-    /// What it wrote itself.
+    /// Its own data.
     Own,
-    /// What the rank this many behind it wrote.
+    /// Data of the rank this many behind it.
     Shift {
         /// Ranks.
         ranks: u32,
     },
-    /// What another rank wrote, by a seeded permutation of the ranks.
+    /// Data of another rank, by a seeded permutation of the ranks.
     Shuffled {
-        /// Of the permutation.
+        /// Seed of the permutation.
         seed: u64,
     },
 }
@@ -184,7 +184,7 @@ pub enum ReadFrom {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stonewall {
-    /// From the common start.
+    /// Time from the common start.
     pub after_ns: u64,
     /// All ranks then go on until each has made as many transfers as the fastest had.
     pub wear_out: bool,
@@ -193,24 +193,24 @@ pub struct Stonewall {
     pub transfers_min: u64,
 }
 
-/// What is written.
+/// Kind of data that is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum DataKind {
     /// Cannot be compressed.
     Random,
-    /// This part of it is zeros.
+    /// Data of which this part is zeros.
     Compressible {
         /// 1 to 99.
         percent: u32,
     },
 }
 
-/// How a new file is spread over the servers of a file system that stripes.
+/// Striping of a new file over the servers of a file system that stripes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Striping {
-    /// Over so many targets; `None` for all, 0 for as many as the file system chooses.
+    /// Number of targets; `None` for all, 0 for as many as the file system chooses.
     #[serde(default)]
     pub count: Option<u32>,
     /// Bytes on one target before the next one's turn; `None` for the file system's own.
@@ -218,11 +218,11 @@ pub struct Striping {
     pub size_bytes: Option<u64>,
 }
 
-/// What somebody else measured.
+/// Figures that somebody else measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Published {
-    /// Of which phase.
+    /// Phase that the figures are of.
     pub phase: Phase,
     /// Bandwidth in MiB/s, as IOR prints it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,10 +230,10 @@ pub struct Published {
     /// Transfers per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations_per_s: Option<f64>,
-    /// On how many ranks, where it is told.
+    /// Number of ranks, where it is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
-    /// What part of an earlier figure it was, in percent, and which.
+    /// Part of an earlier figure, in percent, and which.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent_of_earlier: Option<f64>,
     /// The machine and the acceptance test.

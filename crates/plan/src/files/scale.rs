@@ -48,7 +48,7 @@ impl FileJob {
         }
     }
 
-    /// What a rank with the smallest block and the largest transfer makes.
+    /// Transfers of a rank with the smallest block and the largest transfer.
     fn transfers_least(&self) -> u64 {
         let block = values(&self.work.block, BLOCK_BYTES_DEFAULT)
             .into_iter()

@@ -1,4 +1,4 @@
-//! What help says of options beside their doc comments: the names that they choose between, and their defaults.
+//! Help on options beside their doc comments: the names that they choose between, and their defaults.
 
 use std::ffi::OsStr;
 use std::marker::PhantomData;

@@ -247,7 +247,7 @@ fn help_has_defaults_and_names() {
         "a value or a sweep. [default: 64]",
         "[default: 200ms]",
         "[default: 1m]",
-        "Who talks to whom. [default: pair]",
+        "Traffic pattern between ranks. [default: pair]",
         "- fan-in:",
         "Every other rank to rank 0 at once",
         "- write-imm:",

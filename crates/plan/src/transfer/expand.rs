@@ -31,7 +31,7 @@ pub(crate) fn twice(point: &TransferPoint) -> Error {
     ))
 }
 
-/// What all points of a transfer share.
+/// Properties that all points of a transfer share.
 struct Shared {
     traffic: Traffic,
     workers: u32,
@@ -154,7 +154,8 @@ fn check_ranks(ranks: u32, traffic: Traffic) -> Result<()> {
     Ok(())
 }
 
-/// In a ping-pong one side begins and the other answers, so no rank can do both. A read has nothing to answer.
+/// Refuses ranks that would have two roles: in a ping-pong one side begins and the other answers, so no rank can do
+/// both. A read has nothing to answer.
 fn check_roles(transfer: &Transfer, traffic: Traffic, op: Verb) -> Result<()> {
     if transfer.pacing.ping_pong && traffic == Traffic::AllToAll && op != Verb::Read {
         return usage(format!(
@@ -239,7 +240,7 @@ fn check_visible(transfer: &Transfer, memory: &MemoryEntry, op: Verb) -> Result<
     ))
 }
 
-/// Whether the engine can do what the transfer asks of it.
+/// Refuses an engine that cannot do what the transfer asks of it.
 fn check_support(transfer: &Transfer, entry: &Entry, op: Verb, engines: &[Entry]) -> Result<()> {
     let name = entry.name;
     let other = |fits: fn(&Entry) -> bool| {

@@ -1,4 +1,4 @@
-//! Over which bytes operations walk: what `sizes`, `stride` and `footprint` mean together.
+//! Bytes that operations walk over: what `sizes`, `stride` and `footprint` mean together.
 
 use super::MemoryOptions;
 use crate::point::Traffic;
@@ -12,13 +12,13 @@ pub const SIZE_BYTES_MAX: u32 = 1 << 30;
 /// The largest footprint, and the most memory that one rank is asked to have for its lanes.
 pub const MEMORY_BYTES_MAX: u64 = 1 << 40;
 
-/// Without `footprint`, every operation in flight gets a slot of its own as long as this is enough.
+/// Greatest footprint without `footprint`: every operation in flight gets a slot of its own as long as this is enough.
 const FOOTPRINT_BYTES_DEFAULT_MAX: u64 = 64 << 20;
 
 /// Slots begin at multiples of this where `stride` is not said, so that words are never split.
 const ALIGNMENT_BYTES: u64 = 8;
 
-/// Where the slots of one lane lie.
+/// Places of the slots of one lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     /// A whole number of strides.

@@ -1,4 +1,4 @@
-//! How long a point is measured: what `trials`, `trial-time`, `iters`, `duration`, `warmup`, `until-ci` and
+//! Length of a point's measurement: what `trials`, `trial-time`, `iters`, `duration`, `warmup`, `until-ci` and
 //! `max-duration` mean together.
 
 use clap::Args;
@@ -23,7 +23,7 @@ const WARMUP_NS_MAX: u64 = HOUR_NS;
 const MAX_DURATION_NS_DEFAULT: u64 = 60_000 * MILLISECOND_NS;
 const MAX_DURATION_NS_MAX: u64 = 7 * 24 * HOUR_NS;
 
-/// How long it is measured.
+/// Length of the measurement.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Length", mut_args = with_default::<Self>)]

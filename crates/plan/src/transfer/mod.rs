@@ -1,4 +1,4 @@
-//! What a user asks of memories: `[[transfer]]` tables and `tonnage transfer`, and the points that they expand to.
+//! Experiments between memories: `[[transfer]]` tables and `tonnage transfer`, and the points that they expand to.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -6,7 +6,7 @@
 //! | `expand` | the points of a transfer, and the checks of engines, verbs and ranks |
 //! | `pacing`, `length`, [`layout`] | what one group of options means together |
 //!
-//! How a point is measured is not known here; see `tonnage_bench`.
+//! Measuring a point is not known here; see `tonnage_bench`.
 
 pub(crate) mod expand;
 pub mod layout;
@@ -29,19 +29,19 @@ use tonnage_units::{Bytes, Count};
 /// One experiment between memories. What is absent gets its default when the plan is expanded; several values multiply.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct Transfer {
-    /// What is moved.
+    /// Operations to measure.
     #[command(flatten)]
     pub what: What,
-    /// How operations are issued.
+    /// Pacing of operations.
     #[command(flatten)]
     pub pacing: PacingOptions,
-    /// How long it is measured.
+    /// Length of the measurement.
     #[command(flatten)]
     pub length: LengthOptions,
-    /// Where the bytes live.
+    /// Kind of memory.
     #[command(flatten)]
     pub memory: MemoryOptions,
-    /// What is measured beside it.
+    /// Comparisons and checks beside the measurement.
     #[command(flatten)]
     pub measure: MeasureOptions,
 }
@@ -51,7 +51,7 @@ crate::groups! {
     what, pacing, memory, measure, length
 }
 
-/// What is moved.
+/// Operations to measure.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "What is moved", mut_args = with_default::<Self>)]
@@ -60,7 +60,8 @@ pub struct What {
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
 
-    /// What moves the bytes, such as shm or fabric:tcp; several are joined by commas. `tonnage devices` lists them.
+    /// Engine that moves the bytes, such as shm or fabric:tcp; several are joined by commas. `tonnage devices` lists
+    /// them.
     #[arg(long, value_name = "NAMES", required = true)]
     pub engine: Option<Many<String>>,
 
@@ -70,11 +71,11 @@ pub struct What {
     #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
     pub engine_options: Vec<Pair>,
 
-    /// What each operation does; several are joined by commas.
+    /// Operation to measure; several are joined by commas.
     #[arg(long, value_name = "NAMES", required = true, value_parser = many_of::<Verb>())]
     pub op: Option<Many<Verb>>,
 
-    /// Who talks to whom.
+    /// Traffic pattern between ranks.
     #[arg(long, value_name = "PATTERN", value_parser = one_of::<Traffic>())]
     pub traffic: Option<Traffic>,
 
@@ -105,13 +106,13 @@ impl Group for What {
     }
 }
 
-/// Where the bytes live.
+/// Kind of memory.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Memory", mut_args = with_default::<Self>)]
 pub struct MemoryOptions {
-    /// Where the bytes live: host (transparent huge pages where an engine registers memory and the kernel gives them),
-    /// small (normal pages only) or huge (the largest pages to be had). [default: host]
+    /// Kind of memory: host (transparent huge pages where an engine registers memory and the kernel gives them), small
+    /// (normal pages only) or huge (the largest pages to be had). [default: host]
     #[arg(long, value_name = "KIND")]
     pub memory: Option<String>,
 
@@ -146,7 +147,7 @@ impl Group for MemoryOptions {
     }
 }
 
-/// What is measured beside it.
+/// Comparisons and checks beside the measurement.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Results", mut_args = with_default::<Self>)]
@@ -160,8 +161,8 @@ pub struct MeasureOptions {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub verify: bool,
 
-    /// What bandwidth is set beside: auto (the engine's own limit, measured), none, or a bandwidth such as 12.5GB/s or
-    /// 100Gb/s.
+    /// Upper bound to compare bandwidth with: auto (the engine's own limit, measured), none, or a bandwidth such as
+    /// 12.5GB/s or 100Gb/s.
     #[arg(long, value_name = "LIMIT")]
     #[serde(with = "text")]
     pub limit: Option<LimitChoice>,

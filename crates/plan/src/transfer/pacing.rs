@@ -1,4 +1,4 @@
-//! How operations are issued: what `ping-pong`, `window`, `batch` and `rate` mean together.
+//! Pacing of operations: what `ping-pong`, `window`, `batch` and `rate` mean together.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub const DEPTH_MAX: u32 = 1 << 20;
 /// Operations in flight on each lane where nothing else is said.
 pub const WINDOW_DEFAULT: u32 = 64;
 
-/// How operations are issued.
+/// Pacing of operations.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Pacing", mut_args = with_default::<Self>)]

@@ -18,9 +18,9 @@ pub struct TransferPoint {
     /// The engine's own options that differ from their defaults.
     #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
     pub engine_options: EngineOptions,
-    /// What each operation does.
+    /// Operation.
     pub op: Verb,
-    /// Who talks to whom.
+    /// Traffic pattern.
     pub traffic: Traffic,
     /// Ranks of the run.
     pub ranks: u32,
@@ -28,25 +28,25 @@ pub struct TransferPoint {
     pub workers: u32,
     /// Payload bytes of one operation, 1 or more.
     pub size_bytes: u32,
-    /// How operations are issued.
+    /// Pacing of operations.
     pub pacing: Pacing,
-    /// Where the bytes live.
+    /// Kind of memory.
     pub memory: String,
     /// Bytes over which the operations of one lane walk: a whole number of strides.
     pub footprint_bytes: u64,
     /// Distance between the starts of two neighbouring slots.
     pub stride_bytes: u64,
-    /// In which order slots are used.
+    /// Order in which slots are used.
     pub addresses: Addresses,
     /// Seeds addresses and data.
     pub seed: u64,
-    /// Whether each operation's (or batch's) latency is recorded; off costs no clock read per operation.
+    /// True when each operation's (or batch's) latency is recorded; off costs no clock read per operation.
     pub latency: bool,
-    /// Whether every trial's bytes are checked, outside the clock.
+    /// True when every trial's bytes are checked, outside the clock.
     pub verify: bool,
-    /// What the bandwidth is set beside.
+    /// Upper bound to compare the bandwidth with.
     pub limit: LimitChoice,
-    /// How long it is measured.
+    /// Length of the measurement.
     pub length: Length,
 }
 
@@ -66,7 +66,7 @@ impl TransferPoint {
     }
 }
 
-/// How operations are issued.
+/// Pacing of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Pacing {
@@ -92,7 +92,7 @@ pub enum Pacing {
 }
 
 tonnage_units::names! {
-    /// In which order the slots of a footprint are used.
+    /// Order in which the slots of a footprint are used.
     pub enum Addresses: "address order" {
         /// One after the other, round and round.
         Sequential = "sequential",
@@ -103,25 +103,25 @@ tonnage_units::names! {
     }
 }
 
-/// How long a point is measured.
+/// Length of a point's measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Length {
     /// Trials; with `until_ci` the fewest.
     pub trials: u32,
-    /// How long one trial is.
+    /// Length of one trial.
     pub trial: TrialLength,
     /// Untimed operations before the first trial, at least this long; 0 turns warming up off.
     pub warmup_ns: u64,
     /// Go on until the 95 % confidence interval of the mean bandwidth is within this fraction of it, on either side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ci: Option<f64>,
-    /// With `until_ci`: stop all the same when the trials have taken this long.
+    /// Longest time of the trials with `until_ci`; then measuring stops all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration_ns: Option<u64>,
 }
 
-/// How long one trial is.
+/// Length of one trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TrialLength {

@@ -4,7 +4,7 @@ use super::common::FROM_PLAN;
 use super::{Better, Figure, Part, Row, Style, Value};
 use crate::connect::{ConnectBody, ConnectSummary, Step};
 
-/// What a record of connections can be read for.
+/// Figures of a record of connections.
 pub const CONNECT: &[Figure] = &[
     Figure {
         name: "Step",
@@ -89,7 +89,7 @@ fn step(row: &Row<'_>) -> Option<Step> {
     }
 }
 
-/// What was asked for, in every row.
+/// Columns of what was asked for, in every row.
 fn point<T: Into<Value>>(row: &Row<'_>, of: fn(&ConnectBody) -> T) -> Value {
     body(row).map(of).into()
 }

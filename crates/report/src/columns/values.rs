@@ -1,4 +1,4 @@
-//! Where the values of columns are found in a record, or computed from it.
+//! Values of columns, found in a record or computed from it.
 
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_record::transfer::Summary;
@@ -68,7 +68,7 @@ pub fn offered_per_s(point: &TransferPoint) -> Option<f64> {
     Some(rate_per_s * initiators(point).0 as f64)
 }
 
-/// What one latency sample is, as records name it.
+/// Name of a kind of latency sample, as in records.
 pub fn latency_kind_name(kind: LatencyKind) -> &'static str {
     match kind {
         LatencyKind::Operation => "operation",
@@ -79,7 +79,7 @@ pub fn latency_kind_name(kind: LatencyKind) -> &'static str {
     }
 }
 
-/// What became of the point, and why if it was not measured.
+/// Outcome of the point, and the reason if it was not measured.
 pub fn outcome<'a>(record: TransferRecord<'a>) -> (&'static str, &'a str) {
     match &record.record.outcome {
         Outcome::Measured => ("measured", ""),

@@ -22,10 +22,10 @@ pub struct FileArgs {
     /// The experiment.
     #[command(flatten)]
     pub job: FileJob,
-    /// Where ranks run.
+    /// Placement of ranks.
     #[command(flatten)]
     pub ranks: RankArgs,
-    /// What becomes of results.
+    /// Destination and format of results.
     #[command(flatten)]
     pub results: ResultArgs,
 }

@@ -19,10 +19,10 @@ pub struct TransferArgs {
     /// The experiment.
     #[command(flatten)]
     pub transfer: Transfer,
-    /// Where ranks run.
+    /// Placement of ranks.
     #[command(flatten)]
     pub ranks: RankArgs,
-    /// What becomes of results.
+    /// Destination and format of results.
     #[command(flatten)]
     pub results: ResultArgs,
 }

@@ -33,7 +33,7 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "SWEEP", allow_hyphen_values = true)]
     pub sizes: Option<Sweep>,
 
-    /// Who talks to whom. [default: pair, or all-to-all for an odd number of ranks]
+    /// Traffic pattern. [default: pair, or all-to-all for an odd number of ranks]
     #[arg(long, value_name = "PATTERN", value_parser = one_of::<Traffic>())]
     pub traffic: Option<Traffic>,
 
@@ -45,7 +45,7 @@ pub struct VerifyArgs {
     #[arg(long)]
     pub print_plan: bool,
 
-    /// Where ranks run; two of them by default.
+    /// Placement of ranks; two of them by default.
     #[command(flatten)]
     pub ranks: RankArgs,
 }
