@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | [`mod@read`] | a plan as TOML, read and written |
 //! | [`sweep`] | the grammar of several values for one option |
-//! | [`names`] | names of traffic, limits, …, and the nearest one to a name that is none of them |
+//! | [`names`] | how a limit is written |
 //! | [`options`] | what an option is, and tables of them |
 //! | [`expand`] | the points of a plan, whatever their kind |
 //! | [`point`] | what points of all kinds share |

@@ -1,4 +1,4 @@
-//! The names that options take, and the nearest one to a name that is none of them.
+//! How a limit is written. Names of values are declared with their types, by `tonnage_units::names!`.
 
 use std::str::FromStr;
 
