@@ -42,7 +42,7 @@ fn planned(lines: &str) -> Result<Vec<Planned>> {
     Plan::from_toml(&text.replace("ranks = 2\n", ""), "far.toml")?.points(2, &LISTS)
 }
 
-/// What rank 0 of two records.
+/// Records of rank 0 of two.
 fn records(lines: &str) -> Result<Vec<Record>> {
     let planned = planned(lines)?;
     let settings = Settings {

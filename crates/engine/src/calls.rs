@@ -1,5 +1,5 @@
-//! The second kind of engine: what works on files. Opening, syncing and closing block, and so do the reads and writes
-//! of most of them; what can have several in flight offers a [`Queue`] for those.
+//! The second kind of engine: engines that work on files. Opening, syncing and closing block, and so do the reads and
+//! writes of most of them; what can have several in flight offers a [`Queue`] for those.
 //!
 //! A [`FileDomain`] is one engine as a rank uses it for one point, a [`Calls`] is what one thread of the rank owns.
 //! The loops in `tonnage_bench::drive` know only these. Which bytes go where is not known here; see `tonnage_bench::kinds::files`.
@@ -25,27 +25,27 @@ pub struct FileEntry {
     pub about: &'static str,
     /// Options of its own, which `--engine-option NAME=VALUE` sets.
     pub options: &'static [EngineOption],
-    /// Whether it can have several transfers in flight, so that `--window` means something.
+    /// True when it can have several transfers in flight, so that `--window` means something.
     pub queues: bool,
-    /// Whether several threads of a rank can use it at once.
+    /// True when several threads of a rank can use it at once.
     pub threads: bool,
-    /// Whether all ranks can make one call together (`--collective`), each through its own view (`--file-view`), and
+    /// True when all ranks can make one call together (`--collective`), each through its own view (`--file-view`), and
     /// hints mean something.
     pub collective: bool,
-    /// Whether it can leave the page cache out (`--direct`).
+    /// True when it can leave the page cache out (`--direct`).
     pub direct: bool,
     /// Libraries that it loads at run time and that `--library NAME=PATH` can choose.
     pub libraries: &'static [Library],
-    /// What a library needs that lives as long as its process.
+    /// Start and end of a library that lives as long as its process.
     pub lifecycle: Lifecycle,
     /// Opens it on this rank for one point. Called by all ranks alike, on the main thread.
     pub open: fn(&OpenFiles<'_>) -> Result<Arc<dyn FileDomain>>,
 }
 
-/// What an engine for files is opened with on one rank.
+/// Arguments for opening an engine for files on one rank.
 #[derive(Debug, Clone)]
 pub struct OpenFiles<'a> {
-    /// What it will be asked to do, checked against the entry.
+    /// Use that will be made of it, checked against the entry.
     pub usage: &'a FileUse,
     /// This rank.
     pub rank: u32,
@@ -54,7 +54,7 @@ pub struct OpenFiles<'a> {
 }
 
 tonnage_units::names! {
-    /// Which ranks share a file.
+    /// Ranks that share a file.
     pub enum FileLayout: "layout" {
         /// One file for all ranks: segment after segment, in each of them a block of every rank.
         Shared = "shared",
@@ -64,7 +64,7 @@ tonnage_units::names! {
 }
 
 tonnage_units::names! {
-    /// In which order a rank's transfers are made.
+    /// Order of a rank's transfers.
     pub enum FileOrder: "order" {
         /// From the beginning to the end.
         Sequential = "sequential",
@@ -74,7 +74,7 @@ tonnage_units::names! {
 }
 
 tonnage_units::names! {
-    /// When written data is forced to stable storage.
+    /// Choice of when written data is forced to stable storage.
     pub enum Fsync: "fsync" {
         /// Once, after the last write of a phase and before the file is closed.
         End = "end",
@@ -85,7 +85,7 @@ tonnage_units::names! {
     }
 }
 
-/// How an engine for files will be used: all that opening it may depend on.
+/// Use of an engine for files: all that opening it may depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileUse {
     /// Options that differ from the defaults; checked against [`FileEntry::options`].
@@ -102,9 +102,9 @@ pub struct FileUse {
     pub layout: FileLayout,
     /// Order of a rank's transfers.
     pub order: FileOrder,
-    /// When written data is forced to stable storage.
+    /// Choice of when written data is forced to stable storage.
     pub fsync: Fsync,
-    /// Without the page cache.
+    /// True to leave the page cache out.
     pub direct: bool,
     /// All ranks make each transfer together.
     pub collective: bool,
@@ -118,32 +118,32 @@ pub struct FileUse {
 
 /// An engine for files as one rank uses it for one point.
 pub trait FileDomain: Send + Sync {
-    /// What really was chosen (library, version, flags, …), for the record.
+    /// The real choices (library, version, flags, …), for the record.
     fn report(&self) -> EngineReport;
-    /// What one thread of the rank owns. `memory` holds all bytes that its transfers will name; it is page-aligned and
-    /// lives as long as the `Arc`. Thread 0 is the rank's main thread.
+    /// Makes the part that one thread of the rank owns. `memory` holds all bytes that its transfers will name; it is
+    /// page-aligned and lives as long as the `Arc`. Thread 0 is the rank's main thread.
     ///
     /// # Errors
     /// When queues or registrations cannot be made.
     fn thread(&self, thread: u32, memory: Arc<Arena>) -> Result<Box<dyn Calls>>;
 }
 
-/// Which file is opened, and how.
+/// A file to open, and the way to open it.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenFile<'a> {
     /// The number by which the other calls name it, from 0; the caller chooses it.
     pub file: u32,
-    /// Where it is.
+    /// Path of the file.
     pub path: &'a Path,
-    /// Whether it will be read.
+    /// True when it will be read.
     pub read: bool,
-    /// Whether it will be written.
+    /// True when it will be written.
     pub write: bool,
-    /// Whether it is made when it is not there. It is never truncated here.
+    /// True to make it when it is not there. It is never truncated here.
     pub create: bool,
-    /// Whether all ranks open this very file together.
+    /// True when all ranks open this very file together.
     pub shared: bool,
-    /// With `--file-view`: the only parts of the file that this rank will name.
+    /// The only parts of the file that this rank will name, with `--file-view`.
     pub view: Option<View>,
 }
 
@@ -151,16 +151,16 @@ pub struct OpenFile<'a> {
 /// computes those in the view by [`View::offset_in`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct View {
-    /// Where the first part begins.
+    /// Offset of the first part.
     pub begin: u64,
     /// Bytes of each part.
     pub block_bytes: u64,
-    /// From the begin of one part to that of the next.
+    /// Distance from the begin of one part to that of the next.
     pub stride_bytes: u64,
 }
 
 impl View {
-    /// Where a byte of the file is in the view, counting only what the view shows; the byte must be in it.
+    /// Returns the offset of a byte of the file in the view, counting only what the view shows; the byte must be in it.
     pub fn offset_in(&self, offset: u64) -> u64 {
         let from_begin = offset - self.begin;
         from_begin / self.stride_bytes * self.block_bytes + from_begin % self.stride_bytes
@@ -176,7 +176,7 @@ pub struct Transfer {
     pub local: u64,
     /// Offset in the file.
     pub offset: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub len: u64,
 }
 
@@ -201,7 +201,7 @@ pub enum Call<'a> {
     },
 }
 
-/// What one thread owns: its open files.
+/// Calls of one thread: its open files.
 pub trait Calls: Send {
     /// Carries out one call and returns the bytes that it moved, 0 for those that move none. Reads and writes allocate
     /// nothing and take no lock.
@@ -213,7 +213,7 @@ pub trait Calls: Send {
     fn queue(&mut self) -> Option<&mut dyn Queue> {
         None
     }
-    /// What the engine decided by itself while it ran, and hints that were taken, for the record.
+    /// Choices that the engine made by itself while it ran, and hints that were taken, for the record.
     fn chosen(&self) -> Facts {
         Facts::default()
     }

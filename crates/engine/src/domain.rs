@@ -8,24 +8,24 @@ use tonnage_units::{Result, WireDevice};
 
 use crate::{Engine, EngineReport, Peer, Verb};
 
-/// What the far side of a path is limited by: the upper bound that utilization is a fraction of.
+/// The upper bound that a path's utilization is a fraction of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitKind {
-    /// Nothing moves, so there is no limit to compare with.
+    /// No limit, because nothing moves.
     None,
     /// The fastest copy that the memory can do over the same bytes.
     MemoryCopy,
-    /// What plain TCP streams carry between the same ranks at once, one for each worker of each flow.
+    /// Bandwidth of plain TCP streams between the same ranks at once, one for each worker of each flow.
     SocketStream,
     /// The nominal speed of the domain's device.
     Link {
-        /// In one direction, in bytes per second.
+        /// Bytes per second, in one direction.
         bytes_per_s: u64,
     },
 }
 
-/// What a domain can do. It is fixed for the domain's life.
+/// Capabilities of a domain. It is fixed for the domain's life.
 #[derive(Debug, Clone, Copy)]
 pub struct Caps {
     /// The verbs that can be asked for.
@@ -52,11 +52,11 @@ pub struct Caps {
     pub ordered_writes: bool,
     /// True when the peers map each other's memory, so that it must be allocated shared.
     pub shared_memory: bool,
-    /// What its bandwidth is set beside.
+    /// Upper bound of its bandwidth.
     pub limit: LimitKind,
 }
 
-/// What one worker needs to open its engine.
+/// Configuration of one worker's engine.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
     /// This rank.
@@ -67,7 +67,7 @@ pub struct WorkerConfig {
     pub peers_max: u32,
     /// The most operations that are kept in flight on one lane.
     pub depth: u32,
-    /// Whether completions will be slept for ([`Engine::arm`]) and not only polled for.
+    /// True when completions will be slept for ([`Engine::arm`]) and not only polled for.
     pub sleeps: bool,
     /// A calibrated clock, for an engine that compares its own ways.
     pub clock: Clock,
@@ -75,12 +75,12 @@ pub struct WorkerConfig {
 
 /// One device of one engine, shared by a rank's workers.
 pub trait Domain: Send + Sync {
-    /// What it can do.
+    /// Its capabilities.
     fn caps(&self) -> &Caps;
-    /// What really was chosen and granted, for the record.
+    /// The real choices and grants, for the record.
     fn report(&self) -> EngineReport;
-    /// This host's address on the device, so that a socket stream that is set beside the engine crosses it too; `None`
-    /// leaves it to the address of the control channel.
+    /// This host's address on the device, so that a socket stream that the engine is compared with crosses it too;
+    /// `None` leaves it to the address of the control channel.
     fn stream_address(&self) -> Option<IpAddr> {
         None
     }

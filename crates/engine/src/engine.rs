@@ -1,4 +1,4 @@
-//! What one worker owns of an engine: its registrations, its peers, its lanes, its completions.
+//! The part of an engine that one worker owns: its registrations, its peers, its lanes, its completions.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ impl Card {
     pub const BYTES_MAX: usize = 16 << 10;
 }
 
-/// What became of a flush.
+/// Outcome of a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
-    /// What completed on the lane has arrived; no completion follows.
+    /// The completed operations of the lane have arrived; no completion follows.
     Delivered,
     /// On its way: a completion with the flush's tag follows once everything has arrived.
     Posted,
@@ -30,7 +30,7 @@ pub enum Flush {
     Again,
 }
 
-/// How completions can be waited for.
+/// Ways to wait for completions.
 #[derive(Debug, Clone, Copy)]
 pub enum Arm<'a> {
     /// There may be completions already: poll, and arm again before sleeping.
@@ -41,7 +41,7 @@ pub enum Arm<'a> {
     Unsupported,
 }
 
-/// What one worker owns. It lives on one thread at a time, so it needs no locks.
+/// The part of an engine that one worker owns. It lives on one thread at a time, so it needs no locks.
 ///
 /// The order of calls: `register`, `cards`, `connect`, `meet`, then `lane` and the loop of `post` and `poll`. All of them
 /// may be called again later, for more memories, more peers and more lanes.
@@ -119,7 +119,7 @@ pub trait Engine: Send {
     fn settle(&mut self, _trying: bool) -> bool {
         true
     }
-    /// What the engine decided by itself since the lanes were resolved (a copy method, an inline limit), for the
+    /// Choices that the engine made by itself since the lanes were resolved (a copy method, an inline limit), for the
     /// record; empty when it decides nothing.
     fn chosen(&self) -> Facts {
         Facts::default()

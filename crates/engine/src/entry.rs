@@ -27,7 +27,7 @@ pub struct Entry {
     pub has_devices: bool,
     /// Libraries that it loads at run time and that `--library NAME=PATH` can choose.
     pub libraries: &'static [Library],
-    /// What a library needs that lives as long as its process.
+    /// Start and end of a library that lives as long as its process.
     pub lifecycle: Lifecycle,
     /// The verbs it knows, so that a wrong request is refused before any rank starts.
     pub verbs: &'static [Verb],

@@ -1,4 +1,4 @@
-//! Why an operation failed, in the words of whoever carried it out.
+//! Failure of an operation, in the words of whoever carried it out.
 
 use std::fmt;
 
@@ -15,9 +15,9 @@ pub struct Failure {
     pub code: i32,
     /// The engine that carried it out, such as "fabric:tcp".
     pub engine: String,
-    /// What the operation was.
+    /// Kind of the operation.
     pub operation: Option<LaneKind>,
-    /// Who was at the other end.
+    /// Peer at the other end.
     pub peer: Option<Peer>,
     /// This side's device.
     pub device: Option<String>,
@@ -25,7 +25,7 @@ pub struct Failure {
     pub queue_pair: Option<u32>,
     /// The device's own code, where it has one.
     pub vendor_code: Option<u32>,
-    /// What usually causes it, and what to do.
+    /// The usual cause, and what to do.
     pub usual_cause: Option<String>,
 }
 

@@ -17,11 +17,11 @@ pub struct Library {
     pub name: &'static str,
     /// The environment variable that names its file where the command line does not.
     pub variable: &'static str,
-    /// Which one is taken where nobody names one.
+    /// The library that is taken where nobody names one.
     pub about: &'static str,
 }
 
-/// What a process knows when it is about to join the others.
+/// Facts that a process knows when it is about to join the others.
 #[derive(Debug, Clone, Copy)]
 pub struct BeforeJoin<'a> {
     /// Its place in the run.
@@ -37,13 +37,13 @@ impl BeforeJoin<'_> {
     }
 }
 
-/// What a library needs that lives as long as its process.
+/// Start and end of a library that lives as long as its process.
 #[derive(Debug, Clone, Copy)]
 pub struct Lifecycle {
     /// Before the ranks meet, on every rank of a run that uses the engine. What fails here has to fail again, and is reported, when the engine is
     /// opened.
     pub before_join: fn(&BeforeJoin<'_>),
-    /// When a run has ended in order, on all ranks together; nothing where nothing was started.
+    /// Called when a run has ended in order, on all ranks together; does nothing where nothing was started.
     pub finish: fn() -> Result<()>,
     /// Removes from this machine what a process has left there that was killed. Its run has ended.
     pub clean_up: fn(pid: u32),

@@ -48,7 +48,7 @@ impl Lists {
         })
     }
 
-    /// What the libraries of all engines need that live as long as their process.
+    /// Starts and ends of the libraries of all engines that live as long as their process.
     pub fn lifecycles(&self) -> impl Iterator<Item = &'static Lifecycle> {
         let engines = self.engines.iter().map(|entry| &entry.lifecycle);
         let file_engines = self.file_engines.iter().map(|entry| &entry.lifecycle);

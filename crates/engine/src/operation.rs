@@ -1,11 +1,11 @@
-//! What passes through the timed loops: operations and their completions, and the lanes that carry them.
+//! Types that pass through the timed loops: operations and their completions, and the lanes that carry them.
 
 use serde::{Deserialize, Serialize};
 /// Number of a peer; within a run its rank.
 pub type Peer = u32;
 
 tonnage_units::names! {
-    /// What one operation does.
+    /// Kind of an operation.
     pub enum Verb: "op" {
         /// Copy local bytes into the peer's memory; the peer is not told.
         Write = "write",
@@ -25,7 +25,7 @@ impl Verb {
     }
 }
 
-/// What a lane is for: one of the verbs, or the receives that sends of a peer land in.
+/// Purpose of a lane: one of the verbs, or the receives that sends of a peer land in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaneKind {
     /// Operations of this verb towards the peer.
@@ -50,7 +50,7 @@ impl LaneKind {
 pub struct Lane(pub u32);
 
 impl Lane {
-    /// What an arrival has whose rank the transport does not tell.
+    /// Lane of an arrival whose rank the transport does not tell.
     pub const UNNAMED: Self = Self(u32::MAX);
 }
 
@@ -59,7 +59,7 @@ impl Lane {
 #[repr(transparent)]
 pub struct RegionId(pub u32);
 
-/// What a peer needs to reach a registered memory. Opaque to everybody but the engine.
+/// A registered memory as a peer reaches it. Opaque to everybody but the engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Descriptor(pub Vec<u8>);
 
@@ -96,7 +96,7 @@ pub struct LaneSpec<'a> {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Op {
-    /// Which lane carries it.
+    /// Lane that carries it.
     pub lane: Lane,
     /// Given back in the completion.
     pub tag: u32,
@@ -112,7 +112,7 @@ pub struct Op {
 
 const _: () = assert!(size_of::<Op>() == 32);
 
-/// How an operation ended.
+/// Kind of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// An operation that this side posted (a receive is reported as `Arrived` instead).
@@ -143,7 +143,7 @@ pub struct Completion {
 const _: () = assert!(size_of::<Completion>() <= 32);
 
 impl Completion {
-    /// What a poll buffer is filled with before it is used.
+    /// Value that a poll buffer is filled with before it is used.
     pub const EMPTY: Self = Self {
         tag: 0,
         lane: Lane(0),

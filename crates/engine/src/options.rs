@@ -28,7 +28,7 @@ pub enum OptionKind {
     Choice(&'static [&'static str]),
     /// A whole number within bounds, both included.
     Number {
-        /// Where nothing is said.
+        /// Value where nothing is said.
         default: u64,
         /// The least.
         min: u64,
@@ -46,7 +46,7 @@ impl EngineOption {
         }
     }
 
-    /// What was asked for, or the default.
+    /// The value that was asked for, or the default.
     pub fn value(&self, asked: &EngineOptions) -> String {
         asked
             .get(self.name)

@@ -1,11 +1,11 @@
-//! What an engine says of itself once it is open, for the record: the same fields of every engine that has them, and
+//! An engine's account of itself once it is open, for the record: the same fields of every engine that has them, and
 //! beside them facts of its own.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What was chosen and granted.
+/// Choices and grants.
 ///
 /// In JSON it is one flat object: the facts stand beside the fields.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -336,7 +336,7 @@ impl Calls for Uring {
         Some(self)
     }
 
-    /// What became of the registrations, which need the memory and the files.
+    /// State of the registrations, which need the memory and the files.
     fn chosen(&self) -> Facts {
         let Granted { buffers, files, .. } = self.ring.granted();
         let told = |registered: &Registered| match registered {

@@ -1,6 +1,6 @@
-//! What reports say about an engine: its own options, and the library, provider and device that it used.
+//! Reports about an engine: its own options, and the library, provider and device that it used.
 //!
-//! Each engine says in a record what it chose, by fields of its own; those that are read here mean the same wherever
+//! Each engine states its choices in a record by fields of its own; those that are read here mean the same wherever
 //! they are. An engine that has none of them, such as `shm`, has no line.
 
 use serde_json::Value;
@@ -84,7 +84,7 @@ fn devices_of(engine: &Value) -> Option<String> {
     (!names.is_empty()).then(|| names.join(","))
 }
 
-/// What the ranks say: once where all say the same, else with the ranks before it.
+/// Joins the ranks' answers: once where all say the same, else with the ranks before it.
 fn by_ranks(record: &Record, of: impl Fn(&Value) -> Option<String>) -> String {
     let mut texts: Vec<(String, Vec<&str>)> = Vec::new();
     for effective in &record.effective {

@@ -29,5 +29,5 @@ done
 for space in $(spaces); do ip netns del "$space"; done
 left=$(spaces)
 [ -z "$left" ] || { echo "tonnage-testbed: cannot remove the network namespaces" $left >&2; exit 1; }
-# What somebody has mounted in there is not ours.
+# Mounts that somebody has made in there are not ours.
 rm -rf --one-file-system -- "$state"

@@ -11,7 +11,7 @@ pub struct Flow {
     pub peer: u32,
     /// The lane that carries them.
     pub lane: Lane,
-    /// Where the flow's slice starts in this worker's memory.
+    /// Offset of the flow's slice in this worker's memory.
     pub local_origin: u64,
     /// Offset of the slice in the peer's.
     pub remote_origin: u64,

@@ -27,7 +27,7 @@ pub(crate) struct Mock {
     pub(crate) arrives: Option<u32>,
     /// Number of operations after which nothing completes, and for how long.
     pub(crate) stall_ns: Option<(u64, u64)>,
-    /// How often it was asked to flush.
+    /// Number of times that it was asked to flush.
     pub(crate) flushes: u32,
     room: usize,
     in_flight: VecDeque<Op>,

@@ -141,7 +141,7 @@ impl<'a> Port<'a> {
         Ok(count)
     }
 
-    /// What the engine says of a failed operation.
+    /// Error for a failed operation, in the engine's words.
     #[cold]
     fn failed(&self, completion: &Completion) -> Error {
         self.engine.failure(completion).into()

@@ -197,7 +197,7 @@ struct Receive {
     tag: u32,
 }
 
-/// What peers of this process find by the number on a card.
+/// Memories that peers of this process find by the number on a card.
 struct Inbox {
     memories: Mutex<BTreeMap<u32, Arc<dyn Memory>>>,
     arrivals: Mutex<VecDeque<Completion>>,

@@ -1,6 +1,6 @@
-//! What usually causes an error number of libfabric, which are those of errno.
+//! Usual causes of error numbers of libfabric, which are those of errno.
 
-/// What to look for; `None` for what has no usual cause.
+/// Advice for an error number; `None` for what has no usual cause.
 pub(super) fn usual_cause(code: i32) -> Option<&'static str> {
     Some(match code {
         // EIO, EPIPE, ESHUTDOWN, ECONNRESET, ECONNABORTED, ENOTCONN

@@ -8,7 +8,7 @@ use super::meet::FarMemory;
 use super::worker::{PeerState, Worker};
 use crate::slots;
 
-/// What tells lanes apart.
+/// Key that tells lanes apart.
 #[derive(PartialEq)]
 pub(super) struct Spec {
     pub(super) kind: LaneKind,
@@ -26,7 +26,7 @@ pub(super) struct LaneState {
     pub(super) flush: Option<(Route, u64)>,
     /// Offset of the last byte that was written; `None` before the first write.
     pub(super) last_byte: Option<u64>,
-    /// In the high half of the data of a write-imm: who sent it.
+    /// The sender, in the high half of the data of a write-imm.
     pub(super) sender: u64,
     /// Receives of it are held, so that later ones have to wait behind them.
     pub(super) holds: bool,
@@ -73,7 +73,7 @@ impl Worker {
         Ok(slots::put(&mut self.lanes, state))
     }
 
-    /// What the operations of a lane do.
+    /// Kind of operation of a lane.
     fn action(&self, kind: LaneKind, peer: &PeerState) -> Action {
         let own_tag = u64::from(self.config.rank);
         match kind {

@@ -15,7 +15,7 @@ pub(super) struct Mail {
     pub(super) arena: Arc<Arena>,
     pub(super) region: Region,
     pub(super) remote: RemoteRegion,
-    /// Whose greeting comes where, in the order of the places.
+    /// Peers whose greetings come, in the order of the places.
     peers: Vec<u32>,
 }
 
@@ -56,24 +56,24 @@ impl Mail {
         Ok(mail)
     }
 
-    /// Where the greeting of a peer comes.
+    /// Place of the greeting of a peer.
     pub(super) fn place(&self, peer: u32) -> Option<u64> {
         let index = self.peers.iter().position(|&known| known == peer)?;
         Some(index as u64 * PLACE_BYTES)
     }
 
-    /// Where this side's own greeting is.
+    /// Place of this side's own greeting.
     pub(super) fn own(&self) -> u64 {
         self.peers.len() as u64 * PLACE_BYTES
     }
 
-    /// Where what a flush reads goes.
+    /// Place for the bytes that a flush reads.
     pub(super) fn scratch(&self) -> u64 {
         self.own() + PLACE_BYTES
     }
 }
 
-/// What a rank writes into its peers' mailboxes: never 0, which is what they hold before.
+/// Greeting that a rank writes into its peers' mailboxes: never 0, which is what they hold before.
 pub(super) fn greeting(rank: u32) -> u64 {
     u64::from(rank) + 1
 }

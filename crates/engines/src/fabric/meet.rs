@@ -30,7 +30,7 @@ pub(super) struct Address {
     pub(super) place: u64,
     /// The rank that this is for.
     peer: u32,
-    /// Whether its receives tell peers apart by tags.
+    /// True when its receives tell peers apart by tags.
     pub(super) tags: bool,
     /// The process, as its host counts, and where its mailbox lies in its memory: for finding out whether peers may
     /// attach to it.
@@ -79,7 +79,7 @@ impl FarMemory {
 }
 
 impl Address {
-    /// What the peer needs that `place` of the mailbox is for; `tags` says whether its sends have to be tagged.
+    /// Card for the peer that `place` of the mailbox is for; `tags` says whether its sends have to be tagged.
     pub(super) fn new(
         attributes: &Attributes,
         library: &Libfabric,
@@ -169,7 +169,7 @@ impl Address {
         tonnage_sys::process::read_byte_of(self.pid, self.mailbox_address)
     }
 
-    /// Whether this card was made for `rank`.
+    /// Returns whether this card was made for `rank`.
     pub(super) fn check_is_for(&self, rank: u32) -> Result<()> {
         if self.peer == rank {
             return Ok(());

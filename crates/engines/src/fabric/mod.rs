@@ -3,14 +3,14 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `arrival` | how it is known that written bytes have arrived |
-//! | `choose` | which library, provider and device; the errors of those that are not there |
+//! | `arrival` | proof that written bytes have arrived |
+//! | `choose` | choice of library, provider and device; the errors of those that are not there |
 //! | `meet`, `mail` | what workers tell their peers, comparing it, and first contact by mailboxes |
-//! | `queue_sizes` | how much an endpoint is to hold |
+//! | `queue_sizes` | queue sizes of an endpoint |
 //! | `worker`, `lanes` | posting and polling; what a lane stands for |
 //! | `setup` | before that: registrations and peers |
 //! | `causes` | what usually causes an error |
-//! | `files` | what the provider shm leaves in /dev/shm |
+//! | `files` | files that the provider shm leaves in /dev/shm |
 //!
 //! Each worker opens a domain and an endpoint of its own, so that threads share nothing (FI_THREAD_DOMAIN). Calls into
 //! the library and everything `unsafe` are in `tonnage_sys::libfabric`.

@@ -1,4 +1,4 @@
-//! What a worker does before it moves bytes: registering memory, cards, connecting and greeting peers.
+//! Set-up of a worker before it moves bytes: registering memory, cards, connecting and greeting peers.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Worker {
         Ok((number, region, remote))
     }
 
-    /// Whether its receives tell peers apart by tags.
+    /// True when its receives tell peers apart by tags.
     pub(super) fn tags(&self) -> bool {
         self.config.peers_max > 1
     }
@@ -52,7 +52,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Where a peer's greeting comes.
+    /// Place of a peer's greeting.
     pub(super) fn greeted(&self, rank: u32) -> Result<Greeted> {
         let find = |(index, mail): (usize, &Mail)| {
             let place = mail.place(rank)?;

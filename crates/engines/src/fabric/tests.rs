@@ -105,7 +105,7 @@ fn side_of(request: &OpenRequest<'_>, rank: u32, peers: &[u32]) -> Side {
     }
 }
 
-/// What each side gets of the cards that its peers made for it; they learn each other's regions too.
+/// Cards that each side gets from its peers; they learn each other's regions too.
 fn introduced(sides: &mut [Side]) -> Vec<Vec<(u32, Card)>> {
     let ranks: Vec<u32> = sides.iter().map(|side| side.rank).collect();
     let place = |rank: u32| ranks.iter().position(|&known| known == rank).unwrap();

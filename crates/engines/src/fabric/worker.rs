@@ -34,7 +34,7 @@ pub(super) struct Ways {
     pub(super) inject: bool,
     /// True when every write asks for delivery.
     pub(super) deliver_every_write: bool,
-    /// Whether a read after the writes proves that they have arrived.
+    /// True when a read after the writes proves that they have arrived.
     pub(super) flushes: bool,
     /// Writes go by attaching to the peer's memory, so that the system must allow it.
     pub(super) attaches: bool,
@@ -46,12 +46,12 @@ pub(super) struct PeerState {
     pub(super) rank: u32,
     pub(super) peer: Peer,
     pub(super) mailbox: RemoteRegion,
-    /// Where this side's greeting goes.
+    /// Place of this side's greeting.
     pub(super) place: u64,
-    /// Where its own greeting comes.
+    /// Place of its own greeting.
     pub(super) greeted: Greeted,
-    /// It has several peers, so that its receives tell them apart by tags. Not every provider honours the address of a
-    /// receive.
+    /// True when it has several peers, so that its receives tell them apart by tags. Not every provider honours the
+    /// address of a receive.
     pub(super) tags: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Worker {
     pub(super) attributes: Attributes,
     pub(super) inject_bytes_max: u32,
     pub(super) ways: Ways,
-    /// Whether this process may attach to the memory of all peers; only asked for shm.
+    /// True when this process may attach to the memory of all peers; only asked for shm.
     pub(super) attachable: Option<bool>,
     /// Writes carry 64 bits, so that an arrival says whose it is.
     pub(super) named: bool,
@@ -74,7 +74,7 @@ pub(super) struct Worker {
     /// One for each call of `cards`.
     pub(super) mails: Vec<Mail>,
     pub(super) peers: Vec<PeerState>,
-    /// How many of the peers have met this worker.
+    /// Number of the peers that have met this worker.
     met: usize,
     pub(super) lanes: Vec<Option<LaneState>>,
     /// Injected operations, which are done but not yet reported.
@@ -202,7 +202,7 @@ impl Worker {
         self.lanes.get((user >> 32) as usize)?.as_ref()
     }
 
-    /// What the library's words for an operation mean.
+    /// Describes a failure by the words of the library.
     fn described(&self, failure: &libfabric::Failure) -> Failure {
         let lane = self.lane_of(failure.user);
         Failure {

@@ -139,7 +139,7 @@ struct Shm {
     verb: Option<Verb>,
     /// One for each call of `cards`.
     mailboxes: Vec<Mailbox>,
-    /// Which mailbox holds a peer's rings, and where.
+    /// Mailbox that holds a peer's rings, and the place in it.
     places: BTreeMap<Peer, (usize, usize)>,
     regions: BTreeMap<u32, Arc<Arena>>,
     region_next: u32,

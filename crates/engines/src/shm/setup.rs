@@ -1,4 +1,4 @@
-//! What a worker does before it moves bytes: rings for its peers, cards, connecting, and mapping what lanes name.
+//! Set-up of a worker before it moves bytes: rings for its peers, cards, connecting, and mapping what lanes name.
 
 use std::fs::OpenOptions;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,7 +12,7 @@ use tonnage_units::{Error, Result};
 use super::mailbox::{self, Mailbox, Outbox};
 use super::{Mapped, PeerRings, Shm};
 
-/// What a peer needs to find its rings. Opaque to everybody else.
+/// Address of a peer's rings. Opaque to everybody else.
 #[derive(Serialize, Deserialize)]
 struct Address {
     boot_id: String,
@@ -26,7 +26,7 @@ struct Address {
     peer: Peer,
 }
 
-/// What a peer needs to map a registered memory.
+/// A registered memory as a peer maps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FarRegion {
     pub(super) pid: u32,

@@ -56,7 +56,7 @@ pub(super) struct Registered {
 pub struct Endpoint {
     pub(super) calls: Calls,
     pub(super) slots: Slots,
-    /// What was taken back leaves its place to the next.
+    /// Regions; one that was taken back leaves its place to the next.
     pub(super) regions: Vec<Option<Registered>>,
     /// Memory whose registration was taken back: a provider may still be carrying out what a peer has begun.
     retired: Vec<Arc<Arena>>,

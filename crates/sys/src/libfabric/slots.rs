@@ -80,7 +80,7 @@ impl Slots {
         Some((index, context.cast()))
     }
 
-    /// Whether an operation on this region is in flight.
+    /// Returns whether an operation on this region is in flight.
     pub(super) fn uses(&self, region: Region) -> bool {
         let mut notes = self.notes.iter();
         notes.any(|note| note.in_flight && note.region == region)

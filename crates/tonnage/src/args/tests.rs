@@ -76,7 +76,7 @@ fn expand(plan: &Plan, ranks: u32) -> Vec<TransferPoint> {
     points.collect()
 }
 
-/// What a person sees when the command line is refused before a plan is made of it.
+/// Returns the message that a person sees when the command line is refused before a plan is made of it.
 fn refused(line: &str) -> String {
     let error = parse(line).unwrap_err();
     assert_eq!(error.exit_code(), 2);

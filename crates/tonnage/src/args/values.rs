@@ -35,7 +35,7 @@ impl FromStr for Cpus {
     }
 }
 
-/// Where rank 0 listens.
+/// Address of rank 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Master {
     /// Host name or address, without brackets.
@@ -80,7 +80,7 @@ pub enum Numa {
     /// The node of the worker's CPU.
     #[default]
     Auto,
-    /// What the system chooses.
+    /// Nodes that the system chooses.
     Unbound,
     /// This node.
     Node(u32),

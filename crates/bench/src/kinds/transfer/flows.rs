@@ -42,18 +42,18 @@ pub(super) fn make_flow(
     Ok(Flow::new(point, rank, target, lane, local, remote))
 }
 
-/// Whether completed writes are visible to the peer: always, and where it is asked for.
+/// Returns whether completed writes are visible to the peer: always, and where it is asked for.
 fn delivers(caps: &Caps) -> [bool; 2] {
     [caps.delivered, caps.delivery_on_request]
 }
 
-/// Whether lanes ask for delivery.
+/// Returns whether lanes ask for delivery.
 fn asks_delivery(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool {
     claims_arrival(point) && on_request && !always
 }
 
-/// Whether what was written is in the peer's memory when a latency sample ends, for the record; `None` where that is no
-/// question, or cannot be told. It is where it is on all devices that initiate.
+/// Returns whether the bytes written are in the peer's memory when a latency sample ends, for the record; `None` where
+/// that is no question, or cannot be told. It is where it is on all devices that initiate.
 pub(crate) fn delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool> {
     if !open.moves_bytes {
         return None;

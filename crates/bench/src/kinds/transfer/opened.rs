@@ -31,7 +31,7 @@ pub struct Worker {
     pub engine: Box<dyn Engine>,
     /// Its memory.
     pub memory: Arc<dyn Memory>,
-    /// That memory as its engine knows it.
+    /// The handle of that memory in its engine.
     pub region: RegionId,
     /// The memories of its peers.
     pub remote: Vec<(Peer, Descriptor)>,
@@ -48,15 +48,15 @@ pub struct Worker {
 /// A rank's message to the others once it is open.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Opened {
-    /// For each worker; `None` where it is not pinned.
+    /// CPUs of the workers; `None` where one is not pinned.
     pub cpus: Vec<Option<u32>>,
     /// True with more workers than CPUs on the host.
     pub yielding: bool,
     /// Memory of its workers: said once where it is the same for all.
     pub memory: Vec<MemoryReport>,
-    /// What the engine chose.
+    /// The engine's choices.
     pub engine: EngineReport,
-    /// For each worker.
+    /// Devices of the workers.
     pub devices: Vec<Device>,
     /// The devices that its payload has to cross; absent where it names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,7 +92,7 @@ pub struct Device {
     pub place: u32,
     /// Upper bound of the engine's bandwidth on it.
     pub limit: LimitKind,
-    /// Whether completed writes are visible to the peer: always, and where it is asked for.
+    /// True when completed writes are visible to the peer: always, and where it is asked for.
     pub delivers: [bool; 2],
     /// The engine's address for socket streams.
     pub address: Option<IpAddr>,
@@ -119,9 +119,9 @@ pub struct OpenEngine {
     pub workers: Vec<Worker>,
     /// Messages of all ranks, in their order.
     pub opened: Vec<Opened>,
-    /// Whether bytes really move.
+    /// True when bytes really move.
     pub moves_bytes: bool,
-    /// Whether this rank's workers yield.
+    /// True when this rank's workers yield.
     pub yielding: bool,
     /// Devices that each rank uses.
     pub routes: Routes,
@@ -235,7 +235,7 @@ type Local = (
     Vec<(Peer, Vec<u8>)>,
 );
 
-/// What a worker tells one of its peers: how to reach it, and its memory.
+/// A worker's message to one of its peers: how to reach it, and its memory.
 #[derive(Debug, Serialize, Deserialize)]
 struct Introduction {
     card: Card,
@@ -379,7 +379,7 @@ fn all_peers(points: &[&TransferPoint], rank: u32) -> Vec<u32> {
     peers
 }
 
-/// What all workers tell each peer.
+/// Messages of all workers for each peer.
 type Told = Vec<(Peer, Vec<Introduction>)>;
 
 /// One worker's words to each of its peers.

@@ -478,7 +478,7 @@ impl<'a> Work<'a> {
         self.histogram.clear();
     }
 
-    /// What the engine decided by itself.
+    /// Choices that the engine made by itself.
     pub fn chosen(&self) -> Facts {
         self.port.engine.chosen()
     }
