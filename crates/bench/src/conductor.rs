@@ -7,6 +7,7 @@
 use crate::canary;
 use crate::deadlines::DEADLINES;
 use crate::failure::{Failure, await_first_cause, outcome};
+use crate::kinds::connect::Connects;
 use crate::kinds::files::Files;
 use crate::kinds::transfer::Transfers;
 use crate::kinds::{Asked, Kind, Stage, Steps, When};
@@ -49,12 +50,7 @@ pub fn run(
         match next.point {
             Point::Transfer(_) => conductor.stretch(&mut transfers)?,
             Point::File(_) => conductor.stretch(&mut files)?,
-            Point::Connect(ref point) => {
-                return Err(Error::Failed(format!(
-                    "connections of engine {} cannot be measured",
-                    point.engine
-                )));
-            }
+            Point::Connect(_) => conductor.stretch(&mut Connects)?,
         }
     }
     Ok(())

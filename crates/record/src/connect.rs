@@ -84,7 +84,9 @@ pub enum Step {
     Open,
     /// Registering its memory with the device.
     Register,
-    /// Connecting it to its peers.
+    /// The control channel's part: sending cards to the peers, and waiting for the slowest rank between steps.
+    Exchange,
+    /// Connecting it to its peers, the engine's part alone.
     Connect,
     /// Waiting until the first byte has gone each way.
     FirstByte,
@@ -96,9 +98,10 @@ pub enum Step {
 
 impl Step {
     /// All steps, in the order in which records have them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Open,
         Self::Register,
+        Self::Exchange,
         Self::Connect,
         Self::FirstByte,
         Self::Close,
@@ -110,6 +113,7 @@ impl Step {
         match self {
             Self::Open => "open",
             Self::Register => "register",
+            Self::Exchange => "exchange",
             Self::Connect => "connect",
             Self::FirstByte => "first_byte",
             Self::Close => "close",

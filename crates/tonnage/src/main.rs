@@ -34,6 +34,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Tour(args) => command::tour::tour(&args),
         Command::Transfer(args) => command::measure::transfer(&args),
         Command::File(args) => command::measure::file(&args),
+        Command::Connect(args) => command::measure::connect(&args),
         Command::Ior(args) => command::ior::ior(&args),
         Command::Run(args) => command::measure::run(&args),
         Command::Verify(args) => command::measure::verify(&args),

@@ -3,6 +3,7 @@
 //! The conductor takes every point through the same steps; a kind says what each step is for it. A kind never uses the
 //! conductor: what both need is in [`Stage`].
 
+pub mod connect;
 pub mod files;
 pub mod transfer;
 
@@ -15,11 +16,11 @@ use tonnage_ranks::Rank;
 use tonnage_record::{Body, Effective, Record};
 use tonnage_units::number_list;
 
-/// What a kind has at hand on this rank.
+/// Everything that a kind has at hand on this rank.
 pub struct Stage<'a> {
     /// The other ranks.
     pub rank: &'a mut Rank,
-    /// What steers the run.
+    /// Choices that are no part of a point.
     pub settings: &'a Settings,
     /// This rank's host.
     pub host: &'a Host,
@@ -30,9 +31,9 @@ pub struct Stage<'a> {
 /// A point, and what stands beside its results.
 #[derive(Debug)]
 pub struct Asked<'a, P> {
-    /// What is measured.
+    /// The cell of the sweep.
     pub point: &'a P,
-    /// What only a reader of the results needs.
+    /// Notes that only a reader of the results needs.
     pub reading: &'a Reading,
 }
 
@@ -48,13 +49,13 @@ impl<P> Copy for Asked<'_, P> {}
 pub trait Kind {
     /// One cell of a sweep of this kind.
     type Point;
-    /// What is opened once for several points; dropping it closes it.
+    /// Everything that is opened once for several points; dropping it closes it.
     type Open;
 
     /// The point, if it is one of this kind.
     fn point(planned: &Planned) -> Option<&Self::Point>;
 
-    /// Whether `next` can be measured on what was opened for `first`.
+    /// Returns whether `next` can be measured on what was opened for `first`.
     fn shares(first: &Self::Point, next: &Self::Point) -> bool;
 
     /// A record's body before anything was measured.
@@ -85,7 +86,7 @@ pub trait Kind {
     /// what was measured before.
     ///
     /// # Errors
-    /// What a step failed with, and what making ready failed with.
+    /// The failure of a step, or of making ready.
     fn measure(
         &mut self,
         open: &mut Self::Open,
@@ -136,7 +137,7 @@ pub trait Steps {
     /// [`Failure::Point`] when the bytes were wrong, for one: the ranks are in step and can go on.
     fn trial(&mut self) -> Result<(), Failure>;
 
-    /// Whether the trials suffice, the same on all ranks.
+    /// Returns whether the trials suffice, the same on all ranks.
     ///
     /// # Errors
     /// When a rank does not answer.

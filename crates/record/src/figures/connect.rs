@@ -9,7 +9,7 @@ pub const CONNECT: &[Figure] = &[
     Figure {
         name: "Step",
         field: "step",
-        meaning: "Step of setting up a worker's connections: open (its endpoint), register (its memory), connect (to its peers), first_byte (until one has gone each way), total (all of these), close (taking it down, which is not in total).",
+        meaning: "Step of setting up a worker's connections: open (its endpoint), register (its memory), exchange (cards over the control channel, and waiting for the slowest rank), connect (to its peers), first_byte (until one has gone each way), total (all of these), close (taking it down, which is not in total).",
         computed: "The record's steps, in their order.",
         style: Style::Plain,
         better: None,

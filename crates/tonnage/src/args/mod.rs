@@ -8,6 +8,7 @@
 //! [`Plan::points`]: tonnage_plan::Plan::points
 
 pub mod common;
+pub mod connect;
 pub mod file;
 pub mod ior;
 pub mod manual;
@@ -21,6 +22,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use common::Format;
+use connect::ConnectArgs;
 use file::FileArgs;
 use ior::IorArgs;
 use manual::{CompletionsArgs, ManArgs};
@@ -67,6 +69,8 @@ pub enum Command {
     Transfer(Box<TransferArgs>),
     /// Write and read files from all ranks and measure it.
     File(Box<FileArgs>),
+    /// Set up connections between ranks, take them down again, and measure each step.
+    Connect(Box<ConnectArgs>),
     /// The same by IOR's own command lines, with IOR's result block: `tonnage ior --help`.
     #[command(disable_help_flag = true)]
     Ior(IorArgs),

@@ -55,14 +55,16 @@ pub fn check_interface(ranks: &RankArgs) -> Result<()> {
 /// # Errors
 /// `Usage` for the first of them.
 pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
-    let mut transfers = points
+    let between_memories = points
         .iter()
-        .filter_map(|planned| planned.point.as_transfer());
-    let between_memories = transfers.clone().next().is_some();
-    let has_devices = transfers.any(|point| {
-        LISTS
-            .engine(&point.engine)
-            .is_ok_and(|entry| entry.has_devices)
+        .any(|planned| planned.point.as_transfer().is_some());
+    let has_devices = points.iter().any(|planned| {
+        let engine = match &planned.point {
+            Point::Transfer(point) => &point.engine,
+            Point::Connect(point) => &point.engine,
+            Point::File(_) => return false,
+        };
+        LISTS.engine(engine).is_ok_and(|entry| entry.has_devices)
     });
     let ranks = &job.ranks;
     let without_effect = |option: String| {
@@ -85,8 +87,8 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
     }
     if job.require_path && !between_memories {
         return Err(Error::Usage(
-            "--require-path is about bytes that cross devices between ranks, and file experiments have none: leave it \
-             out"
+            "--require-path is about bytes that cross devices between ranks, and files and connections have none: leave \
+             it out"
                 .to_owned(),
         ));
     }

@@ -1,4 +1,4 @@
-//! `transfer`, `file`, `run` and `verify`: a plan goes to ranks, and records come back.
+//! `transfer`, `file`, `connect`, `run` and `verify`: a plan goes to ranks, and records come back.
 //!
 //! Without a launcher this process starts the ranks and looks after them ([`supervise`]); started by one, it is a rank
 //! ([`be_a_rank`]). Everything that can be known to be wrong is refused before a rank starts, here or in
@@ -27,6 +27,7 @@ use super::ior::Block;
 use super::observer::Keeper;
 use super::{env, print};
 use crate::args::common::{Format, RankArgs, ResultArgs};
+use crate::args::connect::ConnectArgs;
 use crate::args::file::FileArgs;
 use crate::args::run::RunArgs;
 use crate::args::transfer::TransferArgs;
@@ -67,6 +68,14 @@ pub fn transfer(args: &TransferArgs) -> Result<ExitCode> {
 /// # Errors
 /// A wrong request, or what ended the run.
 pub fn file(args: &FileArgs) -> Result<ExitCode> {
+    measured(args.to_plan(), &args.ranks, &args.results)
+}
+
+/// `tonnage connect`.
+///
+/// # Errors
+/// A wrong request, or what ended the run.
+pub fn connect(args: &ConnectArgs) -> Result<ExitCode> {
     measured(args.to_plan(), &args.ranks, &args.results)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | file | command |
 //! | --- | --- |
-//! | [`measure`] | `transfer`, `file`, `run`, `verify`: a plan, ranks, records, a table |
+//! | [`measure`] | `transfer`, `file`, `connect`, `run`, `verify`: a plan, ranks, records, a table |
 //! | `checks` | what is refused before a rank starts |
 //! | [`ior`] | `ior`: a command line of IOR, a plan, and IOR's result block |
 //! | [`tour`] | `tour`: limits of this host, then a plan, then one page |

@@ -9,6 +9,7 @@
 //! | [`ior`] | IOR's command lines and its result block |
 //! | [`known_answers`] | links of known speed, links that are cut, and a real Slurm, on hosts of this machine |
 //! | [`path`] | whether the payload crossed the devices that it should have |
+//! | [`connect`] | connections set up over every engine, and refused |
 //! | [`mixed`] | plans with experiments of several kinds |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
 //! | [`launchers`] | ranks that something else started, and the secret that they share |
@@ -35,6 +36,8 @@
 
 #[cfg(test)]
 mod bad_input;
+#[cfg(test)]
+mod connect;
 #[cfg(test)]
 mod fabric;
 #[cfg(test)]

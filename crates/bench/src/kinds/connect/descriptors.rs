@@ -1,0 +1,91 @@
+//! How many workers' connections this process has file descriptors for. What one worker needs depends on the engine, its
+//! library and its peers, so it is counted: a first worker sets up its connections before all do.
+
+use rustix::process::{Resource, getrlimit};
+
+use tonnage_units::{Error, Result};
+
+/// File descriptors of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Descriptors {
+    /// Open ones.
+    pub open: u64,
+    /// The most that it may have open; `None` where nothing limits them.
+    pub most: Option<u64>,
+}
+
+impl Descriptors {
+    /// Counts them; nothing where the system does not list them.
+    pub fn count() -> Option<Self> {
+        let open = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
+        Some(Self {
+            // One is the list's own.
+            open: open.saturating_sub(1),
+            most: getrlimit(Resource::Nofile).current,
+        })
+    }
+
+    /// Refuses more workers than there are descriptors for, where the first of them opened `of_one`.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], with the number that fits.
+    pub fn check(self, of_one: u64, workers: u32) -> Result<()> {
+        let (Some(most), 1..) = (self.most, of_one) else {
+            return Ok(());
+        };
+        let fit = most.saturating_sub(self.open) / of_one;
+        if u64::from(workers) <= fit {
+            return Ok(());
+        }
+        Err(Error::Unavailable {
+            what: format!("connections of {workers} workers"),
+            why: format!(
+                "each worker opens {of_one} files, and of {most} that a process may open {} are open: {fit} workers fit",
+                self.open
+            ),
+            how: format!(
+                "Choose --workers {}, or raise the limit with ulimit -n",
+                fit.max(1)
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_that_fits_is_said() {
+        let descriptors = Descriptors {
+            open: 20,
+            most: Some(64),
+        };
+        assert!(descriptors.check(11, 4).is_ok());
+        let error = descriptors.check(11, 5).unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }));
+        let message = error.to_string();
+        assert!(
+            message.contains("4 workers fit") && message.contains("--workers 4"),
+            "{message}"
+        );
+        assert!(descriptors.check(0, 1000).is_ok(), "memory needs none");
+        let boundless = Descriptors {
+            most: None,
+            ..descriptors
+        };
+        assert!(boundless.check(11, 1000).is_ok());
+    }
+
+    #[test]
+    fn descriptors_are_counted() {
+        let before = Descriptors::count().unwrap();
+        let files: Vec<_> = (0..50)
+            .map(|_| std::fs::File::open("/dev/null").unwrap())
+            .collect();
+        let after = Descriptors::count().unwrap();
+        drop(files);
+        // Other tests open and close some meanwhile.
+        assert!(after.open >= before.open + 30, "{before:?} {after:?}");
+    }
+}

@@ -1,0 +1,170 @@
+//! Times of steps, totals of trials, and what they come to in a record's body.
+
+use serde::{Deserialize, Serialize};
+
+use tonnage_record::LatencyKind;
+use tonnage_record::connect::{ConnectSummary, ConnectTrial, Step, StepRecord};
+use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::spread::spread;
+use tonnage_units::Reduce;
+
+/// Times of the steps of one worker's set-ups, and what the round that is under way has taken.
+#[derive(Debug)]
+pub struct Times {
+    /// In the order of [`Step::ALL`].
+    steps: Vec<LatencyHistogram>,
+    round_ns: [u64; Step::ALL.len()],
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            steps: Step::ALL.iter().map(|_| LatencyHistogram::new()).collect(),
+            round_ns: [0; Step::ALL.len()],
+        }
+    }
+}
+
+impl Times {
+    /// Adds to the time of a step in this round, which may be taken in parts.
+    pub fn add(&mut self, step: Step, ns: u64) {
+        self.round_ns[step as usize] += ns;
+    }
+
+    /// The set-up is complete.
+    pub fn add_total(&mut self, ns: u64) {
+        self.round_ns[Step::Total as usize] = ns;
+    }
+
+    /// Everything was taken down. A round whose set-up was not completed does not count.
+    pub fn end_round(&mut self, close_ns: u64) {
+        self.round_ns[Step::Close as usize] = close_ns;
+        let round = std::mem::take(&mut self.round_ns);
+        if round[Step::Total as usize] == 0 {
+            return;
+        }
+        for (took_ns, histogram) in round.into_iter().zip(&mut self.steps) {
+            histogram.record(took_ns);
+        }
+    }
+
+    /// Adds another worker's.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, other) in self.steps.iter_mut().zip(&other.steps) {
+            mine.merge(other);
+        }
+    }
+
+    /// Forgets the warm-up's.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The histogram of each step.
+    pub fn steps(&self) -> impl Iterator<Item = (Step, &LatencyHistogram)> {
+        Step::ALL.into_iter().zip(&self.steps)
+    }
+}
+
+/// The figures of a step; `None` where it was never taken.
+pub fn step_record(step: Step, histogram: &LatencyHistogram) -> Option<StepRecord> {
+    Some(StepRecord {
+        step,
+        latency: histogram.summary(LatencyKind::Step)?,
+        histogram: histogram.to_data(),
+    })
+}
+
+/// One trial over all ranks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// From the aligned start to the last take-down.
+    pub window_ns: u64,
+    /// Connections as their initiators count them.
+    pub begun: u64,
+    /// The same as their targets count them.
+    pub accepted: u64,
+    /// CPU time of the ranks inside the window.
+    pub cpu_ns: u64,
+    /// The latest begin after the aligned start.
+    pub start_skew_ns: u64,
+}
+
+impl Reduce for Totals {
+    fn merge(&mut self, other: Self) {
+        self.window_ns = self.window_ns.max(other.window_ns);
+        self.begun += other.begun;
+        self.accepted += other.accepted;
+        self.cpu_ns += other.cpu_ns;
+        self.start_skew_ns = self.start_skew_ns.max(other.start_skew_ns);
+    }
+}
+
+impl Totals {
+    /// The trial's entry in the record.
+    pub fn trial(&self) -> ConnectTrial {
+        ConnectTrial {
+            window_ns: self.window_ns,
+            connections: self.begun,
+            connections_per_s: self.begun as f64 * 1e9 / self.window_ns.max(1) as f64,
+            cpu_ns: self.cpu_ns,
+            start_skew_ns: self.start_skew_ns,
+        }
+    }
+}
+
+/// Takes the trials together.
+pub fn summarize(trials: &[ConnectTrial]) -> ConnectSummary {
+    let rates: Vec<f64> = trials.iter().map(|trial| trial.connections_per_s).collect();
+    let connections = trials.iter().map(|trial| trial.connections).sum();
+    let cpu_ns: u64 = trials.iter().map(|trial| trial.cpu_ns).sum();
+    ConnectSummary {
+        trials: trials.len() as u32,
+        connections,
+        connections_per_s: spread(&rates),
+        cpu_ns_per_connection: cpu_ns as f64 / connections.max(1) as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_counts_when_its_set_up_was_complete() {
+        let mut times = Times::default();
+        times.add(Step::Open, 10);
+        times.end_round(5);
+        assert!(times.steps().all(|(_, histogram)| histogram.count() == 0));
+        for part in [3, 4] {
+            times.add(Step::Connect, part);
+        }
+        times.add(Step::Open, 10);
+        times.add_total(20);
+        times.end_round(5);
+        let record = |step: Step| step_record(step, &times.steps[step as usize]);
+        assert_eq!(record(Step::Connect).unwrap().latency.latency_ns_max, 7);
+        assert_eq!(record(Step::Total).unwrap().latency.latency_ns_max, 20);
+        assert_eq!(record(Step::Close).unwrap().latency.latency_ns_max, 5);
+        assert_eq!(record(Step::Register).unwrap().latency.latency_ns_max, 0);
+    }
+
+    #[test]
+    fn ranks_add_up() {
+        let rank = |window_ns, begun, accepted| Totals {
+            window_ns,
+            begun,
+            accepted,
+            cpu_ns: 1_000,
+            start_skew_ns: window_ns,
+        };
+        let mut all = rank(1_000_000_000, 6, 0);
+        all.merge(rank(2_000_000_000, 0, 6));
+        assert_eq!((all.begun, all.accepted), (6, 6));
+        let trial = all.trial();
+        assert_eq!(trial.connections_per_s, 3.0);
+        let summary = summarize(&[trial.clone(), trial]);
+        assert_eq!(summary.connections, 12);
+        assert_eq!(summary.cpu_ns_per_connection, 4_000.0 / 12.0);
+    }
+}

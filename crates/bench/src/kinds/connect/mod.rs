@@ -1,0 +1,72 @@
+//! Connections between ranks, set up and taken down again and again.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | [`opened`] | the engine's devices and the memory that is registered, on all ranks |
+//! | [`worker`] | one worker: a thread that sets up its connections, step by step, and takes them down |
+//! | [`team`] | the workers of a rank and the exchange of cards: rounds, trials, and what they add up to |
+//! | [`figures`] | times of steps, totals of trials, and a record's body |
+//! | [`descriptors`] | how many workers' connections this process has file descriptors for |
+//!
+//! In a round every worker of every rank sets up its connections and takes them down. What a step is, and what it means
+//! for which engine, is in docs/METHODOLOGY.md. Moving bytes over connections that stay is [`super::transfer`].
+
+pub mod descriptors;
+pub mod figures;
+pub mod opened;
+pub mod team;
+pub mod worker;
+
+use crate::failure::Failure;
+use crate::kinds::{Asked, Course, Kind, Stage};
+use opened::Opened;
+use team::Team;
+use tonnage_plan::connect::ConnectPoint;
+use tonnage_plan::{Planned, Point};
+use tonnage_record::{Body, ConnectBody, Record};
+
+/// The kind: points share nothing that is open; they have a warm-up, and neither canary nor limit.
+pub struct Connects;
+
+impl Kind for Connects {
+    type Point = ConnectPoint;
+    type Open = Opened;
+
+    fn point(planned: &Planned) -> Option<&ConnectPoint> {
+        match &planned.point {
+            Point::Connect(point) => Some(point),
+            _ => None,
+        }
+    }
+
+    /// Each has memory of its own.
+    fn shares(_first: &ConnectPoint, _next: &ConnectPoint) -> bool {
+        false
+    }
+
+    fn body(asked: Asked<'_, ConnectPoint>) -> Body {
+        ConnectBody::new(asked.point.clone()).into()
+    }
+
+    fn open(&mut self, points: &[&ConnectPoint], stage: &mut Stage<'_>) -> Result<Opened, Failure> {
+        Opened::open(points[0], stage).map_err(|error| match stage.rank.why_stopped() {
+            Some(_) => Failure::Run(error),
+            None => Failure::Point(error),
+        })
+    }
+
+    fn measure(
+        &mut self,
+        open: &mut Opened,
+        asked: Asked<'_, ConnectPoint>,
+        stage: &mut Stage<'_>,
+        record: &mut Record,
+        course: Course<'_>,
+    ) -> Result<(), Failure> {
+        record.effective = open.effective(stage.rank)?;
+        let mut body = ConnectBody::new(asked.point.clone());
+        let ended = Team::work(open, asked.point, stage, &mut body, course);
+        record.body = body.into();
+        ended
+    }
+}

@@ -1,0 +1,317 @@
+//! The workers of a rank, led by its main thread: it alone talks to the other ranks, and exchanges the workers' cards.
+//!
+//! In a round all workers of all ranks set up their connections and take them down. The first round of a point is taken
+//! with every step agreed upon, so that what cannot be had ends the point and not the run.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use super::descriptors::Descriptors;
+use super::figures::{Times, Totals, step_record, summarize};
+use super::opened::Opened;
+use super::worker::{Answer, Introduction, Order};
+use crate::deadlines::DEADLINES;
+use crate::failure::{Failure, await_first_cause};
+use crate::kinds::{Course, Stage, Steps};
+use tonnage_engine::Peer;
+use tonnage_plan::connect::ConnectPoint;
+use tonnage_ranks::Rank;
+use tonnage_record::ConnectBody;
+use tonnage_record::connect::Step;
+use tonnage_record::histogram::{LatencyHistogram, merge_encoded};
+use tonnage_sys::clock::{Clock, process_cpu_ns};
+use tonnage_units::{Error, Result};
+
+/// Rounds go on untimed for at least this long: libraries load what they need at their first connections.
+const WARM_UP: Duration = Duration::from_millis(50);
+
+/// Messages of one worker to its peers, or theirs to it.
+type Introductions = Vec<(Peer, Introduction)>;
+
+/// The workers of this rank, each with a line for its orders and one for its answers.
+pub struct Team<'a> {
+    point: &'a ConnectPoint,
+    rank: &'a mut Rank,
+    clock: Clock,
+    lines: Vec<(Sender<Order>, Receiver<Result<Answer>>)>,
+    body: &'a mut ConnectBody,
+    /// Time that a round takes, the same on all ranks.
+    round_ns: u64,
+    times: Times,
+}
+
+impl<'a> Team<'a> {
+    /// Starts the workers of a point, and lets `course` take its steps.
+    ///
+    /// # Errors
+    /// The failure of a step.
+    pub fn work(
+        opened: &Opened,
+        point: &'a ConnectPoint,
+        stage: &'a mut Stage<'_>,
+        body: &'a mut ConnectBody,
+        course: Course<'_>,
+    ) -> Result<(), Failure> {
+        let stopped = stage.rank.stopped();
+        let workers = opened.workers(point, stage, &stopped);
+        std::thread::scope(|scope| {
+            let mut lines = Vec::with_capacity(workers.len());
+            for (worker, cpu) in workers {
+                let (order_sender, orders) = channel();
+                let (answers, answer_receiver) = channel();
+                scope.spawn(move || {
+                    // A worker that cannot be pinned is told at its first order.
+                    match cpu.map_or(Ok(()), tonnage_machine::pin_thread) {
+                        Ok(()) => worker.serve(&orders, &answers),
+                        Err(error) => drop(answers.send(Err(error))),
+                    }
+                });
+                lines.push((order_sender, answer_receiver));
+            }
+            let mut team = Team {
+                point,
+                rank: stage.rank,
+                clock: stage.settings.clock,
+                lines,
+                body,
+                round_ns: 0,
+                times: Times::default(),
+            };
+            let ended = course(&mut team);
+            if let Err(Failure::Run(error)) = &ended {
+                // The workers may still be polling for peers that are gone; the stop flag ends them.
+                await_first_cause(team.rank);
+                team.rank.fail(error);
+            }
+            ended
+        })
+    }
+
+    /// Gives an order to the first workers and waits for their answers.
+    fn order(&self, workers: usize, order: impl Fn(usize) -> Order) -> Result<Vec<Answer>> {
+        for (index, (orders, _)) in self.lines.iter().take(workers).enumerate() {
+            // Who has gone has said why, which the answers below are for.
+            drop(orders.send(order(index)));
+        }
+        let gone = || Err(Error::Failed("a worker thread of this rank died".into()));
+        let answers = self.lines.iter().take(workers);
+        let answers: Vec<Result<Answer>> = answers
+            .map(|(_, answers)| answers.recv().unwrap_or_else(|_| gone()))
+            .collect();
+        answers.into_iter().collect()
+    }
+
+    /// Every rank hears of the first failure, and all are in step.
+    fn agree(&mut self, what: &str, mine: Result<()>) -> Result<(), Failure> {
+        match self.rank.agree(what, mine, DEADLINES.step) {
+            Ok(()) => Ok(()),
+            Err(error) if self.rank.why_stopped().is_some() => Err(Failure::Run(error)),
+            Err(error) => Err(Failure::Point(error)),
+        }
+    }
+
+    /// One round of the first workers of each rank. Returns the connections that they began and accepted. While
+    /// `rehearsing`, what a worker cannot open ends only the point.
+    fn round(&mut self, workers: usize, rehearsing: bool) -> Result<(u64, u64), Failure> {
+        let connected = self.set_up(workers, rehearsing)?;
+        // Nobody closes while a peer still waits for its byte to go.
+        self.agree("connections are set up", Ok(()))?;
+        self.order(workers, |_| Order::Close)?;
+        Ok(connected)
+    }
+
+    fn set_up(&mut self, workers: usize, rehearsing: bool) -> Result<(u64, u64), Failure> {
+        let opened = self.order(workers, |_| Order::Open);
+        let opened = match opened {
+            Ok(answers) => {
+                if rehearsing {
+                    self.agree("open connections", Ok(()))?;
+                }
+                answers
+                    .into_iter()
+                    .filter_map(introductions)
+                    .collect::<Vec<_>>()
+            }
+            Err(error) if rehearsing => {
+                self.agree("open connections", Err(error))?;
+                return Ok((0, 0));
+            }
+            Err(error) => return Err(Failure::Run(error)),
+        };
+        let of_workers = self.exchange(opened)?;
+        let done = self.order(workers, |index| {
+            Order::Connect(of_workers.get(index).cloned().unwrap_or_default())
+        });
+        self.agree("connect", done.map(drop))?;
+        let done = self.order(workers, |_| Order::Meet);
+        self.agree("first contact", done.map(drop))?;
+        let mut connected = (0, 0);
+        let done = self.order(workers, |_| Order::FirstByte);
+        let done = done.map(|answers| {
+            for answer in answers {
+                if let Answer::Connected(begun, accepted) = answer {
+                    connected = (connected.0 + begun, connected.1 + accepted);
+                }
+            }
+        });
+        self.agree("the first byte", done)?;
+        Ok(connected)
+    }
+
+    /// Sends what this rank's workers tell their peers, and returns for each worker what its peers told it.
+    fn exchange(&mut self, workers: Vec<Introductions>) -> Result<Vec<Introductions>> {
+        let count = workers.len();
+        let mut told: BTreeMap<Peer, Vec<Introduction>> = BTreeMap::new();
+        for (peer, introduction) in workers.into_iter().flatten() {
+            told.entry(peer).or_default().push(introduction);
+        }
+        let peers = told.len();
+        let messages = told.iter().map(|(&peer, introductions)| {
+            let bytes = serde_json::to_vec(introductions);
+            let cannot = |error| Error::Failed(format!("cannot introduce this rank: {error}"));
+            bytes.map(|bytes| (peer, bytes)).map_err(cannot)
+        });
+        let messages = messages.collect::<Result<_>>()?;
+        let heard = self
+            .rank
+            .exchange("exchange cards", messages, DEADLINES.step)?;
+        let mut of_workers = vec![Introductions::new(); count];
+        for (from, bytes) in heard {
+            let all: Vec<Introduction> = serde_json::from_slice(&bytes).map_err(|error| {
+                Error::Failed(format!("rank {from} introduced itself unreadably: {error}"))
+            })?;
+            for (of_worker, introduction) in of_workers.iter_mut().zip(all) {
+                of_worker.push((from, introduction));
+            }
+        }
+        if of_workers.iter().any(|heard| heard.len() != peers) {
+            let missing = "a rank did not introduce all of its workers";
+            return Err(Error::Failed(missing.to_owned()));
+        }
+        Ok(of_workers)
+    }
+
+    /// Takes so many rounds from an aligned start, added up over all ranks.
+    fn rounds(&mut self, count: u64) -> Result<Totals, Failure> {
+        let workers = self.lines.len();
+        let start_ns = self
+            .rank
+            .aligned_start("start of a trial", DEADLINES.step)?;
+        self.clock.resync();
+        let cpu_ns = process_cpu_ns();
+        while self.clock.now_ns() < start_ns {
+            std::thread::yield_now();
+        }
+        let mut mine = Totals {
+            start_skew_ns: self.clock.now_ns().saturating_sub(start_ns),
+            ..Totals::default()
+        };
+        for _ in 0..count {
+            let (begun, accepted) = self.round(workers, false)?;
+            mine.begun += begun;
+            mine.accepted += accepted;
+        }
+        mine.window_ns = self.clock.now_ns().saturating_sub(start_ns);
+        mine.cpu_ns = process_cpu_ns().saturating_sub(cpu_ns);
+        let all = self.rank.reduce("add up a trial", mine, DEADLINES.step)?;
+        self.round_ns = (all.window_ns / count.max(1)).max(1);
+        if all.begun != all.accepted {
+            return Err(Failure::Point(Error::Failed(format!(
+                "{} connections were begun and {} accepted",
+                all.begun, all.accepted
+            ))));
+        }
+        Ok(all)
+    }
+
+    /// Takes the workers' times.
+    fn take_times(&mut self) -> Result<()> {
+        for answer in self.order(self.lines.len(), |_| Order::Tell)? {
+            if let Answer::Times(times) = answer {
+                self.times.merge(&times);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Steps for Team<'_> {
+    /// Counts what one worker of each rank needs, and then sets up all connections once.
+    fn prepare(&mut self) -> Result<(), Failure> {
+        self.rank.phase("setting up a first connection");
+        let before = Descriptors::count();
+        self.set_up(1, true)?;
+        let of_one = Descriptors::count()
+            .zip(before)
+            .map_or(0, |(after, before)| after.open.saturating_sub(before.open));
+        self.agree("connections are set up", Ok(()))?;
+        self.order(1, |_| Order::Close)?;
+        let fits = before.map_or(Ok(()), |before| before.check(of_one, self.point.workers));
+        self.agree("file descriptors", fits)?;
+        self.round(self.lines.len(), true)?;
+        Ok(())
+    }
+
+    fn warm_up(&mut self) -> Result<(), Failure> {
+        self.rank.phase("warm-up of connections");
+        let mut count = 1;
+        while self.rounds(count)?.window_ns < WARM_UP.as_nanos() as u64 {
+            count *= 2;
+        }
+        self.take_times()?;
+        self.times.clear();
+        Ok(())
+    }
+
+    fn trial(&mut self) -> Result<(), Failure> {
+        let number = self.body.trials.len() + 1;
+        self.rank.phase(&format!("trial {number} of connections"));
+        let count = (self.point.trial_ns / self.round_ns.max(1)).max(1);
+        let totals = self.rounds(count)?;
+        self.body.trials.push(totals.trial());
+        Ok(())
+    }
+
+    fn enough(&mut self) -> Result<bool, Failure> {
+        Ok(self.body.trials.len() >= self.point.trials as usize)
+    }
+
+    fn close(&mut self) -> Result<(), Failure> {
+        self.order(self.lines.len(), |_| Order::Close)?;
+        self.rank
+            .barrier("connections are closed", DEADLINES.step)?;
+        Ok(())
+    }
+
+    fn gather(&mut self) -> Result<(), Failure> {
+        self.take_times()?;
+        let mine: Vec<(Step, LatencyHistogram)> = self
+            .times
+            .steps()
+            .map(|(step, histogram)| (step, histogram.clone()))
+            .collect();
+        for (step, histogram) in mine {
+            let merge: fn(&mut Vec<u8>, &[u8]) = |left, right| {
+                if merge_encoded(left, right).is_err() {
+                    left.clear();
+                }
+            };
+            let mine = histogram.encode();
+            let all =
+                self.rank
+                    .reduce_bytes("merge times of a step", mine, merge, DEADLINES.step)?;
+            let all = LatencyHistogram::decode(&all)?;
+            self.body.steps.extend(step_record(step, &all));
+        }
+        self.body.summary = Some(summarize(&self.body.trials));
+        Ok(())
+    }
+}
+
+fn introductions(answer: Answer) -> Option<Introductions> {
+    match answer {
+        Answer::Introductions(all) => Some(all),
+        _ => None,
+    }
+}

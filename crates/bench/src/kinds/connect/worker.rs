@@ -1,0 +1,317 @@
+//! One worker: a thread that sets up its connections, step by step as it is ordered, and takes them down again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::time::Instant;
+
+use super::figures::Times;
+use super::opened::FIRST_BYTE;
+use crate::deadlines::DEADLINES;
+use serde::{Deserialize, Serialize};
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{
+    Card, Completion, Descriptor, Domain, Ending, Engine, LaneKind, LaneSpec, Op, Peer, RegionId,
+    WorkerConfig,
+};
+use tonnage_record::connect::Step;
+use tonnage_units::{Error, Result};
+
+/// A step that a worker is told to take.
+#[derive(Debug, Clone)]
+pub enum Order {
+    /// Open an engine, register the worker's memory with it, and make cards for its peers.
+    Open,
+    /// Connect it to the peers, who introduced themselves like this.
+    Connect(Vec<(Peer, Introduction)>),
+    /// First contact, where both sides have to take part.
+    Meet,
+    /// A byte to each peer, and one back.
+    FirstByte,
+    /// Close everything.
+    Close,
+    /// Hand over the times since the last time.
+    Tell,
+}
+
+/// The answer to an order.
+#[derive(Debug)]
+pub enum Answer {
+    /// Done.
+    Done,
+    /// The engine is open, and this is for each peer.
+    Introductions(Vec<(Peer, Introduction)>),
+    /// Connections that this side began, and that its peers began.
+    Connected(u64, u64),
+    /// Times of all steps.
+    Times(Box<Times>),
+}
+
+/// A message of a worker to one of its peers: how to reach it, and its memory.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Introduction {
+    card: Card,
+    memory: Descriptor,
+}
+
+/// A worker and what it keeps from round to round.
+pub struct Worker {
+    // Before its memory and domain, so that it closes first.
+    engine: Option<Box<dyn Engine>>,
+    memory: Arc<dyn Memory>,
+    domain: Arc<dyn Domain>,
+    config: WorkerConfig,
+    /// Ranks that it connects to.
+    targets: Vec<Peer>,
+    /// Ranks that connect to it.
+    initiators: Vec<Peer>,
+    /// True when bytes really move, so that there is something to wait for at the other end.
+    moves_bytes: bool,
+    /// Its memory, while that is registered, and its peers'.
+    region: Option<RegionId>,
+    remote: Vec<(Peer, Descriptor)>,
+    stopped: Arc<AtomicBool>,
+    times: Times,
+    /// When the set-up began, and when its last step ended.
+    began_ns: u64,
+    stepped_ns: u64,
+    /// True while completions are taken between orders: not before first contact, which takes its own.
+    polls: bool,
+    /// Completions of this round.
+    done: usize,
+    arrived: usize,
+}
+
+impl Worker {
+    /// Nothing is open yet. `ends` are the ranks that it connects to, and those that connect to it.
+    pub fn new(
+        domain: Arc<dyn Domain>,
+        memory: Arc<dyn Memory>,
+        config: WorkerConfig,
+        (targets, initiators): (Vec<Peer>, Vec<Peer>),
+        moves_bytes: bool,
+        stopped: Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            engine: None,
+            memory,
+            domain,
+            config,
+            targets,
+            initiators,
+            moves_bytes,
+            region: None,
+            remote: Vec::new(),
+            stopped,
+            times: Times::default(),
+            began_ns: 0,
+            stepped_ns: 0,
+            polls: false,
+            done: 0,
+            arrived: 0,
+        }
+    }
+
+    /// Carries out orders until nobody gives any more.
+    pub fn serve(mut self, orders: &Receiver<Order>, answers: &Sender<Result<Answer>>) {
+        while let Some(order) = self.next_order(orders) {
+            let answer = order.and_then(|order| self.carry_out(order));
+            if answers.send(answer).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Waits for an order; once in contact by polling, because a peer's step may need this side to.
+    fn next_order(&mut self, orders: &Receiver<Order>) -> Option<Result<Order>> {
+        if !self.polls {
+            return orders.recv().ok().map(Ok);
+        }
+        let mut failed = None;
+        loop {
+            match orders.try_recv() {
+                Ok(Order::Close) => return Some(Ok(Order::Close)),
+                Ok(order) => return Some(failed.map_or(Ok(order), Err)),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => {}
+            }
+            if failed.is_none() {
+                failed = self.poll().err();
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) -> Result<Answer> {
+        match order {
+            Order::Open => self.open().map(Answer::Introductions),
+            Order::Connect(introductions) => {
+                self.wait_ended();
+                let (mut cards, mut remote) = (Vec::new(), Vec::new());
+                for (peer, introduction) in introductions {
+                    cards.push((peer, introduction.card));
+                    remote.push((peer, introduction.memory));
+                }
+                self.remote = remote;
+                self.engine()?.connect(&cards)?;
+                self.step(Step::Connect);
+                Ok(Answer::Done)
+            }
+            Order::Meet => {
+                self.wait_ended();
+                let stopped = self.stopped.clone();
+                self.engine()?.meet(&|| stopped.load(Ordering::Relaxed))?;
+                self.polls = true;
+                self.step(Step::Connect);
+                Ok(Answer::Done)
+            }
+            Order::FirstByte => {
+                self.wait_ended();
+                self.first_byte()?;
+                self.step(Step::FirstByte);
+                self.times.add_total(self.stepped_ns - self.began_ns);
+                Ok(Answer::Connected(
+                    self.targets.len() as u64,
+                    self.initiators.len() as u64,
+                ))
+            }
+            Order::Close => {
+                self.polls = false;
+                let since_ns = self.config.clock.now_ns();
+                if self.engine.take().is_some() {
+                    let took_ns = self.config.clock.now_ns() - since_ns;
+                    self.times.end_round(took_ns);
+                }
+                Ok(Answer::Done)
+            }
+            Order::Tell => Ok(Answer::Times(Box::new(std::mem::take(&mut self.times)))),
+        }
+    }
+
+    fn open(&mut self) -> Result<Vec<(Peer, Introduction)>> {
+        (self.done, self.arrived) = (0, 0);
+        self.began_ns = self.config.clock.now_ns();
+        self.stepped_ns = self.began_ns;
+        self.engine = Some(self.domain.worker(&self.config)?);
+        self.step(Step::Open);
+        let memory = self.memory.clone();
+        let region = self.engine()?.register(&memory)?;
+        self.region = Some(region.id);
+        self.step(Step::Register);
+        let peers = [&self.targets[..], &self.initiators[..]].concat();
+        let cards = self.engine()?.cards(&peers)?;
+        // What a card is made of, such as queue pairs, belongs to the connection.
+        self.step(Step::Connect);
+        let introduce = |card| Introduction {
+            card,
+            memory: region.descriptor.clone(),
+        };
+        Ok(peers
+            .into_iter()
+            .zip(cards.into_iter().map(introduce))
+            .collect())
+    }
+
+    /// Counts the time since the last step as this one's.
+    fn step(&mut self, step: Step) {
+        let now_ns = self.config.clock.now_ns();
+        self.times.add(step, now_ns - self.stepped_ns);
+        self.stepped_ns = now_ns;
+    }
+
+    /// Counts what has passed since the last step as the control channel's part, the wait for the slowest rank included.
+    fn wait_ended(&mut self) {
+        self.step(Step::Exchange);
+    }
+
+    fn engine(&mut self) -> Result<&mut Box<dyn Engine>> {
+        let none = || Error::Failed("a worker was to connect before its engine was open".into());
+        self.engine.as_mut().ok_or_else(none)
+    }
+
+    /// One byte to each target, and one back from it. Who is connected to answers when all have come.
+    fn first_byte(&mut self) -> Result<()> {
+        let (targets, initiators) = (self.targets.clone(), self.initiators.clone());
+        self.send_to(&targets)?;
+        if self.moves_bytes {
+            self.await_arrivals(initiators.len())?;
+            self.send_to(&initiators)?;
+            self.await_arrivals(initiators.len() + targets.len())?;
+        }
+        Ok(())
+    }
+
+    fn send_to(&mut self, peers: &[Peer]) -> Result<()> {
+        let until = self.done + peers.len();
+        for (tag, &peer) in (0u32..).zip(peers) {
+            let (Some(local), Some(remote)) = (self.region, self.remote_of(peer)) else {
+                return Err(Error::Failed(format!("rank {peer} is not connected")));
+            };
+            let lane = self.engine()?.lane(&LaneSpec {
+                kind: LaneKind::Initiate(FIRST_BYTE),
+                peer,
+                local,
+                remote: &remote,
+                ordered: false,
+                delivered: false,
+            })?;
+            let op = Op {
+                lane,
+                tag,
+                local: 0,
+                remote: 0,
+                len: 1,
+                imm: 1,
+            };
+            self.wait("a byte to be taken", |worker| {
+                Ok(worker.engine()?.post(&[op])? == 1)
+            })?;
+        }
+        self.wait("the first byte to be away", |worker| {
+            Ok(worker.done >= until)
+        })
+    }
+
+    fn remote_of(&self, peer: Peer) -> Option<Descriptor> {
+        let mut all = self.remote.iter();
+        let found = all.find(|(rank, _)| *rank == peer);
+        found.map(|(_, memory)| memory.clone())
+    }
+
+    fn await_arrivals(&mut self, count: usize) -> Result<()> {
+        self.wait("a peer's first byte", |worker| Ok(worker.arrived >= count))
+    }
+
+    /// Polls until it is so.
+    fn wait(&mut self, what: &str, mut over: impl FnMut(&mut Self) -> Result<bool>) -> Result<()> {
+        let deadline = Instant::now() + DEADLINES.arrival;
+        while !over(self)? {
+            self.poll()?;
+            if self.stopped.load(Ordering::Relaxed) {
+                return Err(Error::Failed("the run was stopped".into()));
+            }
+            if Instant::now() > deadline {
+                return Err(Error::Failed(format!(
+                    "worker {} waited for {what} in vain",
+                    self.config.worker
+                )));
+            }
+            // Peers that share the CPU have to come to their part.
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<()> {
+        let mut found = [Completion::EMPTY; 16];
+        let count = self.engine()?.poll(&mut found)?;
+        for completion in &found[..count] {
+            match completion.ending {
+                Ending::Done => self.done += 1,
+                Ending::Arrived => self.arrived += 1,
+                Ending::Failed(_) => return Err(self.engine()?.failure(completion).into()),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! Connections: set up over every engine, counted at both ends, and refused where there is no room for them.
+
+use std::fs;
+use std::path::Path;
+
+use tempfile::tempdir;
+use tonnage_record::connect::Step;
+use tonnage_record::read::read_records;
+use tonnage_record::{Outcome, Record};
+
+use super::support::{records, tonnage, under};
+
+/// The records of a file, each allowed by the schema.
+fn read(path: &Path) -> Vec<Record> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().for_each(|line| drop(records::allowed(line)));
+    read_records(path).unwrap().records
+}
+
+#[test]
+fn connections_over_every_engine() {
+    let dir = tempdir().unwrap();
+    let arguments = "connect --engine null,shm,fabric:tcp,fabric:shm --ranks 2 --workers 1,2 --duration 100ms \
+                     --trials 2 --libfabric embedded -o r.jsonl";
+    let run = tonnage(dir.path(), arguments).succeed();
+    let records = read(&dir.path().join("r.jsonl"));
+    assert_eq!(records.len(), 8);
+    for record in &records {
+        assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
+        let body = record.connect().unwrap();
+        let summary = body.summary.as_ref().unwrap();
+        assert!(summary.connections_per_s.mean > 0.0);
+        let mean = |step| {
+            let found = body.steps.iter().find(|record| record.step == step);
+            found.unwrap().latency.latency_ns_mean
+        };
+        let steps = Step::ALL.into_iter();
+        let set_up = steps.filter(|step| !matches!(step, Step::Close | Step::Total));
+        let parts: f64 = set_up.map(mean).sum();
+        assert!(parts <= mean(Step::Total) * 1.001, "{body:#?}");
+    }
+    for word in [
+        "open",
+        "exchange",
+        "connect",
+        "first_byte",
+        "total",
+        "close",
+    ] {
+        assert!(run.stdout.contains(word), "no {word} in {run:#?}");
+    }
+    let shown = tonnage(dir.path(), "show r.jsonl").succeed();
+    assert_eq!(shown.stdout, run.stdout);
+}
+
+#[test]
+fn traffic_of_other_kinds_is_refused() {
+    let dir = tempdir().unwrap();
+    let arguments = "connect --engine shm --ranks 4 --traffic all-to-all";
+    tonnage(dir.path(), arguments)
+        .run()
+        .with_code(2)
+        .with_one_error(&["all-to-all", "fan-in"]);
+}
+
+#[test]
+fn more_connections_than_descriptors_are_skipped_with_the_number_that_fits() {
+    let dir = tempdir().unwrap();
+    let arguments = "connect --engine fabric:tcp --ranks 2 --workers 64 --duration 100ms --trials 1 --libfabric embedded \
+                     -o r.jsonl";
+    let ended = under(dir.path(), "prlimit --nofile=96", arguments)
+        .run()
+        .with_code(1);
+    let records = read(&dir.path().join("r.jsonl"));
+    let Outcome::Skipped { why } = &records[0].outcome else {
+        panic!("{ended:#?}");
+    };
+    assert!(
+        why.contains("workers fit") && why.contains("--workers "),
+        "{why}"
+    );
+}
+
+#[test]
+fn registrations_beyond_memory_are_skipped_with_what_there_is() {
+    let dir = tempdir().unwrap();
+    let arguments =
+        "connect --engine shm --ranks 2 --register 4k,512G --duration 20ms --trials 1 -o r.jsonl";
+    tonnage(dir.path(), arguments).run().with_code(1);
+    let records = read(&dir.path().join("r.jsonl"));
+    assert_eq!(records[0].outcome, Outcome::Measured);
+    let Outcome::Skipped { why } = &records[1].outcome else {
+        panic!("{:#?}", records[1]);
+    };
+    assert!(why.contains("bytes of memory available"), "{why}");
+}
