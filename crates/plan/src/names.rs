@@ -1,4 +1,4 @@
-//! How a limit is written. Names of values are declared with their types, by `tonnage_units::names!`.
+//! Form of a limit as text. Names of values are declared with their types, by `tonnage_units::names!`.
 
 use std::str::FromStr;
 

@@ -70,7 +70,7 @@ pub struct StepRecord {
     pub step: Step,
     /// The figures.
     pub latency: Latency,
-    /// All of them.
+    /// All samples.
     pub histogram: HistogramData,
 }
 

@@ -158,7 +158,7 @@ pub trait Steps {
     }
 }
 
-/// When a limit is measured.
+/// Choice of when a limit is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// Before the first trial and the warm-up.

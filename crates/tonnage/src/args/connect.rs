@@ -18,10 +18,10 @@ pub struct ConnectArgs {
     /// The experiment.
     #[command(flatten)]
     pub connect: Connect,
-    /// Where ranks run.
+    /// Placement of ranks.
     #[command(flatten)]
     pub ranks: RankArgs,
-    /// What becomes of results.
+    /// Destination and format of results.
     #[command(flatten)]
     pub results: ResultArgs,
 }

@@ -1,8 +1,8 @@
 //! The command line. A command that measures compiles to a [`Plan`]; there is no second way in.
 //!
-//! Values are read by the parsers of `tonnage_plan` and `tonnage_units`, the same that read plan files, so that both say the same when a
-//! value is wrong. Whether options fit together is not checked here but by [`Plan::points`]. What a command does is in
-//! `main.rs`.
+//! Values are read by the parsers of `tonnage_plan` and `tonnage_units`, the same that read plan files, so that both
+//! say the same when a value is wrong. Whether options fit together is not checked here but by [`Plan::points`]. The
+//! commands themselves are in [`crate::command`].
 //!
 //! [`Plan`]: tonnage_plan::Plan
 //! [`Plan::points`]: tonnage_plan::Plan::points
@@ -30,7 +30,7 @@ use run::{RunArgs, TourArgs};
 use transfer::TransferArgs;
 use verify::VerifyArgs;
 
-/// How fast bytes really move in this cluster, and where they slow down.
+/// Measure how fast bytes really move in this cluster, and where they slow down.
 ///
 /// Without a command, tonnage makes a tour: it looks at this machine, measures it for less than a minute and prints
 /// one page.
@@ -41,17 +41,17 @@ use verify::VerifyArgs;
                         128 + signal when interrupted."
 )]
 pub struct Cli {
-    /// What to do; a tour when nothing is said.
+    /// Command to run; a tour when nothing is said.
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// How much is said on standard error about what tonnage does.
+    /// Level of messages on standard error about what tonnage does.
     #[arg(long, global = true, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Warn)]
     pub log_level: LogLevel,
 }
 
 impl Cli {
-    /// How much is logged; IOR's command lines say it in their own way.
+    /// Level of logging; IOR's command lines say it in their own way.
     pub fn log_level(&self) -> LogLevel {
         match &self.command {
             Some(Command::Ior(args)) => args.log_level().unwrap_or(self.log_level),
@@ -60,7 +60,7 @@ impl Cli {
     }
 }
 
-/// What to do.
+/// Command to run.
 #[derive(Debug, Clone, PartialEq, Subcommand)]
 pub enum Command {
     /// Look at this machine, measure it for less than a minute, and print one page.
@@ -90,16 +90,16 @@ pub enum Command {
     Man(ManArgs),
 }
 
-/// How much is logged.
+/// Level of logging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
-    /// Only what ends the run.
+    /// Messages that end the run.
     Error,
-    /// Also what makes results doubtful.
+    /// These, and what makes results doubtful.
     Warn,
-    /// Also what is done and what was chosen.
+    /// These, and what is done and what was chosen.
     Info,
-    /// Also what helps to find out why ranks do not find each other.
+    /// These, and what helps to find out why ranks do not find each other.
     Debug,
 }
 

@@ -1,4 +1,4 @@
-//! What can be known to be wrong with a command before a rank starts, beside what the plan itself says.
+//! Checks of a command before a rank starts, beside what the plan itself says.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use tonnage_units::{Error, Result};
 use super::measure::{Job, placement};
 use crate::args::common::RankArgs;
 
-/// Whether records can be written to a file, and whether they would be in good company.
+/// Checks that records can be written to a file, and that the file holds nothing else.
 ///
 /// # Errors
 /// When it cannot be written, or holds something else.
@@ -95,7 +95,7 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
     Ok(())
 }
 
-/// What the rows of the points' engines say about libraries.
+/// Returns the libraries and lifecycles of the points' engines.
 pub fn rows(
     points: &[Planned],
 ) -> impl Iterator<Item = (&'static [Library], &'static Lifecycle)> + '_ {

@@ -36,21 +36,21 @@ use crate::args::verify::{RANKS_DEFAULT, VerifyArgs};
 
 /// A plan with everything that a command needs to run it.
 pub struct Job {
-    /// What to measure.
+    /// Plan to measure.
     pub plan: Plan,
     /// Ranks and where they run.
     pub ranks: RankArgs,
-    /// Where records go, and whether those already there count.
+    /// File for records, and whether those already there count.
     pub output: Option<(PathBuf, bool)>,
-    /// What standard output gets; `None` for nothing.
+    /// Format of standard output; `None` for nothing.
     pub format: Option<Format>,
-    /// Whether points whose path is not proven make the run fail.
+    /// True when points whose path is not proven make the run fail.
     pub require_path: bool,
     /// IOR's result block, where it is asked for; it stands before everything else.
     pub block: Option<Block>,
 }
 
-/// What is measured, expanded from the plan.
+/// Points to measure, expanded from the plan.
 fn points(plan: &Plan, ranks: u32) -> Result<Vec<Planned>> {
     plan.points(ranks, &LISTS)
 }
@@ -381,7 +381,7 @@ fn settings(job: &Job) -> Result<Settings> {
     })
 }
 
-/// Where workers and their memory are to be.
+/// Choice of where workers and their memory are to be.
 pub(super) fn placement(job: &Job) -> (Choice, Numa) {
     let cpus = match &job.ranks.cpus {
         None => Choice::Auto,

@@ -1,12 +1,12 @@
-//! What each command does.
+//! The commands.
 //!
 //! | file | command |
 //! | --- | --- |
 //! | [`measure`] | `transfer`, `file`, `connect`, `run`, `verify`: a plan, ranks, records, a table |
-//! | `checks` | what is refused before a rank starts |
+//! | `checks` | checks before a rank starts |
 //! | [`ior`] | `ior`: a command line of IOR, a plan, and IOR's result block |
 //! | [`tour`] | `tour`: limits of this host, then a plan, then one page |
-//! | [`limits`] | what this host can do at most, for the tour |
+//! | [`limits`] | upper bounds of this host, for the tour |
 //! | [`show`] | `show`, `explain`, `devices` |
 //! | [`manual`] | `completions`, `man` |
 

@@ -8,7 +8,7 @@
 //! | [`fabric`] | the engine fabric: its commands, records, libraries, devices, and what is refused |
 //! | [`ior`] | IOR's command lines and its result block |
 //! | [`known_answers`] | links of known speed, links that are cut, and a real Slurm, on hosts of this machine |
-//! | [`path`] | whether the payload crossed the devices that it should have |
+//! | [`path`] | proof that the payload crossed the devices that it should have |
 //! | [`connect`] | connections set up over every engine, and refused |
 //! | [`mixed`] | plans with experiments of several kinds |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
@@ -16,10 +16,10 @@
 //! | [`mpirun`] | real launchers: Open MPI's and MPICH's mpirun, torchrun; and what looks like one |
 //! | [`mpiio`] | file experiments by MPI, under the launchers of the MPIs that are installed |
 //! | [`hosts`] | ranks on several hosts, which are network namespaces of this machine |
-//! | [`strangers`] | who else comes to the control port |
+//! | [`strangers`] | strangers at the control port |
 //! | [`killing`] | ranks that are killed at any phase |
 //! | [`signals`] | ranks that are interrupted, stopped or never come |
-//! | [`bad_input`] | what is refused before a rank starts |
+//! | [`bad_input`] | requests that are refused before a rank starts |
 //! | [`output`] | files that cannot be written |
 //! | [`files`] | file experiments: figures that agree, caches, layouts, orders, data |
 //! | [`files_verify`] | files that are damaged on purpose |

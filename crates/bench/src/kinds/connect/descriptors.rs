@@ -1,5 +1,5 @@
-//! How many workers' connections this process has file descriptors for. What one worker needs depends on the engine, its
-//! library and its peers, so it is counted: a first worker sets up its connections before all do.
+//! Number of workers' connections that this process has file descriptors for. The need of one worker depends on the
+//! engine, its library and its peers, so it is counted: a first worker sets up its connections before all do.
 
 use rustix::process::{Resource, getrlimit};
 

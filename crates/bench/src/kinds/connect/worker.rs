@@ -72,7 +72,7 @@ pub struct Worker {
     remote: Vec<(Peer, Descriptor)>,
     stopped: Arc<AtomicBool>,
     times: Times,
-    /// When the set-up began, and when its last step ended.
+    /// Times at which the set-up began, and its last step ended.
     began_ns: u64,
     stepped_ns: u64,
     /// True while completions are taken between orders: not before first contact, which takes its own.
