@@ -223,7 +223,10 @@ fn what_cannot_be_shown_or_explained() {
         ("show nowhere.jsonl", &["no file nowhere.jsonl"][..]),
         ("show notes.txt", &["notes.txt, line 1", "not a record"]),
         ("show other.json", &["other.json, line 1", "not a record"]),
-        ("show newer.jsonl", &["schema version 99 is newer"]),
+        (
+            "show newer.jsonl",
+            &["schema version 99, and this tonnage reads version 2 only"],
+        ),
         ("explain MsgSiz", &["no column \"MsgSiz\"", "\"MsgSize"]),
         ("expalin", &["explain"]),
     ] {

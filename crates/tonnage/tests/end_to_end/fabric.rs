@@ -368,7 +368,7 @@ fn what_cannot_be_is_refused_before_a_rank_starts() {
         ),
         (
             "--engine shm --libfabric embedded",
-            &["--libfabric embedded has no effect"],
+            &["--library libfabric=embedded has no effect"],
         ),
         (
             "--engine fabric:tcp --engine-option inyect=off",
