@@ -23,7 +23,7 @@ use tonnage_units::{Error, Result};
 /// observer gets the records.
 ///
 /// # Errors
-/// What ends the whole run; what fails only a point is in its record.
+/// An error that ends the whole run; what fails only a point is in its record.
 pub fn run(
     points: &[Planned],
     rank: &mut Rank,

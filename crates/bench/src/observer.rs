@@ -17,7 +17,7 @@ pub trait Observer: Send {
     /// A point ended, one way or another.
     ///
     /// # Errors
-    /// What ends the run, such as a full disk.
+    /// An error that ends the run, such as a full disk.
     fn record(&mut self, record: Record) -> Result<()>;
 }
 
