@@ -7,14 +7,12 @@
 use crate::canary;
 use crate::deadlines::DEADLINES;
 use crate::failure::{Failure, await_first_cause, outcome};
-use crate::kinds::connect::Connects;
-use crate::kinds::files::Files;
-use crate::kinds::transfer::Transfers;
-use crate::kinds::{Asked, Kind, Stage, Steps, When};
+use crate::kinds::Kinds;
+use crate::kinds::kind::{Asked, Kind, Stage, Steps, Stretches, When};
 use crate::observer::Observer;
 use crate::run::{Run, unix_ns};
 use crate::settings::Settings;
-use tonnage_plan::{Planned, Point};
+use tonnage_plan::Planned;
 use tonnage_ranks::Rank;
 use tonnage_record::{Canary, Outcome, Record};
 use tonnage_units::{Error, Result};
@@ -45,13 +43,9 @@ pub fn run(
         points,
         next: 0,
     };
-    let (mut transfers, mut files) = (Transfers, Files::default());
+    let mut kinds = Kinds::default();
     while let Some(next) = points.get(conductor.next) {
-        match next.point {
-            Point::Transfer(_) => conductor.stretch(&mut transfers)?,
-            Point::File(_) => conductor.stretch(&mut files)?,
-            Point::Connect(_) => conductor.stretch(&mut Connects)?,
-        }
+        kinds.stretch(&next.point, &mut conductor)?;
     }
     Ok(())
 }
@@ -65,9 +59,8 @@ struct Conductor<'a> {
     next: usize,
 }
 
-impl Conductor<'_> {
-    /// Opens what the next point needs, and measures it and those after it that share what is open. After a failed point
-    /// what was open is closed, because nobody knows what state it is in.
+impl Stretches for Conductor<'_> {
+    /// After a failed point what was open is closed, because nobody knows what state it is in.
     fn stretch<K: Kind>(&mut self, kind: &mut K) -> Result<()> {
         let ahead = &self.points[self.next..];
         let mut stretch: Vec<Asked<'_, K::Point>> = Vec::new();
@@ -100,7 +93,9 @@ impl Conductor<'_> {
         }
         Ok(())
     }
+}
 
+impl Conductor<'_> {
     /// Records all points that could not be opened, or the first of them when the run is over.
     fn not_opened<K: Kind>(
         &mut self,

@@ -3,20 +3,32 @@
 
 use std::collections::HashSet;
 
-use crate::point::{Planned, Point, Reading};
-use crate::{Experiment, Plan, connect, files, transfer};
+use crate::bounds::POINTS_MAX;
+use crate::kinds::{KINDS, Point};
+use crate::plan::Plan;
+use crate::point::Reading;
+use crate::refuse::usage;
 use tonnage_engine::Lists;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
-/// The most points of one plan: more than a day at a second each.
-pub const POINTS_MAX: usize = 100_000;
+/// A point, and what only a reader of its results needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Planned {
+    /// Phase of an experiment.
+    pub point: Point,
+    /// Facts that stand beside the results.
+    pub reading: Reading,
+}
 
-/// The most ranks of one run.
-pub const RANKS_MAX: u32 = 65_536;
-
-/// The most workers of one rank.
-pub const WORKERS_MAX: u32 = 1024;
+impl From<Point> for Planned {
+    fn from(point: Point) -> Self {
+        Self {
+            point,
+            reading: Reading::default(),
+        }
+    }
+}
 
 impl Plan {
     /// The points of the plan for a run of `ranks` ranks with these engines and memories, in the order in which they are measured:
@@ -26,9 +38,7 @@ impl Plan {
     /// `Usage` for everything that can be found wrong without starting a rank.
     pub fn points(&self, ranks: u32, lists: &Lists) -> Result<Vec<Planned>> {
         if self.experiments.is_empty() {
-            return Err(Error::Usage(
-                "the plan has no experiment: add a [[transfer]] or a [[file]] table".to_owned(),
-            ));
+            return usage(format!("the plan has no experiment: add {}", any_table()));
         }
         let mut planned = Vec::new();
         let mut seen = HashSet::new();
@@ -40,7 +50,11 @@ impl Plan {
                 let text = serde_json::to_string(&point)
                     .map_err(|error| Error::Failed(format!("a point has no JSON form: {error}")))?;
                 if !seen.insert(text) {
-                    return Err(self.located(index, point.twice()));
+                    let error = Error::Usage(format!(
+                        "the same point is asked for twice ({}): leave one of them out, or give one a label",
+                        point.any().name()
+                    ));
+                    return Err(self.located(index, error));
                 }
                 let reading = reading.clone();
                 planned.push(Planned { point, reading });
@@ -56,7 +70,7 @@ impl Plan {
                 let kind = experiment.kind();
                 let before = self.experiments.iter().take(index);
                 let number = before.filter(|other| other.kind() == kind).count() + 1;
-                let label = experiment.label();
+                let label = experiment.any().label();
                 let label = label
                     .map(|label| format!(" ({})", quote(label)))
                     .unwrap_or_default();
@@ -67,35 +81,15 @@ impl Plan {
     }
 }
 
-impl Experiment {
-    /// Its points, at most `room`, and what stands beside the results of all of them.
-    fn points(&self, ranks: u32, lists: &Lists, room: usize) -> Result<(Vec<Point>, Reading)> {
-        match self {
-            Self::Transfer(transfer) => {
-                let points = transfer::expand::expand(transfer, ranks, lists, room)?;
-                let points = points.into_iter().map(Point::Transfer).collect();
-                Ok((points, Reading::default()))
-            }
-            Self::File(job) => {
-                let (points, reading) = files::expand(job, ranks, lists, room)?;
-                Ok((points.into_iter().map(Point::File).collect(), reading))
-            }
-            Self::Connect(connect) => {
-                let points = connect::expand::expand(connect, ranks, lists, room)?;
-                let points = points.into_iter().map(Point::Connect).collect();
-                Ok((points, Reading::default()))
-            }
-        }
-    }
-}
-
-impl Point {
-    /// Refuses a point that is there already.
-    fn twice(&self) -> Error {
-        match self {
-            Self::Transfer(point) => transfer::expand::twice(point),
-            Self::File(point) => files::twice(point),
-            Self::Connect(point) => connect::expand::twice(point),
-        }
+/// The keys of all kinds, as the tables of a plan: `a [[transfer]], a [[file]] or a [[connect]] table`.
+pub(crate) fn any_table() -> String {
+    let tables: Vec<_> = KINDS
+        .iter()
+        .map(|kind| format!("a [[{}]]", kind.key))
+        .collect();
+    match tables.split_last() {
+        Some((last, [])) => format!("{last} table"),
+        Some((last, others)) => format!("{} or {last} table", others.join(", ")),
+        None => String::new(),
     }
 }

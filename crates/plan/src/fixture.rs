@@ -139,7 +139,7 @@ impl Expand for Plan {
             .into_iter()
             .filter_map(|planned| match planned.point {
                 Point::Transfer(point) => Some(point),
-                Point::File(_) | Point::Connect(_) => None,
+                _ => None,
             });
         Ok(points.collect())
     }
@@ -150,7 +150,7 @@ impl Expand for Plan {
             .into_iter()
             .filter_map(|planned| match planned.point {
                 Point::File(point) => Some(point),
-                Point::Transfer(_) | Point::Connect(_) => None,
+                _ => None,
             });
         Ok(points.collect())
     }

@@ -1,54 +1,9 @@
-//! A point: one cell of a sweep, with everything fixed. It is what a record repeats word for word, and what
-//! `--resume` compares to find out what has been measured already.
-//!
-//! The points of each kind of experiment are with it ([`crate::transfer`], [`crate::files`]); here is what they share.
+//! Parts of points that several kinds share, and what stands beside a point. A point is one cell of a sweep, with
+//! everything fixed: what a record repeats word for word, and what `--resume` compares to find out what has been measured
+//! already. Points themselves are with their kinds, in [`crate::kinds`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::connect::ConnectPoint;
-use crate::files::{FilePoint, Published};
-use crate::transfer::TransferPoint;
-
-/// A point of any kind.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Point {
-    /// Between memories.
-    Transfer(TransferPoint),
-    /// With files.
-    File(FilePoint),
-    /// Setting up connections.
-    Connect(ConnectPoint),
-}
-
-impl Point {
-    /// The point of a transfer, if it is one.
-    pub fn as_transfer(&self) -> Option<&TransferPoint> {
-        match self {
-            Self::Transfer(point) => Some(point),
-            Self::File(_) | Self::Connect(_) => None,
-        }
-    }
-}
-
-/// A point, and what only a reader of its results needs.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Planned {
-    /// Phase of an experiment.
-    pub point: Point,
-    /// Facts that stand beside the results.
-    pub reading: Reading,
-}
-
-impl From<Point> for Planned {
-    fn from(point: Point) -> Self {
-        Self {
-            point,
-            reading: Reading::default(),
-        }
-    }
-}
 
 /// Facts that stand beside the results of a point, and change nothing about how it is measured: `--resume` does not
 /// compare it.
@@ -122,6 +77,52 @@ impl Traffic {
             _ => Vec::new(),
         }
     }
+}
+
+tonnage_units::names! {
+    /// One part of an experiment, measured by itself.
+    pub enum Phase: "phase" {
+        /// All transfers are writes.
+        Write = "write",
+        /// All transfers are reads.
+        Read = "read",
+        /// A fixed part of the transfers are reads, the others writes.
+        Mixed = "mixed",
+    }
+}
+
+impl Phase {
+    /// Returns whether it makes any reads.
+    pub fn reads(self) -> bool {
+        self != Self::Write
+    }
+
+    /// Returns whether it makes any writes.
+    pub fn writes(self) -> bool {
+        self != Self::Read
+    }
+}
+
+/// Figures that somebody else measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Published {
+    /// Phase that the figures are of.
+    pub phase: Phase,
+    /// Bandwidth in MiB/s, as IOR prints it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth_mib_per_s: Option<f64>,
+    /// Transfers per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations_per_s: Option<f64>,
+    /// Number of ranks, where it is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
+    /// Part of an earlier figure, in percent, and which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent_of_earlier: Option<f64>,
+    /// The machine and the acceptance test.
+    pub what: String,
 }
 
 /// Choice of the upper bound to compare the bandwidth with.

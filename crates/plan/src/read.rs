@@ -7,9 +7,11 @@ use serde::Deserialize;
 use toml::de::{DeTable, DeValue, Deserializer};
 use toml::{Spanned, Value};
 
-use crate::files::FileJob;
-use crate::options::{Kind, Parsed, Source};
-use crate::{Connect, Experiment, Plan, Transfer};
+use crate::expand::any_table;
+use crate::kind::Row;
+use crate::kinds::{Experiment, KINDS};
+use crate::options::{Parsed, Source};
+use crate::plan::Plan;
 use tonnage_units::Count;
 use tonnage_units::names::nearest;
 use tonnage_units::names::quote;
@@ -21,8 +23,10 @@ pub const PLAN_BYTES_MAX: u64 = 1 << 20;
 /// The most experiments of each kind in one plan. Each holds its sweeps in memory, so that this bounds what a short text can take.
 pub const EXPERIMENTS_MAX: usize = 1000;
 
-const PLAN_KEYS: [&str; 6] = ["name", "title", "ranks", "transfer", "file", "connect"];
+/// Keys of a plan beside the tables of its kinds.
+const PLAN_KEYS: [&str; 3] = ["name", "title", "ranks"];
 const PLAN_NEEDS: [(&str, &str); 1] = [("name", "my-plan")];
+
 impl Plan {
     /// Reads a plan file.
     ///
@@ -74,7 +78,7 @@ impl Plan {
                 .map(|ranks| line("ranks", Value::Integer(ranks.into()))),
         );
         if self.experiments.is_empty() {
-            lines.push("transfer = []".to_owned());
+            lines.extend(KINDS.first().map(|kind| format!("{} = []", kind.key)));
         }
         for experiment in &self.experiments {
             let table = experiment.write();
@@ -101,37 +105,6 @@ struct WrongKey {
     span: Range<usize>,
     message: String,
 }
-
-/// The tables of one kind of experiment.
-struct Tables {
-    /// The key of the list in the plan.
-    key: &'static str,
-    /// For messages.
-    name: &'static str,
-    keys: fn() -> Vec<&'static str>,
-    /// Keys that must be there, with examples.
-    needs: &'static [(&'static str, &'static str)],
-    read: fn(Source<'_>) -> Parsed<Experiment>,
-}
-
-impl Tables {
-    const fn of<T: Kind>(read: fn(Source<'_>) -> Parsed<Experiment>) -> Self {
-        Self {
-            key: T::KEY,
-            name: T::NAME,
-            keys: T::keys,
-            needs: T::NEEDS,
-            read,
-        }
-    }
-}
-
-/// Every kind of experiment.
-const KINDS: [Tables; 3] = [
-    Tables::of::<Transfer>(|source| Transfer::read(source).map(Experiment::Transfer)),
-    Tables::of::<FileJob>(|source| FileJob::read(source).map(Experiment::File)),
-    Tables::of::<Connect>(|source| Connect::read(source).map(Experiment::Connect)),
-];
 
 /// Keys of the whole plan.
 #[derive(Deserialize)]
@@ -182,13 +155,13 @@ fn plan(table: Spanned<DeTable<'_>>) -> Parsed<Plan> {
 
 /// Checks keys before values are read, because a mistyped key is the most common mistake and deserves the best message.
 fn check_keys(table: &DeTable<'_>) -> std::result::Result<(), WrongKey> {
-    check_table(table, 0..0, "a plan", &PLAN_KEYS, &PLAN_NEEDS)?;
+    let mut keys = PLAN_KEYS.to_vec();
+    keys.extend(KINDS.iter().map(|kind| kind.key));
+    check_table(table, 0..0, "a plan", &keys, &PLAN_NEEDS)?;
     if !KINDS.iter().any(|kind| table.contains_key(kind.key)) {
         return Err(WrongKey {
             span: 0..0,
-            message: "a plan needs experiments: write a [[transfer]] table for each experiment between memories, and a \
-                      [[file]] table for each with files"
-                .to_owned(),
+            message: format!("a plan needs experiments: write {} for each", any_table()),
         });
     }
     KINDS
@@ -198,7 +171,7 @@ fn check_keys(table: &DeTable<'_>) -> std::result::Result<(), WrongKey> {
 }
 
 fn check_experiments(
-    kind: &Tables,
+    kind: &Row<Experiment>,
     list: &Spanned<DeValue<'_>>,
 ) -> std::result::Result<(), WrongKey> {
     let key = kind.key;

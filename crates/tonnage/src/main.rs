@@ -32,9 +32,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
     tonnage_ranks::spawn::local::end_with_supervisor(&command::env)?;
     match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
         Command::Tour(args) => command::tour::tour(&args),
-        Command::Transfer(args) => command::measure::transfer(&args),
-        Command::File(args) => command::measure::file(&args),
-        Command::Connect(args) => command::measure::connect(&args),
+        Command::Experiment(args) => command::measure::experiment(&args),
         Command::Ior(args) => command::ior::ior(&args),
         Command::Run(args) => command::measure::run(&args),
         Command::Verify(args) => command::measure::verify(&args),

@@ -1,205 +1,21 @@
-//! The kinds of experiments, a folder each, and the trait that makes them kinds.
+//! The kinds of experiments: a folder and a line for each. Nothing else in this crate names them all.
 //!
-//! The conductor takes every point through the same steps; a kind says what each step is for it. A kind never uses the
-//! conductor: what both need is in [`Stage`].
+//! | folder | what lives there |
+//! | --- | --- |
+//! | [`transfer`] | transfers between the memories of ranks |
+//! | [`files`] | reads and writes of files |
+//! | [`connect`] | connections set up and taken down |
+//!
+//! What a kind has to say is in [`kind`].
 
 pub mod connect;
 pub mod files;
+pub mod kind;
+mod list;
 pub mod transfer;
 
-use crate::failure::Failure;
-use crate::host::Host;
-use crate::observer::Observer;
-use crate::settings::Settings;
-use tonnage_plan::{Planned, Reading};
-use tonnage_ranks::Rank;
-use tonnage_record::{Body, Effective, Record};
-use tonnage_units::number_list;
-
-/// Everything that a kind has at hand on this rank.
-pub struct Stage<'a> {
-    /// The other ranks.
-    pub rank: &'a mut Rank,
-    /// Choices that are no part of a point.
-    pub settings: &'a Settings,
-    /// This rank's host.
-    pub host: &'a Host,
-    /// Told how it goes, on rank 0.
-    pub observer: &'a mut dyn Observer,
-}
-
-/// A point, and what stands beside its results.
-#[derive(Debug)]
-pub struct Asked<'a, P> {
-    /// The cell of the sweep.
-    pub point: &'a P,
-    /// Notes that only a reader of the results needs.
-    pub reading: &'a Reading,
-}
-
-impl<P> Clone for Asked<'_, P> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P> Copy for Asked<'_, P> {}
-
-/// One kind of experiment, for as long as a run lasts.
-pub trait Kind {
-    /// One cell of a sweep of this kind.
-    type Point;
-    /// Everything that is opened once for several points; dropping it closes it.
-    type Open;
-
-    /// The point, if it is one of this kind.
-    fn point(planned: &Planned) -> Option<&Self::Point>;
-
-    /// Returns whether `next` can be measured on what was opened for `first`.
-    fn shares(first: &Self::Point, next: &Self::Point) -> bool;
-
-    /// A record's body before anything was measured.
-    fn body(asked: Asked<'_, Self::Point>) -> Body;
-
-    /// Opens on all ranks what these points share.
-    ///
-    /// # Errors
-    /// [`Failure::Point`] when none of them can be measured, but other points can.
-    fn open(
-        &mut self,
-        points: &[&Self::Point],
-        stage: &mut Stage<'_>,
-    ) -> Result<Self::Open, Failure>;
-
-    /// Two CPUs that a point depends on, for the canary before and after it, or why there are none; `None` where the kind
-    /// has no canary.
-    fn canary_cpus(
-        &self,
-        _open: &Self::Open,
-        _point: &Self::Point,
-        _stage: &Stage<'_>,
-    ) -> Option<Result<[u32; 2], String>> {
-        None
-    }
-
-    /// Makes a point ready, lets `course` take its steps, and puts into the record what came of them; where they failed,
-    /// what was measured before.
-    ///
-    /// # Errors
-    /// The failure of a step, or of making ready.
-    fn measure(
-        &mut self,
-        open: &mut Self::Open,
-        asked: Asked<'_, Self::Point>,
-        stage: &mut Stage<'_>,
-        record: &mut Record,
-        course: Course<'_>,
-    ) -> Result<(), Failure>;
-
-    /// Removes what a point that failed has left behind outside this process.
-    fn abandon(&mut self) {}
-}
-
-/// The order in which steps are taken, which is the conductor's. Points of several backends can be open at once and their
-/// steps taken in turn, because each is inside a course.
-pub type Course<'a> = &'a mut dyn FnMut(&mut dyn Steps) -> Result<(), Failure>;
-
-/// The steps of a point that is ready, in the order in which they are taken. All ranks take each of them together. Where
-/// one fails with [`Failure::Point`], the next is [`Self::close`].
-pub trait Steps {
-    /// Measures the upper bound that results are a fraction of, beside the trials.
-    ///
-    /// # Errors
-    /// When it cannot be measured.
-    fn limit(&mut self, _when: When) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    /// Puts in place, outside the clock, what all trials need.
-    ///
-    /// # Errors
-    /// When it cannot be put there.
-    fn prepare(&mut self) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    /// Does untimed what the trials do.
-    ///
-    /// # Errors
-    /// As for a trial.
-    fn warm_up(&mut self) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    /// One timed repetition, with what lies outside its clock: data in place before, verification after.
-    ///
-    /// # Errors
-    /// [`Failure::Point`] when the bytes were wrong, for one: the ranks are in step and can go on.
-    fn trial(&mut self) -> Result<(), Failure>;
-
-    /// Returns whether the trials suffice, the same on all ranks.
-    ///
-    /// # Errors
-    /// When a rank does not answer.
-    fn enough(&mut self) -> Result<bool, Failure>;
-
-    /// Leaves nothing behind for the next point.
-    ///
-    /// # Errors
-    /// When something stays.
-    fn close(&mut self) -> Result<(), Failure>;
-
-    /// Brings together what the ranks measured.
-    ///
-    /// # Errors
-    /// When a rank does not answer.
-    fn gather(&mut self) -> Result<(), Failure> {
-        Ok(())
-    }
-}
-
-/// Choice of when a limit is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// Before the first trial and the warm-up.
-    Before,
-    /// After the last trial.
-    After,
-}
-
-/// Effective configurations of all ranks, in their order, those that are the same listed together, so that a record of
-/// 44,000 ranks stays small.
-pub fn together(each: impl Iterator<Item = Effective>) -> Vec<Effective> {
-    let mut groups: Vec<(Vec<u32>, Effective)> = Vec::new();
-    for (rank, effective) in (0u32..).zip(each) {
-        match groups.iter_mut().find(|(_, group)| *group == effective) {
-            Some((ranks, _)) => ranks.push(rank),
-            None => groups.push((vec![rank], effective)),
-        }
-    }
-    let named = groups.into_iter().map(|(ranks, effective)| Effective {
-        ranks: number_list::format(&ranks),
-        ..effective
-    });
-    named.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranks_with_the_same_answer_are_listed_together() {
-        let effective = |cpu| Effective {
-            ranks: String::new(),
-            engine: serde_json::json!({}),
-            memory: serde_json::json!({}),
-            cpus: vec![Some(cpu)],
-            yielding: false,
-        };
-        let all = together([1, 2, 1, 1].into_iter().map(effective));
-        let ranks: Vec<_> = all.iter().map(|group| group.ranks.as_str()).collect();
-        assert_eq!(ranks, ["0,2-3", "1"]);
-        assert_eq!(all[1].cpus, [Some(2)]);
-    }
+list::kinds! {
+    transfers: transfer::Transfers, for Transfer;
+    files: files::Files, for File;
+    connects: connect::Connects, for Connect;
 }

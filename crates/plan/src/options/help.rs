@@ -5,11 +5,14 @@ use std::marker::PhantomData;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValue, StyledStr, TypedValueParser};
-use clap::{Arg, Command};
+use clap::{Arg, ArgAction, Command};
 use tonnage_units::Error;
 use tonnage_units::names::{Named, quote};
 
-use super::{Group, Many, keys};
+use super::group::Group;
+use super::many::Many;
+use super::repeated::is_list;
+use super::table::keys;
 
 /// Reads `on` or `off`.
 ///
@@ -70,12 +73,17 @@ where
     }
 }
 
-/// Adds a group's default to the help of an option, for `#[command(mut_args = with_default::<Self>)]`.
+/// Adds a group's default to the help of an option, and lets lists be repeated, for
+/// `#[command(mut_args = with_default::<Self>)]`.
 pub fn with_default<T: Group>(arg: Arg) -> Arg {
     let key = arg.get_id().as_str().replace('_', "-");
     if !keys::<T>().contains(&key.as_str()) {
         return arg;
     }
+    let arg = match is_list(&arg) {
+        true => arg.action(ArgAction::Append),
+        false => arg,
+    };
     let defaults = toml::Table::try_from(T::defaults()).unwrap_or_default();
     let Some(default) = defaults.get(&key) else {
         return arg;

@@ -6,43 +6,37 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
+//! | `group` | options that belong together |
 //! | `table` | reading groups from the tables of a plan, and printing them |
 //! | `many` | lists: `a,b` and `["a", "b"]` |
+//! | `repeated` | lists that are repeated on the command line |
 //! | `pairs` | `NAME=VALUE` on the command line, tables in plans |
 //! | `text`, `whole` | values and lists that are written in a way of their own |
 //! | `help` | names and defaults in the help, from where they are declared |
 //!
 //! What options mean together is checked where the kind expands to points.
 
+mod group;
 mod help;
 mod many;
 pub mod pairs;
+mod repeated;
 mod table;
 pub mod text;
 pub mod whole;
 
+pub use group::Group;
 pub use help::{many_of, on_off, one_of, with_default};
 pub use many::Many;
 pub use pairs::Pair;
-pub use table::{Kind, Parsed, Source, keys, keys_of};
-
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
-/// A group of options.
-pub trait Group: clap::Args + Default + Serialize + DeserializeOwned {
-    /// The values that hold where nothing is said, for help and for expansion; those that depend on other options are left
-    /// to the doc comment.
-    fn defaults() -> Self {
-        Self::default()
-    }
-}
+pub use repeated::from_command_line;
+pub use table::{Parsed, Source, Tables, keys, keys_of};
 
 /// Makes a kind of experiment of a struct whose fields are groups: named in the order in which their options are printed.
 #[macro_export]
 macro_rules! groups {
     ($kind:ty: $key:literal, $name:literal, needs $needs:expr; $($group:ident),+ $(,)?) => {
-        impl $crate::options::Kind for $kind {
+        impl $crate::options::Tables for $kind {
             const KEY: &'static str = $key;
             const NAME: &'static str = $name;
             const NEEDS: &'static [(&'static str, &'static str)] = $needs;

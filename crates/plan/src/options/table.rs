@@ -8,16 +8,16 @@ use serde::forward_to_deserialize_any;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::Group;
+use super::group::Group;
 
 /// A value of a plan, or what is wrong with it and where.
 pub type Parsed<T> = Result<T, toml::de::Error>;
 
-/// A kind of experiment: the tables under one key of a plan.
-pub trait Kind: Sized {
+/// A struct of groups that is read from the tables under one key of a plan.
+pub trait Tables: Sized {
     /// The key.
     const KEY: &'static str;
-    /// The kind with its article, for messages.
+    /// One of them with its article, for messages.
     const NAME: &'static str;
     /// Keys that must be there, each with an example of its value.
     const NEEDS: &'static [(&'static str, &'static str)];

@@ -1,18 +1,11 @@
 use super::*;
-use crate::connect;
-use crate::files::arbitrary::file_jobs;
-use crate::fixture::{Expand, LISTS};
-use crate::options::Many;
-use crate::point::{LimitChoice, Traffic};
-use crate::sweep::Sweep;
-use crate::transfer::{
-    Addresses, LengthOptions, MeasureOptions, MemoryOptions, PacingOptions, What,
-};
-use tonnage_engine::Verb;
-use tonnage_units::{Bytes, Fraction, Nanos, PerSecond};
+use crate::connect::Connect;
+use crate::files::FileJob;
+use crate::fixture::Expand;
+use crate::options::Tables;
+use crate::transfer::Transfer;
 
-use proptest::option;
-use proptest::prelude::*;
+mod any;
 
 fn message(text: &str) -> String {
     let error = Plan::from_toml(text, "p.toml").unwrap_err();
@@ -52,8 +45,10 @@ fn missing_keys_are_named_with_an_example() {
         "p.toml:2: a transfer needs the key \"sizes\": write sizes = \"8..1M\""
     );
     assert!(message("").contains("a plan needs the key \"name\": write name = \"my-plan\""));
-    assert!(message("name = 'p'").contains("a [[transfer]] table for each experiment"));
-    assert!(message("name = 'p'").contains("a [[file]] table for each with files"));
+    assert_eq!(
+        message("name = 'p'"),
+        "p.toml:1: a plan needs experiments: write a [[transfer]], a [[file]] or a [[connect]] table for each"
+    );
     assert_eq!(
         message("name = 'p'\n[[file]]\nkeep = true"),
         "p.toml:2: a file experiment needs the key \"path\": write path = \"data/file\""
@@ -195,7 +190,7 @@ fn a_short_text_cannot_take_much_memory_or_stack() {
 /// the command line, and for what only plans say.
 #[test]
 fn keys_are_the_long_names_of_options() {
-    fn both<T: Kind + clap::Args>() -> (Vec<&'static str>, Vec<String>) {
+    fn both<T: Tables + clap::Args>() -> (Vec<&'static str>, Vec<String>) {
         let command = T::augment_args(clap::Command::new("kind"));
         let names = command
             .get_arguments()
@@ -206,14 +201,14 @@ fn keys_are_the_long_names_of_options() {
         names.sort_unstable();
         (keys, names)
     }
-    fn required<T: Kind + clap::Args>() -> Vec<String> {
+    fn required<T: Tables + clap::Args>() -> Vec<String> {
         let command = T::augment_args(clap::Command::new("kind"));
         let required = command.get_arguments().filter(|arg| arg.is_required_set());
         required
             .filter_map(|arg| arg.get_long().map(str::to_owned))
             .collect()
     }
-    fn check<T: Kind + clap::Args>() {
+    fn check<T: Tables + clap::Args>() {
         let (keys, names) = both::<T>();
         let long = keys
             .iter()
@@ -266,251 +261,5 @@ fn help_has_defaults_and_names() {
         "[possible values: end, each, none]",
     ] {
         assert!(help.contains(part), "{part}: {help}");
-    }
-}
-
-fn sweeps() -> impl Strategy<Value = Sweep> {
-    prop_oneof![
-        "[1-9][0-9]{0,2}\\.\\.[1-9][0-9]{3}[kM]?",
-        "[1-9][0-9]{0,5}[kM]?",
-        "[1-9],1[0-9],[1-9]k",
-        "[1-9]M\\.\\.[1-9]0M\\+1M",
-    ]
-    .prop_map(|text| text.parse().unwrap())
-}
-
-type Group<T> = BoxedStrategy<T>;
-
-type Said = (
-    Option<String>,
-    Option<Many<String>>,
-    Option<Many<Verb>>,
-    Option<Traffic>,
-    Option<Sweep>,
-);
-
-fn what() -> Group<Said> {
-    let engines = proptest::collection::vec("[a-z]{1,6}", 1..3).prop_map(|it| Some(Many(it)));
-    let ops =
-        proptest::sample::subsequence(Verb::ALL.to_vec(), 1..=4).prop_map(|it| Some(Many(it)));
-    let traffic = option::of(proptest::sample::select(Traffic::ALL.to_vec()));
-    (
-        option::of(".{0,20}"),
-        engines,
-        ops,
-        traffic,
-        sweeps().prop_map(Some),
-    )
-        .boxed()
-}
-
-type Paced = (
-    Option<Sweep>,
-    Option<Sweep>,
-    bool,
-    Option<PerSecond>,
-    Option<Count>,
-);
-
-fn paced() -> Group<Paced> {
-    let rate = option::of((0.0..1e12).prop_map(PerSecond));
-    let workers = option::of(any::<u64>().prop_map(Count));
-    (
-        option::of(sweeps()),
-        option::of(sweeps()),
-        any::<bool>(),
-        rate,
-        workers,
-    )
-        .boxed()
-}
-
-type Placed = (
-    Option<String>,
-    Option<Bytes>,
-    Option<Bytes>,
-    Option<Addresses>,
-    Option<Count>,
-);
-
-fn placed() -> Group<Placed> {
-    let memory = option::of(proptest::sample::select(vec![
-        "host".to_owned(),
-        "huge".to_owned(),
-    ]));
-    let addresses = option::of(proptest::sample::select(Addresses::ALL.to_vec()));
-    let bytes = || option::of(any::<u64>().prop_map(Bytes));
-    (
-        memory,
-        bytes(),
-        bytes(),
-        addresses,
-        option::of(any::<u64>().prop_map(Count)),
-    )
-        .boxed()
-}
-
-fn limits() -> impl Strategy<Value = LimitChoice> {
-    prop_oneof![
-        Just(LimitChoice::Auto),
-        Just(LimitChoice::None),
-        (1e-3..1e15).prop_map(|bytes_per_s| LimitChoice::Stated { bytes_per_s }),
-    ]
-}
-
-type Long = (
-    Option<Count>,
-    Option<Nanos>,
-    Option<Count>,
-    Option<Nanos>,
-    Option<Nanos>,
-    Option<Fraction>,
-    Option<Nanos>,
-);
-
-fn long() -> Group<Long> {
-    let counts = || option::of(any::<u64>().prop_map(Count));
-    let times = || option::of(any::<u64>().prop_map(Nanos));
-    let part = option::of((0.0..2.0).prop_map(Fraction));
-    (counts(), times(), counts(), times(), times(), part, times()).boxed()
-}
-
-prop_compose! {
-    fn transfers()(
-        (label, engine, op, traffic, sizes) in what(),
-        (window, batch, ping_pong, rate, workers) in paced(),
-        (memory, footprint, stride, addresses, seed) in placed(),
-        (latency, verify, limit) in (option::of(any::<bool>()), any::<bool>(), option::of(limits())),
-        engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
-        (trials, trial_time, iters, duration, warmup, until_ci, max_duration) in long(),
-    ) -> Transfer {
-        let engine_options = engine_options.into_iter().collect();
-        Transfer {
-            what: What { label, engine, engine_options, op, traffic, sizes, workers },
-            pacing: PacingOptions { window, batch, ping_pong, rate },
-            memory: MemoryOptions { memory, footprint, stride, addresses, seed },
-            measure: MeasureOptions { latency, verify, limit },
-            length: LengthOptions { trials, trial_time, iters, duration, warmup, until_ci, max_duration },
-        }
-    }
-}
-
-prop_compose! {
-    fn connects()(
-        (label, engine, _, traffic, workers) in what(),
-        engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
-        register in option::of(sweeps()),
-        memory in option::of(proptest::collection::vec("[a-z]{1,4}", 1..3).prop_map(Many)),
-        (trials, duration, _, _, _, _, _) in long(),
-    ) -> Connect {
-        let engine_options = engine_options.into_iter().collect();
-        Connect {
-            what: connect::What { label, engine, engine_options, traffic, workers, register, memory },
-            length: connect::Length { duration, trials },
-        }
-    }
-}
-
-fn experiments() -> impl Strategy<Value = Experiment> {
-    prop_oneof![
-        transfers().prop_map(Experiment::Transfer),
-        file_jobs().prop_map(Experiment::File),
-        connects().prop_map(Experiment::Connect),
-    ]
-}
-
-prop_compose! {
-    fn plans()(
-        name in "\\PC{0,12}",
-        title in option::of("(?s).{0,40}"),
-        ranks in option::of(any::<u32>()),
-        experiments in proptest::collection::vec(experiments(), 0..5),
-    ) -> Plan {
-        Plan { name, title, ranks, experiments }
-    }
-}
-
-const SHIPPED: [&str; 4] = [
-    include_str!("../../../../plans/tour.toml"),
-    include_str!("../../../../plans/mori-io.toml"),
-    include_str!("../../../../plans/cori-lustre-mpiio.toml"),
-    include_str!("../../../../plans/cori-datawarp-1.toml"),
-];
-
-proptest! {
-    #[test]
-    fn what_is_printed_reads_back_as_the_same_plan(plan in plans()) {
-        let text = plan.to_toml().unwrap();
-        let back = Plan::from_toml(&text, "p").map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
-        prop_assert_eq!(back, plan);
-    }
-
-    #[test]
-    fn any_plan_expands_or_is_refused_as_usage(
-        mut plan in plans(), ranks in 0u32..6, factor in 1e-9..1e5,
-    ) {
-        plan.scale(factor, ranks).unwrap();
-        plan.experiments.retain(|experiment| matches!(experiment, Experiment::Transfer(_)));
-        for experiment in &mut plan.experiments {
-            experiment.use_engines(&["shm".into()]);
-        }
-        match plan.transfer_points(ranks) {
-            Ok(points) => {
-                let whole = points.iter().all(|point| {
-                    point.footprint_bytes >= point.stride_bytes
-                        && point.footprint_bytes.is_multiple_of(point.stride_bytes)
-                        && point.stride_bytes >= u64::from(point.size_bytes)
-                        && point.depth() >= 1
-                });
-                prop_assert!(whole);
-            }
-            Err(error) => prop_assert_eq!(error.exit_code(), 2),
-        }
-    }
-
-    // The same entry points as the cargo-fuzz targets, so that a bounded run is part of every test.
-    #[test]
-    fn any_text_is_a_plan_or_refused_as_usage(text in "(?s).{0,200}") {
-        if let Err(error) = Plan::from_toml(&text, "p") {
-            prop_assert_eq!(error.exit_code(), 2);
-        }
-    }
-
-    #[test]
-    fn a_damaged_plan_is_read_or_refused_as_usage(
-        shipped in proptest::sample::select(SHIPPED.to_vec()),
-        edits in proptest::collection::vec((any::<usize>(), 0usize..6, "(?s).{0,3}|[0-9.+*\"'=\\[\\]]{1,3}"), 1..4),
-    ) {
-        // Comments are left out, so that every edit hits something.
-        let lines = shipped.lines().filter(|line| !line.starts_with('#'));
-        let mut text: Vec<char> = lines.collect::<Vec<_>>().join("\n").chars().collect();
-        for (at, removed, added) in edits {
-            let start = at % text.len();
-            let end = (start + removed).min(text.len());
-            text.splice(start..end, added.chars());
-        }
-        match Plan::from_toml(&text.iter().collect::<String>(), "p") {
-            Ok(plan) => {
-                prop_assert_eq!(&Plan::from_toml(&plan.to_toml().unwrap(), "p").unwrap(), &plan);
-                let ranks = plan.ranks.unwrap_or(2);
-                let points = plan.points(ranks, &LISTS);
-                prop_assert!(points.map_or_else(|e| e.exit_code() == 2, |points| !points.is_empty()));
-            }
-            Err(error) => prop_assert_eq!(error.exit_code(), 2),
-        }
-    }
-
-    #[test]
-    fn any_value_is_read_or_refused_as_usage(
-        key in proptest::sample::select(Transfer::keys()),
-        value in "[-+]?[0-9.]{1,8}|'[0-9a-zA-Z.,+*% /-]{0,12}'|\\[[0-9, ']{0,8}\\]|true|false",
-    ) {
-        let base = ["engine = 'shm'", "op = 'read'", "sizes = 64"];
-        let lines: Vec<_> = base.iter().filter(|line| !line.starts_with(key)).copied().collect();
-        let text = format!("name = 'p'\n[[transfer]]\n{}\n{key} = {value}\n", lines.join("\n"));
-        match Plan::from_toml(&text, "p").and_then(|plan| plan.transfer_points(2)) {
-            Ok(points) => prop_assert!(!points.is_empty()),
-            Err(error) => prop_assert_eq!(error.exit_code(), 2),
-        }
     }
 }

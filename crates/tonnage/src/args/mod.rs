@@ -8,12 +8,10 @@
 //! [`Plan::points`]: tonnage_plan::Plan::points
 
 pub mod common;
-pub mod connect;
-pub mod file;
+pub mod experiment;
 pub mod ior;
 pub mod manual;
 pub mod run;
-pub mod transfer;
 pub mod values;
 pub mod verify;
 
@@ -22,12 +20,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use common::Format;
-use connect::ConnectArgs;
-use file::FileArgs;
+use experiment::ExperimentArgs;
 use ior::IorArgs;
 use manual::{CompletionsArgs, ManArgs};
 use run::{RunArgs, TourArgs};
-use transfer::TransferArgs;
 use verify::VerifyArgs;
 
 /// Measure how fast bytes really move in this cluster, and where they slow down.
@@ -65,12 +61,9 @@ impl Cli {
 pub enum Command {
     /// Look at this machine, measure it for less than a minute, and print one page.
     Tour(TourArgs),
-    /// Move bytes between ranks and measure them.
-    Transfer(Box<TransferArgs>),
-    /// Write and read files from all ranks and measure it.
-    File(Box<FileArgs>),
-    /// Set up connections between ranks, take them down again, and measure each step.
-    Connect(Box<ConnectArgs>),
+    /// One experiment of some kind.
+    #[command(flatten)]
+    Experiment(Box<ExperimentArgs>),
     /// The same by IOR's own command lines, with IOR's result block: `tonnage ior --help`.
     #[command(disable_help_flag = true)]
     Ior(IorArgs),

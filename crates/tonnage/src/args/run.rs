@@ -45,9 +45,7 @@ impl RunArgs {
     pub fn to_plan(&self) -> Result<Plan> {
         let mut plan = Plan::load(&self.plan)?;
         if !self.engine.is_empty() {
-            for experiment in &mut plan.experiments {
-                experiment.use_engines(&self.engine);
-            }
+            plan.use_engines(&self.engine);
         }
         if let Some(place) = &self.path {
             plan.move_files(place)?;

@@ -12,6 +12,7 @@ use tonnage_units::Error;
 use super::*;
 
 mod file;
+mod repeated;
 
 use crate::args::common::Destination;
 use crate::args::values::{Cpus, Numa};
@@ -60,10 +61,11 @@ fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split_whitespace())
 }
 
-fn transfer(line: &str) -> TransferArgs {
+/// The command of a kind.
+fn experiment(line: &str) -> ExperimentArgs {
     match parse(line).unwrap().command {
-        Some(Command::Transfer(args)) => *args,
-        other => panic!("{line} is not a transfer: {other:?}"),
+        Some(Command::Experiment(args)) => *args,
+        other => panic!("{line} is no experiment: {other:?}"),
     }
 }
 
@@ -122,7 +124,7 @@ fn promised_commands_expand() {
             14,
         ),
     ] {
-        let plan = transfer(&format!("tonnage transfer {line}")).to_plan();
+        let plan = experiment(&format!("tonnage transfer {line}")).to_plan();
         assert_eq!(plan.ranks, Some(2));
         assert_eq!(expand(&plan, 2).len(), count, "{line}");
         assert_eq!(
@@ -141,7 +143,7 @@ fn flags_are_the_keys_of_a_plan() {
                  --stride 1M --addresses random --seed 9 --latency on --verify --limit 100Gb/s --trials 3 \
                  --trial-time 10ms --warmup 0 --until-ci 1% --max-duration 9s";
     let others = " --batch 7 --ping-pong --iters 5 --duration 4s";
-    let plan = transfer(&format!("{base}{paced}{others}")).to_plan();
+    let plan = experiment(&format!("{base}{paced}{others}")).to_plan();
     let expected = "name = \"transfer\"\n\n[[transfer]]\nlabel = \"x\"\nengine = [\"shm\", \"null\"]\n\
         op = [\"write\", \"read\"]\ntraffic = \"fan-in\"\nsizes = \"8..1M\"\nworkers = 2\nwindow = 4\nbatch = 7\n\
         ping-pong = true\nrate = \"5000\"\nmemory = \"huge\"\nfootprint = \"2M\"\nstride = \"1M\"\n\
@@ -183,7 +185,7 @@ fn wrong_values_are_refused_in_our_words() {
 
 #[test]
 fn an_engine_that_is_not_there_is_refused_with_the_plan() {
-    let plan = transfer("tonnage transfer --engine shmm --op write --sizes 8").to_plan();
+    let plan = experiment("tonnage transfer --engine shmm --op write --sizes 8").to_plan();
     let error = plan.points(2, &LISTS).unwrap_err();
     assert_eq!(error.exit_code(), 2);
     assert!(error.to_string().contains("did you mean \"shm\"?"));
@@ -191,7 +193,7 @@ fn an_engine_that_is_not_there_is_refused_with_the_plan() {
 
 #[test]
 fn where_ranks_run_is_read() {
-    let args = transfer(
+    let args = experiment(
         "tonnage transfer --engine shm --op write --sizes 8 --cpus 0-1 --numa none --interface lo --ranks 4",
     );
     let expected = common::RankArgs {
@@ -215,7 +217,7 @@ fn where_ranks_run_is_read() {
 fn a_place_in_the_run_is_stated_wholly_or_not_at_all() {
     let base = "tonnage transfer --engine shm --op write --sizes 8";
     let all = ["--rank 1", "--size 2", "--master a:7"];
-    let args = transfer(&format!("{base} {}", all.join(" ")));
+    let args = experiment(&format!("{base} {}", all.join(" ")));
     let explicit = args.ranks.explicit().unwrap();
     assert_eq!((explicit.rank, explicit.size), (1, 2));
     assert_eq!((explicit.host.as_str(), explicit.port), ("a", 7));
@@ -232,7 +234,7 @@ fn a_place_in_the_run_is_stated_wholly_or_not_at_all() {
 #[test]
 fn resuming_into_another_file_is_refused() {
     let base = "tonnage transfer --engine shm --op write --sizes 8";
-    let results = |more: &str| transfer(&format!("{base} {more}")).results;
+    let results = |more: &str| experiment(&format!("{base} {more}")).results;
     let to = |path, resume| {
         Some(Destination {
             path: Path::new(path),

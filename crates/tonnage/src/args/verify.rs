@@ -7,8 +7,8 @@ use tonnage_engine::{Entry, Verb};
 use tonnage_plan::options::one_of;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::sweep::Sweep;
-use tonnage_plan::transfer::{LengthOptions, MeasureOptions, PacingOptions, What};
-use tonnage_plan::{Experiment, Plan, Transfer};
+use tonnage_plan::transfer::{LengthOptions, MeasureOptions, PacingOptions, Transfer, What};
+use tonnage_plan::{Experiment, Plan};
 use tonnage_units::Result;
 use tonnage_units::{Count, Nanos};
 
@@ -30,8 +30,13 @@ pub struct VerifyArgs {
 
     /// Payload bytes of one operation: a value or a sweep. [default: 1 B, odd sizes, and around words, cache lines,
     /// pages, 64k and 1M]
-    #[arg(long, value_name = "SWEEP", allow_hyphen_values = true)]
-    pub sizes: Option<Sweep>,
+    #[arg(
+        long,
+        value_name = "SWEEP",
+        allow_hyphen_values = true,
+        value_delimiter = ','
+    )]
+    pub sizes: Vec<Sweep>,
 
     /// Traffic pattern. [default: pair, or all-to-all for an odd number of ranks]
     #[arg(long, value_name = "PATTERN", value_parser = one_of::<Traffic>())]
@@ -57,9 +62,10 @@ impl VerifyArgs {
     /// # Errors
     /// `Usage`; none for the sizes that tonnage chooses itself.
     pub fn to_plan(&self, engines: &[Entry], ranks: u32) -> Result<Plan> {
-        let sizes = match &self.sizes {
-            Some(sizes) => sizes.clone(),
-            None => default_sizes()?,
+        let asked: Vec<u64> = self.sizes.iter().flat_map(Sweep::values).copied().collect();
+        let sizes = match asked.is_empty() {
+            false => Sweep::list(&asked)?,
+            true => default_sizes()?,
         };
         let names: Vec<String> = match self.engine.is_empty() {
             true => engines

@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use tonnage_engine::{Library, Lifecycle};
 use tonnage_engines::LISTS;
 use tonnage_machine::{Topology, place_workers};
-use tonnage_plan::{Planned, Point};
+use tonnage_plan::Planned;
+use tonnage_plan::kind::EngineFacts;
 use tonnage_record::read::read_records;
 use tonnage_record::writer::check_writable;
 use tonnage_units::names::unknown;
 use tonnage_units::{Error, Result};
 
-use super::measure::{Job, placement};
+use super::job::Job;
 use crate::args::common::RankArgs;
 
 /// Checks that records can be written to a file, and that the file holds nothing else.
@@ -55,17 +55,10 @@ pub fn check_interface(ranks: &RankArgs) -> Result<()> {
 /// # Errors
 /// `Usage` for the first of them.
 pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
-    let between_memories = points
+    let crosses_devices = points
         .iter()
-        .any(|planned| planned.point.as_transfer().is_some());
-    let has_devices = points.iter().any(|planned| {
-        let engine = match &planned.point {
-            Point::Transfer(point) => &point.engine,
-            Point::Connect(point) => &point.engine,
-            Point::File(_) => return false,
-        };
-        LISTS.engine(engine).is_ok_and(|entry| entry.has_devices)
-    });
+        .any(|planned| planned.point.any().crosses_devices());
+    let has_devices = facts(points).any(|facts| facts.has_devices);
     let ranks = &job.ranks;
     let without_effect = |option: String| {
         Err(Error::Usage(format!(
@@ -80,40 +73,24 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
         if !names.contains(&name.as_str()) {
             return Err(unknown("library", name, &names));
         }
-        let mut rows = rows(points);
-        if !rows.any(|(libraries, _)| libraries.iter().any(|library| library.name == name)) {
+        let mut libraries = facts(points).flat_map(|facts| facts.libraries);
+        if !libraries.any(|library| library.name == name) {
             return without_effect(format!("--library {name}={}", path.display()));
         }
     }
-    if job.require_path && !between_memories {
+    if job.require_path && !crosses_devices {
         return Err(Error::Usage(
-            "--require-path is about bytes that cross devices between ranks, and files and connections have none: leave \
-             it out"
+            "--require-path is about payload that crosses devices between ranks, and this run moves none: leave it out"
                 .to_owned(),
         ));
     }
     Ok(())
 }
 
-/// Returns the libraries and lifecycles of the points' engines.
-pub fn rows(
-    points: &[Planned],
-) -> impl Iterator<Item = (&'static [Library], &'static Lifecycle)> + '_ {
-    let row = |planned: &Planned| {
-        let engine = |name: &str| {
-            let entry = LISTS.engine(name).ok()?;
-            Some((entry.libraries, &entry.lifecycle))
-        };
-        match &planned.point {
-            Point::Transfer(point) => engine(&point.engine),
-            Point::Connect(point) => engine(&point.engine),
-            Point::File(point) => {
-                let entry = LISTS.file_engine(&point.engine).ok()?;
-                Some((entry.libraries, &entry.lifecycle))
-            }
-        }
-    };
-    points.iter().filter_map(row)
+/// Facts about the engines of the points.
+pub fn facts(points: &[Planned]) -> impl Iterator<Item = EngineFacts> + '_ {
+    let all = points.iter();
+    all.filter_map(|planned| planned.point.any().engine_facts(&LISTS).ok())
 }
 
 /// CPUs and NUMA nodes that this host lacks are refused here, before a rank starts; each rank looks at its own host.
@@ -121,13 +98,9 @@ pub fn rows(
 /// # Errors
 /// `Usage`, with those that there are.
 pub fn check_placement(job: &Job, points: &[Planned]) -> Result<()> {
-    let (topology, (cpus, numa)) = (Topology::read(), placement(job));
-    let threads = points.iter().map(|planned| match &planned.point {
-        Point::Transfer(point) => point.workers,
-        Point::File(point) => point.threads,
-        Point::Connect(point) => point.workers,
-    });
-    let most = threads.max().unwrap_or(1);
+    let (topology, (cpus, numa)) = (Topology::read(), job.placement());
+    let workers = points.iter().map(|planned| planned.point.any().workers());
+    let most = workers.max().unwrap_or(1);
     place_workers(&topology, 0, 1, most, &cpus)?;
     numa.node(&topology, None).map(|_| ())
 }

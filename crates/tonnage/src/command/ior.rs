@@ -2,20 +2,18 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tonnage_plan::Plan;
 use tonnage_ranks::Identity;
-use tonnage_record::Record;
 use tonnage_record::writer::check_writable;
 use tonnage_units::{Error, Result};
 
-use super::measure::{Job, how_many, start};
+use super::block::Block;
+use super::job::Job;
+use super::measure::{how_many, start};
 use super::{env, print};
 use crate::args::common::{Format, RankArgs};
-use crate::args::ior::{Asked, IorArgs, OwnArgs};
-use tonnage_ior::block;
-use tonnage_ior::block::Run;
+use crate::args::ior::{Asked, IorArgs};
 use tonnage_ior::options::{Api, IorOptions, SummaryFormat};
 use tonnage_ior::{hints, translate};
 
@@ -57,58 +55,6 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
         block: Some(Block::new(&options, &own)),
     };
     start(&job, own.results.print_plan || options.dry_run)
-}
-
-/// IOR's result block, as it will be written.
-pub struct Block {
-    options: IorOptions,
-    run: Run,
-    /// True when standard output is a stream of tonnage's records, in which the block would be a wrong line.
-    only_to_file: bool,
-}
-
-impl Block {
-    fn new(options: &IorOptions, own: &OwnArgs) -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let began_unix_ns = since.map_or(0, |since| since.as_nanos() as u64);
-        Self {
-            options: options.clone(),
-            run: Run {
-                command: std::env::args().collect(),
-                began_unix_ns,
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-            },
-            only_to_file: own.results.format != Format::Table,
-        }
-    }
-
-    /// Writes the block of the run's record, if anything was measured.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn write(&self, records: &[Record]) -> Result<()> {
-        let Some(record) = records.iter().rev().find_map(Record::as_file) else {
-            return Ok(());
-        };
-        if record
-            .body
-            .phases
-            .iter()
-            .all(|phase| phase.trials.is_empty())
-        {
-            return Ok(());
-        }
-        let text = block::render(&self.options, &self.run, record);
-        match &self.options.summary_file {
-            Some(path) => std::fs::write(path, text)
-                .map_err(|error| Error::io(format!("cannot write the summary to {path}"), error)),
-            None if self.only_to_file => Ok(()),
-            None if self.options.summary_format == SummaryFormat::Text => {
-                print(&format!("{text}\n"))
-            }
-            None => print(&text),
-        }
-    }
 }
 
 /// Format of standard output beside the block. Where the block itself is JSON or CSV, nothing else fits there.

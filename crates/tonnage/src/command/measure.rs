@@ -1,19 +1,18 @@
-//! `transfer`, `file`, `connect`, `run` and `verify`: a plan goes to ranks, and records come back.
+//! The commands of kinds, `run` and `verify`: a plan goes to ranks, and records come back.
 //!
 //! Without a launcher this process starts the ranks and looks after them ([`supervise`]); started by one, it is a rank
 //! ([`be_a_rank`]). Everything that can be known to be wrong is refused before a rank starts, here or in
 //! [`super::checks`].
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use tonnage_bench::conductor;
 use tonnage_bench::deadlines::DEADLINES;
-use tonnage_bench::settings::{Numa, Settings};
+use tonnage_bench::settings::Settings;
 use tonnage_engine::{BeforeJoin, Lifecycle};
 use tonnage_engines::LISTS;
-use tonnage_machine::Choice;
 use tonnage_plan::{Plan, Planned};
 use tonnage_ranks::{Identity, JoinOptions, Rank};
 use tonnage_record::read::already_measured;
@@ -22,60 +21,25 @@ use tonnage_record::{Program, Record};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
-use super::checks::{check_effects, check_interface, check_output, check_placement, rows};
-use super::ior::Block;
+use super::checks::{check_effects, check_interface, check_output, check_placement, facts};
+use super::job::Job;
 use super::observer::Keeper;
 use super::{env, print};
 use crate::args::common::{Format, RankArgs, ResultArgs};
-use crate::args::connect::ConnectArgs;
-use crate::args::file::FileArgs;
+use crate::args::experiment::ExperimentArgs;
 use crate::args::run::RunArgs;
-use crate::args::transfer::TransferArgs;
-use crate::args::values;
 use crate::args::verify::{RANKS_DEFAULT, VerifyArgs};
-
-/// A plan with everything that a command needs to run it.
-pub struct Job {
-    /// Plan to measure.
-    pub plan: Plan,
-    /// Ranks and where they run.
-    pub ranks: RankArgs,
-    /// File for records, and whether those already there count.
-    pub output: Option<(PathBuf, bool)>,
-    /// Format of standard output; `None` for nothing.
-    pub format: Option<Format>,
-    /// True when points whose path is not proven make the run fail.
-    pub require_path: bool,
-    /// IOR's result block, where it is asked for; it stands before everything else.
-    pub block: Option<Block>,
-}
 
 /// Points to measure, expanded from the plan.
 fn points(plan: &Plan, ranks: u32) -> Result<Vec<Planned>> {
     plan.points(ranks, &LISTS)
 }
 
-/// `tonnage transfer`.
+/// The command of a kind: `tonnage transfer`, `tonnage file`, …
 ///
 /// # Errors
 /// A wrong request, or what ended the run.
-pub fn transfer(args: &TransferArgs) -> Result<ExitCode> {
-    measured(args.to_plan(), &args.ranks, &args.results)
-}
-
-/// `tonnage file`.
-///
-/// # Errors
-/// A wrong request, or what ended the run.
-pub fn file(args: &FileArgs) -> Result<ExitCode> {
-    measured(args.to_plan(), &args.ranks, &args.results)
-}
-
-/// `tonnage connect`.
-///
-/// # Errors
-/// A wrong request, or what ended the run.
-pub fn connect(args: &ConnectArgs) -> Result<ExitCode> {
+pub fn experiment(args: &ExperimentArgs) -> Result<ExitCode> {
     measured(args.to_plan(), &args.ranks, &args.results)
 }
 
@@ -231,7 +195,7 @@ fn before_join(job: &Job, points: &[Planned], identity: &Identity) -> Result<()>
         libraries: &libraries,
     };
     let mut done: Vec<&Lifecycle> = Vec::new();
-    for (_, lifecycle) in rows(points) {
+    for lifecycle in facts(points).map(|facts| facts.lifecycle) {
         if !done.iter().any(|known| std::ptr::eq(*known, lifecycle)) {
             (lifecycle.before_join)(&joining);
             done.push(lifecycle);
@@ -368,7 +332,7 @@ fn points_left(points: Vec<Planned>, rank: &mut Rank, before: &[Record]) -> Resu
 }
 
 fn settings(job: &Job) -> Result<Settings> {
-    let (cpus, numa) = placement(job);
+    let (cpus, numa) = job.placement();
     Ok(Settings {
         plan: job.plan.name.clone(),
         cpus,
@@ -379,21 +343,6 @@ fn settings(job: &Job) -> Result<Settings> {
         clock: Clock::new(),
         program: program(),
     })
-}
-
-/// Choice of where workers and their memory are to be.
-pub(super) fn placement(job: &Job) -> (Choice, Numa) {
-    let cpus = match &job.ranks.cpus {
-        None => Choice::Auto,
-        Some(values::Cpus::Unpinned) => Choice::None,
-        Some(values::Cpus::List(list)) => Choice::List(list.clone()),
-    };
-    let numa = match job.ranks.numa {
-        values::Numa::Auto => Numa::Auto,
-        values::Numa::Unbound => Numa::None,
-        values::Numa::Node(node) => Numa::Node(node),
-    };
-    (cpus, numa)
 }
 
 /// This program, for the records.

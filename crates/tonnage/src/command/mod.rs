@@ -2,16 +2,21 @@
 //!
 //! | file | command |
 //! | --- | --- |
-//! | [`measure`] | `transfer`, `file`, `connect`, `run`, `verify`: a plan, ranks, records, a table |
+//! | [`measure`] | the commands of kinds, `run` and `verify`: a plan, ranks, records, a table |
+//! | `job` | a plan with everything that a command needs to run it |
+//! | `observer` | records as they come |
 //! | `checks` | checks before a rank starts |
-//! | [`ior`] | `ior`: a command line of IOR, a plan, and IOR's result block |
+//! | [`ior`] | `ior`: a command line of IOR becomes a plan |
+//! | `block` | IOR's result block |
 //! | [`tour`] | `tour`: limits of this host, then a plan, then one page |
 //! | [`limits`] | upper bounds of this host, for the tour |
 //! | [`show`] | `show`, `explain`, `devices` |
 //! | [`manual`] | `completions`, `man` |
 
+mod block;
 mod checks;
 pub mod ior;
+mod job;
 pub mod limits;
 pub mod manual;
 pub mod measure;

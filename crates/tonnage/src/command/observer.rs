@@ -5,18 +5,14 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressStyle};
 use tonnage_bench::observer::{Observer, Progress};
 use tonnage_plan::Point;
-use tonnage_plan::files::FilePoint;
-use tonnage_plan::transfer::TransferPoint;
 use tonnage_record::read::final_attempts;
 use tonnage_record::writer::RecordWriter;
 use tonnage_record::{Outcome, Record};
-use tonnage_units::Bytes;
 use tonnage_units::Result;
 use tonnage_units::quantity::human;
 
 use super::print;
 use crate::args::common::Format;
-use tonnage_report::text;
 
 /// Keeps records, writes them on, and shows how far the run is.
 pub struct Keeper {
@@ -71,7 +67,7 @@ impl Observer for Keeper {
     fn begin(&mut self, index: usize, of: usize, point: &Point) {
         self.progress.set_length(of as u64);
         self.progress.set_position(index as u64);
-        self.point = describe(point);
+        self.point = point.any().progress();
         self.progress.set_message(self.point.clone());
     }
 
@@ -107,31 +103,6 @@ fn progress_line() -> ProgressBar {
         bar.set_style(style);
     }
     bar
-}
-
-fn describe(point: &Point) -> String {
-    match point {
-        Point::Transfer(point) => describe_transfer(point),
-        Point::File(point) => describe_file(point),
-        Point::Connect(point) => format!("{} {} workers", point.engine, point.workers),
-    }
-}
-
-fn describe_transfer(point: &TransferPoint) -> String {
-    let pacing = text::pacing(&point.pacing);
-    let size = Bytes(u64::from(point.size_bytes));
-    format!("{} {} {size}, {pacing}", point.engine, point.op.name())
-}
-
-fn describe_file(point: &FilePoint) -> String {
-    let block = Bytes(point.block_bytes);
-    let transfer = Bytes(point.transfer_bytes);
-    format!(
-        "{} {}, {} x {block} by {transfer}",
-        point.engine,
-        point.layout.name(),
-        point.segments
-    )
 }
 
 /// Describes progress, such as `write, 45 % at 1.93 GB/s, 12 s left`. The rate is rank 0's own times the ranks, which

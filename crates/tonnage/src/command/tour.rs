@@ -10,8 +10,9 @@ use tonnage_record::read::read_records;
 use tonnage_record::writer::check_writable;
 use tonnage_units::{Error, Result};
 
+use super::job::Job;
 use super::limits;
-use super::measure::{Job, start, supervise};
+use super::measure::{start, supervise};
 use super::{env, print};
 use crate::args::common::RankArgs;
 use crate::args::run::TourArgs;

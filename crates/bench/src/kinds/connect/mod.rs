@@ -18,7 +18,7 @@ pub mod team;
 pub mod worker;
 
 use crate::failure::Failure;
-use crate::kinds::{Asked, Course, Kind, Stage};
+use crate::kinds::kind::{Asked, Course, Kind, Stage};
 use opened::Opened;
 use team::Team;
 use tonnage_plan::connect::ConnectPoint;
@@ -26,6 +26,7 @@ use tonnage_plan::{Planned, Point};
 use tonnage_record::{Body, ConnectBody, Record};
 
 /// The kind: points share nothing that is open; they have a warm-up, and neither canary nor limit.
+#[derive(Default)]
 pub struct Connects;
 
 impl Kind for Connects {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::worker::Worker;
 use crate::deadlines::DEADLINES;
-use crate::kinds::{Stage, together};
+use crate::kinds::kind::{Stage, together};
 use crate::settings::Numa;
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::{Domain, OpenRequest, Verb, WorkerConfig, split_name};

@@ -13,7 +13,7 @@ use super::opened::Opened;
 use super::worker::{Answer, Introduction, Order};
 use crate::deadlines::DEADLINES;
 use crate::failure::{Failure, await_first_cause};
-use crate::kinds::{Course, Stage, Steps};
+use crate::kinds::kind::{Course, Stage, Steps};
 use tonnage_engine::Peer;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_ranks::Rank;

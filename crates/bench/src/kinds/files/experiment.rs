@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::host::Host;
 use crate::kinds::files::drive::{Room, Samples, Slots};
 use crate::kinds::files::names::{path_of, source_of};
-use crate::kinds::{Course, Steps, When};
+use crate::kinds::kind::{Course, Steps, When};
 use crate::observer::Observer;
 use crate::settings::Settings;
 use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles};

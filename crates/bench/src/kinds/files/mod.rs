@@ -47,7 +47,7 @@ pub mod verify;
 pub mod wrong;
 
 use crate::failure::Failure;
-use crate::kinds::{Asked, Course, Kind, Stage};
+use crate::kinds::kind::{Asked, Course, Kind, Stage};
 use clean::Made;
 use experiment::Experiment;
 use tonnage_plan::files::FilePoint;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::experiment::{Experiment, State};
 use crate::deadlines::DEADLINES;
-use crate::kinds::together;
+use crate::kinds::kind::together;
 use tonnage_engine::EngineReport;
 use tonnage_engine::calls::FileDomain;
 use tonnage_record::Effective;

@@ -22,13 +22,14 @@ pub mod verify;
 pub mod work;
 
 use crate::failure::Failure;
-use crate::kinds::{Asked, Course, Kind, Stage};
+use crate::kinds::kind::{Asked, Course, Kind, Stage};
 use opened::{EngineKey, OpenEngine};
-use tonnage_plan::Planned;
 use tonnage_plan::transfer::TransferPoint;
+use tonnage_plan::{Planned, Point};
 use tonnage_record::{Body, Record, TransferBody};
 
 /// The kind: points share an open engine, have a warm-up, a canary, and a limit before and after their trials.
+#[derive(Default)]
 pub struct Transfers;
 
 impl Kind for Transfers {
@@ -36,7 +37,10 @@ impl Kind for Transfers {
     type Open = OpenEngine;
 
     fn point(planned: &Planned) -> Option<&TransferPoint> {
-        planned.point.as_transfer()
+        match &planned.point {
+            Point::Transfer(point) => Some(point),
+            _ => None,
+        }
     }
 
     fn shares(first: &TransferPoint, next: &TransferPoint) -> bool {

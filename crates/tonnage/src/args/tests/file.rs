@@ -6,13 +6,10 @@ use tonnage_plan::files::{FileLayout, FilePoint, Phase, ReadFrom};
 use tonnage_plan::{Experiment, Plan, Point};
 
 use super::super::*;
-use super::{parse, refused};
+use super::{experiment, parse, refused};
 
-fn file(line: &str) -> FileArgs {
-    match parse(&format!("tonnage file {line}")).unwrap().command {
-        Some(Command::File(args)) => *args,
-        other => panic!("{line} is not a file experiment: {other:?}"),
-    }
+fn file(line: &str) -> ExperimentArgs {
+    experiment(&format!("tonnage file {line}"))
 }
 
 fn points(line: &str) -> Vec<FilePoint> {
@@ -170,7 +167,7 @@ fn the_place_of_files_needs_a_plan_with_files() {
     };
     let message = args.to_plan().unwrap_err().to_string();
     assert!(
-        message.contains("has no effect on a plan without a [[file]] table"),
+        message.contains("path cori has no effect on a plan without files"),
         "{message}"
     );
 }

@@ -1,0 +1,30 @@
+//! The type that follows from the list of kinds.
+
+/// Makes of a list of kinds the state that they keep for as long as a run lasts.
+macro_rules! kinds {
+    ($($state:ident: $kind:ty, for $point:ident;)+) => {
+        /// All kinds, for one run.
+        #[derive(Default)]
+        pub struct Kinds {
+            $($state: $kind,)+
+        }
+
+        impl Kinds {
+            /// Measures a stretch of points that begins with this one.
+            ///
+            /// # Errors
+            /// What ends the run.
+            pub fn stretch(
+                &mut self,
+                next: &::tonnage_plan::Point,
+                by: &mut impl $crate::kinds::kind::Stretches,
+            ) -> ::tonnage_units::Result<()> {
+                match next {
+                    $(::tonnage_plan::Point::$point(_) => by.stretch(&mut self.$state),)+
+                }
+            }
+        }
+    };
+}
+
+pub(super) use kinds;

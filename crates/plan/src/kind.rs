@@ -1,0 +1,156 @@
+//! The traits that make a kind of experiment, and the row that it has in the list of kinds.
+//!
+//! A kind is a struct of options that implements [`Tables`] (by [`groups!`](crate::groups!)), [`AnyExperiment`] and
+//! [`Kind`], and a point that implements [`AnyPoint`]. All of them are listed in [`crate::kinds`]; the rest of the crate,
+//! and the command, ask a kind only by these traits.
+
+use std::fmt::Debug;
+
+use clap::{ArgMatches, Args, Command};
+use tonnage_engine::{Library, Lifecycle, Lists};
+use tonnage_units::Result;
+
+use crate::options::{Parsed, Source, Tables, from_command_line};
+use crate::point::Reading;
+
+/// A kind of experiment, known when it is compiled.
+pub trait Kind: AnyExperiment + Tables + Args {
+    /// One cell of a sweep.
+    type Point: AnyPoint;
+
+    /// One line about its command, for help.
+    const ABOUT: &'static str;
+    /// Text below the options in the help of its command: sweeps, rules, examples.
+    const AFTER_HELP: &'static str;
+
+    /// Its points, at most `room`, and what stands beside the results of all of them.
+    ///
+    /// # Errors
+    /// `Usage` for everything that can be found wrong without starting a rank.
+    fn expand(&self, ranks: u32, lists: &Lists, room: usize)
+    -> Result<(Vec<Self::Point>, Reading)>;
+}
+
+/// An experiment of any kind: what was asked for.
+pub trait AnyExperiment: Debug {
+    /// The heading of its points, if it has one.
+    fn label(&self) -> Option<&str>;
+
+    /// Chooses its engines, whatever was said of them.
+    fn use_engines(&mut self, engines: &[String]);
+
+    /// Changes how long it is measured. What is wrong already stays wrong, so that scaling hides no mistake.
+    fn scale(&mut self, scale: Scale);
+
+    /// Makes it fit fewer ranks than its plan is made for.
+    fn fit_ranks(&mut self, _ranks: u32) {}
+
+    /// Returns whether something of it is counted in nodes.
+    fn counts_nodes(&self) -> bool {
+        false
+    }
+
+    /// Turns what is counted in nodes into ranks, of which a node has `ranks_of_node`.
+    ///
+    /// # Errors
+    /// `Usage` where that makes no sense.
+    fn resolve_nodes(&mut self, _ranks_of_node: u32, _ranks: u32) -> Result<()> {
+        Ok(())
+    }
+
+    /// Paths of its files; `None` for a kind without files.
+    fn paths(&mut self) -> Option<&mut Vec<String>> {
+        None
+    }
+}
+
+/// Factors of what is measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scale {
+    /// Of times.
+    pub time: f64,
+    /// Of what each rank has to do, where all ranks together have a fixed amount.
+    pub share_of_rank: f64,
+}
+
+/// A point of any kind.
+pub trait AnyPoint {
+    /// Its engine, with what follows the colon.
+    fn engine(&self) -> &str;
+
+    /// Pinned threads in each rank.
+    fn workers(&self) -> u32;
+
+    /// Names it among the points of its plan: `engine shm, op write, size 8`.
+    fn name(&self) -> String;
+
+    /// Names it on the progress line.
+    fn progress(&self) -> String;
+
+    /// Returns whether its payload crosses devices between ranks, so that their counters can prove the path.
+    fn crosses_devices(&self) -> bool {
+        false
+    }
+
+    /// Facts about its engine, from the list that has it.
+    ///
+    /// # Errors
+    /// `Usage` for an engine that the list does not have.
+    fn engine_facts(&self, lists: &Lists) -> Result<EngineFacts> {
+        let entry = lists.engine(self.engine())?;
+        Ok(EngineFacts {
+            has_devices: entry.has_devices,
+            libraries: entry.libraries,
+            lifecycle: &entry.lifecycle,
+        })
+    }
+}
+
+/// Facts about an engine that the command has to know before it opens.
+#[derive(Clone, Copy)]
+pub struct EngineFacts {
+    /// True when `--devices` means something to it.
+    pub has_devices: bool,
+    /// Libraries that `--library` can choose.
+    pub libraries: &'static [Library],
+    /// Start and end of a library that lives as long as its process.
+    pub lifecycle: &'static Lifecycle,
+}
+
+/// A kind in the list, for experiments of type `E`.
+pub struct Row<E> {
+    /// The key of its tables in a plan, and its command.
+    pub key: &'static str,
+    /// The kind with its article, for messages.
+    pub name: &'static str,
+    /// Keys that a table must have, with examples.
+    pub needs: &'static [(&'static str, &'static str)],
+    /// Every key that a table may have.
+    pub keys: fn() -> Vec<&'static str>,
+    /// Reads a table whose keys are known.
+    pub read: fn(Source<'_>) -> Parsed<E>,
+    /// Its command, with the options of an experiment and no others.
+    pub command: fn() -> Command,
+    /// The experiment that a command line asks for.
+    pub asked: fn(&ArgMatches) -> Result<E, clap::Error>,
+}
+
+impl<E> Row<E> {
+    /// The row of a kind.
+    pub const fn of<T: Kind + Into<E>>() -> Self {
+        Self {
+            key: T::KEY,
+            name: T::NAME,
+            needs: T::NEEDS,
+            keys: T::keys,
+            read: |source| T::read(source).map(T::into),
+            command: || {
+                let command = T::augment_args(Command::new(T::KEY));
+                let command = command.about(T::ABOUT).after_help(T::AFTER_HELP);
+                // clap takes the type's own comment for the long form.
+                command.long_about(None::<&str>)
+            },
+            asked: |matches| from_command_line::<T>(matches).map(T::into),
+        }
+    }
+}

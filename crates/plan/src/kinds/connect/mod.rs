@@ -1,0 +1,18 @@
+//! Experiments that set up connections: `[[connect]]` tables and `tonnage connect`, and the points that they expand to.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `options` | the options of an experiment |
+//! | [`point`] | one cell of a sweep, with everything fixed |
+//! | `expand` | the points of an experiment, and the checks of its options |
+//! | `kind` | what makes it a kind |
+//!
+//! Measuring a point is not known here; see `tonnage_bench`.
+
+mod expand;
+mod kind;
+mod options;
+pub mod point;
+
+pub use options::{Connect, Length, What};
+pub use point::ConnectPoint;

@@ -1,0 +1,109 @@
+//! The options of an experiment with connections. What they mean together is checked in `expand`.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::options::{Group, Many, Pair, one_of, pairs, with_default};
+use crate::point::Traffic;
+use crate::sweep::Sweep;
+use tonnage_units::{Count, Nanos};
+
+/// One experiment that sets up connections and takes them down again.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
+pub struct Connect {
+    /// Connections to set up.
+    #[command(flatten)]
+    pub what: What,
+    /// Length of the measurement.
+    #[command(flatten)]
+    pub length: Length,
+}
+
+crate::groups! { Connect: "connect", "an experiment with connections", needs &[("engine", "shm")]; what, length }
+
+/// Connections to set up.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "What is set up", mut_args = with_default::<Self>)]
+pub struct What {
+    /// Heading under which tables put the points.
+    #[arg(long, value_name = "TEXT")]
+    pub label: Option<String>,
+
+    /// Engine to connect by, such as shm or fabric:tcp; several are joined by commas. `tonnage devices` lists them.
+    #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
+    pub engine: Option<Many<String>>,
+
+    /// An option of the engine's own, such as completion=delivery for fabric; may be repeated. `tonnage devices` ends with
+    /// the engines and all their options.
+    #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
+    #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
+    pub engine_options: Vec<Pair>,
+
+    /// Pattern of the connections: pair or fan-in.
+    #[arg(long, value_name = "PATTERN", value_parser = one_of::<Traffic>())]
+    pub traffic: Option<Traffic>,
+
+    /// Pinned threads in each rank, each with a connection to each of its peers: a value or a sweep.
+    #[arg(
+        long,
+        value_name = "SWEEP",
+        allow_hyphen_values = true,
+        value_delimiter = ','
+    )]
+    pub workers: Option<Sweep>,
+
+    /// Bytes of memory that each worker registers for its connections: a value or a sweep.
+    #[arg(
+        long,
+        value_name = "SWEEP",
+        allow_hyphen_values = true,
+        value_delimiter = ','
+    )]
+    pub register: Option<Sweep>,
+
+    /// Memory to register; several are joined by commas. [default: host]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub memory: Option<Many<String>>,
+}
+
+pub(super) const TRAFFIC_DEFAULT: Traffic = Traffic::Pair;
+pub(super) const WORKERS_DEFAULT: u64 = 1;
+pub(super) const REGISTER_BYTES_DEFAULT: u64 = 4 << 10;
+
+impl Group for What {
+    fn defaults() -> Self {
+        Self {
+            traffic: Some(TRAFFIC_DEFAULT),
+            workers: Some(Sweep::one(WORKERS_DEFAULT)),
+            register: Some(Sweep::one(REGISTER_BYTES_DEFAULT)),
+            ..Self::default()
+        }
+    }
+}
+
+/// Length of the measurement.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Length", mut_args = with_default::<Self>)]
+pub struct Length {
+    /// Measured time of each point, split evenly over its trials.
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<Nanos>,
+
+    /// Timed repetitions of each point.
+    #[arg(long, value_name = "N")]
+    pub trials: Option<Count>,
+}
+
+pub(super) const DURATION_DEFAULT: Nanos = Nanos(1_000_000_000);
+pub(super) const TRIALS_DEFAULT: Count = Count(5);
+
+impl Group for Length {
+    fn defaults() -> Self {
+        Self {
+            duration: Some(DURATION_DEFAULT),
+            trials: Some(TRIALS_DEFAULT),
+        }
+    }
+}

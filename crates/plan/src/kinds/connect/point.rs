@@ -1,0 +1,68 @@
+//! A point of an experiment with connections: everything fixed.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::kind::AnyPoint;
+use crate::point::Traffic;
+use tonnage_engine::EngineOptions;
+use tonnage_units::Bytes;
+
+/// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConnectPoint {
+    /// The heading under which the plan puts it, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Engine name, as in `--engine`, with what follows its colon.
+    pub engine: String,
+    /// The engine's own options that differ from their defaults.
+    #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
+    pub engine_options: EngineOptions,
+    /// Pattern of the connections: in pairs, or all to rank 0.
+    pub traffic: Traffic,
+    /// Ranks of the run.
+    pub ranks: u32,
+    /// Pinned threads in each rank, each with a connection to each of its peers.
+    pub workers: u32,
+    /// Bytes of memory that each worker registers.
+    pub register_bytes: u64,
+    /// Kind of the memory with these bytes.
+    pub memory: String,
+    /// Timed repetitions.
+    pub trials: u32,
+    /// Measured time of one repetition.
+    pub trial_ns: u64,
+}
+
+impl ConnectPoint {
+    /// Connections that all ranks together have at a time: one for each pair of workers that are connected.
+    pub fn connections(&self) -> u64 {
+        let initiators = (0..self.ranks).map(|rank| self.traffic.targets(rank, self.ranks).len());
+        initiators.sum::<usize>() as u64 * u64::from(self.workers)
+    }
+}
+
+impl AnyPoint for ConnectPoint {
+    fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    fn name(&self) -> String {
+        format!(
+            "engine {}, workers {}, register {}",
+            self.engine,
+            self.workers,
+            Bytes(self.register_bytes)
+        )
+    }
+
+    fn progress(&self) -> String {
+        format!("{} {} workers", self.engine, self.workers)
+    }
+}

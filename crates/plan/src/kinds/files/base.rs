@@ -1,0 +1,424 @@
+//! Properties that all points of a file job share: everything but engine, block, transfer and window.
+
+use super::names::{ReadShift, StripeCount, Verify};
+use super::nodes;
+use super::options::{
+    DATA_DEFAULT, FSYNC_DEFAULT, FileJob, LAYOUT_DEFAULT, LIMIT_DEFAULT, ORDER_DEFAULT,
+    SEED_DEFAULT, SEGMENTS_DEFAULT, THREADS_DEFAULT, TRIALS_DEFAULT,
+};
+use super::point::{FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom, Stonewall, Striping};
+use crate::bounds::WORKERS_MAX;
+use crate::options::{Many, pairs};
+use crate::point::Reading;
+use crate::refuse::usage;
+use tonnage_engine::EngineOptions;
+use tonnage_units::Result;
+use tonnage_units::names::quote;
+use tonnage_units::{Bytes, Count, Nanos};
+
+const TRIALS_MAX: u64 = 100_000;
+const MILLISECOND_NS: u64 = 1_000_000;
+const DAY_NS: u64 = 24 * 3_600_000_000_000;
+const WEEK_NS: u64 = 7 * DAY_NS;
+
+/// Unit of a striping file system's stripes.
+const STRIPE_UNIT_BYTES: u64 = 64 << 10;
+
+/// A point of the job with everything but what its cell adds.
+///
+/// # Errors
+/// `Usage` for what contradicts itself, has no effect, or is out of range.
+pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
+    let layout = job.files.layout.unwrap_or(LAYOUT_DEFAULT);
+    check_paths(job, layout)?;
+    let phases = phases(job)?;
+    check_together(job, layout, &phases)?;
+    check_effects(job, &phases)?;
+    Ok(FilePoint {
+        label: job.files.label.clone(),
+        engine: String::new(),
+        engine_options: EngineOptions::new(),
+        hints: pairs::map(&job.how.hints),
+        ranks,
+        threads: threads(job)?,
+        paths: job.files.path.clone(),
+        layout,
+        directory_per_rank: job.files.directory_per_rank,
+        file_per_trial: job.files.file_per_trial,
+        block_bytes: 0,
+        transfer_bytes: 0,
+        segments: segments(job)?,
+        order: job.work.order.unwrap_or(ORDER_DEFAULT),
+        seed: job.work.seed.unwrap_or(SEED_DEFAULT).0,
+        read_percent: read_percent(job, &phases)?,
+        read_from: read_from(job, ranks)?,
+        fsync: job.how.fsync.unwrap_or(FSYNC_DEFAULT),
+        direct: job.how.direct,
+        collective: job.how.collective,
+        file_view: job.how.file_view,
+        barriers: job.how.barriers,
+        keep: job.files.keep,
+        existing: job.files.existing,
+        window: 1,
+        stonewall: stonewall(job)?,
+        status_file: status_file(job, &phases)?,
+        prefill: job.files.prefill,
+        data: job.data.data.unwrap_or(DATA_DEFAULT),
+        data_seed: job.data.data_seed.map(|Count(seed)| seed),
+        verify_after: verify_after(job, &phases)?,
+        drop_caches: job.how.drop_caches,
+        striping: striping(job, &phases)?,
+        trials: trials(job)?,
+        delay_ns: optional_time("delay", job.length.delay, 0, DAY_NS)?.unwrap_or(0),
+        max_duration_ns: optional_time(
+            "max-duration",
+            job.length.max_duration,
+            MILLISECOND_NS,
+            WEEK_NS,
+        )?,
+        limit: job.results.limit.unwrap_or(LIMIT_DEFAULT),
+        phases,
+    })
+}
+
+/// Facts that stand beside the results of all points of the job, of which `base` has what they share.
+///
+/// # Errors
+/// `Usage` for a figure of a phase that is not measured, and for what is out of range.
+pub(super) fn reading(job: &FileJob, base: &FilePoint) -> Result<Reading> {
+    check_published(job, &base.phases)?;
+    Ok(Reading {
+        published: job.results.published.clone(),
+        outlier_ns: optional_time("outlier", job.results.outlier, 1, DAY_NS)?,
+    })
+}
+
+fn check_paths(job: &FileJob, layout: FileLayout) -> Result<()> {
+    if job.files.path.is_empty() {
+        return usage("path is missing: write path data/file");
+    }
+    for path in &job.files.path {
+        if path.is_empty() || path.contains('\0') {
+            return usage(format!(
+                "path {} cannot be the name of a file: write something like path data/file",
+                quote(path)
+            ));
+        }
+        if path.ends_with('/') {
+            return usage(format!(
+                "path {path} is a directory, and files need a name: write path {path}file"
+            ));
+        }
+    }
+    if job.files.path.len() > 1 && layout == FileLayout::Shared {
+        return usage(format!(
+            "layout shared has one file and there are {} paths: leave {} of them out, or use layout per-process, \
+             where the ranks take the paths in turn",
+            job.files.path.len(),
+            job.files.path.len() - 1
+        ));
+    }
+    Ok(())
+}
+
+fn phases(job: &FileJob) -> Result<Vec<Phase>> {
+    let asked = job.work.phases.as_ref().map_or(&[][..], Many::values);
+    let phases = match (asked, job.work.read_percent) {
+        ([], None) => vec![Phase::Write, Phase::Read],
+        ([], Some(_)) => vec![Phase::Mixed],
+        (given, _) => given.to_vec(),
+    };
+    match first_twice(&phases) {
+        Some(twice) => usage(format!(
+            "phases has {} twice: leave one of them out, or repeat everything with trials 2",
+            twice.name()
+        )),
+        None => Ok(phases),
+    }
+}
+
+fn first_twice(phases: &[Phase]) -> Option<Phase> {
+    let again = |(at, phase): &(usize, &Phase)| phases[..*at].contains(phase);
+    let found = phases.iter().enumerate().find(again);
+    found.map(|(_, phase)| *phase)
+}
+
+/// Options that mean something only beside others.
+fn check_together(job: &FileJob, layout: FileLayout, phases: &[Phase]) -> Result<()> {
+    let shared = layout == FileLayout::Shared;
+    let mixed = phases.contains(&Phase::Mixed);
+    let threads = job.how.threads.is_some_and(|Count(threads)| threads > 1);
+    let why = match () {
+        () if job.files.directory_per_rank && shared => {
+            "directory-per-rank needs a file for each rank: add layout per-process, or leave it out"
+        }
+        () if job.how.collective && !shared => {
+            "collective needs one file for all ranks: use layout shared, or leave collective out"
+        }
+        () if job.how.file_view && !shared => {
+            "file-view shows each rank its parts of one file: use layout shared, or leave file-view out"
+        }
+        () if job.how.collective && mixed => {
+            "collective and phase mixed contradict each other, for all ranks make each transfer together and each \
+             chooses between read and write by itself: leave collective out, or use phases write,read"
+        }
+        () if job.how.collective && threads => {
+            "collective and threads contradict each other, for a rank takes part in a collective transfer once: \
+             leave threads out, or use more ranks"
+        }
+        () => return Ok(()),
+    };
+    usage(why)
+}
+
+/// Options that would change nothing in these phases.
+fn check_effects(job: &FileJob, phases: &[Phase]) -> Result<()> {
+    let reads = phases.iter().any(|phase| phase.reads());
+    let writes = phases.iter().any(|phase| phase.writes());
+    let fills = writes || job.files.prefill;
+    let verifies = job.data.verify.is_some();
+    let shifted = !matches!(job.work.read_shift, None | Some(ReadShift::Ranks(0)));
+    let by_chance = job.work.order == Some(FileOrder::Shuffled) || phases.contains(&Phase::Mixed);
+    let why = match () {
+        () if job.how.drop_caches && !reads => {
+            "drop-caches is for phases that read, and there is none: leave it out, or add phase read"
+        }
+        () if (shifted || job.work.read_shuffled.is_some()) && !reads => {
+            "read-shift and read-shuffled are for phases that read, and there is none: leave them out, or add phase read"
+        }
+        () if job.how.fsync.is_some_and(|fsync| fsync != Fsync::None) && !writes => {
+            "fsync is for phases that write, and there is none: leave it out, or add phase write"
+        }
+        () if job.files.existing && !fills => {
+            "existing is about files that will be written, and nothing is: leave it out, or add phase write"
+        }
+        () if job.data.data.is_some() && !fills && !verifies => {
+            "data says what is written or verified, and nothing is: leave it out, or add verify"
+        }
+        () if job.data.data_seed.is_some() && !fills && !verifies => {
+            "data-seed seeds what is written or verified, and nothing is: leave it out, or add verify"
+        }
+        () if job.work.seed.is_some() && !by_chance => {
+            "seed is for order shuffled and for phase mixed, and neither is asked for: leave it out, or add order \
+             shuffled"
+        }
+        () => return Ok(()),
+    };
+    usage(why)
+}
+
+fn check_published(job: &FileJob, phases: &[Phase]) -> Result<()> {
+    for figure in &job.results.published {
+        let name = figure.phase.name();
+        if !phases.contains(&figure.phase) {
+            return usage(format!(
+                "published has a figure of phase {name}, which is not measured: move it to the experiment that \
+                 measures it"
+            ));
+        }
+        let given = [figure.bandwidth_mib_per_s, figure.operations_per_s];
+        let positive = |value: f64| value.is_finite() && value > 0.0;
+        let percent = figure.percent_of_earlier.is_none_or(positive);
+        let any = given.iter().any(Option::is_some);
+        if !any || !percent || !given.into_iter().flatten().all(positive) {
+            return usage(format!(
+                "published of phase {name} needs figures above 0: write bandwidth-mib-per-s or operations-per-s"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn threads(job: &FileJob) -> Result<u32> {
+    let Count(threads) = job.how.threads.unwrap_or(THREADS_DEFAULT);
+    match u32::try_from(threads) {
+        Ok(0) => usage("threads 0 would move nothing: the fewest is threads 1"),
+        Ok(narrow) if narrow <= WORKERS_MAX => Ok(narrow),
+        _ => usage(format!(
+            "threads {threads} are too many: the most is threads {WORKERS_MAX}"
+        )),
+    }
+}
+
+/// Products with the other sizes are checked where these are known.
+fn segments(job: &FileJob) -> Result<u64> {
+    match job.work.segments.unwrap_or(SEGMENTS_DEFAULT) {
+        Count(0) => usage("segments 0 would move nothing: the fewest is segments 1"),
+        Count(segments) => Ok(segments),
+    }
+}
+
+fn read_percent(job: &FileJob, phases: &[Phase]) -> Result<Option<u32>> {
+    let mixed = phases.contains(&Phase::Mixed);
+    match job.work.read_percent {
+        None if mixed => usage(
+            "phase mixed needs to know how many of 100 transfers are reads: add read-percent 70",
+        ),
+        None => Ok(None),
+        Some(Count(percent)) if !mixed => usage(format!(
+            "read-percent {percent} is for phase mixed, which is not asked for: leave phases out, or write phases mixed"
+        )),
+        Some(Count(percent)) => match u32::try_from(percent) {
+            Ok(percent @ 1..=99) => Ok(Some(percent)),
+            _ => usage(format!(
+                "read-percent {percent} mixes nothing: write 1 to 99, or use phases write or phases read"
+            )),
+        },
+    }
+}
+
+fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
+    match (job.work.read_shift, job.work.read_shuffled) {
+        (Some(_), Some(_)) => usage(
+            "read-shift and read-shuffled contradict each other, for both say whose data a rank reads: leave one of \
+             them out",
+        ),
+        (None | Some(ReadShift::Ranks(0)), None) => Ok(ReadFrom::Own),
+        (_, _) if ranks == 1 => usage(
+            "one rank has nobody else's data to read: use --ranks 2, or leave read-shift and read-shuffled out",
+        ),
+        (None, Some(Count(seed))) => Ok(ReadFrom::Shuffled { seed }),
+        // It is resolved when the ranks have joined; until then a node is taken to have one rank.
+        (Some(ReadShift::Nodes(nodes)), None) => Ok(ReadFrom::Shift {
+            ranks: nodes::behind(nodes, 1, ranks).unwrap_or(1),
+        }),
+        (Some(ReadShift::Ranks(shift)), None) => match u32::try_from(shift) {
+            Ok(shift) if shift < ranks => Ok(ReadFrom::Shift { ranks: shift }),
+            _ => usage(format!(
+                "read-shift {shift} goes round {ranks} ranks: write read-shift {} or less, or use more --ranks",
+                ranks - 1
+            )),
+        },
+    }
+}
+
+fn stonewall(job: &FileJob) -> Result<Option<Stonewall>> {
+    let after_ns = optional_time("stonewall", job.length.stonewall, MILLISECOND_NS, WEEK_NS)?;
+    let Some(after_ns) = after_ns else {
+        return match (job.length.wear_out, job.length.wear_out_transfers) {
+            (false, None) => Ok(None),
+            _ => usage(
+                "wear-out follows a stonewall, which is not asked for: add stonewall 30s, or leave wear-out out",
+            ),
+        };
+    };
+    let transfers_min = match job.length.wear_out_transfers {
+        Some(_) if !job.length.wear_out => {
+            return usage(
+                "wear-out-transfers bounds wear-out, which is not asked for: add wear-out",
+            );
+        }
+        Some(Count(0)) => {
+            return usage("wear-out-transfers 0 is no bound: write 1 or more, or leave it out");
+        }
+        transfers => transfers.map_or(0, |Count(transfers)| transfers),
+    };
+    Ok(Some(Stonewall {
+        after_ns,
+        wear_out: job.length.wear_out,
+        transfers_min,
+    }))
+}
+
+/// A run that writes says there how far it came; one that only reads looks there.
+fn status_file(job: &FileJob, phases: &[Phase]) -> Result<Option<String>> {
+    let Some(path) = &job.length.stonewall_status else {
+        return Ok(None);
+    };
+    if path.is_empty() || path.contains('\0') || path.ends_with('/') {
+        return usage(format!(
+            "stonewall-status {} cannot be the name of a file: write something like stonewall-status written.json",
+            quote(path)
+        ));
+    }
+    if job.length.stonewall.is_none() && phases.iter().any(|phase| phase.writes()) {
+        return usage(
+            "stonewall-status keeps how much was written until the stonewall, which is not asked for: \
+             add stonewall 30s, or leave stonewall-status out",
+        );
+    }
+    Ok(Some(path.clone()))
+}
+
+fn verify_after(job: &FileJob, phases: &[Phase]) -> Result<Vec<Phase>> {
+    let after = match &job.data.verify {
+        None => Vec::new(),
+        Some(Verify::Last) => phases.last().copied().into_iter().collect(),
+        Some(Verify::After(after)) => after.clone(),
+    };
+    if let Some(absent) = after.iter().find(|phase| !phases.contains(phase)) {
+        let name = absent.name();
+        return usage(format!(
+            "verify after phase {name}, which is not measured: add {name} to phases, or write verify without a phase"
+        ));
+    }
+    match first_twice(&after) {
+        Some(twice) => usage(format!(
+            "verify has phase {} twice: leave one of them out",
+            twice.name()
+        )),
+        None => Ok(after),
+    }
+}
+
+fn striping(job: &FileJob, phases: &[Phase]) -> Result<Option<Striping>> {
+    if job.files.stripe_count.is_none() && job.files.stripe_size.is_none() {
+        return Ok(None);
+    }
+    if !job.files.prefill && !phases.iter().any(|phase| phase.writes()) {
+        return usage(
+            "stripe-count and stripe-size are for new files, and this only reads: leave them out",
+        );
+    }
+    if let Some(Bytes(size)) = job.files.stripe_size
+        && (size == 0 || !size.is_multiple_of(STRIPE_UNIT_BYTES) || size >= 4 << 30)
+    {
+        return usage(format!(
+            "stripe-size {} is no multiple of {} below 4G: write something like stripe-size 1M",
+            Bytes(size),
+            Bytes(STRIPE_UNIT_BYTES)
+        ));
+    }
+    let count = match job.files.stripe_count {
+        Some(StripeCount::Targets(targets)) => Some(targets),
+        Some(StripeCount::All) => None,
+        // Only the size was asked for.
+        None => Some(0),
+    };
+    Ok(Some(Striping {
+        count,
+        size_bytes: job.files.stripe_size.map(|Bytes(size)| size),
+    }))
+}
+
+fn trials(job: &FileJob) -> Result<u32> {
+    let Count(trials) = job.length.trials.unwrap_or(TRIALS_DEFAULT);
+    match u32::try_from(trials) {
+        Ok(0) => usage("trials 0 would measure nothing: the fewest is trials 1"),
+        Ok(narrow) if trials <= TRIALS_MAX => Ok(narrow),
+        _ => usage(format!(
+            "trials {trials} is too many: the most is trials {TRIALS_MAX}"
+        )),
+    }
+}
+
+fn optional_time(what: &str, given: Option<Nanos>, least: u64, most: u64) -> Result<Option<u64>> {
+    let Some(Nanos(ns)) = given else {
+        return Ok(None);
+    };
+    if ns < least {
+        return usage(format!(
+            "{what} {} is too short: the shortest is {what} {}",
+            Nanos(ns),
+            Nanos(least)
+        ));
+    }
+    if ns > most {
+        return usage(format!(
+            "{what} {} is too long: the longest is {what} {}",
+            Nanos(ns),
+            Nanos(most)
+        ));
+    }
+    Ok(Some(ns))
+}

@@ -1,0 +1,46 @@
+//! The points of a job. Everything that can be known to be wrong is refused here, before a rank starts.
+
+use super::options::FileJob;
+use super::point::FilePoint;
+use super::{base, cell};
+use crate::bounds::{POINTS_MAX, RANKS_MAX};
+use crate::point::Reading;
+use crate::refuse::usage;
+use tonnage_engine::Lists;
+use tonnage_units::Result;
+
+/// The points of one job, in each engine, block, window and transfer, the last of these varying fastest; at most
+/// `room`. And what stands beside the results of all of them.
+///
+/// # Errors
+/// `Usage` for everything that can be found wrong without starting a rank.
+pub(super) fn expand(
+    job: &FileJob,
+    ranks: u32,
+    lists: &Lists,
+    room: usize,
+) -> Result<(Vec<FilePoint>, Reading)> {
+    if ranks == 0 || ranks > RANKS_MAX {
+        return usage(format!(
+            "a run of {ranks} ranks is not possible: use --ranks 1 to --ranks {RANKS_MAX}"
+        ));
+    }
+    let base = base::base(job, ranks)?;
+    let reading = base::reading(job, &base)?;
+    let entries = cell::entries(job, lists)?;
+    let axes = cell::Axes::of(job)?;
+    let total = axes.count(entries.len());
+    if total > room {
+        return usage(format!(
+            "the plan has more than {POINTS_MAX} points, and this job alone has {total}: use coarser sweeps, or \
+             several plans"
+        ));
+    }
+    let mut points = Vec::with_capacity(total);
+    for named in &entries {
+        for sizes in axes.cells() {
+            points.push(cell::point(&base, named, sizes)?);
+        }
+    }
+    Ok((points, reading))
+}

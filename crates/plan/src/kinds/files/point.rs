@@ -1,0 +1,244 @@
+//! A point of a file experiment: everything fixed. Bytes move between memory and files.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use tonnage_engine::calls::FileUse;
+pub use tonnage_engine::calls::{FileLayout, FileOrder, Fsync};
+
+use crate::kind::{AnyPoint, EngineFacts};
+use crate::point::LimitChoice;
+pub use crate::point::{Phase, Published};
+use tonnage_engine::{EngineOptions, Lists};
+use tonnage_units::{Bytes, Result};
+
+/// One file experiment with every option explicit; defaults were filled in when the plan was expanded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilePoint {
+    /// The heading under which the plan puts it, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Engine name, as in `--engine`.
+    pub engine: String,
+    /// The engine's own options that differ from their defaults.
+    #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
+    pub engine_options: EngineOptions,
+    /// Hints for the engine's library by name, such as `romio_cb_write`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hints: BTreeMap<String, String>,
+    /// Ranks of the run; all of them take part.
+    pub ranks: u32,
+    /// Threads of each rank that make transfers.
+    pub threads: u32,
+    /// Paths of the files. With layout per-process, rank r takes path r mod their number; the shared layout has one.
+    pub paths: Vec<String>,
+    /// One file for all ranks, or one for each.
+    pub layout: FileLayout,
+    /// Each rank's file is in a directory of its own, named after the rank.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub directory_per_rank: bool,
+    /// Each trial uses files of its own, with the trial's number behind their names.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub file_per_trial: bool,
+    /// Bytes that one rank has in one segment; a whole number of transfers.
+    pub block_bytes: u64,
+    /// Bytes of one read or write.
+    pub transfer_bytes: u64,
+    /// Number of times that the sequence of all ranks' blocks is repeated.
+    pub segments: u64,
+    /// Order of a rank's transfers.
+    pub order: FileOrder,
+    /// Seeds the shuffled order and the choice between read and write.
+    pub seed: u64,
+    /// Phases to measure, in order.
+    pub phases: Vec<Phase>,
+    /// Reads among 100 transfers of a mixed phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_percent: Option<u32>,
+    /// Rank whose data a rank reads.
+    pub read_from: ReadFrom,
+    /// Choice of when written data is forced to stable storage, inside the clock.
+    pub fsync: Fsync,
+    /// True to leave the page cache out.
+    pub direct: bool,
+    /// All ranks make each transfer together.
+    pub collective: bool,
+    /// Each rank sees only its own parts of the shared file.
+    pub file_view: bool,
+    /// All ranks wait for each other between open, transfers and close.
+    pub barriers: bool,
+    /// Files stay when the run is over.
+    pub keep: bool,
+    /// Existing files are not removed before they are written.
+    pub existing: bool,
+    /// Transfers in flight for each thread, where the engine can have several.
+    pub window: u32,
+    /// A phase makes no new transfers after this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stonewall: Option<Stonewall>,
+    /// Keeps how many transfers of each rank were written, for a run that reads them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_file: Option<String>,
+    /// Files are filled before the first phase, outside the clock.
+    pub prefill: bool,
+    /// Kind of data that is written.
+    pub data: DataKind,
+    /// Seeds what is written; without one each write phase takes a random one, which readers find in the files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_seed: Option<u64>,
+    /// Phases after which the bytes written or read are checked, outside the clock.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verify_after: Vec<Phase>,
+    /// Cached bytes of the files are dropped before each phase that reads.
+    pub drop_caches: bool,
+    /// Striping of new files on a file system that stripes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub striping: Option<Striping>,
+    /// Repetitions of all phases.
+    pub trials: u32,
+    /// Pause before each phase but the first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub delay_ns: u64,
+    /// No further repetition begins after this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_duration_ns: Option<u64>,
+    /// Upper bound to compare the bandwidth with.
+    pub limit: LimitChoice,
+}
+
+impl FilePoint {
+    /// Returns what opening an engine may depend on.
+    pub fn usage(&self) -> FileUse {
+        FileUse {
+            options: self.engine_options.clone(),
+            hints: self.hints.clone(),
+            ranks: self.ranks,
+            threads: self.threads,
+            window: self.window,
+            layout: self.layout,
+            order: self.order,
+            fsync: self.fsync,
+            direct: self.direct,
+            collective: self.collective,
+            file_view: self.file_view,
+            stonewalled: self.stonewall.is_some(),
+            bytes_of_rank: self.bytes_of_rank(),
+        }
+    }
+
+    /// Transfers that one rank makes in one phase that nothing cuts short.
+    pub fn transfers_of_rank(&self) -> u64 {
+        self.block_bytes / self.transfer_bytes.max(1) * self.segments
+    }
+
+    /// Bytes that one rank moves in one phase that nothing cuts short.
+    pub fn bytes_of_rank(&self) -> u64 {
+        self.block_bytes * self.segments
+    }
+}
+
+impl AnyPoint for FilePoint {
+    fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    fn workers(&self) -> u32 {
+        self.threads
+    }
+
+    fn name(&self) -> String {
+        format!(
+            "engine {}, block {}, transfer {}",
+            self.engine,
+            Bytes(self.block_bytes),
+            Bytes(self.transfer_bytes)
+        )
+    }
+
+    fn progress(&self) -> String {
+        format!(
+            "{} {}, {} x {} by {}",
+            self.engine,
+            self.layout.name(),
+            self.segments,
+            Bytes(self.block_bytes),
+            Bytes(self.transfer_bytes)
+        )
+    }
+
+    fn engine_facts(&self, lists: &Lists) -> Result<EngineFacts> {
+        let entry = lists.file_engine(&self.engine)?;
+        Ok(EngineFacts {
+            has_devices: false,
+            libraries: entry.libraries,
+            lifecycle: &entry.lifecycle,
+        })
+    }
+}
+
+/// Choice of the rank whose data a rank reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum ReadFrom {
+    /// Its own data.
+    Own,
+    /// Data of the rank this many behind it.
+    Shift {
+        /// Ranks.
+        ranks: u32,
+    },
+    /// Data of another rank, by a seeded permutation of the ranks.
+    Shuffled {
+        /// Seed of the permutation.
+        seed: u64,
+    },
+}
+
+/// Ends a phase by time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Stonewall {
+    /// Time from the common start.
+    pub after_ns: u64,
+    /// All ranks then go on until each has made as many transfers as the fastest had.
+    pub wear_out: bool,
+    /// At least so many transfers of each rank, with `wear_out`; 0 for no such bound.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub transfers_min: u64,
+}
+
+/// Kind of data that is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum DataKind {
+    /// Cannot be compressed.
+    Random,
+    /// Data of which this part is zeros.
+    Compressible {
+        /// 1 to 99.
+        percent: u32,
+    },
+}
+
+/// Striping of a new file over the servers of a file system that stripes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Striping {
+    /// Number of targets; `None` for all, 0 for as many as the file system chooses.
+    #[serde(default)]
+    pub count: Option<u32>,
+    /// Bytes on one target before the next one's turn; `None` for the file system's own.
+    #[serde(default)]
+    pub size_bytes: Option<u64>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}

@@ -1,0 +1,94 @@
+//! The types that follow from the list of kinds.
+
+/// Makes of a list of kinds an experiment and a point of any kind, and a row for each.
+macro_rules! kinds {
+    ($($(#[doc = $about:literal])+ $kind:ident: $experiment:ty, $point:ty;)+) => {
+        /// One experiment: a table of a plan file, or one command line.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Experiment {
+            $($(#[doc = $about])+ $kind($experiment),)+
+        }
+
+        /// A point of any kind.
+        #[derive(Debug, Clone, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+        #[serde(tag = "kind", rename_all = "kebab-case")]
+        pub enum Point {
+            $($(#[doc = $about])+ $kind($point),)+
+        }
+
+        /// Every kind, in the order in which help and messages list them.
+        pub static KINDS: [$crate::kind::Row<Experiment>; [$(stringify!($kind)),+].len()] =
+            [$($crate::kind::Row::of::<$experiment>()),+];
+
+        $(
+            impl From<$experiment> for Experiment {
+                fn from(experiment: $experiment) -> Self {
+                    Self::$kind(experiment)
+                }
+            }
+
+            impl From<$point> for Point {
+                fn from(point: $point) -> Self {
+                    Self::$kind(point)
+                }
+            }
+        )+
+
+        impl Experiment {
+            /// The key of its tables in a plan file, and its command.
+            pub fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$kind(_) => <$experiment as $crate::options::Tables>::KEY,)+
+                }
+            }
+
+            /// What an experiment of any kind can be asked.
+            pub fn any(&self) -> &dyn $crate::kind::AnyExperiment {
+                match self {
+                    $(Self::$kind(experiment) => experiment,)+
+                }
+            }
+
+            /// What an experiment of any kind can be told.
+            pub fn any_mut(&mut self) -> &mut dyn $crate::kind::AnyExperiment {
+                match self {
+                    $(Self::$kind(experiment) => experiment,)+
+                }
+            }
+
+            /// Writes what was said of it, as the table of a plan.
+            pub(crate) fn write(&self) -> Result<::toml::Table, ::toml::ser::Error> {
+                match self {
+                    $(Self::$kind(experiment) => $crate::options::Tables::write(experiment),)+
+                }
+            }
+
+            /// Its points, at most `room`, and what stands beside the results of all of them.
+            pub(crate) fn points(
+                &self,
+                ranks: u32,
+                lists: &::tonnage_engine::Lists,
+                room: usize,
+            ) -> ::tonnage_units::Result<(Vec<Point>, $crate::point::Reading)> {
+                match self {
+                    $(Self::$kind(experiment) => {
+                        let expanded = $crate::kind::Kind::expand(experiment, ranks, lists, room);
+                        let (points, reading) = expanded?;
+                        Ok((points.into_iter().map(Point::$kind).collect(), reading))
+                    })+
+                }
+            }
+        }
+
+        impl Point {
+            /// What a point of any kind can be asked.
+            pub fn any(&self) -> &dyn $crate::kind::AnyPoint {
+                match self {
+                    $(Self::$kind(point) => point,)+
+                }
+            }
+        }
+    };
+}
+
+pub(super) use kinds;

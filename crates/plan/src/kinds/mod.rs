@@ -1,0 +1,23 @@
+//! The list of kinds: a folder and a line for each. Nothing else in this crate names them all.
+//!
+//! | folder | what lives there |
+//! | --- | --- |
+//! | [`transfer`] | experiments between memories |
+//! | [`files`] | experiments with files |
+//! | [`connect`] | experiments with connections |
+//!
+//! What a kind has to say is in [`crate::kind`].
+
+pub mod connect;
+pub mod files;
+mod list;
+pub mod transfer;
+
+list::kinds! {
+    /// Between memories.
+    Transfer: transfer::Transfer, transfer::TransferPoint;
+    /// With files.
+    File: files::FileJob, files::FilePoint;
+    /// Setting up connections.
+    Connect: connect::Connect, connect::ConnectPoint;
+}

@@ -1,0 +1,276 @@
+//! The points of one transfer. Everything that can be known to be wrong is refused here, before a rank starts, in one
+//! sentence that names the nearest valid choice.
+
+use super::layout::{check_memory, layout, sizes};
+use super::length::length;
+use super::options::{
+    ADDRESSES_DEFAULT, LIMIT_DEFAULT, SEED_DEFAULT, TRAFFIC_DEFAULT, Transfer, WORKERS_DEFAULT,
+    What,
+};
+use super::pacing::pacings;
+use super::point::{Length, Pacing, TransferPoint, TrialLength};
+use crate::bounds::{POINTS_MAX, RANKS_MAX, WORKERS_MAX};
+use crate::options::{Many, pairs};
+use crate::point::Traffic;
+use crate::refuse::usage;
+use tonnage_engine::memory::MemoryEntry;
+use tonnage_engine::{EngineOptions, Entry, Lists, Verb};
+use tonnage_units::{Count, Nanos, Result};
+
+/// Properties that all points of a transfer share.
+struct Shared {
+    traffic: Traffic,
+    workers: u32,
+    memory: String,
+    length: Length,
+}
+
+/// The points of one transfer, in each engine, op, window or batch, and size, the last of these varying fastest; at most
+/// `room`.
+///
+/// # Errors
+/// `Usage` for everything that can be found wrong without starting a rank.
+pub(super) fn expand(
+    transfer: &Transfer,
+    ranks: u32,
+    lists: &Lists,
+    room: usize,
+) -> Result<Vec<TransferPoint>> {
+    let what = &transfer.what;
+    let traffic = what.traffic.unwrap_or(TRAFFIC_DEFAULT);
+    check_ranks(ranks, traffic)?;
+    let shared = Shared {
+        traffic,
+        workers: workers(what)?,
+        memory: match &transfer.memory.memory {
+            Some(memory) => memory.clone(),
+            None => lists.default_memory().to_owned(),
+        },
+        length: length(&transfer.length)?,
+    };
+    let entries = entries(what, lists)?;
+    let memory = lists.memory(&shared.memory)?;
+    let ops = ops(what)?;
+    let pacings = pacings(&transfer.pacing, transfer.measure.latency)?;
+    let sizes = match &what.sizes {
+        Some(sweep) => sizes(sweep)?,
+        None => return usage("sizes is missing: write sizes 8..1M".to_owned()),
+    };
+    check_rate(&pacings, shared.length.trial)?;
+    let counts = [entries.len(), ops.len(), pacings.len(), sizes.len()];
+    let total = counts.into_iter().fold(1, usize::saturating_mul);
+    if total > room {
+        return usage(format!(
+            "the plan has more than {POINTS_MAX} points, and this transfer alone has {total}: \
+             use coarser sweeps, or several plans"
+        ));
+    }
+    let mut points = Vec::with_capacity(total);
+    for named in &entries {
+        for &op in ops {
+            check_support(transfer, named.entry, op, lists.engines)?;
+            check_visible(transfer, memory, op)?;
+            check_roles(transfer, shared.traffic, op)?;
+            for &pacing in &pacings {
+                for &size in &sizes {
+                    points.push(point(transfer, &shared, ranks, (named, op, pacing, size))?);
+                }
+            }
+        }
+    }
+    Ok(points)
+}
+
+fn point(
+    transfer: &Transfer,
+    shared: &Shared,
+    ranks: u32,
+    (named, op, pacing, size_bytes): (&Named<'_>, Verb, Pacing, u32),
+) -> Result<TransferPoint> {
+    let mut point = TransferPoint {
+        label: transfer.what.label.clone(),
+        engine: named.engine.to_owned(),
+        engine_options: named.options.clone(),
+        op,
+        traffic: shared.traffic,
+        ranks,
+        workers: shared.workers,
+        size_bytes,
+        pacing,
+        memory: shared.memory.clone(),
+        footprint_bytes: 0,
+        stride_bytes: 0,
+        addresses: transfer.memory.addresses.unwrap_or(ADDRESSES_DEFAULT),
+        seed: transfer.memory.seed.unwrap_or(SEED_DEFAULT).0,
+        latency: transfer.measure.latency.unwrap_or(true),
+        verify: transfer.measure.verify,
+        limit: transfer.measure.limit.unwrap_or(LIMIT_DEFAULT),
+        length: shared.length,
+    };
+    let layout = layout(&transfer.memory, size_bytes, point.depth())?;
+    check_memory(layout, shared.traffic, ranks, shared.workers)?;
+    point.footprint_bytes = layout.footprint_bytes;
+    point.stride_bytes = layout.stride_bytes;
+    Ok(point)
+}
+
+fn check_ranks(ranks: u32, traffic: Traffic) -> Result<()> {
+    if ranks < 2 {
+        let has = if ranks == 1 {
+            "there is one"
+        } else {
+            "there are none"
+        };
+        return usage(format!(
+            "a transfer needs two ranks and {has}: use --ranks 2"
+        ));
+    }
+    if ranks > RANKS_MAX {
+        return usage(format!(
+            "{ranks} ranks are too many: the most is --ranks {RANKS_MAX}"
+        ));
+    }
+    if traffic == Traffic::Pair && !ranks.is_multiple_of(2) {
+        return usage(format!(
+            "pair traffic needs an even number of ranks and there are {ranks}: \
+             use --ranks {}, or another pattern such as --traffic fan-out",
+            ranks + 1
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses ranks that would have two roles: in a ping-pong one side begins and the other answers, so no rank can do
+/// both. A read has nothing to answer.
+fn check_roles(transfer: &Transfer, traffic: Traffic, op: Verb) -> Result<()> {
+    if transfer.pacing.ping_pong && traffic == Traffic::AllToAll && op != Verb::Read {
+        return usage(format!(
+            "ping-pong with op {} and traffic all-to-all contradict each other, for every rank would both begin \
+             and answer: use traffic pair, fan-out or fan-in, or op read, which needs no answer",
+            op.name()
+        ));
+    }
+    Ok(())
+}
+
+fn workers(what: &What) -> Result<u32> {
+    let Count(workers) = what.workers.unwrap_or(WORKERS_DEFAULT);
+    match u32::try_from(workers) {
+        Ok(0) => usage("workers 0 would move nothing: the fewest is workers 1".to_owned()),
+        Ok(narrow) if narrow <= WORKERS_MAX => Ok(narrow),
+        _ => usage(format!(
+            "workers {workers} are too many: the most is workers {WORKERS_MAX}"
+        )),
+    }
+}
+
+/// A trial too short for one operation would measure nothing.
+fn check_rate(pacings: &[Pacing], trial: TrialLength) -> Result<()> {
+    let (Some(Pacing::Paced { rate_per_s, .. }), TrialLength::DurationNs(trial_ns)) =
+        (pacings.first(), trial)
+    else {
+        return Ok(());
+    };
+    if rate_per_s * trial_ns as f64 >= 1e9 {
+        return Ok(());
+    }
+    usage(format!(
+        "rate {rate_per_s} is less than one operation in a trial of {}: use trial-time {} or more",
+        Nanos(trial_ns),
+        // Whole seconds, saturating for rates that are next to nothing.
+        Nanos(((1.0 / rate_per_s).ceil() as u64).saturating_mul(1_000_000_000))
+    ))
+}
+
+/// An engine of a transfer: its entry, its name with the variant, and its options that differ from the defaults.
+struct Named<'a> {
+    entry: &'a Entry,
+    engine: &'a str,
+    options: EngineOptions,
+}
+
+fn ops(what: &What) -> Result<&[Verb]> {
+    match what.op.as_ref().map(Many::values) {
+        None | Some([]) => usage("op is missing: write op write".to_owned()),
+        Some(ops) => Ok(ops),
+    }
+}
+
+fn entries<'a>(what: &'a What, lists: &Lists) -> Result<Vec<Named<'a>>> {
+    let names = what.engine.as_ref().map_or(&[][..], Many::values);
+    if names.is_empty() {
+        return usage("engine is missing: write engine shm".to_owned());
+    }
+    let asked = pairs::map(&what.engine_options);
+    let named = |engine: &'a String| {
+        let entry = lists.engine(engine)?;
+        let options = entry.check_options(&asked, tonnage_engine::split_name(engine).1)?;
+        Ok(Named {
+            entry,
+            engine,
+            options,
+        })
+    };
+    names.iter().map(named).collect()
+}
+
+/// A plain write under ping-pong is seen by its last byte, at which the CPU has to look.
+fn check_visible(transfer: &Transfer, memory: &MemoryEntry, op: Verb) -> Result<()> {
+    if memory.host_addressable || op != Verb::Write || !transfer.pacing.ping_pong {
+        return Ok(());
+    }
+    usage(format!(
+        "ping-pong with op write waits for the last byte to appear, and the CPU cannot look at memory {}: use op \
+         write-imm or send",
+        memory.name
+    ))
+}
+
+/// Refuses an engine that cannot do what the transfer asks of it.
+fn check_support(transfer: &Transfer, entry: &Entry, op: Verb, engines: &[Entry]) -> Result<()> {
+    let name = entry.name;
+    let other = |fits: fn(&Entry) -> bool| {
+        let fitting = engines
+            .iter()
+            .filter(|entry| fits(entry) && entry.verbs.contains(&op));
+        let fitting = fitting.map(|entry| format!("engine {}", entry.name)).next();
+        fitting
+            .map(|other| format!(", or use {other}"))
+            .unwrap_or_default()
+    };
+    if !entry.verbs.contains(&op) {
+        let verbs: Vec<_> = entry.verbs.iter().map(|verb| verb.name()).collect();
+        return usage(format!(
+            "engine {name} cannot do op {}: use one of {}{}",
+            op.name(),
+            verbs.join(", "),
+            other(|_| true)
+        ));
+    }
+    if transfer.pacing.ping_pong && op == Verb::Write && !entry.ordered_writes {
+        let notifying: Vec<_> = entry
+            .verbs
+            .iter()
+            .filter(|verb| verb.notifies_target())
+            .collect();
+        let instead = match notifying.first() {
+            Some(verb) => format!("op {}", verb.name()),
+            None => "op read".to_owned(),
+        };
+        return usage(format!(
+            "ping-pong with op write waits for the last byte to appear, and engine {name} does not promise \
+             that it appears last: use {instead}{}",
+            other(|entry| entry.ordered_writes)
+        ));
+    }
+    if transfer.measure.verify && !entry.moves_bytes {
+        return usage(format!(
+            "engine {name} moves no bytes, so there is nothing to verify: leave verify out{}",
+            other(|entry| entry.moves_bytes)
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,392 @@
+use super::*;
+use crate::fixture::{Expand, SHIPPED};
+use crate::point::LimitChoice;
+use crate::transfer::Addresses;
+use crate::{Experiment, Plan};
+use tonnage_units::Bytes;
+
+/// The one-transfer plan with these lines after the ones that must be there.
+fn plan(lines: &str) -> Plan {
+    let text = format!("name = \"test\"\n[[transfer]]\n{lines}");
+    Plan::from_toml(&text, "test.toml").unwrap()
+}
+
+const WRITE: &str = "engine = \"shm\"\nop = \"write\"\nsizes = 64\n";
+
+fn points(lines: &str) -> Vec<TransferPoint> {
+    plan(lines).transfer_points(2).unwrap()
+}
+
+fn message(lines: &str) -> String {
+    plan(lines).transfer_points(2).unwrap_err().to_string()
+}
+
+fn message_for(ranks: u32, more: &str) -> String {
+    plan(&format!("{WRITE}{more}"))
+        .transfer_points(ranks)
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn everything_that_is_not_said_has_its_default() {
+    let expected = TransferPoint {
+        label: None,
+        engine: "shm".into(),
+        engine_options: Default::default(),
+        op: Verb::Write,
+        traffic: Traffic::Pair,
+        ranks: 2,
+        workers: 1,
+        size_bytes: 64,
+        pacing: Pacing::Stream { window: 64 },
+        memory: "host".to_owned(),
+        footprint_bytes: 4096,
+        stride_bytes: 64,
+        addresses: Addresses::Sequential,
+        seed: 1,
+        latency: true,
+        verify: false,
+        limit: LimitChoice::Auto,
+        length: Length {
+            trials: 5,
+            trial: TrialLength::DurationNs(200_000_000),
+            warmup_ns: 50_000_000,
+            until_ci: None,
+            max_duration_ns: None,
+        },
+    };
+    assert_eq!(points(WRITE), [expected]);
+}
+
+#[test]
+fn everything_that_is_said_is_in_the_point() {
+    let point = points(
+        "engine = 'shm'\nop = 'read'\nsizes = '4k'\nlabel = 'mine'\ntraffic = 'all-to-all'\n\
+         window = 8\nrate = '200k'\nworkers = 3\nmemory = 'huge'\nfootprint = '1M'\nstride = '8k'\n\
+         addresses = 'random'\nseed = 7\nverify = true\nlimit = '12.5GB/s'\ntrials = 3\n\
+         trial-time = '10ms'\nwarmup = 0\nuntil-ci = '2%'\nmax-duration = '5s'",
+    )
+    .remove(0);
+    let expected = TransferPoint {
+        label: Some("mine".into()),
+        engine: "shm".into(),
+        engine_options: Default::default(),
+        op: Verb::Read,
+        traffic: Traffic::AllToAll,
+        ranks: 2,
+        workers: 3,
+        size_bytes: 4096,
+        pacing: Pacing::Paced {
+            window: 8,
+            rate_per_s: 200_000.0,
+        },
+        memory: "huge".to_owned(),
+        footprint_bytes: 1 << 20,
+        stride_bytes: 8192,
+        addresses: Addresses::Random,
+        seed: 7,
+        latency: true,
+        verify: true,
+        limit: LimitChoice::Stated {
+            bytes_per_s: 12.5e9,
+        },
+        length: Length {
+            trials: 3,
+            trial: TrialLength::DurationNs(10_000_000),
+            warmup_ns: 0,
+            until_ci: Some(0.02),
+            max_duration_ns: Some(5_000_000_000),
+        },
+    };
+    assert_eq!(point, expected);
+    assert!(!points(&format!("{WRITE}latency = false")).remove(0).latency);
+}
+
+#[test]
+fn sweeps_multiply_with_the_size_varying_fastest() {
+    let points =
+        points("engine = 'null,shm'\nop = ['write', 'read']\nsizes = '8,16'\nbatch = '1,2'");
+    assert_eq!(points.len(), 16);
+    let cell = |point: &TransferPoint| {
+        (
+            point.engine.clone(),
+            point.op,
+            point.depth(),
+            point.size_bytes,
+        )
+    };
+    assert_eq!(cell(&points[0]), ("null".into(), Verb::Write, 1, 8));
+    assert_eq!(cell(&points[1]), ("null".into(), Verb::Write, 1, 16));
+    assert_eq!(cell(&points[2]), ("null".into(), Verb::Write, 2, 8));
+    assert_eq!(cell(&points[4]), ("null".into(), Verb::Read, 1, 8));
+    assert_eq!(cell(&points[8]), ("shm".into(), Verb::Write, 1, 8));
+}
+
+#[test]
+fn unknown_engines_and_verbs_name_the_nearest() {
+    assert_eq!(
+        message("engine = 'shmm'\nop = 'write'\nsizes = 8"),
+        "unknown engine \"shmm\": did you mean \"shm\"? engines: null, shm, loose"
+    );
+    assert_eq!(
+        message("engine = 'loose'\nop = 'send'\nsizes = 8"),
+        "engine loose cannot do op send: use one of write, write-imm, read, or use engine null"
+    );
+    assert_eq!(
+        message("engine = 'loose'\nop = 'write'\nsizes = 8\nping-pong = true"),
+        "ping-pong with op write waits for the last byte to appear, and engine loose does not promise \
+         that it appears last: use op write-imm, or use engine null"
+    );
+    assert_eq!(
+        message("engine = 'null'\nop = 'write'\nsizes = 8\nverify = true"),
+        "engine null moves no bytes, so there is nothing to verify: leave verify out, or use engine shm"
+    );
+    assert_eq!(
+        points("engine = 'loose'\nop = 'read'\nsizes = 8\nping-pong = true").len(),
+        1
+    );
+}
+
+#[test]
+fn ranks_must_fit_the_traffic() {
+    assert_eq!(
+        message_for(1, ""),
+        "a transfer needs two ranks and there is one: use --ranks 2"
+    );
+    assert!(message_for(0, "").contains("use --ranks 2"));
+    assert_eq!(
+        message_for(3, ""),
+        "pair traffic needs an even number of ranks and there are 3: use --ranks 4, \
+         or another pattern such as --traffic fan-out"
+    );
+    assert!(message_for(u32::MAX, "").contains("the most is --ranks 65536"));
+    let fan_out = plan(&format!("{WRITE}traffic = 'fan-out'"));
+    assert_eq!(fan_out.transfer_points(3).unwrap()[0].ranks, 3);
+}
+
+#[test]
+fn no_rank_both_begins_and_answers() {
+    for op in Verb::ALL {
+        let lines = format!(
+            "engine = \"shm\"\nop = \"{}\"\nsizes = 64\ntraffic = \"all-to-all\"\n",
+            op.name()
+        );
+        assert!(plan(&lines).transfer_points(3).is_ok(), "{op:?}");
+        let ping_pong = plan(&format!("{lines}ping-pong = true")).transfer_points(3);
+        let Err(error) = ping_pong else {
+            assert_eq!(op, Verb::Read, "only a read needs no answer");
+            continue;
+        };
+        let message = error.to_string();
+        assert!(
+            message.contains("use traffic pair, fan-out or fan-in, or op read"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn workers_and_rates_must_make_sense() {
+    assert!(message_for(2, "workers = 0").contains("the fewest is workers 1"));
+    assert!(message_for(2, "workers = 1025").contains("the most is workers 1024"));
+    assert_eq!(
+        message_for(2, "rate = 2"),
+        "rate 2 is less than one operation in a trial of 200ms: use trial-time 1s or more"
+    );
+    assert!(
+        plan(&format!("{WRITE}rate = 1\niters = 3"))
+            .transfer_points(2)
+            .is_ok()
+    );
+}
+
+#[test]
+fn each_group_of_options_is_checked() {
+    for (more, part) in [
+        ("window = 0", "the smallest window is 1"),
+        ("trials = 0", "the fewest is trials 1"),
+        ("footprint = 8", "write footprint 64 or more"),
+        ("stride = 8", "write stride 64 or more"),
+        (
+            "footprint = '1T'",
+            "needs more than 1T in one rank: write footprint 512G or less",
+        ),
+        (
+            "ping-pong = true\nwindow = 2",
+            "ping-pong and window contradict",
+        ),
+    ] {
+        let message = message_for(2, more);
+        assert!(message.contains(part), "{more}: {message}");
+    }
+    assert!(message("engine = 'shm'\nop = 'write'\nsizes = '0,8'").contains("smallest size is 1"));
+}
+
+#[test]
+fn a_plan_that_takes_days_is_refused() {
+    let message = message("engine = 'shm'\nop = 'write'\nsizes = '1..4096+1'\nbatch = '1..25+1'");
+    assert!(message.contains("more than 100000 points"), "{message}");
+    assert!(
+        message.contains("this transfer alone has 102400"),
+        "{message}"
+    );
+}
+
+#[test]
+fn errors_of_one_transfer_among_several_say_which() {
+    let text = format!(
+        "name = 'two'\n[[transfer]]\n{WRITE}[[transfer]]\nlabel = 'second'\n{WRITE}window = 0\n"
+    );
+    let message = Plan::from_toml(&text, "t")
+        .unwrap()
+        .transfer_points(2)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.starts_with("transfer 2 (\"second\"): window 0 would move nothing"),
+        "{message}"
+    );
+}
+
+#[test]
+fn the_same_point_twice_is_refused_unless_labels_tell_them_apart() {
+    let twice = |more: &str| {
+        let text = format!("name = 'two'\n[[transfer]]\n{WRITE}[[transfer]]\n{WRITE}{more}");
+        Plan::from_toml(&text, "t").unwrap().transfer_points(2)
+    };
+    let message = twice("").unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "transfer 2: the same point is asked for twice (engine shm, op write, size 64): \
+         leave one of them out, or give one a label"
+    );
+    assert_eq!(twice("label = 'again'").unwrap().len(), 2);
+}
+
+#[test]
+fn plans_built_in_code_are_checked_too() {
+    let nothing = Plan::default().transfer_points(2).unwrap_err().to_string();
+    assert!(nothing.contains("add a [[transfer]], a [[file]] or a [[connect]] table"));
+    let mut transfer = Transfer::default();
+    let message = |transfer: &Transfer| {
+        let plan = Plan {
+            experiments: vec![Experiment::Transfer(transfer.clone())],
+            ..Plan::default()
+        };
+        plan.transfer_points(2).unwrap_err().to_string()
+    };
+    assert!(message(&transfer).starts_with("engine is missing"));
+    transfer.what.engine = Some(Many(vec!["shm".into()]));
+    assert!(message(&transfer).starts_with("op is missing"));
+    transfer.what.op = Some(Many(vec![Verb::Write]));
+    assert!(message(&transfer).starts_with("sizes is missing"));
+}
+
+#[test]
+fn scaling_a_plan_shortens_its_points_and_nothing_else() {
+    let mut scaled = plan(WRITE);
+    scaled.scale(0.1, 2).unwrap();
+    let mut point = scaled.transfer_points(2).unwrap().remove(0);
+    assert_eq!(point.length.trial, TrialLength::DurationNs(20_000_000));
+    point.length.trial = TrialLength::DurationNs(200_000_000);
+    assert_eq!(points(WRITE), [point]);
+    for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
+        let message = scaled.scale(wrong, 2).unwrap_err().to_string();
+        assert!(
+            message.contains("write a factor from 0.000000001 to 100000"),
+            "{message}"
+        );
+    }
+}
+
+/// Every plan in plans/ is read and expanded, and says in its head which command runs it.
+#[test]
+fn plans_that_ship_expand() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
+    let mut names = Vec::new();
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let plan = Plan::load(&path).unwrap();
+        let ranks = plan.ranks.unwrap_or(2);
+        let points = plan.points(ranks, &SHIPPED).unwrap();
+        assert!(!points.is_empty(), "{}", path.display());
+        let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        assert_eq!(plan.name, stem);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("# "), "{stem} has no head");
+        let command = format!("tonnage run plans/{stem}.toml");
+        assert!(
+            text.contains(&command) || stem == "tour",
+            "{stem} does not name its command"
+        );
+        names.push(stem);
+    }
+    for expected in ["tour", "mori-io"] {
+        assert!(
+            names.iter().any(|name| name == expected),
+            "{expected} is missing"
+        );
+    }
+}
+
+#[test]
+fn the_tour_measures_less_than_20_seconds() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/tour.toml");
+    let plan = Plan::load(std::path::Path::new(path)).unwrap();
+    let mut total_ns = 0;
+    for planned in plan.points(2, &SHIPPED).unwrap() {
+        let crate::Point::Transfer(point) = planned.point else {
+            panic!("{planned:?}");
+        };
+        let TrialLength::DurationNs(trial_ns) = point.length.trial else {
+            panic!("the tour is bounded by time");
+        };
+        assert_eq!(point.length.until_ci, None);
+        assert!(
+            ["null", "shm", "fabric:shm", "fabric:tcp"].contains(&point.engine.as_str()),
+            "{point:?}"
+        );
+        total_ns += point.length.warmup_ns + trial_ns * u64::from(point.length.trials);
+    }
+    assert!(total_ns < 20_000_000_000, "{}", Nanos(total_ns));
+}
+
+/// The experiments of the published page, as far as a plan can say them.
+#[test]
+fn the_mori_io_plan_has_the_published_cells() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/mori-io.toml");
+    let points = Plan::load(std::path::Path::new(path))
+        .unwrap()
+        .transfer_points(2)
+        .unwrap();
+    let has = |op, batch, size: Bytes| {
+        points.iter().any(|point| {
+            (point.op, point.pacing, u64::from(point.size_bytes))
+                == (op, Pacing::Batch { batch }, size.0)
+        })
+    };
+    assert!(has(Verb::Read, 256, Bytes(8)) && has(Verb::Read, 256, Bytes(1 << 20)));
+    assert!(has(Verb::Write, 128, Bytes(8)) && has(Verb::Write, 128, Bytes(1 << 20)));
+    assert!(has(Verb::Write, 1, Bytes(1024)) && has(Verb::Write, 32768, Bytes(1024)));
+    assert!(has(Verb::Write, 1, Bytes(64 << 20)) && has(Verb::Read, 1, Bytes(64 << 20)));
+    assert_eq!(points.len(), 18 + 18 + 16 + 2 * 17);
+}
+
+#[test]
+fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
+    let lines = "engine = 'shm'\nop = ['write', 'read']\nsizes = 8\n";
+    let unknown = message(&format!("{lines}memory = 'hugh'"));
+    assert!(unknown.contains("did you mean \"huge\"?"), "{unknown}");
+    let variant = message(&format!("{lines}memory = 'host:1'"));
+    assert!(variant.contains("write memory host"), "{variant}");
+    let far = points(&format!("{lines}memory = 'far'"));
+    assert!(far.iter().all(|point| point.memory == "far"));
+    let unseen = message(&format!("{lines}memory = 'far'\nping-pong = true"));
+    assert!(
+        unseen.contains("the CPU cannot look at memory far: use op write-imm or send"),
+        "{unseen}"
+    );
+    let read = "engine = 'shm'\nop = 'read'\nsizes = 8\nmemory = 'far'\nping-pong = true";
+    assert_eq!(points(read).len(), 1);
+}

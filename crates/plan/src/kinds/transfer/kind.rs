@@ -1,0 +1,45 @@
+//! Transfers as a kind.
+
+use super::expand::expand;
+use super::length;
+use super::options::Transfer;
+use super::point::TransferPoint;
+use crate::kind::{AnyExperiment, Kind, Scale};
+use crate::point::Reading;
+use tonnage_engine::Lists;
+use tonnage_units::Result;
+
+impl Kind for Transfer {
+    type Point = TransferPoint;
+
+    const ABOUT: &'static str = "Move bytes between ranks and measure them";
+    const AFTER_HELP: &'static str = "A sweep is one value (4096), a doubling range (8..1M), a linear range (1M..32M+1M), a range \
+    with a factor (1..1000*10), or several of these joined by commas. Several sweeps multiply. k, M and G are powers \
+    of two in sizes and sweeps; kB, MB and GB are decimal.\n\n\
+    Examples:\n  \
+    tonnage transfer --engine shm --op read --ranks 2 --sizes 8..1M --batch 128\n  \
+    tonnage transfer --engine shm --op write-imm --ranks 2 --sizes 8,4k --ping-pong --duration 2s";
+
+    fn expand(
+        &self,
+        ranks: u32,
+        lists: &Lists,
+        room: usize,
+    ) -> Result<(Vec<TransferPoint>, Reading)> {
+        Ok((expand(self, ranks, lists, room)?, Reading::default()))
+    }
+}
+
+impl AnyExperiment for Transfer {
+    fn label(&self) -> Option<&str> {
+        self.what.label.as_deref()
+    }
+
+    fn use_engines(&mut self, engines: &[String]) {
+        self.what.engine = Some(engines.to_vec().into());
+    }
+
+    fn scale(&mut self, scale: Scale) {
+        length::scale(&mut self.length, scale.time);
+    }
+}

@@ -1,0 +1,228 @@
+//! Bytes that operations walk over: what `sizes`, `stride` and `footprint` mean together.
+
+use super::options::MemoryOptions;
+use crate::bounds::{MEMORY_BYTES_MAX, SIZE_BYTES_MAX};
+use crate::point::Traffic;
+use crate::sweep::Sweep;
+use tonnage_units::Bytes;
+use tonnage_units::{Error, Result};
+
+/// Greatest footprint without `footprint`: every operation in flight gets a slot of its own as long as this is enough.
+const FOOTPRINT_BYTES_DEFAULT_MAX: u64 = 64 << 20;
+
+/// Slots begin at multiples of this where `stride` is not said, so that words are never split.
+const ALIGNMENT_BYTES: u64 = 8;
+
+/// Places of the slots of one lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// A whole number of strides.
+    pub footprint_bytes: u64,
+    /// At least one size.
+    pub stride_bytes: u64,
+}
+
+/// The values of `sizes`, checked.
+///
+/// # Errors
+/// `Usage` for 0 and for more than [`SIZE_BYTES_MAX`].
+pub(super) fn sizes(sweep: &Sweep) -> Result<Vec<u32>> {
+    let checked = |&value: &u64| match u32::try_from(value) {
+        Ok(0) => Err(Error::Usage(
+            "size 0 would move nothing: the smallest size is 1".to_owned(),
+        )),
+        Ok(size) if size <= SIZE_BYTES_MAX => Ok(size),
+        _ => Err(Error::Usage(format!(
+            "size {} is too large for one operation: the largest size is {}; \
+             for more bytes in flight use several operations, as in batch 8",
+            Bytes(value),
+            Bytes(SIZE_BYTES_MAX.into())
+        ))),
+    };
+    sweep.values().iter().map(checked).collect()
+}
+
+/// The layout of operations of `size` bytes, of which `depth` are in flight on one lane.
+///
+/// # Errors
+/// `Usage` for a stride or footprint that is too small for the size, or absurdly large.
+pub(super) fn layout(options: &MemoryOptions, size: u32, depth: u32) -> Result<Layout> {
+    let size = u64::from(size);
+    let stride_bytes = match options.stride {
+        Some(Bytes(stride)) => stride,
+        None => size.next_multiple_of(ALIGNMENT_BYTES),
+    };
+    if stride_bytes < size {
+        return Err(Error::Usage(format!(
+            "stride {} is less than size {size}, so that slots would overlap: write stride {} or more",
+            Bytes(stride_bytes),
+            Bytes(size),
+            size = Bytes(size)
+        )));
+    }
+    if stride_bytes > MEMORY_BYTES_MAX {
+        return Err(too_large("stride", stride_bytes));
+    }
+    let Some(Bytes(given)) = options.footprint else {
+        let most = FOOTPRINT_BYTES_DEFAULT_MAX / stride_bytes;
+        let slots = u64::from(depth).min(most).max(1);
+        return Ok(Layout {
+            footprint_bytes: slots * stride_bytes,
+            stride_bytes,
+        });
+    };
+    if given > MEMORY_BYTES_MAX {
+        return Err(too_large("footprint", given));
+    }
+    if given < stride_bytes {
+        return Err(Error::Usage(format!(
+            "footprint {} is less than one slot of size {}: write footprint {} or more",
+            Bytes(given),
+            Bytes(size),
+            Bytes(stride_bytes)
+        )));
+    }
+    Ok(Layout {
+        footprint_bytes: given / stride_bytes * stride_bytes,
+        stride_bytes,
+    })
+}
+
+fn too_large(what: &str, bytes: u64) -> Error {
+    Error::Usage(format!(
+        "{what} {} is too large: the largest {what} is {}",
+        Bytes(bytes),
+        Bytes(MEMORY_BYTES_MAX)
+    ))
+}
+
+/// Refuses what no rank can have: every lane of every worker has a footprint here and one at the other end.
+///
+/// # Errors
+/// `Usage`, with the largest footprint that would fit.
+pub(super) fn check_memory(
+    layout: Layout,
+    traffic: Traffic,
+    ranks: u32,
+    workers: u32,
+) -> Result<()> {
+    // No rank has more peers than rank 0.
+    let peers =
+        [traffic.targets(0, ranks), traffic.initiators(0, ranks)].map(|peers| peers.len() as u64);
+    let lanes = peers.into_iter().fold(1, u64::max);
+    let footprints = lanes * 2 * u64::from(workers);
+    if layout.footprint_bytes.saturating_mul(footprints) <= MEMORY_BYTES_MAX {
+        return Ok(());
+    }
+    let fits = MEMORY_BYTES_MAX / footprints / layout.stride_bytes * layout.stride_bytes;
+    let instead = match fits {
+        0 => "use smaller sizes, fewer workers or fewer ranks".to_owned(),
+        fits => format!("write footprint {} or less", Bytes(fits)),
+    };
+    Err(Error::Usage(format!(
+        "footprint {} for {footprints} lane ends needs more than {} in one rank: {instead}",
+        Bytes(layout.footprint_bytes),
+        Bytes(MEMORY_BYTES_MAX)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(footprint: Option<u64>, stride: Option<u64>) -> MemoryOptions {
+        MemoryOptions {
+            footprint: footprint.map(Bytes),
+            stride: stride.map(Bytes),
+            ..MemoryOptions::default()
+        }
+    }
+
+    fn of(transfer: &MemoryOptions, size: u32, depth: u32) -> (u64, u64) {
+        let layout = layout(transfer, size, depth).unwrap();
+        (layout.footprint_bytes, layout.stride_bytes)
+    }
+
+    #[test]
+    fn by_default_every_operation_in_flight_has_a_slot_up_to_64_mib() {
+        let plain = with(None, None);
+        assert_eq!(of(&plain, 8, 64), (512, 8));
+        assert_eq!(of(&plain, 1, 4), (32, 8));
+        assert_eq!(of(&plain, 9, 1), (16, 16));
+        assert_eq!(of(&plain, 1 << 20, 128), (64 << 20, 1 << 20));
+        assert_eq!(of(&plain, 1 << 30, 2), (1 << 30, 1 << 30));
+        assert_eq!(of(&plain, 3 << 20, 64), (63 << 20, 3 << 20));
+        assert_eq!(of(&with(None, Some(4096)), 8, 4), (16384, 4096));
+    }
+
+    #[test]
+    fn a_footprint_is_rounded_down_to_whole_strides() {
+        assert_eq!(of(&with(Some(100), None), 24, 64), (96, 24));
+        assert_eq!(of(&with(Some(1 << 30), None), 8, 1), (1 << 30, 8));
+    }
+
+    #[test]
+    fn impossible_layouts_name_the_nearest_possible_one() {
+        let message = |transfer, size| layout(&transfer, size, 64).unwrap_err().to_string();
+        assert_eq!(
+            message(with(None, Some(64)), 4096),
+            "stride 64 is less than size 4k, so that slots would overlap: write stride 4k or more"
+        );
+        assert_eq!(
+            message(with(Some(64), None), 4096),
+            "footprint 64 is less than one slot of size 4k: write footprint 4k or more"
+        );
+        assert_eq!(
+            message(with(Some(2 << 40), None), 8),
+            "footprint 2T is too large: the largest footprint is 1T"
+        );
+        assert!(message(with(None, Some(u64::MAX)), 8).ends_with("the largest stride is 1T"));
+        assert!(message(with(Some(0), None), 8).contains("write footprint 8 or more"));
+    }
+
+    #[test]
+    fn sizes_are_from_1_to_1_gib() {
+        let of = |text: &str| sizes(&text.parse().unwrap());
+        assert_eq!(of("1,1G").unwrap(), [1, 1 << 30]);
+        assert_eq!(
+            of("0,8").unwrap_err().to_string(),
+            "size 0 would move nothing: the smallest size is 1"
+        );
+        for text in ["2G", "8G", "16T"] {
+            let message = of(text).unwrap_err().to_string();
+            assert!(
+                message.starts_with(&format!("size {text} is too large")),
+                "{message}"
+            );
+            assert!(message.contains("the largest size is 1G"), "{message}");
+        }
+    }
+
+    #[test]
+    fn more_memory_than_any_rank_has_is_refused() {
+        let layout = Layout {
+            footprint_bytes: 1 << 30,
+            stride_bytes: 8,
+        };
+        assert!(check_memory(layout, Traffic::Pair, 1000, 512).is_ok());
+        assert!(check_memory(layout, Traffic::AllToAll, 129, 1).is_ok());
+        let message = check_memory(layout, Traffic::AllToAll, 1025, 1)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            message,
+            "footprint 1G for 2048 lane ends needs more than 1T in one rank: write footprint 512M or less"
+        );
+        let huge = Layout {
+            footprint_bytes: 1 << 30,
+            stride_bytes: 1 << 30,
+        };
+        let message = check_memory(huge, Traffic::FanIn, 1025, 1)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.ends_with("use smaller sizes, fewer workers or fewer ranks"),
+            "{message}"
+        );
+    }
+}

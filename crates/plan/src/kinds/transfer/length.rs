@@ -1,0 +1,425 @@
+//! Length of a point's measurement: what `trials`, `trial-time`, `iters`, `duration`, `warmup`, `until-ci` and
+//! `max-duration` mean together.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::point::{Length, TrialLength};
+use crate::options::{Group, with_default};
+use crate::refuse::usage;
+use tonnage_units::{Count, Fraction, Nanos, Result};
+
+const TRIALS_DEFAULT: u32 = 5;
+const TRIALS_MAX: u64 = 100_000;
+const MILLISECOND_NS: u64 = 1_000_000;
+const HOUR_NS: u64 = 3_600_000_000_000;
+const TRIAL_NS_DEFAULT: u64 = 200 * MILLISECOND_NS;
+/// Starting and ending a trial costs microseconds: below this they are no longer small.
+const TRIAL_NS_MIN: u64 = MILLISECOND_NS;
+const TRIAL_NS_MAX: u64 = 24 * HOUR_NS;
+const ITERATIONS_MAX: u64 = 1_000_000_000_000;
+const WARMUP_NS_DEFAULT: u64 = 50 * MILLISECOND_NS;
+const WARMUP_NS_MAX: u64 = HOUR_NS;
+const MAX_DURATION_NS_DEFAULT: u64 = 60_000 * MILLISECOND_NS;
+const MAX_DURATION_NS_MAX: u64 = 7 * 24 * HOUR_NS;
+
+/// Length of the measurement.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Length", mut_args = with_default::<Self>)]
+pub struct LengthOptions {
+    /// Timed repetitions of each point; with --until-ci the fewest.
+    #[arg(long, value_name = "N")]
+    pub trials: Option<Count>,
+
+    /// Length of one trial.
+    #[arg(long, value_name = "TIME")]
+    pub trial_time: Option<Nanos>,
+
+    /// Operations of each worker in one trial, instead of a time: batches with --batch, round trips with --ping-pong.
+    #[arg(long, value_name = "N")]
+    pub iters: Option<Count>,
+
+    /// Measured time of each point, split evenly over its trials.
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<Nanos>,
+
+    /// Untimed operations before the first trial of each point; 0 leaves them out.
+    #[arg(long, value_name = "TIME")]
+    pub warmup: Option<Nanos>,
+
+    /// Add trials until the 95 % confidence interval of the mean bandwidth is within this percentage of it.
+    #[arg(long, value_name = "PERCENT")]
+    pub until_ci: Option<Fraction>,
+
+    /// With --until-ci: stop all the same when the trials of a point have taken this long.
+    #[arg(long, value_name = "TIME")]
+    pub max_duration: Option<Nanos>,
+}
+
+impl Group for LengthOptions {
+    fn defaults() -> Self {
+        Self {
+            trials: Some(Count(TRIALS_DEFAULT.into())),
+            trial_time: Some(Nanos(TRIAL_NS_DEFAULT)),
+            warmup: Some(Nanos(WARMUP_NS_DEFAULT)),
+            max_duration: Some(Nanos(MAX_DURATION_NS_DEFAULT)),
+            ..Self::default()
+        }
+    }
+}
+
+/// The length of every point of a transfer, defaults filled in.
+///
+/// # Errors
+/// `Usage` for options that contradict each other and for values out of range.
+pub(super) fn length(options: &LengthOptions) -> Result<Length> {
+    contradictions(options)?;
+    let trials = trials(options)?;
+    let trial = trial(options, trials)?;
+    let warmup_ns = options.warmup.map_or(WARMUP_NS_DEFAULT, |Nanos(ns)| ns);
+    if warmup_ns > WARMUP_NS_MAX {
+        return usage(format!(
+            "warmup {} is too long: the longest is {}",
+            Nanos(warmup_ns),
+            Nanos(WARMUP_NS_MAX)
+        ));
+    }
+    let (until_ci, max_duration_ns) = confidence(options, trials, trial)?;
+    Ok(Length {
+        trials,
+        trial,
+        warmup_ns,
+        until_ci,
+        max_duration_ns,
+    })
+}
+
+fn contradictions(options: &LengthOptions) -> Result<()> {
+    let duration = options.duration.is_some();
+    if options.iters.is_some() && duration {
+        return usage(
+            "iters and duration contradict each other, for both say how long a point is: leave one of them out",
+        );
+    }
+    if options.iters.is_some() && options.trial_time.is_some() {
+        return usage(
+            "iters and trial-time contradict each other, for both say how long a trial is: leave one of them out",
+        );
+    }
+    if duration && options.trial_time.is_some() {
+        return usage(
+            "duration and trial-time contradict each other, for duration is split over the trials: \
+             use trial-time with trials, or duration alone",
+        );
+    }
+    if duration && options.until_ci.is_some() {
+        return usage(
+            "duration and until-ci contradict each other, for until-ci goes on as long as it needs: \
+             use max-duration to bound it, or leave until-ci out",
+        );
+    }
+    if options.max_duration.is_some() && options.until_ci.is_none() {
+        return usage(
+            "max-duration bounds until-ci, which is not asked for: add until-ci 2%, or use duration",
+        );
+    }
+    Ok(())
+}
+
+fn trials(options: &LengthOptions) -> Result<u32> {
+    let Some(Count(trials)) = options.trials else {
+        return Ok(TRIALS_DEFAULT);
+    };
+    if options.until_ci.is_some() && trials == 1 {
+        return usage(
+            "trials 1 and until-ci contradict each other, for a confidence interval needs two trials: \
+             write trials 2 or more",
+        );
+    }
+    match u32::try_from(trials) {
+        Ok(0) => usage("trials 0 would measure nothing: the fewest is trials 1"),
+        Ok(narrow) if trials <= TRIALS_MAX => Ok(narrow),
+        _ => usage(format!(
+            "trials {trials} is too many: the most is trials {TRIALS_MAX}"
+        )),
+    }
+}
+
+fn trial(options: &LengthOptions, trials: u32) -> Result<TrialLength> {
+    if let Some(Count(iterations)) = options.iters {
+        return match iterations {
+            0 => usage("iters 0 would measure nothing: the fewest is iters 1"),
+            1..=ITERATIONS_MAX => Ok(TrialLength::Iterations(iterations)),
+            _ => usage(format!(
+                "iters {iterations} is too many: the most is iters {ITERATIONS_MAX}"
+            )),
+        };
+    }
+    let (what, share) = match (options.duration, options.trial_time) {
+        (Some(_), _) => ("duration", u64::from(trials)),
+        (None, Some(_)) => ("trial-time", 1),
+        (None, None) => return Ok(TrialLength::DurationNs(TRIAL_NS_DEFAULT)),
+    };
+    let given = options
+        .duration
+        .or(options.trial_time)
+        .map_or(0, |Nanos(ns)| ns);
+    let (shortest, longest) = (TRIAL_NS_MIN * share, TRIAL_NS_MAX * share);
+    let over = if share == 1 {
+        String::new()
+    } else {
+        format!(" over {trials} trials")
+    };
+    if given < shortest {
+        return usage(format!(
+            "{what} {}{over} is too short to be timed: the shortest is {what} {}",
+            Nanos(given),
+            Nanos(shortest)
+        ));
+    }
+    if given > longest {
+        return usage(format!(
+            "{what} {}{over} is too long: the longest is {what} {}",
+            Nanos(given),
+            Nanos(longest)
+        ));
+    }
+    Ok(TrialLength::DurationNs(given / share))
+}
+
+/// The width to reach and the time to give up at; none of both without `until-ci`.
+fn confidence(
+    options: &LengthOptions,
+    trials: u32,
+    trial: TrialLength,
+) -> Result<(Option<f64>, Option<u64>)> {
+    let Some(until_ci) = options.until_ci else {
+        return Ok((None, None));
+    };
+    if !(until_ci.0 > 0.0 && until_ci.0 < 1.0) {
+        return usage(format!(
+            "until-ci {until_ci} makes no sense: write a percentage above 0% and below 100%, such as 2%"
+        ));
+    }
+    let fewest_ns = match trial {
+        TrialLength::DurationNs(ns) => ns.saturating_mul(trials.into()),
+        TrialLength::Iterations(_) => TRIAL_NS_MIN,
+    };
+    let Some(Nanos(max_duration_ns)) = options.max_duration else {
+        return Ok((
+            Some(until_ci.0),
+            Some(MAX_DURATION_NS_DEFAULT.max(fewest_ns)),
+        ));
+    };
+    if max_duration_ns < fewest_ns {
+        return usage(format!(
+            "max-duration {} is shorter than the fewest trials take: \
+             write max-duration {} or more, or a shorter trial-time",
+            Nanos(max_duration_ns),
+            Nanos(fewest_ns)
+        ));
+    }
+    if max_duration_ns > MAX_DURATION_NS_MAX {
+        return usage(format!(
+            "max-duration {} is too long: the longest is max-duration {}",
+            Nanos(max_duration_ns),
+            Nanos(MAX_DURATION_NS_MAX)
+        ));
+    }
+    Ok((Some(until_ci.0), Some(max_duration_ns)))
+}
+
+/// Multiplies how long it is measured, within the bounds that [`length`] checks. Values that are wrong
+/// already stay wrong, so that scaling hides no mistake.
+pub(super) fn scale(options: &mut LengthOptions, factor: f64) {
+    let scaled = |value: u64, least: u64, most: u64| {
+        if value < least || value > most {
+            return value;
+        }
+        // Precise enough below 2^53, and both casts saturate.
+        ((value as f64 * factor).round() as u64).clamp(least, most)
+    };
+    let trials = options
+        .trials
+        .map_or(TRIALS_DEFAULT.into(), |Count(trials)| trials);
+    let share = trials.clamp(1, TRIALS_MAX);
+    if let Some(Count(iterations)) = &mut options.iters {
+        *iterations = scaled(*iterations, 1, ITERATIONS_MAX);
+    }
+    if let Some(Nanos(ns)) = &mut options.duration {
+        *ns = scaled(*ns, TRIAL_NS_MIN * share, TRIAL_NS_MAX * share);
+    }
+    let by_time = options.iters.is_none() && options.duration.is_none();
+    if by_time || options.trial_time.is_some() {
+        let Nanos(ns) = options.trial_time.unwrap_or(Nanos(TRIAL_NS_DEFAULT));
+        options.trial_time = Some(Nanos(scaled(ns, TRIAL_NS_MIN, TRIAL_NS_MAX)));
+    }
+    if options.until_ci.is_some() {
+        let Nanos(ns) = options
+            .max_duration
+            .unwrap_or(Nanos(MAX_DURATION_NS_DEFAULT));
+        let fewest = options
+            .trial_time
+            .map_or(TRIAL_NS_MIN, |Nanos(ns)| ns.saturating_mul(share));
+        let fewest = fewest.min(MAX_DURATION_NS_MAX);
+        options.max_duration = Some(Nanos(
+            scaled(ns, TRIAL_NS_MIN, MAX_DURATION_NS_MAX).max(fewest),
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = MILLISECOND_NS;
+
+    fn with(change: impl FnOnce(&mut LengthOptions)) -> LengthOptions {
+        let mut options = LengthOptions::default();
+        change(&mut options);
+        options
+    }
+
+    fn message(change: impl FnOnce(&mut LengthOptions)) -> String {
+        length(&with(change)).unwrap_err().to_string()
+    }
+
+    fn ms(count: u64) -> Option<Nanos> {
+        Some(Nanos(count * MS))
+    }
+
+    #[test]
+    fn defaults_are_five_trials_of_200_ms() {
+        let expected = Length {
+            trials: 5,
+            trial: TrialLength::DurationNs(200 * MS),
+            warmup_ns: 50 * MS,
+            until_ci: None,
+            max_duration_ns: None,
+        };
+        assert_eq!(length(&LengthOptions::default()).unwrap(), expected);
+    }
+
+    #[test]
+    fn duration_is_split_over_the_trials() {
+        let options = with(|t| (t.duration, t.trials) = (ms(2000), Some(Count(4))));
+        assert_eq!(
+            length(&options).unwrap().trial,
+            TrialLength::DurationNs(500 * MS)
+        );
+    }
+
+    #[test]
+    fn iterations_are_per_trial() {
+        let options = with(|t| (t.iters, t.warmup) = (Some(Count(128)), ms(0)));
+        let length = length(&options).unwrap();
+        assert_eq!(
+            (length.trial, length.warmup_ns),
+            (TrialLength::Iterations(128), 0)
+        );
+    }
+
+    #[test]
+    fn until_ci_is_bounded_by_60_s_unless_said_otherwise() {
+        let options = with(|t| t.until_ci = Some(Fraction(0.02)));
+        let found = length(&options).unwrap();
+        assert_eq!(
+            (found.until_ci, found.max_duration_ns),
+            (Some(0.02), Some(60_000 * MS))
+        );
+        let options = with(|t| (t.until_ci, t.max_duration) = (Some(Fraction(0.02)), ms(5000)));
+        assert_eq!(length(&options).unwrap().max_duration_ns, Some(5000 * MS));
+        let options = with(|t| (t.until_ci, t.trial_time) = (Some(Fraction(0.02)), ms(100_000)));
+        assert_eq!(
+            length(&options).unwrap().max_duration_ns,
+            Some(500_000 * MS)
+        );
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let iters = Some(Count(1));
+        let ci = Some(Fraction(0.02));
+        assert!(
+            message(|t| (t.iters, t.duration) = (iters, ms(5)))
+                .starts_with("iters and duration contradict each other")
+        );
+        assert!(
+            message(|t| (t.iters, t.trial_time) = (iters, ms(5)))
+                .starts_with("iters and trial-time contradict each other")
+        );
+        assert!(
+            message(|t| (t.duration, t.trial_time) = (ms(5), ms(5)))
+                .contains("use trial-time with trials, or duration alone")
+        );
+        assert!(
+            message(|t| (t.duration, t.until_ci) = (ms(5), ci))
+                .contains("use max-duration to bound it")
+        );
+        assert!(message(|t| t.max_duration = ms(5)).contains("add until-ci 2%, or use duration"));
+        assert!(
+            message(|t| (t.trials, t.until_ci) = (iters, ci)).contains("write trials 2 or more")
+        );
+        assert_eq!(
+            message(|t| (t.until_ci, t.max_duration) = (ci, ms(500))),
+            "max-duration 500ms is shorter than the fewest trials take: \
+             write max-duration 1s or more, or a shorter trial-time"
+        );
+    }
+
+    #[test]
+    fn values_out_of_range_name_the_nearest_valid_one() {
+        let many = Some(Count(u64::MAX));
+        let zero = Some(Count(0));
+        let ages = Some(Nanos(u64::MAX));
+        assert_eq!(
+            message(|t| t.trials = zero),
+            "trials 0 would measure nothing: the fewest is trials 1"
+        );
+        assert!(message(|t| t.trials = many).ends_with("the most is trials 100000"));
+        assert!(message(|t| t.iters = zero).ends_with("the fewest is iters 1"));
+        assert!(message(|t| t.iters = many).ends_with("the most is iters 1000000000000"));
+        assert_eq!(
+            message(|t| t.duration = ms(2)),
+            "duration 2ms over 5 trials is too short to be timed: the shortest is duration 5ms"
+        );
+        assert!(message(|t| t.trial_time = ms(0)).ends_with("the shortest is trial-time 1ms"));
+        assert!(message(|t| t.trial_time = ages).ends_with("the longest is trial-time 24h"));
+        assert!(message(|t| t.warmup = ages).ends_with("the longest is 1h"));
+        for wrong in [0.0, 1.0, 2.0] {
+            assert!(
+                message(|t| t.until_ci = Some(Fraction(wrong))).contains("above 0% and below 100%")
+            );
+        }
+        let ci = Some(Fraction(0.5));
+        assert!(
+            message(|t| (t.until_ci, t.max_duration) = (ci, ages)).ends_with("max-duration 168h")
+        );
+    }
+
+    #[test]
+    fn scaling_stays_valid_and_hides_no_mistake() {
+        let mut options = with(|t| t.until_ci = Some(Fraction(0.02)));
+        scale(&mut options, 0.1);
+        assert_eq!(
+            (options.trial_time, options.max_duration),
+            (ms(20), ms(6000))
+        );
+        scale(&mut options, 1e-5);
+        assert_eq!((options.trial_time, options.max_duration), (ms(1), ms(5)));
+        assert!(length(&options).is_ok());
+
+        let mut options = with(|t| t.iters = Some(Count(100)));
+        scale(&mut options, 0.001);
+        assert_eq!((options.iters, options.trial_time), (Some(Count(1)), None));
+
+        let mut options = with(|t| t.duration = ms(2000));
+        scale(&mut options, 2.0);
+        assert_eq!((options.duration, options.trial_time), (ms(4000), None));
+
+        let mut options = with(|t| t.trial_time = ms(0));
+        scale(&mut options, 100.0);
+        assert!(length(&options).is_err());
+    }
+}

@@ -1,0 +1,24 @@
+//! Experiments between memories: `[[transfer]]` tables and `tonnage transfer`, and the points that they expand to.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `options` | the options of a transfer |
+//! | [`point`] | one cell of a sweep, with everything fixed |
+//! | `expand` | the points of a transfer, and the checks of engines, verbs and ranks |
+//! | `pacing`, `length`, `layout` | what one group of options means together |
+//! | `kind` | what makes it a kind |
+//!
+//! Measuring a point is not known here; see `tonnage_bench`.
+
+mod expand;
+mod kind;
+mod layout;
+mod length;
+mod options;
+mod pacing;
+pub mod point;
+
+pub use length::LengthOptions;
+pub use options::{MeasureOptions, MemoryOptions, Transfer, What};
+pub use pacing::{DEPTH_MAX, PacingOptions, WINDOW_DEFAULT};
+pub use point::{Addresses, Length, Pacing, TransferPoint, TrialLength};

@@ -1,0 +1,167 @@
+//! The options of a transfer. What they mean together is checked in `expand`, and those of one group beside it.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::length::LengthOptions;
+use super::pacing::PacingOptions;
+use super::point::Addresses;
+use crate::options::{Group, Many, Pair, many_of, on_off, one_of, pairs, text, with_default};
+use crate::point::{LimitChoice, Traffic};
+use crate::sweep::Sweep;
+use tonnage_engine::Verb;
+use tonnage_units::{Bytes, Count};
+
+/// One experiment between memories. What is absent gets its default when the plan is expanded; several values multiply.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
+pub struct Transfer {
+    /// Operations to measure.
+    #[command(flatten)]
+    pub what: What,
+    /// Pacing of operations.
+    #[command(flatten)]
+    pub pacing: PacingOptions,
+    /// Length of the measurement.
+    #[command(flatten)]
+    pub length: LengthOptions,
+    /// Kind of memory.
+    #[command(flatten)]
+    pub memory: MemoryOptions,
+    /// Comparisons and checks beside the measurement.
+    #[command(flatten)]
+    pub measure: MeasureOptions,
+}
+
+crate::groups! {
+    Transfer: "transfer", "a transfer", needs &[("engine", "shm"), ("op", "write"), ("sizes", "8..1M")];
+    what, pacing, memory, measure, length
+}
+
+/// Operations to measure.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "What is moved", mut_args = with_default::<Self>)]
+pub struct What {
+    /// Heading under which tables put the points.
+    #[arg(long, value_name = "TEXT")]
+    pub label: Option<String>,
+
+    /// Engine that moves the bytes, such as shm or fabric:tcp; several are joined by commas. `tonnage devices` lists
+    /// them.
+    #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
+    pub engine: Option<Many<String>>,
+
+    /// An option of the engine's own, such as completion=delivery for fabric; may be repeated. `tonnage devices` ends with
+    /// the engines and all their options.
+    #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
+    #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
+    pub engine_options: Vec<Pair>,
+
+    /// Operation to measure; several are joined by commas.
+    #[arg(long, value_name = "NAMES", required = true, value_parser = many_of::<Verb>(), value_delimiter = ',')]
+    pub op: Option<Many<Verb>>,
+
+    /// Traffic pattern between ranks.
+    #[arg(long, value_name = "PATTERN", value_parser = one_of::<Traffic>())]
+    pub traffic: Option<Traffic>,
+
+    /// Payload bytes of one operation: a value or a sweep.
+    #[arg(
+        long,
+        value_name = "SWEEP",
+        required = true,
+        allow_hyphen_values = true,
+        value_delimiter = ','
+    )]
+    pub sizes: Option<Sweep>,
+
+    /// Pinned threads in each rank, each with queues of its own.
+    #[arg(long, value_name = "N")]
+    pub workers: Option<Count>,
+}
+
+pub(super) const TRAFFIC_DEFAULT: Traffic = Traffic::Pair;
+pub(super) const WORKERS_DEFAULT: Count = Count(1);
+
+impl Group for What {
+    fn defaults() -> Self {
+        Self {
+            traffic: Some(TRAFFIC_DEFAULT),
+            workers: Some(WORKERS_DEFAULT),
+            ..Self::default()
+        }
+    }
+}
+
+/// Kind of memory.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Memory", mut_args = with_default::<Self>)]
+pub struct MemoryOptions {
+    /// Kind of memory: host (transparent huge pages where an engine registers memory and the kernel gives them), small
+    /// (normal pages only) or huge (the largest pages to be had). [default: host]
+    #[arg(long, value_name = "KIND")]
+    pub memory: Option<String>,
+
+    /// Bytes over which the operations of one lane walk, rounded down to whole strides. [default: a slot for each
+    /// operation in flight, but at most 64M]
+    #[arg(long, value_name = "BYTES")]
+    pub footprint: Option<Bytes>,
+
+    /// Distance between the starts of two neighbouring slots. [default: the size, rounded up to a multiple of 8]
+    #[arg(long, value_name = "BYTES")]
+    pub stride: Option<Bytes>,
+
+    /// Order in which slots are used.
+    #[arg(long, value_name = "ORDER", value_parser = one_of::<Addresses>())]
+    pub addresses: Option<Addresses>,
+
+    /// Seed of random addresses and of the data.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<Count>,
+}
+
+pub(super) const ADDRESSES_DEFAULT: Addresses = Addresses::Sequential;
+pub(super) const SEED_DEFAULT: Count = Count(1);
+
+impl Group for MemoryOptions {
+    fn defaults() -> Self {
+        Self {
+            addresses: Some(ADDRESSES_DEFAULT),
+            seed: Some(SEED_DEFAULT),
+            ..Self::default()
+        }
+    }
+}
+
+/// Comparisons and checks beside the measurement.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Results", mut_args = with_default::<Self>)]
+pub struct MeasureOptions {
+    /// Record latencies (on) or save the clock reads of each operation (off). [default: on]
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off)]
+    pub latency: Option<bool>,
+
+    /// Check every byte after each trial, outside the clock.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub verify: bool,
+
+    /// Upper bound to compare bandwidth with: auto (the engine's own limit, measured), none, or a bandwidth such as
+    /// 12.5GB/s or 100Gb/s.
+    #[arg(long, value_name = "LIMIT")]
+    #[serde(with = "text")]
+    pub limit: Option<LimitChoice>,
+}
+
+pub(super) const LIMIT_DEFAULT: LimitChoice = LimitChoice::Auto;
+
+impl Group for MeasureOptions {
+    fn defaults() -> Self {
+        Self {
+            limit: Some(LIMIT_DEFAULT),
+            ..Self::default()
+        }
+    }
+}

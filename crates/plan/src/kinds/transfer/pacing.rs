@@ -1,0 +1,265 @@
+//! Pacing of operations: what `ping-pong`, `window`, `batch` and `rate` mean together.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::point::Pacing;
+use crate::options::{Group, with_default};
+use crate::sweep::Sweep;
+use tonnage_units::PerSecond;
+use tonnage_units::{Error, Result};
+
+/// The most operations in flight on one lane: tags and completion queues are sized by it.
+pub const DEPTH_MAX: u32 = 1 << 20;
+
+/// Operations in flight on each lane where nothing else is said.
+pub const WINDOW_DEFAULT: u32 = 64;
+
+/// Pacing of operations.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Pacing", mut_args = with_default::<Self>)]
+pub struct PacingOptions {
+    /// Keep this many operations in flight on each lane: a value or a sweep.
+    #[arg(
+        long,
+        value_name = "SWEEP",
+        allow_hyphen_values = true,
+        value_delimiter = ','
+    )]
+    pub window: Option<Sweep>,
+
+    /// Post this many operations, wait for all of them, and start again: a value or a sweep.
+    #[arg(
+        long,
+        value_name = "SWEEP",
+        allow_hyphen_values = true,
+        value_delimiter = ','
+    )]
+    pub batch: Option<Sweep>,
+
+    /// Issue one operation and wait for the answer. Latency is half the round trip, except for read.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ping_pong: bool,
+
+    /// Issue this many operations per second in each initiating rank, whether earlier ones are done or not (at most
+    /// the window in flight), and measure latency from when each was due. k and M are decimal.
+    #[arg(long, value_name = "OPS", allow_hyphen_values = true)]
+    pub rate: Option<PerSecond>,
+}
+
+impl Group for PacingOptions {
+    fn defaults() -> Self {
+        Self {
+            window: Some(Sweep::one(WINDOW_DEFAULT.into())),
+            ..Self::default()
+        }
+    }
+}
+
+/// The highest rate of one rank: no engine comes within ten times of it.
+const RATE_PER_S_MAX: f64 = 1e10;
+
+/// The pacings of these options, one for each value of its window or batch.
+///
+/// # Errors
+/// `Usage` for options that contradict each other and for values out of range.
+pub(super) fn pacings(options: &PacingOptions, latency: Option<bool>) -> Result<Vec<Pacing>> {
+    contradictions(options, latency)?;
+    if options.ping_pong {
+        return Ok(vec![Pacing::PingPong]);
+    }
+    if let Some(batch) = &options.batch {
+        let batches = depths("batch", batch)?;
+        return Ok(batches
+            .into_iter()
+            .map(|batch| Pacing::Batch { batch })
+            .collect());
+    }
+    let windows = match &options.window {
+        Some(window) => depths("window", window)?,
+        None => vec![WINDOW_DEFAULT],
+    };
+    let rate = options.rate.map(checked_rate).transpose()?;
+    let pacing = |window| match rate {
+        Some(rate_per_s) => Pacing::Paced { window, rate_per_s },
+        None => Pacing::Stream { window },
+    };
+    Ok(windows.into_iter().map(pacing).collect())
+}
+
+fn contradictions(options: &PacingOptions, latency: Option<bool>) -> Result<()> {
+    let ping_pong = options.ping_pong;
+    let (window, batch) = (options.window.is_some(), options.batch.is_some());
+    let rate = options.rate.is_some();
+    let silent = latency == Some(false);
+    let why = match () {
+        () if ping_pong && window => {
+            "ping-pong and window contradict each other, for a ping-pong has one operation in flight: \
+             leave one of them out"
+        }
+        () if ping_pong && batch => {
+            "ping-pong and batch contradict each other, for a ping-pong has one operation in flight: \
+             leave one of them out"
+        }
+        () if ping_pong && rate => {
+            "ping-pong and rate contradict each other, for a ping-pong goes as fast as the answers come: \
+             leave one of them out, or use rate with window 1"
+        }
+        () if ping_pong && silent => {
+            "ping-pong measures latency, so latency cannot be off: leave latency out, or use window 1"
+        }
+        () if window && batch => {
+            "window and batch contradict each other, for a batch is posted whole and then waited for: \
+             leave one of them out"
+        }
+        () if batch && rate => {
+            "batch and rate contradict each other, for a rate spaces single operations: \
+             use window with rate, or leave rate out"
+        }
+        () if rate && silent => {
+            "rate measures response latency, so latency cannot be off: leave latency out, or leave rate out"
+        }
+        () => return Ok(()),
+    };
+    Err(Error::Usage(why.to_owned()))
+}
+
+/// The values of a window or batch sweep, checked.
+fn depths(what: &str, sweep: &Sweep) -> Result<Vec<u32>> {
+    let checked = |&value: &u64| match u32::try_from(value) {
+        Ok(0) => Err(Error::Usage(format!(
+            "{what} 0 would move nothing: the smallest {what} is 1, as in {what} 1..64"
+        ))),
+        Ok(depth) if depth <= DEPTH_MAX => Ok(depth),
+        _ => Err(Error::Usage(format!(
+            "{what} {value} is too large: the largest {what} is {DEPTH_MAX}"
+        ))),
+    };
+    sweep.values().iter().map(checked).collect()
+}
+
+fn checked_rate(PerSecond(rate_per_s): PerSecond) -> Result<f64> {
+    if rate_per_s > 0.0 && rate_per_s <= RATE_PER_S_MAX {
+        return Ok(rate_per_s);
+    }
+    let shown = PerSecond(rate_per_s);
+    Err(Error::Usage(if rate_per_s > 0.0 {
+        format!(
+            "rate {shown} is too high: the highest is {} per second",
+            PerSecond(RATE_PER_S_MAX)
+        )
+    } else {
+        format!(
+            "rate {shown} would move nothing: write operations per second above 0, such as 200k"
+        )
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::Transfer;
+
+    /// A transfer that only differs from the default in how it is paced.
+    fn paced(change: impl FnOnce(&mut Transfer)) -> Result<Vec<Pacing>> {
+        let mut transfer = Transfer::default();
+        change(&mut transfer);
+        pacings(&transfer.pacing, transfer.measure.latency)
+    }
+
+    fn sweep(text: &str) -> Option<Sweep> {
+        Some(text.parse().unwrap())
+    }
+
+    #[test]
+    fn each_form_becomes_its_pacing() {
+        assert_eq!(paced(|_| ()).unwrap(), [Pacing::Stream { window: 64 }]);
+        assert_eq!(
+            paced(|t| t.pacing.ping_pong = true).unwrap(),
+            [Pacing::PingPong]
+        );
+        assert_eq!(
+            paced(|t| t.pacing.batch = sweep("1..4")).unwrap(),
+            [1, 2, 4].map(|batch| Pacing::Batch { batch })
+        );
+        assert_eq!(
+            paced(|t| t.pacing.window = sweep("1,8")).unwrap(),
+            [1, 8].map(|window| Pacing::Stream { window })
+        );
+        assert_eq!(
+            paced(|t| t.pacing.rate = Some(PerSecond(2e5))).unwrap(),
+            [Pacing::Paced {
+                window: 64,
+                rate_per_s: 2e5
+            }]
+        );
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let message = |change: fn(&mut Transfer)| paced(change).unwrap_err().to_string();
+        for (change, part) in [
+            (
+                (|t| (t.pacing.ping_pong, t.pacing.window) = (true, sweep("4")))
+                    as fn(&mut Transfer),
+                "ping-pong and window contradict each other",
+            ),
+            (
+                |t| (t.pacing.ping_pong, t.pacing.batch) = (true, sweep("4")),
+                "ping-pong and batch contradict",
+            ),
+            (
+                |t| (t.pacing.ping_pong, t.pacing.rate) = (true, Some(PerSecond(1.0))),
+                "or use rate with window 1",
+            ),
+            (
+                |t| (t.pacing.ping_pong, t.measure.latency) = (true, Some(false)),
+                "ping-pong measures latency",
+            ),
+            (
+                |t| (t.pacing.window, t.pacing.batch) = (sweep("4"), sweep("4")),
+                "window and batch contradict",
+            ),
+            (
+                |t| (t.pacing.batch, t.pacing.rate) = (sweep("4"), Some(PerSecond(1.0))),
+                "use window with rate",
+            ),
+            (
+                |t| (t.measure.latency, t.pacing.rate) = (Some(false), Some(PerSecond(1.0))),
+                "response latency",
+            ),
+        ] {
+            assert!(
+                message(change).contains(part),
+                "{part}: {}",
+                message(change)
+            );
+        }
+    }
+
+    #[test]
+    fn a_depth_or_rate_out_of_range_names_the_nearest_valid_one() {
+        let message = |change: fn(&mut Transfer)| paced(change).unwrap_err().to_string();
+        assert_eq!(
+            message(|t| t.pacing.window = sweep("0")),
+            "window 0 would move nothing: the smallest window is 1, as in window 1..64"
+        );
+        assert!(message(|t| t.pacing.batch = sweep("0")).contains("the smallest batch is 1"));
+        assert_eq!(
+            message(|t| t.pacing.batch = sweep("1048577")),
+            "batch 1048577 is too large: the largest batch is 1048576"
+        );
+        assert!(
+            message(|t| t.pacing.window = sweep("8G")).contains("the largest window is 1048576")
+        );
+        assert!(
+            message(|t| t.pacing.rate = Some(PerSecond(0.0))).contains("above 0, such as 200k")
+        );
+        assert!(
+            message(|t| t.pacing.rate = Some(PerSecond(1e11)))
+                .contains("the highest is 10000000000")
+        );
+    }
+}

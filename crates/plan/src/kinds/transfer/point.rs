@@ -1,0 +1,169 @@
+//! A point of a transfer: everything fixed.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::kind::AnyPoint;
+use crate::point::{LimitChoice, Traffic};
+use tonnage_engine::{EngineOptions, Verb};
+use tonnage_units::Bytes;
+use tonnage_units::quantity::human;
+
+/// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TransferPoint {
+    /// The heading under which the plan puts it, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Engine name, as in `--engine`, with what follows its colon.
+    pub engine: String,
+    /// The engine's own options that differ from their defaults.
+    #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
+    pub engine_options: EngineOptions,
+    /// Operation.
+    pub op: Verb,
+    /// Traffic pattern.
+    pub traffic: Traffic,
+    /// Ranks of the run.
+    pub ranks: u32,
+    /// Pinned threads in each rank, each with its own engine.
+    pub workers: u32,
+    /// Payload bytes of one operation, 1 or more.
+    pub size_bytes: u32,
+    /// Pacing of operations.
+    pub pacing: Pacing,
+    /// Kind of memory.
+    pub memory: String,
+    /// Bytes over which the operations of one lane walk: a whole number of strides.
+    pub footprint_bytes: u64,
+    /// Distance between the starts of two neighbouring slots.
+    pub stride_bytes: u64,
+    /// Order in which slots are used.
+    pub addresses: Addresses,
+    /// Seeds addresses and data.
+    pub seed: u64,
+    /// True when each operation's (or batch's) latency is recorded; off costs no clock read per operation.
+    pub latency: bool,
+    /// True when every trial's bytes are checked, outside the clock.
+    pub verify: bool,
+    /// Upper bound to compare the bandwidth with.
+    pub limit: LimitChoice,
+    /// Length of the measurement.
+    pub length: Length,
+}
+
+impl TransferPoint {
+    /// Slots in the footprint of one lane, at least 1.
+    pub fn slots(&self) -> u64 {
+        (self.footprint_bytes / self.stride_bytes.max(1)).max(1)
+    }
+
+    /// Operations that one lane may have in flight.
+    pub fn depth(&self) -> u32 {
+        match self.pacing {
+            Pacing::PingPong => 1,
+            Pacing::Stream { window } | Pacing::Paced { window, .. } => window,
+            Pacing::Batch { batch } => batch,
+        }
+    }
+}
+
+impl AnyPoint for TransferPoint {
+    fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    fn name(&self) -> String {
+        format!(
+            "engine {}, op {}, size {}",
+            self.engine,
+            self.op.name(),
+            self.size_bytes
+        )
+    }
+
+    fn progress(&self) -> String {
+        let pacing = match self.pacing {
+            Pacing::PingPong => "ping-pong".to_owned(),
+            Pacing::Stream { window } => format!("window {window}"),
+            Pacing::Batch { batch } => format!("batch {batch}"),
+            Pacing::Paced { rate_per_s, .. } => human::rate(rate_per_s),
+        };
+        let size = Bytes(self.size_bytes.into());
+        format!("{} {} {size}, {pacing}", self.engine, self.op.name())
+    }
+
+    fn crosses_devices(&self) -> bool {
+        true
+    }
+}
+
+/// Pacing of operations.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Pacing {
+    /// One operation, then wait for the answer.
+    PingPong,
+    /// A true sliding window: a new operation for every one that completes.
+    Stream {
+        /// Operations in flight on each lane.
+        window: u32,
+    },
+    /// Post a batch, wait for all of it.
+    Batch {
+        /// Operations of one batch.
+        batch: u32,
+    },
+    /// Open loop: operations are due at fixed times, and latency counts from the time they were due.
+    Paced {
+        /// Most operations in flight on each lane.
+        window: u32,
+        /// Operations per second of each initiating rank, shared by its workers.
+        rate_per_s: f64,
+    },
+}
+
+tonnage_units::names! {
+    /// Order in which the slots of a footprint are used.
+    pub enum Addresses: "address order" {
+        /// One after the other, round and round.
+        Sequential = "sequential",
+        /// A seeded pseudo-random slot for each operation.
+        Random = "random",
+        /// Always the first slot.
+        Fixed = "fixed",
+    }
+}
+
+/// Length of a point's measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Length {
+    /// Trials; with `until_ci` the fewest.
+    pub trials: u32,
+    /// Length of one trial.
+    pub trial: TrialLength,
+    /// Untimed operations before the first trial, at least this long; 0 turns warming up off.
+    pub warmup_ns: u64,
+    /// Go on until the 95 % confidence interval of the mean bandwidth is within this fraction of it, on either side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_ci: Option<f64>,
+    /// Longest time of the trials with `until_ci`; then measuring stops all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_duration_ns: Option<u64>,
+}
+
+/// Length of one trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TrialLength {
+    /// At least this long; what is in flight then is finished and counted.
+    DurationNs(u64),
+    /// This many operations of each worker (batches under `batch`, round trips under `ping-pong`).
+    Iterations(u64),
+}

@@ -1,0 +1,70 @@
+//! Lists that are repeated on the command line: `--op write --op read` asks for the same as `--op write,read`.
+//!
+//! clap's derive takes one value of an option. A list is declared with `value_delimiter = ','` on its field; here its
+//! values are put together, by way of the table that a plan would have.
+
+use clap::error::ErrorKind;
+use clap::{Arg, ArgMatches, Args, Command};
+use toml::de::DeTable;
+use toml::{Table, Value};
+
+use super::table::{Parsed, Source, Tables};
+
+/// The experiment that a command line asks for.
+///
+/// # Errors
+/// When an option that is needed is missing, or the values of a list do not fit each other.
+pub fn from_command_line<T: Tables + Args>(matches: &ArgMatches) -> Result<T, clap::Error> {
+    let read = T::from_arg_matches(matches)?;
+    let mut command = T::augment_args(Command::new(T::KEY));
+    // Only then options know how messages write them.
+    command.build();
+    let lists = command.get_arguments().filter(|arg| is_list(arg));
+    let several: Vec<(&Arg, Vec<String>)> = lists
+        .map(|list| (list, texts(list, matches)))
+        .filter(|(_, texts)| texts.len() > 1)
+        .collect();
+    if several.is_empty() {
+        return Ok(read);
+    }
+    let mut table = read.write().map_err(|error| wrong(&error))?;
+    for (list, texts) in several {
+        let texts = texts.into_iter().map(Value::String).collect();
+        table.extend(
+            list.get_long()
+                .map(|key| (key.to_owned(), Value::Array(texts))),
+        );
+        // One at a time, so that the message can name the option.
+        if let Err(error) = reread::<T>(&table) {
+            return Err(wrong(&format!(
+                "invalid value for '{list}': {}",
+                error.message()
+            )));
+        }
+    }
+    reread(&table).map_err(|error| wrong(&error.message()))
+}
+
+/// Returns whether an option takes several values, joined by commas or repeated.
+pub(super) fn is_list(arg: &Arg) -> bool {
+    arg.get_value_delimiter().is_some()
+}
+
+fn texts(list: &Arg, matches: &ArgMatches) -> Vec<String> {
+    let values = matches
+        .get_raw(list.get_id().as_str())
+        .into_iter()
+        .flatten();
+    let texts = values.map(|value| value.to_string_lossy().trim().to_owned());
+    texts.collect()
+}
+
+fn reread<T: Tables>(table: &Table) -> Parsed<T> {
+    let text = table.to_string();
+    let table = DeTable::parse(&text)?;
+    T::read(Source::new(table.span(), table.into_inner()))
+}
+
+fn wrong(message: &dyn std::fmt::Display) -> clap::Error {
+    clap::Error::raw(ErrorKind::ValueValidation, format!("{message}\n"))
+}

@@ -1,0 +1,174 @@
+//! A plan, and what changes one as a whole: its scale, its ranks, the place of its files.
+
+use std::collections::BTreeMap;
+
+use crate::kind::Scale;
+use crate::kinds::Experiment;
+use tonnage_units::names::quote;
+use tonnage_units::{Error, Result};
+
+/// Everything that one run is asked to measure.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Plan {
+    /// Short name, repeated in every record.
+    pub name: String,
+    /// One line for the head of a report.
+    pub title: Option<String>,
+    /// Ranks that the plan is made for; the command line may ask for others.
+    pub ranks: Option<u32>,
+    /// Phases to measure, in order.
+    pub experiments: Vec<Experiment>,
+}
+
+impl Plan {
+    /// Scales how long everything is measured. Between memories that is time: trial time, duration, iterations and the
+    /// bound of `until-ci`, but never below one iteration or one millisecond of each trial; trials and warm-up stay as
+    /// they are. With files it is bytes: those of all the ranks that the plan is made for, times the factor, are shared
+    /// out to the `ranks` of the run; stonewalls stay as they are.
+    ///
+    /// # Errors
+    /// When `factor` is not a number from 1/1,000,000,000 to 100,000.
+    pub fn scale(&mut self, factor: f64, ranks: u32) -> Result<()> {
+        if !(1e-9..=1e5).contains(&factor) {
+            return Err(Error::Usage(format!(
+                "scale {factor} makes no sense: write a factor from 0.000000001 to 100000, such as 0.1 or 10"
+            )));
+        }
+        let planned = self.ranks.unwrap_or(ranks).max(1);
+        let scale = Scale {
+            time: factor,
+            share_of_rank: factor * f64::from(planned) / f64::from(ranks.max(1)),
+        };
+        for experiment in &mut self.experiments {
+            experiment.any_mut().scale(scale);
+        }
+        Ok(())
+    }
+
+    /// Makes every experiment use these engines, whatever the plan says.
+    pub fn use_engines(&mut self, engines: &[String]) {
+        for experiment in &mut self.experiments {
+            experiment.any_mut().use_engines(engines);
+        }
+    }
+
+    /// Makes a plan that names its ranks one for this many. Where that is fewer than it was made for, ranks that would
+    /// read files of a rank too far behind them read those of the farthest that there is.
+    pub fn fit_ranks(&mut self, ranks: u32) {
+        if self.ranks.is_some_and(|planned| planned > ranks) {
+            for experiment in &mut self.experiments {
+                experiment.any_mut().fit_ranks(ranks);
+            }
+        }
+        self.ranks = self.ranks.map(|_| ranks);
+    }
+
+    /// Moves the files of all experiments to `place`: a directory (one that is there, or a name that ends with a
+    /// slash) gets them under their own names, anything else is put before their names with a dash.
+    ///
+    /// # Errors
+    /// `Usage` when that would make one file of two, or the plan has no files.
+    pub fn move_files(&mut self, place: &str) -> Result<()> {
+        let all = self.experiments.iter_mut();
+        let mut files: Vec<&mut Vec<String>> = all
+            .filter_map(|experiment| experiment.any_mut().paths())
+            .collect();
+        if files.is_empty() {
+            return Err(Error::Usage(format!(
+                "path {place} has no effect on a plan without files: leave it out"
+            )));
+        }
+        if place.is_empty() || place.contains('\0') {
+            return Err(Error::Usage(format!(
+                "path {} cannot be the place of files: write a directory, or what the files' names shall begin with",
+                quote(place)
+            )));
+        }
+        let is_directory = std::path::Path::new(place).is_dir();
+        let mut places = BTreeMap::new();
+        for path in files.iter_mut().flat_map(|paths| paths.iter_mut()) {
+            let new = under(place, is_directory, path);
+            let old = std::mem::replace(path, new.clone());
+            let before = places.entry(new.clone()).or_insert_with(|| old.clone());
+            if *before != old {
+                return Err(Error::Usage(format!(
+                    "path {place} would make {new} of {before} and of {old}: give them different names in the plan"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether something in the plan is counted in nodes, so that [`Plan::resolve_nodes`] has to be called once
+    /// it is known which ranks share one.
+    pub fn counts_nodes(&self) -> bool {
+        let mut all = self.experiments.iter();
+        all.any(|experiment| experiment.any().counts_nodes())
+    }
+
+    /// Turns what is counted in nodes into ranks; `hosts` says of each rank where it is.
+    ///
+    /// # Errors
+    /// `Usage` when a rank would read what it wrote itself.
+    pub fn resolve_nodes<H: PartialEq>(&mut self, hosts: &[H]) -> Result<()> {
+        let ranks_of_node = ranks_of_node(hosts);
+        let ranks = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+        let mut all = self.experiments.iter_mut();
+        all.try_for_each(|experiment| experiment.any_mut().resolve_nodes(ranks_of_node, ranks))
+    }
+
+    /// The text from which the ranks of a run see that they run the same plan with the same version of tonnage.
+    ///
+    /// # Errors
+    /// As for [`Plan::to_toml`].
+    pub fn hash_text(&self) -> Result<String> {
+        let version = env!("CARGO_PKG_VERSION");
+        Ok(format!("tonnage {version}\n{}", self.to_toml()?))
+    }
+}
+
+/// A path in a directory, or with the place before its name.
+fn under(place: &str, is_directory: bool, path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    match (place.strip_suffix('/'), is_directory) {
+        (Some(directory), _) => format!("{directory}/{name}"),
+        (None, true) => format!("{place}/{name}"),
+        (None, false) => format!("{place}-{name}"),
+    }
+}
+
+/// Ranks that one node is taken to be: those of rank 0's host where rank 1 is there too, else 1, as in IOR. Where all
+/// ranks are on one host it is 1 as well, because a whole round would lead back to a rank's own data.
+fn ranks_of_node<H: PartialEq>(hosts: &[H]) -> u32 {
+    let Some(first) = hosts.first() else {
+        return 1;
+    };
+    let beside = hosts.iter().filter(|host| *host == first).count();
+    if beside == hosts.len() || hosts.get(1) != Some(first) {
+        return 1;
+    }
+    u32::try_from(beside).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_as_many_ranks_as_in_ior() {
+        for (hosts, expected) in [
+            ("", 1),
+            ("a", 1),
+            ("aaaa", 1),
+            ("aabb", 2),
+            // Hosts with unequal numbers: that of rank 0 counts, for all ranks alike.
+            ("aaab", 3),
+            ("abbb", 1),
+            // One after the other.
+            ("abab", 1),
+        ] {
+            let hosts: Vec<char> = hosts.chars().collect();
+            assert_eq!(ranks_of_node(&hosts), expected, "{hosts:?}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! IOR's result block, where a command line of IOR asks for it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tonnage_ior::block;
+use tonnage_ior::block::Run;
+use tonnage_ior::options::{IorOptions, SummaryFormat};
+use tonnage_record::Record;
+use tonnage_units::{Error, Result};
+
+use super::print;
+use crate::args::common::Format;
+use crate::args::ior::OwnArgs;
+
+/// IOR's result block, as it will be written.
+pub struct Block {
+    options: IorOptions,
+    run: Run,
+    /// True when standard output is a stream of tonnage's records, in which the block would be a wrong line.
+    only_to_file: bool,
+}
+
+impl Block {
+    /// The block of a command line that begins now.
+    pub fn new(options: &IorOptions, own: &OwnArgs) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let began_unix_ns = since.map_or(0, |since| since.as_nanos() as u64);
+        Self {
+            options: options.clone(),
+            run: Run {
+                command: std::env::args().collect(),
+                began_unix_ns,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+            },
+            only_to_file: own.results.format != Format::Table,
+        }
+    }
+
+    /// Writes the block of the run's record, if anything was measured.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, records: &[Record]) -> Result<()> {
+        let Some(record) = records.iter().rev().find_map(Record::as_file) else {
+            return Ok(());
+        };
+        if record
+            .body
+            .phases
+            .iter()
+            .all(|phase| phase.trials.is_empty())
+        {
+            return Ok(());
+        }
+        let text = block::render(&self.options, &self.run, record);
+        match &self.options.summary_file {
+            Some(path) => std::fs::write(path, text)
+                .map_err(|error| Error::io(format!("cannot write the summary to {path}"), error)),
+            None if self.only_to_file => Ok(()),
+            None if self.options.summary_format == SummaryFormat::Text => {
+                print(&format!("{text}\n"))
+            }
+            None => print(&text),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! A job: a plan with everything that a command needs to run it.
+
+use std::path::PathBuf;
+
+use tonnage_bench::settings::Numa;
+use tonnage_machine::Choice;
+use tonnage_plan::Plan;
+
+use super::block::Block;
+use crate::args::common::{Format, RankArgs};
+use crate::args::values;
+
+/// A plan with everything that a command needs to run it.
+pub struct Job {
+    /// Plan to measure.
+    pub plan: Plan,
+    /// Ranks and where they run.
+    pub ranks: RankArgs,
+    /// File for records, and whether those already there count.
+    pub output: Option<(PathBuf, bool)>,
+    /// Format of standard output; `None` for nothing.
+    pub format: Option<Format>,
+    /// True when points whose path is not proven make the run fail.
+    pub require_path: bool,
+    /// IOR's result block, where it is asked for; it stands before everything else.
+    pub block: Option<Block>,
+}
+
+impl Job {
+    /// Choice of where workers and their memory are to be.
+    pub fn placement(&self) -> (Choice, Numa) {
+        let cpus = match &self.ranks.cpus {
+            None => Choice::Auto,
+            Some(values::Cpus::Unpinned) => Choice::None,
+            Some(values::Cpus::List(list)) => Choice::List(list.clone()),
+        };
+        let numa = match self.ranks.numa {
+            values::Numa::Auto => Numa::Auto,
+            values::Numa::Unbound => Numa::None,
+            values::Numa::Node(node) => Numa::Node(node),
+        };
+        (cpus, numa)
+    }
+}
