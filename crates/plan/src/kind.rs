@@ -129,6 +129,8 @@ pub struct Row<E> {
     pub keys: fn() -> Vec<&'static str>,
     /// Reads a table whose keys are known.
     pub read: fn(Source<'_>) -> Parsed<E>,
+    /// One line about its command.
+    pub about: &'static str,
     /// Its command, with the options of an experiment and no others.
     pub command: fn() -> Command,
     /// The experiment that a command line asks for.
@@ -144,12 +146,8 @@ impl<E> Row<E> {
             needs: T::NEEDS,
             keys: T::keys,
             read: |source| T::read(source).map(T::into),
-            command: || {
-                let command = T::augment_args(Command::new(T::KEY));
-                let command = command.about(T::ABOUT).after_help(T::AFTER_HELP);
-                // clap takes the type's own comment for the long form.
-                command.long_about(None::<&str>)
-            },
+            about: T::ABOUT,
+            command: || T::augment_args(Command::new(T::KEY)).after_help(T::AFTER_HELP),
             asked: |matches| from_command_line::<T>(matches).map(T::into),
         }
     }

@@ -35,7 +35,8 @@ impl Subcommand for ExperimentArgs {
     fn augment_subcommands(command: Command) -> Command {
         KINDS.iter().fold(command, |command, kind| {
             let with_groups = ResultArgs::augment_args(RankArgs::augment_args((kind.command)()));
-            command.subcommand(with_groups)
+            // Each group would put its own comment there.
+            command.subcommand(with_groups.about(kind.about).long_about(None::<&str>))
         })
     }
 

@@ -24,7 +24,7 @@ crate::groups! { Connect: "connect", "an experiment with connections", needs &[(
 /// Connections to set up.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
-#[command(next_help_heading = "What is set up", mut_args = with_default::<Self>)]
+#[command(next_help_heading = "Connections", mut_args = with_default::<Self>)]
 pub struct What {
     /// Heading under which tables put the points.
     #[arg(long, value_name = "TEXT")]

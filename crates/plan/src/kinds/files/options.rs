@@ -181,7 +181,7 @@ impl Group for WorkOptions {
 /// Engine and its use.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
-#[command(next_help_heading = "How it is done", mut_args = with_default::<Self>)]
+#[command(next_help_heading = "Engine", mut_args = with_default::<Self>)]
 pub struct HowOptions {
     /// Engine that makes the reads and writes, such as posix, uring or mpiio; several are joined by commas. `tonnage
     /// devices` lists them.

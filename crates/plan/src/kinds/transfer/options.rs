@@ -40,7 +40,7 @@ crate::groups! {
 /// Operations to measure.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
-#[command(next_help_heading = "What is moved", mut_args = with_default::<Self>)]
+#[command(next_help_heading = "Operations", mut_args = with_default::<Self>)]
 pub struct What {
     /// Heading under which tables put the points.
     #[arg(long, value_name = "TEXT")]

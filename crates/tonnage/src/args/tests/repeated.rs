@@ -81,6 +81,9 @@ fn every_kind_has_its_command() {
     for kind in &KINDS {
         let command = program.find_subcommand(kind.key).unwrap();
         let help = command.clone().render_long_help().to_string();
+        assert!(help.starts_with(kind.about), "{help}");
+        let list = program.clone().render_help().to_string();
+        assert!(list.contains(kind.about), "{list}");
         for part in ["--ranks <N>", "--output <FILE>", "Examples:"] {
             assert!(help.contains(part), "{part}: {help}");
         }
