@@ -6,8 +6,18 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{HistogramData, Latency, Spread};
+use tonnage_engine::EngineOptions;
+use tonnage_plan::Point;
 use tonnage_plan::connect::ConnectPoint;
+use tonnage_plan::point::Traffic;
+
+use crate::Of;
+use crate::body::{Asked, KindBody, Part};
+use crate::histogram::{HistogramData, Latency};
+use crate::spread::Spread;
+
+/// A record of an experiment with connections.
+pub type ConnectRecord<'a> = Of<'a, ConnectBody>;
 
 /// An experiment with connections as it was asked for, and what came out of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +41,70 @@ impl ConnectBody {
             trials: Vec::new(),
             summary: None,
             steps: Vec::new(),
+        }
+    }
+}
+
+impl Asked for ConnectPoint {
+    fn label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+
+    fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    fn engine_options(&self) -> &EngineOptions {
+        &self.engine_options
+    }
+
+    fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    fn workers(&self) -> Option<u32> {
+        Some(self.workers)
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        Some(self.traffic)
+    }
+
+    fn memory(&self) -> Option<&str> {
+        Some(&self.memory)
+    }
+}
+
+/// The parts of a record are the whole, and each of its steps.
+impl KindBody for ConnectBody {
+    fn point(&self) -> &dyn Asked {
+        &self.point
+    }
+
+    fn is_of(&self, point: &Point) -> bool {
+        matches!(point, Point::Connect(point) if *point == self.point)
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let steps = (0..self.steps.len()).map(Part::Nth);
+        std::iter::once(Part::Whole).chain(steps).collect()
+    }
+
+    fn trials(&self, _: Part) -> Option<u32> {
+        self.summary.as_ref().map(|summary| summary.trials)
+    }
+
+    fn latency(&self, part: Part) -> Option<&Latency> {
+        self.step(part).map(|step| &step.latency)
+    }
+}
+
+impl ConnectBody {
+    /// The step that a part is.
+    pub fn step(&self, part: Part) -> Option<&StepRecord> {
+        match part {
+            Part::Nth(at) => self.steps.get(at),
+            Part::Whole | Part::Inside(..) => None,
         }
     }
 }

@@ -6,9 +6,19 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{HistogramData, Latency, Limit, Spread};
+use tonnage_engine::EngineOptions;
+use tonnage_plan::Point;
 use tonnage_plan::files::{FilePoint, Phase, Published};
 use tonnage_plan::point::Reading;
+
+use crate::Of;
+use crate::body::{Asked, KindBody, Moved, MovedInTrial, Part};
+use crate::histogram::{HistogramData, Latency};
+use crate::limit::Limit;
+use crate::spread::Spread;
+
+/// A record of a file experiment.
+pub type FileRecord<'a> = Of<'a, FileBody>;
 
 /// A file experiment as it was asked for, and what came out of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +46,114 @@ impl FileBody {
             outlier_ns: reading.outlier_ns,
             storage: Vec::new(),
             phases: Vec::new(),
+        }
+    }
+}
+
+impl Asked for FilePoint {
+    fn label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+
+    fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    fn engine_options(&self) -> &EngineOptions {
+        &self.engine_options
+    }
+
+    fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    fn window(&self) -> Option<u32> {
+        Some(self.window)
+    }
+}
+
+/// The parts of a record are its phases. One that both reads and writes has two more, for the latencies of each. Where no
+/// phase ended, the whole is a part.
+impl KindBody for FileBody {
+    fn point(&self) -> &dyn Asked {
+        &self.point
+    }
+
+    fn is_of(&self, point: &Point) -> bool {
+        matches!(point, Point::File(point) if *point == self.point)
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        if self.phases.is_empty() {
+            return vec![Part::Whole];
+        }
+        let parts = self.phases.iter().enumerate().flat_map(|(at, phase)| {
+            let several = phase.latencies.len() > 1;
+            let directions = 0..phase.latencies.len();
+            let inside = directions.filter(move |_| several);
+            let inside = inside.map(move |direction| Part::Inside(at, direction));
+            std::iter::once(Part::Nth(at)).chain(inside)
+        });
+        parts.collect()
+    }
+
+    fn trials(&self, part: Part) -> Option<u32> {
+        self.phase(part).map(|phase| phase.summary.trials)
+    }
+
+    fn latency(&self, part: Part) -> Option<&Latency> {
+        self.transfers(part).map(|transfers| &transfers.latency)
+    }
+
+    fn moved(&self, part: Part) -> Option<Moved<'_>> {
+        let phase = self.phase(part)?;
+        let summary = &phase.summary;
+        let trials = phase.trials.iter().map(|trial| MovedInTrial {
+            bandwidth_bytes_per_s: trial.bandwidth_bytes_per_s,
+            cpu_ns_per_operation: (trial.operations > 0)
+                .then(|| trial.transfer_cpu_ns as f64 / trial.operations as f64),
+        });
+        Some(Moved {
+            bandwidth_bytes_per_s: summary.bandwidth_bytes_per_s,
+            operations: summary.operations,
+            payload_bytes: summary.payload_bytes,
+            cpu_ns_per_operation: summary.cpu_ns_per_operation,
+            limit: summary.limit.as_ref(),
+            utilization: summary.utilization,
+            trials: trials.collect(),
+        })
+    }
+
+    fn verified_bytes(&self, part: Part) -> Option<u64> {
+        let trials = self.phase(part)?.trials.iter();
+        let checked = trials.filter_map(|trial| trial.verified_bytes);
+        checked.reduce(u64::saturating_add)
+    }
+}
+
+impl FileBody {
+    /// The phase that a part is.
+    pub fn phase(&self, part: Part) -> Option<&PhaseRecord> {
+        match part {
+            Part::Nth(at) => self.phases.get(at),
+            Part::Whole | Part::Inside(..) => None,
+        }
+    }
+
+    /// The phase that a part is, or is inside of.
+    pub fn phase_around(&self, part: Part) -> Option<&PhaseRecord> {
+        match part {
+            Part::Nth(at) | Part::Inside(at, _) => self.phases.get(at),
+            Part::Whole => None,
+        }
+    }
+
+    /// Latencies of a part: the reads or the writes of a phase, or all of a phase that has only the one or the other.
+    pub fn transfers(&self, part: Part) -> Option<&TransferLatency> {
+        match (part, self.phase_around(part)?.latencies.as_slice()) {
+            (Part::Nth(_), [only]) => Some(only),
+            (Part::Inside(_, at), latencies) => latencies.get(at),
+            (Part::Whole | Part::Nth(_), _) => None,
         }
     }
 }

@@ -6,9 +6,11 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | [`transfer`], [`files`], [`connect`] | the bodies: what each kind of experiment measures |
+//! | [`kinds`], [`body`] | the one list of kinds, and what a body of any kind can be asked |
+//! | [`transfer`], [`files`], [`connect`] | the bodies: points and results of each kind |
+//! | [`figures`] | figures of all kinds, each declared once: columns, CSV and `tonnage explain` read them |
 //! | [`environment`] | what was really done, and on which hosts |
-//! | [`histogram`], [`spread`] | samples and trials taken together |
+//! | [`histogram`], [`spread`], [`limit`] | samples and trials taken together, upper bounds |
 //! | [`wire_proof`] | what devices counted while the payload should have crossed them |
 //! | [`writer`], [`read`] | files of records: written, interrupted, read, taken up again |
 //! | [`schema`] | docs/record.schema.json, from the types |
@@ -18,12 +20,15 @@
 
 #![forbid(unsafe_code)]
 
+pub mod body;
 pub mod connect;
 pub mod environment;
 pub mod figures;
 pub mod files;
 pub mod histogram;
 pub mod host_limits;
+pub mod kinds;
+pub mod limit;
 pub mod read;
 pub mod schema;
 pub mod spread;
@@ -35,14 +40,15 @@ pub mod writer;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tonnage_plan::Point;
 
-pub use connect::ConnectBody;
+pub use connect::{ConnectBody, ConnectRecord};
 pub use environment::{Effective, Environment};
-pub use files::FileBody;
+pub use files::{FileBody, FileRecord};
 pub use histogram::{HistogramData, Latency, LatencyKind};
+pub use kinds::Body;
+pub use limit::Limit;
 pub use spread::Spread;
-pub use transfer::TransferBody;
+pub use transfer::{TransferBody, TransferRecord};
 pub use wire_proof::WireProof;
 
 /// Version of the format. A reader takes this one and no other.
@@ -85,39 +91,6 @@ pub struct Record {
     pub remarks: Vec<String>,
 }
 
-/// Point and results of one kind of experiment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Body {
-    /// Bytes between the memories of ranks.
-    Transfer(Box<TransferBody>),
-    /// Bytes between memory and files.
-    File(Box<FileBody>),
-    /// Setting up connections.
-    Connect(Box<ConnectBody>),
-}
-
-impl Body {
-    /// Returns whether it was asked for by this very point.
-    pub fn is_of(&self, point: &Point) -> bool {
-        match (self, point) {
-            (Self::Transfer(body), Point::Transfer(point)) => body.point == *point,
-            (Self::File(body), Point::File(point)) => body.point == *point,
-            (Self::Connect(body), Point::Connect(point)) => body.point == *point,
-            _ => false,
-        }
-    }
-
-    /// Name of the kind, as `kind` has it in records.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Transfer(_) => "transfer",
-            Self::File(_) => "file",
-            Self::Connect(_) => "connect",
-        }
-    }
-}
-
 /// A record whose kind is known: the envelope, with a body that needs no looking at again.
 #[derive(Debug)]
 pub struct Of<'a, B> {
@@ -126,15 +99,6 @@ pub struct Of<'a, B> {
     /// Its body.
     pub body: &'a B,
 }
-
-/// A record of a transfer.
-pub type TransferRecord<'a> = Of<'a, TransferBody>;
-
-/// A record of a file experiment.
-pub type FileRecord<'a> = Of<'a, FileBody>;
-
-/// A record of an experiment with connections.
-pub type ConnectRecord<'a> = Of<'a, ConnectBody>;
 
 impl<B> Copy for Of<'_, B> {}
 
@@ -150,68 +114,6 @@ impl<B> std::ops::Deref for Of<'_, B> {
 
     fn deref(&self) -> &Record {
         self.record
-    }
-}
-
-impl Record {
-    /// The record as one of a transfer, if it is one.
-    pub fn as_transfer(&self) -> Option<TransferRecord<'_>> {
-        let body = self.transfer()?;
-        Some(Of { record: self, body })
-    }
-
-    /// The record as one of a file experiment, if it is one.
-    pub fn as_file(&self) -> Option<FileRecord<'_>> {
-        let body = self.file()?;
-        Some(Of { record: self, body })
-    }
-
-    /// The record as one of an experiment with connections, if it is one.
-    pub fn as_connect(&self) -> Option<ConnectRecord<'_>> {
-        let body = self.connect()?;
-        Some(Of { record: self, body })
-    }
-
-    /// The body of a transfer, if it is one.
-    pub fn transfer(&self) -> Option<&TransferBody> {
-        match &self.body {
-            Body::Transfer(body) => Some(body),
-            _ => None,
-        }
-    }
-
-    /// The body of a file experiment, if it is one.
-    pub fn file(&self) -> Option<&FileBody> {
-        match &self.body {
-            Body::File(body) => Some(body),
-            _ => None,
-        }
-    }
-
-    /// The body of an experiment with connections, if it is one.
-    pub fn connect(&self) -> Option<&ConnectBody> {
-        match &self.body {
-            Body::Connect(body) => Some(body),
-            _ => None,
-        }
-    }
-}
-
-impl From<TransferBody> for Body {
-    fn from(body: TransferBody) -> Self {
-        Self::Transfer(Box::new(body))
-    }
-}
-
-impl From<ConnectBody> for Body {
-    fn from(body: ConnectBody) -> Self {
-        Self::Connect(Box::new(body))
-    }
-}
-
-impl From<FileBody> for Body {
-    fn from(body: FileBody) -> Self {
-        Self::File(Box::new(body))
     }
 }
 
@@ -240,15 +142,6 @@ pub enum Outcome {
         /// The failed rank, its host, and the next thing to try.
         why: String,
     },
-}
-
-/// Upper bound that utilization is a fraction of.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Limit {
-    /// Description in words: "memory copy by rep movsb, 2 copiers at once".
-    pub what: String,
-    /// The limit.
-    pub bytes_per_s: f64,
 }
 
 /// The cache-line ping-pong between the CPUs of the first pair, before and after the point.

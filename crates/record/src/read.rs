@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{Body, Outcome, Program, Record, SCHEMA_VERSION};
+use super::{Outcome, Program, Record, SCHEMA_VERSION};
 use tonnage_plan::Point;
 use tonnage_units::{Error, Result};
 
@@ -84,7 +84,7 @@ pub fn already_measured(records: &[Record], point: &Point) -> bool {
     let mut measured = records
         .iter()
         .filter(|record| record.outcome == Outcome::Measured);
-    measured.any(|record| record.body.is_of(point))
+    measured.any(|record| record.body.any().is_of(point))
 }
 
 /// The records without those of attempts that came to nothing and were made again later: whoever takes up an interrupted
@@ -94,11 +94,7 @@ pub fn final_attempts(records: &[Record]) -> Vec<Record> {
     let mut kept: Vec<Record> = Vec::with_capacity(records.len());
     for record in records.iter().rev() {
         // Points have no hash of their own; their text is as good a key.
-        let key = match &record.body {
-            Body::Transfer(body) => format!("{:?}", body.point),
-            Body::File(body) => format!("{:?}", body.point),
-            Body::Connect(body) => format!("{:?}", body.point),
-        };
+        let key = format!("{:?}", record.body.any().point());
         let is_last = seen.insert(key);
         if is_last || record.outcome == Outcome::Measured {
             kept.push(record.clone());

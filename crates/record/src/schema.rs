@@ -6,9 +6,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
 use crate::Record;
-
-/// Definitions whose properties stand beside those of the envelope.
-const BODIES: [&str; 3] = ["TransferBody", "FileBody", "ConnectBody"];
+use crate::kinds::BODIES;
 
 /// The schema, by draft 2020-12. No object may have a property that it does not name.
 pub fn schema() -> Value {

@@ -21,6 +21,14 @@ pub struct Spread {
     pub ci95: Option<f64>,
 }
 
+impl Spread {
+    /// Half width of the 95 % confidence interval as a part of the mean; `None` for one trial, and for a mean of nothing.
+    pub fn ci95_fraction(&self) -> Option<f64> {
+        let known = self.ci95.filter(|_| self.mean > 0.0);
+        known.map(|ci95| ci95 / self.mean)
+    }
+}
+
 /// Below this many trials an interval says more about Student's t than about the machine.
 const CONFIDENCE_TRIALS_MIN: usize = 3;
 

@@ -3,8 +3,18 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{HistogramData, Latency, Spread};
-use tonnage_plan::transfer::TransferPoint;
+use tonnage_engine::EngineOptions;
+use tonnage_plan::Point;
+use tonnage_plan::point::Traffic;
+use tonnage_plan::transfer::{Pacing, TransferPoint};
+
+use crate::Of;
+use crate::body::{Asked, KindBody, Moved, MovedInTrial, Part};
+use crate::histogram::{HistogramData, Latency};
+use crate::spread::Spread;
+
+/// A record of a transfer.
+pub type TransferRecord<'a> = Of<'a, TransferBody>;
 
 /// A transfer as it was asked for, and what came out of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +41,114 @@ impl TransferBody {
             histogram: None,
         }
     }
+}
+
+impl Asked for TransferPoint {
+    fn label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+
+    fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    fn engine_options(&self) -> &EngineOptions {
+        &self.engine_options
+    }
+
+    fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    fn workers(&self) -> Option<u32> {
+        Some(self.workers)
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        Some(self.traffic)
+    }
+
+    fn memory(&self) -> Option<&str> {
+        Some(&self.memory)
+    }
+
+    fn window(&self) -> Option<u32> {
+        match self.pacing {
+            Pacing::Stream { window } | Pacing::Paced { window, .. } => Some(window),
+            Pacing::PingPong | Pacing::Batch { .. } => None,
+        }
+    }
+}
+
+impl KindBody for TransferBody {
+    fn point(&self) -> &dyn Asked {
+        &self.point
+    }
+
+    fn is_of(&self, point: &Point) -> bool {
+        matches!(point, Point::Transfer(point) if *point == self.point)
+    }
+
+    fn trials(&self, _: Part) -> Option<u32> {
+        self.summary.as_ref().map(|summary| summary.trials)
+    }
+
+    fn latency(&self, _: Part) -> Option<&Latency> {
+        self.summary.as_ref()?.latency.as_ref()
+    }
+
+    fn moved(&self, _: Part) -> Option<Moved<'_>> {
+        let summary = self.summary.as_ref()?;
+        let trials = self.trials.iter().map(|trial| MovedInTrial {
+            bandwidth_bytes_per_s: trial.bandwidth_bytes_per_s,
+            cpu_ns_per_operation: per(trial.initiator_cpu_ns, trial.operations),
+        });
+        Some(Moved {
+            bandwidth_bytes_per_s: summary.bandwidth_bytes_per_s,
+            operations: summary.operations,
+            payload_bytes: summary.payload_bytes,
+            cpu_ns_per_operation: summary.initiator_cpu_ns_per_operation,
+            limit: None,
+            utilization: summary.utilization,
+            trials: trials.collect(),
+        })
+    }
+
+    fn verified_bytes(&self, _: Part) -> Option<u64> {
+        let checked = self.trials.iter().filter_map(|trial| trial.verified_bytes);
+        checked.reduce(u64::saturating_add)
+    }
+}
+
+impl TransferBody {
+    /// Lanes over which operations are posted at once: pairs of initiator and target, times workers.
+    pub fn lanes(&self) -> u64 {
+        let (initiators, targets) = self.point.traffic.initiating(self.point.ranks);
+        u64::from(initiators)
+            .saturating_mul(targets.into())
+            .saturating_mul(self.point.workers.into())
+    }
+}
+
+impl Of<'_, TransferBody> {
+    /// The part of the trials' time that the initiating workers had a CPU; they never sleep, so what is missing was taken
+    /// by others. `None` where the workers share CPUs among themselves, and where nothing was measured.
+    pub fn cpu_share(&self) -> Option<f64> {
+        let TransferBody { point, trials, .. } = self.body;
+        if trials.is_empty() || self.effective.iter().any(|ranks| ranks.yielding) {
+            return None;
+        }
+        let (initiators, _) = point.traffic.initiating(point.ranks);
+        let workers = f64::from(initiators) * f64::from(point.workers);
+        let cpu_ns: u64 = trials.iter().map(|trial| trial.initiator_cpu_ns).sum();
+        let window_ns: u64 = trials.iter().map(|trial| trial.window_ns).sum();
+        Some(cpu_ns as f64 / (window_ns.max(1) as f64 * workers))
+    }
+}
+
+/// A part of a sum for each of some things; `None` where there are none.
+fn per(sum: u64, count: u64) -> Option<f64> {
+    (count > 0).then(|| sum as f64 / count as f64)
 }
 
 /// One timed repetition over all ranks.

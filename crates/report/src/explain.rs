@@ -1,17 +1,29 @@
 //! Meaning of a column, for `tonnage explain`.
 
+use tonnage_record::figures::{self, Figure, KINDS, Style};
 use tonnage_units::{Error, Result};
 
-use super::columns::{self, Column, DERIVED, Derived, Style};
-use super::files::columns::{self as file_columns, FileColumn, InCsv};
+use super::derived::{DERIVED, Derived};
 use super::text::entry;
 
 /// Near names that an error offers.
 const SUGGESTIONS: usize = 3;
 
+/// A figure of records, or a column of one report.
+#[derive(Clone, Copy)]
+enum Column {
+    Figure(&'static Figure),
+    Derived(&'static Derived),
+}
+
+/// All columns, in the order in which they are listed.
+fn all() -> impl Iterator<Item = Column> {
+    let figures = figures::all().into_iter().map(Column::Figure);
+    figures.chain(DERIVED.iter().map(Column::Derived))
+}
+
 /// Explains one column, named by its header with or without the unit or by its CSV name, in any case; without a name
-/// lists all columns. What transfers and file experiments call by one name is explained for both, and columns that only
-/// one report shows are explained too.
+/// lists all columns. Where several have that name, all are explained.
 ///
 /// # Errors
 /// [`Error::Usage`] with the nearest names when there is no such column.
@@ -20,162 +32,131 @@ pub fn explain(name: Option<&str>) -> Result<String> {
         return Ok(list());
     };
     let wanted = name.trim().to_lowercase();
-    let transfers = columns::all().filter(|column| names(column).contains(&wanted));
-    let files = of_files().filter(|column| names_in_files(column).contains(&wanted));
-    let derived = DERIVED
-        .iter()
-        .filter(|column| names_of(column.name).contains(&wanted));
-    let texts: Vec<String> = transfers
-        .map(one)
-        .chain(files.map(one_of_files))
-        .chain(derived.map(one_elsewhere))
-        .collect();
+    let named = all().filter(|column| column.names().contains(&wanted));
+    let texts: Vec<String> = named.map(Column::explained).collect();
     if texts.is_empty() {
         return Err(unknown(name, &wanted));
     }
     Ok(texts.join("\n"))
 }
 
-/// Columns of file experiments that mean something else than those of transfers, or are not theirs.
-fn of_files() -> impl Iterator<Item = &'static FileColumn> {
-    file_columns::all().filter(|column| {
-        columns::by_field(column.field).is_none_or(|transfers| transfers.meaning != column.meaning)
-    })
+impl Column {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Figure(figure) => figure.name,
+            Self::Derived(derived) => derived.name,
+        }
+    }
+
+    fn meaning(self) -> &'static str {
+        match self {
+            Self::Figure(figure) => figure.meaning,
+            Self::Derived(derived) => derived.meaning,
+        }
+    }
+
+    /// All names that it answers to, in lower case: the header with its unit and without, and the name in CSV.
+    fn names(self) -> Vec<String> {
+        let bare = self.name().split(" (").next().unwrap_or_default();
+        let field = match self {
+            Self::Figure(figure) => Some(figure.field),
+            Self::Derived(_) => None,
+        };
+        let names = [self.name(), bare].into_iter().chain(field);
+        names.map(str::to_lowercase).collect()
+    }
+
+    /// Heading of the list under which it stands: its kinds, or that it is one report's.
+    fn heading(self) -> String {
+        let Self::Figure(figure) = self else {
+            return "Of one report:".to_owned();
+        };
+        let kinds = kinds_of(figure);
+        match kinds.len() == KINDS.len() {
+            true => "Of every kind:".to_owned(),
+            false => format!("Of {}:", kinds.join(" and ")),
+        }
+    }
+
+    fn explained(self) -> String {
+        let entries = match self {
+            Self::Figure(figure) => of_figure(figure),
+            Self::Derived(derived) => vec![
+                ("means", derived.meaning.to_owned()),
+                ("where", derived.place.to_owned()),
+            ],
+        };
+        let entries = entries.iter();
+        let entries = entries.map(|(head, body)| entry(&format!("  {head}"), 12, body));
+        format!("{}\n{}", self.name(), entries.collect::<String>())
+    }
 }
 
-fn one_elsewhere(column: &Derived) -> String {
-    let entries = [("means", column.meaning), ("where", column.place)];
-    let entries = entries.map(|(head, body)| entry(&format!("  {head}"), 12, body));
-    format!("{}\n{}", column.name, entries.concat())
+/// Names of the kinds that have a figure.
+fn kinds_of(figure: &Figure) -> Vec<&'static str> {
+    let has = KINDS.iter().filter(|(_, groups)| {
+        let mut figures = groups.iter().copied().flatten();
+        figures.any(|own| own.field == figure.field)
+    });
+    has.map(|(kind, _)| *kind).collect()
 }
 
-/// Describes the style of a column in tables.
-fn in_tables(style: Style) -> &'static str {
-    match style {
+fn of_figure(figure: &Figure) -> Vec<(&'static str, String)> {
+    let in_tables = match figure.style {
         Style::Rate => "with a prefix k, M or G (1e3, 1e6, 1e9)",
         Style::Scaled(_) => "in the unit that the header names",
         Style::Plain => "as it is",
-    }
-}
-
-fn one(column: &Column) -> String {
+    };
     let csv = format!(
-        "{}, in base units and full precision. Tables print it {}.",
-        column.field,
-        in_tables(column.style)
+        "{}, in base units and full precision. Tables print it {in_tables}.",
+        figure.field
     );
     let mut entries = vec![
-        ("means", column.meaning),
-        ("computed", column.computed),
-        ("in CSV", &csv),
+        ("means", figure.meaning.to_owned()),
+        ("computed", figure.computed.to_owned()),
+        ("in CSV", csv),
+        ("of", kinds_of(figure).join(", ")),
     ];
-    if column.field.starts_with("latency_ns") {
-        entries.insert(
-            1,
-            ("sample", "The table's title says what one latency is; see `tonnage explain \"Latency kind\"`."),
-        );
+    if figure.field.starts_with("latency_ns") {
+        let sample = "See `tonnage explain \"Latency kind\"`; the table's title says it too.";
+        entries.insert(1, ("sample", sample.to_owned()));
     }
-    let entries = entries
-        .into_iter()
-        .map(|(head, body)| entry(&format!("  {head}"), 12, body));
-    format!("{}\n{}", column.name, entries.collect::<String>())
-}
-
-fn one_of_files(column: &FileColumn) -> String {
-    let fields: Vec<String> = column
-        .fields()
-        .into_iter()
-        .map(|(field, _)| field)
-        .collect();
-    let csv = match column.in_csv {
-        InCsv::Not => "Not there: rows of CSV are not cut up that way.".to_owned(),
-        InCsv::Once | InCsv::Twice => format!(
-            "{}, in base units and full precision. Tables print it {}.",
-            fields.join(" and "),
-            in_tables(column.style)
-        ),
-    };
-    let entries = [
-        ("means", column.meaning),
-        ("computed", column.computed),
-        ("in CSV", &csv),
-    ];
-    let entries = entries.map(|(head, body)| entry(&format!("  {head}"), 12, body));
-    format!("{}, of file experiments\n{}", column.name, entries.concat())
+    entries
 }
 
 fn list() -> String {
-    let transfers = columns::all().map(|column| (column.name, column.meaning));
-    let derived = DERIVED.iter().map(|column| (column.name, column.meaning));
-    let transfers: Vec<_> = transfers.chain(derived).collect();
-    let files: Vec<_> = of_files()
-        .map(|column| (column.name, column.meaning))
-        .collect();
-    let all = transfers.iter().chain(&files);
-    let width = all.map(|(name, _)| name.chars().count()).max();
+    let width = all().map(|column| column.name().chars().count()).max();
     let width = width.unwrap_or(0) + 2;
-    let entries = |columns: &[(&str, &str)]| -> String {
-        let entries = columns.iter().map(|(name, meaning)| {
-            let first = meaning.split_inclusive(". ").next().unwrap_or(meaning);
-            entry(name, width, first)
-        });
-        entries.collect()
-    };
+    let mut parts: Vec<(String, String)> = Vec::new();
+    for column in all() {
+        let meaning = column.meaning();
+        let first = meaning.split_inclusive(". ").next().unwrap_or(meaning);
+        let line = entry(column.name(), width, first);
+        let heading = column.heading();
+        match parts.iter_mut().find(|(known, _)| *known == heading) {
+            Some((_, text)) => text.push_str(&line),
+            None => parts.push((heading, line)),
+        }
+    }
+    let parts = parts.iter();
+    let parts = parts.map(|(heading, text)| format!("{heading}\n\n{text}\n"));
     format!(
-        "{}\nOf file experiments, beside those above that hold for them too:\n\n{}\n`tonnage explain COLUMN` says more \
-         about one of them.\n",
-        entries(&transfers),
-        entries(&files)
+        "{}`tonnage explain COLUMN` says more about one of them.\n",
+        parts.collect::<String>()
     )
 }
 
-/// All names that a column answers to, in lower case.
-fn names(column: &Column) -> [String; 3] {
-    let [name, bare] = names_of(column.name);
-    [name, bare, column.field.to_lowercase()]
-}
-
-/// Lists the names of a column of file experiments, as [`names`] does.
-fn names_in_files(column: &FileColumn) -> Vec<String> {
-    let fields = column.fields().into_iter().map(|(field, _)| field);
-    names_of(column.name)
-        .into_iter()
-        .chain([column.field.to_owned()])
-        .chain(fields)
-        .collect()
-}
-
-/// A header with its unit and without.
-fn names_of(name: &str) -> [String; 2] {
-    let bare = name.split(" (").next().unwrap_or(name);
-    [name, bare].map(str::to_lowercase)
-}
-
 fn unknown(name: &str, wanted: &str) -> Error {
-    let near = |names: &[String]| {
-        let near = names
-            .iter()
-            .map(|name| strsim::normalized_damerau_levenshtein(name, wanted));
+    let near = |column: Column| {
+        let names = column.names();
+        let near = names.iter();
+        let near = near.map(|name| strsim::normalized_damerau_levenshtein(name, wanted));
         near.fold(0.0, f64::max)
     };
-    let derived = DERIVED
-        .iter()
-        .map(|column| (near(&names_of(column.name)), column.name));
-    let files = of_files().map(|column| (near(&names_in_files(column)), column.name));
-    let mut near: Vec<_> = columns::all()
-        .map(|column| (near(&names(column)), column.name))
-        .chain(files)
-        .chain(derived)
-        .collect();
+    let mut near: Vec<_> = all().map(|column| (near(column), column.name())).collect();
     near.sort_by(|left, right| right.0.total_cmp(&left.0));
-    let mut near: Vec<_> = near.iter().map(|(_, name)| *name).collect();
-    // Both kinds may have a column of one name.
-    near.dedup();
-    let near: Vec<_> = near
-        .iter()
-        .take(SUGGESTIONS)
-        .map(|name| format!("\"{name}\""))
-        .collect();
+    let near = near.iter().take(SUGGESTIONS);
+    let near: Vec<_> = near.map(|(_, name)| format!("\"{name}\"")).collect();
     Error::Usage(format!(
         "there is no column {name:?}; the nearest are {}. `tonnage explain` lists all",
         near.join(", ")
@@ -184,6 +165,8 @@ fn unknown(name: &str, wanted: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::super::text::WIDTH;
     use super::*;
 
@@ -203,15 +186,15 @@ mod tests {
     }
 
     #[test]
-    fn what_both_kinds_have_is_explained_for_both_unless_it_is_the_same() {
-        let both = explain(Some("p99")).unwrap();
-        assert!(both.contains("\np99 (us), of file experiments\n"), "{both}");
-        let same = explain(Some("plan")).unwrap();
-        assert!(!same.contains("of file experiments"), "{same}");
-        let split = explain(Some("write_latency_ns_p99")).unwrap();
+    fn a_figure_of_several_kinds_is_explained_once_and_says_whose_it_is() {
+        let p90 = explain(Some("p90")).unwrap();
+        assert_eq!(p90.matches("p90 (us)").count(), 1, "{p90}");
+        assert!(p90.contains("of        transfer, file, connect\n"), "{p90}");
+        // Another report has it in another unit.
+        let p99 = explain(Some("p99")).unwrap();
         assert!(
-            split.starts_with("p99 (us), of file experiments\n"),
-            "{split}"
+            p99.contains("p99 (us)\n") && p99.contains("\np99 (ns)\n"),
+            "{p99}"
         );
     }
 
@@ -223,23 +206,48 @@ mod tests {
     }
 
     #[test]
+    fn headers_are_unique_and_derived_columns_are_sentences() {
+        let names: HashSet<_> = all().map(|column| column.name().to_lowercase()).collect();
+        assert_eq!(names.len(), all().count());
+        for Derived {
+            name,
+            place,
+            meaning,
+        } in DERIVED
+        {
+            for text in [place, meaning] {
+                assert!(
+                    text.ends_with('.') && !text.contains("  "),
+                    "{name}: {text:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn every_column_is_listed_and_explained_within_the_width() {
-        let all = explain(None).unwrap();
-        let derived = DERIVED.iter().map(|column| (column.name, column.name));
-        let fields = columns::all().map(|column| (column.name, column.field));
-        let files = file_columns::all().map(|column| (column.name, column.field));
-        for (name, asked) in fields.chain(derived).chain(files) {
-            assert!(all.contains(name));
-            let text = explain(Some(asked)).unwrap();
-            assert!(text.starts_with(name), "{text}");
+        let list = explain(None).unwrap();
+        for (_, groups) in KINDS {
+            for figure in groups.iter().copied().flatten() {
+                let text = explain(Some(figure.field)).unwrap();
+                assert!(text.starts_with(figure.name), "{text}");
+            }
+        }
+        for column in all() {
+            assert!(list.contains(column.name()));
+            let text = explain(Some(column.name())).unwrap();
+            assert!(
+                text.contains(column.meaning().split(' ').next().unwrap()),
+                "{text}"
+            );
             assert!(
                 text.lines().all(|line| line.chars().count() <= WIDTH),
                 "{text}"
             );
         }
         assert!(
-            all.lines().all(|line| line.chars().count() <= WIDTH),
-            "{all}"
+            list.lines().all(|line| line.chars().count() <= WIDTH),
+            "{list}"
         );
     }
 

@@ -2,36 +2,34 @@
 //!
 //! | module | what it makes |
 //! | --- | --- |
-//! | [`columns`] | the one list of columns: names, units, meanings, values |
-//! | [`engine`] | an engine's account of its options, library and devices |
-//! | [`explain`] | meanings of columns, for `tonnage explain` |
-//! | [`table`] | tables for people, one for each configuration |
-//! | [`files`] | tables and columns of file experiments |
+//! | [`layout`] | the one way to draw records of any kind: title, tables, lines below |
+//! | [`transfer`], [`files`], [`connect`] | the reports of the kinds |
 //! | [`verify`] | the table of a run that checks bytes instead of timing them |
-//! | [`connect`] | tables of experiments with connections |
+//! | [`table`] | tables of figures |
 //! | [`csv`], [`jsonl`] | every figure for programs |
+//! | [`explain`], [`derived`] | meanings of columns, for `tonnage explain`, and the columns that are no figures |
+//! | [`engine`], [`wire_proof`] | an engine's library and devices; the devices that the payload crossed |
 //! | [`tour`] | the page that a tour ends with |
-//! | [`wire_proof`] | the devices that the payload crossed, in tables |
 //! | [`text`] | numbers, sizes and durations as tables print them, and line wrapping |
 //!
-//! Nothing here measures, reads a file or knows an engine. Records come from `tonnage_record`. Next: [`columns`] for what
-//! a figure means, [`table`] for how it is laid out.
+//! Nothing here measures, reads a file or knows an engine. Records come from `tonnage_record`. Next:
+//! [`tonnage_record::figures`] for what a figure means, [`layout`] for how it is laid out.
 
 #![forbid(unsafe_code)]
 
-pub mod columns;
 pub mod connect;
 pub mod csv;
+pub mod derived;
 pub mod devices;
 pub mod engine;
 pub mod explain;
 pub mod files;
 pub mod jsonl;
-
+pub mod layout;
 pub mod table;
 pub mod text;
-mod title;
 pub mod tour;
+pub mod transfer;
 pub mod verify;
 pub mod wire_proof;
 
@@ -40,9 +38,11 @@ mod samples;
 #[cfg(test)]
 mod tests;
 
+use tonnage_record::Record;
 use tonnage_record::read::final_attempts;
-use tonnage_record::{Body, Record};
 use tonnage_units::Result;
+
+use layout::Drawer;
 
 /// Formats that `--format` chooses from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub enum Format {
     Table,
     /// The records themselves, one JSON object a line.
     Jsonl,
-    /// All columns in base units, one row for each record.
+    /// All figures in base units, one row for each part of a record.
     Csv,
 }
 
@@ -68,51 +68,21 @@ pub fn render(format: Format, records: &[Record]) -> Result<String> {
     }
 }
 
-/// Consecutive records that are drawn in one way make a part of the text.
+/// The reports. The first that takes a record draws it.
+const REPORTS: &[Drawer] = &[
+    Drawer::of::<verify::Verify>(),
+    Drawer::of::<transfer::Transfers>(),
+    Drawer::of::<files::Files>(),
+    Drawer::of::<connect::Connections>(),
+];
+
+/// Consecutive records that one report draws make a part of the text.
 fn tables(records: &[Record]) -> String {
-    let parts = records.chunk_by(|left, right| drawn_by(left) == drawn_by(right));
-    let drawn = parts.map(|part| {
-        let transfers = || {
-            part.iter()
-                .filter_map(Record::as_transfer)
-                .collect::<Vec<_>>()
-        };
-        match part.first().map(drawn_by) {
-            None => String::new(),
-            Some(DrawnBy::Verify) => verify::verify(&transfers()),
-            Some(DrawnBy::Transfers) => table::table(&transfers()),
-            Some(DrawnBy::Files) => {
-                files::table(&part.iter().filter_map(Record::as_file).collect::<Vec<_>>())
-            }
-            Some(DrawnBy::Connections) => connect::table(
-                &part
-                    .iter()
-                    .filter_map(Record::as_connect)
-                    .collect::<Vec<_>>(),
-            ),
-        }
+    let report = |record: &Record| REPORTS.iter().position(|report| (report.takes)(record));
+    let parts = records.chunk_by(|left, right| report(left) == report(right));
+    let drawn = parts.filter_map(|part| {
+        let drawer = &REPORTS[report(part.first()?)?];
+        Some((drawer.draw)(part))
     });
     drawn.collect::<Vec<_>>().join("\n")
-}
-
-/// Report that draws a table.
-#[derive(PartialEq)]
-enum DrawnBy {
-    /// Runs of `tonnage verify`, in one table.
-    Verify,
-    /// A table for each configuration.
-    Transfers,
-    /// A table for each experiment.
-    Files,
-    /// A table of points and one of steps for each configuration.
-    Connections,
-}
-
-fn drawn_by(record: &Record) -> DrawnBy {
-    match &record.body {
-        Body::Transfer(_) if verify::is_verify(record) => DrawnBy::Verify,
-        Body::Transfer(_) => DrawnBy::Transfers,
-        Body::File(_) => DrawnBy::Files,
-        Body::Connect(_) => DrawnBy::Connections,
-    }
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tonnage_plan::files::{DataKind, Phase, ReadFrom};
 use tonnage_record::Record;
+use tonnage_record::figures::{self, Row, by_field};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::read::read_records;
 
@@ -98,11 +99,80 @@ fn a_results_file_may_hold_all_kinds() {
 }
 
 #[test]
-fn csv_of_files_has_a_row_for_each_repetition() {
+fn csv_of_files_has_a_row_for_each_phase_and_for_what_it_mixes() {
     let text = render(Format::Csv, &samples::files::all()).unwrap();
     insta::assert_snapshot!("csv_files", text.replace("\r\n", "\n"));
-    // Two phases; one; one before the disk was full; none; two phases of three trials; and the header.
-    assert_eq!(text.matches("\r\n").count(), 2 + 1 + 1 + 1 + 6 + 1);
+    // Two phases; one with its reads and its writes; one before the disk was full; none; two phases of three trials; and
+    // the header.
+    assert_eq!(text.matches("\r\n").count(), 2 + 3 + 1 + 1 + 2 + 1);
+}
+
+#[test]
+fn amounts_mean_all_trials_in_every_kind_and_stand_in_one_row() {
+    let mut records = samples::all();
+    records.extend(samples::files::all());
+    for field in ["operations", "payload_bytes", "trials"] {
+        let figure = by_field(field).unwrap();
+        for record in &records {
+            let of_rows = Row::of(record).into_iter();
+            let of_rows = of_rows.map(|row| match (figure.value)(&row) {
+                figures::Value::Count(count) => count,
+                _ => 0,
+            });
+            let of_trials: u64 = match (record.transfer(), record.file()) {
+                (Some(body), _) => body
+                    .trials
+                    .iter()
+                    .map(|trial| amount(field, &trial.operations, &trial.payload_bytes))
+                    .sum(),
+                (_, Some(body)) => {
+                    let trials = body.phases.iter().flat_map(|phase| &phase.trials);
+                    trials
+                        .map(|trial| amount(field, &trial.operations, &trial.payload_bytes))
+                        .sum()
+                }
+                _ => unreachable!(),
+            };
+            assert_eq!(of_rows.sum::<u64>(), of_trials, "{field} of {record:?}");
+        }
+    }
+}
+
+fn amount(field: &str, operations: &u64, payload_bytes: &u64) -> u64 {
+    match field {
+        "operations" => *operations,
+        "payload_bytes" => *payload_bytes,
+        _ => 1,
+    }
+}
+
+#[test]
+fn values_of_trials_are_those_that_a_mean_is_of() {
+    let mut records = samples::all();
+    records.extend(samples::files::all());
+    records.extend(samples::connect::connections());
+    let mut compared = 0;
+    for row in records.iter().flat_map(Row::of) {
+        for figure in figures::of(&row.record.body) {
+            let means = figure.field.ends_with("_mean") && !figure.field.starts_with("latency");
+            let (Some(trials), true) = (figure.trials, means) else {
+                continue;
+            };
+            let values: Vec<f64> = trials(&row).into_iter().flatten().collect();
+            let figures::Value::Number(mean) = (figure.value)(&row) else {
+                continue;
+            };
+            let sum: f64 = values.iter().sum();
+            let off = (sum / values.len() as f64 - mean).abs();
+            assert!(
+                off <= mean.abs() * 1e-9,
+                "{}: {values:?} {mean}",
+                figure.field
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 100, "{compared}");
 }
 
 #[test]
@@ -143,13 +213,14 @@ fn jsonl_reads_back_as_the_same_records() {
 #[test]
 fn the_columns_of_a_batch_agree_with_each_other() {
     for record in samples::batches() {
+        let row = Row::of(&record).swap_remove(0);
         let record = record.as_transfer().unwrap();
         let Some(summary) = &record.body.summary else {
             continue;
         };
-        let of = |field: &str| match (super::columns::by_field(field).unwrap().value)(record) {
-            super::columns::Value::Number(number) => number,
-            super::columns::Value::Count(count) => count as f64,
+        let of = |field: &str| match (by_field(field).unwrap().value)(&row) {
+            figures::Value::Number(number) => number,
+            figures::Value::Count(count) => count as f64,
             other => panic!("{field}: {other:?}"),
         };
         let total = of("batch_payload_bytes");

@@ -9,11 +9,16 @@ use tonnage_machine::devices::Inventory;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::{Canary, Outcome, Record, TransferRecord};
 
-use super::columns::cpu_share;
-use super::engine;
-use super::table::{CPU_SHARE_LEAST, draw};
-use super::text::{bytes, entry, number, wrap};
+use tonnage_record::figures::engine::means;
 use tonnage_record::host_limits::Limits;
+
+use crate::derived::{
+    ABOVE, BANDWIDTH, CACHE_LINE, Derived, INTERVAL, LIMIT, MEASURED, OF_LIMIT, OPERATION, P50,
+    P99, TIMED, VALUE,
+};
+use crate::table::draw;
+use crate::text::{bytes, entry, number, wrap};
+use crate::transfer::CPU_SHARE_LEAST;
 
 /// Columns of the page.
 const WIDTH: usize = 100;
@@ -53,6 +58,13 @@ fn heading(text: &str) -> String {
     format!("\n{text}\n{}\n", "─".repeat(text.chars().count()))
 }
 
+fn header(columns: &[Derived]) -> Vec<String> {
+    columns
+        .iter()
+        .map(|column| column.name.to_owned())
+        .collect()
+}
+
 fn here(tour: &Tour) -> String {
     let mut text = heading(&format!("This machine: {}", tour.inventory.host.name));
     for (name, line) in crate::devices::summary(tour.inventory) {
@@ -87,7 +99,7 @@ fn limits(limits: &Limits) -> String {
         ],
     };
     let rows = vec![
-        vec!["Limit".into(), "Value".into(), "How".into()],
+        header(&[LIMIT, VALUE, MEASURED]),
         copy("memory copy in cache", &limits.copy_in_cache),
         copy("memory copy in DRAM", &limits.copy_in_dram),
         socket,
@@ -116,18 +128,7 @@ fn floor(records: &[TransferRecord<'_>]) -> String {
 
 /// Eight bytes one way against the cache line, and a read against the same.
 fn latency(records: &[TransferRecord<'_>]) -> String {
-    let mut rows = vec![
-        [
-            "Operation",
-            "What is timed",
-            "p50 (ns)",
-            "p99 (ns)",
-            "Cache line (ns)",
-            "Above it (ns)",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-    ];
+    let mut rows = vec![header(&[OPERATION, TIMED, P50, P99, CACHE_LINE, ABOVE])];
     for record in records
         .iter()
         .filter(|record| record.body.point.pacing == Pacing::PingPong)
@@ -208,7 +209,7 @@ fn bandwidth(records: &[TransferRecord<'_>]) -> String {
         let same = streams
             .iter()
             .filter(|record| record.body.point.engine == engine);
-        for means in distinct(same.map(|record| engine::means(*record))) {
+        for means in distinct(same.map(|record| means(record.record))) {
             if !means.is_empty() {
                 text += &wrap(&format!("{engine}: {means}."), WIDTH, 2);
                 text.push('\n');
@@ -222,9 +223,8 @@ fn by_size(records: &[TransferRecord<'_>]) -> String {
     let engines = distinct(records.iter().map(|record| &*record.body.point.engine));
     let mut head = vec!["MsgSize".to_owned()];
     for engine in &engines {
-        head.push(format!("{engine}\n(GB/s)"));
-        head.push("± 95 %".to_owned());
-        head.push("Of limit".to_owned());
+        head.push(BANDWIDTH.name.replace("ENGINE ", &format!("{engine}\n")));
+        head.extend(header(&[INTERVAL, OF_LIMIT]));
     }
     let mut rows = vec![head];
     for size in distinct(records.iter().map(|record| record.body.point.size_bytes)) {
@@ -346,7 +346,7 @@ fn notes(records: &[TransferRecord<'_>]) -> String {
     }
     let disturbed: Vec<f64> = records
         .iter()
-        .filter_map(|record| cpu_share(*record))
+        .filter_map(|record| record.cpu_share())
         .filter(|share| *share < CPU_SHARE_LEAST)
         .collect();
     if let Some(worst) = disturbed.iter().copied().reduce(f64::min) {

@@ -2,20 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use tonnage_record::{Outcome, Record, TransferRecord};
+use tonnage_record::figures::by_field;
+use tonnage_record::{Outcome, Record, TransferBody, TransferRecord};
 
-use super::engine;
-use super::table::draw;
-use super::text::{WIDTH, bytes_rounded, wrap};
-use crate::wire_proof;
+use crate::derived::{CHECKED, RANGE, RESULT, RIGHT, SIZES};
+use crate::layout::Report;
+use crate::table::draw;
+use crate::text::bytes_rounded;
+use crate::{engine, wire_proof};
 
 /// The name of the plan whose records are drawn this way.
 pub const PLAN: &str = "verify";
-
-/// Returns whether a record belongs to a run that checks bytes.
-pub fn is_verify(record: &Record) -> bool {
-    record.plan == PLAN
-}
 
 /// Outcome of one engine's operation.
 #[derive(Default)]
@@ -31,8 +28,59 @@ struct Row {
     failed: Vec<String>,
 }
 
-/// One table for all records, and below it every mismatch and every reason to skip, each once.
-pub fn verify(records: &[TransferRecord<'_>]) -> String {
+/// Runs of `tonnage verify`: one table for all records, and below it every mismatch and every reason to skip, each once.
+pub struct Verify;
+
+impl Report for Verify {
+    type Body = TransferBody;
+
+    fn takes(record: &Record) -> bool {
+        record.plan == PLAN && record.transfer().is_some()
+    }
+
+    fn together(_: TransferRecord<'_>, _: TransferRecord<'_>) -> bool {
+        true
+    }
+
+    fn configuration(_: &[TransferRecord<'_>]) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn tables(records: &[TransferRecord<'_>]) -> Vec<String> {
+        let of_figure = |field| by_field(field).map_or(field, |figure| figure.name);
+        let header = [
+            of_figure("engine"),
+            of_figure("op"),
+            SIZES.name,
+            RANGE.name,
+            RIGHT.name,
+            CHECKED.name,
+            RESULT.name,
+        ];
+        let header = header.map(str::to_owned).to_vec();
+        let rows = rows(records);
+        let cells = std::iter::once(header).chain(rows.iter().map(Row::cells));
+        vec![draw(cells.collect(), |at| matches!(at, 2 | 4 | 5))]
+    }
+
+    fn footers(records: &[TransferRecord<'_>]) -> Vec<String> {
+        let rows = rows(records);
+        let mut lines: Vec<String> = rows.iter().flat_map(Row::below).collect();
+        lines.extend(engine::lines(records.iter().map(|record| record.record)));
+        lines.extend(wire_proof::lines(records.iter().copied()));
+        let unproven = records.iter();
+        let mut unproven: Vec<String> = unproven
+            .filter_map(|record| wire_proof::unproven(*record))
+            .collect();
+        unproven.dedup();
+        lines.extend(unproven);
+        lines.push(verdict(&rows));
+        lines
+    }
+}
+
+/// A row for each engine and operation.
+fn rows(records: &[TransferRecord<'_>]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for record in records {
         let (engine, op) = (
@@ -52,32 +100,7 @@ pub fn verify(records: &[TransferRecord<'_>]) -> String {
             });
         rows[at].add(*record);
     }
-    let header = [
-        "Engine",
-        "Op",
-        "Sizes",
-        "Range",
-        "Points right",
-        "Bytes checked",
-        "Result",
-    ]
-    .map(str::to_owned);
-    let cells = std::iter::once(header.to_vec()).chain(rows.iter().map(Row::cells));
-    let mut text = draw(cells.collect(), |at| matches!(at, 2 | 4 | 5));
-    let mut unproven: Vec<String> = records
-        .iter()
-        .filter_map(|record| wire_proof::unproven(*record))
-        .collect();
-    unproven.dedup();
-    let below = rows.iter().flat_map(Row::below);
-    let by = engine::lines(records.iter().copied());
-    let path = wire_proof::lines(records.iter().copied());
-    for line in below.chain(by).chain(path).chain(unproven) {
-        text.push('\n');
-        text.push_str(&wrap(&line, WIDTH, 4));
-    }
-    text.push_str(&format!("\n{}\n", verdict(&rows)));
-    text
+    rows
 }
 
 impl Row {

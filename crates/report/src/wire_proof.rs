@@ -45,11 +45,6 @@ pub fn lacks_proof(records: &[Record]) -> Option<String> {
     ))
 }
 
-/// Errors, drops and retransmits of a point, all devices and TCP together.
-pub fn troubles(path: &WireProof) -> u64 {
-    places(path).map(|(_, _, moved)| moved).sum()
-}
-
 /// Lines that hold for all rows of a table together.
 pub fn lines<'a>(records: impl Iterator<Item = TransferRecord<'a>> + Clone) -> Vec<String> {
     let paths = records.filter_map(|record| record.record.wire_proof.as_ref());
@@ -89,7 +84,7 @@ fn crossed<'a>(paths: impl Iterator<Item = &'a WireProof> + Clone) -> Option<Str
 /// Describes what was counted in all points together that should have stood still.
 fn trouble<'a>(paths: impl Iterator<Item = &'a WireProof> + Clone) -> Option<String> {
     let points = paths.clone().count();
-    let troubled = paths.clone().filter(|path| troubles(path) > 0).count();
+    let troubled = paths.clone().filter(|path| path.troubles() > 0).count();
     let mut sums: BTreeMap<(String, &str), u64> = BTreeMap::new();
     for (place, name, moved) in paths.flat_map(places) {
         let sum = sums.entry((place, name)).or_default();

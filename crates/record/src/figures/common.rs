@@ -1,20 +1,17 @@
-//! Figures that records of every kind have.
+//! Figures that records of every kind have, and options that several have.
 
-use tonnage_engine::EngineOptions;
-use tonnage_plan::point::Traffic;
-
-use super::{Figure, Part, Row, Style, Value};
-use crate::{Body, Outcome};
+use super::{Figure, Style, pairs};
+use crate::Outcome;
 
 pub(super) const FROM_PLAN: &str =
     "As the plan or the command line asked for it; the record's point repeats it.";
 
-/// Name of a point, and what all kinds are asked for.
+/// Name of a point, and options that points of all kinds have.
 pub const ASKED: &[Figure] = &[
     Figure {
         name: "Kind",
         field: "kind",
-        meaning: "What the row is about: transfer (bytes between memories), file (bytes between memory and files), connect \
+        meaning: "Subject of the row: transfer (bytes between memories), file (bytes between memory and files), connect \
              (setting up connections).",
         computed: "The record's kind.",
         style: Style::Plain,
@@ -39,17 +36,17 @@ pub const ASKED: &[Figure] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
-        value: |row| label(row).into(),
+        value: |row| row.asked().label().into(),
         trials: None,
     },
     Figure {
         name: "Engine",
         field: "engine",
-        meaning: "What moved the bytes; `tonnage devices` lists the engines.",
+        meaning: "Mover of the bytes; `tonnage devices` lists the engines.",
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
-        value: |row| engine(row).into(),
+        value: |row| row.asked().engine().into(),
         trials: None,
     },
     Figure {
@@ -59,19 +56,23 @@ pub const ASKED: &[Figure] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
-        value: |row| pairs(engine_options(row)),
+        value: |row| pairs(row.asked().engine_options()).into(),
         trials: None,
     },
     Figure {
         name: "Ranks",
         field: "ranks",
-        meaning: "Processes of the run.",
+        meaning: "Processes that take part.",
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
-        value: |row| ranks(row).into(),
+        value: |row| row.asked().ranks().into(),
         trials: None,
     },
+];
+
+/// Options of kinds whose ranks exchange something.
+pub const EXCHANGE: &[Figure] = &[
     Figure {
         name: "Workers",
         field: "workers",
@@ -79,148 +80,96 @@ pub const ASKED: &[Figure] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
-        value: |row| workers(row).into(),
+        value: |row| row.asked().workers().into(),
         trials: None,
     },
     Figure {
         name: "Traffic",
         field: "traffic",
-        meaning: "Who talks to whom: pair (initiator i with target i), fan-out (rank 0 to all others), \
-             fan-in (all others to rank 0), all-to-all.",
+        meaning: "Pattern of the exchange: pair (initiator i with target i), fan-out (rank 0 to all others), fan-in (all \
+             others to rank 0), all-to-all.",
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
-        value: |row| traffic(row).map(Traffic::name).into(),
+        value: |row| row.asked().traffic().map(|traffic| traffic.name()).into(),
         trials: None,
     },
     Figure {
         name: "Memory",
         field: "memory",
-        meaning: "Where the bytes live: host memory with the pages that serve the engine best, with small \
+        meaning: "Memory that the bytes live in: host memory with the pages that serve the engine best, with small \
              (normal) pages only, or with the largest to be had. The record's `effective` part says what was had.",
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
-        value: |row| memory(row).into(),
+        value: |row| row.asked().memory().into(),
         trials: None,
     },
 ];
+
+/// Options of kinds that keep operations in flight.
+pub const IN_FLIGHT: &[Figure] = &[Figure {
+    name: "Window",
+    field: "window",
+    meaning: "Operations in flight at a time, on each lane of a transfer and by each thread of a file experiment; a new \
+         one is posted for every one that completes.",
+    computed: FROM_PLAN,
+    style: Style::Plain,
+    better: None,
+    value: |row| row.asked().window().into(),
+    trials: None,
+}];
 
 /// Outcome of a point.
 pub const OUTCOME: &[Figure] = &[
     Figure {
         name: "Trials",
         field: "trials",
-        meaning: "Timed repetitions of the point.",
+        meaning: "Timed repetitions of the point, or of the phase.",
         computed: "Counted.",
         style: Style::Plain,
         better: None,
-        value: |row| trials(row).into(),
+        value: |row| row.body().trials(row.part).into(),
         trials: None,
     },
     Figure {
         name: "Outcome",
         field: "outcome",
-        meaning: "What became of the point: measured, skipped (it could not be tried here) or \
-             failed.",
+        meaning: "End of the whole point: measured, skipped (it could not be tried here) or failed. A phase of files that \
+             had ended before another one failed has its figures all the same.",
         computed: "Decided when the point ends.",
         style: Style::Plain,
         better: None,
-        value: |row| outcome(row).0.into(),
+        value: |row| row.record.outcome.status().into(),
         trials: None,
     },
     Figure {
         name: "Why",
         field: "outcome_why",
-        meaning: "Why a point was skipped or failed, and what to do.",
+        meaning: "Reason that a point was skipped or failed, and the next thing to do.",
         computed: "Written by whatever stopped it.",
         style: Style::Plain,
         better: None,
-        value: |row| outcome(row).1.into(),
+        value: |row| row.record.outcome.why().into(),
         trials: None,
     },
 ];
 
-fn label<'a>(row: &Row<'a>) -> Option<&'a str> {
-    match &row.record.body {
-        Body::Transfer(body) => body.point.label.as_deref(),
-        Body::File(body) => body.point.label.as_deref(),
-        Body::Connect(body) => body.point.label.as_deref(),
+impl Outcome {
+    /// Name of the outcome, as `status` has it in records.
+    pub fn status(&self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Skipped { .. } => "skipped",
+            Self::Failed { .. } => "failed",
+        }
     }
-}
 
-fn engine<'a>(row: &Row<'a>) -> &'a str {
-    match &row.record.body {
-        Body::Transfer(body) => &body.point.engine,
-        Body::File(body) => &body.point.engine,
-        Body::Connect(body) => &body.point.engine,
+    /// Reason that a point was not measured.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Self::Measured => None,
+            Self::Skipped { why } | Self::Failed { why } => Some(why),
+        }
     }
-}
-
-fn engine_options<'a>(row: &Row<'a>) -> &'a EngineOptions {
-    match &row.record.body {
-        Body::Transfer(body) => &body.point.engine_options,
-        Body::File(body) => &body.point.engine_options,
-        Body::Connect(body) => &body.point.engine_options,
-    }
-}
-
-fn ranks(row: &Row<'_>) -> u32 {
-    match &row.record.body {
-        Body::Transfer(body) => body.point.ranks,
-        Body::File(body) => body.point.ranks,
-        Body::Connect(body) => body.point.ranks,
-    }
-}
-
-fn workers(row: &Row<'_>) -> Option<u32> {
-    match &row.record.body {
-        Body::Transfer(body) => Some(body.point.workers),
-        Body::File(_) => None,
-        Body::Connect(body) => Some(body.point.workers),
-    }
-}
-
-fn traffic(row: &Row<'_>) -> Option<Traffic> {
-    match &row.record.body {
-        Body::Transfer(body) => Some(body.point.traffic),
-        Body::File(_) => None,
-        Body::Connect(body) => Some(body.point.traffic),
-    }
-}
-
-fn memory<'a>(row: &Row<'a>) -> Option<&'a str> {
-    match &row.record.body {
-        Body::Transfer(body) => Some(&body.point.memory),
-        Body::File(_) => None,
-        Body::Connect(body) => Some(&body.point.memory),
-    }
-}
-
-fn trials(row: &Row<'_>) -> Option<u32> {
-    match (&row.record.body, row.part) {
-        (Body::Transfer(body), _) => body.summary.as_ref().map(|summary| summary.trials),
-        (Body::Connect(body), _) => body.summary.as_ref().map(|summary| summary.trials),
-        (Body::File(_), Part::Whole | Part::Step(_)) => None,
-    }
-}
-
-fn outcome<'a>(row: &Row<'a>) -> (&'static str, Option<&'a str>) {
-    match &row.record.outcome {
-        Outcome::Measured => ("measured", None),
-        Outcome::Skipped { why } => ("skipped", Some(why)),
-        Outcome::Failed { why } => ("failed", Some(why)),
-    }
-}
-
-/// NAME=VALUE, several with a space between them; unknown where there are none.
-pub(super) fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a String, &'a String)>) -> Value {
-    let texts: Vec<_> = pairs
-        .into_iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    if texts.is_empty() {
-        return Value::Unknown;
-    }
-    Value::Text(texts.join(" "))
 }

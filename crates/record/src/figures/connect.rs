@@ -1,19 +1,30 @@
 //! Figures of experiments with connections. A record has a row for the whole and one for each step.
 
-use super::common::FROM_PLAN;
-use super::{Better, Figure, Part, Row, Style, Value};
-use crate::connect::{ConnectBody, ConnectSummary, Step};
+use super::common::{ASKED, EXCHANGE, FROM_PLAN, OUTCOME};
+use super::engine::ENGINE;
+use super::latency::LATENCY;
+use super::moved::CI95;
+use super::{Better, Figure, Figures, PERCENT, Row, Style, Value};
+use crate::body::Part;
+use crate::connect::{ConnectBody, ConnectSummary};
 
-/// Figures of a record of connections.
-pub const CONNECT: &[Figure] = &[
+/// All figures of a record of connections.
+pub const FIGURES: Figures = &[ASKED, ENGINE, EXCHANGE, CONNECT, LATENCY, OUTCOME];
+
+const CONNECT: &[Figure] = &[
     Figure {
         name: "Step",
         field: "step",
-        meaning: "Step of setting up a worker's connections: open (its endpoint), register (its memory), exchange (cards over the control channel, and waiting for the slowest rank), connect (to its peers), first_byte (until one has gone each way), total (all of these), close (taking it down, which is not in total).",
+        meaning: "Step of setting up a worker's connections: open (its endpoint), register (its memory), exchange (cards over the control channel, and waiting for the slowest rank), connect (to its peers), first_byte (until one has gone each way), total (all of these), close (taking it down, which is not in total). Absent in the row of the whole.",
         computed: "The record's steps, in their order.",
         style: Style::Plain,
         better: None,
-        value: |row| step(row).map(|step| step.name()).into(),
+        value: |row| {
+            body(row)
+                .and_then(|body| body.step(row.part))
+                .map(|step| step.step.name())
+                .into()
+        },
         trials: None,
     },
     Figure {
@@ -50,15 +61,15 @@ pub const CONNECT: &[Figure] = &[
         name: "Conn CI95 (%)",
         field: "connections_ci95_fraction",
         meaning: "Half width of the 95 % confidence interval of Conn rate, as a part of it. Not available for a single trial.",
-        computed: "Student's t with (trials - 1) degrees of freedom x sample standard deviation across trials / square root of the trials / mean.",
-        style: Style::Scaled(100.0),
+        computed: CI95,
+        style: PERCENT,
         better: None,
-        value: |row| ci95_fraction(row),
+        value: |row| summary(row, |summary| summary.connections_per_s.ci95_fraction()),
         trials: None,
     },
     Figure {
         name: "Set up",
-        field: "connections",
+        field: "connections_set_up",
         meaning: "Connections of all trials, each counted once for its two ends.",
         computed: "Counted.",
         style: Style::Plain,
@@ -74,7 +85,7 @@ pub const CONNECT: &[Figure] = &[
         style: Style::Scaled(1.0),
         better: Some(Better::Low),
         value: |row| summary(row, |summary| summary.cpu_ns_per_connection),
-        trials: None,
+        trials: Some(cpu_times),
     },
 ];
 
@@ -82,33 +93,33 @@ fn body<'a>(row: &Row<'a>) -> Option<&'a ConnectBody> {
     row.record.connect()
 }
 
-fn step(row: &Row<'_>) -> Option<Step> {
-    match row.part {
-        Part::Step(step) => Some(step.step),
-        _ => None,
-    }
-}
-
-/// Columns of what was asked for, in every row.
+/// A figure that was asked for, in every row.
 fn point<T: Into<Value>>(row: &Row<'_>, of: fn(&ConnectBody) -> T) -> Value {
     body(row).map(of).into()
 }
 
+/// The body, in the row of the whole.
+fn whole<'a>(row: &Row<'a>) -> Option<&'a ConnectBody> {
+    body(row).filter(|_| row.part == Part::Whole)
+}
+
 /// A figure of the whole; steps have latencies only.
 fn summary<T: Into<Value>>(row: &Row<'_>, of: fn(&ConnectSummary) -> T) -> Value {
-    let whole = body(row).filter(|_| matches!(row.part, Part::Whole));
-    whole.and_then(|body| body.summary.as_ref()).map(of).into()
+    whole(row)
+        .and_then(|body| body.summary.as_ref())
+        .map(of)
+        .into()
 }
 
-fn ci95_fraction(row: &Row<'_>) -> Value {
-    summary(row, |summary| {
-        let spread = summary.connections_per_s;
-        let known = spread.ci95.filter(|_| spread.mean > 0.0);
-        known.map(|ci95| ci95 / spread.mean)
-    })
+fn connections_per_s(row: &Row<'_>) -> Vec<Option<f64>> {
+    let trials = whole(row).into_iter().flat_map(|body| &body.trials);
+    trials.map(|trial| Some(trial.connections_per_s)).collect()
 }
 
-fn connections_per_s(row: &Row<'_>) -> Vec<f64> {
-    let trials = body(row).into_iter().flat_map(|body| &body.trials);
-    trials.map(|trial| trial.connections_per_s).collect()
+fn cpu_times(row: &Row<'_>) -> Vec<Option<f64>> {
+    let trials = whole(row).into_iter().flat_map(|body| &body.trials);
+    let of = |cpu_ns, connections| (connections > 0).then(|| cpu_ns as f64 / connections as f64);
+    trials
+        .map(|trial| of(trial.cpu_ns, trial.connections))
+        .collect()
 }

@@ -1,14 +1,27 @@
 //! Figures of latencies, of whatever a row is about: operations, transfers of a phase, steps.
 
-use super::{Better, Figure, Part, Row, Style, Value};
-use crate::{Body, Latency};
+use super::{Better, Figure, MICROSECONDS, Row, Style, Value};
+use crate::histogram::{Latency, LatencyKind};
 
-const MICROSECONDS: Style = Style::Scaled(1e-3);
 const FROM_HISTOGRAM: &str = "From one histogram of all samples of all trials and workers, with three significant \
      digits; never below the minimum or above the maximum, which are exact.";
 
-/// Figures of latency. The title of a table says what one sample is; see Latency kind.
+/// Figures of latency; Latency kind says what one sample is.
 pub const LATENCY: &[Figure] = &[
+    Figure {
+        name: "Latency kind",
+        field: "latency_kind",
+        meaning: "Kind of one latency sample: operation (post to completion of one operation; with files a call's begin \
+             to its end, without the sync that --fsync each adds), batch (first post to last completion of one batch), \
+             one_way (half the round trip of a ping-pong in which each side waits for data to arrive), response (the \
+             time an operation was due to its completion) or step (one step of setting up connections).",
+        computed: "From the pacing and the operation; a read under ping-pong is of kind operation, because nothing \
+             arrives at its target.",
+        style: Style::Plain,
+        better: None,
+        value: |row| latency(row, |latency| latency.kind.name()),
+        trials: None,
+    },
     Figure {
         name: "Samples",
         field: "latency_samples",
@@ -92,18 +105,34 @@ pub const LATENCY: &[Figure] = &[
     },
 ];
 
+/// Promise that a sample's end is the arrival of its bytes.
+pub const DELIVERED: &[Figure] = &[Figure {
+    name: "Delivered",
+    field: "latency_delivered",
+    meaning: "Arrival of the bytes written, by the end of a latency sample: yes where they are in the peer's memory then; \
+         no where the latency is to local completion, and the bytes may still be on their way.",
+    computed: "From what the engine promises about completions; absent for reads and ping-pongs, whose kind says it, and \
+         where it cannot be told.",
+    style: Style::Plain,
+    better: None,
+    value: |row| latency(row, |latency| latency.delivered),
+    trials: None,
+}];
+
 /// A figure of the row's latencies, unknown where none were recorded.
 fn latency<T: Into<Value>>(row: &Row<'_>, of: fn(&Latency) -> T) -> Value {
-    row.latency().map(of).into()
+    row.body().latency(row.part).map(of).into()
 }
 
-impl<'a> Row<'a> {
-    /// Latencies of what the row is about.
-    pub fn latency(&self) -> Option<&'a Latency> {
-        match (&self.record.body, self.part) {
-            (_, Part::Step(step)) => Some(&step.latency),
-            (Body::Transfer(body), Part::Whole) => body.summary.as_ref()?.latency.as_ref(),
-            (Body::File(_) | Body::Connect(_), Part::Whole) => None,
+impl LatencyKind {
+    /// The name, as records have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Operation => "operation",
+            Self::Batch => "batch",
+            Self::OneWay => "one_way",
+            Self::Response => "response",
+            Self::Step => "step",
         }
     }
 }

@@ -1,19 +1,76 @@
 //! Figures: what a record can be read for, each declared once with its names, meaning, style and value.
 //!
-//! A figure belongs to a record or to a part of one: a step, a phase, a direction. Tables, CSV and `tonnage explain` read
+//! A figure belongs to a record or to a part of one: a step, a phase, its reads. Tables, CSV and `tonnage explain` read
 //! the lists here and add nothing to them. A figure of one field means the same wherever it is.
+//!
+//! | module | figures |
+//! | --- | --- |
+//! | `common` | of every kind: names, ranks, engine, outcome |
+//! | [`engine`] | of the engine's account: library, provider, device |
+//! | `moved` | of kinds that move bytes: bandwidth, limit, amounts |
+//! | `latency` | of whatever has latencies |
+//! | `proof` | of what was watched beside a point: canary, devices |
+//! | `transfer`, `files`, `connect` | of one kind, and the list of all that it has |
 
 mod common;
 mod connect;
+pub mod engine;
+mod files;
 mod latency;
+mod moved;
+mod proof;
+mod transfer;
 
-use crate::connect::StepRecord;
-use crate::{ConnectRecord, Record};
+use crate::body::{Asked, KindBody, Part};
+use crate::kinds::with_kinds;
+use crate::{Body, Record};
 
-/// Figures of experiments with connections, in the order of CSV.
-pub fn of_connect() -> impl Iterator<Item = &'static Figure> + Clone {
-    let measured = connect::CONNECT.iter().chain(latency::LATENCY);
-    common::ASKED.iter().chain(measured).chain(common::OUTCOME)
+/// Groups of figures, in the order of CSV.
+pub type Figures = &'static [&'static [Figure]];
+
+macro_rules! figures {
+    ($($(#[doc = $about:literal])+ $Kind:ident = $name:literal: $module:ident::$Body:ident { $body:ident, $record:ident };)+) => {
+        /// Name and figures of every kind.
+        pub const KINDS: &[(&str, Figures)] = &[$(($name, $module::FIGURES)),+];
+
+        /// Figures of the body's kind, in the order of CSV.
+        pub fn of(body: &Body) -> impl Iterator<Item = &'static Figure> + Clone {
+            let groups = match body {
+                $(Body::$Kind(_) => $module::FIGURES),+
+            };
+            groups.iter().copied().flatten()
+        }
+    };
+}
+
+with_kinds!(figures);
+
+/// Figures of all kinds, each once, in the order of CSV.
+pub fn all() -> Vec<&'static Figure> {
+    union(
+        KINDS
+            .iter()
+            .flat_map(|(_, groups)| groups.iter().copied().flatten()),
+    )
+}
+
+/// These figures, each once.
+pub fn union(figures: impl Iterator<Item = &'static Figure>) -> Vec<&'static Figure> {
+    let mut kept: Vec<&Figure> = Vec::new();
+    for figure in figures {
+        if !kept.iter().any(|known| known.field == figure.field) {
+            kept.push(figure);
+        }
+    }
+    kept
+}
+
+/// The figure with this name in CSV.
+pub fn by_field(field: &str) -> Option<&'static Figure> {
+    let mut all = KINDS
+        .iter()
+        .flat_map(|(_, groups)| groups.iter().copied().flatten());
+    all.find(|figure| figure.field == field)
 }
 
 /// One figure.
@@ -32,9 +89,12 @@ pub struct Figure {
     pub better: Option<Better>,
     /// Its value, in the unit of `field`.
     pub value: fn(&Row<'_>) -> Value,
-    /// Its value in each trial; `None` for what only all trials together have.
-    pub trials: Option<fn(&Row<'_>) -> Vec<f64>>,
+    /// Its value in each trial, in their order; `None` for what only all trials together have.
+    pub trials: Option<fn(&Row<'_>) -> OfTrials>,
 }
+
+/// Values of a figure in the trials of a part; `None` where one has none.
+pub type OfTrials = Vec<Option<f64>>;
 
 /// Direction in which a figure gets better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +116,13 @@ pub enum Style {
     Rate,
 }
 
+/// Bytes per second as GB/s, nanoseconds as seconds.
+const GIGA: Style = Style::Scaled(1e-9);
+/// Nanoseconds as microseconds.
+const MICROSECONDS: Style = Style::Scaled(1e-3);
+/// Fractions as percents.
+const PERCENT: Style = Style::Scaled(100.0);
+
 /// A value as CSV gives it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
@@ -72,6 +139,22 @@ pub enum Value {
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
+    }
+}
+
+/// Words; none are unknown.
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        match text.is_empty() {
+            true => Self::Unknown,
+            false => Self::Text(text),
+        }
+    }
+}
+
+impl From<bool> for Value {
+    fn from(holds: bool) -> Self {
+        if holds { "yes" } else { "no" }.into()
     }
 }
 
@@ -105,26 +188,35 @@ pub struct Row<'a> {
     /// The record.
     pub record: &'a Record,
     /// The part of it.
-    pub part: Part<'a>,
-}
-
-/// A part of a record.
-#[derive(Debug, Clone, Copy)]
-pub enum Part<'a> {
-    /// All of it.
-    Whole,
-    /// One step of setting up connections.
-    Step(&'a StepRecord),
+    pub part: Part,
 }
 
 impl<'a> Row<'a> {
-    /// The rows of a record of connections: the whole, and each of its steps.
-    pub fn of_connect(record: ConnectRecord<'a>) -> Vec<Self> {
-        let of = |part| Self {
-            record: record.record,
-            part,
-        };
-        let steps = record.body.steps.iter().map(|step| of(Part::Step(step)));
-        std::iter::once(of(Part::Whole)).chain(steps).collect()
+    /// The rows of a record: one for each part.
+    pub fn of(record: &'a Record) -> Vec<Self> {
+        let parts = record.body.any().parts().into_iter();
+        parts.map(|part| Self { record, part }).collect()
+    }
+
+    /// The body, as one of any kind.
+    fn body(&self) -> &'a dyn KindBody {
+        self.record.body.any()
+    }
+
+    /// The point that was asked for.
+    fn asked(&self) -> &'a dyn Asked {
+        self.body().point()
     }
 }
+
+/// NAME=VALUE, several with a space between them.
+fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
+    let texts = pairs.into_iter();
+    let texts: Vec<_> = texts
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    texts.join(" ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,12 +3,12 @@
 
 use serde_json::Value;
 use tonnage_plan::files::Phase;
-use tonnage_record::FileRecord;
 use tonnage_record::files::{CacheState, PhaseRecord, PhaseTrial, StonewallFigures, Storage};
+use tonnage_record::{FileRecord, Outcome};
 
-use super::super::text::number;
-use super::words::{detailed, giga, percent, seconds, size};
-use super::{outcome, published, series};
+use super::words::{SKIPPED, detailed, giga, percent, seconds, size};
+use super::{published, series};
+use crate::text::number;
 
 /// Items of an engine's own account after which it is cut; a library's hints alone may be thirty.
 const ENGINE_ITEMS_MAX: usize = 12;
@@ -29,9 +29,6 @@ const HINTS_NOT_TAKEN: &str = "hints_not_taken";
 
 /// Beginning of the names of hints that switch collective buffering off, `romio_cb_write` and `romio_cb_read`.
 const COLLECTIVE_BUFFERING: &str = "romio_cb_";
-
-/// Beginning of the striping of a storage where it was asked for and could not be.
-pub(super) const SKIPPED: &str = "skip: ";
 
 /// Part of cached bytes from which on a read came from memory rather than from the storage.
 const WARM: f64 = 0.5;
@@ -353,6 +350,20 @@ fn verified(record: FileRecord<'_>) -> Vec<String> {
     let seeds: Vec<_> = seeds.iter().map(u64::to_string).collect();
     let seeds = (!seeds.is_empty()).then(|| format!("data seed: {}", seeds.join(", ")));
     checked.into_iter().chain(seeds).collect()
+}
+
+/// Outcome of an experiment that was not measured to its end.
+fn outcome(record: FileRecord<'_>) -> Option<String> {
+    let kept = match record.body.phases.len() {
+        0 => "",
+        1 => " (the phase above had ended before)",
+        _ => " (the phases above had ended before)",
+    };
+    match &record.outcome {
+        Outcome::Measured => None,
+        Outcome::Skipped { why } => Some(format!("skipped: {why}")),
+        Outcome::Failed { why } => Some(format!("FAILED: {why}{kept}")),
+    }
 }
 
 #[cfg(test)]

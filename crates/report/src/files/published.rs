@@ -5,8 +5,8 @@ use tonnage_plan::files::Published;
 use tonnage_record::FileRecord;
 use tonnage_record::files::PhaseRecord;
 
-use super::super::text::{number, rate};
 use super::words::{MIB, percent};
+use crate::text::{number, rate};
 
 /// One line for each published figure of a phase that was measured.
 pub fn lines(record: FileRecord<'_>) -> Vec<String> {

@@ -2,8 +2,8 @@
 
 use tonnage_record::files::Series;
 
-use super::super::text::number;
 use super::words::giga;
+use crate::text::number;
 
 /// Digits in the line.
 const DIGITS_MAX: usize = 60;

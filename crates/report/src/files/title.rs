@@ -5,17 +5,15 @@ use tonnage_plan::files::{
 };
 use tonnage_record::FileRecord;
 
-use super::super::text::{WIDTH, bytes, duration, wrap};
-use super::words::size;
-use crate::files::footnotes::SKIPPED;
+use super::words::{SKIPPED, size};
+use crate::engine;
+use crate::text::{bytes, duration};
 
-/// The label, where there is one, and the configuration.
-pub fn title(record: FileRecord<'_>) -> String {
+/// The configuration, in parts of a sentence.
+pub fn configuration(record: FileRecord<'_>) -> Vec<String> {
     let point = &record.body.point;
-    let label = point.label.as_ref().map(|label| format!("{label}\n"));
     let parts = [who(point), what(point), how(point), around(record)];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    label.unwrap_or_default() + &wrap(&parts.join("; "), WIDTH, 2)
+    parts.into_iter().flatten().collect()
 }
 
 /// Words that are there when something holds.
@@ -32,10 +30,6 @@ fn plural(count: u32, one: &str) -> String {
 
 /// Engine, phases, ranks and files.
 fn who(point: &FilePoint) -> Vec<String> {
-    let options = point.engine_options.iter();
-    let options: Vec<_> = options
-        .map(|(name, value)| format!(" {name}={value}"))
-        .collect();
     let phases: Vec<_> = point
         .phases
         .iter()
@@ -48,7 +42,7 @@ fn who(point: &FilePoint) -> Vec<String> {
     let directories = if_so(point.directory_per_rank, " in a directory of its own");
     let per_trial = if_so(point.file_per_trial, ", new ones for each trial");
     vec![
-        format!("{}{} {}", point.engine, options.concat(), phases.join(", ")),
+        format!("{} {}", engine::name(point), phases.join(", ")),
         format!(
             "{}, {} each",
             plural(point.ranks, "rank"),
@@ -215,7 +209,7 @@ mod tests {
     #[test]
     fn files_that_have_no_stripes_are_not_called_striped() {
         let mut record = collective();
-        let said = |record: &Record| title(record.as_file().unwrap()).replace("\n  ", " ");
+        let said = |record: &Record| configuration(record.as_file().unwrap()).join("; ");
         let all = "striped over all targets, 8 MiB each";
         assert!(said(&record).contains(all), "{}", said(&record));
         body(&mut record).storage[0].striping =

@@ -2,7 +2,10 @@
 
 use tonnage_record::files::PhaseTrial;
 
-use super::super::text::{bytes, number};
+use crate::text::{bytes, number};
+
+/// Beginning of the striping of a storage where it was asked for and could not be.
+pub const SKIPPED: &str = "skip: ";
 
 /// Bytes of a MiB.
 pub const MIB: f64 = 1_048_576.0;

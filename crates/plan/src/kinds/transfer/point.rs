@@ -128,6 +128,18 @@ pub enum Pacing {
     },
 }
 
+impl Pacing {
+    /// The name, as the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PingPong => "ping-pong",
+            Self::Stream { .. } => "stream",
+            Self::Batch { .. } => "batch",
+            Self::Paced { .. } => "paced",
+        }
+    }
+}
+
 tonnage_units::names! {
     /// Order in which the slots of a footprint are used.
     pub enum Addresses: "address order" {

@@ -3,36 +3,29 @@
 use tonnage_plan::transfer::{Length, Pacing, TransferPoint, TrialLength};
 use tonnage_record::{LatencyKind, TransferRecord};
 
-use super::columns::{addresses_name, pacing_name};
-use super::engine;
-use super::text::{WIDTH, bytes, duration, number, wrap};
+use crate::engine;
+use crate::text::{bytes, duration, number};
 
-/// The title of a table of one or more records with the same configuration.
-pub fn title(records: &[TransferRecord<'_>]) -> String {
-    let mut lines = String::new();
+/// The configuration of one or more records that share it.
+pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
     let Some(first) = records.first() else {
-        return lines;
+        return Vec::new();
     };
     let point = &first.body.point;
-    if let Some(label) = &point.label {
-        lines.push_str(&format!("{label}\n"));
-    }
     let parts = [
         format!("{} {}", engine::name(point), point.op.name()),
-        pacing_name(point.pacing).to_owned(),
+        point.pacing.name().to_owned(),
         who(point),
         format!("{} memory", point.memory),
         format!("footprint {}", footprint(records)),
-        format!("{} addresses", addresses_name(point.addresses)),
+        format!("{} addresses", point.addresses.name()),
         length(&point.length),
         latency(records),
     ];
     let verified = point
         .verify
         .then(|| "every byte verified after each trial".to_owned());
-    let parts: Vec<_> = parts.into_iter().chain(verified).collect();
-    lines.push_str(&wrap(&parts.join("; "), WIDTH, 2));
-    lines
+    parts.into_iter().chain(verified).collect()
 }
 
 fn who(point: &TransferPoint) -> String {

@@ -1,0 +1,119 @@
+//! What a body of any kind can be asked: its point, its parts, and figures that several kinds have.
+//!
+//! The bodies answer (each in a module of its own, such as [`transfer`](crate::transfer)), and the figures that several
+//! kinds share ask. Which kinds there are is in [`kinds`](crate::kinds).
+
+use std::fmt::Debug;
+
+use tonnage_engine::EngineOptions;
+use tonnage_plan::Point;
+use tonnage_plan::point::Traffic;
+
+use crate::histogram::Latency;
+use crate::limit::Limit;
+use crate::spread::Spread;
+
+/// A part of a record: each is a row of CSV.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    Whole,
+    /// One of its steps or phases, by its place among them.
+    Nth(usize),
+    /// A part of one of these, such as the reads of a phase, by both places.
+    Inside(usize, usize),
+}
+
+/// Options that points of several kinds have.
+pub trait Asked: Debug {
+    /// Heading under which the plan puts the point.
+    fn label(&self) -> Option<&str>;
+
+    /// Name of the engine.
+    fn engine(&self) -> &str;
+
+    /// Options of the engine's own that differ from their defaults.
+    fn engine_options(&self) -> &EngineOptions;
+
+    /// Processes that take part.
+    fn ranks(&self) -> u32;
+
+    /// Threads of each rank, where each has an engine of its own.
+    fn workers(&self) -> Option<u32> {
+        None
+    }
+
+    /// Pattern between the ranks, where they exchange anything.
+    fn traffic(&self) -> Option<Traffic> {
+        None
+    }
+
+    /// Name of the memory, where it can be chosen.
+    fn memory(&self) -> Option<&str> {
+        None
+    }
+
+    /// Operations in flight at a time, where there is a window.
+    fn window(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// Body of any kind: its point, its parts, and figures that several kinds have. Parts that have no such figures answer
+/// `None`.
+pub trait KindBody: Debug {
+    /// The point that was asked for.
+    fn point(&self) -> &dyn Asked;
+
+    /// Returns whether it was asked for by this very point.
+    fn is_of(&self, point: &Point) -> bool;
+
+    /// Parts that have figures of their own: each is a row of CSV.
+    fn parts(&self) -> Vec<Part> {
+        vec![Part::Whole]
+    }
+
+    /// Timed repetitions of a part.
+    fn trials(&self, part: Part) -> Option<u32>;
+
+    /// Latencies of a part.
+    fn latency(&self, part: Part) -> Option<&Latency>;
+
+    /// Bytes that a part moved.
+    fn moved(&self, _: Part) -> Option<Moved<'_>> {
+        None
+    }
+
+    /// Bytes of a part that were checked and right; `None` where none were checked.
+    fn verified_bytes(&self, _: Part) -> Option<u64> {
+        None
+    }
+}
+
+/// Bytes that a part of a record moved, its trials taken together.
+#[derive(Debug, Clone)]
+pub struct Moved<'a> {
+    /// Bandwidth over the trials.
+    pub bandwidth_bytes_per_s: Spread,
+    /// Operations of all trials.
+    pub operations: u64,
+    /// Payload of all trials.
+    pub payload_bytes: u64,
+    /// CPU time of one operation, of the threads that issue them.
+    pub cpu_ns_per_operation: f64,
+    /// Upper bound that belongs to this part alone; others have that of the record.
+    pub limit: Option<&'a Limit>,
+    /// Mean bandwidth / limit.
+    pub utilization: Option<f64>,
+    /// Each trial.
+    pub trials: Vec<MovedInTrial>,
+}
+
+/// Bytes that one trial moved.
+#[derive(Debug, Clone, Copy)]
+pub struct MovedInTrial {
+    /// Payload / window.
+    pub bandwidth_bytes_per_s: f64,
+    /// CPU time of one operation; `None` where there was none.
+    pub cpu_ns_per_operation: Option<f64>,
+}

@@ -1,0 +1,101 @@
+//! Figures of an engine's own account of itself. Any engine that states one of them gets its column.
+
+use serde_json::Value as Json;
+
+use super::{Figure, Style};
+use crate::Record;
+
+const OWN_WORD: &str =
+    "The engine's own word, ranks with the same answer together; absent where the engine has none.";
+
+/// Figures of the library, provider and device that were used.
+pub const ENGINE: &[Figure] = &[
+    Figure {
+        name: "Library",
+        field: "library",
+        meaning: "The library that moved the bytes, with its version and the file that it was loaded from.",
+        computed: OWN_WORD,
+        style: Style::Plain,
+        better: None,
+        value: |row| by_ranks(row.record, library).into(),
+        trials: None,
+    },
+    Figure {
+        name: "Provider",
+        field: "provider",
+        meaning: "The part of the library that moved the bytes, with its version.",
+        computed: OWN_WORD,
+        style: Style::Plain,
+        better: None,
+        value: |row| by_ranks(row.record, provider).into(),
+        trials: None,
+    },
+    Figure {
+        name: "Device",
+        field: "device",
+        meaning: "The device, or devices, that the engine used.",
+        computed: OWN_WORD,
+        style: Style::Plain,
+        better: None,
+        value: |row| by_ranks(row.record, devices).into(),
+        trials: None,
+    },
+];
+
+/// Library, provider and device in one text; empty where there is no library.
+pub fn means(record: &Record) -> String {
+    by_ranks(record, |engine| {
+        let library = library(engine)?;
+        let provider_with_version =
+            provider(engine).map(|provider| format!(", provider {provider}"));
+        // A provider for memory calls its one device as it is called itself.
+        let device = devices(engine).filter(|device| engine["provider"] != **device);
+        let device = device.map(|device| format!(", device {device}"));
+        Some(library + &provider_with_version.unwrap_or_default() + &device.unwrap_or_default())
+    })
+}
+
+fn library(engine: &Json) -> Option<String> {
+    let version = engine["version"].as_str()?;
+    let file = engine["library"].as_str()?;
+    Some(format!("{version} ({file})"))
+}
+
+fn provider(engine: &Json) -> Option<String> {
+    let provider = engine["provider"].as_str()?;
+    let version = engine["provider_version"].as_str()?;
+    Some(format!("{provider} {version}"))
+}
+
+fn devices(engine: &Json) -> Option<String> {
+    let one = |engine: &Json| Some(engine["device"].as_str()?.to_owned());
+    let Some(several) = engine["devices"].as_array() else {
+        return one(engine);
+    };
+    let mut names: Vec<String> = several.iter().filter_map(one).collect();
+    names.dedup();
+    (!names.is_empty()).then(|| names.join(","))
+}
+
+/// Joins the ranks' answers: once where all say the same, else with the ranks before it; empty where none answers.
+pub fn by_ranks(record: &Record, of: impl Fn(&Json) -> Option<String>) -> String {
+    let mut texts: Vec<(String, Vec<&str>)> = Vec::new();
+    for effective in &record.effective {
+        let Some(text) = of(&effective.engine) else {
+            continue;
+        };
+        match texts.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, ranks)) => ranks.push(&effective.ranks),
+            None => texts.push((text, vec![&effective.ranks])),
+        }
+    }
+    match texts.as_slice() {
+        [(text, _)] => text.clone(),
+        texts => {
+            let all = texts
+                .iter()
+                .map(|(text, ranks)| format!("ranks {}: {text}", ranks.join(",")));
+            all.collect::<Vec<_>>().join("; ")
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Figures of kinds that move bytes: bandwidth, its limit, and amounts.
+
+use super::{Better, Figure, GIGA, PERCENT, Row, Style, Value};
+use crate::body::{Moved, MovedInTrial};
+use crate::limit::Limit;
+
+/// Bandwidth over the trials.
+pub const BANDWIDTH: &[Figure] = &[
+    Figure {
+        name: "Avg BW (GB/s)",
+        field: "bandwidth_bytes_per_s_mean",
+        meaning: "Bandwidth over all ranks together, GB of 1e9 bytes per second. A trial of a transfer counts from its \
+             aligned start to the last completion or arrival on any rank, the closing flush included, so it is what the \
+             path keeps up, pauses between batches included. A trial of files counts as IOR does: opening, syncing and \
+             closing are inside.",
+        computed: "Mean over the trials of payload bytes / window.",
+        style: GIGA,
+        better: Some(Better::High),
+        value: |row| moved(row, |moved| moved.bandwidth_bytes_per_s.mean),
+        trials: Some(bandwidths),
+    },
+    Figure {
+        name: "CI95 (%)",
+        field: "bandwidth_ci95_fraction",
+        meaning: "Half width of the 95 % confidence interval of Avg BW, as a part of it: the mean of many such runs lies \
+             within this distance 19 times out of 20. Not available for a single trial.",
+        computed: CI95,
+        style: PERCENT,
+        better: None,
+        value: |row| moved(row, |moved| moved.bandwidth_bytes_per_s.ci95_fraction()),
+        trials: None,
+    },
+    Figure {
+        name: "Min trial BW (GB/s)",
+        field: "bandwidth_bytes_per_s_min",
+        meaning: "Bandwidth of the slowest trial, GB of 1e9 bytes per second.",
+        computed: "Smallest payload bytes / window of the trials.",
+        style: GIGA,
+        better: Some(Better::High),
+        value: |row| moved(row, |moved| moved.bandwidth_bytes_per_s.min),
+        trials: None,
+    },
+    Figure {
+        name: "Max trial BW (GB/s)",
+        field: "bandwidth_bytes_per_s_max",
+        meaning: "Bandwidth of the fastest trial, GB of 1e9 bytes per second.",
+        computed: "Largest payload bytes / window of the trials.",
+        style: GIGA,
+        better: Some(Better::High),
+        value: |row| moved(row, |moved| moved.bandwidth_bytes_per_s.max),
+        trials: None,
+    },
+];
+
+pub(super) const CI95: &str = "Student's t with (trials - 1) degrees of freedom x sample standard deviation across trials / \
+     square root of the trials / mean.";
+
+/// Upper bound, and how close the bandwidth comes to it.
+pub const LIMIT: &[Figure] = &[
+    Figure {
+        name: "Util (%)",
+        field: "utilization",
+        meaning: "Part of its limit that the bandwidth reaches; the line under the table names the limit.",
+        computed: "Avg BW / Limit.",
+        style: PERCENT,
+        better: Some(Better::High),
+        value: |row| moved(row, |moved| moved.utilization),
+        trials: Some(utilizations),
+    },
+    Figure {
+        name: "Limit (GB/s)",
+        field: "limit_bytes_per_s",
+        meaning: "Upper bound that the bandwidth is set beside, GB of 1e9 bytes per second.",
+        computed: "Measured beside the point, read from the device, or stated by the user; `limit_what` says which.",
+        style: GIGA,
+        better: None,
+        value: |row| limit(row).map(|limit| limit.bytes_per_s).into(),
+        trials: None,
+    },
+    Figure {
+        name: "Limit what",
+        field: "limit_what",
+        meaning: "The limit in words, such as one sequential direct stream of the storage.",
+        computed: "Written by whatever measured or stated it.",
+        style: Style::Plain,
+        better: None,
+        value: |row| limit(row).map(|limit| limit.what.as_str()).into(),
+        trials: None,
+    },
+];
+
+/// Price of an operation.
+pub const CPU: &[Figure] = &[Figure {
+    name: "CPU (ns/op)",
+    field: "cpu_ns_per_operation",
+    meaning: "CPU time that the threads which issue operations spend on one: the initiators' workers, or a rank's own \
+         threads with files (their share of the syncs included, opening and closing not). Workers that spin use all of \
+         their CPU's time, so this is the price of polling too; the kernel's own threads are not in it.",
+    computed: "CPU time of these threads while they issue operations / operations.",
+    style: Style::Scaled(1.0),
+    better: Some(Better::Low),
+    value: |row| moved(row, |moved| moved.cpu_ns_per_operation),
+    trials: Some(cpu_times),
+}];
+
+/// Amounts of all trials.
+pub const AMOUNTS: &[Figure] = &[
+    Figure {
+        name: "Operations",
+        field: "operations",
+        meaning: "Operations of all trials; of files, reads and writes.",
+        computed: "Counted; a round trip of a ping-pong is two.",
+        style: Style::Plain,
+        better: None,
+        value: |row| moved(row, |moved| moved.operations),
+        trials: None,
+    },
+    Figure {
+        name: "Payload (B)",
+        field: "payload_bytes",
+        meaning: "Payload bytes of all trials.",
+        computed: "Sum over the operations.",
+        style: Style::Plain,
+        better: None,
+        value: |row| moved(row, |moved| moved.payload_bytes),
+        trials: None,
+    },
+    Figure {
+        name: "Verified (B)",
+        field: "verified_bytes",
+        meaning: "Bytes of all trials that were checked outside the clock and found right; absent where none were checked.",
+        computed: "Sum over the trials; a wrong byte fails the point.",
+        style: Style::Plain,
+        better: None,
+        value: |row| row.body().verified_bytes(row.part).into(),
+        trials: None,
+    },
+];
+
+fn moved<T: Into<Value>>(row: &Row<'_>, of: fn(&Moved<'_>) -> T) -> Value {
+    row.body().moved(row.part).as_ref().map(of).into()
+}
+
+fn limit<'a>(row: &Row<'a>) -> Option<&'a Limit> {
+    let own = row.body().moved(row.part).and_then(|moved| moved.limit);
+    own.or(row.record.limit.as_ref())
+}
+
+fn trials(row: &Row<'_>) -> impl Iterator<Item = MovedInTrial> {
+    let moved = row.body().moved(row.part);
+    moved.into_iter().flat_map(|moved| moved.trials)
+}
+
+fn bandwidths(row: &Row<'_>) -> Vec<Option<f64>> {
+    trials(row)
+        .map(|trial| Some(trial.bandwidth_bytes_per_s))
+        .collect()
+}
+
+fn cpu_times(row: &Row<'_>) -> Vec<Option<f64>> {
+    trials(row)
+        .map(|trial| trial.cpu_ns_per_operation)
+        .collect()
+}
+
+/// None where the record says none, as for reads from the page cache.
+fn utilizations(row: &Row<'_>) -> Vec<Option<f64>> {
+    let said = row
+        .body()
+        .moved(row.part)
+        .and_then(|moved| moved.utilization);
+    let limit = limit(row).filter(|limit| limit.bytes_per_s > 0.0 && said.is_some());
+    let of = |bandwidth: f64| limit.map(|limit| bandwidth / limit.bytes_per_s);
+    trials(row)
+        .map(|trial| of(trial.bandwidth_bytes_per_s))
+        .collect()
+}

@@ -1,0 +1,90 @@
+//! Figures of what was watched beside a point: a cache line between two CPUs, and the devices on the way.
+
+use tonnage_machine::counters::is_trouble;
+
+use super::{Better, Figure, Row, Style, Value};
+use crate::{Canary, WireProof};
+
+const CANARY: &str = "Median, one way, of a ping-pong between the CPUs of the first pair.";
+
+/// Figures of the canary and of the proof of the path.
+pub const PROOF: &[Figure] = &[
+    Figure {
+        name: "Canary before (ns)",
+        field: "canary_before_ns",
+        meaning: "Time of a cache line from one CPU to another just before the point. It has nothing to do with the \
+             engine and tells whether the machine is its usual self.",
+        computed: CANARY,
+        style: Style::Scaled(1.0),
+        better: Some(Better::Low),
+        value: |row| canary(row, |[before, _]| before),
+        trials: None,
+    },
+    Figure {
+        name: "Canary after (ns)",
+        field: "canary_after_ns",
+        meaning: "Time of a cache line just after the point. If it differs from Canary before by more than a fifth, the \
+             machine changed meanwhile, and small differences between results mean nothing.",
+        computed: CANARY,
+        style: Style::Scaled(1.0),
+        better: Some(Better::Low),
+        value: |row| canary(row, |[_, after]| after),
+        trials: None,
+    },
+    Figure {
+        name: "Path",
+        field: "path_crossed",
+        meaning: "Proof that the payload crossed the devices that it should have, by these devices' own counters: yes or \
+             no.",
+        computed: "yes where every device carried at least 99 % of the payload, warm-up included, from before the \
+             warm-up to after the last trial; absent where the engine names no device.",
+        style: Style::Plain,
+        better: None,
+        value: |row| {
+            row.record
+                .wire_proof
+                .as_ref()
+                .map(|path| path.crossed)
+                .into()
+        },
+        trials: None,
+    },
+    Figure {
+        name: "Trouble",
+        field: "path_trouble",
+        meaning: "Errors, drops and retransmits on the way, other traffic of the hosts included.",
+        computed: "Sum of all such counters of the devices and of their hosts' TCP; the record lists them.",
+        style: Style::Plain,
+        better: Some(Better::Low),
+        value: |row| {
+            row.record
+                .wire_proof
+                .as_ref()
+                .map(WireProof::troubles)
+                .into()
+        },
+        trials: None,
+    },
+];
+
+/// The canary's median before or after the point.
+fn canary(row: &Row<'_>, of: fn([f64; 2]) -> f64) -> Value {
+    match row.record.canary {
+        Some(Canary::Measured {
+            before_ns,
+            after_ns,
+            ..
+        }) => of([before_ns, after_ns]).into(),
+        _ => Value::Unknown,
+    }
+}
+
+impl WireProof {
+    /// Errors, drops and retransmits, all devices and TCP together.
+    pub fn troubles(&self) -> u64 {
+        let devices = self.devices.iter().flat_map(|device| &device.counters);
+        let tcp = self.tcp.iter().flat_map(|tcp| &tcp.counters);
+        let troubles = devices.chain(tcp).filter(|(name, _)| is_trouble(name));
+        troubles.map(|(_, moved)| moved).sum()
+    }
+}

@@ -1,0 +1,255 @@
+//! Figures of transfers. A record has one row.
+
+use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
+
+use super::common::{ASKED, EXCHANGE, FROM_PLAN, IN_FLIGHT, OUTCOME};
+use super::engine::ENGINE;
+use super::latency::{DELIVERED, LATENCY};
+use super::moved::{AMOUNTS, BANDWIDTH, CPU, LIMIT};
+use super::proof::PROOF;
+use super::{Better, Figure, Figures, GIGA, PERCENT, Row, Style, Value};
+use crate::histogram::LatencyKind;
+use crate::transfer::{Summary, TransferBody, Trial};
+
+/// All figures of a record of a transfer.
+pub const FIGURES: Figures = &[
+    ASKED, ENGINE, EXCHANGE, OPERATIONS, IN_FLIGHT, RATES, BANDWIDTH, LATENCY, DELIVERED, LIMIT,
+    CPU, AROUND, AMOUNTS, PROOF, OUTCOME,
+];
+
+/// Operations as they were asked for.
+const OPERATIONS: &[Figure] = &[
+    Figure {
+        name: "Op",
+        field: "op",
+        meaning: "Action of one operation: write, write-imm, read or send.",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| point.op.name()),
+        trials: None,
+    },
+    Figure {
+        name: "Pacing",
+        field: "pacing",
+        meaning: "Way in which operations are issued: ping-pong (one, then wait for the answer), stream (a sliding \
+             window), batch (post B, wait for B), paced (due at fixed times, whatever the completions do).",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| point.pacing.name()),
+        trials: None,
+    },
+    Figure {
+        name: "Addresses",
+        field: "addresses",
+        meaning: "Order in which operations walk over the footprint: sequential, random (seeded) or fixed (always the same \
+             place). It changes results several-fold, because it decides what caches hold.",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| point.addresses.name()),
+        trials: None,
+    },
+    Figure {
+        name: "Footprint (B)",
+        field: "footprint_bytes",
+        meaning: "Bytes over which the operations of one lane walk, on either side. Their fit into a cache decides the \
+             bandwidth.",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| point.footprint_bytes),
+        trials: None,
+    },
+    Figure {
+        name: "Stride (B)",
+        field: "stride_bytes",
+        meaning: "Distance between the starts of two neighbouring places in the footprint.",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| point.stride_bytes),
+        trials: None,
+    },
+    Figure {
+        name: "MsgSize (B)",
+        field: "size_bytes",
+        meaning: "Payload bytes of one operation.",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| point.size_bytes),
+        trials: None,
+    },
+    Figure {
+        name: "BatchSize",
+        field: "batch",
+        meaning: "Operations that are posted together and then all waited for, on each lane.",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, batch),
+        trials: None,
+    },
+    Figure {
+        name: "TotalSize (MB)",
+        field: "batch_payload_bytes",
+        meaning: "Payload of one batch, in megabytes of 1e6 bytes.",
+        computed: "MsgSize x BatchSize.",
+        style: Style::Scaled(1e-6),
+        better: None,
+        value: |row| point(row, batch_bytes),
+        trials: None,
+    },
+    Figure {
+        name: "Trial length",
+        field: "trial_length",
+        meaning: "Length of one trial: at least this time, or this many operations (batches, round trips) of each worker.",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| trial_length(&point.length.trial)),
+        trials: None,
+    },
+    Figure {
+        name: "Offered (op/s)",
+        field: "offered_per_s",
+        meaning: "Operations per second that were asked for, all initiating ranks together.",
+        computed: FROM_PLAN,
+        style: Style::Rate,
+        better: None,
+        value: |row| point(row, offered_per_s),
+        trials: None,
+    },
+];
+
+/// Rates of operations, and the bandwidth of single batches.
+const RATES: &[Figure] = &[
+    Figure {
+        name: "Reached (op/s)",
+        field: "reached_per_s",
+        meaning: "Operations per second that completed, all initiating ranks together. Well below the offered rate, the \
+             path is saturated and latencies grow with the length of the run.",
+        computed: "Operations completed / window.",
+        style: Style::Rate,
+        better: Some(Better::High),
+        value: |row| {
+            summary(row, |summary| {
+                summary.pace.as_ref().map(|pace| pace.reached_per_s)
+            })
+        },
+        trials: None,
+    },
+    Figure {
+        name: "Late (%)",
+        field: "late_fraction",
+        meaning: "Part of the operations that were issued only after the next one was due, or never, because the window \
+             was full or the loop was behind. Their wait is inside the response latency.",
+        computed: "Operations issued late / all operations.",
+        style: PERCENT,
+        better: Some(Better::Low),
+        value: |row| {
+            summary(row, |summary| {
+                summary.pace.as_ref().map(|pace| pace.late_fraction)
+            })
+        },
+        trials: None,
+    },
+    Figure {
+        name: "Max BW (GB/s)",
+        field: "bandwidth_bytes_per_s_max_batch",
+        meaning: "Bandwidth of the fastest batch, GB of 1e9 bytes. It is one lucky batch, not a rate that the path keeps \
+             up. Not available without latency, nor where several lanes post batches at once: the fastest batch of one \
+             lane says nothing about all of them together.",
+        computed: "MsgSize x BatchSize / Min Lat.",
+        style: GIGA,
+        better: Some(Better::High),
+        value: |row| body(row).and_then(fastest_batch_bytes_per_s).into(),
+        trials: None,
+    },
+    Figure {
+        name: "Msg rate (op/s)",
+        field: "message_rate_per_s_mean",
+        meaning: "Operations per second over all ranks together; k, M and G are 1e3, 1e6 and 1e9. A round trip of a \
+             ping-pong is two operations.",
+        computed: "Mean over the trials of operations / window.",
+        style: Style::Rate,
+        better: Some(Better::High),
+        value: |row| summary(row, |summary| summary.message_rate_per_s.mean),
+        trials: Some(|row| trials(row, |trial| Some(trial.message_rate_per_s))),
+    },
+];
+
+/// Figures around the operations.
+const AROUND: &[Figure] = &[Figure {
+    name: "Target CPU (ns/op)",
+    field: "target_cpu_ns_per_operation",
+    meaning: "CPU time that workers which only serve spend on one operation.",
+    computed: "CPU time of all serving workers inside the windows / operations.",
+    style: Style::Scaled(1.0),
+    better: Some(Better::Low),
+    value: |row| summary(row, |summary| summary.target_cpu_ns_per_operation),
+    trials: Some(|row| {
+        let of = |trial: &Trial| trial.target_cpu_ns as f64 / trial.operations as f64;
+        trials(row, |trial| (trial.operations > 0).then(|| of(trial)))
+    }),
+}];
+
+fn body<'a>(row: &Row<'a>) -> Option<&'a TransferBody> {
+    row.record.transfer()
+}
+
+fn point<T: Into<Value>>(row: &Row<'_>, of: fn(&TransferPoint) -> T) -> Value {
+    body(row).map(|body| of(&body.point)).into()
+}
+
+/// A figure of the summary, unknown where nothing was measured.
+fn summary<T: Into<Value>>(row: &Row<'_>, of: fn(&Summary) -> T) -> Value {
+    body(row)
+        .and_then(|body| body.summary.as_ref())
+        .map(of)
+        .into()
+}
+
+fn trials(row: &Row<'_>, of: impl Fn(&Trial) -> Option<f64>) -> Vec<Option<f64>> {
+    let trials = body(row).into_iter().flat_map(|body| &body.trials);
+    trials.map(of).collect()
+}
+
+fn trial_length(length: &TrialLength) -> String {
+    match length {
+        TrialLength::DurationNs(length_ns) => format!("{length_ns} ns"),
+        TrialLength::Iterations(count) => format!("{count} iterations"),
+    }
+}
+
+/// Operations of one batch.
+fn batch(point: &TransferPoint) -> Option<u32> {
+    match point.pacing {
+        Pacing::Batch { batch } => Some(batch),
+        _ => None,
+    }
+}
+
+/// Payload bytes of one batch on one lane.
+fn batch_bytes(point: &TransferPoint) -> Option<u64> {
+    batch(point).map(|batch| u64::from(batch) * u64::from(point.size_bytes))
+}
+
+/// Bytes per second of the fastest batch, where one lane has the path for itself.
+fn fastest_batch_bytes_per_s(body: &TransferBody) -> Option<f64> {
+    let latency = body.summary.as_ref()?.latency.as_ref()?;
+    let alone = body.lanes() == 1 && latency.kind == LatencyKind::Batch;
+    let bytes = batch_bytes(&body.point).filter(|_| alone && latency.latency_ns_min > 0)?;
+    Some(bytes as f64 * 1e9 / latency.latency_ns_min as f64)
+}
+
+/// Operations per second that all initiating ranks together are asked for.
+fn offered_per_s(point: &TransferPoint) -> Option<f64> {
+    let Pacing::Paced { rate_per_s, .. } = point.pacing else {
+        return None;
+    };
+    let (initiators, _) = point.traffic.initiating(point.ranks);
+    Some(rate_per_s * f64::from(initiators))
+}

@@ -1,0 +1,108 @@
+//! The one list of kinds of experiments.
+//!
+//! A kind is a body (a module beside this one), its figures (the module of the same name in
+//! [`figures`](crate::figures)), and its line here. Nothing else of this crate names all kinds.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::body::KindBody;
+use crate::{Of, Record, connect, files, transfer};
+
+/// Hands the list to a macro. A line has the variant of [`Body`], the kind's name in records, its module and its body, and
+/// the names by which a [`Record`] gives the body and itself as one of that kind.
+macro_rules! with_kinds {
+    ($then:ident) => {
+        $then! {
+            /// Bytes between the memories of ranks.
+            Transfer = "transfer": transfer::TransferBody { transfer, as_transfer };
+            /// Bytes between memory and files.
+            File = "file": files::FileBody { file, as_file };
+            /// Setting up connections.
+            Connect = "connect": connect::ConnectBody { connect, as_connect };
+        }
+    };
+}
+pub(crate) use with_kinds;
+
+/// One kind of body.
+pub trait Kind: KindBody + Sized {
+    /// Name of the kind, as `kind` has it in records.
+    const NAME: &'static str;
+
+    /// The body, if it is of this kind.
+    fn of(body: &Body) -> Option<&Self>;
+}
+
+impl Record {
+    /// The record with its body, if it is of this kind.
+    pub fn of_kind<B: Kind>(&self) -> Option<Of<'_, B>> {
+        let body = B::of(&self.body)?;
+        Some(Of { record: self, body })
+    }
+}
+
+macro_rules! bodies {
+    ($($(#[doc = $about:literal])+ $Kind:ident = $name:literal: $module:ident::$Body:ident { $body:ident, $record:ident };)+) => {
+        /// Point and results of one kind of experiment.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(tag = "kind", rename_all = "snake_case")]
+        pub enum Body {
+            $($(#[doc = $about])+ $Kind(Box<$module::$Body>),)+
+        }
+
+        /// Definitions of the schema whose properties stand beside those of the envelope.
+        pub(crate) const BODIES: &[&str] = &[$(stringify!($Body)),+];
+
+        impl Body {
+            /// Name of the kind, as `kind` has it in records.
+            pub fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$Kind(_) => $name),+
+                }
+            }
+
+            /// The body as one of any kind.
+            pub fn any(&self) -> &dyn KindBody {
+                match self {
+                    $(Self::$Kind(body) => &**body),+
+                }
+            }
+        }
+
+        impl Record {
+            $(
+                #[doc = concat!("The body, if it is a [`", stringify!($Body), "`](", stringify!($module), "::", stringify!($Body), ").")]
+                pub fn $body(&self) -> Option<&$module::$Body> {
+                    Kind::of(&self.body)
+                }
+
+                #[doc = concat!("The record, if its body is a [`", stringify!($Body), "`](", stringify!($module), "::", stringify!($Body), ").")]
+                pub fn $record(&self) -> Option<Of<'_, $module::$Body>> {
+                    self.of_kind()
+                }
+            )+
+        }
+
+        $(
+            impl Kind for $module::$Body {
+                const NAME: &'static str = $name;
+
+                fn of(body: &Body) -> Option<&Self> {
+                    match body {
+                        Body::$Kind(body) => Some(body),
+                        _ => None,
+                    }
+                }
+            }
+
+            impl From<$module::$Body> for Body {
+                fn from(body: $module::$Body) -> Self {
+                    Self::$Kind(Box::new(body))
+                }
+            }
+        )+
+    };
+}
+
+with_kinds!(bodies);

@@ -1,0 +1,119 @@
+//! Report of experiments with connections: a table of how many are set up in a second, and one of what each step of that
+//! takes.
+
+use tonnage_plan::connect::ConnectPoint;
+use tonnage_record::body::Part;
+use tonnage_record::figures::Row;
+use tonnage_record::{ConnectBody, ConnectRecord, Outcome};
+
+use crate::engine;
+use crate::layout::Report;
+use crate::table::{Line, Sheet};
+use crate::text::{bytes, duration};
+
+/// Connections; a table of points and one of steps for each configuration.
+pub struct Connections;
+
+/// Figures of the table of points.
+const POINTS: &[&str] = &[
+    "workers",
+    "register_bytes",
+    "connections_at_once",
+    "connections_per_s_mean",
+    "connections_ci95_fraction",
+    "cpu_ns_per_connection",
+];
+
+/// Figures of the table of steps.
+const STEPS: &[&str] = &[
+    "workers",
+    "register_bytes",
+    "step",
+    "latency_samples",
+    "latency_ns_p50",
+    "latency_ns_p90",
+    "latency_ns_p99",
+    "latency_ns_p999",
+    "latency_ns_max",
+];
+
+impl Report for Connections {
+    type Body = ConnectBody;
+
+    fn together(left: ConnectRecord<'_>, right: ConnectRecord<'_>) -> bool {
+        left.plan == right.plan && shared(&left.body.point) == shared(&right.body.point)
+    }
+
+    fn configuration(records: &[ConnectRecord<'_>]) -> Vec<String> {
+        let Some(first) = records.first() else {
+            return Vec::new();
+        };
+        let point = &first.body.point;
+        let plural = if point.trials == 1 { "" } else { "s" };
+        let length = duration(point.trial_ns);
+        vec![
+            format!("{} connections", engine::name(point)),
+            point.traffic.among(point.ranks),
+            format!("{} memory", point.memory),
+            format!("{} trial{plural} of at least {length}", point.trials),
+            "latency of one worker's step".to_owned(),
+        ]
+    }
+
+    fn tables(records: &[ConnectRecord<'_>]) -> Vec<String> {
+        let drawn = |whole: bool, fields: &[&str]| {
+            let rows = records.iter().flat_map(|record| Row::of(record.record));
+            let rows = rows.filter(|row| (row.part == Part::Whole) == whole);
+            let sheet = Sheet::new(rows.map(Line::from).collect(), "-");
+            sheet.known(fields).draw()
+        };
+        let tables = [drawn(true, POINTS), drawn(false, STEPS)];
+        tables.into_iter().flatten().collect()
+    }
+
+    fn footers(records: &[ConnectRecord<'_>]) -> Vec<String> {
+        records.iter().filter_map(outcome).collect()
+    }
+}
+
+/// The configuration without what varies from line to line.
+fn shared(point: &ConnectPoint) -> ConnectPoint {
+    ConnectPoint {
+        workers: 0,
+        register_bytes: 0,
+        ..point.clone()
+    }
+}
+
+/// Reason that a point has no figures, with what tells it from others.
+fn outcome(record: &ConnectRecord<'_>) -> Option<String> {
+    let ConnectPoint {
+        workers,
+        register_bytes,
+        ..
+    } = record.body.point;
+    let plural = if workers == 1 { "" } else { "s" };
+    let point = format!(
+        "{workers} worker{plural}, register {}",
+        bytes(register_bytes)
+    );
+    match &record.outcome {
+        Outcome::Measured => None,
+        Outcome::Skipped { why } => Some(format!("{point}: skipped: {why}")),
+        Outcome::Failed { why } => Some(format!("{point}: FAILED: {why}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_record::figures::by_field;
+
+    use super::*;
+
+    #[test]
+    fn every_figure_of_a_table_exists() {
+        for field in POINTS.iter().chain(STEPS) {
+            assert!(by_field(field).is_some(), "{field}");
+        }
+    }
+}

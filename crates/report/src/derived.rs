@@ -1,0 +1,63 @@
+//! Columns that only one report shows: marks, and figures that it derives from several records.
+//!
+//! Reports take the headers from here, so that `tonnage explain` knows them all.
+
+/// A column that has no value in a record.
+#[derive(Debug)]
+pub struct Derived {
+    /// The header.
+    pub name: &'static str,
+    /// Place where it is shown.
+    pub place: &'static str,
+    /// Its meaning, and the way to compute it.
+    pub meaning: &'static str,
+}
+
+const TABLES: &str = "In tables, where any row has one.";
+const FILES: &str = "In tables of file experiments, where a phase has several trials.";
+const TOUR: &str = "On the page of `tonnage tour`.";
+const VERIFY: &str = "In the table of `tonnage verify`.";
+
+macro_rules! derived {
+    ($($constant:ident = $name:literal, $place:ident, $meaning:literal;)+) => {
+        $(
+            #[doc = concat!("The column \"", $name, "\".")]
+            pub const $constant: Derived = Derived { name: $name, place: $place, meaning: $meaning };
+        )+
+
+        /// All derived columns, in the order in which they are listed.
+        pub const DERIVED: &[Derived] = &[$($constant),+];
+    };
+}
+
+derived! {
+    NOTE = "Note", TABLES, "Numbers of the remarks under the table that hold for the row. Before them stands the outcome of \
+        a point that was not measured (skipped, FAILED), and OFF PATH where the counters of the devices do not prove that \
+        the payload crossed them.";
+    TRIAL = "Trial", FILES, "The repetition, counted from 0; mean in the row of all of them together.";
+    LIMIT = "Limit", TOUR, "Something that this machine was seen to do, an upper bound for what is measured after it; see \
+        Limit (GB/s).";
+    VALUE = "Value", TOUR, "The limit, with its unit.";
+    MEASURED = "Measured as", TOUR, "Way in which the limit was measured.";
+    OPERATION = "Operation", TOUR, "Engine, operation and message size.";
+    TIMED = "Timed", TOUR, "Extent of one latency: one way (half of a round trip in which each side waits for the bytes of \
+        the other), or from posting a read to its completion.";
+    P50 = "p50 (ns)", TOUR, "Median latency in nanoseconds; see p50 (us).";
+    P99 = "p99 (ns)", TOUR, "Latency in nanoseconds that 99 % of the samples do not exceed; see p99 (us).";
+    CACHE_LINE = "Cache line (ns)", TOUR, "Time of a cache line from one CPU to the other beside the point: the mean of the \
+        canary's medians before and after it. No message between two ranks of a host can be faster. n/a for reads, which \
+        have no way there that it could be set beside.";
+    ABOVE = "Above it (ns)", TOUR, "Time that engine, library and kernel add to the cache line: p50 - Cache line.";
+    BANDWIDTH = "ENGINE (GB/s)", TOUR, "Bandwidth of the engine that the header names; see Avg BW (GB/s).";
+    INTERVAL = "± 95 %", TOUR, "Half width of the 95 % confidence interval of the bandwidth before it, in GB/s; see \
+        CI95 (%).";
+    OF_LIMIT = "Of limit", TOUR, "Part of its limit that the bandwidth reaches; see Util (%). The lines under the table \
+        name the limits.";
+    SIZES = "Sizes", VERIFY, "Number of different message sizes at which every byte was checked and right.";
+    RANGE = "Range", VERIFY, "The smallest and the largest of these sizes.";
+    RIGHT = "Points right", VERIFY, "Number of points (a size, a pattern of traffic, a window) whose bytes were all right.";
+    CHECKED = "Bytes checked", VERIFY, "Payload that moved, was compared and right, all points together.";
+    RESULT = "Result", VERIFY, "ok: all points were checked and right. ok in part: some could not be tried or checked. \
+        skipped: none could be tried, for the reason under the table. FAILED: wrong bytes, or an error. NOT CHECKED: \
+        nothing looked at the bytes.";
+}

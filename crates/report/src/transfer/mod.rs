@@ -1,0 +1,166 @@
+//! Report of transfers: records of the same configuration make one table, with a line for each point, and below it the
+//! limit, the canary and whatever a reader has to know.
+
+mod footers;
+mod notes;
+mod title;
+
+use tonnage_plan::transfer::Pacing;
+use tonnage_record::figures::Row;
+use tonnage_record::{TransferBody, TransferRecord};
+
+use crate::derived::NOTE;
+use crate::layout::Report;
+use crate::table::{Line, Sheet};
+
+pub use notes::CPU_SHARE_LEAST;
+use notes::marks;
+
+/// Transfers; a table for each configuration.
+pub struct Transfers;
+
+impl Report for Transfers {
+    type Body = TransferBody;
+
+    fn together(left: TransferRecord<'_>, right: TransferRecord<'_>) -> bool {
+        title::same_table(left, right)
+    }
+
+    fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
+        title::configuration(records)
+    }
+
+    fn tables(records: &[TransferRecord<'_>]) -> Vec<String> {
+        let rows = records.iter().flat_map(|record| Row::of(record.record));
+        let lines: Vec<Line<'_>> = rows.map(Line::from).collect();
+        let layout = layout(records);
+        let footprint: &[&str] = match same_size_other_footprint(records) {
+            true => &[FOOTPRINT],
+            false => &[],
+        };
+        let (notes, _) = marks(records);
+        let sheet = Sheet::new(lines, "n/a")
+            .always(layout.always)
+            .always(footprint)
+            .known(layout.known)
+            .words(NOTE.name, notes, false);
+        sheet.draw().into_iter().collect()
+    }
+
+    fn footers(records: &[TransferRecord<'_>]) -> Vec<String> {
+        let (_, texts) = marks(records);
+        let mut lines = footers::lines(records);
+        let texts = texts.iter().enumerate();
+        lines.extend(texts.map(|(at, text)| format!("[{}] {text}", at + 1)));
+        lines
+    }
+}
+
+/// Columns of a table.
+struct Layout {
+    /// Shown whatever is known.
+    always: &'static [&'static str],
+    /// Shown where any row has a value.
+    known: &'static [&'static str],
+}
+
+const FOOTPRINT: &str = "footprint_bytes";
+
+const BATCH: Layout = Layout {
+    always: &[
+        "size_bytes",
+        "batch",
+        "batch_payload_bytes",
+        "bandwidth_bytes_per_s_max_batch",
+    ],
+    known: &[
+        "bandwidth_bytes_per_s_mean",
+        "latency_ns_min",
+        "latency_ns_mean",
+        "latency_ns_p50",
+        "latency_ns_p99",
+        "latency_ns_p999",
+        "message_rate_per_s_mean",
+        "utilization",
+    ],
+};
+
+const STREAM: Layout = Layout {
+    always: &["size_bytes", "window"],
+    known: &[
+        "bandwidth_bytes_per_s_mean",
+        "bandwidth_ci95_fraction",
+        "bandwidth_bytes_per_s_max",
+        "message_rate_per_s_mean",
+        "latency_ns_p50",
+        "latency_ns_p99",
+        "latency_ns_p999",
+        "latency_ns_max",
+        "utilization",
+        "cpu_ns_per_operation",
+    ],
+};
+
+const PING_PONG: Layout = Layout {
+    always: &["size_bytes"],
+    known: &[
+        "latency_ns_min",
+        "latency_ns_mean",
+        "latency_ns_p50",
+        "latency_ns_p90",
+        "latency_ns_p99",
+        "latency_ns_p999",
+        "latency_ns_max",
+        "message_rate_per_s_mean",
+    ],
+};
+
+const PACED: Layout = Layout {
+    always: &["size_bytes", "window"],
+    known: &[
+        "offered_per_s",
+        "reached_per_s",
+        "late_fraction",
+        "latency_ns_p50",
+        "latency_ns_p90",
+        "latency_ns_p99",
+        "latency_ns_p999",
+        "latency_ns_max",
+        "cpu_ns_per_operation",
+    ],
+};
+
+fn layout(records: &[TransferRecord<'_>]) -> Layout {
+    match records.first().map(|record| record.body.point.pacing) {
+        Some(Pacing::Batch { .. }) => BATCH,
+        Some(Pacing::PingPong) => PING_PONG,
+        Some(Pacing::Paced { .. }) => PACED,
+        Some(Pacing::Stream { .. }) | None => STREAM,
+    }
+}
+
+/// True when two rows would look alike though they walked over different footprints.
+fn same_size_other_footprint(records: &[TransferRecord<'_>]) -> bool {
+    let points = || records.iter().map(|record| &record.body.point);
+    points().any(|left| {
+        points().any(|right| {
+            left.size_bytes == right.size_bytes && left.footprint_bytes != right.footprint_bytes
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_record::figures::by_field;
+
+    use super::*;
+
+    #[test]
+    fn every_layout_names_figures_that_exist() {
+        for Layout { always, known } in [BATCH, STREAM, PING_PONG, PACED] {
+            for field in always.iter().chain(known).chain([&FOOTPRINT]) {
+                assert!(by_field(field).is_some(), "{field}");
+            }
+        }
+    }
+}
