@@ -2,11 +2,12 @@
 #![cfg(test)]
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tonnage_bench::conductor::run;
 use tonnage_bench::observer::{Observer, Progress};
 use tonnage_bench::settings::{Numa, Settings};
-use tonnage_engine::Libraries;
+use tonnage_engine::{Caps, Domain, Engine, EngineReport, Entry, Libraries, Lists, WorkerConfig};
 use tonnage_engines::LISTS;
 use tonnage_machine::Choice;
 use tonnage_plan::connect::ConnectPoint;
@@ -16,7 +17,7 @@ use tonnage_ranks::testing::run_with;
 use tonnage_record::connect::Step;
 use tonnage_record::{Body, ConnectBody, Outcome, Program, Record};
 use tonnage_sys::clock::Clock;
-use tonnage_units::Result;
+use tonnage_units::{Error, Result};
 
 #[derive(Default)]
 struct Kept(Vec<Record>);
@@ -49,11 +50,16 @@ fn point(engine: &str, traffic: Traffic, ranks: u32, workers: u32) -> ConnectPoi
 
 /// The record of rank 0, with its body.
 fn measured(point: &ConnectPoint) -> (Record, ConnectBody) {
+    measured_by(point, LISTS)
+}
+
+/// Measures over engines of a list.
+fn measured_by(point: &ConnectPoint, lists: Lists) -> (Record, ConnectBody) {
     let planned = [Planned::from(Point::Connect(point.clone()))];
     let body = move |rank: Result<tonnage_ranks::Rank>| {
         let (mut rank, mut kept) = (rank.unwrap(), Kept::default());
         let settings = Settings {
-            lists: LISTS,
+            lists,
             plan: "test".into(),
             cpus: Choice::None,
             numa: Numa::None,
@@ -143,4 +149,53 @@ fn memory_that_there_is_not_is_said_with_what_there_is() {
         "{why}"
     );
     assert!(body.trials.is_empty() && body.summary.is_none());
+}
+
+/// A device of engine null that has queues for three workers of a rank and no more.
+struct Few(Arc<dyn Domain>);
+
+impl Domain for Few {
+    fn caps(&self) -> &Caps {
+        self.0.caps()
+    }
+
+    fn report(&self) -> EngineReport {
+        self.0.report()
+    }
+
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine>> {
+        match config.worker {
+            0..3 => self.0.worker(config),
+            _ => Err(Error::Failed("there are no more queue pairs".into())),
+        }
+    }
+}
+
+#[test]
+fn more_workers_than_queues_are_skipped_with_the_number_that_fits() {
+    static FEW: [Entry; 1] = [Entry {
+        open: |request| {
+            let domains = (tonnage_engines::null::ENTRY.open)(request)?;
+            let few = domains
+                .into_iter()
+                .map(|domain| Arc::new(Few(domain)) as Arc<dyn Domain>);
+            Ok(few.collect())
+        },
+        ..tonnage_engines::null::ENTRY
+    }];
+    let lists = Lists {
+        engines: &FEW,
+        ..LISTS
+    };
+    let (record, body) = measured_by(&point("null", Traffic::Pair, 2, 8), lists);
+    let Outcome::Skipped { why } = &record.outcome else {
+        panic!("{record:#?}");
+    };
+    assert!(
+        why.contains("no more queue pairs") && why.contains("--workers 3"),
+        "{why}"
+    );
+    assert!(body.trials.is_empty());
+    let (record, _) = measured_by(&point("null", Traffic::Pair, 2, 3), lists);
+    assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
 }

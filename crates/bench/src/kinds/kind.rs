@@ -101,7 +101,7 @@ pub trait Stretches {
     /// Opens what the next point needs, and measures it and those after it that share what is open.
     ///
     /// # Errors
-    /// What ends the run.
+    /// An error that ends the run.
     fn stretch<K: Kind>(&mut self, kind: &mut K) -> Result<()>;
 }
 

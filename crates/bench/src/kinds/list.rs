@@ -13,7 +13,7 @@ macro_rules! kinds {
             /// Measures a stretch of points that begins with this one.
             ///
             /// # Errors
-            /// What ends the run.
+            /// An error that ends the run.
             pub fn stretch(
                 &mut self,
                 next: &::tonnage_plan::Point,

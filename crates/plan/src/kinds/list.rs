@@ -42,14 +42,14 @@ macro_rules! kinds {
                 }
             }
 
-            /// What an experiment of any kind can be asked.
+            /// The experiment without its kind, to ask.
             pub fn any(&self) -> &dyn $crate::kind::AnyExperiment {
                 match self {
                     $(Self::$kind(experiment) => experiment,)+
                 }
             }
 
-            /// What an experiment of any kind can be told.
+            /// The experiment without its kind, to change.
             pub fn any_mut(&mut self) -> &mut dyn $crate::kind::AnyExperiment {
                 match self {
                     $(Self::$kind(experiment) => experiment,)+
@@ -81,7 +81,7 @@ macro_rules! kinds {
         }
 
         impl Point {
-            /// What a point of any kind can be asked.
+            /// The point without its kind, to ask.
             pub fn any(&self) -> &dyn $crate::kind::AnyPoint {
                 match self {
                     $(Self::$kind(point) => point,)+

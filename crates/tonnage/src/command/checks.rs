@@ -87,6 +87,32 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
     Ok(())
 }
 
+/// Refuses more devices than a host has workers to take them, for the first point of which that is known: of `ranks`
+/// ranks on this host, where it is known how many they are.
+///
+/// # Errors
+/// `Usage`, with the number of workers that fits.
+pub fn check_devices(devices: usize, points: &[Planned], ranks: Option<u32>) -> Result<()> {
+    let Some(ranks) = ranks else {
+        return Ok(());
+    };
+    let takes_devices = |planned: &&Planned| {
+        let facts = planned.point.any().engine_facts(&LISTS);
+        facts.is_ok_and(|facts| facts.has_devices)
+    };
+    let workers = points.iter().filter(takes_devices).map(|planned| {
+        let workers = planned.point.any().workers();
+        workers.saturating_mul(ranks) as usize
+    });
+    match workers.min() {
+        Some(fewest) if devices > fewest => Err(Error::Usage(format!(
+            "--devices names {devices} devices, but this host has {fewest} workers: use --workers {}, or fewer devices",
+            devices.div_ceil(ranks.max(1) as usize)
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Facts about the engines of the points.
 pub fn facts(points: &[Planned]) -> impl Iterator<Item = EngineFacts> + '_ {
     let all = points.iter();
@@ -103,4 +129,34 @@ pub fn check_placement(job: &Job, points: &[Planned]) -> Result<()> {
     let most = workers.max().unwrap_or(1);
     place_workers(&topology, 0, 1, most, &cpus)?;
     numa.node(&topology, None).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_plan::Plan;
+
+    use super::*;
+
+    #[test]
+    fn every_device_has_a_worker() {
+        let points = |kind: &str, engine: &str, more: &str| {
+            let text = format!("name = 'p'\n[[{kind}]]\nengine = '{engine}'\nworkers = 2\n{more}");
+            let plan = Plan::from_toml(&text, "p").unwrap();
+            plan.points(4, &LISTS).unwrap()
+        };
+        let transfer = points("transfer", "fabric:tcp", "op = 'write'\nsizes = 8");
+        let connect = points("connect", "fabric:tcp", "");
+        for points in [transfer, connect] {
+            assert!(check_devices(8, &points, Some(4)).is_ok());
+            let message = check_devices(9, &points, Some(4)).unwrap_err().to_string();
+            assert!(
+                message.contains("names 9 devices, but this host has 8 workers: use --workers 3"),
+                "{message}"
+            );
+            // Where a launcher does not say how many ranks this host has, the ranks find out.
+            assert!(check_devices(9, &points, None).is_ok());
+        }
+        let without = points("connect", "shm", "");
+        assert!(check_devices(9, &without, Some(1)).is_ok());
+    }
 }

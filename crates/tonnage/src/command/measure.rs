@@ -21,7 +21,9 @@ use tonnage_record::{Program, Record};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
-use super::checks::{check_effects, check_interface, check_output, check_placement, facts};
+use super::checks::{
+    check_devices, check_effects, check_interface, check_output, check_placement, facts,
+};
 use super::job::Job;
 use super::observer::Keeper;
 use super::{env, print};
@@ -103,6 +105,10 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
     }
     check_placement(job, &points)?;
     check_effects(job, &points)?;
+    let here = identity
+        .as_ref()
+        .map_or(Some(ranks), |identity| identity.local_size);
+    check_devices(job.ranks.devices.len(), &points, here)?;
     match identity {
         Some(identity) => be_a_rank(job, &points, identity),
         None => {

@@ -101,6 +101,15 @@ impl Reduce for Totals {
 }
 
 impl Totals {
+    /// Adds rounds of the same trial that were taken after these.
+    pub fn follow(&mut self, next: &Self) {
+        self.window_ns += next.window_ns;
+        self.begun += next.begun;
+        self.accepted += next.accepted;
+        self.cpu_ns += next.cpu_ns;
+        self.start_skew_ns = self.start_skew_ns.max(next.start_skew_ns);
+    }
+
     /// The trial's entry in the record.
     pub fn trial(&self) -> ConnectTrial {
         ConnectTrial {

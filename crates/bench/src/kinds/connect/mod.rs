@@ -6,11 +6,13 @@
 //! | [`worker`] | one worker: a thread that sets up its connections, step by step, and takes them down |
 //! | [`team`] | the workers of a rank and the exchange of cards: rounds, trials, and what they add up to |
 //! | [`figures`] | times of steps, totals of trials, and a record's body |
+//! | [`capacity`] | how many workers' connections fit, where an engine refused some |
 //! | [`descriptors`] | how many workers' connections this process has file descriptors for |
 //!
 //! In a round every worker of every rank sets up its connections and takes them down. What a step is, and what it means
 //! for which engine, is in docs/METHODOLOGY.md. Moving bytes over connections that stay is [`super::transfer`].
 
+pub mod capacity;
 pub mod descriptors;
 pub mod figures;
 pub mod opened;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use super::capacity::Capacity;
 use super::descriptors::Descriptors;
 use super::figures::{Times, Totals, step_record, summarize};
 use super::opened::Opened;
@@ -90,16 +91,32 @@ impl<'a> Team<'a> {
 
     /// Gives an order to the first workers and waits for their answers.
     fn order(&self, workers: usize, order: impl Fn(usize) -> Order) -> Result<Vec<Answer>> {
+        self.answers(workers, order).into_iter().collect()
+    }
+
+    /// Gives an order that some workers may be refused; the error says how many fit.
+    fn first_order(&self, workers: usize, order: impl Fn(usize) -> Order) -> Result<Vec<Answer>> {
+        let answers = self.answers(workers, order);
+        let capacity = Capacity {
+            workers,
+            served: answers.iter().filter(|answer| answer.is_ok()).count(),
+            register_bytes: self.point.register_bytes,
+            lockable_bytes: Capacity::lockable_bytes(),
+        };
+        let all: Result<Vec<Answer>> = answers.into_iter().collect();
+        all.map_err(|error| capacity.explain(error))
+    }
+
+    fn answers(&self, workers: usize, order: impl Fn(usize) -> Order) -> Vec<Result<Answer>> {
         for (index, (orders, _)) in self.lines.iter().take(workers).enumerate() {
             // Who has gone has said why, which the answers below are for.
             drop(orders.send(order(index)));
         }
         let gone = || Err(Error::Failed("a worker thread of this rank died".into()));
         let answers = self.lines.iter().take(workers);
-        let answers: Vec<Result<Answer>> = answers
+        answers
             .map(|(_, answers)| answers.recv().unwrap_or_else(|_| gone()))
-            .collect();
-        answers.into_iter().collect()
+            .collect()
     }
 
     /// Every rank hears of the first failure, and all are in step.
@@ -115,14 +132,15 @@ impl<'a> Team<'a> {
     /// `rehearsing`, what a worker cannot open ends only the point.
     fn round(&mut self, workers: usize, rehearsing: bool) -> Result<(u64, u64), Failure> {
         let connected = self.set_up(workers, rehearsing)?;
-        // Nobody closes while a peer still waits for its byte to go.
-        self.agree("connections are set up", Ok(()))?;
         self.order(workers, |_| Order::Close)?;
         Ok(connected)
     }
 
     fn set_up(&mut self, workers: usize, rehearsing: bool) -> Result<(u64, u64), Failure> {
-        let opened = self.order(workers, |_| Order::Open);
+        let opened = match rehearsing {
+            true => self.first_order(workers, |_| Order::Open),
+            false => self.order(workers, |_| Order::Open),
+        };
         let opened = match opened {
             Ok(answers) => {
                 if rehearsing {
@@ -155,6 +173,7 @@ impl<'a> Team<'a> {
                 }
             }
         });
+        // Nobody closes while a peer still waits for its byte to go.
         self.agree("the first byte", done)?;
         Ok(connected)
     }
@@ -245,7 +264,6 @@ impl Steps for Team<'_> {
         let of_one = Descriptors::count()
             .zip(before)
             .map_or(0, |(after, before)| after.open.saturating_sub(before.open));
-        self.agree("connections are set up", Ok(()))?;
         self.order(1, |_| Order::Close)?;
         let fits = before.map_or(Ok(()), |before| before.check(of_one, self.point.workers));
         self.agree("file descriptors", fits)?;
@@ -267,8 +285,12 @@ impl Steps for Team<'_> {
     fn trial(&mut self) -> Result<(), Failure> {
         let number = self.body.trials.len() + 1;
         self.rank.phase(&format!("trial {number} of connections"));
-        let count = (self.point.trial_ns / self.round_ns.max(1)).max(1);
-        let totals = self.rounds(count)?;
+        let mut totals = Totals::default();
+        let mut left_ns = self.point.trial_ns;
+        while let Some(count) = rounds_in(left_ns, self.round_ns, totals.window_ns == 0) {
+            totals.follow(&self.rounds(count)?);
+            left_ns = self.point.trial_ns.saturating_sub(totals.window_ns);
+        }
         self.body.trials.push(totals.trial());
         Ok(())
     }
@@ -309,9 +331,47 @@ impl Steps for Team<'_> {
     }
 }
 
+/// Number of rounds to take next in the time that is left; `None` where not even half of one is. The first go takes half
+/// of them, and so tells their time for the others.
+fn rounds_in(left_ns: u64, round_ns: u64, first: bool) -> Option<u64> {
+    let round_ns = round_ns.max(1);
+    match first {
+        true => Some((left_ns / round_ns / 2).max(1)),
+        false => Some((left_ns + round_ns / 2) / round_ns).filter(|&count| count > 0),
+    }
+}
+
 fn introductions(answer: Answer) -> Option<Introductions> {
     match answer {
         Answer::Introductions(all) => Some(all),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_is_as_long_as_it_was_asked_to_be() {
+        // Rounds take twice as long as the warm-up said.
+        let (mut round_ns, mut left_ns, mut taken_ns) = (50, 10_000u64, 0);
+        while let Some(count) = rounds_in(left_ns, round_ns, taken_ns == 0) {
+            taken_ns += count * 100;
+            left_ns = 10_000u64.saturating_sub(taken_ns);
+            round_ns = 100;
+        }
+        assert_eq!(taken_ns, 10_000);
+        // They take as long.
+        let (mut left_ns, mut taken_ns, mut goes) = (10_000u64, 0, 0);
+        while let Some(count) = rounds_in(left_ns, 300, taken_ns == 0) {
+            taken_ns += count * 300;
+            left_ns = 10_000u64.saturating_sub(taken_ns);
+            goes += 1;
+        }
+        assert_eq!((taken_ns, goes), (9_900, 2));
+        // At least one, however long.
+        assert_eq!(rounds_in(10, 1000, true), Some(1));
+        assert_eq!(rounds_in(0, 1000, false), None);
     }
 }

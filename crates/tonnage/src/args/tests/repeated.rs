@@ -74,7 +74,7 @@ fn values_that_do_not_fit_each_other_are_refused() {
     );
 }
 
-/// What a kind says of its command is what the program prints.
+/// Help has the words of each kind.
 #[test]
 fn every_kind_has_its_command() {
     let program = Cli::command();
