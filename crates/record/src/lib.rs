@@ -6,8 +6,7 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | [`kinds`], [`body`] | the one list of kinds, and what a body of any kind can be asked |
-//! | [`transfer`], [`files`], [`connect`] | the bodies: points and results of each kind |
+//! | [`kinds`], [`body`] | the one list of kinds, with a folder for each: its body and its figures; what a body of any kind can be asked |
 //! | [`figures`] | figures of all kinds, each declared once: columns, CSV and `tonnage explain` read them |
 //! | [`environment`] | what was really done, and on which hosts |
 //! | [`histogram`], [`spread`], [`limit`] | samples and trials taken together, upper bounds |
@@ -21,10 +20,8 @@
 #![forbid(unsafe_code)]
 
 pub mod body;
-pub mod connect;
 pub mod environment;
 pub mod figures;
-pub mod files;
 pub mod histogram;
 pub mod host_limits;
 pub mod kinds;
@@ -34,21 +31,17 @@ pub mod schema;
 pub mod spread;
 #[cfg(test)]
 mod tests;
-pub mod transfer;
 pub mod wire_proof;
 pub mod writer;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use connect::{ConnectBody, ConnectRecord};
 pub use environment::{Effective, Environment};
-pub use files::{FileBody, FileRecord};
 pub use histogram::{HistogramData, Latency, LatencyKind};
-pub use kinds::Body;
+pub use kinds::*;
 pub use limit::Limit;
 pub use spread::Spread;
-pub use transfer::{TransferBody, TransferRecord};
 pub use wire_proof::WireProof;
 
 /// Version of the format. A reader takes this one and no other.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::read::{already_measured, final_attempts, read_records};
 use super::writer::{RecordWriter, check_writable, resume};
-use super::{Body, FileBody, Outcome, Record};
+use super::{FileBody, Outcome, Record};
 use tonnage_plan::Point;
 use tonnage_plan::files::{Phase, Published};
 use tonnage_plan::point::Reading;
@@ -40,12 +40,11 @@ pub(super) fn sample(size_bytes: u32) -> Record {
     serde_json::from_value(sample_value(size_bytes)).unwrap()
 }
 
+/// The point as plans have it: that of the record, with its kind.
 fn point_of(record: &Record) -> Point {
-    match &record.body {
-        Body::Transfer(body) => Point::Transfer(body.point.clone()),
-        Body::File(body) => Point::File(body.point.clone()),
-        Body::Connect(body) => Point::Connect(body.point.clone()),
-    }
+    let mut point = serde_json::to_value(record).unwrap()["point"].take();
+    point["kind"] = record.body.kind().into();
+    serde_json::from_value(point).unwrap()
 }
 
 fn file_in(directory: &tempfile::TempDir, bytes: &[u8]) -> PathBuf {

@@ -3,7 +3,7 @@
 use super::{Figure, Style, pairs};
 use crate::Outcome;
 
-pub(super) const FROM_PLAN: &str =
+pub(crate) const FROM_PLAN: &str =
     "As the plan or the command line asked for it; the record's point repeats it.";
 
 /// Name of a point, and options that points of all kinds have.

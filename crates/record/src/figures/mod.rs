@@ -10,16 +10,14 @@
 //! | `moved` | of kinds that move bytes: bandwidth, limit, amounts |
 //! | `latency` | of whatever has latencies |
 //! | `proof` | of what was watched beside a point: canary, devices |
-//! | `transfer`, `files`, `connect` | of one kind, and the list of all that it has |
+//!
+//! Figures of one kind, and the list of all that it has, are with the kind, in [`crate::kinds`].
 
-mod common;
-mod connect;
+pub(crate) mod common;
 pub mod engine;
-mod files;
-mod latency;
-mod moved;
-mod proof;
-mod transfer;
+pub(crate) mod latency;
+pub(crate) mod moved;
+pub(crate) mod proof;
 
 use crate::body::{Asked, KindBody, Part};
 use crate::kinds::with_kinds;
@@ -31,12 +29,12 @@ pub type Figures = &'static [&'static [Figure]];
 macro_rules! figures {
     ($($(#[doc = $about:literal])+ $Kind:ident = $name:literal: $module:ident::$Body:ident { $body:ident, $record:ident };)+) => {
         /// Name and figures of every kind.
-        pub const KINDS: &[(&str, Figures)] = &[$(($name, $module::FIGURES)),+];
+        pub const KINDS: &[(&str, Figures)] = &[$(($name, $crate::kinds::$module::figures::FIGURES)),+];
 
         /// Figures of the body's kind, in the order of CSV.
         pub fn of(body: &Body) -> impl Iterator<Item = &'static Figure> + Clone {
             let groups = match body {
-                $(Body::$Kind(_) => $module::FIGURES),+
+                $(Body::$Kind(_) => $crate::kinds::$module::figures::FIGURES),+
             };
             groups.iter().copied().flatten()
         }
@@ -117,11 +115,11 @@ pub enum Style {
 }
 
 /// Bytes per second as GB/s, nanoseconds as seconds.
-const GIGA: Style = Style::Scaled(1e-9);
+pub(crate) const GIGA: Style = Style::Scaled(1e-9);
 /// Nanoseconds as microseconds.
-const MICROSECONDS: Style = Style::Scaled(1e-3);
+pub(crate) const MICROSECONDS: Style = Style::Scaled(1e-3);
 /// Fractions as percents.
-const PERCENT: Style = Style::Scaled(100.0);
+pub(crate) const PERCENT: Style = Style::Scaled(100.0);
 
 /// A value as CSV gives it.
 #[derive(Debug, Clone, PartialEq)]
@@ -210,7 +208,7 @@ impl<'a> Row<'a> {
 }
 
 /// NAME=VALUE, several with a space between them.
-fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
+pub(crate) fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
     let texts = pairs.into_iter();
     let texts: Vec<_> = texts
         .map(|(name, value)| format!("{name}={value}"))

@@ -52,7 +52,7 @@ pub const BANDWIDTH: &[Figure] = &[
     },
 ];
 
-pub(super) const CI95: &str = "Student's t with (trials - 1) degrees of freedom x sample standard deviation across trials / \
+pub(crate) const CI95: &str = "Student's t with (trials - 1) degrees of freedom x sample standard deviation across trials / \
      square root of the trials / mean.";
 
 /// Upper bound, and how close the bandwidth comes to it.

@@ -3,6 +3,8 @@
 //! Times of a phase are counted from the common start by rank 0's clock, so that those of different hosts can be
 //! compared. The meaning of the figures is in docs/METHODOLOGY.md.
 
+pub(crate) mod figures;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

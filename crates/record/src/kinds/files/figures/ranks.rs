@@ -1,7 +1,7 @@
 //! Figures of single ranks of a phase, and of events in it.
 
-use super::super::{Better, Figure, GIGA, Row, Style, Value};
 use super::phase::{SECONDS, mean, phase, trials};
+use crate::figures::{Better, Figure, GIGA, Row, Style, Value};
 use crate::files::{PhaseTrial, StonewallFigures};
 
 const BY_RANK_0: &str =

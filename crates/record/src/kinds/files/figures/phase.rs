@@ -1,6 +1,6 @@
 //! Figures of a phase: its bandwidth in IOR's unit, its times, its price.
 
-use super::super::{Better, Figure, GIGA, Row, Style, Value};
+use crate::figures::{Better, Figure, GIGA, Row, Style, Value};
 use crate::files::{PhaseRecord, PhaseTrial};
 
 const MIB: f64 = 1_048_576.0;

@@ -2,8 +2,8 @@
 
 use tonnage_plan::files::{FilePoint, ReadFrom};
 
-use super::super::common::FROM_PLAN;
-use super::super::{Figure, Row, Style, Value, pairs};
+use crate::figures::common::FROM_PLAN;
+use crate::figures::{Figure, Row, Style, Value, pairs};
 use crate::files::Storage;
 
 /// Figures that are known before anything is measured.

@@ -1,13 +1,20 @@
 //! The one list of kinds of experiments.
 //!
-//! A kind is a body (a module beside this one), its figures (the module of the same name in
-//! [`figures`](crate::figures)), and its line here. Nothing else of this crate names all kinds.
+//! A kind is a folder (its body, and its figures) and a line here. Nothing else of this crate names all kinds.
+
+pub mod connect;
+pub mod files;
+pub mod transfer;
+
+pub use connect::{ConnectBody, ConnectRecord};
+pub use files::{FileBody, FileRecord};
+pub use transfer::{TransferBody, TransferRecord};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::body::KindBody;
-use crate::{Of, Record, connect, files, transfer};
+use crate::{Of, Record};
 
 /// Hands the list to a macro. A line has the variant of [`Body`], the kind's name in records, its module and its body, and
 /// the names by which a [`Record`] gives the body and itself as one of that kind.

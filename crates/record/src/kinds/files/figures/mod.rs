@@ -6,11 +6,11 @@ mod asked;
 mod phase;
 mod ranks;
 
-use super::Figures;
-use super::common::{ASKED, IN_FLIGHT, OUTCOME};
-use super::engine::ENGINE;
-use super::latency::LATENCY;
-use super::moved::{AMOUNTS, BANDWIDTH, CPU, LIMIT};
+use crate::figures::Figures;
+use crate::figures::common::{ASKED, IN_FLIGHT, OUTCOME};
+use crate::figures::engine::ENGINE;
+use crate::figures::latency::LATENCY;
+use crate::figures::moved::{AMOUNTS, BANDWIDTH, CPU, LIMIT};
 
 /// All figures of a record of a file experiment.
 pub const FIGURES: Figures = &[

@@ -1,12 +1,12 @@
 //! Figures of experiments with connections. A record has a row for the whole and one for each step.
 
-use super::common::{ASKED, EXCHANGE, FROM_PLAN, OUTCOME};
-use super::engine::ENGINE;
-use super::latency::LATENCY;
-use super::moved::CI95;
-use super::{Better, Figure, Figures, PERCENT, Row, Style, Value};
 use crate::body::Part;
 use crate::connect::{ConnectBody, ConnectSummary};
+use crate::figures::common::{ASKED, EXCHANGE, FROM_PLAN, OUTCOME};
+use crate::figures::engine::ENGINE;
+use crate::figures::latency::LATENCY;
+use crate::figures::moved::CI95;
+use crate::figures::{Better, Figure, Figures, PERCENT, Row, Style, Value};
 
 /// All figures of a record of connections.
 pub const FIGURES: Figures = &[ASKED, ENGINE, EXCHANGE, CONNECT, LATENCY, OUTCOME];

@@ -1,5 +1,7 @@
 //! The body of a transfer: bytes between the memories of ranks.
 
+pub(crate) mod figures;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -2,12 +2,12 @@
 
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 
-use super::common::{ASKED, EXCHANGE, FROM_PLAN, IN_FLIGHT, OUTCOME};
-use super::engine::ENGINE;
-use super::latency::{DELIVERED, LATENCY};
-use super::moved::{AMOUNTS, BANDWIDTH, CPU, LIMIT};
-use super::proof::PROOF;
-use super::{Better, Figure, Figures, GIGA, PERCENT, Row, Style, Value};
+use crate::figures::common::{ASKED, EXCHANGE, FROM_PLAN, IN_FLIGHT, OUTCOME};
+use crate::figures::engine::ENGINE;
+use crate::figures::latency::{DELIVERED, LATENCY};
+use crate::figures::moved::{AMOUNTS, BANDWIDTH, CPU, LIMIT};
+use crate::figures::proof::PROOF;
+use crate::figures::{Better, Figure, Figures, GIGA, PERCENT, Row, Style, Value};
 use crate::histogram::LatencyKind;
 use crate::transfer::{Summary, TransferBody, Trial};
 

@@ -3,6 +3,8 @@
 //! Every worker sets up a connection to each of its peers, takes it down, and begins again, until the trial is over.
 //! Latencies are of one set-up by one worker and of its steps, which are the record's parts.
 
+pub(crate) mod figures;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
