@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use tonnage_engine::calls::FileEntry;
 use tonnage_engine::memory::MemoryEntry;
-use tonnage_engine::{Entry, Lists, Verb};
+use tonnage_engine::{Entry, Lifecycle, Lists, Verb};
 use tonnage_plan::{Plan, Point};
 use tonnage_units::Error;
 
@@ -32,6 +32,7 @@ const ENGINES: [Entry; 1] = [Entry {
     options: &[],
     has_devices: false,
     libraries: &[],
+    lifecycle: Lifecycle::NONE,
     verbs: &Verb::ALL,
     ordered_writes: true,
     moves_bytes: true,
@@ -47,6 +48,7 @@ const FILE_ENGINES: [FileEntry; 1] = [FileEntry {
     collective: true,
     direct: true,
     libraries: &[],
+    lifecycle: Lifecycle::NONE,
     open: |_| Err(Error::Failed("the fuzzer opens no engine".to_owned())),
 }];
 

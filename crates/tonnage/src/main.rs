@@ -13,8 +13,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use tonnage_units::Result;
 
+use args::common::LogLevel;
 use args::run::TourArgs;
-use args::{Cli, Command, LogLevel};
+use args::{Cli, Command};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

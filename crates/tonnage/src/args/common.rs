@@ -1,4 +1,4 @@
-//! Options that several commands share: placement of ranks, and destination of results.
+//! Options that several commands share: placement of ranks, destination of results, and level of logging.
 
 use std::path::{Path, PathBuf};
 
@@ -212,4 +212,17 @@ impl From<Format> for tonnage_report::Format {
             Format::Csv => Self::Csv,
         }
     }
+}
+
+/// Level of logging.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// Messages that end the run.
+    Error,
+    /// These, and what makes results doubtful.
+    Warn,
+    /// These, and what is done and what was chosen.
+    Info,
+    /// These, and what helps to find out why ranks do not find each other.
+    Debug,
 }

@@ -3,8 +3,7 @@
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use tonnage_units::{Error, Result};
 
-use super::LogLevel;
-use super::common::{RankArgs, ResultArgs};
+use super::common::{LogLevel, RankArgs, ResultArgs};
 use tonnage_ior::help;
 use tonnage_ior::options::IorOptions;
 use tonnage_ior::options::check::check;

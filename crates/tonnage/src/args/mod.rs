@@ -17,9 +17,9 @@ pub mod verify;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
-use common::Format;
+use common::{Format, LogLevel};
 use experiment::ExperimentArgs;
 use ior::IorArgs;
 use manual::{CompletionsArgs, ManArgs};
@@ -81,19 +81,6 @@ pub enum Command {
     Completions(CompletionsArgs),
     /// Print a man page, or write all of them.
     Man(ManArgs),
-}
-
-/// Level of logging.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogLevel {
-    /// Messages that end the run.
-    Error,
-    /// These, and what makes results doubtful.
-    Warn,
-    /// These, and what is done and what was chosen.
-    Info,
-    /// These, and what helps to find out why ranks do not find each other.
-    Debug,
 }
 
 /// `tonnage show`.
