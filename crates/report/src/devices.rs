@@ -14,6 +14,7 @@ use tonnage_machine::devices::{
 };
 use tonnage_machine::environment::Processors;
 use tonnage_units::Result;
+use tonnage_units::quantity::human::size;
 
 /// Names of a longer list that are printed; all of them are in the JSON.
 const NAMES_SHOWN: usize = 6;
@@ -122,7 +123,7 @@ fn processors(cpu: &Processors) -> Vec<Row> {
     let caches = [("L2", cpu.l2_bytes), ("L3", cpu.l3_bytes)];
     let caches = caches
         .iter()
-        .filter_map(|(name, size)| Some(format!("{name} {}", binary((*size)?))));
+        .filter_map(|(name, bytes)| Some(format!("{name} {}", size((*bytes)?))));
     let caches = caches.collect::<Vec<_>>().join(", ");
     if !caches.is_empty() {
         rows.push(row(["caches", &caches]));
@@ -155,12 +156,12 @@ fn memory(memory: &MemoryFound) -> Vec<Row> {
     let total = free_of(memory.available_bytes, memory.total_bytes);
     let lockable = memory.lockable_bytes.map_or_else(
         || "without limit".to_owned(),
-        |bytes| format!("{} unless privileged", binary(bytes)),
+        |bytes| format!("{} unless privileged", size(bytes)),
     );
     let mut rows = vec![row(["total", &total]), row(["lockable", &lockable])];
     for pool in &memory.huge_pools {
         let pages = format!("{} of {} pages free", pool.free, pool.total);
-        rows.push(row([&format!("huge {}", binary(pool.page_bytes)), &pages]));
+        rows.push(row([&format!("huge {}", size(pool.page_bytes)), &pages]));
     }
     let transparent = &memory.transparent;
     let transparent = format!(
@@ -243,7 +244,7 @@ fn rdma(devices: &[RdmaDevice]) -> Vec<Row> {
 fn gpus(gpus: &[Gpu]) -> Vec<Row> {
     let one = |gpu: &Gpu| {
         let driver = gpu.driver.as_deref().unwrap_or("no driver");
-        let memory = gpu.memory_bytes.map_or_else(String::new, binary);
+        let memory = gpu.memory_bytes.map_or_else(String::new, size);
         let usable = if gpu.usable { "usable" } else { "not usable" };
         let [numa, pcie] = place(Some(&gpu.pci));
         row([
@@ -323,22 +324,9 @@ fn shortened(names: &[&str]) -> String {
 
 fn free_of(free: Option<u64>, total: Option<u64>) -> String {
     match (free, total) {
-        (Some(free), Some(total)) => format!("{}, {} free", binary(total), binary(free)),
-        (None, Some(total)) => binary(total),
+        (Some(free), Some(total)) => format!("{}, {} free", size(total), size(free)),
+        (None, Some(total)) => size(total),
         _ => "size unknown".to_owned(),
-    }
-}
-
-/// Bytes in the largest binary unit of which there is at least one, with one decimal where that is not zero.
-fn binary(bytes: u64) -> String {
-    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let Some((shift, unit)) = units.into_iter().find(|(shift, _)| bytes >> shift > 0) else {
-        return format!("{bytes} B");
-    };
-    let tenths = (u128::from(bytes) * 10) >> shift;
-    match tenths % 10 {
-        0 => format!("{} {unit}", tenths / 10),
-        tenth => format!("{}.{tenth} {unit}", tenths / 10),
     }
 }
 
@@ -365,10 +353,6 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        assert_eq!(binary(512), "512 B");
-        assert_eq!(binary(1536), "1.5 KiB");
-        assert_eq!(binary(2 << 20), "2 MiB");
-        assert_eq!(binary(u64::MAX), "16777215.9 TiB");
         assert_eq!(bits_per_s(2_500_000_000), "2.5 Gb/s");
         assert_eq!(bits_per_s(200_000_000_000), "200 Gb/s");
         assert_eq!(bits_per_s(100_000_000), "100 Mb/s");

@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table, TableStyle}
 use tonnage_record::Outcome;
 use tonnage_record::figures::{Figure, Row, Style, Value, by_field};
 
-use super::text::{number, rate};
+use tonnage_units::quantity::human::{number, prefixed};
 
 /// A table under construction: its lines, and the columns so far.
 pub struct Sheet<'a> {
@@ -146,8 +146,8 @@ fn shown(value: Value, style: Style, unknown: &str) -> String {
         (Value::Number(value), Style::Plain) => number(value),
         (Value::Count(count), Style::Scaled(scale)) => number(count as f64 * scale),
         (Value::Number(value), Style::Scaled(scale)) => number(value * scale),
-        (Value::Count(count), Style::Rate) => rate(count as f64),
-        (Value::Number(value), Style::Rate) => rate(value),
+        (Value::Count(count), Style::Rate) => prefixed(count as f64),
+        (Value::Number(value), Style::Rate) => prefixed(value),
     }
 }
 

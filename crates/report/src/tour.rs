@@ -8,6 +8,7 @@ use tonnage_engine::Verb;
 use tonnage_machine::devices::Inventory;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::{Canary, Outcome, Record, TransferRecord};
+use tonnage_units::quantity::human::{exact_size, number, whole_percent};
 
 use tonnage_record::figures::engine::means;
 use tonnage_record::host_limits::Limits;
@@ -17,7 +18,7 @@ use crate::derived::{
     P99, TIMED, VALUE,
 };
 use crate::table::draw;
-use crate::text::{bytes, entry, number, wrap};
+use crate::text::{entry, wrap};
 use crate::transfer::CPU_SHARE_LEAST;
 
 /// Columns of the page.
@@ -76,7 +77,11 @@ fn here(tour: &Tour) -> String {
 fn limits(limits: &Limits) -> String {
     let copy = |name: &str, (limit, footprint): &(tonnage_record::Limit, u64)| {
         vec![
-            format!("{name} ({} to {})", bytes(*footprint), bytes(*footprint)),
+            format!(
+                "{name} ({} to {})",
+                exact_size(*footprint),
+                exact_size(*footprint)
+            ),
             format!("{} GB/s", number(limit.bytes_per_s / 1e9)),
             limit.what.clone(),
         ]
@@ -161,7 +166,7 @@ fn latency(records: &[TransferRecord<'_>]) -> String {
                 "{} {} {}",
                 record.body.point.engine,
                 record.body.point.op.name(),
-                bytes(u64::from(record.body.point.size_bytes))
+                exact_size(u64::from(record.body.point.size_bytes))
             ),
             what.to_owned(),
             number(latency.latency_ns_p50 as f64),
@@ -228,7 +233,7 @@ fn by_size(records: &[TransferRecord<'_>]) -> String {
     }
     let mut rows = vec![head];
     for size in distinct(records.iter().map(|record| record.body.point.size_bytes)) {
-        let mut row = vec![bytes(u64::from(size))];
+        let mut row = vec![exact_size(u64::from(size))];
         for engine in &engines {
             let same = |record: &&TransferRecord<'_>| {
                 record.body.point.engine == *engine && record.body.point.size_bytes == size
@@ -244,19 +249,11 @@ fn by_size(records: &[TransferRecord<'_>]) -> String {
             let spread = &summary.bandwidth_bytes_per_s;
             row.push(number(spread.mean / 1e9));
             row.push(spread.ci95.map_or("n/a".to_owned(), |ci| number(ci / 1e9)));
-            row.push(summary.utilization.map_or("n/a".to_owned(), percent));
+            row.push(summary.utilization.map_or("n/a".to_owned(), whole_percent));
         }
         rows.push(row);
     }
     draw(rows, |_| true)
-}
-
-/// Whole percents; what is small is never printed as zero.
-fn percent(part: f64) -> String {
-    if part < 0.01 {
-        return "< 1 %".to_owned();
-    }
-    format!("{:.0} %", part * 100.0)
 }
 
 /// Names the upper bound of each engine's bandwidth, in words; the records say it point by point.

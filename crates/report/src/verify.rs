@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use tonnage_record::figures::by_field;
 use tonnage_record::{Outcome, Record, TransferBody, TransferRecord};
+use tonnage_units::quantity::human::size;
 
 use crate::derived::{CHECKED, RANGE, RESULT, RIGHT, SIZES};
 use crate::layout::Report;
 use crate::table::draw;
-use crate::text::bytes_rounded;
 use crate::{engine, wire_proof};
 
 /// The name of the plan whose records are drawn this way.
@@ -141,7 +141,7 @@ impl Row {
         };
         let sizes = self.sizes.len().to_string();
         let right = self.right.to_string();
-        let checked = bytes_rounded(self.checked_bytes);
+        let checked = size(self.checked_bytes);
         vec![
             self.engine.clone(),
             self.op.to_owned(),
@@ -192,7 +192,7 @@ impl Row {
 }
 
 fn verdict(rows: &[Row]) -> String {
-    let checked = bytes_rounded(rows.iter().map(|row| row.checked_bytes).sum());
+    let checked = size(rows.iter().map(|row| row.checked_bytes).sum());
     let of = |result: &str| rows.iter().filter(|row| row.result() == result).count();
     let (failed, unchecked) = (of("FAILED"), of("NOT CHECKED"));
     if failed > 0 {

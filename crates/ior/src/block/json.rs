@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use tonnage_record::FileRecord;
+use tonnage_units::quantity::human::size_to;
 
 use super::Run;
 use super::date::date;
@@ -121,9 +122,9 @@ pub fn asked(
         ("dataAccess", "CPU".into()),
         ("GPUDirect", "0".into()),
         ("repetitions", point.trials.into()),
-        ("xfersize", human(point.transfer_bytes).into()),
-        ("blocksize", human(point.block_bytes).into()),
-        ("aggregate filesize", human(aggregate_bytes(record)).into()),
+        ("xfersize", size(point.transfer_bytes).into()),
+        ("blocksize", size(point.block_bytes).into()),
+        ("aggregate filesize", size(aggregate_bytes(record)).into()),
     ]);
     if options.verbose > 0 {
         all.push(("verbose", options.verbose.into()));
@@ -141,19 +142,11 @@ fn aggregate_bytes(record: FileRecord<'_>) -> u64 {
 }
 
 /// A size as IOR writes it.
-fn human(bytes: u64) -> String {
-    for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB")] {
-        if bytes >> shift > 0 {
-            return match bytes.is_multiple_of(1 << shift) {
-                true => format!("{} {unit}", bytes >> shift),
-                false => format!(
-                    "{:.2} {unit}",
-                    bytes as f64 / f64::from(1u32 << (shift - 10)) / 1024.0
-                ),
-            };
-        }
+fn size(bytes: u64) -> String {
+    match bytes >> 20 {
+        0 => format!("{bytes} bytes"),
+        _ => size_to(bytes, 2),
     }
-    format!("{bytes} bytes")
 }
 
 fn pass(record: FileRecord<'_>, pass: &Pass) -> Value {

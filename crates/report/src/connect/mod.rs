@@ -5,11 +5,11 @@ use tonnage_plan::connect::ConnectPoint;
 use tonnage_record::body::Part;
 use tonnage_record::figures::Row;
 use tonnage_record::{ConnectBody, ConnectRecord, Outcome};
+use tonnage_units::quantity::human::{exact_duration, exact_size};
 
 use crate::engine;
 use crate::layout::Report;
 use crate::table::{Line, Sheet};
-use crate::text::{bytes, duration};
 
 /// Connections; a table of points and one of steps for each configuration.
 pub struct Connections;
@@ -50,7 +50,7 @@ impl Report for Connections {
         };
         let point = &first.body.point;
         let plural = if point.trials == 1 { "" } else { "s" };
-        let length = duration(point.trial_ns);
+        let length = exact_duration(point.trial_ns);
         vec![
             format!("{} connections", engine::name(point)),
             point.traffic.among(point.ranks),
@@ -95,7 +95,7 @@ fn outcome(record: &ConnectRecord<'_>) -> Option<String> {
     let plural = if workers == 1 { "" } else { "s" };
     let point = format!(
         "{workers} worker{plural}, register {}",
-        bytes(register_bytes)
+        exact_size(register_bytes)
     );
     match &record.outcome {
         Outcome::Measured => None,

@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 
 use tonnage_machine::devices::{FabricLibrary, FabricOffer};
+use tonnage_units::quantity::human::size;
 
-use super::{Row, binary, bits_per_s, row, shortened};
+use super::{Row, bits_per_s, row, shortened};
 
 /// Above this a limit is none that anybody could reach.
 const REACHABLE_BYTES_MAX: u64 = 1 << 50;
@@ -63,7 +64,7 @@ pub fn rows(library: &FabricLibrary) -> Vec<Row> {
 fn cells(provider: &str, offer: &FabricOffer) -> Row {
     let message = match offer.message_bytes_max {
         REACHABLE_BYTES_MAX.. => "any".to_owned(),
-        bytes => binary(bytes),
+        bytes => size(bytes),
     };
     let registration = match offer.mr_mode.as_slice() {
         [] => "as is".to_owned(),
@@ -77,8 +78,8 @@ fn cells(provider: &str, offer: &FabricOffer) -> Row {
         provider,
         &offer.endpoint,
         &offer.tx_depth.to_string(),
-        &binary(offer.inject_bytes_max),
-        &binary(offer.immediate_bytes),
+        &size(offer.inject_bytes_max),
+        &size(offer.immediate_bytes),
         &message,
         &registration,
         &ordering(&offer.ordering),

@@ -5,10 +5,10 @@ use serde_json::Value;
 use tonnage_plan::files::Phase;
 use tonnage_record::files::{CacheState, PhaseRecord, PhaseTrial, StonewallFigures, Storage};
 use tonnage_record::{FileRecord, Outcome};
+use tonnage_units::quantity::human::{gigabytes_per_s, number, seconds, size, whole_percent};
 
-use super::words::{SKIPPED, detailed, giga, percent, seconds, size};
+use super::words::{SKIPPED, detailed};
 use super::{published, series};
-use crate::text::number;
 
 /// Items of an engine's own account after which it is cut; a library's hints alone may be thirty.
 const ENGINE_ITEMS_MAX: usize = 12;
@@ -219,7 +219,7 @@ fn limits(record: FileRecord<'_>) -> Option<String> {
         let Some(limit) = &phase.summary.limit else {
             continue;
         };
-        let text = format!("{} ({})", giga(limit.bytes_per_s), limit.what);
+        let text = format!("{} ({})", gigabytes_per_s(limit.bytes_per_s), limit.what);
         match limits.iter_mut().find(|(known, _)| *known == text) {
             Some((_, phases)) => phases.push(phase.phase.name()),
             None => limits.push((text, vec![phase.phase.name()])),
@@ -240,8 +240,8 @@ fn spread(phase_name: &str, phase: &PhaseRecord) -> Option<String> {
         "{phase_name}: mean of {} trials ± {} % (95 %), from {} to {}",
         phase.summary.trials,
         number(part * 100.0),
-        giga(spread.min),
-        giga(spread.max)
+        gigabytes_per_s(spread.min),
+        gigabytes_per_s(spread.max)
     ))
 }
 
@@ -272,11 +272,11 @@ fn coldness(phase: Phase, cache: &CacheState) -> String {
         part if part <= 0.0 => format!("cold: {found}"),
         part if part < WARM => format!(
             "partly warm, {}: {found}; these came from memory",
-            percent(part)
+            whole_percent(part)
         ),
         part => format!(
             "warm, {}: {found}; this is memory speed, not the storage's",
-            percent(part)
+            whole_percent(part)
         ),
     }
 }
@@ -302,7 +302,7 @@ fn stonewall(record: FileRecord<'_>, trial: &PhaseTrial, figures: &StonewallFigu
         seconds(figures.after_ns),
         size(figures.payload_bytes),
         figures.operations,
-        giga(figures.bandwidth_bytes_per_s),
+        gigabytes_per_s(figures.bandwidth_bytes_per_s),
         on.unwrap_or_default()
     )
 }
@@ -385,7 +385,7 @@ mod tests {
     fn a_read_is_called_cold_only_where_that_is_known() {
         let text = |resident, known, direct| coldness(Phase::Read, &cache(resident, known, direct));
         assert!(text(0, true, false).starts_with("cold: 0 B of 1 GiB"));
-        assert!(text(1, true, false).starts_with("partly warm, less than 1 %:"));
+        assert!(text(1, true, false).starts_with("partly warm, < 1 %:"));
         assert!(text(1 << 30, true, false).starts_with("warm, 100 %:"));
         assert!(text(0, false, false).starts_with("cold or warm is not known"));
         assert!(text(0, true, true).starts_with("past the page cache (direct)"));

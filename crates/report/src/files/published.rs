@@ -4,9 +4,9 @@
 use tonnage_plan::files::Published;
 use tonnage_record::FileRecord;
 use tonnage_record::files::PhaseRecord;
+use tonnage_units::quantity::human::{number, prefixed, whole_percent};
 
-use super::words::{MIB, percent};
-use crate::text::{number, rate};
+use super::words::MIB;
 
 /// One line for each published figure of a phase that was measured.
 pub fn lines(record: FileRecord<'_>) -> Vec<String> {
@@ -51,10 +51,10 @@ impl Pair {
         }
         let part = self.ours / self.theirs;
         Some(match theirs.filter(|ranks| *ranks > 0) {
-            None => format!("{} of it", percent(part)),
+            None => format!("{} of it", whole_percent(part)),
             Some(ranks) => {
                 let each = part * f64::from(ranks) / f64::from(ours.max(1));
-                format!("{} of it a rank", percent(each))
+                format!("{} of it a rank", whole_percent(each))
             }
         })
     }
@@ -70,7 +70,7 @@ fn line(record: FileRecord<'_>, phase: &PhaseRecord, published: &Published) -> S
     let operations = published.operations_per_s.map(|theirs| Pair {
         theirs,
         ours: summary.operations_per_s.mean,
-        show: |value| format!("{} IOPS", rate(value)),
+        show: |value| format!("{} IOPS", prefixed(value)),
     });
     let pairs: Vec<Pair> = bandwidth.into_iter().chain(operations).collect();
     let join = |texts: Vec<String>| texts.join(" and ");

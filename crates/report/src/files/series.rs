@@ -1,9 +1,7 @@
 //! The rate over time as one line: a digit for each interval, so that a stall is seen at a glance.
 
 use tonnage_record::files::Series;
-
-use super::words::giga;
-use crate::text::number;
+use tonnage_units::quantity::human::{gigabytes_per_s, number};
 
 /// Digits in the line.
 const DIGITS_MAX: usize = 60;
@@ -38,7 +36,7 @@ pub fn line(series: &Series, transfers: u64) -> Option<String> {
     Some(format!(
         "{digits} ({} s each; 9 is {}, . is nothing; least {}, median {} GB/s)",
         number(seconds),
-        giga(most),
+        gigabytes_per_s(most),
         number(least * 1e-9),
         number(middle * 1e-9)
     ))

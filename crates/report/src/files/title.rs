@@ -4,10 +4,10 @@ use tonnage_plan::files::{
     DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom, Striping,
 };
 use tonnage_record::FileRecord;
+use tonnage_units::quantity::human::{exact_duration, exact_size, size};
 
-use super::words::{SKIPPED, size};
+use super::words::SKIPPED;
 use crate::engine;
-use crate::text::{bytes, duration};
 
 /// The configuration, in parts of a sentence.
 pub fn configuration(record: FileRecord<'_>) -> Vec<String> {
@@ -69,8 +69,8 @@ fn what(point: &FilePoint) -> Vec<String> {
     let all = point.bytes_of_rank().saturating_mul(point.ranks.into());
     let sizes = format!(
         "block {}, transfer {}, {} segment{}: {} in all",
-        bytes(point.block_bytes),
-        bytes(point.transfer_bytes),
+        exact_size(point.block_bytes),
+        exact_size(point.transfer_bytes),
         point.segments,
         if point.segments == 1 { "" } else { "s" },
         size(all)
@@ -122,7 +122,7 @@ fn how(point: &FilePoint) -> Vec<String> {
                 format!(", then on until all ranks are even at {least} transfers or more")
             }
         };
-        format!("stonewall after {}{on}", duration(stonewall.after_ns))
+        format!("stonewall after {}{on}", exact_duration(stonewall.after_ns))
     });
     [
         Some(cache.to_owned()),
@@ -150,7 +150,7 @@ fn around(record: FileRecord<'_>) -> Vec<String> {
     let trials = (point.trials > 1).then(|| format!("{} trials", point.trials));
     let bound = point
         .max_duration_ns
-        .map(|bound_ns| format!("none begun after {}", duration(bound_ns)));
+        .map(|bound_ns| format!("none begun after {}", exact_duration(bound_ns)));
     let verified = (!verified.is_empty())
         .then(|| format!("every byte verified after {}", verified.join(" and ")));
     [
@@ -161,7 +161,7 @@ fn around(record: FileRecord<'_>) -> Vec<String> {
         verified,
         trials,
         bound,
-        (point.delay_ns > 0).then(|| format!("{} between phases", duration(point.delay_ns))),
+        (point.delay_ns > 0).then(|| format!("{} between phases", exact_duration(point.delay_ns))),
         if_so(point.keep, "files kept"),
     ]
     .into_iter()
@@ -196,7 +196,7 @@ fn over(striping: Striping) -> String {
     };
     let size = striping
         .size_bytes
-        .map(|size| format!(", {} each", bytes(size)));
+        .map(|size| format!(", {} each", exact_size(size)));
     format!("{count}{}", size.unwrap_or_default())
 }
 

@@ -2,8 +2,8 @@
 
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::{Canary, TransferRecord};
+use tonnage_units::quantity::human::{number, size};
 
-use crate::text::{bytes_rounded, number};
 use crate::{engine, wire_proof};
 
 /// All lines, in their order.
@@ -91,10 +91,7 @@ fn verified(records: &[TransferRecord<'_>]) -> Option<String> {
     let sum = trials
         .filter_map(|trial| trial.verified_bytes)
         .reduce(u64::saturating_add)?;
-    Some(format!(
-        "verified: {} checked and right",
-        bytes_rounded(sum)
-    ))
+    Some(format!("verified: {} checked and right", size(sum)))
 }
 
 /// Remarks that hold for the whole table.

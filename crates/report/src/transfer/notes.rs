@@ -2,8 +2,8 @@
 
 use tonnage_plan::point::LimitChoice;
 use tonnage_record::{Canary, Outcome, TransferRecord};
+use tonnage_units::quantity::human::number;
 
-use crate::text::number;
 use crate::wire_proof;
 
 /// Marks of the lines, and the texts that they count.

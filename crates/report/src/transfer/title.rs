@@ -2,9 +2,9 @@
 
 use tonnage_plan::transfer::{Length, Pacing, TransferPoint, TrialLength};
 use tonnage_record::{LatencyKind, TransferRecord};
+use tonnage_units::quantity::human::{exact_duration, exact_size, number};
 
 use crate::engine;
-use crate::text::{bytes, duration, number};
 
 /// The configuration of one or more records that share it.
 pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
@@ -42,9 +42,9 @@ fn footprint(records: &[TransferRecord<'_>]) -> String {
     };
     let (least, most) = of(|point| point.footprint_bytes);
     if least == most {
-        return bytes(least);
+        return exact_size(least);
     }
-    let range = format!("{} to {}", bytes(least), bytes(most));
+    let range = format!("{} to {}", exact_size(least), exact_size(most));
     match of(TransferPoint::slots) {
         (1, 1) => format!("{range} (1 slot)"),
         (slots, same) if slots == same => format!("{range} ({slots} slots)"),
@@ -54,7 +54,7 @@ fn footprint(records: &[TransferRecord<'_>]) -> String {
 
 fn length(length: &Length) -> String {
     let one = match length.trial {
-        TrialLength::DurationNs(length_ns) => format!("of at least {}", duration(length_ns)),
+        TrialLength::DurationNs(length_ns) => format!("of at least {}", exact_duration(length_ns)),
         TrialLength::Iterations(1) => "of 1 iteration".to_owned(),
         TrialLength::Iterations(count) => format!("of {count} iterations"),
     };
@@ -64,7 +64,7 @@ fn length(length: &Length) -> String {
     };
     let bound = length
         .max_duration_ns
-        .map(|bound_ns| format!(" or {} are over", duration(bound_ns)));
+        .map(|bound_ns| format!(" or {} are over", exact_duration(bound_ns)));
     let percent = number(fraction * 100.0);
     format!(
         "trials {one} until CI95 is {percent} %{}",
