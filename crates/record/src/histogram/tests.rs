@@ -1,0 +1,190 @@
+//! Tests of histograms.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn of(latencies_ns: &[u64]) -> LatencyHistogram {
+    let mut histogram = LatencyHistogram::new();
+    for &latency_ns in latencies_ns {
+        histogram.record(latency_ns);
+    }
+    histogram
+}
+
+fn same(left: &LatencyHistogram, right: &LatencyHistogram) -> bool {
+    left.exact == right.exact && left.pairs().eq(right.pairs())
+}
+
+#[test]
+fn percentiles_of_one_to_a_thousand_are_themselves() {
+    let all: Vec<u64> = (1..=1000).collect();
+    let found = of(&all).summary(LatencyKind::Batch).unwrap();
+    let expected = Latency {
+        kind: LatencyKind::Batch,
+        delivered: None,
+        samples: 1000,
+        latency_ns_min: 1,
+        latency_ns_mean: 500.5,
+        latency_ns_p50: 500,
+        latency_ns_p90: 900,
+        latency_ns_p99: 990,
+        latency_ns_p999: 999,
+        latency_ns_max: 1000,
+    };
+    assert_eq!(found, expected);
+    assert_eq!(LatencyHistogram::new().summary(LatencyKind::Batch), None);
+}
+
+#[test]
+fn percentiles_stay_within_three_digits_and_the_extremes() {
+    let found = of(&[123_456_789]).summary(LatencyKind::OneWay).unwrap();
+    assert_eq!(
+        (found.latency_ns_p50, found.latency_ns_max),
+        (123_456_789, 123_456_789)
+    );
+    let histogram = of(&[1_000_000, 2_345_678, 9_000_000]);
+    let median = histogram.quantile_ns(0.5).unwrap();
+    assert!(median.abs_diff(2_345_678) * 1000 <= 2_345_678, "{median}");
+}
+
+#[test]
+fn nothing_is_lost_beyond_the_range() {
+    let hour_ns = 3_600_000_000_000;
+    let histogram = of(&[0, 1, hour_ns, u64::MAX]);
+    assert_eq!(histogram.count(), 4);
+    assert_eq!(
+        (histogram.min_ns(), histogram.max_ns()),
+        (Some(0), Some(u64::MAX))
+    );
+    assert_eq!(
+        of(&[hour_ns, hour_ns + 2]).mean_ns(),
+        Some(hour_ns as f64 + 1.0)
+    );
+    assert!(histogram.quantile_ns(0.75).unwrap() >= hdr_v2::HIGH_NS);
+    assert!(same(
+        &LatencyHistogram::decode(&histogram.encode()).unwrap(),
+        &histogram
+    ));
+}
+
+#[test]
+fn clearing_forgets_everything() {
+    let mut histogram = of(&[5, 70_000_000_000]);
+    histogram.clear();
+    assert!(same(&histogram, &LatencyHistogram::new()));
+    assert!(same(
+        &LatencyHistogram::decode(&histogram.encode()).unwrap(),
+        &histogram
+    ));
+}
+
+#[test]
+fn a_record_keeps_three_digits() {
+    let histogram = of(&[100, 200, 123_456, 7_000_000]);
+    let data = histogram.to_data();
+    assert_eq!(
+        (data.encoding.as_str(), data.unit.as_str()),
+        ("hdr-v2-base64", "ns")
+    );
+    let back = LatencyHistogram::from_data(&data).unwrap();
+    assert_eq!(
+        back.pairs().collect::<Vec<_>>(),
+        histogram.pairs().collect::<Vec<_>>()
+    );
+    assert_eq!((back.count(), back.min_ns()), (4, Some(100)));
+    let (mean, exact) = (back.mean_ns().unwrap(), histogram.mean_ns().unwrap());
+    assert!((mean - exact).abs() < exact / 1000.0, "{mean} {exact}");
+}
+
+#[test]
+fn foreign_or_damaged_data_is_refused() {
+    let good = of(&[1, 2, 3]).to_data();
+    let bad = [
+        HistogramData {
+            encoding: "hdr-v1".into(),
+            ..good.clone()
+        },
+        HistogramData {
+            unit: "us".into(),
+            ..good.clone()
+        },
+        HistogramData {
+            data: "?".into(),
+            ..good.clone()
+        },
+        HistogramData {
+            data: String::new(),
+            ..good.clone()
+        },
+        HistogramData {
+            data: format!("{}AAAA", good.data),
+            ..good.clone()
+        },
+        HistogramData {
+            data: "A".repeat(2 * ENCODED_BYTES_MAX),
+            ..good
+        },
+    ];
+    for data in bad {
+        assert!(LatencyHistogram::from_data(&data).is_err(), "{data:?}");
+    }
+}
+
+#[test]
+fn figures_that_contradict_the_bins_are_refused() {
+    let good = of(&[10, 20, 30]).encode();
+    for (at, what) in [(7, "count"), (15, "minimum"), (23, "maximum"), (38, "sum")] {
+        let mut bad = good.clone();
+        bad[at] ^= 0x40;
+        assert!(LatencyHistogram::decode(&bad).is_err(), "a wrong {what}");
+    }
+}
+
+#[test]
+fn encoded_histograms_merge_like_histograms() {
+    let mut sum = Vec::new();
+    for part in [&[1, 5, 900][..], &[], &[70_000_000_000, 5]] {
+        merge_encoded(&mut sum, &of(part).encode()).unwrap();
+    }
+    let whole = of(&[1, 5, 900, 70_000_000_000, 5]);
+    assert!(same(&LatencyHistogram::decode(&sum).unwrap(), &whole));
+    let before = sum.clone();
+    assert!(merge_encoded(&mut sum, b"garbage").is_err());
+    assert_eq!(sum, before);
+}
+
+proptest! {
+    #[test]
+    fn garbage_is_refused_and_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        prop_assert!(LatencyHistogram::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn damaged_bytes_never_panic(
+        latencies in prop::collection::vec(any::<u64>(), 0..60), at in any::<prop::sample::Index>(), byte in any::<u8>(),
+    ) {
+        let mut bytes = of(&latencies).encode();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        if let Ok(mut histogram) = LatencyHistogram::decode(&bytes) {
+            let copy = histogram.clone();
+            histogram.merge(&copy);
+            prop_assert!(histogram.summary(LatencyKind::Response).is_some() || latencies.is_empty());
+            prop_assert!(LatencyHistogram::from_data(&histogram.to_data()).is_ok());
+        }
+    }
+
+    #[test]
+    fn merging_is_recording_both(
+        left in prop::collection::vec(any::<u64>(), 0..60), right in prop::collection::vec(0..1_000_000u64, 0..60),
+    ) {
+        let mut merged = of(&left);
+        merged.merge(&of(&right));
+        let whole = of(&[left, right].concat());
+        prop_assert_eq!(merged.exact, whole.exact);
+        prop_assert_eq!(merged.pairs().collect::<Vec<_>>(), whole.pairs().collect::<Vec<_>>());
+        prop_assert_eq!(merged.encode(), whole.encode());
+        prop_assert!(merged.encode().len() <= ENCODED_BYTES_MAX);
+    }
+}
