@@ -83,8 +83,9 @@ fn every_byte_is_filled_moved_verified_and_reported() {
                 trials.iter().all(|trial| verified(trial.verified_bytes)),
                 "{op}"
             );
-            assert_eq!(record.effective[0].memory["kind"], "far");
-            assert_eq!(record.effective[0].memory["device"], "far0");
+            let memory = &record.effective[0].memory.all()[0];
+            assert_eq!(memory.kind, "far");
+            assert_eq!(memory.device.as_deref(), Some("far0"));
         }
         let csv = tonnage_report::render(tonnage_report::Format::Csv, &records).unwrap();
         assert!(csv.lines().nth(1).unwrap().contains("far"), "{csv}");

@@ -6,6 +6,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonnage_sys::clock::Clock;
 use tonnage_sys::mapping::Arena;
@@ -138,7 +139,7 @@ pub struct Dmabuf<'a> {
 }
 
 /// The real memory of an allocation, for the record.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct MemoryReport {
     /// The name in the list of memories.

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Choices and grants.
 ///
 /// In JSON it is one flat object: the facts stand beside the fields.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct EngineReport {
     /// The name in the list of engines.
@@ -34,7 +35,7 @@ pub struct EngineReport {
 }
 
 /// A library that an engine has loaded.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LibraryReport {
     /// Its name and release: "libfabric 1.22", "Open MPI v4.1.4".
     pub version: String,
@@ -43,7 +44,7 @@ pub struct LibraryReport {
 }
 
 /// Named facts. Names are those of JSON: lower case with underscores, the unit last.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Facts(pub BTreeMap<String, Fact>);
 
@@ -76,7 +77,7 @@ impl Facts {
 }
 
 /// A value of a fact.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Fact {
     /// Yes or no.

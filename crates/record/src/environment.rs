@@ -3,7 +3,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use tonnage_engine::EngineReport;
+use tonnage_engine::memory::MemoryReport;
 use tonnage_units::number_list;
 
 /// The effective configuration of some ranks that share it.
@@ -11,14 +12,43 @@ use tonnage_units::number_list;
 pub struct Effective {
     /// Ranks, such as "0-3,8".
     pub ranks: String,
-    /// Engine name and the engine's own choices.
-    pub engine: Value,
-    /// Kind, page size and NUMA node of the memory that was had, and why if it is less than what was asked for.
-    pub memory: Value,
+    /// The engine's account of itself: its name, library, provider and device, and its choices.
+    pub engine: EngineReport,
+    /// The memory that was had, and why if it is less than what was asked for.
+    pub memory: Memories,
     /// CPU of each worker, `null` where not pinned.
     pub cpus: Vec<Option<u32>>,
     /// True when there are more workers than CPUs on the host, so that they yield instead of spinning.
     pub yielding: bool,
+}
+
+/// Memory of the workers of a rank: one description where it is the same for all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Memories {
+    /// Memory of workers that differ in it.
+    Several(Vec<MemoryReport>),
+    /// Memory of every worker.
+    Alike(MemoryReport),
+}
+
+impl Memories {
+    /// The descriptions, however many there are.
+    pub fn all(&self) -> &[MemoryReport] {
+        match self {
+            Self::Several(all) => all,
+            Self::Alike(one) => std::slice::from_ref(one),
+        }
+    }
+}
+
+impl From<Vec<MemoryReport>> for Memories {
+    fn from(mut all: Vec<MemoryReport>) -> Self {
+        match (all.len(), all.pop()) {
+            (1, Some(one)) => Self::Alike(one),
+            (_, last) => Self::Several(all.into_iter().chain(last).collect()),
+        }
+    }
 }
 
 /// Hosts that are alike, described once.

@@ -33,7 +33,9 @@ fn close(schema: &mut Value) {
         Value::Object(map) => {
             map.values_mut().for_each(close);
             if map.get("properties").is_some_and(Value::is_object) && map.contains_key("type") {
-                map.insert("additionalProperties".to_owned(), Value::Bool(false));
+                // An engine's own facts have any name.
+                map.entry("additionalProperties")
+                    .or_insert(Value::Bool(false));
             }
         }
         Value::Array(list) => list.iter_mut().for_each(close),

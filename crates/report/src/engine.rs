@@ -26,7 +26,7 @@ pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use tonnage_engine::EngineReport;
     use tonnage_plan::transfer::Pacing;
     use tonnage_record::figures::{Row, Value, by_field};
 
@@ -69,11 +69,14 @@ mod tests {
         other.ranks = "1".to_owned();
         record.effective.push(other);
         assert_eq!(device(&record), "eth0");
-        record.effective[1].engine["device"] = json!("eth1");
+        record.effective[1].engine.device = Some("eth1".to_owned());
         assert_eq!(device(&record), "ranks 0: eth0; ranks 1: eth1");
         record.effective.remove(0);
-        let all = json!([{"device": "eth0"}, {"device": "eth1"}]);
-        record.effective[0].engine["devices"] = all;
+        let of = |name: &str| EngineReport {
+            device: Some(name.to_owned()),
+            ..EngineReport::default()
+        };
+        record.effective[0].engine.devices = vec![of("eth0"), of("eth1")];
         assert_eq!(device(&record), "eth0,eth1");
     }
 }

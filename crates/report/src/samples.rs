@@ -4,10 +4,11 @@ pub mod connect;
 pub mod files;
 mod network;
 
-use serde_json::json;
-use tonnage_engine::Verb;
+use serde_json::{Value, json};
+use tonnage_engine::{EngineReport, Verb};
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{Addresses, Length, Pacing, TransferPoint, TrialLength};
+use tonnage_record::environment::Memories;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
 use tonnage_record::transfer::{Pace, Summary, Trial};
@@ -22,6 +23,16 @@ pub struct Sample {
     record: Record,
     body: TransferBody,
     latencies: LatencyHistogram,
+}
+
+/// An engine's account of itself.
+pub fn account(value: Value) -> EngineReport {
+    serde_json::from_value(value).unwrap()
+}
+
+/// Memory of the host, alike for all workers.
+pub fn host_memory() -> Memories {
+    serde_json::from_value(json!({"kind": "host", "pages": "normal", "numa_node": 0})).unwrap()
 }
 
 /// A measured point of shm writes between two ranks, still without trials.
@@ -54,8 +65,8 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
     };
     let effective = Effective {
         ranks: "0-1".to_owned(),
-        engine: json!({"name": "shm"}),
-        memory: json!({"kind": "host", "page_bytes": 4096, "numa_node": 0}),
+        engine: account(json!({"name": "shm"})),
+        memory: host_memory(),
         cpus: vec![Some(0)],
         yielding: false,
     };

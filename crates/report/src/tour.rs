@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use tonnage_engine::Verb;
+use tonnage_engine::{Fact, Verb};
 use tonnage_machine::devices::Inventory;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::{Canary, Outcome, Record, TransferRecord};
@@ -110,12 +110,14 @@ fn limits(limits: &Limits) -> String {
         socket,
         line,
     ];
-    heading("What it can do at most") + &draw(rows, |column| column == 1) + "\n"
+    heading("Upper bounds of this machine") + &draw(rows, |column| column == 1) + "\n"
 }
 
 /// Returns whether a record is of the engine that moves nothing, whose figures are the harness's own.
 fn is_floor(record: TransferRecord<'_>) -> bool {
-    record.body.point.engine == "null"
+    let still = Fact::Flag(false);
+    let mut engines = record.effective.iter().map(|ranks| &ranks.engine);
+    engines.any(|engine| engine.facts.get("moves_bytes") == Some(&still))
 }
 
 /// Describes the cost of the harness itself, which is part of every figure that follows.
@@ -123,8 +125,9 @@ fn floor(records: &[TransferRecord<'_>]) -> String {
     let lines = records.iter().filter(|record| is_floor(**record)).filter_map(|record| {
         let rate = record.body.summary.as_ref()?.message_rate_per_s.mean;
         Some(format!(
-            "The harness itself takes {} ns for each operation (engine null, {}). It is part of every figure below.\n",
+            "The harness itself takes {} ns for each operation (engine {}, {}). It is part of every figure below.\n",
             number(1e9 / rate),
+            record.body.point.engine,
             super::text::pacing(&record.body.point.pacing),
         ))
     });
@@ -180,9 +183,7 @@ fn latency(records: &[TransferRecord<'_>]) -> String {
     if rows.len() == 1 {
         return String::new();
     }
-    heading("How long a few bytes take between two ranks")
-        + &draw(rows, |column| column >= 2)
-        + "\n"
+    heading("Latency of a few bytes between two ranks") + &draw(rows, |column| column >= 2) + "\n"
 }
 
 /// A table for each operation: a row for each size, bandwidth and part of the limit for each engine.
@@ -196,7 +197,7 @@ fn bandwidth(records: &[TransferRecord<'_>]) -> String {
         return String::new();
     }
     let ops = distinct(streams.iter().map(|record| record.body.point.op));
-    let mut text = heading("How fast bytes move between two ranks");
+    let mut text = heading("Bandwidth between two ranks");
     for op in ops {
         let same: Vec<TransferRecord<'_>> = streams
             .iter()
@@ -437,5 +438,20 @@ mod tests {
             assert!(line.chars().count() <= WIDTH, "{line:?} is too wide");
         }
         insta::assert_snapshot!(page);
+    }
+
+    #[test]
+    fn an_engine_that_moves_nothing_is_the_floor_whatever_its_name() {
+        let mut record = samples::streams().swap_remove(1);
+        assert_eq!(floor(&[record.as_transfer().unwrap()]), "");
+        let facts = &mut record.effective[0].engine.facts;
+        facts.0.insert("moves_bytes".to_owned(), Fact::Flag(false));
+        let records = [record.as_transfer().unwrap()];
+        let text = floor(&records);
+        assert!(
+            text.contains("for each operation (engine shm, window 64)"),
+            "{text}"
+        );
+        assert_eq!(bandwidth(&records), "");
     }
 }

@@ -191,14 +191,16 @@ pub fn together(each: impl Iterator<Item = Effective>) -> Vec<Effective> {
 
 #[cfg(test)]
 mod tests {
+    use tonnage_engine::EngineReport;
+
     use super::*;
 
     #[test]
     fn ranks_with_the_same_answer_are_listed_together() {
         let effective = |cpu| Effective {
             ranks: String::new(),
-            engine: serde_json::json!({}),
-            memory: serde_json::json!({}),
+            engine: EngineReport::default(),
+            memory: Vec::new().into(),
             cpus: vec![Some(cpu)],
             yielding: false,
         };

@@ -18,6 +18,9 @@ const OMPIO: [&str; 7] = [
     "striping_unit",
 ];
 
+/// Beginning of the names of hints that switch collective buffering off, `romio_cb_write` and `romio_cb_read`.
+const COLLECTIVE_BUFFERING: &str = "romio_cb_";
+
 /// Layer that carries the calls out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layer {
@@ -100,7 +103,19 @@ impl Shown {
             .with("hints", facts(used))
             .with("hints_are", are)
             .maybe("hints_not_taken", (!vain.is_empty()).then(|| facts(&vain)))
+            .maybe("hints_not_taken_effect", effect(asked, &vain))
     }
+}
+
+/// Consequence of hints that were not taken, in words.
+fn effect(asked: &Hints, vain: &Hints) -> Option<&'static str> {
+    let is_on = |name: &String| {
+        let disabled = asked.get(name).is_some_and(|value| value == "disable");
+        name.starts_with(COLLECTIVE_BUFFERING) && disabled
+    };
+    vain.keys()
+        .any(is_on)
+        .then_some("collective buffering is not off")
 }
 
 fn facts(hints: &Hints) -> Facts {
@@ -170,6 +185,10 @@ mod tests {
         assert!(vain["cb_nodes"].contains("uses 2 instead of 4"));
         let vain = not_taken(&asked, &asked, Layer::Ompio);
         assert_eq!(vain.keys().collect::<Vec<_>>(), ["romio_cb_write", "x"]);
+        let off = "collective buffering is not off";
+        assert_eq!(effect(&asked, &vain), Some(off));
+        let other = hints(&[("cb_nodes", "MPI uses 2 instead of 4")]);
+        assert_eq!(effect(&asked, &other), None);
         assert!(not_taken(&asked, &asked, Layer::RomioOfOpenMpi).is_empty());
     }
 }

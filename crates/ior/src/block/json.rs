@@ -1,6 +1,7 @@
 //! The result block with `-O summaryFormat=JSON`, and what the text shares with it. The keys are IOR's.
 
 use serde_json::{Map, Value, json};
+use tonnage_engine::{Fact, Facts};
 use tonnage_record::FileRecord;
 use tonnage_units::quantity::human::size_to;
 
@@ -55,14 +56,12 @@ pub fn render(
 }
 
 /// The hints that MPI-IO had for the opened file; those of the first group of ranks, as IOR has those of rank 0.
-pub fn hints_taken<'a>(record: FileRecord<'a>) -> Option<&'a Map<String, Value>> {
-    record
-        .record
-        .effective
-        .first()?
-        .engine
-        .get("hints")?
-        .as_object()
+pub fn hints_taken<'a>(record: FileRecord<'a>) -> Option<&'a Facts> {
+    let first = record.record.effective.first()?;
+    match first.engine.facts.get("hints")? {
+        Fact::Group(hints) => Some(hints),
+        _ => None,
+    }
 }
 
 /// System and first host.

@@ -97,8 +97,9 @@ fn hints(out: &mut String, record: FileRecord<'_>) -> std::fmt::Result {
         writeln!(out, "\t{name} = {value}")?;
     }
     writeln!(out, "}}\n\nhints returned from opened file {{")?;
-    for (name, value) in json::hints_taken(record).into_iter().flatten() {
-        writeln!(out, "\t{name} = {}", value.as_str().unwrap_or_default())?;
+    let taken = json::hints_taken(record).into_iter();
+    for (name, value) in taken.flat_map(|hints| &hints.0) {
+        writeln!(out, "\t{name} = {}", value.text().unwrap_or_default())?;
     }
     writeln!(out, "}}\n")
 }

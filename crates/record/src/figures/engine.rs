@@ -1,6 +1,6 @@
 //! Figures of an engine's own account of itself. Any engine that states one of them gets its column.
 
-use serde_json::Value as Json;
+use tonnage_engine::EngineReport;
 
 use super::{Figure, Style};
 use crate::Record;
@@ -49,36 +49,34 @@ pub fn means(record: &Record) -> String {
         let provider_with_version =
             provider(engine).map(|provider| format!(", provider {provider}"));
         // A provider for memory calls its one device as it is called itself.
-        let device = devices(engine).filter(|device| engine["provider"] != **device);
+        let device = devices(engine).filter(|device| engine.provider.as_ref() != Some(device));
         let device = device.map(|device| format!(", device {device}"));
         Some(library + &provider_with_version.unwrap_or_default() + &device.unwrap_or_default())
     })
 }
 
-fn library(engine: &Json) -> Option<String> {
-    let version = engine["version"].as_str()?;
-    let file = engine["library"].as_str()?;
-    Some(format!("{version} ({file})"))
+fn library(engine: &EngineReport) -> Option<String> {
+    let library = engine.library.as_ref()?;
+    Some(format!("{} ({})", library.version, library.library))
 }
 
-fn provider(engine: &Json) -> Option<String> {
-    let provider = engine["provider"].as_str()?;
-    let version = engine["provider_version"].as_str()?;
+fn provider(engine: &EngineReport) -> Option<String> {
+    let (provider, version) = (engine.provider.as_ref()?, engine.provider_version.as_ref()?);
     Some(format!("{provider} {version}"))
 }
 
-fn devices(engine: &Json) -> Option<String> {
-    let one = |engine: &Json| Some(engine["device"].as_str()?.to_owned());
-    let Some(several) = engine["devices"].as_array() else {
-        return one(engine);
-    };
-    let mut names: Vec<String> = several.iter().filter_map(one).collect();
+fn devices(engine: &EngineReport) -> Option<String> {
+    if engine.devices.is_empty() {
+        return engine.device.clone();
+    }
+    let names = engine.devices.iter();
+    let mut names: Vec<&str> = names.filter_map(|one| one.device.as_deref()).collect();
     names.dedup();
     (!names.is_empty()).then(|| names.join(","))
 }
 
 /// Joins the ranks' answers: once where all say the same, else with the ranks before it; empty where none answers.
-pub fn by_ranks(record: &Record, of: impl Fn(&Json) -> Option<String>) -> String {
+pub fn by_ranks(record: &Record, of: impl Fn(&EngineReport) -> Option<String>) -> String {
     let mut texts: Vec<(String, Vec<&str>)> = Vec::new();
     for effective in &record.effective {
         let Some(text) = of(&effective.engine) else {

@@ -1,7 +1,7 @@
 //! The lines below the tables of a file experiment: place of the files, upper bounds of the bandwidth, cold reads, and
 //! events on the way.
 
-use serde_json::Value;
+use tonnage_engine::{EngineReport, Fact};
 use tonnage_plan::files::Phase;
 use tonnage_record::files::{CacheState, PhaseRecord, PhaseTrial, StonewallFigures, Storage};
 use tonnage_record::{FileRecord, Outcome};
@@ -13,22 +13,12 @@ use super::{published, series};
 /// Items of an engine's own account after which it is cut; a library's hints alone may be thirty.
 const ENGINE_ITEMS_MAX: usize = 12;
 
-/// The most telling items of an engine's account, in the order in which it is told; the rest follows by its names.
-const ENGINE_ITEMS_FIRST: [&str; 7] = [
-    "library",
-    "version",
-    "dialect",
-    "io_layer",
-    "calls",
-    "hints",
-    "hints_are",
-];
-
-/// The field of an engine's hints that had no effect.
+/// Facts of any engine that has hints: those that had no effect, and what follows from that.
 const HINTS_NOT_TAKEN: &str = "hints_not_taken";
+const HINTS_NOT_TAKEN_EFFECT: &str = "hints_not_taken_effect";
 
-/// Beginning of the names of hints that switch collective buffering off, `romio_cb_write` and `romio_cb_read`.
-const COLLECTIVE_BUFFERING: &str = "romio_cb_";
+/// Facts that are told elsewhere, or of no interest beside files.
+const TOLD_ELSEWHERE: [&str; 3] = ["clock", HINTS_NOT_TAKEN, HINTS_NOT_TAKEN_EFFECT];
 
 /// Part of cached bytes from which on a read came from memory rather than from the storage.
 const WARM: f64 = 0.5;
@@ -140,73 +130,77 @@ fn engine(record: FileRecord<'_>) -> Vec<String> {
     lines.collect()
 }
 
-/// The fields of a JSON object as words, the first ones first; its name and clock are derived, hints that were not
-/// taken have a line of their own, and what is empty says nothing.
-fn items(engine: &Value) -> Vec<String> {
-    let fields = engine.as_object().into_iter().flatten();
-    let derived = ["name", "clock", HINTS_NOT_TAKEN];
-    let told = fields.filter(|(name, value)| !derived.contains(&name.as_str()) && says(value));
-    let mut told: Vec<_> = told.collect();
-    let place = |name: &str| ENGINE_ITEMS_FIRST.iter().position(|first| *first == name);
-    // Stable, so that all others stay in their order.
-    told.sort_by_key(|(name, _)| place(name).unwrap_or(usize::MAX));
-    let texts = told.iter();
-    texts
-        .map(|(name, value)| format!("{} {}", name.replace('_', " "), words(value)))
-        .collect()
+/// An engine's account as words: library, provider and device first, then its facts by their names.
+fn items(engine: &EngineReport) -> Vec<String> {
+    let library = engine.library.as_ref();
+    let told = [
+        ("library", library.map(|library| &library.library)),
+        ("version", library.map(|library| &library.version)),
+        ("provider", engine.provider.as_ref()),
+        ("provider version", engine.provider_version.as_ref()),
+        ("device", engine.device.as_ref()),
+    ];
+    let told = told.into_iter();
+    let told = told.filter_map(|(name, value)| Some(format!("{name} {}", value?)));
+    let facts = engine.facts.0.iter();
+    let facts = facts.filter(|(name, fact)| !TOLD_ELSEWHERE.contains(&name.as_str()) && says(fact));
+    let facts = facts.map(|(name, fact)| format!("{} {}", name.replace('_', " "), words(fact)));
+    told.chain(facts).collect()
 }
 
 /// Returns whether there is anything to print.
-fn says(value: &Value) -> bool {
-    match value {
-        Value::Null => false,
-        Value::String(text) => !text.is_empty(),
-        Value::Object(map) => !map.is_empty(),
+fn says(fact: &Fact) -> bool {
+    match fact {
+        Fact::Unknown => false,
+        Fact::Text(text) => !text.is_empty(),
+        Fact::Group(facts) => !facts.0.is_empty(),
         _ => true,
     }
 }
 
-/// Describes what was asked for of an engine's library and is not so, with the engine's reasons.
+/// Describes what was asked for of an engine's library and is not so, with the engine's reasons and what follows.
 fn hints_not_taken(record: FileRecord<'_>) -> Option<String> {
-    let groups = record.effective.iter();
-    let told = groups.filter_map(|group| group.engine.get(HINTS_NOT_TAKEN)?.as_object());
     let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
-    for (name, why) in told.flatten() {
-        let why = words(why);
-        match reasons.iter_mut().find(|(known, _)| *known == why) {
-            Some((_, names)) if names.contains(&name.as_str()) => (),
-            Some((_, names)) => names.push(name),
-            None => reasons.push((why, vec![name])),
+    let mut effect = None;
+    for group in &record.effective {
+        let facts = &group.engine.facts;
+        effect = effect.or_else(|| facts.get(HINTS_NOT_TAKEN_EFFECT)?.text());
+        let Some(Fact::Group(told)) = facts.get(HINTS_NOT_TAKEN) else {
+            continue;
+        };
+        for (name, why) in &told.0 {
+            let why = words(why);
+            match reasons.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, names)) if names.contains(&name.as_str()) => (),
+                Some((_, names)) => names.push(name),
+                None => reasons.push((why, vec![name])),
+            }
         }
     }
-    let buffering = |name: &&str| {
-        let asked = record.body.point.hints.get(*name);
-        name.starts_with(COLLECTIVE_BUFFERING) && asked.is_some_and(|value| value == "disable")
-    };
-    let mut names = reasons.iter().flat_map(|(_, names)| names);
-    let so = match names.any(buffering) {
-        true => "; collective buffering is not off",
-        false => "",
-    };
     let texts = reasons
         .iter()
         .map(|(why, names)| format!("{} ({why})", names.join(", ")));
     let texts: Vec<_> = texts.collect();
-    (!texts.is_empty()).then(|| format!("HINTS NOT TAKEN: {}{so}", texts.join("; ")))
+    let effect = effect.map(|effect| format!("; {effect}"));
+    (!texts.is_empty()).then(|| {
+        let texts = texts.join("; ");
+        format!("HINTS NOT TAKEN: {texts}{}", effect.unwrap_or_default())
+    })
 }
 
-fn words(value: &Value) -> String {
-    match value {
-        Value::Null => "none".to_owned(),
-        Value::Bool(true) => "yes".to_owned(),
-        Value::Bool(false) => "no".to_owned(),
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => text.clone(),
-        Value::Array(list) if list.is_empty() => "none".to_owned(),
-        Value::Array(list) => list.iter().map(words).collect::<Vec<_>>().join(", "),
-        Value::Object(map) => {
-            let pairs = map.iter();
-            let pairs = pairs.map(|(name, value)| format!("{name}={}", words(value)));
+fn words(fact: &Fact) -> String {
+    match fact {
+        Fact::Unknown => "none".to_owned(),
+        Fact::Flag(true) => "yes".to_owned(),
+        Fact::Flag(false) => "no".to_owned(),
+        Fact::Count(count) => count.to_string(),
+        Fact::Number(number) => number.to_string(),
+        Fact::Text(text) => text.clone(),
+        Fact::List(list) if list.is_empty() => "none".to_owned(),
+        Fact::List(list) => list.iter().map(words).collect::<Vec<_>>().join(", "),
+        Fact::Group(facts) => {
+            let pairs = facts.0.iter();
+            let pairs = pairs.map(|(name, fact)| format!("{name}={}", words(fact)));
             pairs.collect::<Vec<_>>().join(" ")
         }
     }
@@ -391,26 +385,28 @@ mod tests {
         assert!(text(0, true, true).starts_with("past the page cache (direct)"));
     }
 
+    fn engine(value: serde_json::Value) -> EngineReport {
+        serde_json::from_value(value).unwrap()
+    }
+
     #[test]
     fn an_engine_may_say_anything() {
-        let engine = serde_json::json!({
+        let items = items(&engine(serde_json::json!({
             "name": "x", "direct": false, "flags": ["a", "b"], "hints": {"cb": "disable"}, "none": null, "depth": 4,
-        });
-        let items = items(&engine);
+        })));
         assert_eq!(
             items,
-            ["hints cb=disable", "depth 4", "direct no", "flags a, b"]
+            ["depth 4", "direct no", "flags a, b", "hints cb=disable"]
         );
-        let engine = serde_json::json!({
+        let items = super::items(&engine(serde_json::json!({
             "calls": "independent", "version": "4.1.4", "library": "libmpi.so.40", "hints": {}, "hints_are": "",
-            "hints_not_taken": {"romio_cb_read": "x"}, "dialect": "Open MPI",
-        });
-        let items = super::items(&engine);
+            "hints_not_taken": {"romio_cb_read": "x"}, "hints_not_taken_effect": "x", "dialect": "Open MPI",
+        })));
         let expected = [
             "library libmpi.so.40",
             "version 4.1.4",
-            "dialect Open MPI",
             "calls independent",
+            "dialect Open MPI",
         ];
         assert_eq!(items, expected);
     }
@@ -420,16 +416,19 @@ mod tests {
         let mut record = super::super::super::samples::files::collective();
         assert_eq!(hints_not_taken(record.as_file().unwrap()), None);
         let why = "OMPIO does not know it";
-        record.effective[0].engine["hints_not_taken"] =
-            serde_json::json!({"romio_cb_read": why, "romio_cb_write": why});
+        record.effective[0].engine = engine(serde_json::json!({
+            "hints_not_taken": {"romio_cb_read": why, "romio_cb_write": why},
+            "hints_not_taken_effect": "collective buffering is not off",
+        }));
         let text = "HINTS NOT TAKEN: romio_cb_read, romio_cb_write (OMPIO does not know it); collective buffering is not \
                     off";
         assert_eq!(
             hints_not_taken(record.as_file().unwrap()).as_deref(),
             Some(text)
         );
-        record.effective[0].engine["hints_not_taken"] =
-            serde_json::json!({"cb_nodes": "MPI uses 2 instead of 4"});
+        record.effective[0].engine = engine(serde_json::json!({
+            "hints_not_taken": {"cb_nodes": "MPI uses 2 instead of 4"},
+        }));
         let text = "HINTS NOT TAKEN: cb_nodes (MPI uses 2 instead of 4)";
         assert_eq!(
             hints_not_taken(record.as_file().unwrap()).as_deref(),

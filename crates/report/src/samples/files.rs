@@ -16,6 +16,8 @@ use tonnage_record::{
     Body, Effective, FileBody, LatencyKind, Limit, Outcome, Program, Record, SCHEMA_VERSION,
 };
 
+use super::{account, host_memory};
+
 const MS: u64 = 1_000_000;
 
 fn point(engine: &str) -> FilePoint {
@@ -92,8 +94,8 @@ fn record(file: FilePoint, engine: serde_json::Value, phases: Vec<PhaseRecord>) 
         body: body.into(),
         effective: vec![Effective {
             ranks: "0-1".to_owned(),
-            engine,
-            memory: json!({"kind": "host", "page_bytes": 4096}),
+            engine: account(engine),
+            memory: host_memory(),
             cpus: vec![Some(0)],
             yielding: false,
         }],
@@ -328,7 +330,7 @@ pub fn failed() -> Vec<Record> {
               (ext4 on /dev/vda1). Make room, or name another directory with --path"
             .to_owned(),
     };
-    let mut absent = record(point, serde_json::Value::Null, Vec::new());
+    let mut absent = record(point, json!({}), Vec::new());
     absent.effective.clear();
     body(&mut absent).point.engine = "mpiio".to_owned();
     absent.outcome = Outcome::Skipped {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use tonnage_engine::Verb;
+use tonnage_engine::{EngineReport, Verb};
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::wire_proof::{DevicePath, TcpPath};
 use tonnage_record::{LatencyKind, Outcome, Record, WireProof};
 use tonnage_units::WireKind;
 
-use super::{COPY, Sample, sample, three_trials};
+use super::{COPY, Sample, account, sample, three_trials};
 
 /// Streams through network interfaces: one point with trouble on the way, one on another way than it should be.
 pub fn paths() -> Vec<Record> {
@@ -85,11 +85,11 @@ pub fn proven_paths() -> Vec<Record> {
 }
 
 /// Account of an engine over libfabric.
-fn over_libfabric(provider: &str, domain: &str) -> serde_json::Value {
-    json!({
+fn over_libfabric(provider: &str, domain: &str) -> EngineReport {
+    account(json!({
         "name": "fabric", "provider": provider, "provider_version": "117.0", "version": "libfabric 1.17",
         "library": "/usr/lib/libfabric.so.1", "device": domain,
-    })
+    }))
 }
 
 /// Writes over a fabric: streams whose completions are local, the same with an option, and batches that are delivered.

@@ -314,7 +314,7 @@ fn slurm_starts_ranks_on_two_hosts() {
         let addresses = record
             .effective
             .iter()
-            .map(|part| part.engine["address"].as_str().unwrap());
+            .map(|part| part.engine.facts.get("address").unwrap().text().unwrap());
         let expected = [hosts.address(0).to_string(), hosts.address(1).to_string()];
         assert!(
             addresses.eq(expected.iter().map(String::as_str)),

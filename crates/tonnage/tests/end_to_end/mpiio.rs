@@ -34,12 +34,12 @@ fn records(dir: &Path) -> Vec<Record> {
 }
 
 /// The engine's part of what the ranks agree on.
-fn engine(record: &Record) -> &Value {
+fn engine(record: &Record) -> Value {
     // Ranks differ in their CPUs.
     let first = &record.effective[0].engine;
     let same = record.effective.iter().all(|ranks| ranks.engine == *first);
     assert!(same, "all ranks say the same: {record:#?}");
-    first
+    serde_json::to_value(first).unwrap()
 }
 
 /// A run under mpirun that has to succeed, without a word from the launcher about how its processes ended.

@@ -155,8 +155,8 @@ fn huge_pages_are_never_silently_normal() {
         Outcome::Measured => {
             assert_eq!(run.code, Some(0), "{run:#?}");
             for part in &records[0].effective {
-                let pages = part.memory["pages"].as_str().unwrap();
-                assert_ne!(pages, "normal", "{}", part.memory);
+                let pages = part.memory.all()[0].pages.as_deref().unwrap();
+                assert_ne!(pages, "normal", "{:?}", part.memory);
             }
         }
         Outcome::Skipped { why } => {
@@ -190,7 +190,11 @@ fn workers_go_where_they_are_told() {
     let unpinned = transfer(&format!("8 --cpus none --numa none {BRIEF}"));
     for part in &unpinned[0].effective {
         assert_eq!(part.cpus, [None]);
-        assert!(part.memory["numa_node"].is_null(), "{}", part.memory);
+        assert!(
+            part.memory.all()[0].numa_node.is_none(),
+            "{:?}",
+            part.memory
+        );
     }
     let last = *cpus.last().unwrap();
     let one = transfer(&format!("8 --cpus {last} {BRIEF}"));
@@ -201,7 +205,7 @@ fn workers_go_where_they_are_told() {
         );
     }
     let node = transfer(&format!("8 --numa 0 {BRIEF}"));
-    assert_eq!(node[0].effective[0].memory["numa_node"], 0);
+    assert_eq!(node[0].effective[0].memory.all()[0].numa_node, Some(0));
 }
 
 #[test]

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::worker::Worker;
 use crate::deadlines::DEADLINES;
 use crate::kinds::kind::{Stage, together};
 use crate::settings::Numa;
 use tonnage_engine::memory::{Memory, Request};
-use tonnage_engine::{Domain, OpenRequest, Verb, WorkerConfig, split_name};
+use tonnage_engine::{Domain, EngineReport, OpenRequest, Verb, WorkerConfig, split_name};
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_ranks::Rank;
 use tonnage_record::Effective;
+use tonnage_record::environment::Memories;
 use tonnage_units::{Error, Result};
 
 /// The operation by which the first byte moves: the peer sees its completion, so that no side waits in vain.
@@ -35,8 +35,8 @@ pub struct Opened {
 /// A description of one rank, for the others.
 #[derive(Serialize, Deserialize)]
 struct Said {
-    engine: Value,
-    memory: Value,
+    engine: EngineReport,
+    memory: Memories,
     cpus: Vec<Option<u32>>,
     yielding: bool,
 }
@@ -133,12 +133,8 @@ impl Opened {
         memory.dedup();
         let unsayable = |error| Error::Failed(format!("cannot describe this rank: {error}"));
         let said = Said {
-            engine: serde_json::to_value(engine).map_err(unsayable)?,
-            memory: match &memory[..] {
-                [one] => serde_json::to_value(one),
-                all => serde_json::to_value(all),
-            }
-            .map_err(unsayable)?,
+            engine: engine.unwrap_or_default(),
+            memory: memory.into(),
             cpus: self.cpus.clone(),
             yielding: self.yielding,
         };

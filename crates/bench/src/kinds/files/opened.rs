@@ -1,21 +1,22 @@
 //! Engines' own accounts on all ranks, for the record.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::experiment::{Experiment, State};
 use crate::deadlines::DEADLINES;
 use crate::kinds::kind::together;
 use tonnage_engine::EngineReport;
 use tonnage_engine::calls::FileDomain;
+use tonnage_engine::memory::MemoryReport;
 use tonnage_record::Effective;
+use tonnage_record::environment::Memories;
 use tonnage_units::{Error, Result};
 
 /// A rank's message to the others once its engine is open.
 #[derive(Serialize, Deserialize)]
 struct Opened {
     engine: EngineReport,
-    memory: Value,
+    memory: MemoryReport,
     cpus: Vec<Option<u32>>,
 }
 
@@ -37,7 +38,11 @@ impl Experiment<'_> {
             .sum::<u64>();
         let opened = Opened {
             engine,
-            memory: json!({ "kind": "host", "bytes": bytes }),
+            memory: MemoryReport {
+                kind: "host".to_owned(),
+                bytes,
+                ..MemoryReport::default()
+            },
             cpus: state.team.iter().map(|member| member.cpu).collect(),
         };
         let mine = serde_json::to_vec(&opened).unwrap_or_default();
@@ -52,8 +57,8 @@ impl Experiment<'_> {
             })?;
             Ok(Effective {
                 ranks: String::new(),
-                engine: json!(opened.engine),
-                memory: opened.memory,
+                engine: opened.engine,
+                memory: Memories::Alike(opened.memory),
                 cpus: opened.cpus,
                 yielding: false,
             })

@@ -16,8 +16,8 @@ pub fn effective(open: &OpenEngine, chosen: &[Facts]) -> Vec<Effective> {
         }
         Effective {
             ranks: String::new(),
-            engine: serde_json::json!(engine),
-            memory: opened.memory_value(),
+            engine,
+            memory: opened.memory.clone().into(),
             cpus: opened.cpus.clone(),
             yielding: opened.yielding,
         }

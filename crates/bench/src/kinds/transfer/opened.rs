@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use tonnage_sys::clock::Clock;
 
 use crate::deadlines::DEADLINES;
@@ -72,16 +71,6 @@ impl Worker {
         let known = self.remote.iter().find(|(rank, _)| *rank == peer);
         let none = || Error::Failed(format!("this worker was not connected to rank {peer}"));
         known.map(|(_, descriptor)| descriptor).ok_or_else(none)
-    }
-}
-
-impl Opened {
-    /// Memory of its workers, for the record: one object, or a list where they differ.
-    pub fn memory_value(&self) -> Value {
-        match self.memory.as_slice() {
-            [one] => json!(one),
-            several => json!(several),
-        }
     }
 }
 
@@ -426,10 +415,10 @@ fn describe(
     if domains.len() > 1 {
         engine.devices = domains.iter().map(|domain| domain.report()).collect();
     }
-    if let Some(worker) = workers.first() {
-        let facts = std::mem::take(&mut engine.facts);
-        engine.facts = facts.with("clock", worker.clock.source_name());
-    }
+    let still = !domains[0].caps().moves_bytes;
+    let facts = std::mem::take(&mut engine.facts).maybe("moves_bytes", still.then_some(false));
+    let clock = workers.first().map(|worker| worker.clock.source_name());
+    engine.facts = facts.maybe("clock", clock);
     Opened {
         cpus: placement.cpus.clone(),
         yielding: placement.yielding,
