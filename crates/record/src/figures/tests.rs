@@ -85,6 +85,7 @@ const UNITS: &[(&str, &[&str])] = &[
     ("conn/s", &["per_s"]),
     ("ns", &["ns"]),
     ("us", &["ns"]),
+    ("ms", &["ns"]),
     ("s", &["ns"]),
     ("ns/op", &["ns_per_operation"]),
     ("ns/conn", &["ns_per_connection"]),
