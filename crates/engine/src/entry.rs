@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tonnage_units::Result;
 
 use crate::library::{Libraries, Library, Lifecycle};
+use crate::name::Variant;
 use crate::options::{EngineOption, EngineOptions, check_options, find_option};
 use crate::{Domain, Verb};
 
@@ -37,17 +38,6 @@ pub struct Entry {
     pub moves_bytes: bool,
     /// Opens its domains on this machine: one for each device that was asked for, or one that it chooses itself.
     pub open: fn(&OpenRequest<'_>) -> Result<Domains>,
-}
-
-/// The part of an engine's or a memory's name after a colon.
-#[derive(Debug, Clone, Copy)]
-pub struct Variant {
-    /// Its meaning, in capitals, for help and messages.
-    pub what: &'static str,
-    /// Values that every machine has.
-    pub everywhere: &'static [&'static str],
-    /// True when the name means nothing without one.
-    pub required: bool,
 }
 
 /// Arguments for opening an engine on one rank.
@@ -87,15 +77,15 @@ impl Default for OpenRequest<'_> {
 }
 
 impl OpenRequest<'_> {
-    /// The value of one of the entry's options: what was asked for, or its default; empty for an option that it lacks.
-    pub fn option(&self, entry: &Entry, name: &str) -> String {
-        let option = find_option(entry.options, name);
+    /// The value of one of an engine's options: what was asked for, or its default; empty for an option that it lacks.
+    pub fn option(&self, known: &[EngineOption], name: &str) -> String {
+        let option = find_option(known, name);
         option.map_or_else(String::new, |option| option.value(self.options))
     }
 
-    /// The value of one of the entry's options that are numbers; 0 for an option that it lacks.
-    pub fn number(&self, entry: &Entry, name: &str) -> u64 {
-        let option = find_option(entry.options, name);
+    /// The value of one of an engine's options that are numbers; 0 for an option that it lacks.
+    pub fn number(&self, known: &[EngineOption], name: &str) -> u64 {
+        let option = find_option(known, name);
         option.map_or(0, |option| option.number(self.options))
     }
 

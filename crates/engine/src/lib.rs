@@ -9,6 +9,7 @@
 //!
 //! | module | what lives there, in the order in which an author meets it |
 //! | --- | --- |
+//! | `name` | how users write the name of an engine or a memory |
 //! | `entry` | the row of the list, and what an engine is opened with |
 //! | `options`, `library` | options of its own; libraries that it loads, and what those need that live with their process |
 //! | `domain` | a device: its capabilities, its report, its workers |
@@ -45,6 +46,7 @@ mod failure;
 mod library;
 mod lists;
 pub mod memory;
+mod name;
 mod operation;
 mod options;
 pub mod pattern;
@@ -52,10 +54,11 @@ mod report;
 
 pub use domain::{Caps, Domain, LimitKind, WorkerConfig};
 pub use engine::{Arm, Card, Engine, Flush};
-pub use entry::{Domains, Entry, OpenRequest, Variant};
+pub use entry::{Domains, Entry, OpenRequest};
 pub use failure::Failure;
 pub use library::{BeforeJoin, Libraries, Library, Lifecycle};
-pub use lists::{Lists, find, split_name};
+pub use lists::{Lists, find};
+pub use name::{Variant, split_name};
 pub use operation::{
     Completion, Descriptor, Ending, Lane, LaneKind, LaneSpec, Op, Peer, Region, RegionId, Verb,
 };

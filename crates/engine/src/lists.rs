@@ -5,7 +5,8 @@ use tonnage_units::{Error, Result};
 
 use crate::calls::FileEntry;
 use crate::memory::MemoryEntry;
-use crate::{Entry, Library, Lifecycle, Variant};
+use crate::name::{Variant, split_name};
+use crate::{Entry, Library, Lifecycle};
 
 /// The engines and memories of a program.
 #[derive(Clone, Copy)]
@@ -66,11 +67,6 @@ impl Lists {
     pub fn default_memory(&self) -> &'static str {
         self.memories.first().map_or("", |entry| entry.name)
     }
-}
-
-/// Splits what `--engine` or `--memory` was given into name and variant; the variant of "shm" is empty.
-pub fn split_name(name: &str) -> (&str, &str) {
-    name.split_once(':').unwrap_or((name, ""))
 }
 
 /// Finds the row of an engine that a plan names.

@@ -12,7 +12,7 @@ use tonnage_sys::clock::Clock;
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-use crate::Variant;
+use crate::name::Variant;
 use crate::pattern::{Key, Mismatches};
 
 /// One row of the list of memories.

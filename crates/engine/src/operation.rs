@@ -9,7 +9,7 @@ tonnage_units::names! {
     pub enum Verb: "op" {
         /// Copy local bytes into the peer's memory; the peer is not told.
         Write = "write",
-        /// The same, and the peer sees a completion that carries a 32-bit immediate.
+        /// A write after which the peer sees a completion that carries a 32-bit immediate.
         WriteImm = "write-imm",
         /// Copy bytes of the peer's memory here.
         Read = "read",

@@ -49,14 +49,14 @@ pub struct LibraryReport {
 pub struct Facts(pub BTreeMap<String, Fact>);
 
 impl Facts {
-    /// The same with one more fact; a name that is there already is replaced.
+    /// Adds one more fact; a name that is there already is replaced.
     #[must_use]
     pub fn with(mut self, name: &str, fact: impl Into<Fact>) -> Self {
         self.0.insert(name.to_owned(), fact.into());
         self
     }
 
-    /// The same with one more fact, where there is one.
+    /// Adds one more fact, where there is one.
     #[must_use]
     pub fn maybe(self, name: &str, fact: Option<impl Into<Fact>>) -> Self {
         match fact {

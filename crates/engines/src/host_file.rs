@@ -26,14 +26,14 @@ pub(crate) struct HostFile {
 
 /// Flags that files are opened with, beside what the request says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct How {
+pub(crate) struct OpenMode {
     /// Past the page cache.
     pub direct: bool,
     /// Reads touch the time of last access, as far as the mount has it.
     pub access_time: bool,
 }
 
-impl How {
+impl OpenMode {
     /// Reads the flags from the use that is asked for.
     pub fn of(usage: &FileUse) -> Self {
         let asked = usage.options.get(ACCESS_TIME.name);
@@ -49,7 +49,7 @@ pub(crate) const ACCESS_TIME: EngineOption = EngineOption {
     name: "atime",
     kind: OptionKind::Choice(&["off", "on"]),
     variants: &[],
-    about: "whether reads touch the file's time of last access, as the mount has it; off needs a file of one's own",
+    about: "on: reads touch the file's time of last access, as the mount has it; off: they do not, for a file of one's own",
 };
 
 /// The rules of direct transfers, for the record.
@@ -66,7 +66,7 @@ impl HostFile {
     /// # Errors
     /// `Unavailable` when nobody vouches for it that direct transfers really pass the page cache by; otherwise the
     /// system's refusal. A file that was made only to find this out is removed.
-    pub fn open(request: &OpenFile<'_>, how: How) -> Result<Self> {
+    pub fn open(request: &OpenFile<'_>, how: OpenMode) -> Result<Self> {
         let direct = how.direct;
         let new = direct && request.create && !request.path.exists();
         let opened = Self::open_as_asked(request, how);
@@ -76,7 +76,7 @@ impl HostFile {
         opened
     }
 
-    fn open_as_asked(request: &OpenFile<'_>, how: How) -> Result<Self> {
+    fn open_as_asked(request: &OpenFile<'_>, how: OpenMode) -> Result<Self> {
         let direct = how.direct;
         let access = Access {
             read: request.read,

@@ -1,6 +1,16 @@
-//! The engines of tonnage, one file each. This file holds the one list of them; docs/ADDING-AN-ENGINE.md walks through
-//! adding to it. The definition of an engine is in [`tonnage_engine`]; everything that needs `unsafe` is in
-//! `tonnage_sys`.
+//! The engines and memories of tonnage, a file or a folder each. This file holds the lists of them.
+//!
+//! | module | what lives there |
+//! | --- | --- |
+//! | [`null`] | moves nothing: the harness's own floor, and the shortest engine to read first |
+//! | [`shm`] | between ranks of one host over a shared mapping |
+//! | [`fabric`] | by any provider of libfabric |
+//! | [`posix`], [`uring`], [`mpiio`] | engines for files |
+//! | [`memory`] | where bytes live |
+//! | `slots`, `host_file` | what several engines need: tables of lanes, files of this host |
+//!
+//! What an engine is, is defined in [`tonnage_engine`]; what calls a library or the system without safety is in
+//! `tonnage_sys`; the loops that drive engines are in `tonnage_bench::drive`. To add one, go to docs/ADDING-AN-ENGINE.md.
 #![forbid(unsafe_code)]
 
 pub mod fabric;

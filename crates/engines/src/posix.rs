@@ -10,7 +10,7 @@ use tonnage_sys::files::transfer::{read_at, write_at};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-use crate::host_file::{ACCESS_TIME, HostFile, How, direct_facts};
+use crate::host_file::{ACCESS_TIME, HostFile, OpenMode, direct_facts};
 
 /// The row of the list of engines for files.
 pub const ENTRY: FileEntry = FileEntry {
@@ -25,7 +25,7 @@ pub const ENTRY: FileEntry = FileEntry {
     lifecycle: Lifecycle::NONE,
     open: |request| {
         Ok(Arc::new(PosixDomain {
-            how: How::of(request.usage),
+            how: OpenMode::of(request.usage),
         }))
     },
 };
@@ -34,7 +34,7 @@ pub const ENTRY: FileEntry = FileEntry {
 const FILES_MAX: u32 = 1 << 16;
 
 struct PosixDomain {
-    how: How,
+    how: OpenMode,
 }
 
 impl FileDomain for PosixDomain {
@@ -63,7 +63,7 @@ struct Posix {
     memory: Arc<Arena>,
     /// Files by the number that the caller chose.
     files: Vec<Option<HostFile>>,
-    how: How,
+    how: OpenMode,
     /// Rules for using the last file that was opened without the page cache, for the record.
     aligned: Option<Direct>,
     /// True when reads of any file touched its time of last access.

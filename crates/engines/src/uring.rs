@@ -20,7 +20,7 @@ use tonnage_sys::uring::{
 };
 use tonnage_units::{Error, Result};
 
-use crate::host_file::{ACCESS_TIME, HostFile, How, direct_facts};
+use crate::host_file::{ACCESS_TIME, HostFile, OpenMode, direct_facts};
 
 /// The row of the list of engines for files.
 pub const ENTRY: FileEntry = FileEntry {
@@ -55,7 +55,7 @@ static OPTIONS: [EngineOption; 3] = [
             max: 32,
         },
         variants: &[],
-        about: "how many transfers are handed to the kernel, and waited for, together; 1 is exact, more are cheaper",
+        about: "transfers that are handed to the kernel, and waited for, together; 1 is exact, more are cheaper",
     },
 ];
 
@@ -86,7 +86,8 @@ fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
             Level::Deferred
         },
     };
-    UringDomain::new(config, How::of(usage)).map(|domain| Arc::new(domain) as Arc<dyn FileDomain>)
+    UringDomain::new(config, OpenMode::of(usage))
+        .map(|domain| Arc::new(domain) as Arc<dyn FileDomain>)
 }
 
 /// Error with the advice about a kernel that gives no ring.
@@ -100,14 +101,14 @@ fn unavailable(refused: Refused) -> Error {
 
 struct UringDomain {
     config: Config,
-    how: How,
+    how: OpenMode,
     /// Grants of a ring that was opened to try.
     granted: Granted,
 }
 
 impl UringDomain {
     /// Tries whether there are rings at all, so that the point is skipped before any file is made.
-    fn new(config: Config, how: How) -> Result<Self> {
+    fn new(config: Config, how: OpenMode) -> Result<Self> {
         let arena = Arena::allocate(1, Pages::Normal, Sharing::Private, None)
             .map_err(|error| Error::io("cannot map a page for a first ring", error))?;
         let ring = Ring::<HostFile>::new(Arc::new(arena), &config).map_err(unavailable)?;
@@ -161,7 +162,7 @@ impl FileDomain for UringDomain {
 
 struct Uring {
     ring: Ring<HostFile>,
-    how: How,
+    how: OpenMode,
     /// [`PIECE_BYTES`], or less in tests.
     piece_bytes: u64,
     /// Rules for using the last file that was opened without the page cache, for the record.

@@ -136,7 +136,7 @@ impl Environment {
         )
     }
 
-    /// The same of the machine laid out in `tree`. Kernel, architecture, libraries and environment variables are those
+    /// Reads the machine laid out in `tree`. Kernel, architecture, libraries and environment variables are those
     /// of the running process in any case.
     pub fn read_from(tree: &Tree, topology: &Topology) -> Self {
         let uname = rustix::system::uname();

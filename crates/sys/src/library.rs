@@ -28,7 +28,7 @@ impl Library {
         Self::open_with(name, libc::RTLD_NOW | libc::RTLD_LOCAL)
     }
 
-    /// The same, and its symbols are visible to everything that is loaded later, for a library whose own parts count on
+    /// Loads it so that its symbols are visible to everything that is loaded later, for a library whose own parts count on
     /// that.
     ///
     /// # Errors

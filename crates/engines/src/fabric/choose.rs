@@ -12,7 +12,7 @@ use tonnage_machine::fabric::LIBFABRIC_VARIABLE;
 use tonnage_sys::libfabric::{Hints, Info, Libfabric};
 use tonnage_units::{Error, Result};
 
-use super::{ENTRY, LIBRARY, SHM_WRITES, core_of};
+use super::options::{LIBRARY, OPTIONS, SHM_WRITES, core_of};
 
 /// The choice.
 pub(super) struct Chosen {
@@ -34,7 +34,7 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
         .iter()
         .any(|verb| matches!(verb, Verb::Write | Verb::WriteImm));
     // Order takes reads through the queue as well, so that it is asked for only where something is written.
-    let ordered = is_shm && writes && request.option(&ENTRY, SHM_WRITES) == "ordered";
+    let ordered = is_shm && writes && request.option(&OPTIONS, SHM_WRITES) == "ordered";
     if is_shm {
         // Large messages of either way are copied from one process's memory to the other's.
         tonnage_sys::process::allow_peers_to_attach();

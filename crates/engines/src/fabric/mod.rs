@@ -5,10 +5,12 @@
 //! | --- | --- |
 //! | `arrival` | proof that written bytes have arrived |
 //! | `choose` | choice of library, provider and device; the errors of those that are not there |
-//! | `meet`, `mail` | what workers tell their peers, comparing it, and first contact by mailboxes |
+//! | `contact`, `mail` | what workers tell their peers, comparing it, and first contact by mailboxes |
 //! | `queue_sizes` | queue sizes of an endpoint |
+//! | `options` | the names that a user may give |
+//! | `domain` | one device of a provider |
 //! | `worker`, `lanes` | posting and polling; what a lane stands for |
-//! | `setup` | before that: registrations and peers |
+//! | `setup`, `resolve` | before that: registrations and peers; resolving lanes |
 //! | `causes` | what usually causes an error |
 //! | `files` | files that the provider shm leaves in /dev/shm |
 //!
@@ -18,30 +20,28 @@
 mod arrival;
 mod causes;
 mod choose;
+mod contact;
+mod domain;
 mod files;
 mod lanes;
 mod mail;
-mod meet;
+mod options;
 mod queue_sizes;
+mod resolve;
 mod setup;
 #[cfg(test)]
 mod tests;
 mod worker;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use tonnage_engine::{
-    Caps, Domain, Domains, Engine, EngineOption, EngineReport, Entry, Facts, Library,
-    LibraryReport, Lifecycle, LimitKind, OpenRequest, OptionKind, Variant, Verb, WorkerConfig,
-};
+use tonnage_engine::{Domain, Domains, Entry, Library, Lifecycle, OpenRequest, Variant, Verb};
 use tonnage_machine::fabric::LIBFABRIC_VARIABLE;
-use tonnage_sys::libfabric::{Attributes, Info};
-use tonnage_units::{Error, Result};
-use tonnage_units::{WireDevice, WireKind};
+use tonnage_sys::libfabric::Info;
+use tonnage_units::Result;
 
-use arrival::{Arrival, Granted};
-use worker::{Ways, Worker};
+use domain::FabricDomain;
+use options::{LIBRARY, OPTIONS};
 
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
@@ -57,7 +57,7 @@ pub const ENTRY: Entry = Entry {
     libraries: &[Library {
         name: LIBRARY,
         variable: LIBFABRIC_VARIABLE,
-        about: "that of an EFA installation, else the system's, else the one inside this program (\"embedded\")",
+        about: "the library of an EFA installation, else the system's, else the one inside this program (\"embedded\")",
     }],
     lifecycle: Lifecycle {
         clean_up: files::clean_up_after,
@@ -69,36 +69,6 @@ pub const ENTRY: Entry = Entry {
     open,
 };
 
-/// The name by which the library is chosen.
-const LIBRARY: &str = "libfabric";
-
-const COMPLETION: &str = "completion";
-const SHM_WRITES: &str = "shm-writes";
-const INJECT: &str = "inject";
-
-static OPTIONS: [EngineOption; 3] = [
-    EngineOption {
-        name: COMPLETION,
-        kind: OptionKind::Choice(&["auto", "delivery", "transmit"]),
-        variants: &[],
-        about: "what a completed write means: delivery to the peer's memory, transmit (its buffer may be reused), or \
-                auto: delivery for batches and timetables, transmit for streams, which end with a read of their last byte",
-    },
-    EngineOption {
-        name: SHM_WRITES,
-        kind: OptionKind::Choice(&["ordered", "cma"]),
-        variants: &["shm"],
-        about: "how the provider shm writes: ordered (through its queue, fast for small messages) or cma (each plain \
-                write is a process_vm_writev by the initiator; write-imm goes through the queue all the same)",
-    },
-    EngineOption {
-        name: INJECT,
-        kind: OptionKind::Choice(&["auto", "off"]),
-        variants: &[],
-        about: "whether writes and sends below the provider's inject size are copied at once and done",
-    },
-];
-
 fn open(request: &OpenRequest<'_>) -> Result<Domains> {
     let chosen = choose::choose(request)?;
     let why_embedded = chosen.why_embedded;
@@ -107,187 +77,4 @@ fn open(request: &OpenRequest<'_>) -> Result<Domains> {
         Ok(Arc::new(domain))
     };
     chosen.infos.into_iter().map(domain).collect()
-}
-
-/// The provider at the bottom of a layered one: "tcp" of "tcp;ofi_rxm".
-fn core_of(provider: &str) -> &str {
-    provider.split(';').next().unwrap_or(provider)
-}
-
-/// One device of a provider.
-struct FabricDomain {
-    info: Info,
-    caps: Caps,
-    why_embedded: Option<String>,
-    /// `None` where nothing is written.
-    arrival: Option<Arrival>,
-    is_shm: bool,
-    shm_writes: Option<String>,
-    inject: bool,
-}
-
-impl FabricDomain {
-    fn new(
-        request: &OpenRequest<'_>,
-        info: Info,
-        delivery: bool,
-        why_embedded: Option<String>,
-    ) -> Result<Self> {
-        let attributes = info.attributes();
-        let is_shm = core_of(&attributes.provider) == "shm";
-        let does = |verb| request.verbs.contains(&verb);
-        let writes = does(Verb::Write) || does(Verb::WriteImm);
-        let shm_writes = (is_shm && writes).then(|| request.option(&ENTRY, SHM_WRITES));
-        let ordered = |name| attributes.ordering.contains(&name);
-        let granted = Granted {
-            delivery,
-            reads_after_writes: ordered("RMA-RAW") || ordered("RAW"),
-            // What carries data goes through the queue all the same.
-            synchronous: shm_writes.as_deref() == Some("cma") && !does(Verb::WriteImm),
-        };
-        let option = request.option(&ENTRY, COMPLETION);
-        let arrival = writes
-            .then(|| Arrival::choose(&option, granted, request.variant))
-            .transpose()?;
-        let caps = caps(attributes, arrival, shm_writes.as_deref());
-        Ok(Self {
-            caps,
-            why_embedded,
-            arrival,
-            is_shm,
-            shm_writes,
-            inject: request.option(&ENTRY, INJECT) == "auto",
-            info,
-        })
-    }
-}
-
-fn caps(attributes: &Attributes, arrival: Option<Arrival>, shm_writes: Option<&str>) -> Caps {
-    let depth = attributes.tx_depth.min(attributes.rx_depth);
-    Caps {
-        verbs: &Verb::ALL,
-        immediate_bits: 8 * attributes.immediate_bytes.min(4) as u32,
-        depth: u32::try_from(depth).unwrap_or(u32::MAX).clamp(1, DEPTH_MAX),
-        message_bytes_max: attributes.message_bytes_max as u64,
-        moves_bytes: true,
-        delivered: matches!(arrival, Some(Arrival::Synchronous | Arrival::EveryWrite)),
-        delivery_on_request: arrival == Some(Arrival::Flush { on_request: true }),
-        arrivals_named: attributes.immediate_bytes >= 8,
-        arrives_by_polling: true,
-        ordered_writes: writes_in_address_order(&attributes.provider, shm_writes),
-        shared_memory: false,
-        limit: limit(attributes),
-    }
-}
-
-/// Operations in flight on one lane, at most: more only fill queues.
-const DEPTH_MAX: u32 = 4096;
-
-/// Returns whether the last byte of a write is known to appear last.
-fn writes_in_address_order(provider: &str, shm_writes: Option<&str>) -> bool {
-    match core_of(provider) {
-        "shm" => shm_writes == Some("ordered"),
-        "tcp" | "verbs" => true,
-        _ => false,
-    }
-}
-
-/// Upper bound of the bandwidth.
-fn limit(attributes: &Attributes) -> LimitKind {
-    match (core_of(&attributes.provider), attributes.link_bits_per_s) {
-        ("shm", _) => LimitKind::MemoryCopy,
-        ("tcp" | "sockets" | "udp", _) => LimitKind::SocketStream,
-        (_, Some(bits_per_s)) => LimitKind::Link {
-            bytes_per_s: bits_per_s / 8,
-        },
-        (_, None) => LimitKind::None,
-    }
-}
-
-/// The device that payload has to cross: the interface of a socket, or the port of an RDMA card. Memory is none.
-fn path(attributes: &Attributes) -> Option<WireDevice> {
-    let (kind, name, port) = match core_of(&attributes.provider) {
-        "shm" => return None,
-        "tcp" | "sockets" | "udp" => (WireKind::Interface, attributes.domain.as_str(), 0),
-        // EFA and verbs add the kind of endpoint to the device's name; a card with several ports is counted at its first.
-        "efa" | "verbs" => {
-            let device = attributes.domain.split('-').next().unwrap_or_default();
-            (WireKind::RdmaPort, device, 1)
-        }
-        // The others' devices keep no counters that are read here, so that nothing can be proved.
-        _ => return None,
-    };
-    (!name.is_empty()).then(|| WireDevice {
-        kind,
-        name: name.to_owned(),
-        port,
-    })
-}
-
-impl Domain for FabricDomain {
-    fn caps(&self) -> &Caps {
-        &self.caps
-    }
-
-    fn report(&self) -> EngineReport {
-        let (attributes, library) = (self.info.attributes(), self.info.library());
-        let progress = Facts::default()
-            .with("control", attributes.control_progress.clone())
-            .with("data", attributes.data_progress.clone())
-            .with("driven_by", "every rank polls, targets too");
-        let inject = if self.inject {
-            attributes.inject_bytes_max
-        } else {
-            0
-        };
-        let address = attributes.address.map(|address| address.to_string());
-        EngineReport {
-            name: "fabric".to_owned(),
-            library: Some(LibraryReport {
-                version: format!("libfabric {}", library.release()),
-                library: library.path().to_owned(),
-            }),
-            provider: Some(attributes.provider.clone()),
-            provider_version: Some(attributes.provider_version.to_string()),
-            device: Some(attributes.domain.clone()),
-            devices: Vec::new(),
-            facts: Facts::default()
-                .maybe("why_embedded", self.why_embedded.clone())
-                .with("api_version", attributes.api_version.to_string())
-                .with("fabric", attributes.fabric.clone())
-                .maybe("address", address)
-                .with("mr_mode", attributes.mr_mode.clone())
-                .with("ordering", attributes.ordering.clone())
-                .maybe("completion", self.arrival.map(Arrival::describe))
-                .maybe("shm_writes", self.shm_writes.clone())
-                .with("inject_bytes_max", inject)
-                .with("tx_depth", attributes.tx_depth)
-                .with("rx_depth", attributes.rx_depth)
-                .with("depth", self.caps.depth)
-                .with("progress", progress)
-                .with("threading", attributes.threading.clone())
-                .with("immediate_bytes", attributes.immediate_bytes),
-        }
-    }
-
-    fn stream_address(&self) -> Option<IpAddr> {
-        self.info.attributes().address
-    }
-
-    fn path(&self) -> Vec<WireDevice> {
-        path(self.info.attributes()).into_iter().collect()
-    }
-
-    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine>> {
-        let info = self.info.duplicate().map_err(Error::Failed)?;
-        let ways = Ways {
-            inject: self.inject,
-            deliver_every_write: self.arrival == Some(Arrival::EveryWrite),
-            flushes: matches!(self.arrival, Some(Arrival::Flush { .. })),
-            attaches: self.shm_writes.as_deref() == Some("cma"),
-            is_shm: self.is_shm,
-        };
-        let worker = Worker::open(info, config, ways)?;
-        Ok(Box::new(worker))
-    }
 }

@@ -7,8 +7,8 @@ use tonnage_sys::libfabric::{self, Action, Posted, RemoteRegion, Route};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
+use super::contact::Address;
 use super::mail::{Greeted, Mail};
-use super::meet::Address;
 use super::queue_sizes::not_registered;
 use super::worker::{GREETING, PeerState, Worker};
 

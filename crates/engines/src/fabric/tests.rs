@@ -1,210 +1,26 @@
 //! Two workers of one process over the embedded library, connected through their cards as two ranks are.
 
 mod choices;
+mod sleeping;
+mod support;
 
 use std::time::{Duration, Instant};
 
 use crate::memory::HOST;
 use serde_json::Value;
-use tonnage_engine::memory::{Memory, Request};
+use tonnage_engine::memory::Request;
 use tonnage_engine::{
-    Card, Completion, Descriptor, Ending, EngineOptions, Flush, Lane, LaneKind, LaneSpec,
-    Libraries, Op, Region,
+    Card, Completion, Ending, EngineOptions, Flush, Lane, LaneKind, LimitKind, Op, OpenRequest,
+    Verb,
 };
-use tonnage_sys::clock::Clock;
 
-use super::*;
-
-const BYTES: u64 = 1 << 20;
-
-/// The release under test is the same wherever the tests run.
-const EMBEDDED: &str = "embedded";
-
-fn request<'a>(provider: &'a str, options: &'a EngineOptions) -> OpenRequest<'a> {
-    OpenRequest {
-        variant: provider,
-        options,
-        libraries: libraries(EMBEDDED),
-        ..OpenRequest::default()
-    }
-}
-
-/// The library to be loaded, for as long as the tests run.
-fn libraries(path: &str) -> &'static Libraries {
-    Box::leak(Box::new(Libraries::from([(
-        LIBRARY.to_owned(),
-        path.into(),
-    )])))
-}
-
-/// The same for plain writes alone.
-fn plain_writes<'a>(provider: &'a str, options: &'a EngineOptions) -> OpenRequest<'a> {
-    OpenRequest {
-        verbs: &[Verb::Write],
-        ..request(provider, options)
-    }
-}
-
-fn option(name: &str, value: &str) -> EngineOptions {
-    EngineOptions::from([(name.to_owned(), value.to_owned())])
-}
-
-fn refused(request: &OpenRequest<'_>) -> String {
-    open(request).err().expect("must be refused").to_string()
-}
-
-struct Side {
-    rank: u32,
-    peers: Vec<u32>,
-    memory: Arc<dyn Memory>,
-    engine: Box<dyn Engine>,
-    region: Region,
-    /// The peers' regions.
-    far: Vec<(u32, Descriptor)>,
-}
-
-impl Side {
-    fn card(&mut self, peer: u32) -> Card {
-        self.engine.cards(&[peer]).unwrap().remove(0)
-    }
-
-    fn far(&self, peer: u32) -> &Descriptor {
-        &self.far.iter().find(|(rank, _)| *rank == peer).unwrap().1
-    }
-}
-
-fn side(provider: &str, options: &EngineOptions, rank: u32, peers: &[u32]) -> Side {
-    side_of(&request(provider, options), rank, peers)
-}
-
-fn side_of(request: &OpenRequest<'_>, rank: u32, peers: &[u32]) -> Side {
-    let request_memory = Request {
-        bytes: BYTES,
-        shared: false,
-        ..Request::default()
-    };
-    let memory = (HOST.allocate)(&request_memory).unwrap();
-    let config = WorkerConfig {
-        rank,
-        worker: 0,
-        peers_max: peers.len() as u32,
-        sleeps: false,
-        depth: 64,
-        clock: Clock::new(),
-    };
-    let domains = open(request).unwrap();
-    let mut engine = domains[0].worker(&config).unwrap();
-    let region = engine.register(&memory).unwrap();
-    Side {
-        rank,
-        peers: peers.to_vec(),
-        memory,
-        engine,
-        region,
-        far: Vec::new(),
-    }
-}
-
-/// Cards that each side gets from its peers; they learn each other's regions too.
-fn introduced(sides: &mut [Side]) -> Vec<Vec<(u32, Card)>> {
-    let ranks: Vec<u32> = sides.iter().map(|side| side.rank).collect();
-    let place = |rank: u32| ranks.iter().position(|&known| known == rank).unwrap();
-    let mut all = Vec::new();
-    for index in 0..sides.len() {
-        let (rank, peers) = (sides[index].rank, sides[index].peers.clone());
-        let mut cards = Vec::new();
-        for peer in peers {
-            let descriptor = sides[place(peer)].region.descriptor.clone();
-            sides[index].far.push((peer, descriptor));
-            // All of a side's cards at once, as a run asks for them.
-            let wanted = sides[place(peer)].peers.clone();
-            let made = sides[place(peer)].engine.cards(&wanted).unwrap();
-            let mut made = wanted.into_iter().zip(made);
-            cards.push((
-                peer,
-                made.find(|(for_rank, _)| *for_rank == rank).unwrap().1,
-            ));
-        }
-        all.push(cards);
-    }
-    all
-}
-
-/// Both sides must take part in first contact, so each has a thread.
-fn meet(sides: &mut [Side]) {
-    let all = introduced(sides);
-    std::thread::scope(|scope| {
-        for (side, peers) in sides.iter_mut().zip(all) {
-            scope.spawn(move || {
-                side.engine.connect(&peers).unwrap();
-                side.engine.meet(&|| false).unwrap();
-            });
-        }
-    });
-}
-
-fn pair(provider: &str, options: &EngineOptions) -> [Side; 2] {
-    let mut sides = [
-        side(provider, options, 0, &[1]),
-        side(provider, options, 1, &[0]),
-    ];
-    meet(&mut sides);
-    sides
-}
-
-fn lane(side: &mut Side, kind: LaneKind, peer: u32, delivered: bool) -> Lane {
-    let far = side.far(peer).clone();
-    let spec = LaneSpec {
-        kind,
-        peer,
-        local: side.region.id,
-        remote: &far,
-        ordered: false,
-        delivered,
-    };
-    let lane = side.engine.lane(&spec).unwrap();
-    assert_eq!(side.engine.lane(&spec).unwrap(), lane, "asked again");
-    lane
-}
-
-/// Polls all sides until one completion of the wanted kind came up at `wanted`.
-fn await_one(sides: &mut [Side], wanted: usize, ending: Ending) -> Completion {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    let mut found = None;
-    while found.is_none() {
-        assert!(Instant::now() < deadline, "no {ending:?} at side {wanted}");
-        for (index, side) in sides.iter_mut().enumerate() {
-            let mut done = [Completion::EMPTY; 4];
-            let count = side.engine.poll(&mut done).unwrap();
-            let mut fitting = done[..count]
-                .iter()
-                .filter(|one| index == wanted && one.ending == ending);
-            found = found.or(fitting.next().copied());
-        }
-    }
-    found.unwrap()
-}
-
-fn post(side: &mut Side, op: Op) {
-    assert_eq!(side.engine.post(&[op]).unwrap(), 1);
-}
-
-fn bytes_at(side: &Side, offset: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    side.memory.read(offset, &mut bytes).unwrap();
-    bytes
-}
-
-fn op(lane: Lane, local: u64, remote: u64, len: u32) -> Op {
-    Op {
-        lane,
-        tag: 7,
-        local,
-        remote,
-        len,
-        imm: 0xfeed_beef,
-    }
-}
+use super::ENTRY;
+use super::open;
+use super::options::{COMPLETION, INJECT, SHM_WRITES};
+use support::{
+    await_one, bytes_at, introduced, lane, libraries, meet, op, option, pair, plain_writes, post,
+    refused, request, side, side_of,
+};
 
 /// Small enough to be injected, larger than that, and larger than what goes through a queue at once.
 const SIZES: [usize; 3] = [8, 5000, 300_000];

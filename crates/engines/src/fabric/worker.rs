@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Card, Completion, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, Op, Region,
-    RegionId, WorkerConfig,
+    Arm, Card, Completion, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, Op,
+    Region, RegionId, WorkerConfig,
 };
 use tonnage_sys::libfabric::{
-    self, Attributes, Endpoint, Event, EventKind, Info, Peer, Posted, RemoteRegion,
+    self, Attributes, Endpoint, Event, EventKind, Info, Peer, Posted, RemoteRegion, Wait,
 };
 use tonnage_units::{Error, Result};
 
 use super::causes::usual_cause;
+use super::contact::{Contact, FarMemory};
 use super::files::remove_own;
 use super::lanes::LaneState;
 use super::mail::{Greeted, Mail};
-use super::meet::{Contact, FarMemory};
 use super::queue_sizes::sizes;
 use crate::slots;
 
@@ -98,7 +98,7 @@ impl Worker {
                 attributes.domain
             ))
         };
-        let endpoint = Endpoint::open(info, sizes).map_err(opening)?;
+        let endpoint = Endpoint::open(info, sizes, config.sleeps).map_err(opening)?;
         let inject_bytes_max = if ways.inject {
             u32::try_from(endpoint.inject_bytes_max()).unwrap_or(u32::MAX)
         } else {
@@ -413,6 +413,18 @@ impl Engine for Worker {
                 engine: self.name.clone(),
                 ..Failure::default()
             },
+        }
+    }
+
+    fn arm(&mut self) -> Result<Arm<'_>> {
+        if !self.done.is_empty() || !self.held.is_empty() {
+            return Ok(Arm::Ready);
+        }
+        match self.endpoint.arm() {
+            Ok(Wait::Ready) => Ok(Arm::Ready),
+            Ok(Wait::Sleep(descriptor)) => Ok(Arm::Sleep(descriptor)),
+            Ok(Wait::Unsupported) => Ok(Arm::Unsupported),
+            Err(why) => Err(Error::Failed(format!("{} cannot sleep: {why}", self.name))),
         }
     }
 

@@ -54,7 +54,7 @@ fn engine(direct: bool) -> (Arc<Arena>, Box<dyn Calls>) {
     let memory = Arena::allocate(SIZE as usize, Pages::Normal, Sharing::Private, None).unwrap();
     let memory = Arc::new(memory);
     let domain = PosixDomain {
-        how: How {
+        how: OpenMode {
             direct,
             access_time: false,
         },

@@ -3,9 +3,14 @@
 use tonnage_engine::{Ending, Op};
 use tonnage_sys::mapping::{Arena, OutOfRange};
 
-use super::mailbox::Arrival;
+use super::mailbox::{Arrival, PeerRings};
 use super::tuner::Tuner;
-use super::{MESSAGE_TOO_LONG, OTHER_REGION, PeerRings};
+
+/// The system's error number for a message that is longer than the receive it meets.
+pub(super) const MESSAGE_TOO_LONG: i32 = 90;
+
+/// The system's error number for a send whose receive lies in another region than its lane says.
+pub(super) const OTHER_REGION: i32 = 22;
 
 /// The memories of a lane.
 pub(super) struct Ends<'a> {

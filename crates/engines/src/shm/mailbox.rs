@@ -13,6 +13,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use tonnage_engine::Peer;
 use tonnage_sys::mapping::{Arena, OutOfRange};
 
 /// Entries of each ring: posted receives and unread arrivals of one peer.
@@ -251,6 +252,13 @@ impl Outbox {
         self.ring.word(RECEIVES_READ)?.store(self.receives, Release);
         Ok(())
     }
+}
+
+/// This worker's ends of a peer's rings.
+pub(super) struct PeerRings {
+    pub(super) rank: Peer,
+    pub(super) inbox: Inbox,
+    pub(super) outbox: Outbox,
 }
 
 #[cfg(test)]

@@ -25,19 +25,13 @@ use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::{Arena, OutOfRange};
 use tonnage_units::{Error, Result};
 
-use ends::Ends;
-use mailbox::{Inbox, Mailbox, Outbox};
-use setup::FarRegion;
+use ends::{Ends, MESSAGE_TOO_LONG, OTHER_REGION};
+use mailbox::PeerRings;
+use setup::{Contacts, FarRegion};
 use tuner::Tuner;
 
 /// One call of `post` moves at most about this much, so that a loop stays in control of large operations.
 const POST_BYTES_MAX: u64 = 256 << 10;
-
-/// The system's error number for a message that is longer than the receive it meets.
-const MESSAGE_TOO_LONG: i32 = 90;
-
-/// The system's error number for a send whose receive lies in another region than its lane says.
-const OTHER_REGION: i32 = 22;
 
 static CAPS: Caps = Caps {
     verbs: &Verb::ALL,
@@ -96,29 +90,14 @@ impl Domain for ShmDomain {
             config: config.clone(),
             tuner: Tuner::new(config.clock, Method::available()),
             verb: None,
-            mailboxes: Vec::new(),
-            places: BTreeMap::new(),
+            contacts: Contacts::new(config.rank),
             regions: BTreeMap::new(),
             region_next: 0,
             peers: Vec::new(),
-            mapped: Vec::new(),
             lanes: Vec::new(),
             done: VecDeque::with_capacity(mailbox::DEPTH as usize),
         }))
     }
-}
-
-struct PeerRings {
-    rank: Peer,
-    inbox: Inbox,
-    outbox: Outbox,
-}
-
-/// A peer's memory in this process. It stays while a lane uses it, and until another one of that peer is mapped.
-struct Mapped {
-    peer: Peer,
-    region: FarRegion,
-    memory: Arc<Arena>,
 }
 
 struct LaneState {
@@ -137,14 +116,10 @@ struct Shm {
     /// For the operations of the point whose lanes were resolved last.
     tuner: Tuner,
     verb: Option<Verb>,
-    /// One for each call of `cards`.
-    mailboxes: Vec<Mailbox>,
-    /// Mailbox that holds a peer's rings, and the place in it.
-    places: BTreeMap<Peer, (usize, usize)>,
+    contacts: Contacts,
     regions: BTreeMap<u32, Arc<Arena>>,
     region_next: u32,
     peers: Vec<PeerRings>,
-    mapped: Vec<Mapped>,
     lanes: Vec<Option<LaneState>>,
     done: VecDeque<Completion>,
 }
@@ -234,13 +209,13 @@ impl Engine for Shm {
     }
 
     fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
-        self.make_rings(peers)?;
-        peers.iter().map(|&peer| self.card(peer)).collect()
+        self.contacts.make_rings(peers)?;
+        peers.iter().map(|&peer| self.contacts.card(peer)).collect()
     }
 
     fn connect(&mut self, peers: &[(Peer, Card)]) -> Result<()> {
         for (rank, card) in peers {
-            let peer = self.connect_one(*rank, card)?;
+            let peer = self.contacts.connect_one(*rank, card)?;
             self.peers.push(peer);
         }
         Ok(())
@@ -262,7 +237,7 @@ impl Engine for Shm {
             LaneKind::Initiate(verb) => {
                 self.verb = Some(verb);
                 self.tuner.restart();
-                Some(self.far(spec.peer, spec.remote)?)
+                Some(self.contacts.far(spec.peer, spec.remote)?)
             }
             LaneKind::Receive => None,
         };

@@ -1,5 +1,6 @@
 //! Set-up of a worker before it moves bytes: rings for its peers, cards, connecting, and mapping what lanes name.
 
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -9,8 +10,7 @@ use tonnage_engine::{Card, Descriptor, Peer};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_units::{Error, Result};
 
-use super::mailbox::{self, Mailbox, Outbox};
-use super::{Mapped, PeerRings, Shm};
+use super::mailbox::{self, Mailbox, Outbox, PeerRings};
 
 /// Address of a peer's rings. Opaque to everybody else.
 #[derive(Serialize, Deserialize)]
@@ -36,10 +36,37 @@ pub(super) struct FarRegion {
     pub(super) bytes: u64,
 }
 
-impl Shm {
+/// A peer's memory in this process. It stays while a lane uses it, and until another one of that peer is mapped.
+struct Mapped {
+    peer: Peer,
+    region: FarRegion,
+    memory: Arc<Arena>,
+}
+
+/// Rings for this worker's peers, and the memory of theirs that is mapped.
+pub(super) struct Contacts {
+    /// This rank.
+    rank: Peer,
+    /// One for each call of `cards`.
+    mailboxes: Vec<Mailbox>,
+    /// Mailbox that holds a peer's rings, and the place in it.
+    places: BTreeMap<Peer, (usize, usize)>,
+    mapped: Vec<Mapped>,
+}
+
+impl Contacts {
+    pub(super) fn new(rank: Peer) -> Self {
+        Self {
+            rank,
+            mailboxes: Vec::new(),
+            places: BTreeMap::new(),
+            mapped: Vec::new(),
+        }
+    }
+
     fn unusable(&self, peer: Peer, why: String) -> Error {
         Error::Unavailable {
-            what: format!("shm between ranks {} and {peer}", self.config.rank),
+            what: format!("shm between ranks {} and {peer}", self.rank),
             why,
             how: "Start both ranks on one host, in one container and as one user, or choose a network engine".into(),
         }
@@ -119,7 +146,7 @@ impl Shm {
             ));
         }
         let fits = mailbox::bytes(peer.place.saturating_add(1)) as u64 <= peer.rings_bytes;
-        if peer.peer != self.config.rank || !fits {
+        if peer.peer != self.rank || !fits {
             return Err(unusable("the peer does not expect this rank"));
         }
         let (mailbox, place) = self.place(rank)?;

@@ -86,7 +86,7 @@ fn engine(direct: bool) -> Option<(Arc<Arena>, Uring)> {
     let memory = memory();
     let made = UringDomain::new(
         config,
-        How {
+        OpenMode {
             direct,
             access_time: false,
         },

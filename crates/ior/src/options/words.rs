@@ -203,7 +203,7 @@ impl Said {
         Ok(())
     }
 
-    /// The same as words that [`IorOptions`] reads.
+    /// The options as words that [`IorOptions`] reads.
     fn words(&self) -> Vec<String> {
         let flags = self.flags.values().flat_map(|(arg, times)| {
             let most = if matches!(arg.get_action(), ArgAction::Count) {

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use tonnage_sys::libfabric::{Libfabric, Limits, Offer, Part};
 
 use super::super::fabric::LIBFABRIC_VARIABLE;
-use super::Absent;
+use super::absent::Absent;
 use crate::devices::timeout::within;
 
 /// Longest time that the providers may look for their devices; some ask name servers.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A libfabric that this program can use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,8 +128,8 @@ fn list(library: Libfabric, absent: &mut Vec<Absent>) -> FabricLibrary {
     let (path, version) = (library.path().to_owned(), library.release().to_string());
     let embedded = library.is_embedded();
     let ask = move || Ok((library.offers()?, library.parts()?));
-    let seconds = PATIENCE.as_secs();
-    let answer: Result<(Vec<Offer>, Vec<Part>), String> = within(PATIENCE, ask)
+    let seconds = TIMEOUT.as_secs();
+    let answer: Result<(Vec<Offer>, Vec<Part>), String> = within(TIMEOUT, ask)
         .unwrap_or_else(|| Err(format!("fi_getinfo did not answer within {seconds} s")));
     let why_none = match &answer {
         Ok((offers, _)) if offers.is_empty() => Some(format!("{path} offers none")),

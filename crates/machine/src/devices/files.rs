@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::mounts::unescape;
 use super::super::tree::Tree;
-use super::Absent;
+use super::absent::Absent;
 use crate::devices::timeout::within;
 
 /// Types that hold no files of the user's.
@@ -52,7 +52,7 @@ const SHARED_MEMORY: &str = "/dev/shm";
 const TMPFS_BYTES_MIN: u64 = 16 << 20;
 
 /// Longest time that a file system may take to tell its size; one whose server is dead never answers.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Silent file systems after which the others are no longer asked.
 const SILENT_MAX: usize = 3;
@@ -89,7 +89,7 @@ pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<FileSystem> {
     for (place, mut file_system) in by_place {
         if silent.len() < SILENT_MAX {
             let path = place.clone();
-            match within(PATIENCE, move || size_of_directory(&path)) {
+            match within(TIMEOUT, move || size_of_directory(&path)) {
                 Some(Some((total, available))) => {
                     file_system.total_bytes = Some(total);
                     file_system.available_bytes = Some(available);
@@ -115,7 +115,7 @@ fn report(found: &[FileSystem], silent: &[String], absent: &mut Vec<Absent>) {
     if !silent.is_empty() {
         absent.push(Absent::new(
             format!("the sizes of {}", silent.join(", ")),
-            format!("asked with statvfs, {} did not answer within {} s", if silent.len() == 1 { "it" } else { "the first of them" }, PATIENCE.as_secs()),
+            format!("asked with statvfs, {} did not answer within {} s", if silent.len() == 1 { "it" } else { "the first of them" }, TIMEOUT.as_secs()),
             "Look whether the file server can be reached, for example with `stat -f` on the mount point.",
         ));
     }

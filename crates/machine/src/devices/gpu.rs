@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::environment::nvidia_driver;
 use super::super::tree::{Tree, value_of};
-use super::Absent;
+use super::absent::Absent;
 use super::pci::{PciFunction, function_of, functions, hexadecimal};
 
 const NVIDIA: u32 = 0x10de;

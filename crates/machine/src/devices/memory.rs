@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::super::pages::{HugePool, Transparent, huge_pools, meminfo_bytes, transparent};
 use super::super::topology::Topology;
 use super::super::tree::Tree;
-use super::Absent;
+use super::absent::Absent;
 use tonnage_units::number_list;
 
 /// Suggested size of an empty pool: enough for two ranks' buffers of 256 MiB, or two pages of 1 GiB.

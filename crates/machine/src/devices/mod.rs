@@ -4,6 +4,7 @@
 //! --json` prints. What does not: opening any of it (that is an engine's work), and the page for people, which the
 //! `tonnage` crate draws from these types.
 
+mod absent;
 mod fabric;
 mod files;
 mod gpu;
@@ -16,6 +17,7 @@ mod timeout;
 
 use serde::{Deserialize, Serialize};
 
+pub use absent::Absent;
 pub use fabric::{FabricLibrary, FabricOffer, FabricProvider};
 pub use files::FileSystem;
 pub use gpu::Gpu;
@@ -27,27 +29,6 @@ pub use rdma::{RdmaDevice, RdmaPort};
 use super::environment::{Host, Processors};
 use super::topology::Topology;
 use super::tree::Tree;
-
-/// Something that was looked for and cannot be used here.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Absent {
-    /// Name of the thing.
-    pub what: String,
-    /// The finding: the place that was looked at, and what it showed.
-    pub why: String,
-    /// The way to have it, with the exact command where there is one.
-    pub how: String,
-}
-
-impl Absent {
-    fn new(what: impl Into<String>, why: impl Into<String>, how: impl Into<String>) -> Self {
-        Self {
-            what: what.into(),
-            why: why.into(),
-            how: how.into(),
-        }
-    }
-}
 
 /// Inventory of a host. An empty list or a `None` has an entry in `absent` that says why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,7 +65,7 @@ impl Inventory {
         Self::read_from(&Tree::host(), &Topology::read(), libfabric)
     }
 
-    /// The same of the machine laid out in `tree`, with the library that could be loaded or why none could.
+    /// Looks at the machine laid out in `tree`, with the library that could be loaded or why none could.
     pub fn read_from(
         tree: &Tree,
         topology: &Topology,

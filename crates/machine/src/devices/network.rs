@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::tree::Tree;
-use super::Absent;
+use super::absent::Absent;
 use super::pci::{PciFunction, function_of};
 
 /// The hardware type that the kernel gives to the loopback, Ethernet and IP over InfiniBand.

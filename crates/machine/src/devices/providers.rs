@@ -8,8 +8,9 @@ use std::io::Read;
 
 use super::super::fabric::LIBFABRIC_VARIABLE;
 use super::super::tree::Tree;
+use super::absent::Absent;
 use super::fabric::FabricLibrary;
-use super::{Absent, RdmaDevice};
+use super::rdma::RdmaDevice;
 
 /// A bound on what is read of a library's file, far above any library's size.
 const LIBRARY_BYTES_MAX: u64 = 1 << 28;

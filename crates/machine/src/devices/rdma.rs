@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::tree::Tree;
-use super::Absent;
+use super::absent::Absent;
 use super::network::NetworkInterface;
 use super::pci::{PciFunction, function_of, functions, hexadecimal};
 
@@ -56,7 +56,7 @@ pub struct RdmaPort {
     pub physical_state: String,
     /// Rate in the kernel's words, such as "200 Gb/sec (4X HDR)".
     pub rate: String,
-    /// The same as a number; absent where it is none.
+    /// Number of that rate; absent where it is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_bits_per_s: Option<u64>,
     /// "InfiniBand" or "Ethernet".

@@ -4,10 +4,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// The answer of `question`, or `None` when it takes longer than `patience` (or cannot be asked at all, for want of a
+/// The answer of `question`, or `None` when it takes longer than `timeout` (or cannot be asked at all, for want of a
 /// thread). Its thread is then left behind: it hangs inside the kernel or a library and cannot be stopped.
 pub(super) fn within<T: Send + 'static>(
-    patience: Duration,
+    timeout: Duration,
     question: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (answer, answered) = mpsc::channel();
@@ -18,7 +18,7 @@ pub(super) fn within<T: Send + 'static>(
             let _ = answer.send(question());
         });
     asked.ok()?;
-    answered.recv_timeout(patience).ok()
+    answered.recv_timeout(timeout).ok()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 use rustix::fs::{Access, AtFlags, CWD, accessat, fstat};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// The same number on every architecture but alpha, since Linux 6.5; the libc crate has it for few of them.
+/// Number of the call on every architecture but alpha, since Linux 6.5; the libc crate has it for few of them.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// Bytes of a file that are mapped at a time where the kernel has no better way; one byte per page is needed to count.
@@ -18,7 +18,7 @@ const WINDOW_BYTES: u64 = 1 << 30;
 
 /// The system call that told it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum SystemCall {
     /// By cachestat(2).
     Cachestat,
     /// By mincore(2) over mapped windows, on kernels before 6.5.
@@ -31,7 +31,7 @@ pub struct Resident {
     /// Bytes, in whole pages but never more than the range has.
     pub bytes: u64,
     /// The system call that told it.
-    pub how: How,
+    pub how: SystemCall,
 }
 
 /// Returns the part of `len` bytes at `offset` that is in this machine's page cache.
@@ -43,12 +43,12 @@ pub fn resident_bytes(file: impl AsFd, offset: u64, len: u64) -> io::Result<Resi
     match by_cachestat(file, offset, len) {
         Ok(bytes) => Ok(Resident {
             bytes,
-            how: How::Cachestat,
+            how: SystemCall::Cachestat,
         }),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EOPNOTSUPP)) => {
             by_mincore(file, offset, len, WINDOW_BYTES).map(|bytes| Resident {
                 bytes,
-                how: How::Mincore,
+                how: SystemCall::Mincore,
             })
         }
         Err(error) => Err(error),
@@ -169,7 +169,7 @@ mod tests {
     fn both(file: &std::fs::File, offset: u64, len: u64) -> Vec<u64> {
         let page = rustix::param::page_size() as u64;
         let found = resident_bytes(file, offset, len).unwrap();
-        if found.how == How::Mincore {
+        if found.how == SystemCall::Mincore {
             println!("skip: this kernel has no cachestat, only mincore was asked");
         }
         vec![

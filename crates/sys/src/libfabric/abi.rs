@@ -147,6 +147,10 @@ pub struct fi_ops_fabric {
         *mut *mut fid_domain,
         *mut c_void,
     ) -> c_int,
+    pub passive_ep: *const c_void,
+    pub eq_open: *const c_void,
+    pub wait_open: *const c_void,
+    pub trywait: unsafe extern "C" fn(*mut fid_fabric, *mut *mut fid, c_int) -> c_int,
 }
 
 #[repr(C)]

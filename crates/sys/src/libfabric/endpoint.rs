@@ -1,48 +1,28 @@
 //! An endpoint with everything that it needs: domain, completion queue, address vector, registered memory.
 //!
-//! What lives here: opening and closing in the right order, names and peers, registration. What does not: posting and
-//! polling, which are in [`super::post`].
+//! What lives here: opening and closing in the right order, names and peers, registration. What does not: the calls that
+//! open each part, which are in [`super::open`], and posting and polling, which are in [`super::post`].
 
 use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 
-use super::post::Calls;
+use super::calls::Calls;
+use super::handles::{Peer, Region, RemoteRegion};
+use super::open::{Fid, NAME_BYTES_MAX, Opener, Sizes, check};
 use super::slots::Slots;
 use super::{Info, Libfabric, abi};
 use crate::mapping::Arena;
 
-/// Room for an endpoint's name; the longest known has some 70 bytes.
-const NAME_BYTES_MAX: usize = 512;
-
-/// Queue sizes of an endpoint.
+/// Ways to wait for completions.
 #[derive(Debug, Clone, Copy)]
-pub struct Sizes {
-    /// Operations of this side that may be in flight.
-    pub operations: u32,
-    /// Receives that may be posted.
-    pub receives: u32,
-    /// Peers, a hint.
-    pub peers: usize,
-}
-
-/// A peer in the address vector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer(pub(super) abi::fi_addr_t);
-
-/// A registered arena: its place in the endpoint's list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Region(pub(super) usize);
-
-/// A registered arena as a peer reaches it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RemoteRegion {
-    /// Base that an offset is added to.
-    pub base: u64,
-    /// The key of the registration.
-    pub key: u64,
-    /// Bytes.
-    pub len: u64,
+pub enum Wait<'a> {
+    /// There is something to poll already.
+    Ready,
+    /// Nothing can be polled until this descriptor is readable.
+    Sleep(BorrowedFd<'a>),
+    /// The endpoint was not opened for sleeping, or its provider has no descriptor.
+    Unsupported,
 }
 
 pub(super) struct Registered {
@@ -63,6 +43,8 @@ pub struct Endpoint {
     virtual_addresses: bool,
     bind_regions: bool,
     name: Vec<u8>,
+    /// The queue's descriptor, open as long as the queue is.
+    wake_up: Option<RawFd>,
     // Closed in this order by `drop`.
     endpoint: Option<Fid>,
     queue: Option<Fid>,
@@ -76,53 +58,13 @@ pub struct Endpoint {
 // thread; FI_THREAD_DOMAIN asks only that threads take turns, which `&mut self` makes sure of.
 unsafe impl Send for Endpoint {}
 
-/// An object of the library that is closed with this value.
-pub(super) struct Fid(NonNull<abi::fid>);
-
-impl Fid {
-    fn new<T>(pointer: *mut T) -> Result<Self, String> {
-        NonNull::new(pointer.cast())
-            .map(Self)
-            .ok_or_else(|| "it gave nothing".to_owned())
-    }
-
-    pub(super) fn cast<T>(&self) -> *mut T {
-        self.0.as_ptr().cast()
-    }
-
-    fn bind(&self, other: &Self, flags: u64) -> c_int {
-        // SAFETY: both objects are open, and every fid begins with its table of operations.
-        unsafe { ((*(*self.0.as_ptr()).ops).bind)(self.0.as_ptr(), other.0.as_ptr(), flags) }
-    }
-
-    fn enable(&self) -> c_int {
-        let none = std::ptr::null_mut();
-        // SAFETY: as for `bind`; FI_ENABLE takes no argument.
-        unsafe { ((*(*self.0.as_ptr()).ops).control)(self.0.as_ptr(), abi::FI_ENABLE, none) }
-    }
-
-    /// Closes the object; false when it is still in use.
-    fn close(self) -> bool {
-        let fid = std::mem::ManuallyDrop::new(self);
-        // SAFETY: the object is open, and after this nobody has the pointer any more.
-        unsafe { ((*(*fid.0.as_ptr()).ops).close)(fid.0.as_ptr()) == 0 }
-    }
-}
-
-impl Drop for Fid {
-    fn drop(&mut self) {
-        // Reached when opening what comes after it failed. An object that cannot be closed is left to the end of the
-        // process.
-        Self(self.0).close();
-    }
-}
-
 impl Endpoint {
-    /// Opens fabric, domain and endpoint of an answer, with a completion queue and an address vector of its own.
+    /// Opens fabric, domain and endpoint of an answer, with a completion queue and an address vector of its own. `sleeps`
+    /// asks for a queue that [`Self::arm`] can say how to wait for.
     ///
     /// # Errors
     /// Which call failed, with the library's reason.
-    pub fn open(info: Info, sizes: Sizes) -> Result<Self, String> {
+    pub fn open(info: Info, sizes: Sizes, sleeps: bool) -> Result<Self, String> {
         let library = Arc::clone(info.library());
         let opener = Opener {
             library: &library,
@@ -131,7 +73,7 @@ impl Endpoint {
         let fabric = opener.fabric()?;
         let domain = opener.domain(&fabric)?;
         // The endpoint last, so that it is closed first when a later step fails: what it is bound to cannot be.
-        let queue = opener.queue(&domain, sizes)?;
+        let (queue, wake_up) = opener.queue(&domain, sizes, sleeps)?;
         let vector = opener.vector(&domain, sizes)?;
         let endpoint = opener.endpoint(&domain)?;
         opener.check(
@@ -157,6 +99,7 @@ impl Endpoint {
             virtual_addresses: mr_mode & abi::FI_MR_VIRT_ADDR != 0,
             bind_regions: mr_mode & abi::FI_MR_ENDPOINT != 0,
             name,
+            wake_up,
             endpoint: Some(endpoint),
             queue: Some(queue),
             vector: Some(vector),
@@ -194,6 +137,28 @@ impl Endpoint {
             0 => value.min(stated),
             _ => stated,
         }
+    }
+
+    /// Makes ready for sleeping until [`Self::poll`] has something to do.
+    ///
+    /// # Errors
+    /// The library's reason.
+    pub fn arm(&mut self) -> Result<Wait<'_>, String> {
+        let (Some(descriptor), Some(fabric), Some(queue)) =
+            (self.wake_up, &self.fabric, &self.queue)
+        else {
+            return Ok(Wait::Unsupported);
+        };
+        let raw: *mut abi::fid_fabric = fabric.cast();
+        let mut queue: *mut abi::fid = queue.cast();
+        // SAFETY: fabric and queue are open; the list has one entry.
+        let code = unsafe { ((*(*raw).ops).trywait)(raw, &raw mut queue, 1) };
+        if code == -abi::FI_EAGAIN {
+            return Ok(Wait::Ready);
+        }
+        self.check("fi_trywait", code)?;
+        // SAFETY: the descriptor is the open queue's, which cannot be closed while the endpoint is borrowed.
+        Ok(Wait::Sleep(unsafe { BorrowedFd::borrow_raw(descriptor) }))
     }
 
     /// The library that it belongs to.
@@ -397,109 +362,5 @@ impl Drop for Endpoint {
             }
             std::mem::forget(std::mem::take(&mut self.retired));
         }
-    }
-}
-
-fn check(library: &Libfabric, what: &str, code: c_int) -> Result<(), String> {
-    if code == 0 {
-        return Ok(());
-    }
-    Err(format!("{what}: {} ({code})", library.reason(code)))
-}
-
-/// The calls that open the parts of an endpoint.
-struct Opener<'a> {
-    library: &'a Libfabric,
-    info: &'a Info,
-}
-
-impl Opener<'_> {
-    fn check(&self, what: &str, code: c_int) -> Result<(), String> {
-        check(self.library, what, code)
-    }
-
-    fn fabric(&self) -> Result<Fid, String> {
-        let mut fabric = std::ptr::null_mut();
-        let none = std::ptr::null_mut();
-        // SAFETY: the info and its fabric attribute are live; `fabric` is valid for the write of a pointer.
-        let code = unsafe {
-            (self.library.fabric)((*self.info.as_ptr()).fabric_attr, &raw mut fabric, none)
-        };
-        self.check("fi_fabric", code)?;
-        Fid::new(fabric)
-    }
-
-    fn domain(&self, fabric: &Fid) -> Result<Fid, String> {
-        let fabric: *mut abi::fid_fabric = fabric.cast();
-        let (mut domain, none) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the fabric is open and the info live, which it stays longer than the domain.
-        let code =
-            unsafe { ((*(*fabric).ops).domain)(fabric, self.info.as_ptr(), &raw mut domain, none) };
-        self.check("fi_domain", code)?;
-        Fid::new(domain)
-    }
-
-    fn endpoint(&self, domain: &Fid) -> Result<Fid, String> {
-        let domain: *mut abi::fid_domain = domain.cast();
-        let (mut endpoint, none) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: as for `domain`.
-        let code = unsafe {
-            ((*(*domain).ops).endpoint)(domain, self.info.as_ptr(), &raw mut endpoint, none)
-        };
-        self.check("fi_endpoint", code)?;
-        Fid::new(endpoint)
-    }
-
-    fn queue(&self, domain: &Fid, sizes: Sizes) -> Result<Fid, String> {
-        let domain: *mut abi::fid_domain = domain.cast();
-        // As many again for what peers announce by immediates.
-        let size = 2 * (sizes.operations as usize + sizes.receives as usize).max(512);
-        let mut attr = abi::fi_cq_attr {
-            size,
-            flags: 0,
-            format: abi::FI_CQ_FORMAT_DATA,
-            wait_obj: abi::FI_WAIT_NONE,
-            signaling_vector: 0,
-            wait_cond: 0,
-            wait_set: std::ptr::null_mut(),
-        };
-        let (mut queue, none) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the domain is open; the attribute lives through the call.
-        let code =
-            unsafe { ((*(*domain).ops).cq_open)(domain, &raw mut attr, &raw mut queue, none) };
-        self.check("fi_cq_open", code)?;
-        Fid::new(queue)
-    }
-
-    fn vector(&self, domain: &Fid, sizes: Sizes) -> Result<Fid, String> {
-        let domain: *mut abi::fid_domain = domain.cast();
-        let mut attr = abi::fi_av_attr {
-            type_: abi::FI_AV_TABLE,
-            rx_ctx_bits: 0,
-            count: sizes.peers,
-            ep_per_node: 0,
-            name: std::ptr::null(),
-            map_addr: std::ptr::null_mut(),
-            flags: 0,
-        };
-        let (mut vector, none) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: as for `queue`.
-        let code =
-            unsafe { ((*(*domain).ops).av_open)(domain, &raw mut attr, &raw mut vector, none) };
-        self.check("fi_av_open", code)?;
-        Fid::new(vector)
-    }
-
-    fn name(&self, endpoint: &Fid) -> Result<Vec<u8>, String> {
-        let raw: *mut abi::fid_ep = endpoint.cast();
-        let mut name = vec![0u8; NAME_BYTES_MAX];
-        let mut len = name.len();
-        // SAFETY: the endpoint is enabled; the buffer has `len` bytes, and the call writes no more than that.
-        let code = unsafe {
-            ((*(*raw).cm).getname)(endpoint.cast(), name.as_mut_ptr().cast(), &raw mut len)
-        };
-        self.check("fi_getname", code)?;
-        name.truncate(len);
-        Ok(name)
     }
 }

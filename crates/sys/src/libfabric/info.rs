@@ -171,7 +171,7 @@ impl Info {
         Some(Self { owned, attributes })
     }
 
-    /// The same answer once more, for another endpoint.
+    /// A copy of the answer, for another endpoint.
     ///
     /// # Errors
     /// When memory is short.

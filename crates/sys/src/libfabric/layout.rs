@@ -145,7 +145,7 @@ fn add_objects(layout: &mut Layout) {
         fid_nic { fid, device_attr, bus_attr, link_attr, prov_attr }
         fid { fclass, context, ops }
         fi_ops { size, close, bind, control }
-        fi_ops_fabric { size, domain }
+        fi_ops_fabric { size, domain, passive_ep, eq_open, wait_open, trywait }
         fid_fabric { fid, ops, api_version }
         fi_ops_domain { size, av_open, cq_open, endpoint }
         fi_ops_mr { size, reg, regv, regattr }
@@ -173,7 +173,7 @@ fn add_values(layout: &mut Layout) {
         FI_MR_MMU_NOTIFY FI_MR_RMA_EVENT FI_MR_ENDPOINT FI_MR_HMEM FI_MR_COLLECTIVE FI_ORDER_RAR
         FI_ORDER_RAW FI_ORDER_RAS FI_ORDER_WAR FI_ORDER_WAW FI_ORDER_WAS FI_ORDER_SAR FI_ORDER_SAW
         FI_ORDER_SAS FI_ORDER_RMA_RAR FI_ORDER_RMA_RAW FI_ORDER_RMA_WAR FI_ORDER_RMA_WAW FI_EP_MSG
-        FI_EP_DGRAM FI_EP_RDM FI_AV_TABLE FI_CQ_FORMAT_DATA FI_WAIT_NONE FI_ENABLE FI_ADDR_UNSPEC
+        FI_EP_DGRAM FI_EP_RDM FI_AV_TABLE FI_CQ_FORMAT_DATA FI_WAIT_NONE FI_WAIT_FD FI_GETWAIT FI_ENABLE FI_ADDR_UNSPEC
         FI_THREAD_UNSPEC FI_THREAD_SAFE FI_THREAD_FID FI_THREAD_DOMAIN FI_THREAD_COMPLETION
         FI_THREAD_ENDPOINT FI_PROGRESS_UNSPEC FI_PROGRESS_AUTO FI_PROGRESS_MANUAL
         FI_OPT_ENDPOINT FI_OPT_INJECT_RMA_SIZE FI_SOCKADDR FI_SOCKADDR_IN FI_SOCKADDR_IN6 FI_PROGRESS_CONTROL_UNIFIED FI_EAGAIN FI_ENOMEM FI_EINVAL FI_ENODATA FI_EAVAIL

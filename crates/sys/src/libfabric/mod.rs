@@ -2,17 +2,21 @@
 //! them.
 //!
 //! What lives here: finding the library and its version; a copy of what `fi_getinfo` lists (`offers`); a domain and the
-//! one way to use it that was chosen (`info`); and an endpoint of it that moves bytes (`endpoint`, `post`). What does
+//! one way to use it that was chosen (`info`); and an endpoint of it that moves bytes (`endpoint`, made by `open`; `post`,
+//! by way of `calls`, `slots` and `handles`). What does
 //! not: who talks to whom, and when; that is an engine's. The symbols are pinned to the oldest version that all releases since 1.9 still carry, and of every
 //! struct that the library allocates only the leading part is declared, because later releases grow them at the end.
 
 mod abi;
+mod calls;
 mod embedded;
 mod endpoint;
+mod handles;
 mod info;
 #[cfg(test)]
 mod layout;
 mod offers;
+mod open;
 mod post;
 mod slots;
 
@@ -20,10 +24,13 @@ use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr::NonNull;
 
-pub use endpoint::{Endpoint, Peer, Region, RemoteRegion, Sizes};
+pub use calls::{Action, Route};
+pub use endpoint::{Endpoint, Wait};
+pub use handles::{Peer, Region, RemoteRegion};
 pub use info::{Attributes, Hints, Info};
 pub use offers::{Limits, Offer, Part};
-pub use post::{Action, Event, EventKind, Failure, Posted, Route};
+pub use open::Sizes;
+pub use post::{Event, EventKind, Failure, Posted};
 
 use crate::library::{Library, file_of, text};
 

@@ -1,52 +1,15 @@
 //! Posting operations to an endpoint and polling its completions: the part that runs inside the timed loops.
 //!
-//! What lives here: bounds checks, the contexts that the library owns while an operation is in flight, and the calls.
-//! Nothing here allocates, except to describe a failure. What does not: opening, in [`super::endpoint`].
+//! What lives here: bounds checks, the contexts that the library owns while an operation is in flight, and completions.
+//! Nothing here allocates, except to describe a failure. What does not: opening, in [`super::endpoint`], and the library's
+//! own calls, in [`super::calls`].
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
 use super::abi;
-use super::endpoint::{Endpoint, Peer, Region, RemoteRegion};
+use super::calls::{Action, ENTRIES, Operation, Route};
+use super::endpoint::Endpoint;
 use crate::library::text;
-
-/// Completions that are read at once.
-const ENTRIES: usize = 64;
-
-/// Kind of operation of a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// Local bytes to remote memory.
-    Write,
-    /// The same, and the peer gets the data of the operation.
-    WriteData,
-    /// Remote bytes to local memory.
-    Read,
-    /// Local bytes to the peer's next receive.
-    Send,
-    /// A receive for what anybody sends.
-    Receive,
-    /// Local bytes to the peer's next receive with this tag.
-    SendTagged(u64),
-    /// A receive for what anybody sends with this tag.
-    ReceiveTagged(u64),
-}
-
-/// The part of an operation that stays the same from one to the next.
-#[derive(Debug, Clone, Copy)]
-pub struct Route {
-    /// Kind of operation.
-    pub action: Action,
-    /// The other end.
-    pub peer: Peer,
-    /// Its memory.
-    pub remote: RemoteRegion,
-    /// This side's memory.
-    pub local: Region,
-    /// Complete only when the bytes are visible to the peer; for writes.
-    pub delivered: bool,
-    /// Writes and sends of at most so many bytes are injected: copied at once and done. 0 injects nothing.
-    pub inject_bytes_max: u32,
-}
 
 /// Fate of an operation that was handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,18 +46,6 @@ pub struct Event {
     pub data: u64,
 }
 
-impl Route {
-    /// Injecting has no completion, so that nothing could be claimed about delivery.
-    #[inline]
-    fn can_inject(&self) -> bool {
-        let sends = matches!(
-            self.action,
-            Action::Write | Action::WriteData | Action::Send | Action::SendTagged(_)
-        );
-        sends && !self.delivered
-    }
-}
-
 impl Event {
     /// Value that a buffer is filled with before it is used.
     pub const EMPTY: Self = Self {
@@ -115,55 +66,6 @@ pub struct Failure {
     pub code: i32,
     /// The library's and the provider's words.
     pub text: String,
-}
-
-/// The calls of an endpoint, looked up once.
-pub(super) struct Calls {
-    endpoint: *mut abi::fid_ep,
-    queue: *mut abi::fid_cq,
-    rma: *const abi::fi_ops_rma,
-    msg: *const abi::fi_ops_msg,
-    tagged: *const abi::fi_ops_tagged,
-    queue_ops: *const abi::fi_ops_cq,
-    entries: Box<[abi::fi_cq_data_entry; ENTRIES]>,
-}
-
-impl Calls {
-    /// # Safety
-    /// Both objects are open, and stay so as long as this value is used.
-    pub(super) unsafe fn new(endpoint: *mut abi::fid_ep, queue: *mut abi::fid_cq) -> Self {
-        let none = abi::fi_cq_data_entry {
-            op_context: std::ptr::null_mut(),
-            flags: 0,
-            len: 0,
-            buf: std::ptr::null_mut(),
-            data: 0,
-        };
-        // SAFETY: by the caller's promise; the tables live as long as their objects.
-        let (rma, msg, tagged, queue_ops) = unsafe {
-            let ep = &*endpoint;
-            (ep.rma, ep.msg, ep.tagged, (*queue).ops)
-        };
-        Self {
-            endpoint,
-            queue,
-            rma,
-            msg,
-            tagged,
-            queue_ops,
-            entries: Box::new([none; ENTRIES]),
-        }
-    }
-}
-
-/// One operation with its addresses resolved.
-struct Operation<'a> {
-    route: &'a Route,
-    buffer: *mut c_void,
-    len: usize,
-    desc: *mut c_void,
-    address: u64,
-    data: u64,
 }
 
 impl Endpoint {
@@ -356,115 +258,4 @@ fn stranger() -> Box<Failure> {
         code: libc::EPROTO,
         text: "the completion queue reports an operation that was never posted".to_owned(),
     })
-}
-
-impl Calls {
-    /// # Safety
-    /// The buffer is valid for the operation's length; it is only read, and only before this returns.
-    #[inline]
-    unsafe fn inject(&self, operation: &Operation<'_>) -> isize {
-        let Operation {
-            route,
-            buffer,
-            len,
-            address,
-            data,
-            ..
-        } = *operation;
-        let (ep, peer, key) = (self.endpoint, route.peer.0, route.remote.key);
-        // SAFETY: the endpoint is open and its tables live with it; the caller promises the buffer.
-        unsafe {
-            match route.action {
-                Action::Write => ((*self.rma).inject)(ep, buffer, len, peer, address, key),
-                Action::WriteData => {
-                    ((*self.rma).injectdata)(ep, buffer, len, data, peer, address, key)
-                }
-                Action::SendTagged(tag) => ((*self.tagged).inject)(ep, buffer, len, peer, tag),
-                _ => ((*self.msg).inject)(ep, buffer, len, peer),
-            }
-        }
-    }
-
-    /// # Safety
-    /// The buffer is valid for the operation's length, and the context is a slot, both until the operation completes or
-    /// the endpoint is closed.
-    #[inline]
-    unsafe fn start(&self, operation: &Operation<'_>, context: *mut c_void) -> isize {
-        let Operation {
-            route,
-            buffer,
-            len,
-            desc,
-            address,
-            data,
-        } = *operation;
-        let (ep, peer, key) = (self.endpoint, route.peer.0, route.remote.key);
-        let any = abi::FI_ADDR_UNSPEC;
-        if route.delivered {
-            // SAFETY: by the caller's promise.
-            return unsafe { self.start_delivered(operation, context) };
-        }
-        // SAFETY: the endpoint is open and its tables live with it; the caller promises buffer and context.
-        unsafe {
-            match route.action {
-                Action::Write => {
-                    ((*self.rma).write)(ep, buffer, len, desc, peer, address, key, context)
-                }
-                Action::WriteData => {
-                    let write = (*self.rma).writedata;
-                    write(ep, buffer, len, desc, data, peer, address, key, context)
-                }
-                Action::Read => {
-                    ((*self.rma).read)(ep, buffer, len, desc, peer, address, key, context)
-                }
-                Action::Send => ((*self.msg).send)(ep, buffer, len, desc, peer, context),
-                Action::SendTagged(tag) => {
-                    ((*self.tagged).send)(ep, buffer, len, desc, peer, tag, context)
-                }
-                Action::Receive => ((*self.msg).recv)(ep, buffer, len, desc, any, context),
-                Action::ReceiveTagged(tag) => {
-                    ((*self.tagged).recv)(ep, buffer, len, desc, any, tag, 0, context)
-                }
-            }
-        }
-    }
-
-    /// An operation that asks for delivery, for which only the calls that take flags will do.
-    ///
-    /// # Safety
-    /// As for [`Self::start`].
-    unsafe fn start_delivered(&self, operation: &Operation<'_>, context: *mut c_void) -> isize {
-        let route = operation.route;
-        let mut desc = operation.desc;
-        let iov = libc::iovec {
-            iov_base: operation.buffer,
-            iov_len: operation.len,
-        };
-        let target = abi::fi_rma_iov {
-            addr: operation.address,
-            len: operation.len,
-            key: route.remote.key,
-        };
-        let flags = abi::FI_COMPLETION | abi::FI_DELIVERY_COMPLETE;
-        let rma = abi::fi_msg_rma {
-            msg_iov: &raw const iov,
-            desc: &raw mut desc,
-            iov_count: 1,
-            addr: route.peer.0,
-            rma_iov: &raw const target,
-            rma_iov_count: 1,
-            context,
-            data: operation.data,
-        };
-        let (ep, data) = (self.endpoint, flags | abi::FI_REMOTE_CQ_DATA);
-        // SAFETY: as for `start`; the library copies the descriptions before it returns.
-        unsafe {
-            match route.action {
-                Action::Write => ((*self.rma).writemsg)(ep, &raw const rma, flags),
-                Action::WriteData => ((*self.rma).writemsg)(ep, &raw const rma, data),
-                // A read is complete when its bytes are here, and what a message arrived at is told by its receive.
-                _ => -(abi::FI_EINVAL as isize),
-            }
-        }
-    }
 }

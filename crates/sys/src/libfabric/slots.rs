@@ -6,7 +6,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use super::endpoint::Region;
+use super::handles::Region;
 
 /// Memory that the library owns while an operation is in flight (`struct fi_context2`). Never read or written here.
 #[repr(C, align(64))]

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use tonnage_sys::files::advice::drop_cached;
 use tonnage_sys::files::open::{Access, open};
-use tonnage_sys::files::residency::{How, resident_bytes};
+use tonnage_sys::files::residency::{SystemCall, resident_bytes};
 
 use tonnage_record::files::CacheState;
 use tonnage_units::Reduce;
@@ -48,8 +48,8 @@ impl Cached {
                 bytes,
                 resident_bytes: resident.bytes.min(bytes),
                 how: match resident.how {
-                    How::Cachestat => "cachestat",
-                    How::Mincore => "mincore",
+                    SystemCall::Cachestat => "cachestat",
+                    SystemCall::Mincore => "mincore",
                 }
                 .into(),
                 unknown: false,

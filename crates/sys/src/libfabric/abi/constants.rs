@@ -3,8 +3,6 @@
 
 use std::ffi::c_int;
 
-use super::fi_addr_t;
-
 pub const FI_MSG: u64 = 1 << 1;
 pub const FI_RMA: u64 = 1 << 2;
 pub const FI_TAGGED: u64 = 1 << 3;
@@ -56,10 +54,12 @@ pub const FI_SOCKADDR_IN6: u32 = 3;
 pub const FI_AV_TABLE: c_int = 2;
 pub const FI_CQ_FORMAT_DATA: c_int = 3;
 pub const FI_WAIT_NONE: c_int = 0;
+pub const FI_WAIT_FD: c_int = 3;
 pub const FI_OPT_ENDPOINT: c_int = 0;
 pub const FI_OPT_INJECT_RMA_SIZE: c_int = 18;
+pub const FI_GETWAIT: c_int = 5;
 pub const FI_ENABLE: c_int = 6;
-pub const FI_ADDR_UNSPEC: fi_addr_t = u64::MAX;
+pub const FI_ADDR_UNSPEC: u64 = u64::MAX;
 
 pub const FI_THREAD_UNSPEC: c_int = 0;
 pub const FI_THREAD_SAFE: c_int = 1;

@@ -13,6 +13,7 @@ use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
 use super::mail::{Mail, greeting};
+use super::options::core_of;
 
 /// Longest time that first contact may take.
 pub(super) const CONTACT_DEADLINE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 30 });
@@ -139,7 +140,7 @@ impl Address {
                 "Give all hosts the same library, or name it with --libfabric; --libfabric embedded is the same everywhere",
             ));
         }
-        if super::core_of(&own.provider) == "shm" {
+        if core_of(&own.provider) == "shm" {
             let why = if self.boot_id != tonnage_sys::host::boot_id() {
                 "they are on different hosts"
             } else if self.pid_namespace != tonnage_sys::host::pid_namespace() {

@@ -1,0 +1,19 @@
+//! Names of engines and memories as users write them: a row's name and, after a colon, a variant.
+//!
+//! Looking a name up in a list is in `lists`.
+
+/// The part of an engine's or a memory's name after a colon.
+#[derive(Debug, Clone, Copy)]
+pub struct Variant {
+    /// Its meaning, in capitals, for help and messages.
+    pub what: &'static str,
+    /// Values that every machine has.
+    pub everywhere: &'static [&'static str],
+    /// True when the name means nothing without one.
+    pub required: bool,
+}
+
+/// Splits what `--engine` or `--memory` was given into name and variant; the variant of "shm" is empty.
+pub fn split_name(name: &str) -> (&str, &str) {
+    name.split_once(':').unwrap_or((name, ""))
+}

@@ -1,0 +1,42 @@
+//! Names that a user may give: the engine's own options, its library, and providers.
+
+use tonnage_engine::{EngineOption, OptionKind};
+
+/// The name by which the library is chosen.
+pub(super) const LIBRARY: &str = "libfabric";
+
+/// The option for what a completed write means.
+pub(super) const COMPLETION: &str = "completion";
+/// The option for how the provider shm writes.
+pub(super) const SHM_WRITES: &str = "shm-writes";
+/// The option for small messages.
+pub(super) const INJECT: &str = "inject";
+
+/// All of them, for the row of the list.
+pub(super) static OPTIONS: [EngineOption; 3] = [
+    EngineOption {
+        name: COMPLETION,
+        kind: OptionKind::Choice(&["auto", "delivery", "transmit"]),
+        variants: &[],
+        about: "meaning of a completed write: delivery to the peer's memory, transmit (its buffer may be reused), or \
+                auto: delivery for batches and timetables, transmit for streams, which end with a read of their last byte",
+    },
+    EngineOption {
+        name: SHM_WRITES,
+        kind: OptionKind::Choice(&["ordered", "cma"]),
+        variants: &["shm"],
+        about: "way in which the provider shm writes: ordered (through its queue, fast for small messages) or cma (each plain \
+                write is a process_vm_writev by the initiator; write-imm goes through the queue all the same)",
+    },
+    EngineOption {
+        name: INJECT,
+        kind: OptionKind::Choice(&["auto", "off"]),
+        variants: &[],
+        about: "auto: writes and sends below the provider's inject size are copied at once and done; off: none is",
+    },
+];
+
+/// The provider at the bottom of a layered one: "tcp" of "tcp;ofi_rxm".
+pub(super) fn core_of(provider: &str) -> &str {
+    provider.split(';').next().unwrap_or(provider)
+}

@@ -1,0 +1,24 @@
+//! Names of an endpoint's parts for whoever posts to it: peers, regions, and regions of peers.
+//!
+//! They are numbers; what they stand for is in [`super::endpoint`].
+
+use super::abi;
+
+/// A peer in the address vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer(pub(super) abi::fi_addr_t);
+
+/// A registered arena: its place in the endpoint's list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region(pub(super) usize);
+
+/// A registered arena as a peer reaches it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RemoteRegion {
+    /// Base that an offset is added to.
+    pub base: u64,
+    /// The key of the registration.
+    pub key: u64,
+    /// Bytes.
+    pub len: u64,
+}
