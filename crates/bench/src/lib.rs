@@ -6,6 +6,8 @@
 //! | [`run`], [`settings`] | what stays the same for all of them, found out and stated |
 //! | [`observer`] | who is told |
 //! | [`failure`], [`deadlines`] | how far a failure reaches, and how long ranks wait for each other |
+//! | `agreement`, `latencies`, `json` | what ranks say to each other in several kinds |
+//! | `opening` | devices, places of workers, memory and introductions, for kinds that move bytes between memories |
 //! | [`drive`] | the timed loops |
 //! | [`kinds`] | the kinds of experiments |
 //! | [`limit`] | upper bounds that utilization is a fraction of |
@@ -16,15 +18,19 @@
 //! Engines come in as lists; none is known here by name. Results go out as records; see `tonnage_record`.
 #![forbid(unsafe_code)]
 
+mod agreement;
 pub mod canary;
 pub mod conductor;
 pub mod deadlines;
 pub mod drive;
 pub mod failure;
 pub mod host;
+mod json;
 pub mod kinds;
+mod latencies;
 pub mod limit;
 pub mod observer;
+mod opening;
 pub mod run;
 pub mod settings;
 pub mod wire_proof;

@@ -15,7 +15,7 @@ use tonnage_units::{Error, Result};
 
 /// One run, found out once, before anything is measured.
 pub struct Run {
-    /// The same in all records that one start of tonnage writes.
+    /// Alike in all records that one start of tonnage writes.
     pub run_id: String,
     /// Every host with its ranks.
     pub environment: Vec<Environment>,

@@ -16,9 +16,9 @@ use std::hash::Hash;
 
 use crate::RankInfo;
 
-/// Place of a process, by the kernel's names for it; each is empty where the system does not say it.
+/// Location of a process, by the kernel's names for it; each is empty where the system does not say it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct Location<'a> {
     pub(crate) host: &'a str,
     pub(crate) boot_id: &'a str,
     pub(crate) network_namespace: &'a str,
@@ -28,7 +28,7 @@ pub(crate) struct Place<'a> {
 /// A name, and whether it is only that of the host, for want of a better one.
 type Key<'a> = (&'a str, bool);
 
-impl<'a> Place<'a> {
+impl<'a> Location<'a> {
     fn of(info: &'a RankInfo) -> Self {
         Self {
             host: &info.host,
@@ -59,7 +59,7 @@ impl<'a> Place<'a> {
     }
 
     /// Returns whether both reach each other by the loopback.
-    pub(crate) fn shares_network(self, other: Place<'_>) -> bool {
+    pub(crate) fn shares_network(self, other: Location<'_>) -> bool {
         self.network() == other.network()
     }
 }
@@ -81,13 +81,13 @@ pub struct Hosts {
 impl Hosts {
     /// Works it out from what each rank says of itself; `infos` are in the order of the ranks.
     pub fn of(infos: &[RankInfo]) -> Self {
-        let places = || infos.iter().map(Place::of);
-        let machines = groups(places().map(Place::machine));
-        let networks = groups(places().map(Place::network));
+        let places = || infos.iter().map(Location::of);
+        let machines = groups(places().map(Location::machine));
+        let networks = groups(places().map(Location::network));
         let named = groups(places().map(|place| (place.machine(), place.host)));
         Self {
             hosts: joined(&named, &networks),
-            processes: groups(places().map(Place::processes)),
+            processes: groups(places().map(Location::processes)),
             machines,
             networks,
         }

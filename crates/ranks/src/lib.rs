@@ -41,10 +41,11 @@ pub use bootstrap::detect::{Explicit, detect};
 pub use bootstrap::options::JoinOptions;
 pub use bootstrap::rendezvous::{Met, meet};
 pub use bootstrap::secret::{Secret, plan_hash};
+pub use channel::pack::{pack, unpack};
 pub use channel::{frame, message};
 pub use handle::{Pending, Rank};
 pub use hosts::Hosts;
-pub use tonnage_units::identity::{Exchange, Identity, Meeting, SaidBy};
+pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 
 /// Facts that every rank knows of every rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -38,7 +38,7 @@ pub enum Meeting {
         /// TCP port.
         port: u16,
         /// Origin of the address, for messages and for what may be changed about it.
-        said_by: SaidBy,
+        source: AddressSource,
     },
     /// The launcher passes on where rank 0 listens, and the secret that it has made.
     Exchange(Exchange),
@@ -55,7 +55,7 @@ pub enum Meeting {
 
 /// The origin of rank 0's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SaidBy {
+pub enum AddressSource {
     /// The command line: `--master`.
     Option,
     /// `MASTER_ADDR` and `MASTER_PORT`.
@@ -66,7 +66,7 @@ pub enum SaidBy {
     Step,
 }
 
-impl SaidBy {
+impl AddressSource {
     /// The host as the user knows it.
     pub fn host(self, host: &str) -> String {
         match self {

@@ -7,9 +7,11 @@ pub mod socket_stream;
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::crew::{Followers, Order};
-use crate::kinds::transfer::opened::{Device, Opened};
+use crate::kinds::transfer::description::{Device, Opened};
 use crate::kinds::transfer::work::Work;
 use crate::limit::memory_copy::{add, better};
 use crate::limit::socket_stream::Streamed;
@@ -19,10 +21,10 @@ use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_ranks::{Hosts, Rank};
 use tonnage_record::Limit;
-use tonnage_units::{Error, Result};
+use tonnage_units::{Reduce, Result};
 
 /// Upper bound of a point, the same on all ranks.
-pub struct Beside<'a> {
+pub struct Bound<'a> {
     point: &'a TransferPoint,
     opened: &'a [Opened],
     kind: LimitKind,
@@ -42,7 +44,7 @@ pub enum Measurement {
     Streams(Streamed),
 }
 
-impl<'a> Beside<'a> {
+impl<'a> Bound<'a> {
     /// Makes the upper bound of a point on a session, of which `rank` is one.
     pub fn new(point: &'a TransferPoint, opened: &'a [Opened], rank: u32) -> Self {
         let own = opened.get(rank as usize).into_iter();
@@ -85,7 +87,7 @@ impl<'a> Beside<'a> {
                         others
                             .iter()
                             .filter_map(|report| report.streamed.as_ref())
-                            .for_each(|other| sum.add(other));
+                            .for_each(|other| sum.merge(*other));
                         Ok(sum)
                     })?;
                 Ok(streamed.map(Measurement::Streams))
@@ -159,50 +161,32 @@ fn common_kind(opened: &[Opened]) -> LimitKind {
 /// The copy rates of all initiating workers together, measured at once.
 fn copies(rank: &mut Rank, own: &mut Work, followers: &Followers) -> Result<Measurement> {
     rank.barrier("copy limit", DEADLINES.step)?;
-    let mut sum: Copies = (Vec::new(), 0);
+    let mut sum = Copies::default();
     if own.begins() {
         followers.order(&Order::CopyLimit)?;
         let own = own.copy_limit();
         let others = followers.collect()?;
         let others = others.into_iter().filter_map(|report| report.rates);
         for rates in others.chain([own?]) {
-            add(&mut sum.0, rates);
-            sum.1 += 1;
+            sum.merge(Copies { rates, copiers: 1 });
         }
     }
-    let all = rank.reduce_bytes(
-        "add up the copy limit",
-        encode(&sum)?,
-        merge_copies,
-        DEADLINES.step,
-    )?;
-    let (rates, copiers) = serde_json::from_slice(&all).map_err(unreadable)?;
+    let Copies { rates, copiers } = rank.reduce("add up the copy limit", sum, DEADLINES.step)?;
     Ok(Measurement::Copies { rates, copiers })
 }
 
 /// Summed rates of each way, and how many copied.
-type Copies = (Vec<CopyRate>, u64);
-
-fn unreadable(error: serde_json::Error) -> Error {
-    Error::Failed(format!(
-        "the copy limits of the ranks do not add up: {error}"
-    ))
+#[derive(Default, Serialize, Deserialize)]
+struct Copies {
+    rates: Vec<CopyRate>,
+    copiers: u64,
 }
 
-fn encode(copies: &Copies) -> Result<Vec<u8>> {
-    serde_json::to_vec(copies).map_err(unreadable)
-}
-
-/// Adds up copy limits on the way up the control tree. What cannot be read empties the result, so that the reader fails
-/// instead of a sum being wrong.
-fn merge_copies(left: &mut Vec<u8>, right: &[u8]) {
-    let read = |bytes: &[u8]| serde_json::from_slice::<Copies>(bytes).map_err(unreadable);
-    let merged = read(left).and_then(|mut sum| {
-        let (rates, copiers) = read(right)?;
-        add(&mut sum.0, rates);
-        encode(&(sum.0, sum.1 + copiers))
-    });
-    *left = merged.unwrap_or_default();
+impl Reduce for Copies {
+    fn merge(&mut self, other: Self) {
+        add(&mut self.rates, other.rates);
+        self.copiers += other.copiers;
+    }
 }
 
 /// The nominal speed of the devices that send or of those that receive, whichever is less. A device that several ranks of
@@ -307,7 +291,7 @@ mod tests {
         (point.traffic, point.ranks) = (traffic, all.len() as u32);
         point.limit = LimitChoice::Auto;
         point.pacing = Pacing::Stream { window: 1 };
-        let beside = Beside::new(&point, all, 0);
+        let beside = Bound::new(&point, all, 0);
         beside
             .limit(&of(hosts), Option::None, Option::None)
             .unwrap()

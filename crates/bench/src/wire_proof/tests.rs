@@ -2,10 +2,16 @@
 
 mod whole;
 
+use std::collections::BTreeMap;
+
+use super::routes::Group;
 use super::*;
+use tonnage_engine::Verb;
 use tonnage_machine::tree::invented::Machine;
 use tonnage_plan::point::Traffic;
-use tonnage_plan::transfer::Addresses;
+use tonnage_plan::transfer::{Addresses, TransferPoint};
+use tonnage_ranks::{Hosts, RankInfo, pack, unpack};
+use tonnage_units::WireDevice;
 
 const NOW: Duration = Duration::ZERO;
 
@@ -89,12 +95,11 @@ fn watch<'a>(
 
 /// Returns a rank's verdict when all ranks moved this.
 fn found(watch: &Watch, loads: &[(usize, u64, u64)]) -> WireProof {
-    let loads: Loads = loads
+    let loads = loads
         .iter()
         .map(|&(group, sent, received)| (group, Load { sent, received }))
         .collect();
-    let mine = watch.judge(&encode(&loads).unwrap()).unwrap();
-    watch.conclude(&mine).unwrap()
+    watch.conclude(watch.judge(&Loads(loads)))
 }
 
 fn groups(routes: &Routes) -> Vec<(Vec<u32>, usize)> {
@@ -150,15 +155,14 @@ fn whoever_has_the_bytes_sends_them() {
     ] {
         let point = point(op, 3);
         let loads = |rank, operations: &[(u32, u64)]| {
-            watch(&machine, &point, &routes, rank)
-                .loads(operations)
-                .unwrap()
+            watch(&machine, &point, &routes, rank).loads(operations)
         };
         // The third rank names no device, but its peers' devices carry its payload all the same.
         let mut all = loads(0, &[(1, 5)]);
-        merge_loads(&mut all, &loads(1, &[]));
-        merge_loads(&mut all, &loads(2, &[(1, 2)]));
-        let all: Loads = decode(&all).unwrap();
+        all.merge(loads(1, &[]));
+        all.merge(loads(2, &[(1, 2)]));
+        // As bytes, as they travel.
+        let Loads(all) = unpack(&pack(&all).unwrap()).unwrap();
         let load = |sent, received| Load { sent, received };
         let expected = if from_zero {
             [(0, load(5000, 0)), (1, load(0, 7000))]
@@ -167,9 +171,7 @@ fn whoever_has_the_bytes_sends_them() {
         };
         assert_eq!(all.into_iter().collect::<Vec<_>>(), expected, "{op:?}");
     }
-    let mut broken = b"{}".to_vec();
-    merge_loads(&mut broken, b"[");
-    assert!(broken.is_empty() && decode::<Loads>(&broken).is_err());
+    assert!(unpack::<Loads>(b"[").is_err() && unpack::<Loads>(b"").is_err());
 }
 
 #[test]
@@ -368,24 +370,25 @@ fn a_large_run_lists_only_what_is_wrong() {
         let watch = watch(&machine, &point, &routes, rank);
         counted(&machine, &[("eth0", 0, sent)]);
         tcp(&machine, retransmitted);
-        let loads = Loads::from([(
+        let loads = BTreeMap::from([(
             rank as usize,
             Load {
                 sent: 100,
                 received: 0,
             },
         )]);
-        watch.judge(&encode(&loads).unwrap()).unwrap()
+        watch.judge(&Loads(loads))
     };
     let mut all = path(9, 0, 100);
-    let quiet: WireProof = decode(&all).unwrap();
+    let quiet = all.clone().0.0;
     assert_eq!(
         (quiet.devices.len(), quiet.tcp.len(), quiet.devices_crossed),
         (0, 0, 1)
     );
-    merge_paths(&mut all, &path(7, 5, 100));
-    merge_paths(&mut all, &path(3, 0, 1));
-    let all: WireProof = decode(&all).unwrap();
+    all.merge(path(7, 5, 100));
+    all.merge(path(3, 0, 1));
+    // As bytes, as they travel.
+    let Findings(Json(all)) = unpack(&pack(&all).unwrap()).unwrap();
     assert_eq!(
         (all.crossed, all.devices_named, all.devices_crossed),
         (false, 3, 2)
@@ -421,13 +424,13 @@ fn results_are_joined_in_any_order() {
             vec![format!("why {rank}")]
         },
     };
-    let parts: Vec<Vec<u8>> = (0..600)
-        .map(|rank| encode(&path(rank, rank % 200 != 199)).unwrap())
+    let parts: Vec<Findings> = (0..600)
+        .map(|rank| Findings(Json(path(rank, rank % 200 != 199))))
         .collect();
-    let join = |parts: &mut dyn Iterator<Item = &Vec<u8>>| {
-        let mut all = encode(&WireProof::nothing()).unwrap();
-        parts.for_each(|part| merge_paths(&mut all, part));
-        decode::<WireProof>(&all).unwrap()
+    let join = |parts: &mut dyn Iterator<Item = &Findings>| {
+        let mut all = Findings(Json(WireProof::nothing()));
+        parts.for_each(|part| all.merge(part.clone()));
+        all.0.0
     };
     let joined = join(&mut parts.iter());
     assert_eq!(joined, join(&mut parts.iter().rev()));

@@ -1,6 +1,7 @@
 //! Reasons why it is not proven that the payload crossed a device, in words, with what to try next.
 
-use super::{Group, Load, Moved, Watch, carried};
+use super::routes::Group;
+use super::watch::{Load, Moved, Watch, carried};
 use tonnage_machine::counters::{Snapshot, received_bytes, sent_bytes};
 use tonnage_units::number_list;
 use tonnage_units::quantity::human::bytes;

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
-use crate::hosts::Place;
+use crate::hosts::Location;
 use crate::join::address::interface_address;
 
 use tonnage_units::number_list;
@@ -100,8 +100,8 @@ impl Advert {
         self.place().shares_network(other.place())
     }
 
-    fn place(&self) -> Place<'_> {
-        Place {
+    fn place(&self) -> Location<'_> {
+        Location {
             host: &self.host,
             boot_id: &self.boot_id,
             network_namespace: &self.network_namespace,

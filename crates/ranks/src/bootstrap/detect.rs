@@ -5,7 +5,7 @@
 //! host. Launchers' variables are read in `launchers`, single variables in `variables`. Nothing is sent and no library
 //! is loaded here: a [`Meeting`] only says how the ranks will find each other, which [`super::rendezvous`] then does.
 
-pub use tonnage_units::identity::{Exchange, Identity, Meeting, SaidBy};
+pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 
 use super::launchers::{Claim, claims, identity_of, refuse_disagreement, refuse_hidden_launcher};
 use super::variables::{Env, check_range, master, number, required};
@@ -117,7 +117,7 @@ fn from_explicit(explicit: Explicit) -> Result<Identity> {
         Meeting::Master {
             host,
             port,
-            said_by: SaidBy::Option,
+            source: AddressSource::Option,
         }
     };
     Ok(Identity {

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
 use super::slurm;
 use crate::join::address::{interface_address, interface_addresses, listen_on};
-use tonnage_units::identity::{Identity, SaidBy};
+use tonnage_units::identity::{AddressSource, Identity};
 use tonnage_units::{Error, Result};
 
 /// The name or address that the others dial, and rank 0's listening socket. Where the step has no other hosts, it is on
@@ -32,7 +32,7 @@ pub(crate) fn first_host(
             0 => Some(listen_on(
                 SocketAddr::new(ip, port),
                 &ip.to_string(),
-                SaidBy::Step,
+                AddressSource::Step,
             )?),
             _ => None,
         };
@@ -53,7 +53,7 @@ pub(crate) fn first_host(
     }
     let mut last = None;
     for ip in addresses {
-        match listen_on(SocketAddr::new(ip, port), host, SaidBy::Step) {
+        match listen_on(SocketAddr::new(ip, port), host, AddressSource::Step) {
             Ok(listener) => return Ok((name, Some(listener))),
             Err(error) => last = Some(error),
         }

@@ -18,7 +18,7 @@ const NETWORK_TIMEOUT: Duration = Duration::from_secs(7);
 /// Options for joining and for watching other ranks.
 #[derive(Debug)]
 pub struct JoinOptions {
-    /// The same for all ranks of the run.
+    /// Secret of the run, alike on all ranks.
     pub secret: Secret,
     /// [`super::secret::plan_hash`] of what will run; ranks whose hashes differ refuse to start.
     pub plan_hash: String,
@@ -28,7 +28,7 @@ pub struct JoinOptions {
     pub join_timeout: Duration,
     /// A rank that says nothing for this long is taken for lost.
     pub heartbeat_timeout: Duration,
-    /// The same for a rank behind a network, whose silence may be the network's.
+    /// A rank behind a network may say nothing for this long: its silence may be the network's.
     pub network_timeout: Duration,
     /// Longest time that a connection may take to prove that it is a rank.
     pub stranger_timeout: Duration,

@@ -21,7 +21,7 @@ use super::secret::{Secret, generate_text};
 use super::slurm;
 use super::variables::{Env, port};
 use crate::join::address::listen_on;
-use tonnage_units::identity::{Exchange, Identity, Meeting, SaidBy};
+use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 use tonnage_units::{Error, Result};
 
 /// Longest time that a launcher may take to bring all ranks up.
@@ -64,9 +64,9 @@ pub fn meet(env: Env<'_>, mut identity: Identity, interface: Option<&str>) -> Re
             return by_exchange(env, identity, &exchange, interface);
         }
         Meeting::Alone | Meeting::Local { .. } => {}
-        Meeting::Master { said_by, .. } => {
+        Meeting::Master { source, .. } => {
             // What the command line says has its option's name in its source already.
-            if said_by == SaidBy::Variable {
+            if source == AddressSource::Variable {
                 identity.source.push_str(", MASTER_ADDR");
             }
         }
@@ -77,7 +77,7 @@ pub fn meet(env: Env<'_>, mut identity: Identity, interface: Option<&str>) -> Re
             identity.meeting = Meeting::Master {
                 host,
                 port,
-                said_by: SaidBy::Step,
+                source: AddressSource::Step,
             };
             return Ok(Met {
                 identity,
@@ -109,7 +109,7 @@ fn run_name(env: Env<'_>, meeting: &Meeting) -> Option<String> {
     match meeting {
         Meeting::FirstHost { .. } => slurm::step_name(env).map(|step| format!("slurm {step}")),
         Meeting::Master {
-            said_by: SaidBy::Variable,
+            source: AddressSource::Variable,
             ..
         } => env("TORCHELASTIC_RUN_ID").map(|id| format!("torchelastic {id}")),
         _ => None,
@@ -251,7 +251,7 @@ fn by_exchange(
     identity.meeting = Meeting::Master {
         host: outcome.address.ip().to_string(),
         port: outcome.address.port(),
-        said_by: SaidBy::Launcher,
+        source: AddressSource::Launcher,
     };
     Ok(Met {
         identity,
@@ -347,7 +347,7 @@ impl Task {
         refuse_mixed_secrets(mine, &others)?;
         let ip = listening_address(mine, &others, self.interface.as_deref())?;
         let to = SocketAddr::new(ip, self.port);
-        let listener = listen_on(to, &ip.to_string(), SaidBy::Launcher)?;
+        let listener = listen_on(to, &ip.to_string(), AddressSource::Launcher)?;
         let address = listener
             .local_addr()
             .map_err(|error| Error::io("address of the listening socket", error))?;
@@ -399,11 +399,11 @@ mod tests {
         }
     }
 
-    fn meeting_by(said_by: SaidBy) -> Meeting {
+    fn meeting_by(source: AddressSource) -> Meeting {
         Meeting::Master {
             host: "a".into(),
             port: 7,
-            said_by,
+            source,
         }
     }
 
@@ -427,10 +427,10 @@ mod tests {
         };
         assert_eq!(run_name(&step, &first_host).unwrap(), "slurm 7.0");
         // Ranks by hand may be in several steps, or in none.
-        assert_eq!(run_name(&step, &meeting_by(SaidBy::Option)), None);
-        assert_eq!(run_name(&step, &meeting_by(SaidBy::Variable)), None);
+        assert_eq!(run_name(&step, &meeting_by(AddressSource::Option)), None);
+        assert_eq!(run_name(&step, &meeting_by(AddressSource::Variable)), None);
         let torchrun = env(&[("TORCHELASTIC_RUN_ID", "x")]);
-        let named = run_name(&torchrun, &meeting_by(SaidBy::Variable));
+        let named = run_name(&torchrun, &meeting_by(AddressSource::Variable));
         assert_eq!(named.unwrap(), "torchelastic x");
         let identity = |meeting: Meeting| Identity {
             rank: 1,
@@ -441,7 +441,7 @@ mod tests {
             meeting,
         };
         let plain = Secret::find(&step).unwrap();
-        let met = meet(&step, identity(meeting_by(SaidBy::Variable)), None).unwrap();
+        let met = meet(&step, identity(meeting_by(AddressSource::Variable)), None).unwrap();
         assert_eq!(met.secret.key(), plain.key());
         assert_eq!(met.identity.source, "test, MASTER_ADDR");
         let alone = Meeting::FirstHost {

@@ -2,7 +2,7 @@
 //!
 //! Which of them counts is decided in [`super::detect`], what a launcher's mean in [`super::launchers`].
 
-use tonnage_units::identity::{Meeting, SaidBy};
+use tonnage_units::identity::{AddressSource, Meeting};
 use tonnage_units::{Error, Result};
 
 /// Reads one environment variable; a function, so that tests need no process environment.
@@ -32,7 +32,7 @@ pub(crate) fn master(env: Env<'_>, source: &str) -> Result<Meeting> {
     let at = |port| Meeting::Master {
         host: host.clone(),
         port,
-        said_by: SaidBy::Variable,
+        source: AddressSource::Variable,
     };
     if let Some(port) = port(env, "TONNAGE_PORT")? {
         return Ok(at(port));

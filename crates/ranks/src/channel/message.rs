@@ -1,12 +1,14 @@
 //! Messages of ranks on the control channel, and their form as bytes.
 //!
-//! A message is a small head (JSON, so that it can be read in a trace and grows fields easily) and a payload of bytes.
-//! Payloads are opaque here; bounds on whole messages are kept by [`super::frame`].
+//! A message is a small head and behind it a payload of bytes. Heads travel as all values do ([`super::pack`]), except for
+//! the introduction of a rank and the cause of an end, which are text inside of their heads: ranks of two versions have to
+//! tell each other that they are. Payloads are opaque here; bounds on whole messages are kept by [`super::frame`].
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::pack::{pack, unpack_first};
 use crate::RankInfo;
 use tonnage_units::{Error, Result};
 
@@ -15,12 +17,22 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Bound on a text inside a head, so that no error message can make a head too long.
 const TEXT_BYTES_MAX: usize = 8 << 10;
 
+/// Bound on a caller's name for an exchange or a phase.
+const NAME_BYTES_MAX: usize = 256;
+
 /// The head of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum Head {
+    // First, so that the numbers of these two are the same in all versions.
     /// A rank introduces itself to rank 0.
-    Hello(Box<Hello>),
+    Hello(#[serde(with = "text")] Box<Hello>),
+    /// The run is over because of this.
+    Abort {
+        /// The first cause.
+        #[serde(with = "text")]
+        cause: Cause,
+    },
     /// Rank 0 answers when all ranks have come.
     Welcome(Box<Welcome>),
     /// A rank introduces itself to a parent other than rank 0.
@@ -91,11 +103,6 @@ pub enum Head {
         phase: String,
         /// Time that it has been in this phase.
         phase_ms: u64,
-    },
-    /// The run is over because of this.
-    Abort {
-        /// The first cause.
-        cause: Cause,
     },
     /// The sender ends in order; its closing the connection is no failure.
     Goodbye,
@@ -237,6 +244,37 @@ pub(crate) fn clip(text: &str) -> String {
     format!("{}…", text.get(..end).unwrap_or_default())
 }
 
+/// A value as text inside of a head.
+mod text {
+    use serde::de::{DeserializeOwned, Error as _};
+    use serde::ser::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<T: Serialize, S: Serializer>(
+        value: &T,
+        into: S,
+    ) -> Result<S::Ok, S::Error> {
+        let text = serde_json::to_string(value).map_err(S::Error::custom)?;
+        into.serialize_str(&text)
+    }
+
+    pub(super) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<T, D::Error> {
+        let text = String::deserialize(from)?;
+        serde_json::from_str(&text).map_err(D::Error::custom)
+    }
+}
+
+/// A caller's name for something, cut so that it fits into a message.
+pub(crate) fn short(text: &str) -> String {
+    if text.len() <= NAME_BYTES_MAX {
+        clip(text)
+    } else {
+        text.chars().take(64).collect()
+    }
+}
+
 /// Head and payload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
@@ -252,18 +290,13 @@ impl Message {
     /// # Errors
     /// When the head is above its bound.
     pub fn encode(head: &Head, payload: &[u8]) -> Result<Vec<u8>> {
-        let head = serde_json::to_vec(head).map_err(|error| {
-            Error::Failed(format!("a control message cannot be written: {error}"))
-        })?;
-        if head.len() > HEAD_BYTES_MAX {
+        let mut bytes = pack(head)?;
+        if bytes.len() > HEAD_BYTES_MAX {
             return Err(Error::Failed(format!(
                 "a control message has a head of {} bytes",
-                head.len()
+                bytes.len()
             )));
         }
-        let mut bytes = Vec::with_capacity(4 + head.len() + payload.len());
-        bytes.extend_from_slice(&(head.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(&head);
         bytes.extend_from_slice(payload);
         Ok(bytes)
     }
@@ -273,14 +306,7 @@ impl Message {
     /// # Errors
     /// When they are none.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let unreadable = || Error::Failed("a control message cannot be read".into());
-        let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(unreadable)?;
-        let head_len = u32::from_le_bytes(*length) as usize;
-        if head_len > HEAD_BYTES_MAX {
-            return Err(unreadable());
-        }
-        let (head, payload) = rest.split_at_checked(head_len).ok_or_else(unreadable)?;
-        let head = serde_json::from_slice(head)
+        let (head, payload) = unpack_first(bytes)
             .map_err(|error| Error::Failed(format!("a control message cannot be read: {error}")))?;
         Ok(Self {
             head,
@@ -296,7 +322,25 @@ mod tests {
 
     #[test]
     fn messages_come_back_as_they_went() {
+        let info = RankInfo {
+            rank: 1,
+            host: "h".into(),
+            pid: 7,
+            boot_id: String::new(),
+            network_namespace: String::new(),
+            pid_namespace: String::new(),
+            local_rank: 0,
+            local_size: None,
+        };
+        let hello = Hello {
+            info,
+            size: 2,
+            version: "1".into(),
+            plan_hash: "x".into(),
+            listen: None,
+        };
         let heads = [
+            Head::Hello(Box::new(hello)),
             Head::Up {
                 seq: u64::MAX,
                 kind: Kind::Reduce,

@@ -1,10 +1,10 @@
 //! Values as the bytes that travel between ranks.
 //!
 //! The format (postcard) does not describe itself: both sides have the same types, because ranks of another version are
-//! refused when they join. What must be read across versions is text, in [`super::message`].
+//! refused when they join. Text is what must be readable across versions, in [`super::message`].
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use tonnage_units::{Error, Result};
 
@@ -12,7 +12,7 @@ use tonnage_units::{Error, Result};
 ///
 /// # Errors
 /// When it has no such form.
-pub(crate) fn pack<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
+pub fn pack<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
     postcard::to_allocvec(value)
         .map_err(|error| Error::Failed(format!("figures of a rank cannot be sent: {error}")))
 }
@@ -21,17 +21,22 @@ pub(crate) fn pack<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// When they are something else.
-pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    match postcard::take_from_bytes(bytes) {
-        Ok((value, [])) => Ok(value),
-        Ok(_) => Err(Error::Failed(
+pub fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    match unpack_first(bytes)? {
+        (value, []) => Ok(value),
+        _ => Err(Error::Failed(
             "figures of a rank are followed by more".into(),
         )),
-        Err(error) => {
-            let why = format!("figures of a rank cannot be read: {error}");
-            Err(Error::Failed(why))
-        }
     }
+}
+
+/// The value that bytes begin with, and the bytes behind it.
+///
+/// # Errors
+/// When they begin with something else.
+pub(crate) fn unpack_first<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8])> {
+    postcard::take_from_bytes(bytes)
+        .map_err(|error| Error::Failed(format!("figures of a rank cannot be read: {error}")))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::Rank;
 use crate::agreement::Verdict;
-use crate::channel::message::{Kind, clip};
+use crate::channel::message::{Kind, short};
 use crate::channel::pack::{pack, unpack};
 use crate::tree::collective::{gather_entries, gather_entry};
 use crate::tree::exchange::{read_messages, write_messages};
@@ -20,8 +20,6 @@ use tonnage_units::{Error, Reduce, Result};
 
 /// Time in which the verdict must come after a complaint about a missing rank.
 const VERDICT: Duration = Duration::from_secs(3);
-/// Bound on the caller's name for an exchange.
-const WHAT_BYTES_MAX: usize = 256;
 
 /// An exchange that has been started and not finished.
 #[derive(Debug)]
@@ -53,6 +51,20 @@ impl Rank {
     ) -> Result<Vec<Vec<u8>>> {
         let pending = self.start_all_gather(what, &mine)?;
         self.finish_all_gather(pending, deadline)
+    }
+
+    /// Every rank gets every rank's value, in the order of the ranks.
+    ///
+    /// # Errors
+    /// As [`Rank::all_gather`], and when a value cannot be read.
+    pub fn gather<T: Serialize + DeserializeOwned>(
+        &mut self,
+        what: &str,
+        mine: &T,
+        deadline: Duration,
+    ) -> Result<Vec<T>> {
+        let all = self.all_gather(what, pack(mine)?, deadline)?;
+        all.iter().map(|bytes| unpack(bytes)).collect()
     }
 
     /// Starts an [`Rank::all_gather`] without waiting for it.
@@ -178,30 +190,15 @@ impl Rank {
         mine: T,
         deadline: Duration,
     ) -> Result<T> {
-        let merge = Merge::Values(|mine, parts| {
+        let merge: Merge = |mine, parts| {
             let mut all: T = unpack(&mine)?;
             for part in parts {
                 all.merge(unpack(part)?);
             }
             pack(&all)
-        });
+        };
         let pending = self.enter(Kind::Reduce, what, pack(&mine)?, Some(merge))?;
         unpack(&self.wait(pending, deadline)?)
-    }
-
-    /// The same for bytes that have an encoding of their own, such as histograms: `merge` must not care about order.
-    ///
-    /// # Errors
-    /// As [`Rank::reduce`].
-    pub fn reduce_bytes(
-        &mut self,
-        what: &str,
-        mine: Vec<u8>,
-        merge: fn(&mut Vec<u8>, &[u8]),
-        deadline: Duration,
-    ) -> Result<Vec<u8>> {
-        let pending = self.enter(Kind::Reduce, what, mine, Some(Merge::Bytes(merge)))?;
-        self.wait(pending, deadline)
     }
 
     /// A barrier after which all ranks know the same instant a little in the future (at least 500 µs from when rank 0
@@ -211,10 +208,7 @@ impl Rank {
     /// As [`Rank::barrier`].
     pub fn aligned_start(&mut self, what: &str, deadline: Duration) -> Result<u64> {
         let pending = self.enter(Kind::Start, what, Vec::new(), None)?;
-        let bytes = self.wait(pending, deadline)?;
-        let start_ns = bytes.try_into().map(u64::from_le_bytes);
-        let start_ns =
-            start_ns.map_err(|_| Error::Failed("the common start cannot be read".into()))?;
+        let start_ns: u64 = unpack(&self.wait(pending, deadline)?)?;
         Ok(start_ns.saturating_add_signed(self.clock_offset().offset_ns))
     }
 
@@ -230,7 +224,7 @@ impl Rank {
         }
         let seq = self.next_seq;
         self.next_seq += 1;
-        let (what, slot) = (cut(what), Slot::new());
+        let (what, slot) = (short(what), Slot::new());
         self.shared.command(Command::Enter(Enter {
             seq,
             kind,
@@ -271,14 +265,5 @@ impl Rank {
                 since.elapsed()
             ))),
         }
-    }
-}
-
-/// A name that fits into a message.
-pub(super) fn cut(text: &str) -> String {
-    if text.len() <= WHAT_BYTES_MAX {
-        clip(text)
-    } else {
-        text.chars().take(64).collect()
     }
 }

@@ -14,9 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use self::exchanges::cut;
 use crate::bootstrap::options::JoinOptions;
-use crate::channel::message::Cause;
+use crate::channel::message::{Cause, short};
 use crate::channel::pack::{pack, unpack};
 use crate::hosts::{Hosts, count_local_ranks};
 use crate::join::{self, MARGIN};
@@ -197,7 +196,7 @@ impl Rank {
 
     /// States what this rank is doing now; it is reported when others wait for it in vain.
     pub fn phase(&self, text: &str) {
-        *lock(&self.shared.phase) = (cut(text), Instant::now());
+        *lock(&self.shared.phase) = (short(text), Instant::now());
     }
 
     /// Names the files to remove should the run end while the main thread is stuck in a library, so that its process is

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::bootstrap::options::JoinOptions;
 use crate::channel::{Channel, wait_for};
 use crate::signals::Signals;
-use tonnage_units::identity::{Identity, Meeting, SaidBy};
+use tonnage_units::identity::{AddressSource, Identity, Meeting};
 use tonnage_units::{Error, Result};
 
 /// Pause between two tries to reach rank 0.
@@ -35,18 +35,14 @@ pub(crate) fn root_listener(
             "there are several ranks, but no address where they meet".into(),
         )),
         Meeting::Local { control } => inherited(*control),
-        Meeting::Master {
-            host,
-            port,
-            said_by,
-        } => match &options.interface {
+        Meeting::Master { host, port, source } => match &options.interface {
             Some(name) => bind(
                 SocketAddr::new(interface_address(name, None)?, *port),
                 identity,
                 host,
-                *said_by,
+                *source,
             ),
-            None => bind_master(identity, (host, *port, *said_by), options, signals),
+            None => bind_master(identity, (host, *port, *source), options, signals),
         },
     }
 }
@@ -72,21 +68,21 @@ fn inherited(control: SocketAddr) -> Result<TcpListener> {
 /// pod's own, so the resolver is asked until the join deadline.
 fn bind_master(
     identity: &Identity,
-    (host, port, said_by): (&str, u16, SaidBy),
+    (host, port, source): (&str, u16, AddressSource),
     options: &JoinOptions,
     signals: &mut Signals,
 ) -> Result<TcpListener> {
     let deadline = Instant::now() + options.join_timeout;
-    let addresses = until_resolved(|| resolve(host, port, said_by), deadline, signals)?;
+    let addresses = until_resolved(|| resolve(host, port, source), deadline, signals)?;
     let mut last = None;
     for address in addresses {
-        match bind(address, identity, host, said_by) {
+        match bind(address, identity, host, source) {
             Ok(listener) => return Ok(listener),
             Err(error) => last = Some(error),
         }
     }
     Err(last
-        .unwrap_or_else(|| Error::Usage(format!("{} stands for no address", said_by.host(host)))))
+        .unwrap_or_else(|| Error::Usage(format!("{} stands for no address", source.host(host)))))
 }
 
 /// Asks again until there is an answer, or the deadline has come: then the last failure is the error.
@@ -129,7 +125,7 @@ fn bind(
     address: SocketAddr,
     identity: &Identity,
     host: &str,
-    said_by: SaidBy,
+    source: AddressSource,
 ) -> Result<TcpListener> {
     let local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     if address.ip().is_loopback() && !local {
@@ -137,7 +133,7 @@ fn bind(
         let trap = format!(
             "{} is {} on rank 0's own host, which other hosts cannot reach: give --interface NAME, or the address itself \
              in place of the name",
-            said_by.host(host),
+            source.host(host),
             address.ip()
         );
         if identity
@@ -148,29 +144,33 @@ fn bind(
         }
         log::warn!("{trap}");
     }
-    listen_on(address, host, said_by)
+    listen_on(address, host, source)
 }
 
 /// A socket on exactly this address, which `host` stands for.
-pub(crate) fn listen_on(address: SocketAddr, host: &str, said_by: SaidBy) -> Result<TcpListener> {
+pub(crate) fn listen_on(
+    address: SocketAddr,
+    host: &str,
+    source: AddressSource,
+) -> Result<TcpListener> {
     TcpListener::bind(address).map_err(|error| match error.kind() {
         io::ErrorKind::AddrNotAvailable => Error::Usage(format!(
             "rank 0 should listen on {host} ({}), but this host ({}) has no such address: {}",
             address.ip(),
             tonnage_sys::host::name(),
-            said_by.another_host()
+            source.another_host()
         )),
         io::ErrorKind::AddrInUse => Error::Failed(format!(
             "rank 0 cannot listen on {address}: another process does (a launcher, or another run). {}",
-            said_by.another_port()
+            source.another_port()
         )),
         _ => Error::io(format!("rank 0 cannot listen on {address}"), error),
     })
 }
 
-fn resolve(host: &str, port: u16, said_by: SaidBy) -> Result<Vec<SocketAddr>> {
+fn resolve(host: &str, port: u16, source: AddressSource) -> Result<Vec<SocketAddr>> {
     let failed = |error| {
-        let host = said_by.host(host);
+        let host = source.host(host);
         Error::io(format!("cannot find the address of {host}"), error)
     };
     Ok((host, port).to_socket_addrs().map_err(failed)?.collect())
@@ -290,11 +290,9 @@ fn try_connect(
         Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => Vec::new(),
         Meeting::Local { control } => vec![*control],
         // A name may be known later than this process starts, such as that of a pod.
-        Meeting::Master {
-            host,
-            port,
-            said_by,
-        } => resolve(host, *port, *said_by).map_err(|error| Attempt::Later(error.to_string()))?,
+        Meeting::Master { host, port, source } => {
+            resolve(host, *port, *source).map_err(|error| Attempt::Later(error.to_string()))?
+        }
     };
     let mut last = Attempt::Later("it has no address".into());
     for address in addresses {
@@ -347,26 +345,28 @@ mod tests {
         }
     }
 
-    const SAYERS: [SaidBy; 4] = [
-        SaidBy::Option,
-        SaidBy::Variable,
-        SaidBy::Launcher,
-        SaidBy::Step,
+    const SAYERS: [AddressSource; 4] = [
+        AddressSource::Option,
+        AddressSource::Variable,
+        AddressSource::Launcher,
+        AddressSource::Step,
     ];
 
     /// Checks the advice for each way to say an address: the options that change it are named, and those without effect
     /// are not.
-    fn advises(error: &Error, said_by: SaidBy, wanted: [&str; 4]) {
+    fn advises(error: &Error, source: AddressSource, wanted: [&str; 4]) {
         let text = error.to_string();
-        let place = SAYERS.iter().position(|one| *one == said_by).unwrap();
-        assert!(text.contains(wanted[place]), "{said_by:?}: {text}");
-        let misleading = match said_by {
-            SaidBy::Option => &["MASTER_ADDR", "MASTER_PORT", "TONNAGE_PORT"][..],
-            SaidBy::Variable => &["--master"],
-            SaidBy::Launcher | SaidBy::Step => &["MASTER_ADDR", "MASTER_PORT", "--master"],
+        let place = SAYERS.iter().position(|one| *one == source).unwrap();
+        assert!(text.contains(wanted[place]), "{source:?}: {text}");
+        let misleading = match source {
+            AddressSource::Option => &["MASTER_ADDR", "MASTER_PORT", "TONNAGE_PORT"][..],
+            AddressSource::Variable => &["--master"],
+            AddressSource::Launcher | AddressSource::Step => {
+                &["MASTER_ADDR", "MASTER_PORT", "--master"]
+            }
         };
         for part in misleading {
-            assert!(!text.contains(part), "{said_by:?}: {text}");
+            assert!(!text.contains(part), "{source:?}: {text}");
         }
     }
 
@@ -378,11 +378,11 @@ mod tests {
             "--interface",
             "--mpi=pmix",
         ];
-        for said_by in SAYERS {
-            let error = listen_on("192.0.2.1:1".parse().unwrap(), "n1", said_by).unwrap_err();
+        for source in SAYERS {
+            let error = listen_on("192.0.2.1:1".parse().unwrap(), "n1", source).unwrap_err();
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains("has no such address"), "{error}");
-            advises(&error, said_by, wanted);
+            advises(&error, source, wanted);
         }
     }
 
@@ -396,9 +396,9 @@ mod tests {
             "TONNAGE_PORT",
             "TONNAGE_PORT",
         ];
-        for said_by in SAYERS {
-            let error = listen_on(address, "127.0.0.1", said_by).unwrap_err();
-            advises(&error, said_by, wanted);
+        for source in SAYERS {
+            let error = listen_on(address, "127.0.0.1", source).unwrap_err();
+            advises(&error, source, wanted);
         }
     }
 
@@ -406,11 +406,16 @@ mod tests {
     fn a_name_that_means_loopback_is_a_trap_between_hosts() {
         let bind = |local_size| {
             let address = "127.0.1.1:0".parse().unwrap();
-            bind(address, &identity(local_size), "hosta", SaidBy::Option)
+            bind(
+                address,
+                &identity(local_size),
+                "hosta",
+                AddressSource::Option,
+            )
         };
         let error = bind(1).unwrap_err();
         assert!(error.to_string().contains("--interface"), "{error}");
-        advises(&error, SaidBy::Option, ["--master hosta"; 4]);
+        advises(&error, AddressSource::Option, ["--master hosta"; 4]);
         bind(2).unwrap();
     }
 

@@ -1,5 +1,6 @@
 //! Joining by a rank other than 0: introduce itself to rank 0, go to its parent, receive its children.
 
+use std::net::TcpListener;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -22,41 +23,12 @@ pub(crate) fn become_member(
     options: &JoinOptions,
     signals: &mut Signals,
 ) -> Result<Tree> {
-    let mut channel = connect_to(&identity.meeting, options, signals)?;
     let children = children_of(identity.rank, identity.size, options.fanout);
-    let listener = if children.is_empty() {
-        None
-    } else {
-        Some(inner_listener(&channel, options).inspect_err(|error| {
-            tell(&mut channel, &Cause::of(error, me.rank, &me.host));
-        })?)
-    };
-    let listen = listener
-        .as_ref()
-        .map(|listener| listener.local_addr())
-        .transpose()
-        .map_err(|error| Error::io("address of the listening socket", error))?;
-    let hello = Hello {
-        info: me.clone(),
-        size: identity.size,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        plan_hash: options.plan_hash.clone(),
-        listen,
-    };
-    channel.send(&Head::Hello(Box::new(hello)), &[])?;
-    let welcome = wait_for_welcome(&mut channel, options, signals)
-        .inspect_err(|error| tell(&mut channel, &Cause::of(error, me.rank, &me.host)))?;
-    if let Some(address) = welcome.address {
-        let meeting = Meeting::Local { control: address };
-        channel = connect_to(&meeting, options, signals)?;
-        channel.send(
-            &Head::Attach {
-                info: Box::new(me.clone()),
-            },
-            &[],
-        )?;
-        channel.flush();
-    }
+    let Introduced {
+        mut channel,
+        welcome,
+        listener,
+    } = introduce(identity, me, !children.is_empty(), options, signals)?;
     channel.trust(message_bytes_max(identity.size));
     let mut parent = Peer {
         channel,
@@ -87,6 +59,64 @@ pub(crate) fn become_member(
         children,
         table: Vec::new(),
         root_boot_id: welcome.root_boot_id,
+    })
+}
+
+/// A rank that rank 0 knows, connected to its parent.
+struct Introduced {
+    /// The connection to the parent.
+    channel: Channel,
+    welcome: Welcome,
+    /// The socket for its children, if it will have any.
+    listener: Option<TcpListener>,
+}
+
+/// Introduces this rank to rank 0, and to its parent where that is another.
+fn introduce(
+    identity: &Identity,
+    me: &RankInfo,
+    is_parent: bool,
+    options: &JoinOptions,
+    signals: &mut Signals,
+) -> Result<Introduced> {
+    let mut channel = connect_to(&identity.meeting, options, signals)?;
+    let listener = if is_parent {
+        Some(inner_listener(&channel, options).inspect_err(|error| {
+            tell(&mut channel, &Cause::of(error, me.rank, &me.host));
+        })?)
+    } else {
+        None
+    };
+    let listen = listener
+        .as_ref()
+        .map(|listener| listener.local_addr())
+        .transpose()
+        .map_err(|error| Error::io("address of the listening socket", error))?;
+    let hello = Hello {
+        info: me.clone(),
+        size: identity.size,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        plan_hash: options.plan_hash.clone(),
+        listen,
+    };
+    channel.send(&Head::Hello(Box::new(hello)), &[])?;
+    let welcome = wait_for_welcome(&mut channel, options, signals)
+        .inspect_err(|error| tell(&mut channel, &Cause::of(error, me.rank, &me.host)))?;
+    if let Some(address) = welcome.address {
+        let meeting = Meeting::Local { control: address };
+        channel = connect_to(&meeting, options, signals)?;
+        channel.send(
+            &Head::Attach {
+                info: Box::new(me.clone()),
+            },
+            &[],
+        )?;
+        channel.flush();
+    }
+    Ok(Introduced {
+        channel,
+        welcome,
+        listener,
     })
 }
 

@@ -5,9 +5,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::exchange::{Delivery, Routes};
 use super::shared::{Enter, Merge, Outcome, Slot};
 use crate::channel::message::Kind;
+use crate::channel::pack::{pack, unpack_first};
 use tonnage_units::{Error, Result};
 
 /// Collectives that one rank may have under way; more is a peer that does not follow the rules.
@@ -17,7 +20,7 @@ const FINISHED_KEPT: usize = 256;
 
 /// A rank and its host, for messages.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct Member {
     pub(crate) rank: u32,
     pub(crate) host: String,
 }
@@ -25,7 +28,7 @@ pub(crate) struct Place {
 struct Collective {
     kind: Kind,
     what: String,
-    first: Place,
+    first: Member,
     mine: Option<Vec<u8>>,
     merge: Option<Merge>,
     slot: Option<Arc<Slot>>,
@@ -64,7 +67,7 @@ impl Collectives {
     ///
     /// # Errors
     /// When another rank is somewhere else in the program.
-    pub(crate) fn enter(&mut self, here: &Place, enter: Enter) -> Result<Option<Combined>> {
+    pub(crate) fn enter(&mut self, here: &Member, enter: Enter) -> Result<Option<Combined>> {
         let seq = enter.seq;
         let collective = self.at(seq, enter.kind, &enter.what, here)?;
         collective.mine = Some(enter.mine);
@@ -82,7 +85,7 @@ impl Collectives {
         seq: u64,
         kind: Kind,
         what: &str,
-        from: (usize, &Place),
+        from: (usize, &Member),
         payload: Vec<u8>,
     ) -> Result<Option<Combined>> {
         let collective = self.at(seq, kind, what, from.1)?;
@@ -97,7 +100,7 @@ impl Collectives {
         self.combine(seq)
     }
 
-    fn at(&mut self, seq: u64, kind: Kind, what: &str, who: &Place) -> Result<&mut Collective> {
+    fn at(&mut self, seq: u64, kind: Kind, what: &str, who: &Member) -> Result<&mut Collective> {
         if self.under_way.len() >= UNDER_WAY_MAX && !self.under_way.contains_key(&seq) {
             return Err(Error::Failed(format!(
                 "more than {UNDER_WAY_MAX} exchanges are under way at once"
@@ -141,7 +144,7 @@ impl Collectives {
             (Kind::Gather, _) => parts
                 .iter()
                 .for_each(|part| payload.extend_from_slice(part)),
-            (Kind::Reduce, Some(merge)) => payload = merge.all(payload, &parts)?,
+            (Kind::Reduce, Some(merge)) => payload = merge(payload, &parts)?,
             (Kind::Exchange, _) => {
                 let sorted = self.routes.sort(&payload, &parts)?;
                 collective.staying = sorted.staying;
@@ -207,15 +210,17 @@ impl Collectives {
     }
 }
 
-/// One rank's entry of a gather: rank and length in front, so that entries can be put one after the other.
+/// One rank's entry of a gather. Entries are put one after the other.
+#[derive(Serialize, Deserialize)]
+struct Entry<'a> {
+    rank: u32,
+    #[serde(borrow)]
+    mine: &'a [u8],
+}
+
+/// The bytes of one rank's entry.
 pub(crate) fn gather_entry(rank: u32, mine: &[u8]) -> Result<Vec<u8>> {
-    let len = u32::try_from(mine.len())
-        .map_err(|_| Error::Failed(format!("{} bytes are too many to gather", mine.len())))?;
-    let mut entry = Vec::with_capacity(8 + mine.len());
-    entry.extend_from_slice(&rank.to_le_bytes());
-    entry.extend_from_slice(&len.to_le_bytes());
-    entry.extend_from_slice(mine);
-    Ok(entry)
+    pack(&Entry { rank, mine })
 }
 
 /// The entries of all ranks in the order of the ranks.
@@ -226,12 +231,9 @@ pub(crate) fn gather_entries(mut bytes: &[u8], size: u32) -> Result<Vec<Vec<u8>>
     let wrong = || Error::Failed("the gathered contributions cannot be read".into());
     let mut entries: Vec<Option<Vec<u8>>> = (0..size).map(|_| None).collect();
     while !bytes.is_empty() {
-        let (rank, rest) = bytes.split_first_chunk::<4>().ok_or_else(wrong)?;
-        let (len, rest) = rest.split_first_chunk::<4>().ok_or_else(wrong)?;
-        let len = u32::from_le_bytes(*len) as usize;
-        let (entry, rest) = rest.split_at_checked(len).ok_or_else(wrong)?;
-        match entries.get_mut(u32::from_le_bytes(*rank) as usize) {
-            Some(place @ None) => *place = Some(entry.to_vec()),
+        let (entry, rest) = unpack_first::<Entry<'_>>(bytes).map_err(|_| wrong())?;
+        match entries.get_mut(entry.rank as usize) {
+            Some(place @ None) => *place = Some(entry.mine.to_vec()),
             _ => return Err(wrong()),
         }
         bytes = rest;
@@ -247,8 +249,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn place(rank: u32) -> Place {
-        Place {
+    fn place(rank: u32) -> Member {
+        Member {
             rank,
             host: format!("h{rank}"),
         }
@@ -260,7 +262,7 @@ mod tests {
     }
 
     fn entering(seq: u64, what: &str, mine: &[u8]) -> Enter {
-        let merge = Merge::Bytes(|all, one| all.extend_from_slice(one));
+        let merge: Merge = |mine, parts| Ok([&[mine][..], parts].concat().concat());
         Enter {
             seq,
             kind: Kind::Reduce,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::clock::ClockSync;
-use super::collective::{Collectives, Place};
+use super::collective::{Collectives, Member};
 use super::exchange::Routes;
 use super::missing::{Answer, Inquiry};
 use super::shape::{Peer, Tree};
@@ -80,8 +80,8 @@ impl Link {
         }
     }
 
-    pub(crate) fn place(&self) -> Place {
-        Place {
+    pub(crate) fn place(&self) -> Member {
+        Member {
             rank: self.info.rank,
             host: self.info.host.clone(),
         }

@@ -270,7 +270,7 @@ impl Routes {
 }
 
 impl Parcel<'_> {
-    /// The same message for other ranks; nothing where there are none.
+    /// A copy of the message for other ranks; nothing where there are none.
     fn write_for(&self, to: RankSet, out: &mut Vec<u8>) -> Result<()> {
         if to.is_empty() {
             return Ok(());

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::clock::{Base, monotonic_ns};
-use super::collective::{Combined, Place};
+use super::collective::{Combined, Member};
 use super::control::{Control, Way};
 use super::missing::{Answer, Inquiry};
 use super::shared::{Enter, Outcome, lock};
 use crate::ClockOffset;
 use crate::channel::message::{Cause, Head, Kind, Message, clip};
+use crate::channel::pack::pack;
 use tonnage_units::{Error, Result};
 
 impl Control {
@@ -63,7 +64,7 @@ impl Control {
     fn understand_child(
         &mut self,
         index: usize,
-        from: (usize, &Place),
+        from: (usize, &Member),
         head: Head,
         payload: Vec<u8>,
     ) -> Result<()> {
@@ -115,7 +116,7 @@ impl Control {
     /// The main thread enters a collective.
     pub(crate) fn enter(&mut self, enter: Enter) {
         let me = &self.settings.me;
-        let here = Place {
+        let here = Member {
             rank: me.rank,
             host: me.host.clone(),
         };
@@ -135,7 +136,7 @@ impl Control {
         let Some(Combined {
             kind,
             what,
-            mut payload,
+            payload,
         }) = combined
         else {
             return;
@@ -160,11 +161,11 @@ impl Control {
             };
             return self.tell_parent(&Head::Up { seq, kind, what }, &payload);
         }
-        if kind == Kind::Start {
-            let start_ns = monotonic_ns().saturating_add(self.start_lead_ns());
-            payload = start_ns.to_le_bytes().to_vec();
-        }
-        if let Err(error) = self.complete(seq, payload) {
+        let payload = match kind {
+            Kind::Start => pack(&monotonic_ns().saturating_add(self.start_lead_ns())),
+            _ => Ok(payload),
+        };
+        if let Err(error) = payload.and_then(|payload| self.complete(seq, payload)) {
             let me = &self.settings.me;
             let cause = Cause::of(&error, me.rank, &me.host);
             self.abort(cause);

@@ -14,28 +14,7 @@ use crate::channel::message::{Cause, Kind};
 use tonnage_units::{Error, Result};
 
 /// Merges this rank's contribution, the first, with those of its children.
-pub(crate) type MergeValues = fn(Vec<u8>, &[Vec<u8>]) -> Result<Vec<u8>>;
-
-/// A way to merge this rank's contribution with those of its children.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Merge {
-    /// All are read, merged, and written once.
-    Values(MergeValues),
-    /// Bytes with an encoding of their own: the second are merged into the first.
-    Bytes(fn(&mut Vec<u8>, &[u8])),
-}
-
-impl Merge {
-    pub(crate) fn all(self, mut mine: Vec<u8>, parts: &[Vec<u8>]) -> Result<Vec<u8>> {
-        match self {
-            Self::Values(merge) => merge(mine, parts),
-            Self::Bytes(merge) => {
-                parts.iter().for_each(|part| merge(&mut mine, part));
-                Ok(mine)
-            }
-        }
-    }
-}
+pub(crate) type Merge = fn(Vec<u8>, &[Vec<u8>]) -> Result<Vec<u8>>;
 
 /// Command of the main thread to the control thread.
 #[derive(Debug)]

@@ -82,7 +82,7 @@ pub struct Totals {
     pub window_ns: u64,
     /// Connections as their initiators count them.
     pub begun: u64,
-    /// The same as their targets count them.
+    /// Connections as their targets count them.
     pub accepted: u64,
     /// CPU time of the ranks inside the window.
     pub cpu_ns: u64,

@@ -3,7 +3,6 @@
 //! In a round all workers of all ranks set up their connections and take them down. The first round of a point is taken
 //! with every step agreed upon, so that what cannot be had ends the point and not the run.
 
-use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -11,24 +10,23 @@ use super::capacity::Capacity;
 use super::descriptors::Descriptors;
 use super::figures::{Times, Totals, step_record, summarize};
 use super::opened::Opened;
-use super::worker::{Answer, Introduction, Order};
+use super::worker::{Answer, Order};
 use crate::deadlines::DEADLINES;
 use crate::failure::{Failure, await_first_cause};
 use crate::kinds::kind::{Course, Stage, Steps};
+use crate::latencies::merge_all;
+use crate::opening::introduction::{Introductions, packed, unpacked};
 use tonnage_engine::Peer;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_ranks::Rank;
 use tonnage_record::ConnectBody;
 use tonnage_record::connect::Step;
-use tonnage_record::histogram::{LatencyHistogram, merge_encoded};
+use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::{Clock, process_cpu_ns};
 use tonnage_units::{Error, Result};
 
 /// Rounds go on untimed for at least this long: libraries load what they need at their first connections.
 const WARM_UP: Duration = Duration::from_millis(50);
-
-/// Messages of one worker to its peers, or theirs to it.
-type Introductions = Vec<(Peer, Introduction)>;
 
 /// The workers of this rank, each with a line for its orders and one for its answers.
 pub struct Team<'a> {
@@ -55,7 +53,7 @@ impl<'a> Team<'a> {
         course: Course<'_>,
     ) -> Result<(), Failure> {
         let stopped = stage.rank.stopped();
-        let workers = opened.workers(point, stage, &stopped);
+        let workers = opened.workers(&stopped);
         std::thread::scope(|scope| {
             let mut lines = Vec::with_capacity(workers.len());
             for (worker, cpu) in workers {
@@ -181,34 +179,10 @@ impl<'a> Team<'a> {
     /// Sends what this rank's workers tell their peers, and returns for each worker what its peers told it.
     fn exchange(&mut self, workers: Vec<Introductions>) -> Result<Vec<Introductions>> {
         let count = workers.len();
-        let mut told: BTreeMap<Peer, Vec<Introduction>> = BTreeMap::new();
-        for (peer, introduction) in workers.into_iter().flatten() {
-            told.entry(peer).or_default().push(introduction);
-        }
-        let peers = told.len();
-        let messages = told.iter().map(|(&peer, introductions)| {
-            let bytes = serde_json::to_vec(introductions);
-            let cannot = |error| Error::Failed(format!("cannot introduce this rank: {error}"));
-            bytes.map(|bytes| (peer, bytes)).map_err(cannot)
-        });
-        let messages = messages.collect::<Result<_>>()?;
-        let heard = self
-            .rank
-            .exchange("exchange cards", messages, DEADLINES.step)?;
-        let mut of_workers = vec![Introductions::new(); count];
-        for (from, bytes) in heard {
-            let all: Vec<Introduction> = serde_json::from_slice(&bytes).map_err(|error| {
-                Error::Failed(format!("rank {from} introduced itself unreadably: {error}"))
-            })?;
-            for (of_worker, introduction) in of_workers.iter_mut().zip(all) {
-                of_worker.push((from, introduction));
-            }
-        }
-        if of_workers.iter().any(|heard| heard.len() != peers) {
-            let missing = "a rank did not introduce all of its workers";
-            return Err(Error::Failed(missing.to_owned()));
-        }
-        Ok(of_workers)
+        let told = packed(workers)?;
+        let peers: Vec<Peer> = told.iter().map(|(peer, _)| *peer).collect();
+        let heard = self.rank.exchange("exchange cards", told, DEADLINES.step)?;
+        unpacked(&heard, &peers, count)
     }
 
     /// Takes so many rounds from an aligned start, added up over all ranks.
@@ -314,16 +288,8 @@ impl Steps for Team<'_> {
             .map(|(step, histogram)| (step, histogram.clone()))
             .collect();
         for (step, histogram) in mine {
-            let merge: fn(&mut Vec<u8>, &[u8]) = |left, right| {
-                if merge_encoded(left, right).is_err() {
-                    left.clear();
-                }
-            };
-            let mine = histogram.encode();
-            let all =
-                self.rank
-                    .reduce_bytes("merge times of a step", mine, merge, DEADLINES.step)?;
-            let all = LatencyHistogram::decode(&all)?;
+            let what = "merge times of a step";
+            let all = merge_all(self.rank, what, &histogram, DEADLINES.step)?;
             self.body.steps.extend(step_record(step, &all));
         }
         self.body.summary = Some(summarize(&self.body.trials));

@@ -6,16 +6,18 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Instant;
 
 use super::figures::Times;
-use super::opened::FIRST_BYTE;
 use crate::deadlines::DEADLINES;
-use serde::{Deserialize, Serialize};
+use crate::opening::introduction::{Introduction, Introductions};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Card, Completion, Descriptor, Domain, Ending, Engine, LaneKind, LaneSpec, Op, Peer, RegionId,
+    Completion, Descriptor, Domain, Ending, Engine, LaneKind, LaneSpec, Op, Peer, RegionId, Verb,
     WorkerConfig,
 };
 use tonnage_record::connect::Step;
 use tonnage_units::{Error, Result};
+
+/// The operation by which the first byte moves: the peer sees its completion, so that no side waits in vain.
+pub const FIRST_BYTE: Verb = Verb::WriteImm;
 
 /// A step that a worker is told to take.
 #[derive(Debug, Clone)]
@@ -23,7 +25,7 @@ pub enum Order {
     /// Open an engine, register the worker's memory with it, and make cards for its peers.
     Open,
     /// Connect it to the peers, who introduced themselves like this.
-    Connect(Vec<(Peer, Introduction)>),
+    Connect(Introductions),
     /// First contact, where both sides have to take part.
     Meet,
     /// A byte to each peer, and one back.
@@ -40,18 +42,11 @@ pub enum Answer {
     /// Done.
     Done,
     /// The engine is open, and this is for each peer.
-    Introductions(Vec<(Peer, Introduction)>),
+    Introductions(Introductions),
     /// Connections that this side began, and that its peers began.
     Connected(u64, u64),
     /// Times of all steps.
     Times(Box<Times>),
-}
-
-/// A message of a worker to one of its peers: how to reach it, and its memory.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Introduction {
-    card: Card,
-    memory: Descriptor,
 }
 
 /// A worker and what it keeps from round to round.
@@ -188,7 +183,7 @@ impl Worker {
         }
     }
 
-    fn open(&mut self) -> Result<Vec<(Peer, Introduction)>> {
+    fn open(&mut self) -> Result<Introductions> {
         (self.done, self.arrived) = (0, 0);
         self.began_ns = self.config.clock.now_ns();
         self.stepped_ns = self.began_ns;

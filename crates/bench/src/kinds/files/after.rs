@@ -6,8 +6,9 @@ use super::phase::Job;
 use super::team::{self, without_gap};
 use crate::deadlines::DEADLINES;
 use crate::failure::Failure;
-use crate::kinds::files::data::{FileKey, Pool};
+use crate::kinds::files::data::Pool;
 use crate::kinds::files::names::{bytes_of_file, number_of, path_of};
+use crate::kinds::files::stamp::FileKey;
 use crate::kinds::files::verify::{Checker, Verdict};
 use crate::kinds::files::wrong::Wrong;
 use tonnage_plan::files::{FileLayout, Phase};
@@ -23,15 +24,9 @@ impl Experiment<'_> {
         }
         let made = state.team.iter().map(|member| member.samples.transfers);
         let mine = without_gap(made, state.team.len() as u64).min(job.quota);
-        let all = self.rank.all_gather(
-            "how far ranks have written",
-            mine.to_le_bytes().to_vec(),
-            DEADLINES.phase,
-        )?;
-        let number = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes);
-        let written = Written {
-            transfers: all.iter().map(number).collect(),
-        };
+        let what = "how far ranks have written";
+        let transfers = self.rank.gather(what, &mine, DEADLINES.phase)?;
+        let written = Written { transfers };
         let mine = match &point.status_file {
             Some(path) if self.rank.id() == 0 => written.save(path.as_ref()),
             _ => Ok(()),

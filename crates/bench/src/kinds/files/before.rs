@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use tonnage_sys::files::lustre::{self, StripeCount};
 use tonnage_sys::files::open::Access as OpenAs;
 
-use super::storage::{Place, directory_of};
-use crate::kinds::files::data::{FileKey, SECTOR_BYTES, STAMP_BYTES, words};
+use super::storage::{LocalStorage, directory_of};
 use crate::kinds::files::names::number_of;
-use crate::kinds::files::places::Places;
+use crate::kinds::files::sequence::Sequence;
+use crate::kinds::files::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES, words};
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase, Striping};
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
@@ -68,7 +68,7 @@ pub fn check_target(path: &Path, writes: bool) -> Result<()> {
 ///
 /// # Errors
 /// When they do not.
-pub fn check_direct(point: &FilePoint, place: &Place) -> Result<()> {
+pub fn check_direct(point: &FilePoint, place: &LocalStorage) -> Result<()> {
     if !point.direct {
         return Ok(());
     }
@@ -126,7 +126,7 @@ pub fn needed_bytes(point: &FilePoint, part: u32, transfers: u64) -> u64 {
     };
     match point.order {
         FileOrder::Sequential => {
-            Places::new(point, part, Phase::Read).at(last).offset + point.transfer_bytes
+            Sequence::new(point, part, Phase::Read).at(last).offset + point.transfer_bytes
         }
         FileOrder::Shuffled if all => crate::kinds::files::names::bytes_of_file(point),
         FileOrder::Shuffled => 0,
@@ -139,7 +139,7 @@ pub fn needed_bytes(point: &FilePoint, part: u32, transfers: u64) -> u64 {
 /// # Errors
 /// When it cannot be read, or none of them is tonnage's.
 pub fn seed_of(point: &FilePoint, path: &Path, part: u32, transfers: u64) -> Result<u64> {
-    let places = Places::new(point, part, Phase::Read);
+    let places = Sequence::new(point, part, Phase::Read);
     let file_bytes = crate::kinds::files::names::bytes_of_file(point);
     let files = match point.layout {
         FileLayout::Shared => 1,
@@ -182,7 +182,7 @@ pub fn seed_of(point: &FilePoint, path: &Path, part: u32, transfers: u64) -> Res
 ///
 /// # Errors
 /// When Lustre refuses the striping.
-pub fn make_striped(path: &Path, place: &Place, striping: Striping) -> Result<String> {
+pub fn make_striped(path: &Path, place: &LocalStorage, striping: Striping) -> Result<String> {
     if place.file_system != "lustre" {
         return Ok(format!(
             "skip: {} is on {}, which has no stripes to set",
@@ -265,7 +265,7 @@ impl Written {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::files::places::tests::point;
+    use crate::kinds::files::sequence::tests::point;
 
     fn text<T: std::fmt::Debug>(result: Result<T>) -> String {
         result.unwrap_err().to_string()

@@ -7,8 +7,8 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::storage::directory_of;
-use crate::kinds::files::data::{FileKey, SECTOR_BYTES, STAMP_BYTES};
 use crate::kinds::files::names::{number_of, path_of};
+use crate::kinds::files::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES};
 use tonnage_plan::files::{FileLayout, FilePoint};
 use tonnage_units::{Error, Result};
 
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::FileExt;
 
-    use crate::kinds::files::places::tests::point;
+    use crate::kinds::files::sequence::tests::point;
 
     #[test]
     fn only_what_tonnage_wrote_is_removed() {

@@ -11,125 +11,16 @@
 use tonnage_sys::mapping::Arena;
 
 use super::order::mix;
+use super::stamp::{FileKey, SECTOR_BYTES};
 use super::wrong::{Files, Wrong};
 use tonnage_plan::files::DataKind;
 use tonnage_units::{Error, Result};
 
-/// A sector: what a stamp covers.
-pub const SECTOR_BYTES: u64 = 512;
 /// The pool repeats after so many bytes.
 pub const POOL_BYTES: u64 = 4 << 20;
-/// Seed and key.
-pub const STAMP_BYTES: usize = 16;
-
 /// Compressible data has its zeros in the same part of each page.
 const PAGE_BYTES: usize = 4096;
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-/// The inverse of `GOLDEN` modulo 2^64.
-const GOLDEN_INVERSE: u64 = 0xf1de_83e1_9937_733d;
 const CHUNK: usize = 4096;
-
-/// Key of the data of one file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileKey {
-    seed: u64,
-    base: u64,
-}
-
-impl FileKey {
-    /// The key of file number `file` (see [`super::names::number_of`]) under a seed.
-    pub fn new(seed: u64, file: u32) -> Self {
-        Self {
-            seed,
-            base: mix(seed ^ mix(u64::from(file) + 1)),
-        }
-    }
-
-    /// The key of a file whose sector at offset 0 begins with `stamp`, if it is one of that file number.
-    pub fn of_stamp(stamp: [u8; STAMP_BYTES], file: u32, offset: u64) -> Option<Self> {
-        let (seed, _) = words(&stamp);
-        let key = Self::new(seed, file);
-        (key.stamp(offset) == stamp).then_some(key)
-    }
-
-    /// The seed.
-    pub fn seed(self) -> u64 {
-        self.seed
-    }
-
-    #[inline]
-    fn word(self, sector_offset: u64) -> u64 {
-        self.base ^ (sector_offset / SECTOR_BYTES).wrapping_mul(GOLDEN)
-    }
-
-    /// The offset that a sector of this file with that second word belongs to, if it is below `bytes`.
-    pub(crate) fn place(self, word: u64, bytes: u64) -> Option<u64> {
-        let index = (word ^ self.base).wrapping_mul(GOLDEN_INVERSE);
-        let offset = index.checked_mul(SECTOR_BYTES)?;
-        (offset < bytes).then_some(offset)
-    }
-
-    /// Stamp at the beginning of the sector at an offset.
-    pub fn stamp(self, sector_offset: u64) -> [u8; STAMP_BYTES] {
-        let mut stamp = [0; STAMP_BYTES];
-        stamp[..8].copy_from_slice(&self.seed.to_le_bytes());
-        stamp[8..].copy_from_slice(&self.word(sector_offset).to_le_bytes());
-        stamp
-    }
-
-    /// Stamps the sectors of a transfer of `len` bytes at `offset` that lies at `local` in memory.
-    ///
-    /// # Errors
-    /// When the range lies outside the memory.
-    #[inline]
-    pub fn stamp_all(self, arena: &Arena, local: u64, offset: u64, len: u64) -> Result<()> {
-        let mut sector = offset - offset % SECTOR_BYTES;
-        while sector < offset + len {
-            let whole = sector >= offset && sector + STAMP_BYTES as u64 <= offset + len;
-            let at = (local + sector).wrapping_sub(offset);
-            match (whole, arena.word(at), arena.word(at.wrapping_add(8))) {
-                (true, Some(seed), Some(word)) => {
-                    // Nobody else looks at this memory until the transfer is made.
-                    seed.store(self.seed, std::sync::atomic::Ordering::Relaxed);
-                    word.store(self.word(sector), std::sync::atomic::Ordering::Relaxed);
-                }
-                _ => self.stamp_part(arena, local, offset, len, sector)?,
-            }
-            sector += SECTOR_BYTES;
-        }
-        Ok(())
-    }
-
-    /// A stamp that is cut by the begin or end of the transfer, or not aligned in memory.
-    #[cold]
-    fn stamp_part(
-        self,
-        arena: &Arena,
-        local: u64,
-        offset: u64,
-        len: u64,
-        sector: u64,
-    ) -> Result<()> {
-        let stamp = self.stamp(sector);
-        let begin = sector.max(offset);
-        let end = (sector + STAMP_BYTES as u64).min(offset + len);
-        if begin >= end {
-            return Ok(());
-        }
-        let part = &stamp[(begin - sector) as usize..(end - sector) as usize];
-        let written = arena.write(local + (begin - offset), part);
-        written.map_err(|error| Error::Failed(format!("stamping a transfer: {error}")))
-    }
-}
-
-pub(crate) fn words(stamp: &[u8]) -> (u64, u64) {
-    let word = |at: usize| {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(&stamp[at..at + 8]);
-        u64::from_le_bytes(bytes)
-    };
-    (word(0), word(8))
-}
 
 /// Content of sectors behind their stamps.
 pub struct Pool {
@@ -277,11 +168,6 @@ mod tests {
         pool.check(arena, 0, key, (&files, offset), len, &mut found)
             .unwrap();
         found
-    }
-
-    #[test]
-    fn the_inverse_is_one() {
-        assert_eq!(GOLDEN.wrapping_mul(GOLDEN_INVERSE), 1);
     }
 
     #[test]

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tonnage_sys::mapping::Arena;
 
 use crate::drive::BURST;
-use crate::kinds::files::data::{FileKey, POOL_BYTES, Pool};
-use crate::kinds::files::places::{Place, Places};
+use crate::kinds::files::data::{POOL_BYTES, Pool};
+use crate::kinds::files::sequence::{Access, Sequence};
+use crate::kinds::files::stamp::FileKey;
 use crate::kinds::files::timeline::Timeline;
 use tonnage_engine::calls::{Call, Calls, Queue, Transfer, lane_of};
 use tonnage_engine::{Completion, Ending, Op};
@@ -21,7 +22,7 @@ use tonnage_units::{Error, Result};
 /// Task of one thread in a phase.
 pub struct Task<'a> {
     /// The transfers of the rank whose data this is.
-    pub places: Places,
+    pub places: Sequence,
     /// First transfer of this thread, which makes `first`, `first + step`, `first + 2·step`, …
     pub first: u64,
     /// Threads of the rank.
@@ -39,7 +40,7 @@ pub struct Task<'a> {
     /// Memory with the thread's bytes.
     pub memory: &'a Arc<Arena>,
     /// Division of that memory.
-    pub room: Room,
+    pub room: BufferLayout,
     /// The thread's clock.
     pub clock: Clock,
     /// The common start.
@@ -56,7 +57,7 @@ pub struct Task<'a> {
 
 /// Division of a thread's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct BufferLayout {
     /// Blocking engines write from a copy of the pool that begins here, long enough for any transfer.
     pub source: u64,
     /// Reads, and everything of a queue, use slots that begin here.
@@ -67,7 +68,7 @@ pub struct Room {
     pub count: u32,
 }
 
-impl Room {
+impl BufferLayout {
     /// Memory for `slots` transfers, with a source of writes where one is wanted.
     pub fn new(transfer_bytes: u64, slots: u32, source: bool) -> Self {
         // Neighbours of a page would be moved with it.
@@ -150,7 +151,7 @@ pub trait Inspect {
     ///
     /// # Errors
     /// When they cannot be looked at. What is wrong with them is no error here.
-    fn look(&mut self, local: u64, place: Place) -> Result<()>;
+    fn look(&mut self, local: u64, place: Access) -> Result<()>;
 }
 
 /// Looks at nothing, and costs nothing.
@@ -159,7 +160,7 @@ pub struct Blind;
 
 impl Inspect for Blind {
     #[inline]
-    fn look(&mut self, _local: u64, _place: Place) -> Result<()> {
+    fn look(&mut self, _local: u64, _place: Access) -> Result<()> {
         Ok(())
     }
 }
@@ -177,7 +178,7 @@ impl Task<'_> {
     }
 
     #[inline]
-    fn place(&self, transfer: u64) -> Place {
+    fn place(&self, transfer: u64) -> Access {
         self.places.at(self.first + transfer * self.step)
     }
 
@@ -271,7 +272,7 @@ pub fn blocking(
 /// State that [`queued`] keeps of the transfers in flight; made once for a thread.
 pub struct Slots {
     free: Vec<u32>,
-    in_flight: Vec<(u64, Place)>,
+    in_flight: Vec<(u64, Access)>,
     /// Place of the pool that each slot holds, if it holds any.
     holds: Vec<Option<u64>>,
     staged: Vec<Op>,
@@ -280,7 +281,7 @@ pub struct Slots {
 impl Slots {
     /// Makes slots for so many transfers in flight.
     pub fn new(count: u32) -> Self {
-        let none = Place {
+        let none = Access {
             offset: 0,
             write: false,
         };
@@ -376,7 +377,7 @@ fn stage(task: &Task<'_>, left: u64, first: u64, slots: &mut Slots) -> Result<u6
     Ok(count)
 }
 
-fn failed(task: &Task<'_>, place: Place, code: i32) -> Error {
+fn failed(task: &Task<'_>, place: Access, code: i32) -> Error {
     let verb = if place.write { "writing" } else { "reading" };
     let what = format!(
         "{verb} {} bytes at offset {} of {}",

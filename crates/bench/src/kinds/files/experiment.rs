@@ -10,12 +10,12 @@ use super::before::{self, Written};
 use super::clean::{Made, files_beside};
 use super::figures::Sums;
 use super::limit::Streams;
-use super::storage::{self, Place};
+use super::storage::{self, LocalStorage};
 use super::team::Member;
 use crate::deadlines::DEADLINES;
 use crate::failure::Failure;
 use crate::host::Host;
-use crate::kinds::files::drive::{Room, Samples, Slots};
+use crate::kinds::files::drive::{BufferLayout, Samples, Slots};
 use crate::kinds::files::names::{path_of, source_of};
 use crate::kinds::kind::{Course, Steps, When};
 use crate::observer::Observer;
@@ -25,6 +25,7 @@ use tonnage_machine::{Choice, place_workers};
 use tonnage_plan::files::{FileLayout, FilePoint, Phase};
 use tonnage_plan::point::{LimitChoice, Reading};
 use tonnage_ranks::Rank;
+use tonnage_record::files::PhaseRecord;
 use tonnage_record::{FileBody, Limit, Record};
 use tonnage_units::Bytes;
 use tonnage_units::reduce::Any;
@@ -52,8 +53,8 @@ pub struct Experiment<'a> {
 pub struct State {
     /// This rank's threads.
     pub team: Vec<Member>,
-    /// Places of each rank's files.
-    pub places: Vec<Place>,
+    /// Sequence of each rank's files.
+    pub places: Vec<LocalStorage>,
     /// Transfers of each rank that a stonewalled phase wrote; `None` when all were.
     pub written: Option<Written>,
     /// True when the files were filled before the first phase.
@@ -242,7 +243,7 @@ impl Experiment<'_> {
     }
 
     /// Checks where the files are to be, and asks every rank what that is on.
-    fn look(&mut self) -> Result<(Vec<Place>, Option<Written>), Failure> {
+    fn look(&mut self) -> Result<(Vec<LocalStorage>, Option<Written>), Failure> {
         let (point, writes) = (self.point, self.writes());
         let id = self.rank.id();
         let mut paths = Vec::new();
@@ -280,25 +281,17 @@ impl Experiment<'_> {
         };
         self.agree("look at what is to be read", mine)?;
         let path = paths.first().cloned().unwrap_or_default();
-        let (place, mine) = split(Place::look(&path, writes, point.direct));
+        let (place, mine) = split(LocalStorage::look(&path, writes, point.direct));
         self.agree("look at the file system", mine)?;
         let mine = place
             .as_ref()
             .map_or(Ok(()), |place| before::check_direct(point, place));
         self.agree("look at direct I/O", mine)?;
-        let mine = serde_json::to_vec(&place).unwrap_or_default();
-        let all = self
-            .rank
-            .all_gather("what the files are on", mine, DEADLINES.step)?;
-        let places = all
-            .iter()
-            .map(|bytes| serde_json::from_slice(bytes))
-            .collect::<Result<Vec<Place>, _>>();
-        let places = places.map_err(|error: serde_json::Error| {
-            Error::Failed(format!(
-                "a rank told unreadably what its files are on: {error}"
-            ))
-        })?;
+        let what = "what the files are on";
+        let places = self.rank.gather(what, &place, DEADLINES.step)?;
+        let places: Option<Vec<LocalStorage>> = places.into_iter().collect();
+        let unknown = || Error::Failed("a rank does not know what its files are on".into());
+        let places = places.ok_or_else(unknown)?;
         Ok((places, written))
     }
 
@@ -330,7 +323,7 @@ impl Experiment<'_> {
             }
         };
         let slots = if entry.queues { point.window } else { 1 };
-        let room = Room::new(point.transfer_bytes, slots, !entry.queues && self.writes());
+        let room = BufferLayout::new(point.transfer_bytes, slots, !entry.queues && self.writes());
         let member = |(thread, cpu): (u32, Option<u32>)| {
             let memory =
                 Arena::allocate(room.bytes() as usize, Pages::Normal, Sharing::Private, None);
@@ -380,6 +373,13 @@ impl Experiment<'_> {
                 .push(format!("the storage's limit is not known: {why}"));
         }
         Ok(streams)
+    }
+
+    /// The phases that have at least one repetition.
+    fn records(&self, state: &State) -> Vec<PhaseRecord> {
+        let in_memory = state.places.iter().all(|place| place.memory);
+        let record = |sums: &Sums| sums.record(self.limit(state, sums.phase), in_memory);
+        state.sums.iter().filter_map(record).collect()
     }
 
     /// Upper bound of a phase's bandwidth.

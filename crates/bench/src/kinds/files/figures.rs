@@ -1,6 +1,5 @@
 //! Sums of a phase's repetitions on rank 0, and its record.
 
-use super::experiment::{Experiment, State};
 use tonnage_plan::files::Phase;
 use tonnage_record::files::{PhaseRecord, PhaseSummary, PhaseTrial, TransferLatency};
 use tonnage_record::histogram::LatencyHistogram;
@@ -33,7 +32,8 @@ impl Sums {
         }
     }
 
-    fn record(&self, limit: Option<Limit>, in_memory: bool) -> Option<PhaseRecord> {
+    /// The record of the phase; `None` without a repetition.
+    pub(super) fn record(&self, limit: Option<Limit>, in_memory: bool) -> Option<PhaseRecord> {
         if self.trials.is_empty() {
             return None;
         }
@@ -92,13 +92,4 @@ fn is_warm(trial: &PhaseTrial) -> bool {
 /// 0 where there is nothing to divide by.
 fn per(ns: u64, count: f64) -> f64 {
     if count > 0.0 { ns as f64 / count } else { 0.0 }
-}
-
-impl Experiment<'_> {
-    /// The phases that have at least one repetition.
-    pub(super) fn records(&self, state: &State) -> Vec<PhaseRecord> {
-        let in_memory = state.places.iter().all(|place| place.memory);
-        let record = |sums: &Sums| sums.record(self.limit(state, sums.phase), in_memory);
-        state.sums.iter().filter_map(record).collect()
-    }
 }

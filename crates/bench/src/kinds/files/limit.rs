@@ -13,8 +13,9 @@ use tonnage_sys::files::transfer::{read_at, write_at};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
 use super::scratch::Scratch;
-use super::storage::Place;
-use crate::kinds::files::data::{FileKey, Pool};
+use super::storage::LocalStorage;
+use crate::kinds::files::data::Pool;
+use crate::kinds::files::stamp::FileKey;
 use tonnage_plan::files::{DataKind, FilePoint, Phase};
 use tonnage_record::Limit;
 use tonnage_units::Reduce;
@@ -61,7 +62,7 @@ impl Streams {
     ///
     /// # Errors
     /// When the file cannot be made, written or read.
-    pub fn measure(place: &Place) -> Result<Self> {
+    pub fn measure(place: &LocalStorage) -> Result<Self> {
         let scratch = Scratch::new(&place.directory, "limit");
         let direct = place.direct.is_some();
         let file = scratch.create(direct)?;
@@ -108,7 +109,7 @@ impl Streams {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn measure_reading(place: &Place, path: &Path) -> Result<Self> {
+    pub fn measure_reading(place: &LocalStorage, path: &Path) -> Result<Self> {
         if place.direct.is_none() {
             return Ok(Self::default());
         }
@@ -182,7 +183,7 @@ fn stream_memory() -> Result<Arena> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::files::places::tests::point;
+    use crate::kinds::files::sequence::tests::point;
 
     #[test]
     fn a_mixed_limit_lies_between_and_streams_add_up() {
@@ -209,7 +210,7 @@ mod tests {
     #[test]
     fn a_stream_is_measured_and_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::look(&directory.path().join("t"), true, false).unwrap();
+        let place = LocalStorage::look(&directory.path().join("t"), true, false).unwrap();
         let streams = Streams::measure(&place).unwrap();
         assert!(streams.write_bytes_per_s > 0.0 && streams.read_bytes_per_s > 0.0);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);

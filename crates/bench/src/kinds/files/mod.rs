@@ -14,8 +14,8 @@
 //! | [`cache`] | the state of the page cache |
 //! | [`storage`], [`limit`], [`scratch`] | the storage of the files, and the bandwidth that it gives to a single stream |
 //! | [`clean`] | removing files |
-//! | [`names`], [`order`], [`places`] | the file of a rank, a permutation without a table, and the sequence of a thread's transfers |
-//! | [`data`], [`wrong`] | content of files, and wrong bytes that were read |
+//! | [`names`], [`order`], [`sequence`] | the file of a rank, a permutation without a table, and the sequence of a thread's transfers |
+//! | [`stamp`], [`data`], [`wrong`] | what marks a sector, content of files, and wrong bytes that were read |
 //! | [`timeline`] | bytes over time, in bounded memory |
 //! | [`drive`] | the timed loops |
 //!
@@ -35,10 +35,11 @@ pub mod names;
 mod opened;
 pub mod order;
 mod phase;
-pub mod places;
 mod reading;
 mod remarks;
 pub mod scratch;
+pub mod sequence;
+pub mod stamp;
 pub mod storage;
 pub mod team;
 pub mod timeline;

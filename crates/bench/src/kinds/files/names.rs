@@ -56,7 +56,7 @@ pub fn bytes_of_file(point: &FilePoint) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::places::tests::point;
+    use super::super::sequence::tests::point;
     use super::*;
 
     #[test]

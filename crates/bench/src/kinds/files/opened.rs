@@ -4,13 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use super::experiment::{Experiment, State};
 use crate::deadlines::DEADLINES;
+use crate::json::Json;
 use crate::kinds::kind::together;
 use tonnage_engine::EngineReport;
 use tonnage_engine::calls::FileDomain;
 use tonnage_engine::memory::MemoryReport;
 use tonnage_record::Effective;
 use tonnage_record::environment::Memories;
-use tonnage_units::{Error, Result};
+use tonnage_units::Result;
 
 /// A rank's message to the others once its engine is open.
 #[derive(Serialize, Deserialize)]
@@ -45,24 +46,15 @@ impl Experiment<'_> {
             },
             cpus: state.team.iter().map(|member| member.cpu).collect(),
         };
-        let mine = serde_json::to_vec(&opened).unwrap_or_default();
-        let all = self
-            .rank
-            .all_gather("what the engines are", mine, DEADLINES.step)?;
-        let all = (0u32..).zip(&all).map(|(rank, bytes)| {
-            let opened: Opened = serde_json::from_slice(bytes).map_err(|error| {
-                Error::Failed(format!(
-                    "rank {rank} told unreadably what its engine is: {error}"
-                ))
-            })?;
-            Ok(Effective {
-                ranks: String::new(),
-                engine: opened.engine,
-                memory: Memories::Alike(opened.memory),
-                cpus: opened.cpus,
-                yielding: false,
-            })
+        let what = "what the engines are";
+        let all = self.rank.gather(what, &Json(opened), DEADLINES.step)?;
+        let all = all.into_iter().map(|Json(opened)| Effective {
+            ranks: String::new(),
+            engine: opened.engine,
+            memory: Memories::Alike(opened.memory),
+            cpus: opened.cpus,
+            yielding: false,
         });
-        Ok(together(all.collect::<Result<Vec<_>>>()?.into_iter()))
+        Ok(together(all))
     }
 }

@@ -14,14 +14,16 @@ use super::team::{self, Plan, Shared};
 use super::totals::{Figures, PhaseTotals};
 use crate::deadlines::DEADLINES;
 use crate::failure::Failure;
-use crate::kinds::files::data::{FileKey, Pool};
+use crate::kinds::files::data::Pool;
 use crate::kinds::files::drive::{Blind, Inspect};
 use crate::kinds::files::names::{number_of, path_of, source_of};
-use crate::kinds::files::places::Places;
+use crate::kinds::files::sequence::Sequence;
+use crate::kinds::files::stamp::FileKey;
+use crate::latencies::merge_all;
 use crate::observer::{Observer, Progress};
 use tonnage_engine::calls::View;
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Fsync, Phase};
-use tonnage_record::histogram::{LatencyHistogram, merge_encoded};
+use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
 
@@ -285,19 +287,15 @@ impl Experiment<'_> {
                     &samples.read_latencies
                 });
             }
-            let all = self.rank.reduce_bytes(
-                "merge latencies",
-                mine.encode(),
-                merge_histograms,
-                DEADLINES.phase,
-            )?;
+            let what = "merge latencies";
+            let all = merge_all(self.rank, what, &mine, DEADLINES.phase)?;
             let sums = &mut state.sums[index];
             let into = if write {
                 &mut sums.writes
             } else {
                 &mut sums.reads
             };
-            into.merge(&LatencyHistogram::decode(&all)?);
+            into.merge(&all);
         }
         Ok(totals)
     }
@@ -319,7 +317,7 @@ fn plan<'a>(point: &'a FilePoint, job: &'a Job<'_>, start_ns: u64, clock: Clock)
             job.phase == Phase::Write,
         ),
         view: view(point, job.part),
-        places: Places::new(&ordered, job.part, job.phase),
+        places: Sequence::new(&ordered, job.part, job.phase),
         quota: job.quota,
         data: job.data,
         fsync: if job.measured {
@@ -373,11 +371,5 @@ fn watch(
         progress.elapsed = since.elapsed();
         progress.left = wall.map(|wall| wall.saturating_sub(progress.elapsed));
         observer.progress(&progress);
-    }
-}
-
-fn merge_histograms(left: &mut Vec<u8>, right: &[u8]) {
-    if merge_encoded(left, right).is_err() {
-        left.clear();
     }
 }

@@ -8,6 +8,7 @@ use crate::deadlines::DEADLINES;
 use crate::failure::Failure;
 use crate::kinds::files::names::path_of;
 use tonnage_plan::files::{FileLayout, FilePoint, Phase};
+use tonnage_ranks::{pack, unpack};
 use tonnage_record::files::CacheState;
 use tonnage_units::{Error, Result};
 
@@ -75,15 +76,14 @@ impl Experiment<'_> {
         };
         let (seed, mine) = split(found);
         self.agree("find out the seed of the data", mine)?;
-        let mine = seed
-            .filter(|_| self.rank.id() == 0)
-            .map(|seed| seed.to_le_bytes().to_vec());
+        let mine = match (self.rank.id(), seed) {
+            (0, Some(seed)) => Some(pack(&seed)?),
+            _ => None,
+        };
         let said = self
             .rank
             .broadcast("the seed of the data", mine, DEADLINES.phase)?;
-        let seed = said.try_into().map(u64::from_le_bytes);
-        seed.map(Some)
-            .map_err(|_| Failure::Run(Error::Failed("rank 0 said no seed of the data".into())))
+        Ok(Some(unpack(&said)?))
     }
 }
 

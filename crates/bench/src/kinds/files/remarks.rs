@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::experiment::{Experiment, State};
-use super::storage::Place;
+use super::storage::LocalStorage;
 use crate::kinds::files::names::{bytes_of_file, source_of};
 use tonnage_plan::files::{FileLayout, Phase, ReadFrom};
 use tonnage_units::Bytes;
@@ -43,7 +43,7 @@ impl Experiment<'_> {
         ))
     }
 
-    fn about_servers(&self, places: &[Place]) -> Option<String> {
+    fn about_servers(&self, places: &[LocalStorage]) -> Option<String> {
         let reads = self.point.phases.iter().any(|phase| phase.reads());
         (reads && places.iter().any(|place| place.network)).then(|| {
             "the page caches of the ranks' hosts were looked at; what the file system's servers hold in memory cannot be \
@@ -53,7 +53,7 @@ impl Experiment<'_> {
     }
 
     /// Remarks when the whole files do not fit; a stonewall may end the writing before.
-    fn about_room(&self, places: &[Place]) -> Option<String> {
+    fn about_room(&self, places: &[LocalStorage]) -> Option<String> {
         let point = self.point;
         if !self.writes() {
             return None;
@@ -64,7 +64,7 @@ impl Experiment<'_> {
             1
         };
         // Each storage once, with how many ranks use it.
-        let mut storages: BTreeMap<StorageKey<'_>, (u64, &Place)> = BTreeMap::new();
+        let mut storages: BTreeMap<StorageKey<'_>, (u64, &LocalStorage)> = BTreeMap::new();
         for (machine, place) in self.rank.hosts().machines().iter().zip(places) {
             let key = storage_key(*machine, place);
             storages.entry(key).or_insert((0, place)).0 += 1;
@@ -107,7 +107,7 @@ enum StorageKey<'a> {
     Disk(u32, (u32, u32)),
 }
 
-fn storage_key(machine: u32, place: &Place) -> StorageKey<'_> {
+fn storage_key(machine: u32, place: &LocalStorage) -> StorageKey<'_> {
     if place.network {
         StorageKey::Network(&place.source)
     } else {

@@ -17,7 +17,7 @@ use tonnage_units::{Error, Result};
 
 /// A rank's view of its storage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct LocalStorage {
     /// The directory of its files.
     pub directory: PathBuf,
     /// Its kind.
@@ -36,7 +36,7 @@ pub struct Place {
     pub direct: Option<(u32, u32)>,
 }
 
-impl Place {
+impl LocalStorage {
     /// Looks at the directory that a file is, or is to be, in. `writes` says whether a file may be made there to find out
     /// about direct transfers; else `path` itself is asked. `direct` says that they are needed.
     ///
@@ -94,11 +94,11 @@ fn direct_of(path: &Path, directory: &Path, writes: bool) -> Result<Direct> {
 }
 
 /// Ranks with the same answer together.
-pub fn group(places: &[Place], striping: Option<&str>) -> Vec<Storage> {
-    let mut groups: Vec<(Vec<u32>, &Place)> = Vec::new();
+pub fn group(places: &[LocalStorage], striping: Option<&str>) -> Vec<Storage> {
+    let mut groups: Vec<(Vec<u32>, &LocalStorage)> = Vec::new();
     for (rank, place) in (0u32..).zip(places) {
-        let same = |known: &Place| {
-            Place {
+        let same = |known: &LocalStorage| {
+            LocalStorage {
                 free_bytes: place.free_bytes,
                 ..known.clone()
             } == *place
@@ -129,7 +129,7 @@ pub fn group(places: &[Place], striping: Option<&str>) -> Vec<Storage> {
 
 /// Returns whether `rank` is the first of those that share its host and its device: what is done once for each device
 /// is done there.
-pub fn is_first_on_device(hosts: &Hosts, places: &[Place], rank: u32) -> bool {
+pub fn is_first_on_device(hosts: &Hosts, places: &[LocalStorage], rank: u32) -> bool {
     let of = |rank: u32| Some((hosts.host(rank)?, places.get(rank as usize)?.device));
     (0..rank).all(|other| of(other) != of(rank))
 }

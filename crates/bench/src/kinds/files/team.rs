@@ -11,9 +11,10 @@ use tonnage_sys::mapping::Arena;
 
 use super::totals::{Figures, Span};
 use crate::deadlines::DEADLINES;
-use crate::kinds::files::data::{FileKey, Pool};
-use crate::kinds::files::drive::{Inspect, Room, Samples, Slots, Task, blocking, queued};
-use crate::kinds::files::places::Places;
+use crate::kinds::files::data::Pool;
+use crate::kinds::files::drive::{BufferLayout, Inspect, Samples, Slots, Task, blocking, queued};
+use crate::kinds::files::sequence::Sequence;
+use crate::kinds::files::stamp::FileKey;
 use tonnage_engine::calls::{Call, Calls, OpenFile, View};
 use tonnage_plan::files::{FilePoint, Fsync};
 use tonnage_ranks::Rank;
@@ -33,7 +34,7 @@ pub struct Member {
     /// Its bytes.
     pub memory: Arc<Arena>,
     /// Division of that memory.
-    pub room: Room,
+    pub room: BufferLayout,
     /// Samples that it measured in this phase.
     pub samples: Samples,
     /// Its transfers in flight.
@@ -48,14 +49,14 @@ pub struct Plan<'a> {
     pub point: &'a FilePoint,
     /// The file that this rank works on.
     pub path: &'a Path,
-    /// The same for messages.
+    /// Its name in messages.
     pub name: String,
     /// Flags: it is read, it is written, it is made.
     pub access: (bool, bool, bool),
     /// This rank's part of it.
     pub view: Option<View>,
     /// The transfers on that part.
-    pub places: Places,
+    pub places: Sequence,
     /// Number of transfers for this rank.
     pub quota: u64,
     /// Data that is written.

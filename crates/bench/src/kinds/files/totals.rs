@@ -301,7 +301,7 @@ fn per_second(count: u64, ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::files::places::tests::point;
+    use crate::kinds::files::sequence::tests::point;
     use tonnage_plan::files::Stonewall;
 
     fn figures(begin_ns: u64, end_ns: u64) -> Figures {

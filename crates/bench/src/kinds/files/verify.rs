@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tonnage_sys::mapping::Arena;
 
-use crate::kinds::files::data::{FileKey, Pool};
+use crate::kinds::files::data::Pool;
 use crate::kinds::files::drive::Inspect;
-use crate::kinds::files::places::Place;
+use crate::kinds::files::sequence::Access;
+use crate::kinds::files::stamp::FileKey;
 use crate::kinds::files::wrong::{Files, Wrong};
 use tonnage_units::Reduce;
 use tonnage_units::Result;
@@ -37,7 +38,7 @@ pub struct Checker<'a> {
 }
 
 impl Inspect for Checker<'_> {
-    fn look(&mut self, local: u64, place: Place) -> Result<()> {
+    fn look(&mut self, local: u64, place: Access) -> Result<()> {
         let files = Files {
             path: self.path,
             count: self.files,

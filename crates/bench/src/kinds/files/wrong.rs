@@ -1,6 +1,6 @@
 //! Wrong bytes that were read, and where they say that they come from.
 
-use super::data::{FileKey, SECTOR_BYTES, STAMP_BYTES, words};
+use super::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES, words};
 
 /// Files that a wrong sector may belong to instead.
 pub struct Files<'a> {

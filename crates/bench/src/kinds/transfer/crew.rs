@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::totals::Totals;
-use super::work::{Issued, Schedule, Work};
+use super::trial::{Issued, Schedule};
+use super::work::Work;
 use crate::kinds::transfer::verify::Expected;
 use crate::limit::socket_stream::{Berths, Streamed};
 use tonnage_engine::memory::CopyRate;

@@ -1,7 +1,7 @@
 //! Setting up what a worker drives: its flows, with their lanes resolved, and the timetable of a paced trial.
 
 use super::opened::{OpenEngine, Worker};
-use super::work::Schedule;
+use super::trial::Schedule;
 use crate::drive::flow::{Flow, Receives};
 use crate::drive::paced::Timetable;
 use crate::kinds::transfer::layout::{Layout, answers};
@@ -70,7 +70,7 @@ pub(crate) fn delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool
     said.map(|all| all.into_iter().all(|delivered| delivered))
 }
 
-/// The same for one device.
+/// Returns it for one device.
 fn delivered_by(point: &TransferPoint, delivers: [bool; 2]) -> Option<bool> {
     let [always, _] = delivers;
     match (point.op, point.pacing) {

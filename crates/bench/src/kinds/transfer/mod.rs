@@ -2,15 +2,18 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`opened`] | an engine that is open on all ranks |
+//! | [`opened`], `caps` | an engine that is open on all ranks, and what its devices cannot do |
+//! | [`description`] | what ranks tell each other of their engines |
 //! | [`effective`] | what was really done, and on which CPUs |
 //! | [`layout`] | division of a worker's memory among its flows |
 //! | [`point`] | one point from warm-up to its figures |
 //! | [`crew`], [`work`], `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
-//! | [`verify`] | expected state after a trial |
+//! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
 //! | [`totals`], [`summary`] | sums of workers and ranks, and the summary of trials |
 
+mod caps;
 pub mod crew;
+pub mod description;
 pub mod effective;
 pub(crate) mod flows;
 pub mod layout;
@@ -18,6 +21,7 @@ pub mod opened;
 pub mod point;
 pub mod summary;
 pub mod totals;
+pub mod trial;
 pub mod verify;
 pub mod work;
 

@@ -1,28 +1,29 @@
 //! An engine that is open on all ranks: memory allocated and registered, workers connected. It serves a stretch of
 //! points that differ only in what does not need another connection.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use tonnage_sys::clock::Clock;
 
+use super::caps::check_caps;
+use super::description::{Device, Opened};
+use crate::agreement::settle;
 use crate::deadlines::DEADLINES;
 use crate::host::Host;
+use crate::json::Json;
 use crate::kinds::transfer::layout::Layout;
-use crate::settings::{Numa, Settings};
+use crate::opening::introduction::{Introduction, Introductions, packed, unpacked};
+use crate::opening::{Devices, Requirements, Seat, reports};
+use crate::settings::Settings;
 use crate::wire_proof::{Named, Routes};
-use tonnage_engine::memory::{Memory, MemoryReport, Request};
+use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Card, Descriptor, Domain, Engine, EngineOptions, EngineReport, Entry, LimitKind,
-    OpenRequest, Peer, RegionId, Verb, WorkerConfig, split_name,
+    Caps, Descriptor, Domain, Engine, EngineOptions, Entry, Peer, RegionId, Verb,
 };
-use tonnage_machine::Placement;
 use tonnage_plan::point::Traffic;
-use tonnage_plan::transfer::{Pacing, TransferPoint};
+use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;
-use tonnage_units::WireDevice;
-use tonnage_units::{Error, Result};
+use tonnage_units::{Error, Result, WireDevice};
 
 /// State that a worker owns from point to point.
 pub struct Worker {
@@ -44,24 +45,6 @@ pub struct Worker {
     pub device: Device,
 }
 
-/// A rank's message to the others once it is open.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Opened {
-    /// CPUs of the workers; `None` where one is not pinned.
-    pub cpus: Vec<Option<u32>>,
-    /// True with more workers than CPUs on the host.
-    pub yielding: bool,
-    /// Memory of its workers: said once where it is the same for all.
-    pub memory: Vec<MemoryReport>,
-    /// The engine's choices.
-    pub engine: EngineReport,
-    /// Devices of the workers.
-    pub devices: Vec<Device>,
-    /// The devices that its payload has to cross; absent where it names none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<Named>,
-}
-
 impl Worker {
     /// A peer's memory, for lanes.
     ///
@@ -71,34 +54,6 @@ impl Worker {
         let known = self.remote.iter().find(|(rank, _)| *rank == peer);
         let none = || Error::Failed(format!("this worker was not connected to rank {peer}"));
         known.map(|(_, descriptor)| descriptor).ok_or_else(none)
-    }
-}
-
-/// The device that a worker was given, as far as limits depend on it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Device {
-    /// Its place among the devices of the host.
-    pub place: u32,
-    /// Upper bound of the engine's bandwidth on it.
-    pub limit: LimitKind,
-    /// True when completed writes are visible to the peer: always, and where it is asked for.
-    pub delivers: [bool; 2],
-    /// The engine's address for socket streams.
-    pub address: Option<IpAddr>,
-    /// The network interface that has that address.
-    pub interface: Option<String>,
-}
-
-impl Device {
-    fn new(place: usize, domain: &dyn Domain) -> Self {
-        let address = domain.stream_address();
-        Self {
-            place: u32::try_from(place).unwrap_or(u32::MAX),
-            limit: domain.caps().limit,
-            delivers: [domain.caps().delivered, domain.caps().delivery_on_request],
-            address,
-            interface: address.and_then(interface_of),
-        }
     }
 }
 
@@ -156,195 +111,140 @@ impl OpenEngine {
         settings: &Settings,
         host: &Host,
     ) -> Result<Self> {
-        let name = &points[0].engine;
+        let need = Need::of(points, entry, rank.id())?;
+        let name = need.requirements.engine;
         rank.phase(&format!("opening {name}"));
-        // Once per host, before anybody allocates: later the others' memory would count as not available.
-        let fits = match rank.identity().local_rank {
-            0 => check_fits(points, rank, settings),
-            _ => Ok(()),
-        };
+        let fits = need.requirements.check_memory(rank, settings);
         rank.agree("memory of the hosts", fits, DEADLINES.step)?;
-        let mine = open_local(points, entry, rank, settings, host);
-        let (domains, mut workers, opened, told) = settle(rank, "open the engine", mine)?;
-        let yielding = opened.yielding;
-        let bytes = to_json(&opened)?;
-        let all = rank.all_gather("describe the engines", bytes, DEADLINES.step)?;
-        let opened: Vec<Opened> = all
-            .iter()
-            .enumerate()
-            .map(|(from, bytes)| from_json(from, bytes))
-            .collect::<Result<_>>()?;
+        let mine = open_local(points, &need, rank, settings, host);
+        let mut local = settle(rank, "open the engine", mine)?;
+        let yielding = local.opened.yielding;
+        let all = rank.gather("describe the engines", &Json(local.opened), DEADLINES.step)?;
+        let opened: Vec<Opened> = all.into_iter().map(|Json(opened)| opened).collect();
         rank.phase(&format!("connecting {name}"));
-        let heard = rank.exchange("exchange cards", told, DEADLINES.step)?;
-        let connected = connect(&all_peers(points, rank.id()), &mut workers, &heard);
+        let heard = rank.exchange("exchange cards", local.told, DEADLINES.step)?;
+        let connected = connect(&need.peers, &mut local.workers, &heard);
         settle(rank, "connect", connected)?;
-        let met = meet(rank, &mut workers);
+        let met = meet(rank, &mut local.workers);
         settle(rank, "first contact", met)?;
         let named: Vec<_> = opened.iter().map(|opened| opened.path.as_ref()).collect();
         let routes = Routes::new(rank.infos(), rank.hosts(), &named);
         Ok(Self {
-            workers,
+            workers: local.workers,
             opened,
             routes,
             moves_bytes: entry.moves_bytes,
             yielding,
-            _domains: domains,
+            _domains: local.domains,
         })
     }
 }
 
-/// Refuses what the workers of this rank's host cannot have together.
-fn check_fits(points: &[&TransferPoint], rank: &Rank, settings: &Settings) -> Result<()> {
-    let memory = &points[0].memory;
-    let request = Request {
-        variant: split_name(memory).1,
-        bytes: host_bytes(points, rank),
-        ..Request::default()
-    };
-    (settings.lists.memory(memory)?.check_fits)(&request)
+/// Needs of a stretch of points together.
+struct Need<'a> {
+    requirements: Requirements<'a>,
+    /// The ranks that this one exchanges bytes with at any of the points, ascending.
+    peers: Vec<Peer>,
 }
 
-/// Bytes that all workers of this rank's host allocate together, if the others need as much as this rank.
-fn host_bytes(points: &[&TransferPoint], rank: &Rank) -> u64 {
-    let local_size = u64::from(rank.identity().local_size.unwrap_or(1));
-    let one =
-        |point: &&TransferPoint| Layout::new(point, rank.id()).bytes() * u64::from(point.workers);
-    points
-        .iter()
-        .map(one)
-        .max()
-        .unwrap_or(0)
-        .saturating_mul(local_size)
+impl<'a> Need<'a> {
+    fn of(points: &[&'a TransferPoint], entry: &'a Entry, rank: u32) -> Result<Self> {
+        let none = || Error::Failed("no points to open an engine for".into());
+        let first = points.first().ok_or_else(none)?;
+        let layouts = || points.iter().map(|point| Layout::new(point, rank));
+        let mut peers: Vec<Peer> = layouts().flat_map(|layout| layout.peers()).collect();
+        peers.sort_unstable();
+        peers.dedup();
+        let requirements = Requirements {
+            entry,
+            engine: &first.engine,
+            options: &first.engine_options,
+            // Points of one key have the same.
+            verbs: std::slice::from_ref(&first.op),
+            memory: &first.memory,
+            bytes: layouts().map(|layout| layout.bytes()).max().unwrap_or(0),
+            workers: first.workers,
+            peers_max: peers.len() as u32,
+            depth: points.iter().map(|point| point.depth()).max().unwrap_or(1),
+        };
+        Ok(Self {
+            requirements,
+            peers,
+        })
+    }
 }
 
-type Local = (
-    Vec<Arc<dyn Domain>>,
-    Vec<Worker>,
-    Opened,
-    Vec<(Peer, Vec<u8>)>,
-);
-
-/// A worker's message to one of its peers: how to reach it, and its memory.
-#[derive(Debug, Serialize, Deserialize)]
-struct Introduction {
-    card: Card,
-    memory: Descriptor,
+/// Everything that a rank can have before it needs the others.
+struct Local {
+    workers: Vec<Worker>,
+    opened: Opened,
+    /// Messages of its workers to their peers.
+    told: Vec<(Peer, Vec<u8>)>,
+    domains: Vec<Arc<dyn Domain>>,
 }
 
-/// Everything that a rank can do before it needs the others.
 fn open_local(
     points: &[&TransferPoint],
-    entry: &Entry,
+    need: &Need<'_>,
     rank: &Rank,
     settings: &Settings,
     host: &Host,
 ) -> Result<Local> {
-    let first = points
-        .first()
-        .ok_or_else(|| Error::Failed("no points to open an engine for".into()))?;
-    let place = (rank.hosts().is_one_network(), rank.local_ip());
-    let domains = open_domains(points, entry, settings, place)?;
-    for domain in &domains {
-        check_caps(points, domain.caps(), &first.engine)?;
+    let requirements = &need.requirements;
+    let devices = requirements.open(rank, settings, host)?;
+    for domain in &devices.domains {
+        check_caps(points, domain.caps(), requirements.engine)?;
     }
     let local_size = rank.identity().local_size.unwrap_or(1);
-    check_devices(domains.len(), local_size * first.workers)?;
-    let (index, count) = host.neighbours;
-    let placement = tonnage_machine::place_workers(
-        &host.topology,
-        index,
-        count,
-        first.workers,
-        &settings.cpus,
-    )?;
-    let bytes = points
-        .iter()
-        .map(|point| Layout::new(point, rank.id()).bytes())
-        .max()
-        .unwrap_or(0);
-    let peers = all_peers(points, rank.id());
-    let depth = points.iter().map(|point| point.depth()).max().unwrap_or(1);
-    let memories = settings.lists.memory(&first.memory)?;
-    let mut workers = Vec::with_capacity(placement.cpus.len());
-    let mut path = Vec::new();
-    let mut told: Told = peers.iter().map(|&peer| (peer, Vec::new())).collect();
-    for (index, &cpu) in (0u32..).zip(&placement.cpus) {
-        // Workers of the same place on their hosts get devices of the same place in the list, as rails are wired.
-        let place = rank.identity().local_rank * first.workers + index;
-        let place = place as usize % domains.len();
-        let domain = &domains[place];
+    check_devices(devices.domains.len(), local_size * requirements.workers)?;
+    let (mut workers, mut told, mut path) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, &cpu) in (0u32..).zip(&devices.placement.cpus) {
         if let Some(cpu) = cpu {
             // Pinned before its memory is touched, so that pages come from the worker's own node.
             tonnage_machine::pin_thread(cpu)?;
         }
-        let memory = (memories.allocate)(&Request {
-            variant: split_name(&first.memory).1,
-            bytes,
-            shared: domain.caps().shared_memory,
-            node: settings.numa.node(&host.topology, cpu)?,
-            node_required: matches!(settings.numa, Numa::Node(_)),
-        })?;
-        let clock = settings.clock;
-        let config = WorkerConfig {
-            rank: rank.id(),
-            worker: index,
-            peers_max: peers.len() as u32,
-            sleeps: false,
-            depth,
-            clock,
-        };
-        let mut engine = domain.worker(&config)?;
-        let region = engine.register(&memory)?;
-        introduce(engine.as_mut(), region.descriptor, &peers, &mut told)?;
+        let seat = requirements.seat(&devices, (index, cpu), rank, settings, host)?;
         // Of several devices a rank uses only those that its workers open.
-        path.extend(domain.path());
-        workers.push(Worker {
-            engine,
-            memory,
-            region: region.id,
-            remote: Vec::new(),
-            caps: *domain.caps(),
-            clock,
-            cpu,
-            device: Device::new(place, domain.as_ref()),
-        });
+        path.extend(seat.domain.path());
+        let (worker, introductions) = open_worker(seat, cpu, &need.peers)?;
+        workers.push(worker);
+        told.push(introductions);
     }
-    let opened = describe(&domains, &workers, &placement, path);
-    let told = packed(told, &first.engine)?;
-    Ok((domains, workers, opened, told))
+    Ok(Local {
+        opened: describe(&devices, &workers, path),
+        workers,
+        told: packed(told)?,
+        domains: devices.domains,
+    })
 }
 
-/// The engine's domains on this host, at least one, for everything that the points need.
-fn open_domains(
-    points: &[&TransferPoint],
-    entry: &Entry,
-    settings: &Settings,
-    (one_host, address): (bool, Option<IpAddr>),
-) -> Result<Vec<Arc<dyn Domain>>> {
-    let first = points[0];
-    let mut verbs: Vec<Verb> = points.iter().map(|point| point.op).collect();
-    verbs.sort_unstable();
-    verbs.dedup();
-    let domains = (entry.open)(&OpenRequest {
-        variant: split_name(&first.engine).1,
-        options: &first.engine_options,
-        devices: if entry.has_devices {
-            &settings.devices
-        } else {
-            &[]
-        },
-        libraries: &settings.libraries,
-        one_host,
-        address,
-        verbs: &verbs,
-    })?;
-    if domains.is_empty() {
-        return Err(Error::Failed(format!(
-            "engine {} opened no device",
-            first.engine
-        )));
-    }
-    Ok(domains)
+/// Opens one worker's engine, registers its memory, and returns its words to its peers.
+fn open_worker(seat: Seat, cpu: Option<u32>, peers: &[Peer]) -> Result<(Worker, Introductions)> {
+    let Seat {
+        device,
+        domain,
+        memory,
+        config,
+    } = seat;
+    let mut engine = domain.worker(&config)?;
+    let region = engine.register(&memory)?;
+    let introduce = |(&peer, card)| {
+        let memory = region.descriptor.clone();
+        (peer, Introduction { card, memory })
+    };
+    let introductions = peers.iter().zip(engine.cards(peers)?).map(introduce);
+    let introductions = introductions.collect();
+    let worker = Worker {
+        engine,
+        memory,
+        region: region.id,
+        remote: Vec::new(),
+        caps: *domain.caps(),
+        clock: config.clock,
+        cpu,
+        device: Device::new(device, domain.as_ref()),
+    };
+    Ok((worker, introductions))
 }
 
 /// A device that no worker uses would be an option without effect.
@@ -357,58 +257,9 @@ fn check_devices(devices: usize, workers: u32) -> Result<()> {
     )))
 }
 
-/// The ranks that this one exchanges bytes with at any of the points, ascending.
-fn all_peers(points: &[&TransferPoint], rank: u32) -> Vec<u32> {
-    let mut peers: Vec<u32> = points
-        .iter()
-        .flat_map(|point| Layout::new(point, rank).peers())
-        .collect();
-    peers.sort_unstable();
-    peers.dedup();
-    peers
-}
-
-/// Messages of all workers for each peer.
-type Told = Vec<(Peer, Vec<Introduction>)>;
-
-/// One worker's words to each of its peers.
-fn introduce(
-    engine: &mut dyn Engine,
-    memory: Descriptor,
-    peers: &[Peer],
-    told: &mut Told,
-) -> Result<()> {
-    let cards = engine.cards(peers)?;
-    for ((_, introductions), card) in told.iter_mut().zip(cards) {
-        let memory = memory.clone();
-        introductions.push(Introduction { card, memory });
-    }
-    Ok(())
-}
-
-/// The messages to the peers.
-fn packed(told: Told, engine: &str) -> Result<Vec<(Peer, Vec<u8>)>> {
-    let cards = told.iter().flat_map(|(_, introductions)| introductions);
-    let longest = cards.map(|introduction| introduction.card.0.len()).max();
-    let longest = longest.unwrap_or(0);
-    if longest > Card::BYTES_MAX {
-        return Err(Error::Failed(format!(
-            "engine {engine} makes a card of {longest} bytes, at most {} are allowed",
-            Card::BYTES_MAX
-        )));
-    }
-    let pack = |(peer, introductions): (Peer, Vec<Introduction>)| {
-        let bytes = serde_json::to_vec(&introductions);
-        let cannot = |error| Error::Failed(format!("cannot introduce this rank: {error}"));
-        bytes.map(|bytes| (peer, bytes)).map_err(cannot)
-    };
-    told.into_iter().map(pack).collect()
-}
-
 fn describe(
-    domains: &[Arc<dyn Domain>],
+    Devices { domains, placement }: &Devices,
     workers: &[Worker],
-    placement: &Placement,
     path: Vec<WireDevice>,
 ) -> Opened {
     let mut engine = domains[0].report();
@@ -422,99 +273,21 @@ fn describe(
     Opened {
         cpus: placement.cpus.clone(),
         yielding: placement.yielding,
-        memory: all_memory(workers),
+        memory: reports(workers.iter().map(|worker| &worker.memory)),
         engine,
         devices: workers.iter().map(|worker| worker.device.clone()).collect(),
         path: Named::new(path),
     }
 }
 
-/// The network interface that has an address; `None` when none has, or the system does not list them.
-fn interface_of(address: IpAddr) -> Option<String> {
-    let all = tonnage_sys::interfaces::addresses().ok()?;
-    let found = all.into_iter().find(|entry| entry.address == address);
-    found.map(|entry| entry.name)
-}
-
-/// Memory of the workers: said once where it is the same for all.
-fn all_memory(workers: &[Worker]) -> Vec<MemoryReport> {
-    let all = workers.iter().map(|worker| worker.memory.report());
-    let mut all: Vec<_> = all.collect();
-    all.dedup();
-    all
-}
-
-/// Refuses what a plan asks and the open domain cannot do; the list of engines could not know it before.
-fn check_caps(points: &[&TransferPoint], caps: &Caps, name: &str) -> Result<()> {
-    for point in points {
-        if !caps.verbs.contains(&point.op) {
-            return Err(Error::Unavailable {
-                what: format!("{} on {name}", point.op.name()),
-                why: "the device that was opened does not offer it".into(),
-                how: "Choose another --op or another device".into(),
-            });
-        }
-        if point.pacing == Pacing::PingPong && point.op == Verb::Write && !caps.ordered_writes {
-            return Err(Error::Unavailable {
-                what: format!("ping-pong with op write on {name}"),
-                why: "it waits for the last byte to appear, and the device does not promise that it appears last".into(),
-                how: "Choose --op write-imm or --op send".into(),
-            });
-        }
-        let answers_several = point.pacing == Pacing::PingPong
-            && point.op == Verb::WriteImm
-            && point.traffic == Traffic::FanIn
-            && point.ranks > 2;
-        if answers_several && !caps.arrivals_named {
-            return Err(Error::Unavailable {
-                what: format!("ping-pong of several ranks with write-imm on {name}"),
-                why:
-                    "the immediate of the device is too narrow to say which rank is to be answered"
-                        .into(),
-                how: "Choose --op send, or --traffic pair".into(),
-            });
-        }
-        if point.op == Verb::WriteImm && caps.immediate_bits < 32 {
-            return Err(Error::Unavailable {
-                what: format!("write-imm on {name}"),
-                why: format!(
-                    "it carries {} bits of immediate data, and 32 are needed",
-                    caps.immediate_bits
-                ),
-                how: "Choose --op write or --op send".into(),
-            });
-        }
-        if u64::from(point.size_bytes) > caps.message_bytes_max {
-            return Err(Error::Unavailable {
-                what: format!("{} bytes in one operation on {name}", point.size_bytes),
-                why: format!("the device takes at most {}", caps.message_bytes_max),
-                how: "Choose smaller --sizes".into(),
-            });
-        }
-    }
-    Ok(())
-}
-
 /// Connects the workers with those of their peers, and keeps what their lanes will need.
 fn connect(peers: &[Peer], workers: &mut [Worker], heard: &[(Peer, Vec<u8>)]) -> Result<()> {
-    let mut introductions = Vec::with_capacity(peers.len());
-    for &peer in peers {
-        let bytes = heard.iter().find(|(from, _)| *from == peer);
-        let nothing = || Error::Failed(format!("rank {peer} did not introduce itself"));
-        let (_, bytes) = bytes.ok_or_else(nothing)?;
-        let heard: Vec<Introduction> = serde_json::from_slice(bytes).map_err(|error| {
-            Error::Failed(format!("rank {peer} introduced itself unreadably: {error}"))
-        })?;
-        introductions.push((peer, heard));
-    }
-    for (index, worker) in workers.iter_mut().enumerate() {
-        let mut cards = Vec::with_capacity(peers.len());
-        for (peer, heard) in &introductions {
-            let nothing =
-                || Error::Failed(format!("rank {peer} has no worker {index} to connect to"));
-            let Introduction { card, memory } = heard.get(index).ok_or_else(nothing)?;
-            cards.push((*peer, card.clone()));
-            worker.remote.push((*peer, memory.clone()));
+    let of_workers = unpacked(heard, peers, workers.len())?;
+    for (worker, introductions) in workers.iter_mut().zip(of_workers) {
+        let mut cards = Vec::with_capacity(introductions.len());
+        for (peer, Introduction { card, memory }) in introductions {
+            cards.push((peer, card));
+            worker.remote.push((peer, memory));
         }
         worker.engine.connect(&cards)?;
     }
@@ -527,30 +300,4 @@ fn meet(rank: &Rank, workers: &mut [Worker]) -> Result<()> {
     workers
         .iter_mut()
         .try_for_each(|worker| worker.engine.meet(&stopped))
-}
-
-/// All ranks go on, or all stop with the first failing rank's reason.
-pub(crate) fn settle<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
-    match mine {
-        Ok(value) => rank.agree(what, Ok(()), DEADLINES.step).map(|()| value),
-        Err(error) => match rank.agree(what, Err(error), DEADLINES.step) {
-            Err(error) => Err(error),
-            Ok(()) => Err(Error::Failed(format!(
-                "{what}: this rank failed and the others did not hear of it"
-            ))),
-        },
-    }
-}
-
-fn to_json(opened: &Opened) -> Result<Vec<u8>> {
-    serde_json::to_vec(opened)
-        .map_err(|error| Error::Failed(format!("cannot describe this rank: {error}")))
-}
-
-fn from_json(from: usize, bytes: &[u8]) -> Result<Opened> {
-    serde_json::from_slice(bytes).map_err(|error| {
-        Error::Failed(format!(
-            "rank {from} described itself in a way that cannot be read: {error}"
-        ))
-    })
 }

@@ -7,17 +7,20 @@ use std::time::{Duration, Instant};
 use super::crew::{Deck, Followers, Order, Report, follow};
 use super::opened::OpenEngine;
 use super::totals::Totals;
-use super::work::{Issued, Schedule, WARM_UP, Work};
+use super::trial::{Issued, Schedule, WARM_UP};
+use super::work::Work;
 use crate::deadlines::DEADLINES;
 use crate::failure::{Failure, await_first_cause};
+use crate::json::Json;
 use crate::kinds::kind::{Course, Steps, When};
 use crate::kinds::transfer::verify::Expected;
-use crate::limit::{Beside, Measurement};
-use crate::wire_proof::{Routes, Watch, merge_loads, merge_paths};
+use crate::latencies::merge_all;
+use crate::limit::{Bound, Measurement};
+use crate::wire_proof::{Routes, Watch};
 use tonnage_engine::Facts;
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
-use tonnage_ranks::Rank;
-use tonnage_record::histogram::{LatencyHistogram, merge_encoded};
+use tonnage_ranks::{Rank, pack, unpack};
+use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::ci_narrow_enough;
 use tonnage_record::transfer::Trial;
 use tonnage_record::{Limit, WireProof};
@@ -93,7 +96,7 @@ pub fn measure(
             deck: &deck,
             followers: Followers::new(lines),
             moves_bytes: open.moves_bytes,
-            beside: Beside::new(point, &open.opened, id),
+            bound: Bound::new(point, &open.opened, id),
             routes: &open.routes,
             taken: Taken::default(),
         };
@@ -116,7 +119,7 @@ struct Lead<'a, 'b> {
     deck: &'a Deck,
     followers: Followers,
     moves_bytes: bool,
-    beside: Beside<'a>,
+    bound: Bound<'a>,
     routes: &'a Routes,
     taken: Taken<'a>,
 }
@@ -146,7 +149,7 @@ impl Lead<'_, '_> {
         Ok(Measured {
             histogram,
             limit: self
-                .beside
+                .bound
                 .limit(self.rank.hosts(), taken.before, taken.after),
             trials: taken.trials,
             totals: taken.totals,
@@ -249,16 +252,14 @@ impl Lead<'_, '_> {
             self.rank.finish(pending, left(deadline))?;
             return Ok(vec![Expected::default(); workers]);
         }
-        let mine = serde_json::to_vec(&self.deck.issued())
-            .map_err(|error| Error::Failed(format!("cannot tell what was issued: {error}")))?;
+        let mine = pack(&self.deck.issued())?;
         let pending = self.rank.start_all_gather("end of a trial", &mine)?;
         self.attend(deadline, |_| pending.is_done())?;
         let all = self.rank.finish_all_gather(pending, left(deadline))?;
-        let issued = all
+        let issued: Vec<Vec<Issued>> = all
             .iter()
-            .map(|bytes| serde_json::from_slice(bytes))
-            .collect::<std::result::Result<Vec<Vec<Issued>>, _>>()
-            .map_err(|error| Error::Failed(format!("cannot read what a rank issued: {error}")))?;
+            .map(|bytes| unpack(bytes))
+            .collect::<Result<_>>()?;
         (0..workers)
             .map(|worker| Expected::new(self.point, self.rank.id(), worker, &issued))
             .collect()
@@ -321,15 +322,15 @@ impl Lead<'_, '_> {
         for report in self.everybody(&Order::Operations)? {
             operations.extend(report.operations);
         }
-        let loads = watch.loads(&operations)?;
-        let loads =
-            self.rank
-                .reduce_bytes("payload of devices", loads, merge_loads, DEADLINES.step)?;
-        let mine = watch.judge(&loads)?;
-        let all =
-            self.rank
-                .reduce_bytes("counters of devices", mine, merge_paths, DEADLINES.step)?;
-        watch.conclude(&all).map(Some)
+        let loads = watch.loads(&operations);
+        let loads = self
+            .rank
+            .reduce("payload of devices", loads, DEADLINES.step)?;
+        let mine = watch.judge(&loads);
+        let all = self
+            .rank
+            .reduce("counters of devices", mine, DEADLINES.step)?;
+        Ok(Some(watch.conclude(all)))
     }
 
     fn gather_histogram(&mut self) -> Result<LatencyHistogram> {
@@ -341,20 +342,14 @@ impl Lead<'_, '_> {
         {
             histogram.merge(latencies);
         }
-        let all = self.rank.reduce_bytes(
-            "merge histograms",
-            histogram.encode(),
-            merge_histograms,
-            DEADLINES.step,
-        )?;
-        LatencyHistogram::decode(&all)
+        merge_all(self.rank, "merge histograms", &histogram, DEADLINES.step)
     }
 }
 
 impl Steps for Lead<'_, '_> {
     fn limit(&mut self, when: When) -> Result<(), Failure> {
         let measured = self
-            .beside
+            .bound
             .measure(self.rank, &mut self.own, &self.followers)?;
         match when {
             When::Before => self.taken.before = measured,
@@ -410,14 +405,11 @@ impl Steps for Lead<'_, '_> {
 
     fn gather(&mut self) -> Result<(), Failure> {
         self.taken.histogram = Some(self.gather_histogram()?);
-        let chosen = serde_json::to_vec(&self.own.chosen()).unwrap_or_default();
-        let chosen = self
+        let chosen = Json(self.own.chosen());
+        let all = self
             .rank
-            .all_gather("engine choices", chosen, DEADLINES.step)?;
-        self.taken.chosen = chosen
-            .iter()
-            .map(|bytes| serde_json::from_slice(bytes).unwrap_or_default())
-            .collect();
+            .gather("engine choices", &chosen, DEADLINES.step)?;
+        self.taken.chosen = all.into_iter().map(|Json(chosen)| chosen).collect();
         Ok(())
     }
 }
@@ -438,11 +430,5 @@ fn left(deadline: Instant) -> Duration {
 fn merge(totals: &mut Totals, reports: &[Report]) {
     for report in reports.iter().filter_map(|report| report.totals.as_ref()) {
         totals.merge(*report);
-    }
-}
-
-fn merge_histograms(left: &mut Vec<u8>, right: &[u8]) {
-    if merge_encoded(left, right).is_err() {
-        left.clear();
     }
 }

@@ -1,7 +1,7 @@
 //! Expected state after a trial: which operations the initiators issued, which slots those used, what the bytes there
 //! should be, and how many arrivals with which immediates a target should have seen.
 
-use super::work::Issued;
+use super::trial::Issued;
 use crate::drive::flow::Flow;
 use crate::drive::port::Arrivals;
 use crate::drive::walk::Walk;

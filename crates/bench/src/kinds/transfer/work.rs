@@ -8,6 +8,7 @@ use tonnage_sys::clock::thread_cpu_ns;
 use super::flows::{make_flow, make_receives, timetable};
 use super::opened::Worker;
 use super::totals::Totals;
+use super::trial::{Issued, Schedule, WARM_UP};
 use crate::deadlines::DEADLINES;
 use crate::drive::Scratch;
 use crate::drive::batch::batch;
@@ -30,29 +31,8 @@ use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
-/// The number of a warm-up, which is no trial: engines may try things out in it.
-pub const WARM_UP: u64 = 0;
-
 /// Receives that are posted ahead for each peer, at most; the engine's own depth may allow fewer.
 const RECEIVES_MAX: u32 = 512;
-
-/// Start and length of a trial.
-#[derive(Debug, Clone, Copy)]
-pub struct Schedule {
-    /// The aligned start on this host's clock.
-    pub start_ns: u64,
-    /// Time or iterations.
-    pub length: TrialLength,
-    /// The number that keys the trial's data; 0 is the warm-up.
-    pub number: u64,
-}
-
-/// A worker's report about its own flows after driving them, for the targets.
-#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
-pub struct Issued {
-    /// For each rank of `Layout::out`: first and one past the last operation of this trial.
-    pub ranges: Vec<(u64, u64)>,
-}
 
 /// One worker during one point.
 pub struct Work<'a> {

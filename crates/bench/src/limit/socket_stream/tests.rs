@@ -1,14 +1,19 @@
 //! Streams between threads, doors with strangers before them, and whole measurements with threads as ranks.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::meet::{Door, People, greeting};
+use super::connect::{Door, People, greeting};
+use super::pump::Direction;
 use super::*;
+use tonnage_engine::Verb;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::Addresses;
 use tonnage_ranks::testing::run;
+use tonnage_ranks::{pack, unpack};
+use tonnage_units::{Error, Reduce};
 
 const TIMED_NS: u64 = 60_000_000;
 
@@ -63,7 +68,7 @@ fn one_thread_carries_several_streams_both_ways() {
     }
     let other = thread::spawn(move || pump(there, &window, &clock).unwrap());
     let mut sum = pump(here, &window, &clock).unwrap();
-    sum.add(&other.join().unwrap());
+    sum.merge(other.join().unwrap());
     assert_eq!((sum.streams, sum.silent), (4, 0));
     assert!(sum.bytes_per_s > 1e6, "{sum:?}");
 }
@@ -176,7 +181,7 @@ fn measured(point: &TransferPoint) -> Vec<Result<Option<Streamed>>> {
             });
             let mut sum = Streamed::default();
             for one in carried {
-                sum.add(&one?);
+                sum.merge(one?);
             }
             Ok(sum)
         });
@@ -272,12 +277,15 @@ fn short_points_get_short_streams() {
 
 #[test]
 fn garbage_does_not_add_up() {
-    assert!(decode(b"xx").is_err());
-    assert!(decode(&[0; 32]).is_err());
+    assert!(unpack::<Streamed>(b"xx").is_err());
+    assert!(unpack::<Streamed>(&[0; 32]).is_err());
     let streamed = Streamed {
         bytes_per_s: 1.5,
         streams: 2,
         silent: 1,
     };
-    assert_eq!(decode(&encode(&streamed)).unwrap(), streamed);
+    assert_eq!(
+        unpack::<Streamed>(&pack(&streamed).unwrap()).unwrap(),
+        streamed
+    );
 }

@@ -69,7 +69,7 @@ fn rank_and_world_size() {
         Meeting::Master {
             host: "hosta".into(),
             port: 29500,
-            said_by: SaidBy::Variable,
+            source: AddressSource::Variable,
         }
     );
     let alone = seen(&[("RANK", "0"), ("WORLD_SIZE", "1")])
@@ -356,7 +356,7 @@ fn an_indexed_job_says_its_size_by_world_size() {
     let master = Meeting::Master {
         host: "job-0.svc".into(),
         port: 29500,
-        said_by: SaidBy::Variable,
+        source: AddressSource::Variable,
     };
     assert_eq!(meeting, master);
     refused(&job[..1], &["WORLD_SIZE", "completions", "WORLD_SIZE=1"]);
@@ -456,7 +456,7 @@ fn the_command_line_comes_first() {
     let master = Meeting::Master {
         host: "a".into(),
         port: 7,
-        said_by: SaidBy::Option,
+        source: AddressSource::Option,
     };
     for pairs in [
         &[][..],

@@ -1,95 +1,15 @@
 //! Both loops over files that are only in memory, and can be slow, short of room and damaged.
 
+mod bench;
 mod disk;
 
 use tonnage_sys::mapping::{Pages, Sharing};
 
 use super::*;
-use crate::kinds::files::places::tests::point;
 use crate::kinds::files::wrong::{Files, Wrong};
+use bench::{Bench, COUNT, LEN, SEED, SOON_NS};
 use disk::{Did, Disk};
-use tonnage_plan::files::{DataKind, FileLayout, FileOrder, FilePoint, Phase};
-
-const LEN: u64 = 1000;
-const COUNT: u64 = 40;
-const SEED: u64 = 11;
-/// Long before any test is over, and much longer than a handful of transfers in memory.
-const SOON_NS: u64 = 200_000_000;
-
-/// Owner of everything that a task borrows.
-struct Bench {
-    point: FilePoint,
-    memory: Arc<Arena>,
-    room: Room,
-    pool: Pool,
-    clock: Clock,
-    start_ns: u64,
-    watched: AtomicU64,
-    stop: [Arc<AtomicBool>; 2],
-}
-
-impl Bench {
-    /// For one transfer after the other.
-    fn blocking() -> Self {
-        let bench = Self::new(Room::new(LEN, 1, true));
-        let Room { source, slots, .. } = bench.room;
-        bench.pool.place(&bench.memory, source, 0, slots).unwrap();
-        bench
-    }
-
-    /// For so many in flight.
-    fn queued(slots: u32) -> Self {
-        Self::new(Room::new(LEN, slots, false))
-    }
-
-    fn new(room: Room) -> Self {
-        let bytes = room.bytes() as usize;
-        let memory = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap();
-        let clock = Clock::new();
-        let point = FilePoint {
-            layout: FileLayout::PerProcess,
-            block_bytes: LEN * COUNT,
-            transfer_bytes: LEN,
-            segments: 1,
-            order: FileOrder::Sequential,
-            read_percent: Some(70),
-            ..point(1)
-        };
-        Self {
-            point,
-            memory: Arc::new(memory),
-            room,
-            pool: Pool::new(SEED, DataKind::Random),
-            clock,
-            start_ns: clock.now_ns(),
-            watched: AtomicU64::new(0),
-            stop: Default::default(),
-        }
-    }
-
-    fn task(&self, phase: Phase) -> Task<'_> {
-        Task {
-            places: Places::new(&self.point, 0, phase),
-            first: 0,
-            step: 1,
-            file: 0,
-            name: "data/t",
-            transfer_bytes: LEN,
-            data: phase
-                .writes()
-                .then_some((FileKey::new(SEED, 0), &self.pool)),
-            sync_each: false,
-            memory: &self.memory,
-            room: self.room,
-            clock: self.clock,
-            start_ns: self.start_ns,
-            wall_ns: None,
-            beyond_wall: false,
-            stop: [&self.stop[0], &self.stop[1]],
-            watched_bytes: &self.watched,
-        }
-    }
-}
+use tonnage_plan::files::Phase;
 
 fn one_by_one(disk: &mut Disk, task: &Task<'_>, until: u64, samples: &mut Samples) -> Result<()> {
     blocking(disk, task, until, samples, &mut Blind, None)
@@ -137,7 +57,7 @@ struct Check<'a> {
 }
 
 impl Inspect for Check<'_> {
-    fn look(&mut self, local: u64, place: Place) -> Result<()> {
+    fn look(&mut self, local: u64, place: Access) -> Result<()> {
         self.looks += 1;
         let files = Files {
             path: std::path::Path::new("data/t"),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tonnage_sys::clock::Clock;
 use tonnage_sys::mapping::Arena;
 
-use super::{Bench, COUNT, LEN};
+use super::bench::{Bench, COUNT, LEN};
 use tonnage_engine::calls::{Call, Calls, Queue, file_of};
 use tonnage_engine::{Completion, Ending, Op};
 use tonnage_units::{Error, Result};

@@ -4,9 +4,9 @@
 use super::order::{Permutation, mix};
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase};
 
-/// Place and direction of one transfer.
+/// Offset and direction of one transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct Access {
     /// Offset in the file.
     pub offset: u64,
     /// True when it writes.
@@ -15,7 +15,7 @@ pub struct Place {
 
 /// The transfers of one rank's data in one phase.
 #[derive(Debug, Clone, Copy)]
-pub struct Places {
+pub struct Sequence {
     part: u64,
     ranks: u64,
     transfer_bytes: u64,
@@ -29,7 +29,7 @@ pub struct Places {
     reads_of_turns: u64,
 }
 
-impl Places {
+impl Sequence {
     /// The transfers on the data of rank `part` in a phase.
     pub fn new(point: &FilePoint, part: u32, phase: Phase) -> Self {
         let shared = point.layout == FileLayout::Shared;
@@ -60,7 +60,7 @@ impl Places {
 
     /// The place of a transfer, counted from 0.
     #[inline]
-    pub fn at(&self, index: u64) -> Place {
+    pub fn at(&self, index: u64) -> Access {
         let slot = match (&self.shuffle, self.shared) {
             (None, false) => index,
             (None, true) => {
@@ -71,7 +71,7 @@ impl Places {
             (Some(order), false) => order.at(index),
             (Some(order), true) => order.at(index * self.ranks + self.part),
         };
-        Place {
+        Access {
             offset: slot * self.transfer_bytes,
             write: self.writes(index),
         }
@@ -152,7 +152,7 @@ pub(crate) mod tests {
     }
 
     fn offsets(point: &FilePoint, part: u32) -> Vec<u64> {
-        let places = Places::new(point, part, Phase::Write);
+        let places = Sequence::new(point, part, Phase::Write);
         let all = 0..point.transfers_of_rank();
         all.map(|index| places.at(index).offset).collect()
     }
@@ -191,7 +191,7 @@ pub(crate) mod tests {
         fn mixed_phases_have_their_share_of_reads(percent in 1u32..100, begin in 0u64..1000) {
             let mut point = point(1);
             point.read_percent = Some(percent);
-            let places = Places::new(&point, 0, Phase::Mixed);
+            let places = Sequence::new(&point, 0, Phase::Mixed);
             let reads = |range: std::ops::Range<u64>| {
                 range.filter(|&index| !places.writes(index)).count() as u32
             };

@@ -8,15 +8,16 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
-use super::{Direction, Stream, initiators_send};
+use super::pump::{Direction, Stream, is_pause};
+use crate::agreement::settle;
 use crate::deadlines::DEADLINES;
-use crate::kinds::transfer::opened::settle;
+use tonnage_engine::Verb;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result};
 
 /// Longest time until all streams of a rank are there.
-const MEET: Duration = Duration::from_secs(15);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Longest time that a connection may take to say who it is.
 const INTRODUCTION: Duration = Duration::from_secs(5);
@@ -47,7 +48,7 @@ struct Card {
 ///
 /// # Errors
 /// The same on all ranks: which pair could not be connected, and why.
-pub(super) fn meet(
+pub(super) fn connect_all(
     rank: &mut Rank,
     point: &TransferPoint,
     sources: &[Option<IpAddr>],
@@ -69,7 +70,7 @@ pub(super) fn meet(
         token: door.as_ref().map_or([0; TOKEN_BYTES], |door| door.token),
         uncertainty_ns: rank.clock_offset().uncertainty_ns,
     };
-    let cards = exchange(rank, &card)?;
+    let cards = rank.gather("addresses of socket streams", &card, DEADLINES.step)?;
     let skew_ns = 2 * cards
         .iter()
         .map(|card| card.uncertainty_ns)
@@ -84,9 +85,9 @@ pub(super) fn meet(
         me,
         workers: point.workers,
         names: &names,
-        initiators_send: initiators_send(point),
+        initiators_send: point.op != Verb::Read,
     };
-    let deadline = Instant::now() + MEET;
+    let deadline = Instant::now() + CONNECT_TIMEOUT;
     let targets = point.traffic.targets(me, point.ranks);
     // Both at once: a rank that only connected first could wait for one that does the same.
     let (taken, connected) = std::thread::scope(|scope| {
@@ -109,26 +110,13 @@ pub(super) fn meet(
     settle(rank, "connect socket streams", streams).map(|streams| (streams, skew_ns))
 }
 
-fn exchange(rank: &mut Rank, card: &Card) -> Result<Vec<Card>> {
-    let mine = serde_json::to_vec(card)
-        .map_err(|error| Error::Failed(format!("cannot describe the socket streams: {error}")))?;
-    let all = rank.all_gather("addresses of socket streams", mine, DEADLINES.step)?;
-    let read = |(from, bytes): (usize, &Vec<u8>)| {
-        serde_json::from_slice(bytes).map_err(|error| {
-            Error::Failed(format!(
-                "rank {from} says unreadably where it listens for socket streams: {error}"
-            ))
-        })
-    };
-    all.iter().enumerate().map(read).collect()
-}
-
 /// Participants.
 pub(super) struct People<'a> {
     pub(super) me: u32,
     pub(super) workers: u32,
     /// Every rank in words.
     pub(super) names: &'a [String],
+    /// True when payload goes from initiators to targets.
     pub(super) initiators_send: bool,
 }
 
@@ -294,7 +282,7 @@ impl Door {
             if Instant::now() >= deadline {
                 let (rank, worker) = missing[0];
                 return Err(Error::Failed(format!(
-                    "the socket stream of worker {worker} of {} to {} at {} did not come within {MEET:?}: let TCP pass \
+                    "the socket stream of worker {worker} of {} to {} at {} did not come within {CONNECT_TIMEOUT:?}: let TCP pass \
                      between them, or use --limit none",
                     people.name(rank),
                     people.name(people.me),
@@ -384,9 +372,7 @@ impl Visitor {
                     Heard::Nothing
                 }
             }
-            Err(error) if super::is_pause(&error) && self.since.elapsed() < INTRODUCTION => {
-                Heard::Nothing
-            }
+            Err(error) if is_pause(&error) && self.since.elapsed() < INTRODUCTION => Heard::Nothing,
             Err(_) => Heard::Gone,
         }
     }

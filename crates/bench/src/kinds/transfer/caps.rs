@@ -1,0 +1,60 @@
+//! Points that an open device cannot do: the list of engines could not know it before.
+
+use tonnage_engine::{Caps, Verb};
+use tonnage_plan::point::Traffic;
+use tonnage_plan::transfer::{Pacing, TransferPoint};
+use tonnage_units::{Error, Result};
+
+/// Refuses the points that a device of these capabilities cannot do.
+///
+/// # Errors
+/// `Unavailable` for the first of them, with what to choose instead.
+pub(super) fn check_caps(points: &[&TransferPoint], caps: &Caps, name: &str) -> Result<()> {
+    for point in points {
+        if !caps.verbs.contains(&point.op) {
+            return Err(Error::Unavailable {
+                what: format!("{} on {name}", point.op.name()),
+                why: "the device that was opened does not offer it".into(),
+                how: "Choose another --op or another device".into(),
+            });
+        }
+        if point.pacing == Pacing::PingPong && point.op == Verb::Write && !caps.ordered_writes {
+            return Err(Error::Unavailable {
+                what: format!("ping-pong with op write on {name}"),
+                why: "it waits for the last byte to appear, and the device does not promise that it appears last".into(),
+                how: "Choose --op write-imm or --op send".into(),
+            });
+        }
+        let answers_several = point.pacing == Pacing::PingPong
+            && point.op == Verb::WriteImm
+            && point.traffic == Traffic::FanIn
+            && point.ranks > 2;
+        if answers_several && !caps.arrivals_named {
+            return Err(Error::Unavailable {
+                what: format!("ping-pong of several ranks with write-imm on {name}"),
+                why:
+                    "the immediate of the device is too narrow to say which rank is to be answered"
+                        .into(),
+                how: "Choose --op send, or --traffic pair".into(),
+            });
+        }
+        if point.op == Verb::WriteImm && caps.immediate_bits < 32 {
+            return Err(Error::Unavailable {
+                what: format!("write-imm on {name}"),
+                why: format!(
+                    "it carries {} bits of immediate data, and 32 are needed",
+                    caps.immediate_bits
+                ),
+                how: "Choose --op write or --op send".into(),
+            });
+        }
+        if u64::from(point.size_bytes) > caps.message_bytes_max {
+            return Err(Error::Unavailable {
+                what: format!("{} bytes in one operation on {name}", point.size_bytes),
+                why: format!("the device takes at most {}", caps.message_bytes_max),
+                how: "Choose smaller --sizes".into(),
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! Latencies of all ranks, merged on the way up the control tree.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tonnage_ranks::Rank;
+use tonnage_record::histogram::{LatencyHistogram, merge_encoded};
+use tonnage_units::{Reduce, Result};
+
+/// A histogram in its own encoding, whose reader trusts no bytes. Empty where a part could not be read: so the reader fails
+/// instead of a sum being wrong.
+#[derive(Serialize, Deserialize)]
+struct Encoded(Vec<u8>);
+
+impl Reduce for Encoded {
+    fn merge(&mut self, other: Self) {
+        // What is empty already stays so.
+        if self.0.is_empty() || merge_encoded(&mut self.0, &other.0).is_err() {
+            self.0.clear();
+        }
+    }
+}
+
+/// The latencies of all ranks together.
+///
+/// # Errors
+/// As [`Rank::reduce`], and when a rank's cannot be read.
+pub(crate) fn merge_all(
+    rank: &mut Rank,
+    what: &str,
+    mine: &LatencyHistogram,
+    deadline: Duration,
+) -> Result<LatencyHistogram> {
+    let Encoded(all) = rank.reduce(what, Encoded(mine.encode()), deadline)?;
+    LatencyHistogram::decode(&all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(latencies_ns: &[u64]) -> Encoded {
+        let mut histogram = LatencyHistogram::new();
+        latencies_ns.iter().for_each(|&ns| histogram.record(ns));
+        Encoded(histogram.encode())
+    }
+
+    #[test]
+    fn one_part_that_cannot_be_read_spoils_the_sum() {
+        let mut sum = of(&[1, 5]);
+        sum.merge(of(&[900]));
+        assert_eq!(LatencyHistogram::decode(&sum.0).unwrap().count(), 3);
+        sum.merge(Encoded(b"garbage".to_vec()));
+        sum.merge(of(&[7]));
+        assert!(LatencyHistogram::decode(&sum.0).is_err());
+    }
+}

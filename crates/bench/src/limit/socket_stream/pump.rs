@@ -1,0 +1,240 @@
+//! The loop that moves the bytes of one worker's streams, and counts what comes in.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tonnage_sys::clock::Clock;
+use tonnage_units::{Error, Reduce, Result};
+
+/// Bytes of one call that writes or reads.
+pub const BLOCK_BYTES: usize = 1 << 20;
+
+/// Time that senders go on, and for as long as clocks may differ, if their receivers do not close before.
+const MARGIN_NS: u64 = 100_000_000;
+
+/// A worker with one stream sleeps in the kernel; it looks at the clock at least this often.
+const NAP: Duration = Duration::from_millis(20);
+
+/// Direction of the bytes of a stream, seen from this rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// This rank sends.
+    Out,
+    /// This rank receives and counts.
+    In,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Stream {
+    /// The connection.
+    pub socket: TcpStream,
+    /// Direction of its bytes.
+    pub direction: Direction,
+    /// Peer at its other end, in words.
+    pub peer: String,
+}
+
+/// Time window in which bytes flow, on this host's clock.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    /// Senders begin.
+    pub start_ns: u64,
+    /// Receivers begin to count.
+    pub from_ns: u64,
+    /// Receivers stop counting, and close.
+    pub until_ns: u64,
+    /// Senders that still have a receiver stop.
+    pub stop_ns: u64,
+}
+
+impl Window {
+    /// Streams that are counted for `timed_ns`, after a third of that to let them open their windows. Clocks of the two
+    /// ends may differ by `skew_ns`.
+    pub fn new(start_ns: u64, timed_ns: u64, skew_ns: u64) -> Self {
+        let from_ns = start_ns + timed_ns / 3;
+        let until_ns = from_ns + timed_ns;
+        Self {
+            start_ns,
+            from_ns,
+            until_ns,
+            stop_ns: until_ns + MARGIN_NS + skew_ns,
+        }
+    }
+}
+
+/// Bytes that came in on some streams.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Streamed {
+    /// Received bytes per second, all streams together.
+    pub bytes_per_s: f64,
+    /// Streams that were received from.
+    pub streams: u64,
+    /// Streams among them that brought nothing.
+    pub silent: u64,
+}
+
+impl Reduce for Streamed {
+    /// Adds what came in elsewhere at the same time.
+    fn merge(&mut self, other: Self) {
+        self.bytes_per_s += other.bytes_per_s;
+        self.streams += other.streams;
+        self.silent += other.silent;
+    }
+}
+
+/// Sends and receives on one worker's streams, on the calling thread, and counts what came in.
+///
+/// One stream alone blocks in the kernel, as a program with one connection would; several are served in turn without
+/// blocking, as a worker serves its flows.
+///
+/// # Errors
+/// When a connection breaks before its receiver has counted; the message names the peer.
+pub fn pump(streams: Vec<Stream>, window: &Window, clock: &Clock) -> Result<Streamed> {
+    let alone = streams.len() == 1;
+    for stream in &streams {
+        prepare(&stream.socket, alone).map_err(|error| broken(&stream.peer, error))?;
+    }
+    let mut pump = Pump {
+        counted: streams
+            .iter()
+            .map(|stream| (stream.direction == Direction::In).then_some(0))
+            .collect(),
+        streams: streams.into_iter().map(Some).collect(),
+        block: vec![0x5a; BLOCK_BYTES],
+        window,
+        clock,
+        began_ns: None,
+        ended_ns: None,
+    };
+    while clock.now_ns() < window.start_ns {
+        std::hint::spin_loop();
+    }
+    while pump.streams.iter().any(Option::is_some) {
+        let mut moved = false;
+        for index in 0..pump.streams.len() {
+            moved |= pump.turn(index)?;
+        }
+        if !moved && !alone {
+            std::thread::yield_now();
+        }
+    }
+    Ok(pump.result())
+}
+
+struct Pump<'a> {
+    /// Streams; those that have ended are closed.
+    streams: Vec<Option<Stream>>,
+    /// Bytes of each stream that is received from.
+    counted: Vec<Option<u64>>,
+    block: Vec<u8>,
+    window: &'a Window,
+    clock: &'a Clock,
+    /// Times at which counting really began and ended.
+    began_ns: Option<u64>,
+    ended_ns: Option<u64>,
+}
+
+impl Pump<'_> {
+    /// One call on one stream, or its end; whether bytes moved.
+    fn turn(&mut self, index: usize) -> Result<bool> {
+        let Some(stream) = &mut self.streams[index] else {
+            return Ok(false);
+        };
+        let now_ns = self.clock.now_ns();
+        if now_ns >= self.window.from_ns {
+            self.began_ns.get_or_insert(now_ns);
+        }
+        let moved = match stream.direction {
+            Direction::Out if now_ns >= self.window.stop_ns => None,
+            Direction::Out => match stream.socket.write(&self.block) {
+                Err(error) if is_closed(&error) && self.may_be_over() => None,
+                result => Some(result),
+            },
+            Direction::In if now_ns >= self.window.until_ns => {
+                self.ended_ns.get_or_insert(now_ns);
+                None
+            }
+            Direction::In => match stream.socket.read(&mut self.block) {
+                // This thread may have been without a CPU since it looked at the clock.
+                Ok(0) if self.clock.now_ns() >= self.window.until_ns => {
+                    self.ended_ns.get_or_insert(now_ns);
+                    None
+                }
+                Ok(0) => Some(Err(ErrorKind::UnexpectedEof.into())),
+                result => Some(result),
+            },
+        };
+        let bytes = match moved {
+            None => {
+                // Closing it tells the other end.
+                self.streams[index] = None;
+                return Ok(false);
+            }
+            Some(Ok(bytes)) => bytes as u64,
+            Some(Err(error)) if is_pause(&error) => 0,
+            Some(Err(error)) => return Err(broken(self.peer(index), error)),
+        };
+        if let Some(counted) = &mut self.counted[index]
+            && self.began_ns.is_some()
+        {
+            *counted += bytes;
+        }
+        Ok(bytes > 0)
+    }
+
+    /// Returns whether the receivers may have stopped counting by their own clocks.
+    fn may_be_over(&self) -> bool {
+        let early_ns = self.window.stop_ns - self.window.until_ns;
+        self.clock.now_ns() + early_ns >= self.window.until_ns
+    }
+
+    fn peer(&self, index: usize) -> &str {
+        self.streams[index]
+            .as_ref()
+            .map_or("", |stream| &stream.peer)
+    }
+
+    fn result(&self) -> Streamed {
+        let counted = self.counted.iter().flatten();
+        let ns = match (self.began_ns, self.ended_ns) {
+            (Some(began_ns), Some(ended_ns)) => ended_ns.saturating_sub(began_ns).max(1),
+            _ => u64::MAX,
+        };
+        Streamed {
+            bytes_per_s: counted.clone().sum::<u64>() as f64 * 1e9 / ns as f64,
+            streams: counted.clone().count() as u64,
+            silent: counted.filter(|&&bytes| bytes == 0).count() as u64,
+        }
+    }
+}
+
+fn prepare(socket: &TcpStream, blocking: bool) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    socket.set_nonblocking(!blocking)?;
+    socket.set_read_timeout(Some(NAP))?;
+    socket.set_write_timeout(Some(NAP))
+}
+
+pub(super) fn is_pause(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+    )
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted
+    )
+}
+
+fn broken(peer: &str, error: io::Error) -> Error {
+    Error::io(
+        format!("the socket stream with {peer} broke: look at its output, or use --limit none"),
+        error,
+    )
+}

@@ -1,0 +1,152 @@
+//! Everything that a rank opens before its workers can move bytes between memories, for every kind that does so.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `mod` | devices of the engine, places of the workers, their memories |
+//! | [`introduction`] | what workers tell their peers, and what they were told |
+//!
+//! What a kind asks of a device beyond its verbs, and connecting, is in [`crate::kinds`].
+
+pub(crate) mod introduction;
+
+use std::sync::Arc;
+
+use crate::host::Host;
+use crate::settings::{Numa, Settings};
+use tonnage_engine::memory::{Memory, MemoryReport, Request};
+use tonnage_engine::{Domain, EngineOptions, Entry, OpenRequest, Verb, WorkerConfig, split_name};
+use tonnage_machine::{Placement, place_workers};
+use tonnage_ranks::Rank;
+use tonnage_units::{Error, Result};
+
+/// Requirements of a point, or of several, on this rank.
+pub(crate) struct Requirements<'a> {
+    /// The engine's row.
+    pub(crate) entry: &'a Entry,
+    /// Its name with the variant.
+    pub(crate) engine: &'a str,
+    pub(crate) options: &'a EngineOptions,
+    pub(crate) verbs: &'a [Verb],
+    /// The memory's name with the variant.
+    pub(crate) memory: &'a str,
+    /// Bytes of each worker's memory.
+    pub(crate) bytes: u64,
+    pub(crate) workers: u32,
+    /// Peers of each worker, at most.
+    pub(crate) peers_max: u32,
+    /// Operations in flight on a lane, at most.
+    pub(crate) depth: u32,
+}
+
+/// Devices that are open on this rank, and the CPUs of the workers that will use them.
+pub(crate) struct Devices {
+    /// At least one.
+    pub(crate) domains: Vec<Arc<dyn Domain>>,
+    pub(crate) placement: Placement,
+}
+
+/// One worker before it opens its engine.
+pub(crate) struct Seat {
+    /// The place of its device among those of the host.
+    pub(crate) device: usize,
+    pub(crate) domain: Arc<dyn Domain>,
+    pub(crate) memory: Arc<dyn Memory>,
+    pub(crate) config: WorkerConfig,
+}
+
+impl Requirements<'_> {
+    /// Bytes that all workers of this rank's host allocate together, if the others need as much as this rank.
+    pub(crate) fn host_bytes(&self, rank: &Rank) -> u64 {
+        let local_size = u64::from(rank.identity().local_size.unwrap_or(1));
+        self.bytes
+            .saturating_mul(u64::from(self.workers))
+            .saturating_mul(local_size)
+    }
+
+    /// Refuses what the workers of a host cannot have together. One rank of each host looks, before anybody allocates:
+    /// later the others' memory would count as not available.
+    pub(crate) fn check_memory(&self, rank: &Rank, settings: &Settings) -> Result<()> {
+        if rank.identity().local_rank != 0 {
+            return Ok(());
+        }
+        let request = Request {
+            variant: split_name(self.memory).1,
+            bytes: self.host_bytes(rank),
+            ..Request::default()
+        };
+        (settings.lists.memory(self.memory)?.check_fits)(&request)
+    }
+
+    /// Opens the engine's devices and finds a CPU for each worker.
+    pub(crate) fn open(&self, rank: &Rank, settings: &Settings, host: &Host) -> Result<Devices> {
+        let domains = (self.entry.open)(&OpenRequest {
+            variant: split_name(self.engine).1,
+            options: self.options,
+            devices: if self.entry.has_devices {
+                &settings.devices
+            } else {
+                &[]
+            },
+            libraries: &settings.libraries,
+            one_host: rank.hosts().is_one_network(),
+            address: rank.local_ip(),
+            verbs: self.verbs,
+        })?;
+        if domains.is_empty() {
+            return Err(Error::Failed(format!(
+                "engine {} opened no device",
+                self.engine
+            )));
+        }
+        let (index, count) = host.neighbours;
+        let (topology, workers) = (&host.topology, self.workers);
+        let placement = place_workers(topology, index, count, workers, &settings.cpus)?;
+        Ok(Devices { domains, placement })
+    }
+
+    /// The device and the memory of the worker with this index, on the NUMA node of its CPU where the settings leave it
+    /// to that.
+    pub(crate) fn seat(
+        &self,
+        devices: &Devices,
+        (index, cpu): (u32, Option<u32>),
+        rank: &Rank,
+        settings: &Settings,
+        host: &Host,
+    ) -> Result<Seat> {
+        // Workers of the same place on their hosts get devices of the same place in the list, as rails are wired.
+        let place = rank.identity().local_rank * self.workers + index;
+        let device = place as usize % devices.domains.len();
+        let domain = Arc::clone(&devices.domains[device]);
+        let memory = (settings.lists.memory(self.memory)?.allocate)(&Request {
+            variant: split_name(self.memory).1,
+            bytes: self.bytes,
+            shared: domain.caps().shared_memory,
+            node: settings.numa.node(&host.topology, cpu)?,
+            node_required: matches!(settings.numa, Numa::Node(_)),
+        })?;
+        let config = WorkerConfig {
+            rank: rank.id(),
+            worker: index,
+            peers_max: self.peers_max,
+            sleeps: false,
+            depth: self.depth,
+            clock: settings.clock,
+        };
+        Ok(Seat {
+            device,
+            domain,
+            memory,
+            config,
+        })
+    }
+}
+
+/// Memory of workers: said once where it is the same for all.
+pub(crate) fn reports<'a>(
+    memories: impl Iterator<Item = &'a Arc<dyn Memory>>,
+) -> Vec<MemoryReport> {
+    let mut all: Vec<_> = memories.map(|memory| memory.report()).collect();
+    all.dedup();
+    all
+}

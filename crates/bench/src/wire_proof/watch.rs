@@ -1,0 +1,135 @@
+//! The counters before and after a point, and what should have moved them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::routes::Routes;
+use tonnage_engine::Verb;
+use tonnage_machine::counters::{Counters, Snapshot, difference, received_bytes, sent_bytes};
+use tonnage_machine::tree::Tree;
+use tonnage_plan::transfer::TransferPoint;
+use tonnage_units::{Reduce, WireDevice};
+
+/// Longest time in which counters may be brought up to date: some drivers do it once a second.
+const COUNTERS_TIMEOUT: Duration = Duration::from_millis(1500);
+
+/// Payload bytes of a group of ranks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Load {
+    pub(super) sent: u64,
+    pub(super) received: u64,
+}
+
+/// Payload bytes of groups of ranks, by their place in the list.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loads(pub(super) BTreeMap<usize, Load>);
+
+impl Reduce for Loads {
+    fn merge(&mut self, other: Self) {
+        for (group, load) in other.0 {
+            let sum = self.0.entry(group).or_default();
+            sum.sent = sum.sent.saturating_add(load.sent);
+            sum.received = sum.received.saturating_add(load.received);
+        }
+    }
+}
+
+/// Growth of a device's counters; `None` for one that is not there.
+pub(super) type Moved = Option<Counters>;
+
+/// One rank's part in the proof of one point.
+pub struct Watch<'a> {
+    pub(super) point: &'a TransferPoint,
+    pub(super) routes: &'a Routes,
+    pub(super) rank: u32,
+    pub(super) tree: Tree,
+    pub(super) timeout: Duration,
+    /// The groups that this rank reads for.
+    pub(super) mine: Vec<usize>,
+    pub(super) before: Snapshot,
+}
+
+impl<'a> Watch<'a> {
+    /// Reads what the counters say before the first operation; `None` where no engine of any rank names a device.
+    pub fn begin(point: &'a TransferPoint, routes: &'a Routes, rank: u32) -> Option<Self> {
+        (!routes.groups.is_empty())
+            .then(|| Self::on(Tree::host(), point, routes, rank, COUNTERS_TIMEOUT))
+    }
+
+    pub(super) fn on(
+        tree: Tree,
+        point: &'a TransferPoint,
+        routes: &'a Routes,
+        rank: u32,
+        timeout: Duration,
+    ) -> Self {
+        let reads = |at: &usize| routes.groups[*at].ranks.first() == Some(&rank);
+        let mine = (0..routes.groups.len()).filter(reads).collect();
+        let mut watch = Self {
+            point,
+            routes,
+            rank,
+            tree,
+            timeout,
+            mine,
+            before: Snapshot::default(),
+        };
+        watch.before = watch.read();
+        watch
+    }
+
+    pub(super) fn read(&self) -> Snapshot {
+        if self.mine.is_empty() {
+            return Snapshot::default();
+        }
+        let groups = self.mine.iter().map(|at| &self.routes.groups[*at]);
+        let devices: Vec<WireDevice> = groups.flat_map(|group| group.devices.clone()).collect();
+        Snapshot::read(&self.tree, &devices)
+    }
+
+    /// Payload that this rank's operations should have moved through the devices of both sides, to be added up.
+    pub fn loads(&self, operations: &[(u32, u64)]) -> Loads {
+        let mut loads = BTreeMap::<usize, Load>::new();
+        for &(peer, count) in operations {
+            let bytes = count.saturating_mul(u64::from(self.point.size_bytes));
+            let (from, to) = match self.point.op {
+                Verb::Read => (peer, self.rank),
+                Verb::Write | Verb::WriteImm | Verb::Send => (self.rank, peer),
+            };
+            if let Some(group) = self.routes.group_of(from) {
+                loads.entry(group).or_default().sent += bytes;
+            }
+            if let Some(group) = self.routes.group_of(to) {
+                loads.entry(group).or_default().received += bytes;
+            }
+        }
+        Loads(loads)
+    }
+
+    /// Growth of the counters of a group's devices.
+    pub(super) fn moved(&self, at: usize, after: &Snapshot) -> Vec<Moved> {
+        let devices = self.routes.groups[at].devices.iter();
+        devices.map(|device| self.moved_by(device, after)).collect()
+    }
+
+    pub(super) fn moved_by(&self, device: &WireDevice, after: &Snapshot) -> Moved {
+        Some(difference(self.before.of(device)?, after.of(device)?))
+    }
+}
+
+/// Returns whether devices together counted this part of the payload in both directions.
+pub(super) fn carried(moved: &[Moved], load: Load, percent: u64) -> bool {
+    let sum = |bytes: fn(&Counters) -> Option<u64>| {
+        let counted = moved.iter().flatten().filter_map(bytes);
+        counted.fold(0, u64::saturating_add)
+    };
+    is_enough(sum(sent_bytes), load.sent, percent)
+        && is_enough(sum(received_bytes), load.received, percent)
+}
+
+/// Returns whether this part of what was expected was counted.
+pub(super) fn is_enough(counted: u64, expected: u64, percent: u64) -> bool {
+    u128::from(counted) * 100 >= u128::from(expected) * u128::from(percent)
+}
