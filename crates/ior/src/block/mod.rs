@@ -5,7 +5,7 @@
 //! | [`figures`] | from a record to the figures that IOR has |
 //! | [`text`] | the table, as IOR 4 prints it |
 //! | [`json`], [`csv`] | the formats of `-O summaryFormat=` |
-//! | [`date`] | points in time as IOR writes them |
+//! | [`date`], `run` | points in time as IOR writes them, and what else the block shows of a run |
 //!
 //! tonnage's own reports on a record are in `tonnage_report`; a figure that is only here would be lost.
 
@@ -13,23 +13,15 @@ pub mod csv;
 pub mod date;
 pub mod figures;
 pub mod json;
+mod run;
 pub mod text;
+
+pub use run::Run;
 
 use tonnage_record::FileRecord;
 
 use super::options::{IorOptions, SummaryFormat};
 use figures::Figures;
-
-/// Facts about the run that the block shows and that are in neither record nor options.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
-    /// The words of the command line, the program's name first.
-    pub command: Vec<String>,
-    /// Nanoseconds since 1970 when the run began.
-    pub began_unix_ns: u64,
-    /// Version of tonnage.
-    pub version: String,
-}
 
 /// The result block of one experiment in the format that the options ask for.
 pub fn render(options: &IorOptions, run: &Run, record: FileRecord<'_>) -> String {

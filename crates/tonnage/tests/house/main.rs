@@ -1,0 +1,19 @@
+//! The house's own rules, held to its source: what docs/ARCHITECTURE.md and CONTRIBUTING.md promise and no lint knows.
+//!
+//! | file | what is checked |
+//! | --- | --- |
+//! | `rooms` | arrows between crates |
+//! | `circles` | files of a crate that use each other |
+//! | `style` | lengths of functions and files, openings of doc comments, `unsafe` |
+//! | `source` | reading the source |
+//!
+//! Every check has a case that proves that it notices. What a check finds says what to change, and where.
+
+#[cfg(test)]
+mod circles;
+#[cfg(test)]
+mod rooms;
+#[cfg(test)]
+mod source;
+#[cfg(test)]
+mod style;

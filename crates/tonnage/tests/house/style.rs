@@ -1,0 +1,246 @@
+//! Lengths of functions and files, openings of doc comments, and where `unsafe` may be.
+
+use syn::visit::Visit;
+use syn::{Block, Signature};
+
+use super::source::{self, File, crate_of};
+
+const FUNCTION_LINES_MAX: usize = 70;
+const FILE_LINES_MAX: usize = 500;
+
+/// Words that make a riddle of a comment when it opens with them: say the thing instead.
+const RIDDLES: &[&str] = &[
+    "What", "Who", "How", "Where", "When", "Whether", "Which", "Why", "That", "The same", "Is",
+    "If",
+];
+
+/// Crates whose rules are being caught up with, for each rule. To be emptied.
+const LONG_ALLOWED: &[&str] = &["plan", "record", "report", "tonnage"];
+const RIDDLES_ALLOWED: &[&str] = &["plan", "record", "report", "tonnage"];
+
+/// The crate with `unsafe` in it.
+const UNSAFE_CRATE: &str = "sys";
+
+/// Functions of a file by name, each with its first line and its number of lines.
+#[derive(Default)]
+struct Functions(Vec<(String, usize, usize)>);
+
+impl Functions {
+    fn add(&mut self, signature: &Signature, block: &Block) {
+        let first = signature.fn_token.span.start().line;
+        let last = block.brace_token.span.close().end().line;
+        let name = signature.ident.to_string();
+        self.0.push((name, first, last + 1 - first));
+    }
+}
+
+impl<'ast> Visit<'ast> for Functions {
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.add(&item.sig, &item.block);
+        syn::visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.add(&item.sig, &item.block);
+        syn::visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
+        if let Some(block) = &item.default {
+            self.add(&item.sig, block);
+        }
+        syn::visit::visit_trait_item_fn(self, item);
+    }
+}
+
+/// The file and the functions in it that are too long.
+fn too_long(file: &File) -> Vec<String> {
+    let mut found = Vec::new();
+    let lines = file.text.lines().count();
+    if lines > FILE_LINES_MAX {
+        found.push(format!(
+            "{}: {lines} lines, {FILE_LINES_MAX} at most: move a part of it to a file of its own",
+            file.path
+        ));
+    }
+    let mut functions = Functions::default();
+    functions.visit_file(&syn::parse_file(&file.text).unwrap());
+    let long = |(_, _, lines): &&(String, usize, usize)| *lines > FUNCTION_LINES_MAX;
+    for (name, first, lines) in functions.0.iter().filter(long) {
+        found.push(format!(
+            "{}:{first}: {name} has {lines} lines, {FUNCTION_LINES_MAX} at most: name its steps",
+            file.path
+        ));
+    }
+    found
+}
+
+/// Doc comments, and texts of help that are written as `about` or `help`, that open with a riddle.
+fn riddles(file: &File) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut before = "";
+    for (number, line) in (1..).zip(file.text.lines()) {
+        let line = line.trim();
+        let marks = ["///", "//!", "about: \"", "about = \"", "help = \""];
+        let Some(mark) = marks.into_iter().find(|mark| line.starts_with(mark)) else {
+            before = "";
+            continue;
+        };
+        let text = line[mark.len()..].trim_start();
+        let opens = before != mark || mark.ends_with('"');
+        before = mark;
+        let begins = |riddle: &&&str| {
+            let begin = text.get(..riddle.len()).unwrap_or_default();
+            let rest = text.get(riddle.len()..).unwrap_or_default();
+            begin.eq_ignore_ascii_case(riddle) && !rest.starts_with(char::is_alphanumeric)
+        };
+        if let Some(riddle) = RIDDLES.iter().find(begins).filter(|_| opens) {
+            found.push(format!(
+                "{}:{number}: \"{riddle} …\": open with a noun or a verb: {text}",
+                file.path
+            ));
+        }
+    }
+    found
+}
+
+/// Lines of `unsafe { … }` and `unsafe impl` in a file.
+#[derive(Default)]
+struct Unsafe(Vec<usize>);
+
+impl<'ast> Visit<'ast> for Unsafe {
+    fn visit_expr_unsafe(&mut self, block: &'ast syn::ExprUnsafe) {
+        self.0.push(block.unsafe_token.span.start().line);
+        syn::visit::visit_expr_unsafe(self, block);
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        let token = item.unsafety.iter();
+        self.0.extend(token.map(|token| token.span.start().line));
+        syn::visit::visit_item_impl(self, item);
+    }
+}
+
+/// Uses of `unsafe` without a SAFETY comment before the statement that they are in.
+fn without_reason(file: &File) -> Vec<String> {
+    let mut found = Unsafe::default();
+    found.visit_file(&syn::parse_file(&file.text).unwrap());
+    let lines: Vec<&str> = file.text.lines().map(str::trim).collect();
+    let has_reason = |line: &usize| {
+        let above = lines[..line - 1].iter().rev();
+        // Back to the end of the statement before.
+        let mut statement = above.take_while(|line| {
+            let is_comment = line.starts_with("//");
+            is_comment || !(line.ends_with([';', '}']) || line.is_empty())
+        });
+        statement.any(|line| line.starts_with("// SAFETY:"))
+    };
+    let lines = found.0.into_iter().filter(|line| !has_reason(line));
+    lines
+        .map(|line| {
+            format!(
+                "{}:{line}: say in a SAFETY comment why it is sound",
+                file.path
+            )
+        })
+        .collect()
+}
+
+/// A head of a crate that does not forbid `unsafe`.
+fn allows_unsafe(file: &File) -> Option<String> {
+    let forbids = file.text.contains("\n#![forbid(unsafe_code)]\n");
+    (!forbids).then(|| format!("{}: add #![forbid(unsafe_code)]", file.path))
+}
+
+fn check(allowed: &[&str], rule: impl Fn(&File) -> Vec<String>) {
+    let files = source::files();
+    let watched = files
+        .iter()
+        .filter(|file| !allowed.contains(&crate_of(&file.path)));
+    let found: Vec<String> = watched.flat_map(rule).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn functions_and_files_are_short() {
+    check(LONG_ALLOWED, too_long);
+}
+
+#[test]
+fn doc_comments_open_with_the_thing() {
+    check(RIDDLES_ALLOWED, riddles);
+}
+
+#[test]
+fn unsafe_is_in_one_crate_and_has_its_reasons() {
+    let heads = source::heads();
+    check(&[], |file| {
+        if crate_of(&file.path) == UNSAFE_CRATE {
+            return without_reason(file);
+        }
+        let is_root = file.path.contains("/src/") && heads.contains(&file.path);
+        let missing = is_root.then(|| allows_unsafe(file)).flatten();
+        missing.into_iter().collect()
+    });
+}
+
+fn invented(text: String) -> File {
+    let path = "crates/attic/src/lib.rs".to_owned();
+    File { path, text }
+}
+
+#[test]
+fn what_is_too_long_is_found() {
+    let long = |lines: usize| format!("fn f() {{\n{}}}\n", "    g();\n".repeat(lines - 2));
+    assert_eq!(too_long(&invented(long(70))), Vec::<String>::new());
+    let inside = format!("impl A {{\n    #[inline]\n    {}}}\n", long(71));
+    let found = too_long(&invented(inside));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].starts_with("crates/attic/src/lib.rs:3: f has 71 lines"),
+        "{found:?}"
+    );
+    assert_eq!(too_long(&invented("\n".repeat(500))), Vec::<String>::new());
+    assert_eq!(too_long(&invented("\n".repeat(501))).len(), 1);
+}
+
+#[test]
+fn riddles_are_found_where_comments_open() {
+    let found = |text: &str| riddles(&invented(text.to_owned())).len();
+    for bad in [
+        "/// Whether it is.\n",
+        "//! What lives here.\n",
+        "x\n    /// The same for others.\n",
+        "about: \"how it is done\",\n",
+        "#[arg]\n/// If so.\n",
+    ] {
+        assert_eq!(found(bad), 1, "{bad}");
+    }
+    for good in [
+        "/// Returns what is there.\n/// What follows is prose.\n",
+        "/// Whatever there is.\n",
+        "/// Issue of a lane.\n",
+        "// Why it is so.\n",
+        "/// The samples of a run.\n",
+    ] {
+        assert_eq!(found(good), 0, "{good}");
+    }
+}
+
+#[test]
+fn unsafe_without_a_reason_is_found() {
+    let found = |text: &str| without_reason(&invented(text.to_owned())).len();
+    let reason = "    // SAFETY: it is sound.\n";
+    assert_eq!(found("fn f() {\n    unsafe { g() };\n}\n"), 1);
+    assert_eq!(found("unsafe impl Send for A {}\n"), 1);
+    assert_eq!(
+        found(&format!("fn f() {{\n{reason}    unsafe {{ g() }};\n}}\n")),
+        0
+    );
+    let apart = format!("fn f() {{\n{reason}    let a =\n        unsafe {{ g() }};\n}}\n");
+    assert_eq!(found(&apart), 0);
+    let other = format!("fn f() {{\n{reason}    g();\n    unsafe {{ g() }};\n}}\n");
+    assert_eq!(found(&other), 1);
+    assert!(allows_unsafe(&invented("//! It.\nmod a;\n".into())).is_some());
+    assert!(allows_unsafe(&invented("//! It.\n#![forbid(unsafe_code)]\n".into())).is_none());
+}
