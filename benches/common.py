@@ -51,7 +51,7 @@ def describe_machine(record):
     cpu = machine["cpu"]
     where = "virtual machine" if machine["virtualised"] else "bare metal"
     memory_gib = machine["memory"]["total_bytes"] / 2**30
-    # An engine that moves bytes in memory says which clock it reads; one of files leaves that to the core.
+    # An engine that moves bytes in memory says which clock it reads; one of files leaves that to the loops around it.
     clock = record["effective"][0]["engine"].get("clock", machine["clock_source"])
     print(
         f"{cpu['model']}, CPUs {cpu['online']}, {memory_gib:.0f} GiB, {where}, Linux {machine['kernel']}, "
