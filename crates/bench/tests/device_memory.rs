@@ -101,6 +101,11 @@ fn the_limit_is_what_the_memory_says_of_itself() {
     let limits: Vec<_> = limits.map(|limit| limit.what.as_str()).collect();
     // Workers that share CPUs have none.
     let yielding = records[0].effective.iter().any(|ranks| ranks.yielding);
+    if yielding {
+        println!(
+            "skip: the limit is not measured where workers share CPUs; run this on two CPUs or more"
+        );
+    }
     let expected = if yielding { 0 } else { 2 };
     assert_eq!(limits.len(), expected, "{limits:?}");
     assert!(

@@ -152,3 +152,16 @@ impl Completion {
         ending: Ending::Done,
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_are_named_as_serde_names_them() {
+        for verb in Verb::ALL {
+            assert_eq!(serde_json::to_value(verb).ok(), Some(verb.name().into()));
+            assert_eq!(verb.name().parse::<Verb>().ok(), Some(verb));
+        }
+    }
+}

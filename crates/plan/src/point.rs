@@ -139,3 +139,33 @@ pub enum LimitChoice {
         bytes_per_s: f64,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_counted_as_the_traffic_lists_them() {
+        for traffic in Traffic::ALL {
+            for ranks in [2, 4, 10] {
+                let lists = (0..ranks).map(|rank| traffic.targets(rank, ranks));
+                let lists: Vec<_> = lists.filter(|targets| !targets.is_empty()).collect();
+                let (initiating, targets_of_each) = traffic.initiating(ranks);
+                assert_eq!(lists.len(), initiating as usize, "{traffic:?} {ranks}");
+                let fits = |targets: &Vec<u32>| targets.len() == targets_of_each as usize;
+                assert!(lists.iter().all(fits), "{traffic:?} {ranks}");
+            }
+        }
+    }
+
+    #[test]
+    fn initiators_and_targets_name_each_other() {
+        for traffic in Traffic::ALL {
+            for (rank, other) in (0..6).flat_map(|rank| (0..6).map(move |other| (rank, other))) {
+                let initiates = traffic.targets(rank, 6).contains(&other);
+                let is_told = traffic.initiators(other, 6).contains(&rank);
+                assert_eq!(initiates, is_told, "{traffic:?} {rank} {other}");
+            }
+        }
+    }
+}

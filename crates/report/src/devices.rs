@@ -14,7 +14,7 @@ use tonnage_machine::devices::{
 };
 use tonnage_machine::environment::Processors;
 use tonnage_units::Result;
-use tonnage_units::quantity::human::size;
+use tonnage_units::quantity::human::{link_speed, size, thousandths};
 
 /// Names of a longer list that are printed; all of them are in the JSON.
 const NAMES_SHOWN: usize = 6;
@@ -188,7 +188,7 @@ fn networks(networks: &[NetworkInterface]) -> Vec<Row> {
 fn interface(network: &NetworkInterface) -> Row {
     let link = network
         .link_bits_per_s
-        .map_or_else(|| "rate unknown".to_owned(), bits_per_s);
+        .map_or_else(|| "rate unknown".to_owned(), link_speed);
     let mtu = network
         .mtu_bytes
         .map_or_else(|| "MTU unknown".to_owned(), |mtu| format!("MTU {mtu}"));
@@ -330,34 +330,9 @@ fn free_of(free: Option<u64>, total: Option<u64>) -> String {
     }
 }
 
-fn bits_per_s(bits: u64) -> String {
-    match bits {
-        1_000_000_000.. => format!("{} Gb/s", thousandths(bits / 1_000_000)),
-        _ => format!("{} Mb/s", bits / 1_000_000),
-    }
-}
-
-/// 1500 thousandths are "1.5".
-fn thousandths(number: u64) -> String {
-    match number % 1000 {
-        0 => (number / 1000).to_string(),
-        rest => format!("{}.{rest:03}", number / 1000)
-            .trim_end_matches('0')
-            .to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_short() {
-        assert_eq!(bits_per_s(2_500_000_000), "2.5 Gb/s");
-        assert_eq!(bits_per_s(200_000_000_000), "200 Gb/s");
-        assert_eq!(bits_per_s(100_000_000), "100 Mb/s");
-        assert_eq!(thousandths(1050), "1.05");
-    }
 
     #[test]
     fn a_slow_link_stands_out() {

@@ -111,7 +111,7 @@ fn csv_of_files_has_a_row_for_each_phase_and_for_what_it_mixes() {
 fn amounts_mean_all_trials_in_every_kind_and_stand_in_one_row() {
     let mut records = samples::all();
     records.extend(samples::files::all());
-    for field in ["operations", "payload_bytes", "trials"] {
+    for field in ["operations", "payload_bytes", "verified_bytes", "trials"] {
         let figure = by_field(field).unwrap();
         for record in &records {
             let of_rows = Row::of(record).into_iter();
@@ -123,12 +123,18 @@ fn amounts_mean_all_trials_in_every_kind_and_stand_in_one_row() {
                 (Some(body), _) => body
                     .trials
                     .iter()
-                    .map(|trial| amount(field, &trial.operations, &trial.payload_bytes))
+                    .map(|trial| {
+                        let verified = trial.verified_bytes;
+                        amount(field, trial.operations, trial.payload_bytes, verified)
+                    })
                     .sum(),
                 (_, Some(body)) => {
                     let trials = body.phases.iter().flat_map(|phase| &phase.trials);
                     trials
-                        .map(|trial| amount(field, &trial.operations, &trial.payload_bytes))
+                        .map(|trial| {
+                            let verified = trial.verified_bytes;
+                            amount(field, trial.operations, trial.payload_bytes, verified)
+                        })
                         .sum()
                 }
                 _ => unreachable!(),
@@ -138,10 +144,11 @@ fn amounts_mean_all_trials_in_every_kind_and_stand_in_one_row() {
     }
 }
 
-fn amount(field: &str, operations: &u64, payload_bytes: &u64) -> u64 {
+fn amount(field: &str, operations: u64, payload_bytes: u64, verified_bytes: Option<u64>) -> u64 {
     match field {
-        "operations" => *operations,
-        "payload_bytes" => *payload_bytes,
+        "operations" => operations,
+        "payload_bytes" => payload_bytes,
+        "verified_bytes" => verified_bytes.unwrap_or(0),
         _ => 1,
     }
 }

@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 
 use tonnage_machine::devices::{FabricLibrary, FabricOffer};
-use tonnage_units::quantity::human::size;
+use tonnage_units::quantity::human::{link_speed, size};
 
-use super::{Row, bits_per_s, row, shortened};
+use super::{Row, row, shortened};
 
 /// Above this a limit is none that anybody could reach.
 const REACHABLE_BYTES_MAX: u64 = 1 << 50;
@@ -87,7 +87,7 @@ fn cells(provider: &str, offer: &FabricOffer) -> Row {
         &offer.threading,
         &offer
             .link_bits_per_s
-            .map_or_else(|| "?".to_owned(), bits_per_s),
+            .map_or_else(|| "?".to_owned(), link_speed),
     ])
 }
 

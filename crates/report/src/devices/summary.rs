@@ -2,7 +2,8 @@
 
 use tonnage_machine::devices::{Inventory, NetworkInterface};
 
-use super::{bits_per_s, free_of, shortened};
+use super::{free_of, shortened};
+use tonnage_units::quantity::human::link_speed;
 
 /// A name and a line for each kind of thing, for the page of a tour; what is missing is only named.
 pub fn summary(found: &Inventory) -> Vec<(&'static str, String)> {
@@ -73,6 +74,6 @@ pub fn summary(found: &Inventory) -> Vec<(&'static str, String)> {
 fn link(network: &NetworkInterface) -> String {
     let speed = network
         .link_bits_per_s
-        .map_or_else(|| network.state.clone(), bits_per_s);
+        .map_or_else(|| network.state.clone(), link_speed);
     format!("{} ({speed})", network.name)
 }

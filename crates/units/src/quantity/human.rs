@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | a number under a header that has its unit | [`number`], [`prefixed`] |
 //! | about three digits and the fitting unit | [`bandwidth`], [`rate`], [`bytes`], [`duration`], [`percent`] |
-//! | what was asked for, exactly | [`exact_size`], [`exact_duration`] |
+//! | what was asked for or is printed on a device, exactly | [`exact_size`], [`exact_duration`], [`link_speed`], [`thousandths`] |
 //! | sums and times in sentences | [`size`], [`size_to`], [`seconds`], [`gigabytes_per_s`], [`whole_percent`] |
 //!
 //! Nothing here can be read back; text that can is the `Display` of the types in [`super`].
@@ -83,14 +83,36 @@ pub fn exact_size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// A duration in the largest unit that divides it: 200000000 ns as "200 ms".
+/// A duration in the largest unit that divides it: 200000000 ns as "200 ms". One that no unit divides, as a third of
+/// them, is rounded from 10 us on: "66.7 ms".
 pub fn exact_duration(ns: u64) -> String {
     for (unit_ns, unit) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")] {
         if ns > 0 && ns.is_multiple_of(unit_ns) {
             return format!("{} {unit}", ns / unit_ns);
         }
     }
-    format!("{ns} ns")
+    match ns {
+        10_000.. => duration(ns as f64),
+        _ => format!("{ns} ns"),
+    }
+}
+
+/// Speed of a link: 2500000000 bits per second as "2.5 Gb/s", below 1 Gb/s in whole Mb/s.
+pub fn link_speed(bits_per_s: u64) -> String {
+    match bits_per_s {
+        1_000_000_000.. => format!("{} Gb/s", thousandths(bits_per_s / 1_000_000)),
+        _ => format!("{} Mb/s", bits_per_s / 1_000_000),
+    }
+}
+
+/// A number of thousandths, exactly: 1500 as "1.5".
+pub fn thousandths(number: u64) -> String {
+    match number % 1000 {
+        0 => (number / 1000).to_string(),
+        rest => format!("{}.{rest:03}", number / 1000)
+            .trim_end_matches('0')
+            .to_owned(),
+    }
 }
 
 /// A size in the largest binary unit that it fills: from 1 MiB on with one decimal, unless it is whole; smaller ones are
@@ -231,10 +253,15 @@ mod tests {
             (0, "0 ns"),
             (1500, "1500 ns"),
             (200_000_000, "200 ms"),
+            (66_666_666, "66.7 ms"),
             (2_000_000_000, "2 s"),
         ] {
             assert_eq!(exact_duration(value), text);
         }
+        assert_eq!(link_speed(2_500_000_000), "2.5 Gb/s");
+        assert_eq!(link_speed(200_000_000_000), "200 Gb/s");
+        assert_eq!(link_speed(100_000_000), "100 Mb/s");
+        assert_eq!(thousandths(1050), "1.05");
     }
 
     #[test]
