@@ -1,4 +1,4 @@
-//! What a body of any kind can be asked: its point, its parts, and figures that several kinds have.
+//! Questions to a body of any kind: its point, its parts, and figures that several kinds have.
 //!
 //! The bodies answer (each in a module of its own, such as [`transfer`](crate::transfer)), and the figures that several
 //! kinds share ask. Which kinds there are is in [`kinds`](crate::kinds).

@@ -53,7 +53,7 @@ pub struct Record {
     /// Version of the format.
     #[schemars(extend("const" = SCHEMA_VERSION))]
     pub schema_version: u32,
-    /// The same for all records that one start of tonnage wrote.
+    /// Alike in all records that one start of tonnage wrote.
     pub run_id: String,
     /// The plan's name.
     pub plan: String,

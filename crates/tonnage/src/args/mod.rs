@@ -64,7 +64,7 @@ pub enum Command {
     /// One experiment of some kind.
     #[command(flatten)]
     Experiment(Box<ExperimentArgs>),
-    /// The same by IOR's own command lines, with IOR's result block: `tonnage ior --help`.
+    /// Experiments with files by IOR's own command lines, with IOR's result block: `tonnage ior --help`.
     #[command(disable_help_flag = true)]
     Ior(IorArgs),
     /// Measure everything that a plan file asks for.

@@ -29,126 +29,129 @@ fn looked_at(arguments: &str, ended: Ended, parts: &[&str]) -> Ended {
     ended.with_one_error(parts)
 }
 
+/// Options of transfers that are refused, and what the message must hold.
+const TRANSFERS: &[(&str, &[&str])] = &[
+    (
+        "--engine shmm --op write --sizes 8",
+        &["unknown engine \"shmm\"", "did you mean \"shm\"?"],
+    ),
+    (
+        "--engine verbs --op write --sizes 8",
+        &["unknown engine \"verbs\"", "null, shm"],
+    ),
+    (
+        "--engine shm --op wirte --sizes 8",
+        &["did you mean \"write\"?"],
+    ),
+    (
+        "--engine shm --op write --sizes 0",
+        &["the smallest size is 1"],
+    ),
+    (
+        "--engine shm --op write --sizes 8G",
+        &["the largest size is 1G"],
+    ),
+    (
+        "--engine shm --op write --sizes 8..99999999999T",
+        &["8..99999999999T"],
+    ),
+    ("--engine shm --op write --sizes 1..1G+1", &["1..1G+1"]),
+    (
+        "--engine shm --op write --sizes 8..64+0",
+        &["never ends", "write 8..64+8"],
+    ),
+    ("--engine shm --op write --sizes 8..64*1", &["never ends"]),
+    ("--engine shm --op write --sizes 64..8", &["write 8..64"]),
+    ("--engine shm --op write --sizes eight", &["eight"]),
+    (
+        "--engine shm --op write --sizes 8 --window 0",
+        &["the smallest window is 1"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --batch 0",
+        &["the smallest batch is 1"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --batch 2M",
+        &["the largest batch is"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --rate 0",
+        &["rate 0", "above 0"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --rate 0.1",
+        &["less than one operation", "trial-time"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --ping-pong --window 8",
+        &["ping-pong and window contradict"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --batch 8 --window 8",
+        &["window and batch contradict"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --batch 8 --rate 9",
+        &["batch and rate contradict"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --iters 5 --duration 1s",
+        &["iters and duration contradict"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --duration 1s --until-ci 2%",
+        &["duration and until-ci contradict"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --max-duration 1s",
+        &["add until-ci 2%"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --duration 5",
+        &["with its unit"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --footprint 4",
+        &["write footprint 8 or more"],
+    ),
+    (
+        "--engine shm --op write --sizes 64 --stride 8",
+        &["write stride 64 or more"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --footprint 9999G",
+        &["the largest footprint is 1T"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --workers 0",
+        &["the fewest is workers 1"],
+    ),
+    (
+        "--engine null --op write --sizes 8 --verify",
+        &["moves no bytes", "or use engine shm"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --traffic all-to-all --ping-pong",
+        &["or op read"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --interface lo",
+        &["leave --interface out"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --cpus 1-0",
+        &["write 0-1"],
+    ),
+    ("--engine shm --op write --sizes 8,8", &["8,8"]),
+    ("--engine shm --op write --sizes 8 --windw 8", &["--window"]),
+    ("--engine shm --op write", &["--sizes"]),
+    ("--op write --sizes 8", &["--engine"]),
+];
+
 #[test]
 fn transfers_that_cannot_be() {
-    for (options, parts) in [
-        (
-            "--engine shmm --op write --sizes 8",
-            &["unknown engine \"shmm\"", "did you mean \"shm\"?"][..],
-        ),
-        (
-            "--engine verbs --op write --sizes 8",
-            &["unknown engine \"verbs\"", "null, shm"],
-        ),
-        (
-            "--engine shm --op wirte --sizes 8",
-            &["did you mean \"write\"?"],
-        ),
-        (
-            "--engine shm --op write --sizes 0",
-            &["the smallest size is 1"],
-        ),
-        (
-            "--engine shm --op write --sizes 8G",
-            &["the largest size is 1G"],
-        ),
-        (
-            "--engine shm --op write --sizes 8..99999999999T",
-            &["8..99999999999T"],
-        ),
-        ("--engine shm --op write --sizes 1..1G+1", &["1..1G+1"]),
-        (
-            "--engine shm --op write --sizes 8..64+0",
-            &["never ends", "write 8..64+8"],
-        ),
-        ("--engine shm --op write --sizes 8..64*1", &["never ends"]),
-        ("--engine shm --op write --sizes 64..8", &["write 8..64"]),
-        ("--engine shm --op write --sizes eight", &["eight"]),
-        (
-            "--engine shm --op write --sizes 8 --window 0",
-            &["the smallest window is 1"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --batch 0",
-            &["the smallest batch is 1"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --batch 2M",
-            &["the largest batch is"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --rate 0",
-            &["rate 0", "above 0"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --rate 0.1",
-            &["less than one operation", "trial-time"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --ping-pong --window 8",
-            &["ping-pong and window contradict"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --batch 8 --window 8",
-            &["window and batch contradict"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --batch 8 --rate 9",
-            &["batch and rate contradict"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --iters 5 --duration 1s",
-            &["iters and duration contradict"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --duration 1s --until-ci 2%",
-            &["duration and until-ci contradict"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --max-duration 1s",
-            &["add until-ci 2%"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --duration 5",
-            &["with its unit"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --footprint 4",
-            &["write footprint 8 or more"],
-        ),
-        (
-            "--engine shm --op write --sizes 64 --stride 8",
-            &["write stride 64 or more"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --footprint 9999G",
-            &["the largest footprint is 1T"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --workers 0",
-            &["the fewest is workers 1"],
-        ),
-        (
-            "--engine null --op write --sizes 8 --verify",
-            &["moves no bytes", "or use engine shm"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --traffic all-to-all --ping-pong",
-            &["or op read"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --interface lo",
-            &["leave --interface out"],
-        ),
-        (
-            "--engine shm --op write --sizes 8 --cpus 1-0",
-            &["write 0-1"],
-        ),
-        ("--engine shm --op write --sizes 8,8", &["8,8"]),
-        ("--engine shm --op write --sizes 8 --windw 8", &["--window"]),
-        ("--engine shm --op write", &["--sizes"]),
-        ("--op write --sizes 8", &["--engine"]),
-    ] {
+    for (options, parts) in TRANSFERS {
         refused(&format!("transfer --ranks 2 {options}"), parts);
     }
 }

@@ -83,7 +83,7 @@ fn kill_one(
     kill_one_of(ranks, rank, &arguments, measured, ready);
 }
 
-/// The same over any engine.
+/// Kills a rank of a run over any engine.
 fn kill_one_of(
     ranks: u32,
     rank: u32,

@@ -12,7 +12,7 @@ fn transfer(dir: &Path, arguments: &str) -> Ended {
     tonnage(dir, &format!("transfer {arguments} {brief}")).run()
 }
 
-/// The same over TCP through these devices.
+/// Such a run over TCP through these devices.
 fn over_tcp(dir: &Path, devices: &str) -> Ended {
     transfer(
         dir,

@@ -207,6 +207,67 @@ fn the_window_of_an_engine_with_queues_fits_the_transfer() {
     assert_eq!(window("transfer = '4M'\nwindow = 100"), 100);
 }
 
+/// Phases that do not fit the share of reads, and what the message must hold.
+const PHASES_REFUSED: &[(&str, &str)] = &[
+    ("phases = 'mixed'", "add read-percent 70"),
+    (
+        "phases = 'write'\nread-percent = 70",
+        "is for phase mixed, which is not asked for",
+    ),
+    ("read-percent = 100", "write 1 to 99"),
+    ("phases = 'write,write'", "phases has write twice"),
+    (
+        "phases = 'read'\nverify = 'write'",
+        "verify after phase write, which is not measured",
+    ),
+    ("verify = 'read,read'", "verify has phase read twice"),
+    (
+        "phases = 'write'\ndrop-caches = true",
+        "drop-caches is for phases that read",
+    ),
+    (
+        "phases = 'write'\nread-shift = 1",
+        "are for phases that read, and there is none",
+    ),
+    (
+        "phases = 'write'\nread-shift = 'node'",
+        "are for phases that read, and there is none",
+    ),
+    (
+        "phases = 'write'\nread-shuffled = 1",
+        "are for phases that read, and there is none",
+    ),
+    (
+        "phases = 'read'\nfsync = 'end'",
+        "fsync is for phases that write, and there is none",
+    ),
+    (
+        "phases = 'read'\nexisting = true",
+        "existing is about files that will be written",
+    ),
+    (
+        "phases = 'read'\ndata = 'compressible=30%'",
+        "data says what is written or verified, and nothing is",
+    ),
+    (
+        "phases = 'read'\ndata-seed = 3",
+        "data-seed seeds what is written or verified",
+    ),
+    ("seed = 3", "seed is for order shuffled and for phase mixed"),
+    (
+        "phases = 'read'\nstripe-count = 4",
+        "for new files, and this only reads",
+    ),
+    (
+        "phases = 'read'\npublished = [{ phase = 'write', operations-per-s = 1.0, what = '' }]",
+        "phase write, which is not measured",
+    ),
+    (
+        "published = [{ phase = 'write', what = '' }]",
+        "write bandwidth-mib-per-s or operations-per-s",
+    ),
+];
+
 #[test]
 fn phases_and_the_read_percentage_fit_each_other() {
     let mixed = point("read-percent = 70");
@@ -214,65 +275,7 @@ fn phases_and_the_read_percentage_fit_each_other() {
         (mixed.phases, mixed.read_percent),
         (vec![Phase::Mixed], Some(70))
     );
-    for (lines, part) in [
-        ("phases = 'mixed'", "add read-percent 70"),
-        (
-            "phases = 'write'\nread-percent = 70",
-            "is for phase mixed, which is not asked for",
-        ),
-        ("read-percent = 100", "write 1 to 99"),
-        ("phases = 'write,write'", "phases has write twice"),
-        (
-            "phases = 'read'\nverify = 'write'",
-            "verify after phase write, which is not measured",
-        ),
-        ("verify = 'read,read'", "verify has phase read twice"),
-        (
-            "phases = 'write'\ndrop-caches = true",
-            "drop-caches is for phases that read",
-        ),
-        (
-            "phases = 'write'\nread-shift = 1",
-            "are for phases that read, and there is none",
-        ),
-        (
-            "phases = 'write'\nread-shift = 'node'",
-            "are for phases that read, and there is none",
-        ),
-        (
-            "phases = 'write'\nread-shuffled = 1",
-            "are for phases that read, and there is none",
-        ),
-        (
-            "phases = 'read'\nfsync = 'end'",
-            "fsync is for phases that write, and there is none",
-        ),
-        (
-            "phases = 'read'\nexisting = true",
-            "existing is about files that will be written",
-        ),
-        (
-            "phases = 'read'\ndata = 'compressible=30%'",
-            "data says what is written or verified, and nothing is",
-        ),
-        (
-            "phases = 'read'\ndata-seed = 3",
-            "data-seed seeds what is written or verified",
-        ),
-        ("seed = 3", "seed is for order shuffled and for phase mixed"),
-        (
-            "phases = 'read'\nstripe-count = 4",
-            "for new files, and this only reads",
-        ),
-        (
-            "phases = 'read'\npublished = [{ phase = 'write', operations-per-s = 1.0, what = '' }]",
-            "phase write, which is not measured",
-        ),
-        (
-            "published = [{ phase = 'write', what = '' }]",
-            "write bandwidth-mib-per-s or operations-per-s",
-        ),
-    ] {
+    for (lines, part) in PHASES_REFUSED {
         let message = message(lines);
         assert!(message.contains(part), "{lines}: {message}");
     }

@@ -32,7 +32,7 @@ pub fn tonnage(dir: &Path, arguments: &str) -> Program {
     under(dir, "", arguments)
 }
 
-/// The same, started by a launcher: its own command line, whose words are separated by blanks, comes first.
+/// The program, started by a launcher: its own command line, whose words are separated by blanks, comes first.
 pub fn under(dir: &Path, launcher: &str, arguments: &str) -> Program {
     let mut words = launcher
         .split_whitespace()
@@ -43,14 +43,14 @@ pub fn under(dir: &Path, launcher: &str, arguments: &str) -> Program {
     prepare(command, dir)
 }
 
-/// The same in one of several hosts.
+/// The program in one of several hosts.
 pub fn tonnage_in(hosts: &Hosts, host: usize, dir: &Path, arguments: &str) -> Program {
     let mut command = hosts.command(host, env!("CARGO_BIN_EXE_tonnage"));
     command.args(arguments.split_whitespace());
     prepare(command, dir)
 }
 
-/// The same at the end of another command line, such as that of `srun`. Of its environment nothing stays.
+/// The program at the end of another command line, such as that of `srun`. Of its environment nothing stays.
 pub fn tonnage_by(mut launcher: Command, dir: &Path, arguments: &str) -> Program {
     launcher
         .arg(env!("CARGO_BIN_EXE_tonnage"))
