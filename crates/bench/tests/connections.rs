@@ -3,11 +3,15 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::io::Errno;
 use tonnage_bench::conductor::run;
 use tonnage_bench::observer::{Observer, Progress};
 use tonnage_bench::settings::{Numa, Settings};
-use tonnage_engine::{Caps, Domain, Engine, EngineReport, Entry, Libraries, Lists, WorkerConfig};
+use tonnage_engine::{
+    Caps, Domain, Engine, EngineReport, Entry, Libraries, Lists, OpenRequest, WorkerConfig,
+};
 use tonnage_engines::LISTS;
 use tonnage_machine::Choice;
 use tonnage_plan::connect::ConnectPoint;
@@ -55,7 +59,18 @@ fn measured(point: &ConnectPoint) -> (Record, ConnectBody) {
 
 /// Measures over engines of a list.
 fn measured_by(point: &ConnectPoint, lists: Lists) -> (Record, ConnectBody) {
-    let planned = [Planned::from(Point::Connect(point.clone()))];
+    let record = measured_all(std::slice::from_ref(point), lists).remove(0);
+    let Body::Connect(body) = &record.body else {
+        panic!("{record:#?}");
+    };
+    let body = (**body).clone();
+    (record, body)
+}
+
+/// Measures points of as many ranks one after the other, and returns the records of rank 0.
+fn measured_all(points: &[ConnectPoint], lists: Lists) -> Vec<Record> {
+    let planned = points.iter().cloned().map(Point::Connect);
+    let planned: Vec<Planned> = planned.map(Planned::from).collect();
     let body = move |rank: Result<tonnage_ranks::Rank>| {
         let (mut rank, mut kept) = (rank.unwrap(), Kept::default());
         let settings = Settings {
@@ -75,13 +90,8 @@ fn measured_by(point: &ConnectPoint, lists: Lists) -> (Record, ConnectBody) {
         rank.close().unwrap();
         kept.0
     };
-    let mut all = run_with(point.ranks, |_, options| options.host = "here".into(), body);
-    let record = all.swap_remove(0).remove(0);
-    let Body::Connect(body) = &record.body else {
-        panic!("{record:#?}");
-    };
-    let body = (**body).clone();
-    (record, body)
+    let ranks = points[0].ranks;
+    run_with(ranks, |_, options| options.host = "here".into(), body).swap_remove(0)
 }
 
 fn check(point: &ConnectPoint) {
@@ -151,43 +161,66 @@ fn memory_that_there_is_not_is_said_with_what_there_is() {
     assert!(body.trials.is_empty() && body.summary.is_none());
 }
 
-/// A device of engine null that has queues for three workers of a rank and no more.
-struct Few(Arc<dyn Domain>);
+/// A device that is another but for the workers that `refuse` returns an error for, told their index and the number of
+/// workers that the device had before.
+struct Refusing {
+    domain: Arc<dyn Domain>,
+    opened: AtomicU32,
+    refuse: fn(&WorkerConfig, u32) -> Option<Error>,
+}
 
-impl Domain for Few {
+impl Domain for Refusing {
     fn caps(&self) -> &Caps {
-        self.0.caps()
+        self.domain.caps()
     }
 
     fn report(&self) -> EngineReport {
-        self.0.report()
+        self.domain.report()
     }
 
     fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine>> {
-        match config.worker {
-            0..3 => self.0.worker(config),
-            _ => Err(Error::Failed("there are no more queue pairs".into())),
+        let before = self.opened.fetch_add(1, Ordering::Relaxed);
+        (self.refuse)(config, before).map_or_else(|| self.domain.worker(config), Err)
+    }
+}
+
+/// Opens the devices of engine null, so many times, with workers that are refused.
+fn refusing(
+    request: &OpenRequest<'_>,
+    devices: usize,
+    refuse: fn(&WorkerConfig, u32) -> Option<Error>,
+) -> Result<Vec<Arc<dyn Domain>>> {
+    let mut all: Vec<Arc<dyn Domain>> = Vec::new();
+    for _ in 0..devices {
+        for domain in (tonnage_engines::null::ENTRY.open)(request)? {
+            let opened = AtomicU32::new(0);
+            all.push(Arc::new(Refusing {
+                domain,
+                opened,
+                refuse,
+            }));
         }
     }
+    Ok(all)
+}
+
+/// The lists with this engine and no other.
+const fn only(engines: &'static [Entry]) -> Lists {
+    Lists { engines, ..LISTS }
 }
 
 #[test]
 fn more_workers_than_queues_are_skipped_with_the_number_that_fits() {
     static FEW: [Entry; 1] = [Entry {
         open: |request| {
-            let domains = (tonnage_engines::null::ENTRY.open)(request)?;
-            let few = domains
-                .into_iter()
-                .map(|domain| Arc::new(Few(domain)) as Arc<dyn Domain>);
-            Ok(few.collect())
+            refusing(request, 1, |config, _| {
+                let none = || Error::io("there are no more queue pairs", Errno::NOMEM);
+                (config.worker >= 3).then(none)
+            })
         },
         ..tonnage_engines::null::ENTRY
     }];
-    let lists = Lists {
-        engines: &FEW,
-        ..LISTS
-    };
-    let (record, body) = measured_by(&point("null", Traffic::Pair, 2, 8), lists);
+    let (record, body) = measured_by(&point("null", Traffic::Pair, 2, 8), only(&FEW));
     let Outcome::Skipped { why } = &record.outcome else {
         panic!("{record:#?}");
     };
@@ -195,7 +228,69 @@ fn more_workers_than_queues_are_skipped_with_the_number_that_fits() {
         why.contains("no more queue pairs") && why.contains("--workers 3"),
         "{why}"
     );
+    assert!(!why.contains("ulimit -l"), "nothing was pinned: {why}");
     assert!(body.trials.is_empty());
-    let (record, _) = measured_by(&point("null", Traffic::Pair, 2, 3), lists);
+    let (record, _) = measured_by(&point("null", Traffic::Pair, 2, 3), only(&FEW));
     assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
+}
+
+#[test]
+fn a_broken_worker_is_a_failure_though_others_were_served() {
+    static BROKEN: [Entry; 1] = [Entry {
+        open: |request| {
+            refusing(request, 1, |config, _| {
+                (config.worker >= 3).then(|| Error::Failed("the device is broken".into()))
+            })
+        },
+        ..tonnage_engines::null::ENTRY
+    }];
+    let (record, _) = measured_by(&point("null", Traffic::Pair, 2, 8), only(&BROKEN));
+    let Outcome::Failed { why } = &record.outcome else {
+        panic!("{record:#?}");
+    };
+    assert!(
+        why.contains("the device is broken") && !why.contains("--workers"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_later_round_that_fails_ends_its_point_and_not_the_run() {
+    static LATER: [Entry; 2] = [
+        Entry {
+            open: |request| {
+                refusing(request, 1, |config, before| {
+                    // The rehearsal takes three.
+                    (config.rank == 1 && before >= 7).then(|| Error::Failed("worn out".into()))
+                })
+            },
+            ..tonnage_engines::null::ENTRY
+        },
+        tonnage_engines::shm::ENTRY,
+    ];
+    let points = ["null", "shm"].map(|engine| point(engine, Traffic::Pair, 2, 2));
+    let records = measured_all(&points, only(&LATER));
+    let Outcome::Failed { why } = &records[0].outcome else {
+        panic!("{records:#?}");
+    };
+    assert!(
+        why.contains("rank 1") && why.contains("worn out"),
+        "the cause is said: {why}"
+    );
+    assert_eq!(records[1].outcome, Outcome::Measured, "{records:#?}");
+}
+
+#[test]
+fn each_device_is_in_the_record() {
+    static TWO: [Entry; 1] = [Entry {
+        open: |request| refusing(request, 2, |_, _| None),
+        ..tonnage_engines::null::ENTRY
+    }];
+    let (record, _) = measured_by(&point("null", Traffic::Pair, 2, 2), only(&TWO));
+    assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
+    for part in &record.effective {
+        assert_eq!(part.engine.devices.len(), 2, "{part:#?}");
+    }
+    let (record, _) = measured(&point("null", Traffic::Pair, 2, 2));
+    assert!(record.effective[0].engine.devices.is_empty());
 }

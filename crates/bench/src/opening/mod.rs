@@ -14,7 +14,9 @@ use std::sync::Arc;
 use crate::host::Host;
 use crate::settings::{Numa, Settings};
 use tonnage_engine::memory::{Memory, MemoryReport, Request};
-use tonnage_engine::{Domain, EngineOptions, Entry, OpenRequest, Verb, WorkerConfig, split_name};
+use tonnage_engine::{
+    Domain, EngineOptions, EngineReport, Entry, OpenRequest, Verb, WorkerConfig, split_name,
+};
 use tonnage_machine::{Placement, place_workers};
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result};
@@ -43,6 +45,31 @@ pub(crate) struct Devices {
     /// At least one.
     pub(crate) domains: Vec<Arc<dyn Domain>>,
     pub(crate) placement: Placement,
+}
+
+impl Devices {
+    /// The first device's report; of several, each one's is in it.
+    pub(crate) fn report(&self) -> EngineReport {
+        let mut report = self.domains[0].report();
+        if self.domains.len() > 1 {
+            report.devices = self.domains.iter().map(|domain| domain.report()).collect();
+        }
+        report
+    }
+
+    /// Refuses a device that no worker of this rank's host uses: it would be an option without effect.
+    pub(crate) fn check_used(&self, rank: &Rank, workers: u32) -> Result<()> {
+        let (devices, workers) = (
+            self.domains.len(),
+            rank.identity().local_size.unwrap_or(1) * workers,
+        );
+        if devices <= workers as usize {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "--devices names {devices} devices, but this host has {workers} workers: use --workers {devices}, or fewer devices"
+        )))
+    }
 }
 
 /// One worker before it opens its engine.

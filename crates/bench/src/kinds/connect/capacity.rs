@@ -1,8 +1,11 @@
 //! Number of workers whose connections fit, where an engine has refused some of them. How many queue pairs or how much
 //! pinned memory there is only the engine's library knows, so the workers that it served are counted.
 
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
+use super::shortage::Shortage;
+use super::worker::Refusal;
 use tonnage_units::{Bytes, Error};
 
 /// Workers of a rank that tried a step at the same time.
@@ -24,15 +27,28 @@ impl Capacity {
         getrlimit(Resource::Memlock).current
     }
 
-    /// Says of a refusal how much fits, where that can be told: some workers were served, or what all of them register
-    /// is more than the process may lock. A wrong request stays one.
-    pub fn explain(&self, error: Error) -> Error {
-        if matches!(error, Error::Usage(_) | Error::Interrupted { .. }) {
+    /// Says of the first refusal how much fits, where all of them are for want of a resource. The first that is about
+    /// something else counts before those, and stays the failure that it is.
+    pub fn explain(&self, refusals: Vec<Refusal>) -> Option<Error> {
+        let of = |refusal: &Refusal| Shortage::of(&refusal.error);
+        let other = refusals.iter().position(|refusal| of(refusal).is_none());
+        let first = refusals.into_iter().nth(other.unwrap_or(0))?;
+        Some(match of(&first) {
+            Some(shortage) => self.unavailable(first, shortage),
+            None => first.error,
+        })
+    }
+
+    fn unavailable(&self, refusal: Refusal, shortage: Shortage) -> Error {
+        let Refusal { error, registering } = refusal;
+        let pins = registering && shortage == Shortage::Code(Errno::NOMEM);
+        let lockable = self.lockable_bytes.filter(|&lockable| {
+            pins && self.register_bytes.saturating_mul(self.workers as u64) > lockable
+        });
+        // The engine's own advice is the best where no number is known.
+        if shortage == Shortage::Said && self.served == 0 {
             return error;
         }
-        let lockable = self
-            .lockable_bytes
-            .filter(|&lockable| self.register_bytes.saturating_mul(self.workers as u64) > lockable);
         let mut why = error.to_string();
         let mut fit = self.served;
         if let Some(lockable) = lockable {
@@ -44,17 +60,19 @@ impl Capacity {
                 Bytes(lockable)
             );
         }
-        let smaller = match (lockable, fit) {
-            (None, 0) => return error,
-            (Some(lockable), 0) => format!("Choose --register {} or less", Bytes(lockable)),
-            _ => format!("Choose --workers {fit}"),
-        };
         if self.served > 0 {
             why = format!("{why}; {} of them were served", self.served);
         }
-        let raise = match lockable {
-            Some(_) => ", or raise the limit with ulimit -l",
-            None => "",
+        let smaller = match (lockable, fit) {
+            (Some(lockable), 0) => format!("Choose --register {} or less", Bytes(lockable)),
+            (None, 0) if self.workers > 1 => "Choose fewer --workers or --ranks".into(),
+            (None, 0) => "Choose fewer --ranks, or another --engine".into(),
+            _ => format!("Choose --workers {fit}"),
+        };
+        let raise = match (lockable, shortage) {
+            (Some(_), _) => ", or raise the limit with ulimit -l",
+            (None, Shortage::Code(Errno::MFILE)) => ", or raise the limit with ulimit -n",
+            _ => "",
         };
         Error::Unavailable {
             what: format!("connections of {} workers", self.workers),
@@ -75,8 +93,13 @@ mod tests {
         lockable_bytes: None,
     };
 
-    fn said(capacity: Capacity) -> String {
-        let error = capacity.explain(Error::Failed("no queue pair".into()));
+    fn refusal(code: Errno, registering: bool) -> Refusal {
+        let error = Error::io("no queue pair", code);
+        Refusal { error, registering }
+    }
+
+    fn skip(capacity: Capacity, refusal: Refusal) -> String {
+        let error = capacity.explain(vec![refusal]).unwrap();
         assert!(matches!(error, Error::Unavailable { .. }), "{error}");
         error.to_string()
     }
@@ -84,8 +107,14 @@ mod tests {
     #[test]
     fn the_number_that_was_served_is_said() {
         assert_eq!(
-            said(SOME),
-            "connections of 8 workers cannot be used here: no queue pair; 5 of them were served. Choose --workers 5"
+            skip(SOME, refusal(Errno::NOSPC, false)),
+            "connections of 8 workers cannot be used here: no queue pair: No space left on device (os error 28); 5 of them \
+             were served. Choose --workers 5"
+        );
+        let message = skip(SOME, refusal(Errno::MFILE, false));
+        assert!(
+            message.ends_with("Choose --workers 5, or raise the limit with ulimit -n"),
+            "{message}"
         );
     }
 
@@ -96,7 +125,7 @@ mod tests {
             served,
             ..SOME
         };
-        let message = said(locked(3 << 20, 0));
+        let message = skip(locked(3 << 20, 0), refusal(Errno::NOMEM, true));
         assert!(
             message.contains("may lock 3M of memory") && message.contains("3 workers fit"),
             "{message}"
@@ -105,22 +134,60 @@ mod tests {
             message.contains("Choose --workers 3, or raise the limit"),
             "{message}"
         );
-        let message = said(locked(64 << 10, 0));
+        let message = skip(locked(64 << 10, 0), refusal(Errno::NOMEM, true));
         assert!(
             message.contains("Choose --register 64k or less"),
             "{message}"
         );
-        // Within the limit it is not the cause.
-        let message = said(locked(8 << 20, 5));
-        assert!(!message.contains("ulimit"), "{message}");
+        // Within the limit it is not the cause, nor for what pins nothing, nor for another resource.
+        let others = [
+            (8 << 20, refusal(Errno::NOMEM, true)),
+            (3 << 20, refusal(Errno::NOMEM, false)),
+            (3 << 20, refusal(Errno::MFILE, true)),
+        ];
+        for (lockable_bytes, refusal) in others {
+            let message = skip(locked(lockable_bytes, 5), refusal);
+            assert!(!message.contains("ulimit -l"), "{message}");
+            assert!(message.contains("Choose --workers 5"), "{message}");
+        }
     }
 
     #[test]
-    fn nothing_is_said_where_nothing_is_known() {
+    fn a_shortage_without_a_number_says_its_reason() {
         let none = Capacity { served: 0, ..SOME };
-        let error = none.explain(Error::Failed("broken".into()));
-        assert_eq!(error.to_string(), "broken");
-        let wrong = SOME.explain(Error::Usage("wrong".into()));
-        assert_eq!(wrong.exit_code(), 2);
+        let message = skip(none, refusal(Errno::MFILE, false));
+        assert!(
+            message.contains("Too many open files") && message.contains("or raise the limit"),
+            "{message}"
+        );
+        // The engine's own advice stays.
+        let error = Error::Unavailable {
+            what: "shm".into(),
+            why: "no".into(),
+            how: "Start both".into(),
+        };
+        let said = error.to_string();
+        assert_eq!(skip(none, Refusal::from(error)), said);
+    }
+
+    #[test]
+    fn what_is_no_shortage_stays_a_failure() {
+        let locked = Capacity {
+            lockable_bytes: Some(64 << 10),
+            ..SOME
+        };
+        for capacity in [SOME, locked, Capacity { served: 0, ..SOME }] {
+            let died = Refusal::from(Error::Failed("a worker thread died".into()));
+            // It counts before a shortage that stands before it.
+            let both = vec![refusal(Errno::NOMEM, true), died];
+            let error = capacity.explain(both).unwrap();
+            assert!(
+                matches!(&error, Error::Failed(why) if why == "a worker thread died"),
+                "{error}"
+            );
+        }
+        let wrong = SOME.explain(vec![Error::Usage("wrong".into()).into()]);
+        assert_eq!(wrong.unwrap().exit_code(), 2);
+        assert!(SOME.explain(Vec::new()).is_none());
     }
 }

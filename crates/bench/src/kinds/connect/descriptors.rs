@@ -79,13 +79,15 @@ mod tests {
 
     #[test]
     fn descriptors_are_counted() {
-        let before = Descriptors::count().unwrap();
-        let files: Vec<_> = (0..50)
-            .map(|_| std::fs::File::open("/dev/null").unwrap())
-            .collect();
-        let after = Descriptors::count().unwrap();
-        drop(files);
-        // Other tests open and close some meanwhile.
-        assert!(after.open >= before.open + 30, "{before:?} {after:?}");
+        // More than the other tests of this process open or close meanwhile; several times, as each may be unlucky.
+        let counts = || {
+            let before = Descriptors::count().unwrap();
+            let null = || std::fs::File::open("/dev/null").unwrap();
+            let files: Vec<_> = std::iter::repeat_with(null).take(200).collect();
+            let after = Descriptors::count().unwrap();
+            drop(files);
+            after.open.abs_diff(before.open + 200) <= 150
+        };
+        assert!((0..10).any(|_| counts()));
     }
 }

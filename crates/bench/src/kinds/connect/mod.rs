@@ -7,6 +7,7 @@
 //! | [`team`] | the workers of a rank and the exchange of cards: rounds, trials, and what they add up to |
 //! | [`figures`] | times of steps, totals of trials, and a record's body |
 //! | [`capacity`] | how many workers' connections fit, where an engine refused some |
+//! | [`shortage`] | resources that ran out, told from an engine's refusal |
 //! | [`descriptors`] | how many workers' connections this process has file descriptors for |
 //!
 //! In a round every worker of every rank sets up its connections and takes them down. What a step is, and what it means
@@ -16,6 +17,7 @@ pub mod capacity;
 pub mod descriptors;
 pub mod figures;
 pub mod opened;
+pub mod shortage;
 pub mod team;
 pub mod worker;
 

@@ -10,7 +10,7 @@ use crate::deadlines::DEADLINES;
 use crate::json::Json;
 use crate::kinds::kind::{Stage, together};
 use crate::opening::{Requirements, Seat, reports};
-use tonnage_engine::{EngineReport, Peer};
+use tonnage_engine::{Caps, EngineReport, Peer};
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_ranks::Rank;
 use tonnage_record::Effective;
@@ -24,7 +24,7 @@ pub struct Opened {
     ends: (Vec<Peer>, Vec<Peer>),
     yielding: bool,
     moves_bytes: bool,
-    /// The first device's report.
+    /// The report of the devices.
     engine: EngineReport,
 }
 
@@ -68,15 +68,10 @@ impl Opened {
     ) -> Result<Self> {
         let (rank, settings, host) = (&*stage.rank, stage.settings, stage.host);
         let devices = requirements.open(rank, settings, host)?;
-        let (first, name) = (&devices.domains[0], requirements.engine);
-        if !first.caps().verbs.contains(&FIRST_BYTE) {
-            return Err(Error::Unavailable {
-                what: format!("{} on {name}", FIRST_BYTE.name()),
-                why: "the first byte moves by it, and the device that was opened does not offer it"
-                    .into(),
-                how: "Choose another --engine or another device".into(),
-            });
+        for domain in &devices.domains {
+            check_caps(domain.caps(), requirements.engine)?;
         }
+        devices.check_used(rank, requirements.workers)?;
         let seat = |(index, &cpu): (u32, &Option<u32>)| {
             let seat = requirements.seat(&devices, (index, cpu), rank, settings, host)?;
             Ok((seat, cpu))
@@ -87,7 +82,7 @@ impl Opened {
             ends,
             yielding: devices.placement.yielding,
             moves_bytes: requirements.entry.moves_bytes,
-            engine: first.report(),
+            engine: devices.report(),
         })
     }
 
@@ -108,6 +103,14 @@ impl Opened {
         Ok(together(all.into_iter().map(|Json(one)| one)))
     }
 
+    /// The ranks that each worker is connected with.
+    pub fn peers(&self) -> Vec<Peer> {
+        let mut all = [&self.ends.0[..], &self.ends.1[..]].concat();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
     /// The workers of this rank, before they have set up anything, with their CPUs.
     pub fn workers(&self, stopped: &Arc<AtomicBool>) -> Vec<(Worker, Option<u32>)> {
         let seats = self.seats.iter();
@@ -124,6 +127,18 @@ impl Opened {
         };
         seats.map(worker).collect()
     }
+}
+
+/// Refuses a device that cannot move the first byte.
+fn check_caps(caps: &Caps, name: &str) -> Result<()> {
+    if caps.verbs.contains(&FIRST_BYTE) {
+        return Ok(());
+    }
+    Err(Error::Unavailable {
+        what: format!("{} on {name}", FIRST_BYTE.name()),
+        why: "the first byte moves by it, and a device that was opened does not offer it".into(),
+        how: "Choose another --engine or another device".into(),
+    })
 }
 
 /// The refusal of memory that the workers of a host cannot have together, in the words of what is registered.

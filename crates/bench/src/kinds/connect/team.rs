@@ -10,7 +10,7 @@ use super::capacity::Capacity;
 use super::descriptors::Descriptors;
 use super::figures::{Times, Totals, step_record, summarize};
 use super::opened::Opened;
-use super::worker::{Answer, Order};
+use super::worker::{Answer, Order, Refusal, refuse};
 use crate::deadlines::DEADLINES;
 use crate::failure::{Failure, await_first_cause};
 use crate::kinds::kind::{Course, Stage, Steps};
@@ -28,17 +28,34 @@ use tonnage_units::{Error, Result};
 /// Rounds go on untimed for at least this long: libraries load what they need at their first connections.
 const WARM_UP: Duration = Duration::from_millis(50);
 
+/// Orders to a worker, and its answers.
+type Line = (Sender<Order>, Receiver<Result<Answer, Refusal>>);
+
 /// The workers of this rank, each with a line for its orders and one for its answers.
 pub struct Team<'a> {
     point: &'a ConnectPoint,
     rank: &'a mut Rank,
     clock: Clock,
-    lines: Vec<(Sender<Order>, Receiver<Result<Answer>>)>,
+    lines: Vec<Line>,
+    /// The ranks that each worker is connected with.
+    peers: Vec<Peer>,
     body: &'a mut ConnectBody,
     /// Time that a round takes, the same on all ranks.
     round_ns: u64,
     times: Times,
 }
+
+/// A round that all ranks take together.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    /// The first workers of each rank, so many, take part.
+    workers: usize,
+    /// True while what there is not enough of is a skip.
+    rehearsing: bool,
+}
+
+/// The introductions of a worker's peers for each worker; `None` where a peer has none.
+type Told = Option<Vec<Introductions>>;
 
 impl<'a> Team<'a> {
     /// Starts the workers of a point, and lets `course` take its steps.
@@ -60,10 +77,10 @@ impl<'a> Team<'a> {
                 let (order_sender, orders) = channel();
                 let (answers, answer_receiver) = channel();
                 scope.spawn(move || {
-                    // A worker that cannot be pinned is told at its first order.
+                    // A worker that cannot be pinned says so at its first step.
                     match cpu.map_or(Ok(()), tonnage_machine::pin_thread) {
                         Ok(()) => worker.serve(&orders, &answers),
-                        Err(error) => drop(answers.send(Err(error))),
+                        Err(error) => refuse(error, &orders, &answers),
                     }
                 });
                 lines.push((order_sender, answer_receiver));
@@ -73,6 +90,7 @@ impl<'a> Team<'a> {
                 rank: stage.rank,
                 clock: stage.settings.clock,
                 lines,
+                peers: opened.peers(),
                 body,
                 round_ns: 0,
                 times: Times::default(),
@@ -89,28 +107,44 @@ impl<'a> Team<'a> {
 
     /// Gives an order to the first workers and waits for their answers.
     fn order(&self, workers: usize, order: impl Fn(usize) -> Order) -> Result<Vec<Answer>> {
-        self.answers(workers, order).into_iter().collect()
+        let answers = self.answers(workers, order).into_iter();
+        answers
+            .map(|answer| answer.map_err(|refusal| refusal.error))
+            .collect()
     }
 
-    /// Gives an order that some workers may be refused; the error says how many fit.
-    fn first_order(&self, workers: usize, order: impl Fn(usize) -> Order) -> Result<Vec<Answer>> {
-        let answers = self.answers(workers, order);
+    /// Gives an order to take a step of a round. In the rehearsal workers may be refused what there is not enough of; the
+    /// error says how many fit.
+    fn step(&self, round: Round, order: impl Fn(usize) -> Order) -> Result<Vec<Answer>> {
+        if !round.rehearsing {
+            return self.order(round.workers, order);
+        }
+        let (mut served, mut refusals) = (Vec::new(), Vec::new());
+        for answer in self.answers(round.workers, order) {
+            match answer {
+                Ok(answer) => served.push(answer),
+                Err(refusal) => refusals.push(refusal),
+            }
+        }
         let capacity = Capacity {
-            workers,
-            served: answers.iter().filter(|answer| answer.is_ok()).count(),
+            workers: round.workers,
+            served: served.len(),
             register_bytes: self.point.register_bytes,
             lockable_bytes: Capacity::lockable_bytes(),
         };
-        let all: Result<Vec<Answer>> = answers.into_iter().collect();
-        all.map_err(|error| capacity.explain(error))
+        capacity.explain(refusals).map_or(Ok(served), Err)
     }
 
-    fn answers(&self, workers: usize, order: impl Fn(usize) -> Order) -> Vec<Result<Answer>> {
+    fn answers(
+        &self,
+        workers: usize,
+        order: impl Fn(usize) -> Order,
+    ) -> Vec<Result<Answer, Refusal>> {
         for (index, (orders, _)) in self.lines.iter().take(workers).enumerate() {
             // Who has gone has said why, which the answers below are for.
             drop(orders.send(order(index)));
         }
-        let gone = || Err(Error::Failed("a worker thread of this rank died".into()));
+        let gone = || Err(Error::Failed("a worker thread of this rank died".into()).into());
         let answers = self.lines.iter().take(workers);
         answers
             .map(|(_, answers)| answers.recv().unwrap_or_else(|_| gone()))
@@ -126,44 +160,50 @@ impl<'a> Team<'a> {
         }
     }
 
-    /// One round of the first workers of each rank. Returns the connections that they began and accepted. While
-    /// `rehearsing`, what a worker cannot open ends only the point.
-    fn round(&mut self, workers: usize, rehearsing: bool) -> Result<(u64, u64), Failure> {
-        let connected = self.set_up(workers, rehearsing)?;
-        self.order(workers, |_| Order::Close)?;
+    /// Agrees upon a step that takes both ends. In the rehearsal shortages come first: the peers of a worker that lacks
+    /// something wait in vain, and their failures say less.
+    fn agree_step(&mut self, round: Round, what: &str, mine: Result<()>) -> Result<(), Failure> {
+        if !round.rehearsing {
+            return self.agree(what, mine);
+        }
+        let (short, mine) = match mine {
+            Err(error @ Error::Unavailable { .. }) => (Err(error), Ok(())),
+            other => (Ok(()), other),
+        };
+        self.agree(&format!("resources for {what}"), short)?;
+        self.agree(what, mine)
+    }
+
+    /// One round of the first workers of each rank. Returns the connections that they began and accepted.
+    fn round(&mut self, round: Round) -> Result<(u64, u64), Failure> {
+        let connected = self.set_up(round)?;
+        self.order(round.workers, |_| Order::Close)?;
         Ok(connected)
     }
 
-    fn set_up(&mut self, workers: usize, rehearsing: bool) -> Result<(u64, u64), Failure> {
-        let opened = match rehearsing {
-            true => self.first_order(workers, |_| Order::Open),
-            false => self.order(workers, |_| Order::Open),
+    fn set_up(&mut self, round: Round) -> Result<(u64, u64), Failure> {
+        let mut opened = self.step(round, |_| Order::Open);
+        if round.rehearsing {
+            let (answers, mine) = match opened {
+                Ok(answers) => (answers, Ok(())),
+                Err(error) => (Vec::new(), Err(error)),
+            };
+            self.agree("open connections", mine)?;
+            opened = Ok(answers);
+        }
+        let opened = opened.map(|answers| answers.into_iter().filter_map(introductions).collect());
+        let connected = match self.exchange(opened)? {
+            Ok(Some(all)) => self.step(round, |index| {
+                Order::Connect(all.get(index).cloned().unwrap_or_default())
+            }),
+            Ok(None) => Ok(Vec::new()),
+            Err(error) => Err(error),
         };
-        let opened = match opened {
-            Ok(answers) => {
-                if rehearsing {
-                    self.agree("open connections", Ok(()))?;
-                }
-                answers
-                    .into_iter()
-                    .filter_map(introductions)
-                    .collect::<Vec<_>>()
-            }
-            Err(error) if rehearsing => {
-                self.agree("open connections", Err(error))?;
-                return Ok((0, 0));
-            }
-            Err(error) => return Err(Failure::Run(error)),
-        };
-        let of_workers = self.exchange(opened)?;
-        let done = self.order(workers, |index| {
-            Order::Connect(of_workers.get(index).cloned().unwrap_or_default())
-        });
-        self.agree("connect", done.map(drop))?;
-        let done = self.order(workers, |_| Order::Meet);
-        self.agree("first contact", done.map(drop))?;
+        self.agree_step(round, "connect", connected.map(drop))?;
+        let done = self.step(round, |_| Order::Meet);
+        self.agree_step(round, "first contact", done.map(drop))?;
         let mut connected = (0, 0);
-        let done = self.order(workers, |_| Order::FirstByte);
+        let done = self.step(round, |_| Order::FirstByte);
         let done = done.map(|answers| {
             for answer in answers {
                 if let Answer::Connected(begun, accepted) = answer {
@@ -172,22 +212,38 @@ impl<'a> Team<'a> {
             }
         });
         // Nobody closes while a peer still waits for its byte to go.
-        self.agree("the first byte", done)?;
+        self.agree_step(round, "the first byte", done)?;
         Ok(connected)
     }
 
-    /// Sends what this rank's workers tell their peers, and returns for each worker what its peers told it.
-    fn exchange(&mut self, workers: Vec<Introductions>) -> Result<Vec<Introductions>> {
-        let count = workers.len();
-        let told = packed(workers)?;
-        let peers: Vec<Peer> = told.iter().map(|(peer, _)| *peer).collect();
+    /// Sends what this rank's workers tell their peers, and returns for each worker what its peers told it: `None` where a
+    /// peer has nothing to tell. A rank that failed tells nothing, so that all get as far as the next agreement, where it
+    /// says why.
+    fn exchange(&mut self, opened: Result<Vec<Introductions>>) -> Result<Result<Told>> {
+        let count = opened.as_ref().map_or(0, Vec::len);
+        let (told, failed) = match opened.and_then(packed) {
+            Ok(told) => (told, None),
+            Err(error) => {
+                let nothing = self.peers.iter().map(|&peer| (peer, Vec::new()));
+                (nothing.collect(), Some(error))
+            }
+        };
         let heard = self.rank.exchange("exchange cards", told, DEADLINES.step)?;
-        unpacked(&heard, &peers, count)
+        if let Some(error) = failed {
+            return Ok(Err(error));
+        }
+        if heard.iter().any(|(_, message)| message.is_empty()) {
+            return Ok(Ok(None));
+        }
+        Ok(unpacked(&heard, &self.peers, count).map(Some))
     }
 
     /// Takes so many rounds from an aligned start, added up over all ranks.
     fn rounds(&mut self, count: u64) -> Result<Totals, Failure> {
-        let workers = self.lines.len();
+        let round = Round {
+            workers: self.lines.len(),
+            rehearsing: false,
+        };
         let start_ns = self
             .rank
             .aligned_start("start of a trial", DEADLINES.step)?;
@@ -201,7 +257,7 @@ impl<'a> Team<'a> {
             ..Totals::default()
         };
         for _ in 0..count {
-            let (begun, accepted) = self.round(workers, false)?;
+            let (begun, accepted) = self.round(round)?;
             mine.begun += begun;
             mine.accepted += accepted;
         }
@@ -234,14 +290,18 @@ impl Steps for Team<'_> {
     fn prepare(&mut self) -> Result<(), Failure> {
         self.rank.phase("setting up a first connection");
         let before = Descriptors::count();
-        self.set_up(1, true)?;
+        let rehearsal = |workers| Round {
+            workers,
+            rehearsing: true,
+        };
+        self.set_up(rehearsal(1))?;
         let of_one = Descriptors::count()
             .zip(before)
             .map_or(0, |(after, before)| after.open.saturating_sub(before.open));
         self.order(1, |_| Order::Close)?;
         let fits = before.map_or(Ok(()), |before| before.check(of_one, self.point.workers));
         self.agree("file descriptors", fits)?;
-        self.round(self.lines.len(), true)?;
+        self.round(rehearsal(self.lines.len()))?;
         Ok(())
     }
 

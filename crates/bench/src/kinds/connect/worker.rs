@@ -49,6 +49,39 @@ pub enum Answer {
     Times(Box<Times>),
 }
 
+/// The refusal of an order.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The reason.
+    pub error: Error,
+    /// True where memory was to be registered, so that it may be a lock of memory that was refused.
+    pub registering: bool,
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            registering: false,
+        }
+    }
+}
+
+/// Answers for a worker that cannot work: its first step is refused for this reason. There is nothing to close.
+pub fn refuse(error: Error, orders: &Receiver<Order>, answers: &Sender<Result<Answer, Refusal>>) {
+    let mut reason = Some(error);
+    while let Ok(order) = orders.recv() {
+        let again = || Error::Failed("a worker that cannot work was told to".into());
+        let answer = match order {
+            Order::Close => Ok(Answer::Done),
+            _ => Err(reason.take().unwrap_or_else(again).into()),
+        };
+        if answers.send(answer).is_err() {
+            break;
+        }
+    }
+}
+
 /// A worker and what it keeps from round to round.
 pub struct Worker {
     // Before its memory and domain, so that it closes first.
@@ -108,9 +141,12 @@ impl Worker {
     }
 
     /// Carries out orders until nobody gives any more.
-    pub fn serve(mut self, orders: &Receiver<Order>, answers: &Sender<Result<Answer>>) {
+    pub fn serve(mut self, orders: &Receiver<Order>, answers: &Sender<Result<Answer, Refusal>>) {
         while let Some(order) = self.next_order(orders) {
-            let answer = order.and_then(|order| self.carry_out(order));
+            let answer = match order {
+                Ok(order) => self.carry_out(order),
+                Err(error) => Err(error.into()),
+            };
             if answers.send(answer).is_err() {
                 break;
             }
@@ -137,7 +173,7 @@ impl Worker {
         }
     }
 
-    fn carry_out(&mut self, order: Order) -> Result<Answer> {
+    fn carry_out(&mut self, order: Order) -> Result<Answer, Refusal> {
         match order {
             Order::Open => self.open().map(Answer::Introductions),
             Order::Connect(introductions) => {
@@ -183,14 +219,18 @@ impl Worker {
         }
     }
 
-    fn open(&mut self) -> Result<Introductions> {
+    fn open(&mut self) -> Result<Introductions, Refusal> {
         (self.done, self.arrived) = (0, 0);
         self.began_ns = self.config.clock.now_ns();
         self.stepped_ns = self.began_ns;
         self.engine = Some(self.domain.worker(&self.config)?);
         self.step(Step::Open);
         let memory = self.memory.clone();
-        let region = self.engine()?.register(&memory)?;
+        let region = self.engine()?.register(&memory);
+        let region = region.map_err(|error| Refusal {
+            error,
+            registering: true,
+        })?;
         self.region = Some(region.id);
         self.step(Step::Register);
         let peers = [&self.targets[..], &self.initiators[..]].concat();

@@ -195,8 +195,7 @@ fn open_local(
     for domain in &devices.domains {
         check_caps(points, domain.caps(), requirements.engine)?;
     }
-    let local_size = rank.identity().local_size.unwrap_or(1);
-    check_devices(devices.domains.len(), local_size * requirements.workers)?;
+    devices.check_used(rank, requirements.workers)?;
     let (mut workers, mut told, mut path) = (Vec::new(), Vec::new(), Vec::new());
     for (index, &cpu) in (0u32..).zip(&devices.placement.cpus) {
         if let Some(cpu) = cpu {
@@ -247,32 +246,15 @@ fn open_worker(seat: Seat, cpu: Option<u32>, peers: &[Peer]) -> Result<(Worker, 
     Ok((worker, introductions))
 }
 
-/// A device that no worker uses would be an option without effect.
-fn check_devices(devices: usize, workers: u32) -> Result<()> {
-    if devices <= workers as usize {
-        return Ok(());
-    }
-    Err(Error::Usage(format!(
-        "--devices names {devices} devices, but this host has {workers} workers: use --workers {devices}, or fewer devices"
-    )))
-}
-
-fn describe(
-    Devices { domains, placement }: &Devices,
-    workers: &[Worker],
-    path: Vec<WireDevice>,
-) -> Opened {
-    let mut engine = domains[0].report();
-    if domains.len() > 1 {
-        engine.devices = domains.iter().map(|domain| domain.report()).collect();
-    }
-    let still = !domains[0].caps().moves_bytes;
+fn describe(devices: &Devices, workers: &[Worker], path: Vec<WireDevice>) -> Opened {
+    let mut engine = devices.report();
+    let still = !devices.domains[0].caps().moves_bytes;
     let facts = std::mem::take(&mut engine.facts).maybe("moves_bytes", still.then_some(false));
     let clock = workers.first().map(|worker| worker.clock.source_name());
     engine.facts = facts.maybe("clock", clock);
     Opened {
-        cpus: placement.cpus.clone(),
-        yielding: placement.yielding,
+        cpus: devices.placement.cpus.clone(),
+        yielding: devices.placement.yielding,
         memory: reports(workers.iter().map(|worker| &worker.memory)),
         engine,
         devices: workers.iter().map(|worker| worker.device.clone()).collect(),
