@@ -41,6 +41,7 @@ fn connections_over_every_engine() {
     }
     for word in [
         "open",
+        "register",
         "exchange",
         "connect",
         "first_byte",
@@ -51,6 +52,58 @@ fn connections_over_every_engine() {
     }
     let shown = tonnage(dir.path(), "show r.jsonl").succeed();
     assert_eq!(shown.stdout, run.stdout);
+}
+
+#[test]
+fn several_ranks_connect_to_one() {
+    let dir = tempdir().unwrap();
+    let arguments = "connect --engine null,shm,fabric:tcp --ranks 3 --traffic fan-in --duration 50ms --trials 1 \
+                     --libfabric embedded -o r.jsonl";
+    tonnage(dir.path(), arguments).succeed();
+    let records = read(&dir.path().join("r.jsonl"));
+    assert_eq!(records.len(), 3);
+    for record in &records {
+        assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
+        let connections = record.connect().unwrap().trials[0].connections;
+        assert!(
+            connections > 0 && connections.is_multiple_of(2),
+            "two ranks connect: {record:#?}"
+        );
+    }
+}
+
+/// Huge pages that are not to be had are reported: in the record if something lesser was taken, else as a skip.
+#[test]
+fn memory_of_every_page_size_is_registered() {
+    let dir = tempdir().unwrap();
+    let arguments = "connect --engine shm --ranks 2 --memory small,huge --register 64k --duration 50ms --trials 1 \
+                     -o r.jsonl";
+    let run = tonnage(dir.path(), arguments).run();
+    let records = read(&dir.path().join("r.jsonl"));
+    assert_eq!(records.len(), 2);
+    let pages = |record: &Record| {
+        let all = record.effective.iter();
+        let all = all.map(|part| part.memory.all()[0].pages.clone().unwrap());
+        all.collect::<Vec<_>>()
+    };
+    assert_eq!(records[0].outcome, Outcome::Measured, "{run:#?}");
+    assert!(pages(&records[0]).iter().all(|pages| pages == "normal"));
+    match &records[1].outcome {
+        Outcome::Measured => {
+            assert_eq!(run.code, Some(0), "{run:#?}");
+            assert!(pages(&records[1]).iter().all(|pages| pages != "normal"));
+        }
+        Outcome::Skipped { why } => {
+            assert_eq!(run.code, Some(1), "{run:#?}");
+            assert!(
+                why.contains("--memory huge") && why.contains("nr_hugepages"),
+                "{why}"
+            );
+            assert!(run.stdout.contains("skipped"), "{run:#?}");
+            eprintln!("skipped: huge pages were not measured: {why}");
+        }
+        Outcome::Failed { why } => panic!("{why}"),
+    }
 }
 
 #[test]
