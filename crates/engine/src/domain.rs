@@ -43,6 +43,9 @@ pub struct Caps {
     /// True when a lane can be asked to complete a write only once it is visible to the peer
     /// ([`LaneSpec::delivered`](crate::LaneSpec::delivered)). Of no account where `delivered` is true.
     pub delivery_on_request: bool,
+    /// True when a completed send has filled a receive of the peer's. False: it may only have left, so that somebody has
+    /// to keep senders from running away from their receivers.
+    pub sends_taken: bool,
     /// True when an arrived write-imm says which peer it came from. Of no account for a worker with one peer.
     pub arrivals_named: bool,
     /// True when what a peer writes can become visible only while this side polls, as with sockets. Then a loop that

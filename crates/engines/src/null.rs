@@ -29,6 +29,7 @@ static CAPS: Caps = Caps {
     arrivals_named: true,
     arrives_by_polling: false,
     ordered_writes: false,
+    sends_taken: true,
     shared_memory: false,
     limit: LimitKind::None,
 };

@@ -7,6 +7,7 @@
 //! | [`batch`] | post B, wait for B |
 //! | [`ping_pong`] | one operation, one answer; both sides |
 //! | [`paced`] | operations due at fixed times |
+//! | [`credits`] | beside the loops: a message is done once its receiver has taken it |
 //! | [`serve`] | the target of one-sided operations: progress until everybody is done |
 //!
 //! The start and end of a trial, the agreement on them, and the checks afterwards are in [`crate::kinds`].
@@ -14,6 +15,7 @@
 use std::collections::VecDeque;
 
 pub mod batch;
+pub mod credits;
 pub mod flow;
 pub mod paced;
 pub mod ping_pong;

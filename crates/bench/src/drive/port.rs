@@ -1,11 +1,12 @@
 //! A worker's engine with the duties that every loop has beside its own: counting arrivals, handing receives back,
-//! giving up the CPU where it is shared, and ending when the run is stopped.
+//! telling senders what was taken, giving up the CPU where it is shared, and ending when the run is stopped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tonnage_sys::clock::Clock;
 
 use super::BURST;
+use super::credits::Credits;
 use super::flow::{Flow, Receives};
 use tonnage_engine::{Completion, Ending, Engine, Flush, Op};
 use tonnage_units::{Error, Result};
@@ -42,6 +43,8 @@ pub struct Port<'a> {
     staged: Vec<Op>,
     /// False while the posted receives are being used up.
     reposting: bool,
+    /// Counts of what receivers have taken; `None` where a completion says so already.
+    credits: Option<&'a mut Credits>,
 }
 
 impl<'a> Port<'a> {
@@ -63,7 +66,29 @@ impl<'a> Port<'a> {
             receives: Vec::new(),
             staged: Vec::new(),
             reposting: true,
+            credits: None,
         }
+    }
+
+    /// Counts a message as done only once its receiver has taken it, and tells its own senders what it took.
+    pub fn with_credits(mut self, credits: &'a mut Credits) -> Self {
+        self.credits = Some(credits);
+        self
+    }
+
+    /// Tells all senders everything that was taken, and waits until that is on its way.
+    ///
+    /// # Errors
+    /// As [`Self::poll`].
+    pub fn settle_credits(&mut self) -> Result<()> {
+        let mut done = [Completion::EMPTY; BURST];
+        while let Some(credits) = &mut self.credits
+            && !credits.is_settled()
+        {
+            credits.tell_all(self.engine)?;
+            self.poll(&mut done)?;
+        }
+        Ok(())
     }
 
     /// Polls without a pause when idle, for an engine on which arrivals wait for the next poll.
@@ -108,7 +133,10 @@ impl<'a> Port<'a> {
     /// When the engine is dead, an operation failed, or the run was stopped.
     #[inline]
     pub fn poll(&mut self, done: &mut [Completion; BURST]) -> Result<usize> {
-        let count = self.engine.poll(done)?;
+        let mut count = self.engine.poll(done)?;
+        if let Some(credits) = &mut self.credits {
+            count = credits.sift(done, count);
+        }
         if count == 0 {
             return self.idle().map(|()| 0);
         }
@@ -129,6 +157,9 @@ impl<'a> Port<'a> {
                         && let Some(receive) = self.receives.get_mut(completion.tag as usize)
                     {
                         self.staged.push(receive.next_op(completion.tag));
+                    }
+                    if let Some(credits) = &mut self.credits {
+                        credits.took(completion.tag, self.engine)?;
                     }
                 }
                 Ending::Failed(_) => return Err(self.failed(completion)),
@@ -180,6 +211,9 @@ impl<'a> Port<'a> {
         self.check_stop()?;
         if !self.staged.is_empty() {
             self.hand_over_receives()?;
+        }
+        if let Some(credits) = &mut self.credits {
+            credits.idle(self.engine)?;
         }
         if self.yielding {
             std::thread::yield_now();

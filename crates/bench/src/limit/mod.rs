@@ -240,6 +240,7 @@ mod tests {
             devices: vec![Device {
                 place: 0,
                 limit,
+                sends_taken: true,
                 delivers: [true, true],
                 address: device.map(|(_, address)| address.into()),
                 interface: device.map(|(name, _)| name.into()),

@@ -14,6 +14,17 @@ pub struct Introduction {
     pub card: Card,
     /// Its memory, as peers name it.
     pub memory: Descriptor,
+    /// The place where this peer tells how many of its messages it took; `None` where completions say so.
+    pub credits: Option<CreditPlace>,
+}
+
+/// A place in a worker's memory for the count of one peer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CreditPlace {
+    /// The memory, as peers name it.
+    pub memory: Descriptor,
+    /// Offset of the count.
+    pub offset: u64,
 }
 
 /// Messages of one worker to its peers, or theirs to it.
@@ -77,6 +88,7 @@ mod tests {
         Introduction {
             card: Card(vec![7; bytes]),
             memory: Descriptor(vec![1, 2]),
+            credits: None,
         }
     }
 

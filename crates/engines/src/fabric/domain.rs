@@ -74,6 +74,7 @@ fn caps(attributes: &Attributes, arrival: Option<Arrival>, shm_writes: Option<&s
         arrivals_named: attributes.immediate_bytes >= 8,
         arrives_by_polling: true,
         ordered_writes: writes_in_address_order(&attributes.provider, shm_writes),
+        sends_taken: false,
         shared_memory: false,
         limit: limit(attributes),
     }

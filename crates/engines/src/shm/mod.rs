@@ -44,6 +44,7 @@ static CAPS: Caps = Caps {
     arrivals_named: true,
     arrives_by_polling: false,
     ordered_writes: true,
+    sends_taken: true,
     shared_memory: true,
     limit: LimitKind::MemoryCopy,
 };

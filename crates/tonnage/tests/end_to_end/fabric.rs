@@ -123,6 +123,41 @@ fn verify_is_right_over_every_provider() {
 }
 
 #[test]
+fn a_send_is_done_when_its_receiver_has_taken_it() {
+    let pacings = ["--window 16", "--batch 40", "--window 4 --rate 20000"];
+    for provider in PROVIDERS {
+        for pacing in pacings {
+            let arguments = format!(
+                "transfer --engine fabric:{provider} --op send --sizes 256,64k --ranks 2 {pacing} --trials 2 \
+                 --duration 60ms --verify"
+            );
+            for record in measured(&arguments, 2) {
+                let counted = engine_of(&record)["sends_counted"].clone();
+                assert!(counted.is_string(), "{arguments}: {counted}");
+                let summary = record.transfer().unwrap().summary.as_ref().unwrap();
+                let latency = summary.latency.as_ref().unwrap();
+                assert_eq!(latency.delivered, Some(true), "{arguments}");
+            }
+        }
+    }
+}
+
+#[test]
+fn counted_sends_of_many_peers_and_points_stay_apart() {
+    for traffic in ["fan-in", "fan-out", "all-to-all"] {
+        let arguments = format!(
+            "transfer --engine fabric:tcp --op send --sizes 64,4k --window 1,32 --ranks 3 --traffic {traffic} --trials 2 \
+             --duration 20ms --verify"
+        );
+        measured(&arguments, 4);
+    }
+    let (_dir, ended) = run(
+        "transfer --engine fabric:tcp --op send --sizes 64 --ranks 2 --ping-pong --duration 20ms",
+    );
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+}
+
+#[test]
 fn the_record_says_what_steers_the_result() {
     for library in libraries() {
         for provider in PROVIDERS {

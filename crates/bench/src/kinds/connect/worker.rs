@@ -240,6 +240,7 @@ impl Worker {
         let introduce = |card| Introduction {
             card,
             memory: region.descriptor.clone(),
+            credits: None,
         };
         Ok(peers
             .into_iter()

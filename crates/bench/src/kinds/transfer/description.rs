@@ -34,6 +34,8 @@ pub struct Device {
     pub limit: LimitKind,
     /// True when completed writes are visible to the peer: always, and where it is asked for.
     pub delivers: [bool; 2],
+    /// True when a send is done only once its receiver has taken it, by the engine or by counts.
+    pub sends_taken: bool,
     /// The engine's address for socket streams.
     pub address: Option<IpAddr>,
     /// The network interface that has that address.
@@ -41,12 +43,13 @@ pub struct Device {
 }
 
 impl Device {
-    pub(super) fn new(place: usize, domain: &dyn Domain) -> Self {
+    pub(super) fn new(place: usize, domain: &dyn Domain, counts_sends: bool) -> Self {
         let address = domain.stream_address();
         Self {
             place: u32::try_from(place).unwrap_or(u32::MAX),
             limit: domain.caps().limit,
             delivers: [domain.caps().delivered, domain.caps().delivery_on_request],
+            sends_taken: domain.caps().sends_taken || counts_sends,
             address,
             interface: address.and_then(interface_of),
         }

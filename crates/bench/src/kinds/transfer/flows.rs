@@ -65,19 +65,18 @@ pub(crate) fn delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool
     });
     let devices = initiating.flat_map(|(_, opened)| &opened.devices);
     let said: Option<Vec<bool>> = devices
-        .map(|device| delivered_by(point, device.delivers))
+        .map(|device| delivered_by(point, device.delivers, device.sends_taken))
         .collect();
     said.map(|all| all.into_iter().all(|delivered| delivered))
 }
 
 /// Returns it for one device.
-fn delivered_by(point: &TransferPoint, delivers: [bool; 2]) -> Option<bool> {
+fn delivered_by(point: &TransferPoint, delivers: [bool; 2], sends_taken: bool) -> Option<bool> {
     let [always, _] = delivers;
     match (point.op, point.pacing) {
         (Verb::Read, _) | (_, Pacing::PingPong) => None,
         (Verb::Write | Verb::WriteImm, _) => Some(always || asks_delivery(point, delivers)),
-        // What is promised about writes holds for sends only in the negative.
-        (Verb::Send, _) => (!always).then_some(false),
+        (Verb::Send, _) => Some(sends_taken),
     }
 }
 
@@ -157,7 +156,7 @@ mod tests {
         let of = |op, pacing, delivers| {
             let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 15);
             (point.op, point.pacing) = (op, pacing);
-            delivered_by(&point, delivers)
+            delivered_by(&point, delivers, false)
         };
         let (on_request, never, always) = ([false, true], [false, false], [true, true]);
         assert_eq!(of(Verb::Write, STREAM, on_request), Some(false));
@@ -167,6 +166,9 @@ mod tests {
         assert_eq!(of(Verb::WriteImm, Pacing::PingPong, on_request), None);
         assert_eq!(of(Verb::WriteImm, BATCH, never), Some(false));
         assert_eq!(of(Verb::WriteImm, STREAM, always), Some(true));
-        assert_eq!(of(Verb::Send, STREAM, always), None);
+        assert_eq!(of(Verb::Send, STREAM, always), Some(false));
+        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 15);
+        (point.op, point.pacing) = (Verb::Send, STREAM);
+        assert_eq!(delivered_by(&point, never, true), Some(true));
     }
 }

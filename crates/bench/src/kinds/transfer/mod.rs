@@ -12,6 +12,7 @@
 //! | [`totals`], [`summary`] | sums of workers and ranks, and the summary of trials |
 
 mod caps;
+mod credit_lanes;
 pub mod crew;
 pub mod description;
 pub mod effective;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tonnage_sys::clock::Clock;
 
 use super::caps::check_caps;
+use super::credit_lanes::{CreditLanes, needs_credits};
 use super::description::{Device, Opened};
 use crate::agreement::settle;
 use crate::deadlines::DEADLINES;
@@ -25,6 +26,9 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result, WireDevice};
 
+/// Point at which a send is done where the engine does not say so itself, for the record.
+const SENDS_COUNTED: &str = "when taken, by counts that receivers write to their senders";
+
 /// State that a worker owns from point to point.
 pub struct Worker {
     /// Its engine.
@@ -43,6 +47,8 @@ pub struct Worker {
     pub cpu: Option<u32>,
     /// Its device.
     pub device: Device,
+    /// Counts of messages that receivers took; `None` where completions say so.
+    pub(super) credits: Option<CreditLanes>,
 }
 
 impl Worker {
@@ -205,7 +211,7 @@ fn open_local(
         let seat = requirements.seat(&devices, (index, cpu), rank, settings, host)?;
         // Of several devices a rank uses only those that its workers open.
         path.extend(seat.domain.path());
-        let (worker, introductions) = open_worker(seat, cpu, &need.peers)?;
+        let (worker, introductions) = open_worker(seat, cpu, need, settings)?;
         workers.push(worker);
         told.push(introductions);
     }
@@ -218,7 +224,12 @@ fn open_local(
 }
 
 /// Opens one worker's engine, registers its memory, and returns its words to its peers.
-fn open_worker(seat: Seat, cpu: Option<u32>, peers: &[Peer]) -> Result<(Worker, Introductions)> {
+fn open_worker(
+    seat: Seat,
+    cpu: Option<u32>,
+    need: &Need<'_>,
+    settings: &Settings,
+) -> Result<(Worker, Introductions)> {
     let Seat {
         device,
         domain,
@@ -227,21 +238,42 @@ fn open_worker(seat: Seat, cpu: Option<u32>, peers: &[Peer]) -> Result<(Worker, 
     } = seat;
     let mut engine = domain.worker(&config)?;
     let region = engine.register(&memory)?;
-    let introduce = |(&peer, card)| {
-        let memory = region.descriptor.clone();
-        (peer, Introduction { card, memory })
+    let (peers, caps) = (&need.peers, *domain.caps());
+    let counting = need
+        .requirements
+        .verbs
+        .iter()
+        .any(|&verb| needs_credits(verb, &caps));
+    let credits = match counting {
+        true => Some(CreditLanes::new(
+            engine.as_mut(),
+            &settings.lists,
+            &caps,
+            peers.len(),
+        )?),
+        false => None,
     };
-    let introductions = peers.iter().zip(engine.cards(peers)?).map(introduce);
+    let introduce = |(index, (&peer, card))| {
+        let introduction = Introduction {
+            card,
+            memory: region.descriptor.clone(),
+            credits: credits.as_ref().map(|credits| credits.place(index)),
+        };
+        (peer, introduction)
+    };
+    let cards = engine.cards(peers)?;
+    let introductions = peers.iter().zip(cards).enumerate().map(introduce);
     let introductions = introductions.collect();
     let worker = Worker {
         engine,
         memory,
         region: region.id,
         remote: Vec::new(),
-        caps: *domain.caps(),
+        caps,
         clock: config.clock,
         cpu,
-        device: Device::new(device, domain.as_ref()),
+        device: Device::new(device, domain.as_ref(), credits.is_some()),
+        credits,
     };
     Ok((worker, introductions))
 }
@@ -250,8 +282,12 @@ fn describe(devices: &Devices, workers: &[Worker], path: Vec<WireDevice>) -> Ope
     let mut engine = devices.report();
     let still = !devices.domains[0].caps().moves_bytes;
     let facts = std::mem::take(&mut engine.facts).maybe("moves_bytes", still.then_some(false));
-    let clock = workers.first().map(|worker| worker.clock.source_name());
-    engine.facts = facts.maybe("clock", clock);
+    let first = workers.first();
+    let clock = first.map(|worker| worker.clock.source_name());
+    let counted = first.and_then(|worker| worker.credits.as_ref());
+    engine.facts = facts
+        .maybe("clock", clock)
+        .maybe("sends_counted", counted.map(|_| SENDS_COUNTED));
     Opened {
         cpus: devices.placement.cpus.clone(),
         yielding: devices.placement.yielding,
@@ -267,9 +303,17 @@ fn connect(peers: &[Peer], workers: &mut [Worker], heard: &[(Peer, Vec<u8>)]) ->
     let of_workers = unpacked(heard, peers, workers.len())?;
     for (worker, introductions) in workers.iter_mut().zip(of_workers) {
         let mut cards = Vec::with_capacity(introductions.len());
-        for (peer, Introduction { card, memory }) in introductions {
+        for (index, (peer, introduction)) in introductions.into_iter().enumerate() {
+            let Introduction {
+                card,
+                memory,
+                credits,
+            } = introduction;
             cards.push((peer, card));
             worker.remote.push((peer, memory));
+            if let Some(lanes) = &mut worker.credits {
+                lanes.connect(peer, index, credits)?;
+            }
         }
         worker.engine.connect(&cards)?;
     }

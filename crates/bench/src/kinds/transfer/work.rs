@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use tonnage_sys::clock::thread_cpu_ns;
 
+use super::credit_lanes::begin;
 use super::flows::{make_flow, make_receives, timetable};
 use super::opened::Worker;
 use super::totals::Totals;
@@ -89,7 +90,14 @@ impl<'a> Work<'a> {
         };
         let mut lanes: Vec<Lane> = flows.iter().map(|flow| flow.lane).collect();
         lanes.extend(receives.iter().map(Receives::lane));
+        let credits = worker.credits.as_mut();
+        let device = worker.engine.as_mut();
+        let credited = begin(credits, point, (device, &caps), &flows, &layout)?;
         let mut port = Port::new(worker.engine.as_mut(), worker.clock, stop, yielding);
+        if let Some((credits, tells)) = credited {
+            lanes.extend(tells);
+            port = port.with_credits(credits);
+        }
         if caps.arrives_by_polling {
             port = port.without_pause();
         }
@@ -98,11 +106,7 @@ impl<'a> Work<'a> {
         if posted > 0 {
             port.post_receives(receives, receives_depth)?;
         }
-        let tags = match point.pacing {
-            Pacing::Stream { window } | Pacing::Paced { window, .. } => window,
-            Pacing::PingPong | Pacing::Batch { .. } => 1,
-        };
-        let scratch = Scratch::new(flows.len(), tags as usize);
+        let scratch = Scratch::new(flows.len(), tags_of_flow(point));
         let mut work = Self {
             watch: Watch::new(point, rank, &layout),
             point,
@@ -403,6 +407,7 @@ impl<'a> Work<'a> {
         self.port.use_up_receives();
         if self.point.op == Verb::Send {
             self.use_up_receives()?;
+            self.port.settle_credits()?;
         }
         for lane in std::mem::take(&mut self.lanes) {
             self.port.engine.release(lane);
@@ -461,6 +466,14 @@ impl<'a> Work<'a> {
     /// Choices that the engine made by itself.
     pub fn chosen(&self) -> Facts {
         self.port.engine.chosen()
+    }
+}
+
+/// Operations of one flow that the loops tell apart.
+fn tags_of_flow(point: &TransferPoint) -> usize {
+    match point.pacing {
+        Pacing::Stream { window } | Pacing::Paced { window, .. } => window as usize,
+        Pacing::PingPong | Pacing::Batch { .. } => 1,
     }
 }
 
