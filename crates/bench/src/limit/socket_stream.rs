@@ -44,7 +44,7 @@ impl Berths {
     /// Carries the streams of a worker, on the calling thread; a second call finds none.
     ///
     /// # Errors
-    /// As [`pump`].
+    /// As [`pump()`].
     pub fn carry(&self, worker: usize, clock: &Clock) -> Result<Streamed> {
         // The window is in the system's time, from which a counter drifts away.
         let mut clock = *clock;

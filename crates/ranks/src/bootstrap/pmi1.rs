@@ -1,7 +1,7 @@
 //! PMI-1: the lines of text that MPICH's mpirun (Hydra), Intel MPI's and `srun --mpi=pmi2` understand.
 //!
 //! One line of `name=value` words goes out, one comes back. The client's side of it lives here; its use is in
-//! [`crate::rendezvous`].
+//! `rendezvous`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
