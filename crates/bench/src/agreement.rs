@@ -4,10 +4,10 @@ use crate::deadlines::DEADLINES;
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result};
 
-/// Returns this rank's value where every rank has one; otherwise all ranks stop with the first failing rank's reason.
+/// Returns this rank's value where every rank has one; otherwise all ranks stop alike.
 ///
 /// # Errors
-/// That reason.
+/// The first failing rank's reason.
 pub(crate) fn settle<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
     match mine {
         Ok(value) => rank.agree(what, Ok(()), DEADLINES.step).map(|()| value),

@@ -9,8 +9,8 @@
 //! | [`memory`] | where bytes live |
 //! | `slots`, `host_file` | what several engines need: tables of lanes, files of this host |
 //!
-//! What an engine is, is defined in [`tonnage_engine`]; what calls a library or the system without safety is in
-//! `tonnage_sys`; the loops that drive engines are in `tonnage_bench::drive`. To add one, go to docs/ADDING-AN-ENGINE.md.
+//! The contract of engines is [`tonnage_engine`]; unsafe calls into libraries and the system are in `tonnage_sys`; the
+//! loops that drive engines are in `tonnage_bench::drive`. To add one, go to docs/ADDING-AN-ENGINE.md.
 #![forbid(unsafe_code)]
 
 pub mod fabric;

@@ -45,7 +45,7 @@ pub struct Latency {
     /// Kind of one sample.
     pub kind: LatencyKind,
     /// True when the bytes written are in the peer's memory as a sample ends. Absent for reads and ping-pongs, of which
-    /// the kind says it, for sends whose engine does not say it, and where nothing moves.
+    /// the kind says it, and where nothing moves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<bool>,
     /// Number of samples.

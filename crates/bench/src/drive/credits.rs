@@ -2,9 +2,9 @@
 //!
 //! Engines that complete a send when it has left this side would let a sender run away from its receiver: the window
 //! bounds nothing, receives run out, and the transport's path for messages that nobody waits for is what is measured.
-//! So each receiver counts what it has taken and writes the count into its sender's memory, and the sender's port holds
-//! completions back until the count covers them. Counts only grow, from the connection on, so that a later one stands
-//! for all before it.
+//! Therefore each receiver counts what it has taken and writes the count into its sender's memory, and the sender's
+//! port holds completions back until the count covers them. Counts only grow, from the connection on, so that a later
+//! one stands for all before it.
 //!
 //! Registering the memory and connecting the lanes is in `kinds::transfer::credit_lanes`.
 

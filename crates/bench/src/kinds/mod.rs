@@ -6,7 +6,7 @@
 //! | [`files`] | reads and writes of files |
 //! | [`connect`] | connections set up and taken down |
 //!
-//! What a kind has to say is in [`kind`].
+//! The traits of a kind are in [`kind`].
 
 pub mod connect;
 pub mod files;

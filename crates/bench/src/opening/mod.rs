@@ -5,7 +5,7 @@
 //! | `mod` | devices of the engine, places of the workers, their memories |
 //! | [`introduction`] | what workers tell their peers, and what they were told |
 //!
-//! What a kind asks of a device beyond its verbs, and connecting, is in [`crate::kinds`].
+//! Connecting, and demands of a kind on a device beyond its verbs, are in [`crate::kinds`].
 
 pub(crate) mod introduction;
 

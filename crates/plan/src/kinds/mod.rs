@@ -6,7 +6,7 @@
 //! | [`files`] | experiments with files |
 //! | [`connect`] | experiments with connections |
 //!
-//! What a kind has to say is in [`crate::kind`].
+//! The traits of a kind are in [`crate::kind`].
 
 pub mod connect;
 pub mod files;

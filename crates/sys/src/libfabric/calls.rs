@@ -1,7 +1,7 @@
 //! The library's calls that start operations, looked up once for an endpoint.
 //!
-//! What lives here: what an operation is ([`Route`]) and which call it becomes. What does not: checking it before and
-//! its completion afterwards, which are in [`super::post`].
+//! Here are operations ([`Route`]) and the call that each becomes. Checking an operation before, and its completion
+//! afterwards, are in [`super::post`].
 
 use std::ffi::c_void;
 

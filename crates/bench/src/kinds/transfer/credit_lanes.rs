@@ -1,6 +1,6 @@
 //! Memory and lanes of credits, for engines whose sends complete before their receiver has taken them.
 //!
-//! How messages are counted is in [`crate::drive::credits`]. The counts have a memory of their own, of the host,
+//! Counting itself is in [`crate::drive::credits`]. The counts have a memory of their own, of the host,
 //! because the CPU looks at them whatever memory the payload is in.
 
 use std::sync::Arc;
@@ -95,8 +95,8 @@ impl CreditLanes {
         self.credits.add(peer, index, offset)
     }
 
-    /// Begins a point whose messages go out on `sends` and come from `senders`, in the order of the receives. Returns the
-    /// counts and the lanes that carry them; `None` where each message is answered, so that the answer says enough.
+    /// Begins a point whose messages go out on `sends` and come from `senders`, in the order of the receives. Returns
+    /// the counts and the lanes that carry them; `None` where each message is answered, so that the answer says enough.
     ///
     /// # Errors
     /// When the engine cannot resolve a lane.
