@@ -4,6 +4,7 @@
 
 mod engines;
 mod fabric;
+mod rows;
 mod summary;
 
 pub use engines::{engines, file_engines, memories};
@@ -16,8 +17,7 @@ use tonnage_machine::environment::Processors;
 use tonnage_units::Result;
 use tonnage_units::quantity::human::{link_speed, size, thousandths};
 
-/// Names of a longer list that are printed; all of them are in the JSON.
-const NAMES_SHOWN: usize = 6;
+use rows::{Row, free_of, group, row, shortened};
 
 /// The inventory as one JSON object, indented for people.
 ///
@@ -53,33 +53,6 @@ pub fn text(found: &Inventory) -> String {
     page
 }
 
-type Row = Vec<String>;
-
-/// A heading and its rows in columns; nothing for a group without rows, which is under "Not here" instead.
-fn group(page: &mut String, heading: &str, rows: &[Row]) {
-    if rows.is_empty() {
-        return;
-    }
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        let cells = rows
-            .iter()
-            .filter(|row| row.len() > column + 1)
-            .filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    page.push_str(&format!("\n{heading}\n"));
-    for row in rows {
-        let cells = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}"));
-        let line = cells.collect::<Vec<_>>().join("  ");
-        page.push_str(&format!("  {}\n", line.trim_end()));
-    }
-}
-
 fn missing(page: &mut String, absent: &[&Absent]) {
     if absent.is_empty() {
         return;
@@ -91,10 +64,6 @@ fn missing(page: &mut String, absent: &[&Absent]) {
             absent.what, absent.why, absent.how
         ));
     }
-}
-
-fn row<const N: usize>(cells: [&str; N]) -> Row {
-    cells.into_iter().map(str::to_owned).collect()
 }
 
 fn processors(cpu: &Processors) -> Vec<Row> {
@@ -306,28 +275,6 @@ fn pcie(link: &PcieLink) -> String {
         "{now} (BELOW its maximum: PCIe {} x{})",
         link.generation_max, link.lanes_max
     )
-}
-
-/// The first few names, and how many more there are.
-fn shortened(names: &[&str]) -> String {
-    let shown = names
-        .iter()
-        .take(NAMES_SHOWN)
-        .copied()
-        .collect::<Vec<_>>()
-        .join(", ");
-    match names.len().saturating_sub(NAMES_SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
-
-fn free_of(free: Option<u64>, total: Option<u64>) -> String {
-    match (free, total) {
-        (Some(free), Some(total)) => format!("{}, {} free", size(total), size(free)),
-        (None, Some(total)) => size(total),
-        _ => "size unknown".to_owned(),
-    }
 }
 
 #[cfg(test)]

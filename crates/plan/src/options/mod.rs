@@ -2,7 +2,7 @@
 //! long name; clap and serde do the rest.
 //!
 //! Options that belong together are a struct, a *group*, under one heading of the help. A kind of experiment is a struct of
-//! groups, put together by [`groups!`](crate::groups!). A group can be part of several kinds.
+//! groups, put together by `groups!`. A group can be part of several kinds.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -33,7 +33,6 @@ pub use repeated::from_command_line;
 pub use table::{Parsed, Source, Tables, keys, keys_of};
 
 /// Makes a kind of experiment of a struct whose fields are groups: named in the order in which their options are printed.
-#[macro_export]
 macro_rules! groups {
     ($kind:ty: $key:literal, $name:literal, needs $needs:expr; $($group:ident),+ $(,)?) => {
         impl $crate::options::Tables for $kind {
@@ -59,3 +58,4 @@ macro_rules! groups {
         }
     };
 }
+pub(crate) use groups;

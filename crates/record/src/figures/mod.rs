@@ -5,6 +5,7 @@
 //!
 //! | module | figures |
 //! | --- | --- |
+//! | `figure` | no figures: what one is, and the rows that it has values for |
 //! | `common` | of every kind: names, ranks, engine, outcome |
 //! | [`engine`] | of the engine's account: library, provider, device |
 //! | `moved` | of kinds that move bytes: bandwidth, limit, amounts |
@@ -15,16 +16,15 @@
 
 pub(crate) mod common;
 pub mod engine;
+mod figure;
 pub(crate) mod latency;
 pub(crate) mod moved;
 pub(crate) mod proof;
 
-use crate::body::{Asked, KindBody, Part};
-use crate::kinds::with_kinds;
-use crate::{Body, Record};
+use crate::kinds::{Body, with_kinds};
 
-/// Groups of figures, in the order of CSV.
-pub type Figures = &'static [&'static [Figure]];
+pub use figure::{Better, Figure, Figures, OfTrials, Row, Style, Value};
+pub(crate) use figure::{GIGA, MICROSECONDS, PERCENT, pairs};
 
 macro_rules! figures {
     ($($(#[doc = $about:literal])+ $Kind:ident = $name:literal: $module:ident::$Body:ident { $body:ident, $record:ident };)+) => {
@@ -69,151 +69,6 @@ pub fn by_field(field: &str) -> Option<&'static Figure> {
         .iter()
         .flat_map(|(_, groups)| groups.iter().copied().flatten());
     all.find(|figure| figure.field == field)
-}
-
-/// One figure.
-pub struct Figure {
-    /// The header of tables, with its unit.
-    pub name: &'static str,
-    /// The name in CSV, with the unit in which CSV gives it.
-    pub field: &'static str,
-    /// Definition.
-    pub meaning: &'static str,
-    /// Computation from measured values.
-    pub computed: &'static str,
-    /// Style of its values in tables.
-    pub style: Style,
-    /// Direction in which it gets better; `None` for what was asked for, and for what is neither good nor bad.
-    pub better: Option<Better>,
-    /// Its value, in the unit of `field`.
-    pub value: fn(&Row<'_>) -> Value,
-    /// Its value in each trial, in their order; `None` for what only all trials together have.
-    pub trials: Option<fn(&Row<'_>) -> OfTrials>,
-}
-
-/// Values of a figure in the trials of a part; `None` where one has none.
-pub type OfTrials = Vec<Option<f64>>;
-
-/// Direction in which a figure gets better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Better {
-    /// More is better, as of bandwidth.
-    High,
-    /// Less is better, as of latency.
-    Low,
-}
-
-/// Style of a value in tables.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Style {
-    /// A value as it is.
-    Plain,
-    /// A number multiplied by this, with three significant digits.
-    Scaled(f64),
-    /// A number with a prefix k, M or G.
-    Rate,
-}
-
-/// Bytes per second as GB/s, nanoseconds as seconds.
-pub(crate) const GIGA: Style = Style::Scaled(1e-9);
-/// Nanoseconds as microseconds.
-pub(crate) const MICROSECONDS: Style = Style::Scaled(1e-3);
-/// Fractions as percents.
-pub(crate) const PERCENT: Style = Style::Scaled(100.0);
-
-/// A value as CSV gives it.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// The record does not have it.
-    Unknown,
-    /// Words.
-    Text(String),
-    /// A whole number.
-    Count(u64),
-    /// Any other number.
-    Number(f64),
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-/// Words; none are unknown.
-impl From<String> for Value {
-    fn from(text: String) -> Self {
-        match text.is_empty() {
-            true => Self::Unknown,
-            false => Self::Text(text),
-        }
-    }
-}
-
-impl From<bool> for Value {
-    fn from(holds: bool) -> Self {
-        if holds { "yes" } else { "no" }.into()
-    }
-}
-
-impl From<u64> for Value {
-    fn from(count: u64) -> Self {
-        Self::Count(count)
-    }
-}
-
-impl From<u32> for Value {
-    fn from(count: u32) -> Self {
-        Self::Count(count.into())
-    }
-}
-
-impl From<f64> for Value {
-    fn from(number: f64) -> Self {
-        Self::Number(number)
-    }
-}
-
-impl<T: Into<Self>> From<Option<T>> for Value {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Unknown, Into::into)
-    }
-}
-
-/// A record, or a part of one, that figures have values for.
-#[derive(Debug, Clone, Copy)]
-pub struct Row<'a> {
-    /// The record.
-    pub record: &'a Record,
-    /// The part of it.
-    pub part: Part,
-}
-
-impl<'a> Row<'a> {
-    /// The rows of a record: one for each part.
-    pub fn of(record: &'a Record) -> Vec<Self> {
-        let parts = record.body.any().parts().into_iter();
-        parts.map(|part| Self { record, part }).collect()
-    }
-
-    /// The body, as one of any kind.
-    fn body(&self) -> &'a dyn KindBody {
-        self.record.body.any()
-    }
-
-    /// The point that was asked for.
-    fn asked(&self) -> &'a dyn Asked {
-        self.body().point()
-    }
-}
-
-/// NAME=VALUE, several with a space between them.
-pub(crate) fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
-    let texts = pairs.into_iter();
-    let texts: Vec<_> = texts
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    texts.join(" ")
 }
 
 #[cfg(test)]

@@ -6,18 +6,17 @@ pub mod connect;
 pub mod files;
 pub mod transfer;
 
-pub use connect::{ConnectBody, ConnectRecord};
-pub use files::{FileBody, FileRecord};
-pub use transfer::{TransferBody, TransferRecord};
+pub use connect::ConnectBody;
+pub use files::FileBody;
+pub use transfer::TransferBody;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::body::KindBody;
-use crate::{Of, Record};
 
 /// Hands the list to a macro. A line has the variant of [`Body`], the kind's name in records, its module and its body, and
-/// the names by which a [`Record`] gives the body and itself as one of that kind.
+/// the names by which a [`Record`](crate::Record) gives the body and itself as one of that kind.
 macro_rules! with_kinds {
     ($then:ident) => {
         $then! {
@@ -39,14 +38,6 @@ pub trait Kind: KindBody + Sized {
 
     /// The body, if it is of this kind.
     fn of(body: &Body) -> Option<&Self>;
-}
-
-impl Record {
-    /// The record with its body, if it is of this kind.
-    pub fn of_kind<B: Kind>(&self) -> Option<Of<'_, B>> {
-        let body = B::of(&self.body)?;
-        Some(Of { record: self, body })
-    }
 }
 
 macro_rules! bodies {
@@ -75,20 +66,6 @@ macro_rules! bodies {
                     $(Self::$Kind(body) => &**body),+
                 }
             }
-        }
-
-        impl Record {
-            $(
-                #[doc = concat!("The body, if it is a [`", stringify!($Body), "`](", stringify!($module), "::", stringify!($Body), ").")]
-                pub fn $body(&self) -> Option<&$module::$Body> {
-                    Kind::of(&self.body)
-                }
-
-                #[doc = concat!("The record, if its body is a [`", stringify!($Body), "`](", stringify!($module), "::", stringify!($Body), ").")]
-                pub fn $record(&self) -> Option<Of<'_, $module::$Body>> {
-                    self.of_kind()
-                }
-            )+
         }
 
         $(

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use tonnage_machine::devices::{FabricLibrary, FabricOffer};
 use tonnage_units::quantity::human::{link_speed, size};
 
-use super::{Row, row, shortened};
+use super::rows::{Row, row, shortened};
 
 /// Above this a limit is none that anybody could reach.
 const REACHABLE_BYTES_MAX: u64 = 1 << 50;
@@ -111,7 +111,7 @@ fn ordering(kept: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::group;
+    use super::super::rows::group;
     use super::*;
 
     fn library() -> FabricLibrary {

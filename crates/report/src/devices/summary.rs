@@ -2,8 +2,9 @@
 
 use tonnage_machine::devices::{Inventory, NetworkInterface};
 
-use super::{free_of, shortened};
 use tonnage_units::quantity::human::link_speed;
+
+use super::rows::{free_of, shortened};
 
 /// A name and a line for each kind of thing, for the page of a tour; what is missing is only named.
 pub fn summary(found: &Inventory) -> Vec<(&'static str, String)> {

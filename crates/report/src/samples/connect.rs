@@ -8,7 +8,7 @@ use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
 use tonnage_record::{ConnectBody, LatencyKind, Outcome, Record};
 
-use super::sample;
+use super::builder::sample;
 
 fn step(step: Step, middle_ns: u64) -> StepRecord {
     let mut histogram = LatencyHistogram::new();

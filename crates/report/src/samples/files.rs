@@ -16,7 +16,7 @@ use tonnage_record::{
     Body, Effective, FileBody, LatencyKind, Limit, Outcome, Program, Record, SCHEMA_VERSION,
 };
 
-use super::{account, host_memory};
+use super::builder::{account, host_memory};
 
 const MS: u64 = 1_000_000;
 

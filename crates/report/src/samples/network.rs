@@ -10,7 +10,7 @@ use tonnage_record::wire_proof::{DevicePath, TcpPath};
 use tonnage_record::{LatencyKind, Outcome, Record, WireProof};
 use tonnage_units::WireKind;
 
-use super::{COPY, Sample, account, sample, three_trials};
+use super::builder::{COPY, Sample, account, sample, three_trials};
 
 /// Streams through network interfaces: one point with trouble on the way, one on another way than it should be.
 pub fn paths() -> Vec<Record> {

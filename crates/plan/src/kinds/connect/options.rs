@@ -19,7 +19,7 @@ pub struct Connect {
     pub length: Length,
 }
 
-crate::groups! { Connect: "connect", "an experiment with connections", needs &[("engine", "shm")]; what, length }
+crate::options::groups! { Connect: "connect", "an experiment with connections", needs &[("engine", "shm")]; what, length }
 
 /// Connections to set up.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]

@@ -35,7 +35,7 @@ pub struct FileJob {
     pub results: ResultsOptions,
 }
 
-crate::groups! {
+crate::options::groups! {
     FileJob: "file", "a file experiment", needs &[("path", "data/file")];
     files, how, work, data, length, results
 }

@@ -32,7 +32,7 @@ pub struct Transfer {
     pub measure: MeasureOptions,
 }
 
-crate::groups! {
+crate::options::groups! {
     Transfer: "transfer", "a transfer", needs &[("engine", "shm"), ("op", "write"), ("sizes", "8..1M")];
     what, pacing, memory, measure, length
 }

@@ -13,13 +13,9 @@ use tonnage_plan::Point;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_plan::point::Traffic;
 
-use crate::Of;
 use crate::body::{Asked, KindBody, Part};
 use crate::histogram::{HistogramData, Latency};
 use crate::spread::Spread;
-
-/// A record of an experiment with connections.
-pub type ConnectRecord<'a> = Of<'a, ConnectBody>;
 
 /// An experiment with connections as it was asked for, and what came out of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

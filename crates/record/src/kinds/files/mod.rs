@@ -13,14 +13,10 @@ use tonnage_plan::Point;
 use tonnage_plan::files::{FilePoint, Phase, Published};
 use tonnage_plan::point::Reading;
 
-use crate::Of;
 use crate::body::{Asked, KindBody, Moved, MovedInTrial, Part};
 use crate::histogram::{HistogramData, Latency};
 use crate::limit::Limit;
 use crate::spread::Spread;
-
-/// A record of a file experiment.
-pub type FileRecord<'a> = Of<'a, FileBody>;
 
 /// A file experiment as it was asked for, and what came out of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

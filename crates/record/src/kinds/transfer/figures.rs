@@ -2,6 +2,7 @@
 
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 
+use crate::envelope::Of;
 use crate::figures::common::{ASKED, EXCHANGE, FROM_PLAN, IN_FLIGHT, OUTCOME};
 use crate::figures::engine::ENGINE;
 use crate::figures::latency::{DELIVERED, LATENCY};
@@ -252,4 +253,20 @@ fn offered_per_s(point: &TransferPoint) -> Option<f64> {
     };
     let (initiators, _) = point.traffic.initiating(point.ranks);
     Some(rate_per_s * f64::from(initiators))
+}
+
+impl Of<'_, TransferBody> {
+    /// The part of the trials' time that the initiating workers had a CPU; they never sleep, so what is missing was taken
+    /// by others. `None` where the workers share CPUs among themselves, and where nothing was measured.
+    pub fn cpu_share(&self) -> Option<f64> {
+        let TransferBody { point, trials, .. } = self.body;
+        if trials.is_empty() || self.effective.iter().any(|ranks| ranks.yielding) {
+            return None;
+        }
+        let (initiators, _) = point.traffic.initiating(point.ranks);
+        let workers = f64::from(initiators) * f64::from(point.workers);
+        let cpu_ns: u64 = trials.iter().map(|trial| trial.initiator_cpu_ns).sum();
+        let window_ns: u64 = trials.iter().map(|trial| trial.window_ns).sum();
+        Some(cpu_ns as f64 / (window_ns.max(1) as f64 * workers))
+    }
 }

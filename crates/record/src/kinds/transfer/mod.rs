@@ -10,13 +10,9 @@ use tonnage_plan::Point;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 
-use crate::Of;
 use crate::body::{Asked, KindBody, Moved, MovedInTrial, Part};
 use crate::histogram::{HistogramData, Latency};
 use crate::spread::Spread;
-
-/// A record of a transfer.
-pub type TransferRecord<'a> = Of<'a, TransferBody>;
 
 /// A transfer as it was asked for, and what came out of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -129,22 +125,6 @@ impl TransferBody {
         u64::from(initiators)
             .saturating_mul(targets.into())
             .saturating_mul(self.point.workers.into())
-    }
-}
-
-impl Of<'_, TransferBody> {
-    /// The part of the trials' time that the initiating workers had a CPU; they never sleep, so what is missing was taken
-    /// by others. `None` where the workers share CPUs among themselves, and where nothing was measured.
-    pub fn cpu_share(&self) -> Option<f64> {
-        let TransferBody { point, trials, .. } = self.body;
-        if trials.is_empty() || self.effective.iter().any(|ranks| ranks.yielding) {
-            return None;
-        }
-        let (initiators, _) = point.traffic.initiating(point.ranks);
-        let workers = f64::from(initiators) * f64::from(point.workers);
-        let cpu_ns: u64 = trials.iter().map(|trial| trial.initiator_cpu_ns).sum();
-        let window_ns: u64 = trials.iter().map(|trial| trial.window_ns).sum();
-        Some(cpu_ns as f64 / (window_ns.max(1) as f64 * workers))
     }
 }
 

@@ -1,0 +1,236 @@
+//! The builder of records for tests: figures follow from each other as those of a real run do.
+
+use serde_json::{Value, json};
+use tonnage_engine::{EngineReport, Verb};
+use tonnage_plan::point::{LimitChoice, Traffic};
+use tonnage_plan::transfer::{Addresses, Length, Pacing, TransferPoint, TrialLength};
+use tonnage_record::environment::Memories;
+use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::spread::spread;
+use tonnage_record::transfer::{Pace, Summary, Trial};
+use tonnage_record::{
+    Canary, Effective, LatencyKind, Limit, Outcome, Program, Record, SCHEMA_VERSION, TransferBody,
+};
+
+/// Under construction.
+pub struct Sample {
+    record: Record,
+    body: TransferBody,
+    latencies: LatencyHistogram,
+}
+
+/// An engine's account of itself.
+pub fn account(value: Value) -> EngineReport {
+    serde_json::from_value(value).unwrap()
+}
+
+/// Memory of the host, alike for all workers.
+pub fn host_memory() -> Memories {
+    serde_json::from_value(json!({"kind": "host", "pages": "normal", "numa_node": 0})).unwrap()
+}
+
+/// A measured point of shm writes between two ranks, still without trials.
+pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
+    let point = TransferPoint {
+        label: None,
+        engine: "shm".to_owned(),
+        engine_options: Default::default(),
+        op: Verb::Write,
+        traffic: Traffic::Pair,
+        ranks: 2,
+        workers: 1,
+        size_bytes,
+        pacing,
+        memory: "host".into(),
+        footprint_bytes: u64::from(size_bytes) * 16,
+        stride_bytes: size_bytes.into(),
+        addresses: Addresses::Sequential,
+        seed: 1,
+        latency: true,
+        verify: false,
+        limit: LimitChoice::Auto,
+        length: Length {
+            trials: 3,
+            trial: TrialLength::DurationNs(200_000_000),
+            warmup_ns: 50_000_000,
+            until_ci: None,
+            max_duration_ns: None,
+        },
+    };
+    let effective = Effective {
+        ranks: "0-1".to_owned(),
+        engine: account(json!({"name": "shm"})),
+        memory: host_memory(),
+        cpus: vec![Some(0)],
+        yielding: false,
+    };
+    let body = TransferBody::new(point);
+    let record = Record {
+        schema_version: SCHEMA_VERSION,
+        run_id: "7f3a".to_owned(),
+        plan: "transfer".to_owned(),
+        time_unix_ns: 1_760_000_000_000_000_000,
+        tonnage: Program {
+            version: "0.1.0".to_owned(),
+            git_revision: "0123456".to_owned(),
+        },
+        outcome: Outcome::Measured,
+        body: body.clone().into(),
+        effective: vec![effective],
+        environment: Vec::new(),
+        canary: Some(Canary::Measured {
+            cpus: [0, 1],
+            before_ns: 52.1,
+            after_ns: 52.9,
+            changed: false,
+        }),
+        limit: None,
+        wire_proof: None,
+        remarks: Vec::new(),
+    };
+    Sample {
+        record,
+        body,
+        latencies: LatencyHistogram::new(),
+    }
+}
+
+impl Sample {
+    /// Changes the point before trials are added.
+    pub fn with(mut self, change: impl FnOnce(&mut TransferPoint)) -> Self {
+        change(&mut self.body.point);
+        self
+    }
+
+    /// Adds a trial of operations one after another (batch after batch, round trip after round trip): its window is
+    /// the sum of their times and a pause of 50 ns after each.
+    pub fn trial(mut self, latencies_ns: &[u64]) -> Self {
+        let mut histogram = LatencyHistogram::new();
+        latencies_ns
+            .iter()
+            .for_each(|&latency_ns| histogram.record(latency_ns));
+        let each: u64 = match self.body.point.pacing {
+            Pacing::Batch { batch } => batch.into(),
+            Pacing::PingPong => 2,
+            _ => 1,
+        };
+        let ways = if self.body.point.pacing == Pacing::PingPong {
+            2
+        } else {
+            1
+        };
+        let window_ns = latencies_ns
+            .iter()
+            .map(|latency_ns| latency_ns * ways + 50)
+            .sum();
+        let operations = latencies_ns.len() as u64 * each;
+        let payload_bytes = operations * u64::from(self.body.point.size_bytes);
+        let seconds = window_ns as f64 * 1e-9;
+        let recorded = self.body.point.latency;
+        self.body.trials.push(Trial {
+            window_ns,
+            operations,
+            payload_bytes,
+            bandwidth_bytes_per_s: payload_bytes as f64 / seconds,
+            message_rate_per_s: operations as f64 / seconds,
+            latency_ns_mean: histogram.mean_ns().filter(|_| recorded),
+            latency_ns_min: histogram.min_ns().filter(|_| recorded),
+            latency_ns_max: histogram.max_ns().filter(|_| recorded),
+            initiator_cpu_ns: window_ns,
+            target_cpu_ns: window_ns / 2,
+            start_skew_ns: 120,
+            verified_bytes: self.body.point.verify.then_some(payload_bytes),
+        });
+        if recorded {
+            self.latencies.merge(&histogram);
+        }
+        self
+    }
+
+    /// Takes the trials together.
+    pub fn summarize(mut self, kind: LatencyKind, limit: Option<(&str, f64)>) -> Self {
+        let trials = &self.body.trials;
+        let of = |value: fn(&Trial) -> f64| spread(&trials.iter().map(value).collect::<Vec<_>>());
+        let sum = |value: fn(&Trial) -> u64| trials.iter().map(value).sum::<u64>();
+        let operations = sum(|trial| trial.operations);
+        let bandwidth = of(|trial| trial.bandwidth_bytes_per_s);
+        let limit = limit.map(|(what, bytes_per_s)| Limit {
+            what: what.to_owned(),
+            bytes_per_s,
+        });
+        let pace = match self.body.point.pacing {
+            Pacing::Paced { rate_per_s, .. } => Some(Pace {
+                offered_per_s: rate_per_s,
+                reached_per_s: of(|trial| trial.message_rate_per_s).mean,
+                late_fraction: 0.0125,
+            }),
+            _ => None,
+        };
+        self.body.summary = Some(Summary {
+            trials: trials.len() as u32,
+            operations,
+            payload_bytes: sum(|trial| trial.payload_bytes),
+            bandwidth_bytes_per_s: bandwidth,
+            message_rate_per_s: of(|trial| trial.message_rate_per_s),
+            latency: self.latencies.summary(kind),
+            initiator_cpu_ns_per_operation: sum(|trial| trial.initiator_cpu_ns) as f64
+                / operations as f64,
+            target_cpu_ns_per_operation: sum(|trial| trial.target_cpu_ns) as f64
+                / operations as f64,
+            utilization: limit
+                .as_ref()
+                .map(|limit| bandwidth.mean / limit.bytes_per_s),
+            pace,
+            converged: None,
+        });
+        self.record.limit = limit;
+        self.body.histogram = (self.latencies.count() > 0).then(|| self.latencies.to_data());
+        self
+    }
+
+    /// A point that could not be tried, or failed.
+    pub fn without_result(mut self, outcome: Outcome) -> Self {
+        self.record.outcome = outcome;
+        self.record.canary = None;
+        self
+    }
+
+    /// Changes what was measured.
+    pub fn body_with(mut self, change: impl FnOnce(&mut TransferBody)) -> Self {
+        change(&mut self.body);
+        self
+    }
+
+    /// Changes the envelope at the end.
+    pub fn record_with(self, change: impl FnOnce(&mut Record)) -> Record {
+        let mut record = self.record();
+        change(&mut record);
+        record
+    }
+
+    /// The record.
+    pub fn record(self) -> Record {
+        Record {
+            body: self.body.into(),
+            ..self.record
+        }
+    }
+}
+
+pub(super) const COPY: Option<(&str, f64)> = Some(("memory copy, rep movsb, 1 copier", 12.5e9));
+
+/// Three trials of two thousand samples around `middle_ns`, one in five hundred five times as slow.
+pub(super) fn three_trials(sample: Sample, middle_ns: u64) -> Sample {
+    [100, 101, 99].into_iter().fold(sample, |sample, percent| {
+        let one = |at: u64| {
+            let base = middle_ns * percent / 100;
+            let jitter = (at * 7919) % (middle_ns / 10).max(1);
+            if at % 500 == 499 {
+                base * 5
+            } else {
+                base + jitter
+            }
+        };
+        sample.trial(&(0..2000).map(one).collect::<Vec<_>>())
+    })
+}
