@@ -12,7 +12,8 @@ use tonnage_bench::observer::{Observer, Progress};
 use tonnage_bench::settings::{Numa, Settings};
 use tonnage_engine::memory::Request;
 use tonnage_engine::{
-    Arm, Completion, Ending, LaneKind, LaneSpec, Libraries, Op, OpenRequest, Verb, WorkerConfig,
+    Arm, Completion, Ending, LaneKind, LaneSpec, Libraries, Neighbor, Op, OpenRequest, Verb,
+    WorkerConfig,
 };
 use tonnage_machine::Choice;
 use tonnage_plan::{Plan, Planned};
@@ -183,8 +184,11 @@ fn an_engine_that_can_sleep_is_slept_for() {
     });
     let [(mut one, own), (mut other, far)] = sides;
     let (card, back) = (one.cards(&[1]).unwrap(), other.cards(&[0]).unwrap());
-    one.connect(&[(1, back[0].clone())]).unwrap();
-    other.connect(&[(0, card[0].clone())]).unwrap();
+    one.connect(&[Neighbor::beside(1, back[0].clone())])
+        .unwrap();
+    other
+        .connect(&[Neighbor::beside(0, card[0].clone())])
+        .unwrap();
     let lane = one.lane(&LaneSpec {
         kind: LaneKind::Initiate(Verb::WriteImm),
         peer: 1,

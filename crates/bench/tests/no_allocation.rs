@@ -17,8 +17,8 @@ use tonnage_bench::drive::until::Until;
 use tonnage_bench::kinds::transfer::layout::{Layout, answers};
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::{
-    Caps, Card, Descriptor, Engine, Entry, LaneKind, LaneSpec, Libraries, OpenRequest, Region,
-    Verb, WorkerConfig, find, split_name,
+    Caps, Card, Descriptor, Engine, Entry, LaneKind, LaneSpec, Libraries, Neighbor, OpenRequest,
+    Region, Verb, WorkerConfig, find, split_name,
 };
 use tonnage_engines::ENGINES;
 use tonnage_engines::memory::HOST;
@@ -121,7 +121,8 @@ fn sides(point: &TransferPoint) -> Result<[Side; 2]> {
 }
 
 fn connect(side: &mut Side, (peer, card): (u32, &Card)) -> Result<()> {
-    side.engine.connect(&[(peer, card.clone())])?;
+    let neighbor = Neighbor::beside(peer, card.clone());
+    side.engine.connect(&[neighbor])?;
     side.engine.meet(&|| false)
 }
 

@@ -19,6 +19,50 @@ impl Card {
     pub const BYTES_MAX: usize = 16 << 10;
 }
 
+/// Place of a peer's process beside this one. The ranks of a run work it out once, so no engine asks the system again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Locality {
+    /// One machine and one PID namespace: each finds the other's process and its files by number.
+    SameContainer,
+    /// One machine, with processes that do not see each other.
+    SameMachine,
+    /// Another machine: only a network leads there.
+    OtherMachine,
+}
+
+impl Locality {
+    /// Reason why memory cannot be shared by way of the peer's process; `None` where it can.
+    pub fn separation(self) -> Option<&'static str> {
+        match self {
+            Self::SameContainer => None,
+            Self::SameMachine => Some("they are in different containers (PID namespaces)"),
+            Self::OtherMachine => Some("they are on different hosts"),
+        }
+    }
+}
+
+/// A peer to connect to.
+#[derive(Debug, Clone)]
+pub struct Neighbor {
+    /// Its rank.
+    pub peer: Peer,
+    /// The address that its worker made for this one.
+    pub card: Card,
+    /// Its place.
+    pub locality: Locality,
+}
+
+impl Neighbor {
+    /// A peer of the same container, such as another worker of this process in an engine's tests.
+    pub fn beside(peer: Peer, card: Card) -> Self {
+        Self {
+            peer,
+            card,
+            locality: Locality::SameContainer,
+        }
+    }
+}
+
 /// Outcome of a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
@@ -63,12 +107,12 @@ pub trait Engine: Send {
     /// # Errors
     /// When there is no room for so many peers.
     fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>>;
-    /// Connects to peers, each by the card that its worker made for this one. Refuse here a peer that does not fit
-    /// (another version, another host). Called again for more peers.
+    /// Connects to peers. Refuse here a peer that does not fit (another version, another host). Called again for more
+    /// peers.
     ///
     /// # Errors
     /// When a peer cannot be reached; the message names it.
-    fn connect(&mut self, peers: &[(Peer, Card)]) -> Result<()>;
+    fn connect(&mut self, peers: &[Neighbor]) -> Result<()>;
     /// First contact with the peers that were connected since the last call, after they have connected too: for
     /// transports on which both sides must take part, or which set up lazily what should not be timed. Polls until it is
     /// done, and ends when `stopped` says so.

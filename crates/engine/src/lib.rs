@@ -53,7 +53,7 @@ pub mod pattern;
 mod report;
 
 pub use domain::{Caps, Domain, LimitKind, WorkerConfig};
-pub use engine::{Arm, Card, Engine, Flush};
+pub use engine::{Arm, Card, Engine, Flush, Locality, Neighbor};
 pub use entry::{Domains, Entry, OpenRequest};
 pub use failure::Failure;
 pub use library::{BeforeJoin, Libraries, Library, Lifecycle};

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
     Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineReport, Entry, Facts,
-    Failure, Flush, Lane, LaneKind, LaneSpec, Lifecycle, LimitKind, Op, Peer, Region, RegionId,
-    Verb, WorkerConfig,
+    Failure, Flush, Lane, LaneKind, LaneSpec, Lifecycle, LimitKind, Neighbor, Op, Peer, Region,
+    RegionId, Verb, WorkerConfig,
 };
 use tonnage_units::{Error, Result};
 
@@ -97,7 +97,7 @@ impl Engine for Null {
         Ok(vec![Card(Vec::new()); peers.len()])
     }
 
-    fn connect(&mut self, _peers: &[(Peer, Card)]) -> Result<()> {
+    fn connect(&mut self, _peers: &[Neighbor]) -> Result<()> {
         Ok(())
     }
 

@@ -11,8 +11,8 @@ use super::port::Port;
 use crate::drive::walk::tests::point;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Card, Completion, Descriptor, Ending, Engine, Failure, Flush, Lane, LaneSpec, Op, Peer, Region,
-    RegionId,
+    Card, Completion, Descriptor, Ending, Engine, Failure, Flush, Lane, LaneSpec, Neighbor, Op,
+    Peer, Region, RegionId,
 };
 use tonnage_plan::transfer::Addresses;
 use tonnage_units::Result;
@@ -76,7 +76,7 @@ impl Engine for Mock {
         Ok(vec![Card(Vec::new()); peers.len()])
     }
 
-    fn connect(&mut self, _peers: &[(Peer, Card)]) -> Result<()> {
+    fn connect(&mut self, _peers: &[Neighbor]) -> Result<()> {
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tonnage_engine::{Card, Descriptor, Peer};
-use tonnage_ranks::{pack, unpack};
+use tonnage_engine::{Card, Descriptor, Locality, Neighbor, Peer};
+use tonnage_ranks::{Rank, pack, unpack};
 use tonnage_units::{Error, Result};
 
 /// A worker's message to one of its peers: how to reach it, and its memory.
@@ -27,8 +27,19 @@ pub struct CreditPlace {
     pub offset: u64,
 }
 
-/// Messages of one worker to its peers, or theirs to it.
+/// Messages of one worker to its peers.
 pub type Introductions = Vec<(Peer, Introduction)>;
+
+/// A peer's message to a worker, and the peer's place.
+#[derive(Debug, Clone)]
+pub struct Introduced {
+    /// Its address and its place.
+    pub neighbor: Neighbor,
+    /// As in its [`Introduction`].
+    pub memory: Descriptor,
+    /// As in its [`Introduction`].
+    pub credits: Option<CreditPlace>,
+}
 
 /// One message of this rank to each peer, from those of its workers, which all have the same peers.
 ///
@@ -50,7 +61,7 @@ pub(crate) fn packed(workers: Vec<Introductions>) -> Result<Vec<(Peer, Vec<u8>)>
     told.into_iter().map(pack).collect()
 }
 
-/// Messages of these peers to each of this rank's `count` workers.
+/// Messages of these peers to each of this rank's `count` workers; `locality` gives a peer's place.
 ///
 /// # Errors
 /// When a peer said nothing, its message cannot be read, or it has fewer workers.
@@ -58,8 +69,9 @@ pub(crate) fn unpacked(
     heard: &[(Peer, Vec<u8>)],
     peers: &[Peer],
     count: usize,
-) -> Result<Vec<Introductions>> {
-    let mut of_workers = vec![Introductions::new(); count];
+    locality: impl Fn(Peer) -> Locality,
+) -> Result<Vec<Vec<Introduced>>> {
+    let mut of_workers = vec![Vec::new(); count];
     for from in peers {
         let message = heard.iter().find(|(rank, _)| rank == from);
         let nothing = || Error::Failed(format!("rank {from} did not introduce itself"));
@@ -73,11 +85,38 @@ pub(crate) fn unpacked(
                 "rank {from} has no worker {missing} to connect to"
             )));
         }
+        let locality = locality(*from);
         for (of_worker, introduction) in of_workers.iter_mut().zip(all) {
-            of_worker.push((*from, introduction));
+            let Introduction {
+                card,
+                memory,
+                credits,
+            } = introduction;
+            let neighbor = Neighbor {
+                peer: *from,
+                card,
+                locality,
+            };
+            of_worker.push(Introduced {
+                neighbor,
+                memory,
+                credits,
+            });
         }
     }
     Ok(of_workers)
+}
+
+/// Place of a peer, as the ranks know it.
+pub(crate) fn locality(rank: &Rank, peer: Peer) -> Locality {
+    let hosts = rank.hosts();
+    if hosts.share_processes(rank.id(), peer) {
+        Locality::SameContainer
+    } else if hosts.share_machine(rank.id(), peer) {
+        Locality::SameMachine
+    } else {
+        Locality::OtherMachine
+    }
 }
 
 #[cfg(test)]
@@ -100,21 +139,26 @@ mod tests {
             told.iter().map(|(peer, _)| *peer).collect::<Vec<_>>(),
             [1, 4]
         );
-        let heard = unpacked(&told, &[1, 4], 2).unwrap();
-        let lens = |introductions: &Introductions| -> Vec<usize> {
-            let mut all = introductions.iter();
-            let len = |(_, one): &(Peer, Introduction)| one.card.0.len();
-            all.by_ref().map(len).collect()
+        let place = |peer| match peer {
+            1 => Locality::SameContainer,
+            _ => Locality::OtherMachine,
+        };
+        let heard = unpacked(&told, &[1, 4], 2, place).unwrap();
+        let lens = |introduced: &Vec<Introduced>| -> Vec<usize> {
+            let all = introduced.iter();
+            all.map(|one| one.neighbor.card.0.len()).collect()
         };
         assert_eq!(heard.iter().map(lens).collect::<Vec<_>>(), [[3, 3], [5, 5]]);
-        let silent = unpacked(&told, &[1, 2], 2).unwrap_err().to_string();
+        let places = heard[1].iter().map(|one| one.neighbor.locality);
+        assert!(places.eq([Locality::SameContainer, Locality::OtherMachine]));
+        let silent = unpacked(&told, &[1, 2], 2, place).unwrap_err().to_string();
         assert!(
             silent.contains("rank 2 did not introduce itself"),
             "{silent}"
         );
-        let missing = unpacked(&told, &[1], 3).unwrap_err().to_string();
+        let missing = unpacked(&told, &[1], 3, place).unwrap_err().to_string();
         assert!(missing.contains("rank 1 has no worker 2"), "{missing}");
-        let torn = unpacked(&[(1, b"xx".to_vec())], &[1], 1)
+        let torn = unpacked(&[(1, b"xx".to_vec())], &[1], 1, place)
             .unwrap_err()
             .to_string();
         assert!(

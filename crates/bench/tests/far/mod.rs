@@ -13,8 +13,8 @@ use tonnage_engine::memory::{
 use tonnage_engine::pattern::{self, Key, Mismatches};
 use tonnage_engine::{
     Arm, Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineOption, EngineReport,
-    Entry, Failure, Flush, Lane, LaneKind, LaneSpec, Lifecycle, LimitKind, Lists, Op, OptionKind,
-    Peer, Region, RegionId, Verb, WorkerConfig,
+    Entry, Failure, Flush, Lane, LaneKind, LaneSpec, Lifecycle, LimitKind, Lists, Neighbor, Op,
+    OptionKind, Peer, Region, RegionId, Verb, WorkerConfig,
 };
 use tonnage_sys::clock::Clock;
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
@@ -378,8 +378,8 @@ impl Engine for Worker {
         Ok(vec![card; peers.len()])
     }
 
-    fn connect(&mut self, peers: &[(Peer, Card)]) -> Result<()> {
-        for (peer, card) in peers {
+    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+        for Neighbor { peer, card, .. } in peers {
             let inbox = lock(&INBOXES).get(&number_of(&card.0)?).cloned();
             let inbox = inbox.ok_or_else(|| unknown("a peer"))?;
             self.peers.insert(*peer, inbox);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tonnage_engine::{Card, Descriptor};
+use tonnage_engine::{Card, Descriptor, Locality};
 use tonnage_sys::libfabric::{Attributes, Libfabric, RemoteRegion};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
@@ -37,9 +37,6 @@ pub(super) struct Address {
     /// attach to it.
     pid: u32,
     mailbox_address: u64,
-    /// Same for two processes that can share memory.
-    boot_id: String,
-    pid_namespace: String,
 }
 
 /// Registered memory of a peer.
@@ -100,8 +97,6 @@ impl Address {
             tags,
             pid: std::process::id(),
             mailbox_address: mail.arena.address(),
-            boot_id: tonnage_sys::host::boot_id(),
-            pid_namespace: tonnage_sys::host::pid_namespace(),
         }
     }
 
@@ -120,6 +115,7 @@ impl Address {
         &self,
         (own, library): (&Attributes, &Libfabric),
         ranks: [u32; 2],
+        locality: Locality,
     ) -> Result<()> {
         let [me, peer] = ranks;
         let refused = |why: String, how: &str| Error::Unavailable {
@@ -140,18 +136,10 @@ impl Address {
                 "Give all hosts the same library, or name it with --libfabric; --libfabric embedded is the same everywhere",
             ));
         }
-        if core_of(&own.provider) == "shm" {
-            let why = if self.boot_id != tonnage_sys::host::boot_id() {
-                "they are on different hosts"
-            } else if self.pid_namespace != tonnage_sys::host::pid_namespace() {
-                "they are in different containers (PID namespaces)"
-            } else {
-                ""
-            };
-            if !why.is_empty() {
-                let how = "Start both ranks on one host and in one container, or choose a network, such as fabric:tcp";
-                return Err(refused(why.to_owned(), how));
-            }
+        let shares_memory = core_of(&own.provider) == "shm";
+        if let Some(separation) = locality.separation().filter(|_| shares_memory) {
+            let how = "Start both ranks on one host and in one container, or choose a network, such as fabric:tcp";
+            return Err(refused(separation.to_owned(), how));
         }
         if self.provider != own.provider {
             return Err(refused(

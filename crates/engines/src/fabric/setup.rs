@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tonnage_engine::Card;
+use tonnage_engine::{Card, Neighbor};
 use tonnage_sys::libfabric::{self, Action, Posted, RemoteRegion, Route};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
@@ -75,7 +75,8 @@ impl Worker {
         Ok(address.card())
     }
 
-    pub(super) fn connect_one(&mut self, rank: u32, card: &Card) -> Result<PeerState> {
+    pub(super) fn connect_one(&mut self, neighbor: &Neighbor) -> Result<PeerState> {
+        let rank = neighbor.peer;
         let about = |error: Error| {
             Error::Failed(format!(
                 "{} between ranks {} and {rank}: {error}",
@@ -88,9 +89,9 @@ impl Worker {
                 "it was opened for {most} peers and has as many"
             ))));
         }
-        let address = Address::parse(card).map_err(about)?;
+        let address = Address::parse(&neighbor.card).map_err(about)?;
         let own = (&self.attributes, self.endpoint.library());
-        address.check_fits(own, [self.config.rank, rank])?;
+        address.check_fits(own, [self.config.rank, rank], neighbor.locality)?;
         address.check_is_for(self.config.rank).map_err(about)?;
         let greeted = self.greeted(rank).map_err(about)?;
         if self.ways.is_shm {

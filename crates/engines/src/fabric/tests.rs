@@ -10,8 +10,8 @@ use crate::memory::HOST;
 use serde_json::Value;
 use tonnage_engine::memory::Request;
 use tonnage_engine::{
-    Card, Completion, Ending, EngineOptions, Flush, Lane, LaneKind, LimitKind, Op, OpenRequest,
-    Verb,
+    Card, Completion, Ending, EngineOptions, Flush, Lane, LaneKind, LimitKind, Locality, Neighbor,
+    Op, OpenRequest, Verb,
 };
 
 use super::ENTRY;
@@ -359,7 +359,7 @@ fn more_peers_than_it_was_opened_for_are_refused() {
     sides[0].card(2);
     let refused = sides[0]
         .engine
-        .connect(&[(2, card)])
+        .connect(&[Neighbor::beside(2, card)])
         .unwrap_err()
         .to_string();
     assert!(refused.contains("opened for 1 peers"), "{refused}");

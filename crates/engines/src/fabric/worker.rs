@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Arm, Card, Completion, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, Op,
-    Region, RegionId, WorkerConfig,
+    Arm, Card, Completion, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec,
+    Neighbor, Op, Region, RegionId, WorkerConfig,
 };
 use tonnage_sys::libfabric::{
     self, Attributes, Endpoint, Event, EventKind, Info, Peer, Posted, RemoteRegion, Wait,
@@ -333,9 +333,9 @@ impl Engine for Worker {
         peers.iter().map(|&peer| self.card(peer)).collect()
     }
 
-    fn connect(&mut self, peers: &[(u32, Card)]) -> Result<()> {
-        for (rank, card) in peers {
-            let peer = self.connect_one(*rank, card)?;
+    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+        for neighbor in peers {
+            let peer = self.connect_one(neighbor)?;
             self.peers.push(peer);
         }
         Ok(())

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
     Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineReport, Entry, Facts,
-    Failure, Flush, Lane, LaneKind, LaneSpec, Lifecycle, LimitKind, Op, Peer, Region, RegionId,
-    Verb, WorkerConfig,
+    Failure, Flush, Lane, LaneKind, LaneSpec, Lifecycle, LimitKind, Neighbor, Op, Peer, Region,
+    RegionId, Verb, WorkerConfig,
 };
 use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::{Arena, OutOfRange};
@@ -214,9 +214,9 @@ impl Engine for Shm {
         peers.iter().map(|&peer| self.contacts.card(peer)).collect()
     }
 
-    fn connect(&mut self, peers: &[(Peer, Card)]) -> Result<()> {
-        for (rank, card) in peers {
-            let peer = self.contacts.connect_one(*rank, card)?;
+    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+        for neighbor in peers {
+            let peer = self.contacts.connect_one(neighbor)?;
             self.peers.push(peer);
         }
         Ok(())

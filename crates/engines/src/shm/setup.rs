@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tonnage_engine::{Card, Descriptor, Peer};
+use tonnage_engine::{Card, Descriptor, Neighbor, Peer};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_units::{Error, Result};
 
@@ -15,8 +15,6 @@ use super::mailbox::{self, Mailbox, Outbox, PeerRings};
 /// Address of a peer's rings. Opaque to everybody else.
 #[derive(Serialize, Deserialize)]
 struct Address {
-    boot_id: String,
-    pid_namespace: String,
     pid: u32,
     rings_fd: i32,
     rings_bytes: u64,
@@ -116,8 +114,6 @@ impl Contacts {
         let (mailbox, place) = self.place(peer)?;
         let rings = self.mailboxes[mailbox].arena();
         let address = Address {
-            boot_id: tonnage_sys::host::boot_id(),
-            pid_namespace: tonnage_sys::host::pid_namespace(),
             pid: std::process::id(),
             rings_fd: rings.file().map_or(-1, |file| file.as_raw_fd()),
             rings_bytes: rings.len() as u64,
@@ -133,18 +129,14 @@ impl Contacts {
         place.ok_or_else(|| self.unusable(peer, "this rank made no card for it".into()))
     }
 
-    pub(super) fn connect_one(&self, rank: Peer, card: &Card) -> Result<PeerRings> {
+    pub(super) fn connect_one(&self, neighbor: &Neighbor) -> Result<PeerRings> {
+        let rank = neighbor.peer;
         let unusable = |why: &str| self.unusable(rank, why.to_owned());
-        let peer: Address = serde_json::from_slice(&card.0)
+        if let Some(separation) = neighbor.locality.separation() {
+            return Err(unusable(separation));
+        }
+        let peer: Address = serde_json::from_slice(&neighbor.card.0)
             .map_err(|error| unusable(&format!("the peer's address cannot be read ({error})")))?;
-        if peer.boot_id != tonnage_sys::host::boot_id() {
-            return Err(unusable("they are on different hosts"));
-        }
-        if peer.pid_namespace != tonnage_sys::host::pid_namespace() {
-            return Err(unusable(
-                "they are in different containers (PID namespaces)",
-            ));
-        }
         let fits = mailbox::bytes(peer.place.saturating_add(1)) as u64 <= peer.rings_bytes;
         if peer.peer != self.rank || !fits {
             return Err(unusable("the peer does not expect this rank"));

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::memory::HOST;
-use tonnage_engine::OpenRequest;
 use tonnage_engine::memory::Request;
+use tonnage_engine::{Locality, OpenRequest};
 use tonnage_sys::clock::Clock;
 
 const BYTES: u64 = 1 << 20;
@@ -41,8 +41,8 @@ fn pair() -> Pair {
         (worker(0), worker(1));
     let card_0 = engine_0.cards(&[1]).unwrap().remove(0);
     let card_1 = engine_1.cards(&[0]).unwrap().remove(0);
-    engine_0.connect(&[(1, card_1)]).unwrap();
-    engine_1.connect(&[(0, card_0)]).unwrap();
+    engine_0.connect(&[Neighbor::beside(1, card_1)]).unwrap();
+    engine_1.connect(&[Neighbor::beside(0, card_0)]).unwrap();
     Pair {
         memory: [memory_0, memory_1],
         engine: [engine_0, engine_1],
@@ -229,16 +229,18 @@ fn offsets_outside_the_peers_memory_are_an_error_and_touch_nothing() {
 fn cards_of_other_hosts_and_garbage_are_refused() {
     let ((_memory, mut engine, _), (_other_memory, mut other, _)) = (worker(0), worker(1));
     engine.cards(&[1]).unwrap();
-    let mut cards = [card_of(&mut other, 0), card_of(&mut other, 7)];
-    let foreign = String::from_utf8(cards[0].0.clone()).unwrap();
-    cards[0] = Card(
-        foreign
-            .replacen("boot_id\":\"", "boot_id\":\"x", 1)
-            .into_bytes(),
-    );
-    let garbage = [Card(b"garbage".to_vec()), Card(Vec::new())];
-    for card in cards.into_iter().chain(garbage) {
-        let error = engine.connect(&[(1, card)]).unwrap_err();
+    let far = |locality| Neighbor {
+        locality,
+        ..Neighbor::beside(1, card_of(&mut other, 0))
+    };
+    let mut refused: Vec<Neighbor> = [Locality::OtherMachine, Locality::SameMachine]
+        .map(far)
+        .into();
+    let of_another = card_of(&mut other, 7);
+    let garbage = [of_another, Card(b"garbage".to_vec()), Card(Vec::new())];
+    refused.extend(garbage.map(|card| Neighbor::beside(1, card)));
+    for neighbor in refused {
+        let error = engine.connect(&[neighbor]).unwrap_err();
         assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     }
 }
@@ -317,8 +319,10 @@ fn peers_that_come_later_are_connected_too() {
     let card = card_of(&mut pair.engine[0], 2);
     late.cards(&[0]).unwrap();
     let back = card_of(&mut late, 0);
-    pair.engine[0].connect(&[(2, back)]).unwrap();
-    late.connect(&[(0, card)]).unwrap();
+    pair.engine[0]
+        .connect(&[Neighbor::beside(2, back)])
+        .unwrap();
+    late.connect(&[Neighbor::beside(0, card)]).unwrap();
     memory.write(0, b"late").unwrap();
     let remote = pair.region[0].descriptor.clone();
     let spec = LaneSpec {

@@ -15,7 +15,7 @@ use crate::deadlines::DEADLINES;
 use crate::failure::{Failure, await_first_cause};
 use crate::kinds::kind::{Course, Stage, Steps};
 use crate::latencies::merge_all;
-use crate::opening::introduction::{Introductions, packed, unpacked};
+use crate::opening::introduction::{Introduced, Introductions, locality, packed, unpacked};
 use tonnage_engine::Peer;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_ranks::Rank;
@@ -55,7 +55,7 @@ struct Round {
 }
 
 /// The introductions of a worker's peers for each worker; `None` where a peer has none.
-type Told = Option<Vec<Introductions>>;
+type Told = Option<Vec<Vec<Introduced>>>;
 
 impl<'a> Team<'a> {
     /// Starts the workers of a point, and lets `course` take its steps.
@@ -235,7 +235,8 @@ impl<'a> Team<'a> {
         if heard.iter().any(|(_, message)| message.is_empty()) {
             return Ok(Ok(None));
         }
-        Ok(unpacked(&heard, &self.peers, count).map(Some))
+        let place = |peer| locality(self.rank, peer);
+        Ok(unpacked(&heard, &self.peers, count, place).map(Some))
     }
 
     /// Takes so many rounds from an aligned start, added up over all ranks.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::figures::Times;
 use crate::deadlines::DEADLINES;
-use crate::opening::introduction::{Introduction, Introductions};
+use crate::opening::introduction::{Introduced, Introduction, Introductions};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
     Completion, Descriptor, Domain, Ending, Engine, LaneKind, LaneSpec, Op, Peer, RegionId, Verb,
@@ -25,7 +25,7 @@ pub enum Order {
     /// Open an engine, register the worker's memory with it, and make cards for its peers.
     Open,
     /// Connect it to the peers, who introduced themselves like this.
-    Connect(Introductions),
+    Connect(Vec<Introduced>),
     /// First contact, where both sides have to take part.
     Meet,
     /// A byte to each peer, and one back.
@@ -176,15 +176,15 @@ impl Worker {
     fn carry_out(&mut self, order: Order) -> Result<Answer, Refusal> {
         match order {
             Order::Open => self.open().map(Answer::Introductions),
-            Order::Connect(introductions) => {
+            Order::Connect(told) => {
                 self.wait_ended();
-                let (mut cards, mut remote) = (Vec::new(), Vec::new());
-                for (peer, introduction) in introductions {
-                    cards.push((peer, introduction.card));
-                    remote.push((peer, introduction.memory));
+                let (mut neighbors, mut remote) = (Vec::new(), Vec::new());
+                for introduced in told {
+                    remote.push((introduced.neighbor.peer, introduced.memory));
+                    neighbors.push(introduced.neighbor);
                 }
                 self.remote = remote;
-                self.engine()?.connect(&cards)?;
+                self.engine()?.connect(&neighbors)?;
                 self.step(Step::Connect);
                 Ok(Answer::Done)
             }

@@ -13,7 +13,7 @@ use crate::deadlines::DEADLINES;
 use crate::host::Host;
 use crate::json::Json;
 use crate::kinds::transfer::layout::Layout;
-use crate::opening::introduction::{Introduction, Introductions, packed, unpacked};
+use crate::opening::introduction::{Introduction, Introductions, locality, packed, unpacked};
 use crate::opening::{Devices, Requirements, Seat, reports};
 use crate::settings::Settings;
 use crate::wire_proof::{Named, Routes};
@@ -129,7 +129,7 @@ impl OpenEngine {
         let opened: Vec<Opened> = all.into_iter().map(|Json(opened)| opened).collect();
         rank.phase(&format!("connecting {name}"));
         let heard = rank.exchange("exchange cards", local.told, DEADLINES.step)?;
-        let connected = connect(&need.peers, &mut local.workers, &heard);
+        let connected = connect(rank, &need.peers, &mut local.workers, &heard);
         settle(rank, "connect", connected)?;
         let met = meet(rank, &mut local.workers);
         settle(rank, "first contact", met)?;
@@ -299,23 +299,24 @@ fn describe(devices: &Devices, workers: &[Worker], path: Vec<WireDevice>) -> Ope
 }
 
 /// Connects the workers with those of their peers, and keeps what their lanes will need.
-fn connect(peers: &[Peer], workers: &mut [Worker], heard: &[(Peer, Vec<u8>)]) -> Result<()> {
-    let of_workers = unpacked(heard, peers, workers.len())?;
-    for (worker, introductions) in workers.iter_mut().zip(of_workers) {
-        let mut cards = Vec::with_capacity(introductions.len());
-        for (index, (peer, introduction)) in introductions.into_iter().enumerate() {
-            let Introduction {
-                card,
-                memory,
-                credits,
-            } = introduction;
-            cards.push((peer, card));
-            worker.remote.push((peer, memory));
+fn connect(
+    rank: &Rank,
+    peers: &[Peer],
+    workers: &mut [Worker],
+    heard: &[(Peer, Vec<u8>)],
+) -> Result<()> {
+    let of_workers = unpacked(heard, peers, workers.len(), |peer| locality(rank, peer))?;
+    for (worker, told) in workers.iter_mut().zip(of_workers) {
+        let mut neighbors = Vec::with_capacity(told.len());
+        for (index, introduced) in told.into_iter().enumerate() {
+            let peer = introduced.neighbor.peer;
+            worker.remote.push((peer, introduced.memory));
             if let Some(lanes) = &mut worker.credits {
-                lanes.connect(peer, index, credits)?;
+                lanes.connect(peer, index, introduced.credits)?;
             }
+            neighbors.push(introduced.neighbor);
         }
-        worker.engine.connect(&cards)?;
+        worker.engine.connect(&neighbors)?;
     }
     Ok(())
 }

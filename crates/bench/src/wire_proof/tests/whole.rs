@@ -13,8 +13,8 @@ use crate::settings::{Numa, Settings};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
     Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineReport, Entry, Failure,
-    Flush, Lane, LaneSpec, Libraries, Lifecycle, LimitKind, Lists, Op, OpenRequest, Peer, Region,
-    RegionId, Verb, WorkerConfig,
+    Flush, Lane, LaneSpec, Libraries, Lifecycle, LimitKind, Lists, Neighbor, Op, OpenRequest, Peer,
+    Region, RegionId, Verb, WorkerConfig,
 };
 use tonnage_machine::Choice;
 use tonnage_machine::counters::{Snapshot, received_bytes};
@@ -106,7 +106,7 @@ impl Engine for Line {
         Ok(vec![Card(Vec::new()); peers.len()])
     }
 
-    fn connect(&mut self, _: &[(Peer, Card)]) -> Result<()> {
+    fn connect(&mut self, _: &[Neighbor]) -> Result<()> {
         Ok(())
     }
 

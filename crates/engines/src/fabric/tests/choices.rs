@@ -14,7 +14,10 @@ fn other_versions_and_providers_are_refused_with_both_named() {
         card[key] = value.into();
         Card(serde_json::to_vec(&card).unwrap())
     };
-    let mut refused = |card: Card| own.engine.connect(&[(1, card)]).unwrap_err().to_string();
+    let mut refused = |card: Card| {
+        let neighbor = Neighbor::beside(1, card);
+        own.engine.connect(&[neighbor]).unwrap_err().to_string()
+    };
     let version = refused(altered("libfabric", "9.9"));
     assert!(
         version.contains("rank 0 has libfabric 1.22") && version.contains("rank 1 has 9.9"),
@@ -90,4 +93,32 @@ fn a_device_is_named_by_interface_or_address() {
             .caps()
             .ordered_writes
     );
+}
+
+#[test]
+fn shm_is_refused_between_places_that_share_no_memory_and_tcp_is_not() {
+    let none = EngineOptions::new();
+    for (provider, locality, reason) in [
+        ("shm", Locality::OtherMachine, "different hosts"),
+        ("shm", Locality::SameMachine, "different containers"),
+        ("tcp", Locality::OtherMachine, ""),
+    ] {
+        let mut sides = [
+            side(provider, &none, 0, &[1]),
+            side(provider, &none, 1, &[0]),
+        ];
+        let mut all = introduced(&mut sides);
+        for neighbor in &mut all[0] {
+            neighbor.locality = locality;
+        }
+        let connected = sides[0].engine.connect(&all[0]);
+        let refused = connected.err().map(|error| error.to_string());
+        let refused = refused.unwrap_or_default();
+        assert!(refused.contains(reason), "{provider}: {refused}");
+        assert_eq!(
+            refused.is_empty(),
+            reason.is_empty(),
+            "{provider}: {refused}"
+        );
+    }
 }

@@ -7,7 +7,7 @@ use crate::memory::HOST;
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::{
     Card, Completion, Descriptor, Ending, Engine, EngineOptions, Lane, LaneKind, LaneSpec,
-    Libraries, Op, OpenRequest, Region, Verb, WorkerConfig,
+    Libraries, Neighbor, Op, OpenRequest, Region, Verb, WorkerConfig,
 };
 use tonnage_sys::clock::Clock;
 
@@ -110,7 +110,7 @@ pub(super) fn side_that(request: &OpenRequest<'_>, rank: u32, peers: &[u32], sle
 }
 
 /// Cards that each side gets from its peers; they learn each other's regions too.
-pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<(u32, Card)>> {
+pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<Neighbor>> {
     let ranks: Vec<u32> = sides.iter().map(|side| side.rank).collect();
     let place = |rank: u32| ranks.iter().position(|&known| known == rank).unwrap();
     let mut all = Vec::new();
@@ -124,10 +124,8 @@ pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<(u32, Card)>> {
             let wanted = sides[place(peer)].peers.clone();
             let made = sides[place(peer)].engine.cards(&wanted).unwrap();
             let mut made = wanted.into_iter().zip(made);
-            cards.push((
-                peer,
-                made.find(|(for_rank, _)| *for_rank == rank).unwrap().1,
-            ));
+            let (_, card) = made.find(|(for_rank, _)| *for_rank == rank).unwrap();
+            cards.push(Neighbor::beside(peer, card));
         }
         all.push(cards);
     }
