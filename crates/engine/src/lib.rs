@@ -63,5 +63,5 @@ pub use operation::{
     Completion, Descriptor, Ending, Lane, LaneKind, LaneSpec, Op, Peer, Region, RegionId, Verb,
 };
 pub use options::{EngineOption, EngineOptions, OptionKind, check_options};
-pub use report::{EngineReport, Fact, Facts, LibraryReport};
+pub use report::{EngineReport, Fact, Facts, LibraryReport, fact_names};
 pub use tonnage_units::{WireDevice, WireKind};

@@ -63,6 +63,15 @@ impl Lists {
         engines.chain(file_engines)
     }
 
+    /// The refusal of an experiment that names no engine.
+    pub fn no_engine(&self) -> Error {
+        let names: Vec<_> = self.engines.iter().map(|entry| entry.name).collect();
+        Error::Usage(format!(
+            "engine is missing: write engine NAME, one of {}",
+            names.join(", ")
+        ))
+    }
+
     /// The memory of those who name none.
     pub fn default_memory(&self) -> &'static str {
         self.memories.first().map_or("", |entry| entry.name)
@@ -137,7 +146,7 @@ mod tests {
             variant,
             host_addressable: true,
             allocate: |_: &Request<'_>| Err(Error::Failed("only a name".to_owned())),
-            check_fits: |_| Ok(()),
+            available: |_| None,
         }
     }
 

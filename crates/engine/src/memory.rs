@@ -27,8 +27,18 @@ pub struct MemoryEntry {
     pub host_addressable: bool,
     /// Allocates it and gives every page its place, so that nothing is left to be done when it is first touched.
     pub allocate: fn(&Request<'_>) -> Result<Arc<dyn Memory>>,
-    /// Refuses what the workers of one host together cannot have, before anything is touched. Called once per host.
-    pub check_fits: fn(&Request<'_>) -> Result<()>,
+    /// Bytes that can still be had, by the part of the name after the colon; `None` where that is not known. Asked before
+    /// anybody allocates, so that what is too much is refused and not half touched.
+    pub available: fn(&str) -> Option<Available>,
+}
+
+/// Bytes of a memory that can still be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Available {
+    /// By all processes of the machine together.
+    pub machine_bytes: u64,
+    /// By those of this container together; `None` where it has no limit of its own.
+    pub container_bytes: Option<u64>,
 }
 
 /// Properties of an allocation.

@@ -48,6 +48,18 @@ pub struct LibraryReport {
 #[serde(transparent)]
 pub struct Facts(pub BTreeMap<String, Fact>);
 
+/// Names of facts that are read again, whichever engine tells them.
+pub mod fact_names {
+    /// False where bytes do not really move.
+    pub const MOVES_BYTES: &str = "moves_bytes";
+    /// The clock that latencies are read from.
+    pub const CLOCK: &str = "clock";
+    /// Hints that had no effect, each with its reason.
+    pub const HINTS_NOT_TAKEN: &str = "hints_not_taken";
+    /// Consequence of the hints that had no effect.
+    pub const HINTS_NOT_TAKEN_EFFECT: &str = "hints_not_taken_effect";
+}
+
 impl Facts {
     /// Adds one more fact; a name that is there already is replaced.
     #[must_use]

@@ -51,7 +51,7 @@ const fn memory(name: &'static str, host_addressable: bool) -> MemoryEntry {
         variant: None,
         host_addressable,
         allocate: |_| Err(Error::Failed("tests of plans allocate nothing".to_owned())),
-        check_fits: |_| Ok(()),
+        available: |_| None,
     }
 }
 

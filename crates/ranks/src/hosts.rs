@@ -104,6 +104,16 @@ impl Hosts {
         self.networks.get(rank as usize).copied()
     }
 
+    /// The ranks of a rank's machine, itself included, in rising order.
+    pub fn ranks_of_machine(&self, rank: u32) -> Vec<u32> {
+        members(&self.machines, rank)
+    }
+
+    /// The ranks that see the process of a rank, itself included, in rising order: those of its container.
+    pub fn ranks_of_container(&self, rank: u32) -> Vec<u32> {
+        members(&self.processes, rank)
+    }
+
     /// The machines of all ranks, in the order of the ranks.
     pub fn machines(&self) -> &[u32] {
         &self.machines
@@ -137,14 +147,19 @@ impl Hosts {
 
     /// The ranks of a rank's host, itself included, in rising order.
     pub fn ranks_of_host(&self, rank: u32) -> Vec<u32> {
-        let Some(host) = self.host(rank) else {
-            return Vec::new();
-        };
-        let all = (0u32..).zip(&self.hosts);
-        all.filter(|(_, other)| **other == host)
-            .map(|(rank, _)| rank)
-            .collect()
+        members(&self.hosts, rank)
     }
+}
+
+/// The ranks of a rank's group.
+fn members(groups: &[u32], rank: u32) -> Vec<u32> {
+    let Some(own) = groups.get(rank as usize) else {
+        return Vec::new();
+    };
+    let all = (0u32..).zip(groups);
+    all.filter(|(_, group)| *group == own)
+        .map(|(rank, _)| rank)
+        .collect()
 }
 
 /// For each key the place of the first that is equal.
@@ -241,6 +256,9 @@ mod tests {
         );
         let on_host_network = hosts(&[["c0", "b", "n", "p0"], ["c1", "b", "n", "p1"]]);
         assert!(on_host_network.is_one_network());
+        assert_eq!(on_host_network.ranks_of_machine(1), [0, 1]);
+        assert_eq!(on_host_network.ranks_of_container(1), [1]);
+        assert_eq!(on_host_network.ranks_of_container(2), [0u32; 0]);
         assert_eq!(on_host_network.ranks_of_host(1), [0, 1]);
     }
 

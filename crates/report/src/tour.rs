@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use tonnage_engine::{Fact, Verb};
+use tonnage_engine::{Fact, Verb, fact_names};
 use tonnage_machine::devices::Inventory;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::{Canary, Outcome, Record, TransferRecord};
@@ -117,7 +117,7 @@ fn limits(limits: &Limits) -> String {
 fn is_floor(record: TransferRecord<'_>) -> bool {
     let still = Fact::Flag(false);
     let mut engines = record.effective.iter().map(|ranks| &ranks.engine);
-    engines.any(|engine| engine.facts.get("moves_bytes") == Some(&still))
+    engines.any(|engine| engine.facts.get(fact_names::MOVES_BYTES) == Some(&still))
 }
 
 /// Describes the cost of the harness itself, which is part of every figure that follows.
@@ -445,7 +445,9 @@ mod tests {
         let mut record = samples::streams().swap_remove(1);
         assert_eq!(floor(&[record.as_transfer().unwrap()]), "");
         let facts = &mut record.effective[0].engine.facts;
-        facts.0.insert("moves_bytes".to_owned(), Fact::Flag(false));
+        facts
+            .0
+            .insert(fact_names::MOVES_BYTES.to_owned(), Fact::Flag(false));
         let records = [record.as_transfer().unwrap()];
         let text = floor(&records);
         assert!(

@@ -4,10 +4,14 @@
 //! | --- | --- |
 //! | `mod` | devices of the engine, places of the workers, their memories |
 //! | [`introduction`] | what workers tell their peers, and what they were told |
+//! | [`memory`] | the check that the workers' memories fit together |
 //!
 //! Connecting, and demands of a kind on a device beyond its verbs, are in [`crate::kinds`].
 
 pub(crate) mod introduction;
+mod memory;
+
+pub(crate) use memory::SizedBy;
 
 use std::sync::Arc;
 
@@ -33,6 +37,7 @@ pub(crate) struct Requirements<'a> {
     pub(crate) memory: &'a str,
     /// Bytes of each worker's memory.
     pub(crate) bytes: u64,
+    pub(crate) sized_by: SizedBy,
     pub(crate) workers: u32,
     /// Peers of each worker, at most.
     pub(crate) peers_max: u32,
@@ -82,26 +87,34 @@ pub(crate) struct Seat {
 }
 
 impl Requirements<'_> {
-    /// Bytes that all workers of this rank's host allocate together, if the others need as much as this rank.
-    pub(crate) fn host_bytes(&self, rank: &Rank) -> u64 {
-        let local_size = u64::from(rank.identity().local_size.unwrap_or(1));
-        self.bytes
-            .saturating_mul(u64::from(self.workers))
-            .saturating_mul(local_size)
-    }
-
-    /// Refuses what the workers of a host cannot have together. One rank of each host looks, before anybody allocates:
-    /// later the others' memory would count as not available.
+    /// Refuses memory that the workers of a machine, or of a container, cannot have together, if the other ranks need as
+    /// much as this one. One rank of each looks, before anybody allocates: later the others' memory would count as not
+    /// available.
     pub(crate) fn check_memory(&self, rank: &Rank, settings: &Settings) -> Result<()> {
-        if rank.identity().local_rank != 0 {
+        let entry = settings.lists.memory(self.memory)?;
+        let Some(available) = (entry.available)(split_name(self.memory).1) else {
             return Ok(());
-        }
-        let request = Request {
-            variant: split_name(self.memory).1,
-            bytes: self.host_bytes(rank),
-            ..Request::default()
         };
-        (settings.lists.memory(self.memory)?.check_fits)(&request)
+        let (hosts, me) = (rank.hosts(), rank.id());
+        let machine = (
+            "machine",
+            Some(available.machine_bytes),
+            hosts.ranks_of_machine(me),
+        );
+        let container = (
+            "container",
+            available.container_bytes,
+            hosts.ranks_of_container(me),
+        );
+        for (place, available_bytes, ranks) in [machine, container] {
+            let Some(available_bytes) = available_bytes.filter(|_| ranks.first() == Some(&me))
+            else {
+                continue;
+            };
+            let workers = ranks.len() as u64 * u64::from(self.workers);
+            memory::check(place, available_bytes, (workers, self.bytes), self.sized_by)?;
+        }
+        Ok(())
     }
 
     /// Opens the engine's devices and finds a CPU for each worker.

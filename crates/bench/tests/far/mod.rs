@@ -68,7 +68,7 @@ static MEMORIES: [MemoryEntry; 1] = [MemoryEntry {
     variant: None,
     host_addressable: false,
     allocate,
-    check_fits: |_| Ok(()),
+    available: |_| None,
 }];
 
 pub static LISTS: Lists = Lists {

@@ -5,7 +5,9 @@
 use std::io;
 use std::sync::Arc;
 
-use tonnage_engine::memory::{CopyRate, Memory, MemoryEntry, MemoryReport, Request, Stretch};
+use tonnage_engine::memory::{
+    Available, CopyRate, Memory, MemoryEntry, MemoryReport, Request, Stretch,
+};
 use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_sys::clock::Clock;
 use tonnage_sys::mapping::{Arena, OutOfRange, Pages, Sharing};
@@ -41,7 +43,7 @@ pub const SMALL: MemoryEntry = MemoryEntry {
         let (bytes, sharing) = (len(request)?, sharing(request));
         allocate_plain(bytes, Pages::Small, "small", Vec::new(), sharing, request)
     },
-    check_fits: |request| check_fits(request.bytes, 0),
+    available: |_| available(0),
 };
 
 /// The largest pages to be had.
@@ -50,7 +52,7 @@ pub const HUGE: MemoryEntry = MemoryEntry {
     about: "host memory with the largest pages to be had: 1 GiB, 2 MiB, transparent",
     allocate: |request| allocate_huge(len(request)?, sharing(request), request),
     // Reserved pages do not count as available.
-    check_fits: |request| check_fits(request.bytes, reserved_bytes()),
+    available: |_| available(reserved_bytes()),
     ..SMALL
 };
 
@@ -189,23 +191,6 @@ fn huge_advice(bytes: usize, request: &Request<'_>) -> String {
     )
 }
 
-/// Refuses what a host cannot give, before anything is touched: an allocation beyond the free memory would be answered
-/// by the kernel killing a process. `reserved_bytes` come beside what counts as available.
-fn check_fits(host_bytes: u64, reserved_bytes: u64) -> Result<()> {
-    let Some(available) = available_bytes() else {
-        return Ok(());
-    };
-    let available = available + reserved_bytes;
-    if host_bytes <= available {
-        return Ok(());
-    }
-    Err(Error::Unavailable {
-        what: format!("{host_bytes} bytes of buffers"),
-        why: format!("this host, or the container, has {available} bytes of memory available"),
-        how: "Choose a smaller --footprint, fewer --workers or fewer ranks on this host".into(),
-    })
-}
-
 /// Bytes of huge pages that are reserved and free.
 fn reserved_bytes() -> u64 {
     let pools = tonnage_machine::pages::huge_pools(&tonnage_machine::tree::Tree::host());
@@ -213,14 +198,18 @@ fn reserved_bytes() -> u64 {
     free.sum()
 }
 
-/// Returns the memory that the host can give, or the control group if that is less.
-fn available_bytes() -> Option<u64> {
+/// Memory that the machine and this control group can still give: an allocation beyond it would be answered by the kernel
+/// killing a process. `reserved_bytes` come beside what counts as available.
+fn available(reserved_bytes: u64) -> Option<Available> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
         .lines()
         .find(|line| line.starts_with("MemAvailable:"))?;
-    let host = line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10;
-    Some(group_bytes().map_or(host, |group| group.min(host)))
+    let machine_bytes = line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10;
+    Some(Available {
+        machine_bytes: machine_bytes.saturating_add(reserved_bytes),
+        container_bytes: group_bytes().map(|group| group.saturating_add(reserved_bytes)),
+    })
 }
 
 /// Returns the memory that the control group (version 2) still grants; `None` without a limit.
@@ -335,9 +324,18 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_host_has_is_refused_before_it_is_touched() {
-        let error = (HOST.check_fits)(&request(1 << 50)).unwrap_err();
-        assert!(error.to_string().contains("--footprint"), "{error}");
+    fn available_memory_is_that_of_this_machine() {
+        let available = (HOST.available)("").unwrap().machine_bytes;
+        let total = tonnage_machine::tree::Tree::host()
+            .text("proc/meminfo")
+            .unwrap();
+        let total = total.split_whitespace().nth(1).unwrap();
+        let total = total.parse::<u64>().unwrap() << 10;
+        assert!(
+            (1 << 20..=total).contains(&available),
+            "{available} of {total}"
+        );
+        assert!((HUGE.available)("").unwrap().machine_bytes >= 1 << 20);
     }
 
     #[test]

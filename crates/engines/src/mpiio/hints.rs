@@ -4,7 +4,7 @@
 //! missing there has no effect. Open MPI 4 lists what it was given, whoever carries the calls out and whether that knows
 //! the hint or not; so what OMPIO, its usual one, looks at is known here by name.
 
-use tonnage_engine::Facts;
+use tonnage_engine::{Facts, fact_names};
 use tonnage_sys::mpi::{Dialect, File, Hints};
 
 /// Hints that OMPIO and its file systems look at, in Open MPI 4.1 and 5.0.
@@ -102,8 +102,11 @@ impl Shown {
             .with("io_layer", layer.name())
             .with("hints", facts(used))
             .with("hints_are", are)
-            .maybe("hints_not_taken", (!vain.is_empty()).then(|| facts(&vain)))
-            .maybe("hints_not_taken_effect", effect(asked, &vain))
+            .maybe(
+                fact_names::HINTS_NOT_TAKEN,
+                (!vain.is_empty()).then(|| facts(&vain)),
+            )
+            .maybe(fact_names::HINTS_NOT_TAKEN_EFFECT, effect(asked, &vain))
     }
 }
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValue, StyledStr, TypedValueParser};
 use clap::{Arg, ArgAction, Command};
 use tonnage_units::Error;
-use tonnage_units::names::{Named, quote};
+use tonnage_units::names::{Named, quote, unknown};
 
 use super::group::Group;
 use super::many::Many;
@@ -32,6 +32,11 @@ pub fn on_off(text: &str) -> Result<bool, Error> {
 /// Reads one of the names of `T`, and lists them in the help.
 pub fn one_of<T: Named>() -> Names<T, T> {
     Names(PhantomData)
+}
+
+/// Reads one of these names of `T`, and lists them in the help: for an option that does not take all.
+pub fn one_of_these<T: Named + PartialEq>(these: &'static [T]) -> OneOfThese<T> {
+    OneOfThese(these)
 }
 
 /// Reads names of `T` joined by commas, and lists them in the help.
@@ -67,10 +72,50 @@ where
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         let choices = T::CHOICES.iter();
-        Some(Box::new(choices.map(|(_, name, about)| {
-            PossibleValue::new(*name).help(about.trim().trim_end_matches('.').to_owned())
-        })))
+        Some(Box::new(choices.map(possible)))
     }
+}
+
+/// Reads a name of `T` that is one of some.
+pub struct OneOfThese<T: 'static>(&'static [T]);
+
+impl<T> Clone for OneOfThese<T> {
+    fn clone(&self) -> Self {
+        Self(self.0)
+    }
+}
+
+impl<T: Named + PartialEq + Send + Sync> TypedValueParser for OneOfThese<T> {
+    type Value = T;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<T, clap::Error> {
+        let these = self.0;
+        let read = move |text: &str| {
+            let chosen = T::CHOICES
+                .iter()
+                .filter(|(choice, ..)| these.contains(choice));
+            let found = chosen.clone().find(|(_, name, _)| *name == text);
+            let names: Vec<_> = chosen.map(|(_, name, _)| *name).collect();
+            let found = found.map(|(choice, ..)| *choice);
+            found.ok_or_else(|| unknown(T::WHAT, text, &names))
+        };
+        read.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let choices = T::CHOICES.iter();
+        let these = choices.filter(|(choice, ..)| self.0.contains(choice));
+        Some(Box::new(these.map(possible)))
+    }
+}
+
+fn possible<T>((_, name, about): &(T, &'static str, &'static str)) -> PossibleValue {
+    PossibleValue::new(*name).help(about.trim().trim_end_matches('.').to_owned())
 }
 
 /// Adds a group's default to the help of an option, and lets lists be repeated, for

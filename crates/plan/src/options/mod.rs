@@ -26,7 +26,7 @@ pub mod text;
 pub mod whole;
 
 pub use group::Group;
-pub use help::{many_of, on_off, one_of, with_default};
+pub use help::{many_of, on_off, one_of, one_of_these, with_default};
 pub use many::Many;
 pub use pairs::Pair;
 pub use repeated::from_command_line;

@@ -11,8 +11,7 @@ pub const ASKED: &[Figure] = &[
     Figure {
         name: "Kind",
         field: "kind",
-        meaning: "Subject of the row: transfer (bytes between memories), file (bytes between memory and files), connect \
-             (setting up connections).",
+        meaning: "Kind of the experiment, such as transfer (bytes between memories) or file (bytes between memory and files).",
         computed: "The record's kind.",
         style: Style::Plain,
         better: None,
@@ -86,8 +85,8 @@ pub const EXCHANGE: &[Figure] = &[
     Figure {
         name: "Traffic",
         field: "traffic",
-        meaning: "Pattern of the exchange: pair (initiator i with target i), fan-out (rank 0 to all others), fan-in (all \
-             others to rank 0), all-to-all.",
+        meaning: "Pattern of the exchange between ranks, such as pair (initiator i with target i) or fan-in (all others to \
+             rank 0); the help of --traffic lists them.",
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
@@ -97,8 +96,8 @@ pub const EXCHANGE: &[Figure] = &[
     Figure {
         name: "Memory",
         field: "memory",
-        meaning: "Memory that the bytes live in: host memory with the pages that serve the engine best, with small \
-             (normal) pages only, or with the largest to be had. The record's `effective` part says what was had.",
+        meaning: "Memory that the bytes live in; `tonnage devices` lists the memories. The record's `effective` part says \
+             what was had.",
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,

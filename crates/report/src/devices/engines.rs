@@ -1,8 +1,8 @@
-//! The engines of this program, which end the page: how each is asked for, and its options.
+//! The engines of this program, which end the page: how each is asked for, its options and its libraries.
 
 use tonnage_engine::calls::FileEntry;
 use tonnage_engine::memory::MemoryEntry;
-use tonnage_engine::{EngineOption, Entry, Variant};
+use tonnage_engine::{EngineOption, Entry, Library, Variant};
 
 use crate::text::entry;
 
@@ -22,6 +22,9 @@ pub fn engines(entries: &[Entry]) -> String {
         for option in one.options {
             page += &option_lines(option, width);
         }
+        for library in one.libraries {
+            page += &library_lines(library, width);
+        }
     }
     page
 }
@@ -36,6 +39,9 @@ pub fn file_engines(entries: &[FileEntry]) -> String {
         page += &entry(&head, width, one.about);
         for option in one.options {
             page += &option_lines(option, width);
+        }
+        for library in one.libraries {
+            page += &library_lines(library, width);
         }
     }
     page
@@ -92,6 +98,16 @@ fn option_lines(option: &EngineOption, width: usize) -> String {
     format!("{asked}\n{}", entry("", width + INDENT, &body))
 }
 
+/// A library below its engine, and the one that is taken where nobody names one.
+fn library_lines(library: &Library, width: usize) -> String {
+    let asked = format!("{:width$}--library {}=PATH", "", library.name);
+    let body = format!(
+        "a library to load; {} names it too [default: {}]",
+        library.variable, library.about
+    );
+    format!("{asked}\n{}", entry("", width + INDENT, &body))
+}
+
 #[cfg(test)]
 mod tests {
     use tonnage_engines::memory::MEMORIES;
@@ -111,6 +127,10 @@ mod tests {
             assert!(page.contains(&format!("\n  {}  ", name(entry))), "{page}");
             for option in entry.options {
                 let asked = format!("--engine-option {}={}", option.name, option.values());
+                assert!(page.contains(&asked), "no {asked} in {page}");
+            }
+            for library in entry.libraries {
+                let asked = format!("--library {}=PATH", library.name);
                 assert!(page.contains(&asked), "no {asked} in {page}");
             }
         }

@@ -1,6 +1,7 @@
 //! The lines below the tables of a file experiment: place of the files, upper bounds of the bandwidth, cold reads, and
 //! events on the way.
 
+use tonnage_engine::fact_names::{CLOCK, HINTS_NOT_TAKEN, HINTS_NOT_TAKEN_EFFECT};
 use tonnage_engine::{EngineReport, Fact};
 use tonnage_plan::files::Phase;
 use tonnage_record::files::{CacheState, PhaseRecord, PhaseTrial, StonewallFigures, Storage};
@@ -13,12 +14,8 @@ use super::{published, series};
 /// Items of an engine's own account after which it is cut; a library's hints alone may be thirty.
 const ENGINE_ITEMS_MAX: usize = 12;
 
-/// Facts of any engine that has hints: those that had no effect, and what follows from that.
-const HINTS_NOT_TAKEN: &str = "hints_not_taken";
-const HINTS_NOT_TAKEN_EFFECT: &str = "hints_not_taken_effect";
-
 /// Facts that are told elsewhere, or of no interest beside files.
-const TOLD_ELSEWHERE: [&str; 3] = ["clock", HINTS_NOT_TAKEN, HINTS_NOT_TAKEN_EFFECT];
+const TOLD_ELSEWHERE: [&str; 3] = [CLOCK, HINTS_NOT_TAKEN, HINTS_NOT_TAKEN_EFFECT];
 
 /// Part of cached bytes from which on a read came from memory rather than from the storage.
 const WARM: f64 = 0.5;

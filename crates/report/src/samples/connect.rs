@@ -84,8 +84,8 @@ fn record(body: ConnectBody, outcome: Outcome) -> Record {
 
 /// Connections over two numbers of workers and two sizes, and one size that cannot be registered.
 pub fn connections() -> Vec<Record> {
-    let why = "8589934592 bytes of memory to register cannot be used here: this host, or the container, has 6291456000 \
-               bytes of memory available. Choose a smaller --register, fewer --workers or fewer ranks on this host";
+    let why = "1G of memory for each of 8 workers cannot be used here: this machine has 6291456000 bytes of memory \
+               available. Choose --register 750M or less, fewer --workers or fewer ranks on this machine";
     vec![
         record(measured(1, 4096), Outcome::Measured),
         record(measured(4, 1 << 20), Outcome::Measured),

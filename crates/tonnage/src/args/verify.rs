@@ -9,8 +9,8 @@ use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::sweep::Sweep;
 use tonnage_plan::transfer::{LengthOptions, MeasureOptions, PacingOptions, Transfer, What};
 use tonnage_plan::{Experiment, Plan};
-use tonnage_units::Result;
-use tonnage_units::{Count, Nanos};
+
+use tonnage_units::{Count, Error, Nanos, Result};
 
 use super::common::RankArgs;
 
@@ -75,6 +75,11 @@ impl VerifyArgs {
                 .collect(),
             false => self.engine.clone(),
         };
+        if let Some(still) = names.iter().find(|name| !moves_bytes(engines, name)) {
+            return Err(Error::Usage(format!(
+                "engine {still} moves no bytes, so there is nothing to verify: name another --engine"
+            )));
+        }
         // Pairs leave nobody out only where the number is even.
         let traffic = self.traffic.unwrap_or(match ranks % 2 {
             0 => Traffic::Pair,
@@ -160,4 +165,8 @@ fn default_sizes() -> Result<Sweep> {
     sizes.sort_unstable();
     sizes.dedup();
     Sweep::list(&sizes)
+}
+/// Returns whether an engine moves bytes. One that is unknown is refused when the plan is expanded.
+fn moves_bytes(engines: &[Entry], name: &str) -> bool {
+    tonnage_engine::find(engines, name).map_or(true, |entry| entry.moves_bytes)
 }

@@ -118,20 +118,28 @@ fn traffic_of_other_kinds_is_refused() {
 
 #[test]
 fn more_connections_than_descriptors_are_skipped_with_the_number_that_fits() {
-    let dir = tempdir().unwrap();
-    let arguments = "connect --engine fabric:tcp --ranks 2 --workers 64 --duration 100ms --trials 1 --libfabric embedded \
-                     -o r.jsonl";
-    let ended = under(dir.path(), "prlimit --nofile=96", arguments)
-        .run()
-        .with_code(1);
-    let records = read(&dir.path().join("r.jsonl"));
-    let Outcome::Skipped { why } = &records[0].outcome else {
-        panic!("{ended:#?}");
-    };
-    assert!(
-        why.contains("workers fit") && why.contains("--workers "),
-        "{why}"
-    );
+    for (engine, library) in [("fabric:tcp", "--libfabric embedded"), ("shm", "")] {
+        let dir = tempdir().unwrap();
+        let limited = |workers: &str| {
+            let arguments = format!(
+                "connect --engine {engine} --ranks 2 --workers {workers} --duration 50ms --trials 1 {library} -o {workers}.jsonl"
+            );
+            under(dir.path(), "prlimit --nofile=128", &arguments).run()
+        };
+        let ended = limited("64").with_code(1);
+        let records = read(&dir.path().join("64.jsonl"));
+        let Outcome::Skipped { why } = &records[0].outcome else {
+            panic!("{ended:#?}");
+        };
+        assert!(why.contains("workers fit"), "{why}");
+        let fit = why
+            .split("--workers ")
+            .nth(1)
+            .and_then(|rest| rest.split(',').next());
+        let fit = fit.unwrap_or_else(|| panic!("{why}"));
+        assert!((8..=32).contains(&fit.parse::<u32>().unwrap()), "{why}");
+        limited(fit).with_code(0);
+    }
 }
 
 #[test]
@@ -146,4 +154,15 @@ fn registrations_beyond_memory_are_skipped_with_what_there_is() {
         panic!("{:#?}", records[1]);
     };
     assert!(why.contains("bytes of memory available"), "{why}");
+    let fits = why
+        .split("--register ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let fits = fits
+        .and_then(|fits| fits.strip_suffix('M'))
+        .unwrap_or_else(|| panic!("{why}"));
+    assert!(
+        (16..512 << 10).contains(&fits.parse::<u64>().unwrap()),
+        "{why}"
+    );
 }

@@ -264,7 +264,7 @@ fn ranks_with_different_plans_do_not_start() {
     let port = free_port();
     let started: Vec<_> = (0..2)
         .map(|rank| {
-            let more = ["--seed 1", "--seed 2"][rank as usize];
+            let more = ["--label one", "--label two"][rank as usize];
             transfer(dir.path(), 2, more)
                 .launched(rank, 2, port)
                 .env("TONNAGE_SECRET", SECRET)

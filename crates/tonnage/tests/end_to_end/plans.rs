@@ -28,7 +28,9 @@ fn points(records: &[Record]) -> Vec<&TransferPoint> {
 #[test]
 fn a_printed_plan_runs_as_the_command_line_did() {
     let dir = tempdir().unwrap();
-    let arguments = format!("{TRANSFER} 8..32,100 --batch 1..4 --seed 3 --label mine {BRIEF}");
+    let arguments = format!(
+        "{TRANSFER} 8..32,100 --batch 1..4 --addresses random --seed 3 --label mine {BRIEF}"
+    );
     let printed = tonnage(dir.path(), &format!("{arguments} --print-plan")).succeed();
     fs::write(dir.path().join("p.toml"), &printed.stdout).unwrap();
     tonnage(dir.path(), &format!("{arguments} -o one.jsonl")).succeed();

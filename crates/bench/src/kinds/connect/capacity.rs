@@ -8,6 +8,9 @@ use super::shortage::Shortage;
 use super::worker::Refusal;
 use tonnage_units::{Bytes, Error};
 
+/// Memory is locked in pages.
+const PAGE: u64 = 4096;
+
 /// Workers of a rank that tried a step at the same time.
 #[derive(Debug, Clone, Copy)]
 pub struct Capacity {
@@ -39,6 +42,11 @@ impl Capacity {
         })
     }
 
+    /// Bytes that each worker can register, in whole pages.
+    fn share_of(&self, lockable_bytes: u64) -> Bytes {
+        Bytes(lockable_bytes / self.workers.max(1) as u64 / PAGE * PAGE)
+    }
+
     fn unavailable(&self, refusal: Refusal, shortage: Shortage) -> Error {
         let Refusal { error, registering } = refusal;
         let pins = registering && shortage == Shortage::Code(Errno::NOMEM);
@@ -64,7 +72,7 @@ impl Capacity {
             why = format!("{why}; {} of them were served", self.served);
         }
         let smaller = match (lockable, fit) {
-            (Some(lockable), 0) => format!("Choose --register {} or less", Bytes(lockable)),
+            (Some(lockable), 0) => format!("Choose --register {} or less", self.share_of(lockable)),
             (None, 0) if self.workers > 1 => "Choose fewer --workers or --ranks".into(),
             (None, 0) => "Choose fewer --ranks, or another --engine".into(),
             _ => format!("Choose --workers {fit}"),
@@ -136,7 +144,7 @@ mod tests {
         );
         let message = skip(locked(64 << 10, 0), refusal(Errno::NOMEM, true));
         assert!(
-            message.contains("Choose --register 64k or less"),
+            message.contains("Choose --register 8k or less"),
             "{message}"
         );
         // Within the limit it is not the cause, nor for what pins nothing, nor for another resource.

@@ -5,6 +5,9 @@ use rustix::process::{Resource, getrlimit};
 
 use tonnage_units::{Error, Result};
 
+/// File descriptors that the rest of the process may need meanwhile.
+const RESERVE: u64 = 8;
+
 /// File descriptors of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptors {
@@ -25,7 +28,8 @@ impl Descriptors {
         })
     }
 
-    /// Refuses more workers than there are descriptors for, where the first of them opened `of_one`.
+    /// Refuses more workers than there can be descriptors for, where the first of them opened `of_one`. The number that it
+    /// names leaves each worker one more, for a moment: of two connections that both ends began at once one is given up.
     ///
     /// # Errors
     /// [`Error::Unavailable`], with the number that fits.
@@ -33,20 +37,23 @@ impl Descriptors {
         let (Some(most), 1..) = (self.most, of_one) else {
             return Ok(());
         };
-        let fit = most.saturating_sub(self.open) / of_one;
-        if u64::from(workers) <= fit {
+        let left = most.saturating_sub(self.open + RESERVE);
+        if u64::from(workers) <= left / of_one {
             return Ok(());
         }
+        let fit = left / (of_one + 1);
+        let fewer = match fit {
+            0 => "fewer --ranks".to_owned(),
+            fit => format!("--workers {fit}"),
+        };
         Err(Error::Unavailable {
             what: format!("connections of {workers} workers"),
             why: format!(
-                "each worker opens {of_one} files, and of {most} that a process may open {} are open: {fit} workers fit",
+                "each worker has {of_one} files open, and one more for a moment, and of {most} that a process may open {} \
+                 are open already: {fit} workers fit",
                 self.open
             ),
-            how: format!(
-                "Choose --workers {}, or raise the limit with ulimit -n",
-                fit.max(1)
-            ),
+            how: format!("Choose {fewer}, or raise the limit with ulimit -n"),
         })
     }
 }
@@ -59,14 +66,22 @@ mod tests {
     fn the_number_that_fits_is_said() {
         let descriptors = Descriptors {
             open: 20,
-            most: Some(64),
+            most: Some(20 + RESERVE + 44),
         };
         assert!(descriptors.check(11, 4).is_ok());
-        let error = descriptors.check(11, 5).unwrap_err();
-        assert!(matches!(error, Error::Unavailable { .. }));
-        let message = error.to_string();
+        let refused = |of_one, workers| {
+            let error = descriptors.check(of_one, workers).unwrap_err();
+            assert!(matches!(error, Error::Unavailable { .. }));
+            error.to_string()
+        };
+        let message = refused(11, 5);
         assert!(
-            message.contains("4 workers fit") && message.contains("--workers 4"),
+            message.contains("3 workers fit") && message.contains("--workers 3"),
+            "{message}"
+        );
+        let message = refused(50, 1);
+        assert!(
+            message.contains("0 workers fit. Choose fewer --ranks"),
             "{message}"
         );
         assert!(descriptors.check(0, 1000).is_ok(), "memory needs none");

@@ -21,13 +21,16 @@ pub mod shortage;
 pub mod team;
 pub mod worker;
 
+use crate::deadlines::DEADLINES;
 use crate::failure::Failure;
 use crate::kinds::kind::{Asked, Course, Kind, Stage};
 use opened::Opened;
 use team::Team;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_plan::{Planned, Point};
+use tonnage_ranks::Rank;
 use tonnage_record::{Body, ConnectBody, Record};
+use tonnage_units::Error;
 
 /// The kind: points share nothing that is open; they have a warm-up, and neither canary nor limit.
 #[derive(Default)]
@@ -54,10 +57,7 @@ impl Kind for Connects {
     }
 
     fn open(&mut self, points: &[&ConnectPoint], stage: &mut Stage<'_>) -> Result<Opened, Failure> {
-        Opened::open(points[0], stage).map_err(|error| match stage.rank.why_stopped() {
-            Some(_) => Failure::Run(error),
-            None => Failure::Point(error),
-        })
+        Opened::open(points[0], stage).map_err(|error| of_point(stage.rank, error))
     }
 
     fn measure(
@@ -68,10 +68,31 @@ impl Kind for Connects {
         record: &mut Record,
         course: Course<'_>,
     ) -> Result<(), Failure> {
+        seat_all(open, asked.point, stage)?;
         record.effective = open.effective(stage.rank)?;
         let mut body = ConnectBody::new(asked.point.clone());
-        let ended = Team::work(open, asked.point, stage, &mut body, course);
+        let ended = Team::work(open, asked.point, stage, &mut body, |team| course(team));
         record.body = body.into();
         ended
+    }
+}
+
+/// Gives all workers their memory, after a first connection of the first worker of each rank has told what one needs.
+fn seat_all(open: &mut Opened, point: &ConnectPoint, stage: &mut Stage<'_>) -> Result<(), Failure> {
+    stage.rank.phase("setting up a first connection");
+    let mut body = ConnectBody::new(point.clone());
+    let descriptors = Team::work(open, point, stage, &mut body, |team| team.rehearse())?;
+    let seated = open.seat_all(point, descriptors, stage);
+    let agreed = stage
+        .rank
+        .agree("memory of all workers", seated, DEADLINES.step);
+    agreed.map_err(|error| of_point(stage.rank, error))
+}
+
+/// The failure of a point, unless the run has stopped.
+fn of_point(rank: &Rank, error: Error) -> Failure {
+    match rank.why_stopped() {
+        Some(_) => Failure::Run(error),
+        None => Failure::Point(error),
     }
 }

@@ -4,13 +4,16 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::worker::{FIRST_BYTE, Worker};
+use super::capacity::Capacity;
+use super::descriptors::Descriptors;
+use super::worker::{FIRST_BYTE, Refusal, Worker};
 use crate::agreement::settle;
 use crate::deadlines::DEADLINES;
 use crate::json::Json;
 use crate::kinds::kind::{Stage, together};
-use crate::opening::{Requirements, Seat, reports};
-use tonnage_engine::{Caps, EngineReport, Peer};
+use crate::opening::{Devices, Requirements, Seat, SizedBy, reports};
+use crate::settings::Settings;
+use tonnage_engine::{Caps, Peer};
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_ranks::Rank;
 use tonnage_record::Effective;
@@ -18,18 +21,18 @@ use tonnage_units::{Error, Result};
 
 /// Devices and memory that stay open between rounds on this rank.
 pub struct Opened {
-    /// One for each worker, and the CPU that it is pinned to.
+    devices: Devices,
+    /// One for each worker, and the CPU that it is pinned to: the first alone until [`Opened::seat_all`].
     seats: Vec<(Seat, Option<u32>)>,
-    /// The ranks that it connects to, and those that connect to it.
+    /// The ranks that each worker connects to, and those that connect to it.
     ends: (Vec<Peer>, Vec<Peer>),
-    yielding: bool,
     moves_bytes: bool,
-    /// The report of the devices.
-    engine: EngineReport,
+    /// File descriptors before any worker had its memory.
+    unused: Option<Descriptors>,
 }
 
 impl Opened {
-    /// Opens the devices and allocates the memory on all ranks.
+    /// Opens the devices on all ranks, and allocates the memory of the first worker of each.
     ///
     /// # Errors
     /// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
@@ -40,20 +43,8 @@ impl Opened {
             point.traffic.targets(id, ranks),
             point.traffic.initiators(id, ranks),
         );
-        let requirements = Requirements {
-            entry: stage.settings.lists.engine(&point.engine)?,
-            engine: &point.engine,
-            options: &point.engine_options,
-            verbs: &[FIRST_BYTE],
-            memory: &point.memory,
-            bytes: point.register_bytes,
-            workers: point.workers,
-            peers_max: (ends.0.len() + ends.1.len()) as u32,
-            depth: 1,
-        };
+        let requirements = requirements(point, &ends, stage.settings)?;
         let fits = requirements.check_memory(stage.rank, stage.settings);
-        let bytes = requirements.host_bytes(stage.rank);
-        let fits = fits.map_err(|error| too_much(error, bytes));
         stage
             .rank
             .agree("memory of the hosts", fits, DEADLINES.step)?;
@@ -72,18 +63,54 @@ impl Opened {
             check_caps(domain.caps(), requirements.engine)?;
         }
         devices.check_used(rank, requirements.workers)?;
-        let seat = |(index, &cpu): (u32, &Option<u32>)| {
-            let seat = requirements.seat(&devices, (index, cpu), rank, settings, host)?;
-            Ok((seat, cpu))
-        };
-        let seats = (0u32..).zip(&devices.placement.cpus).map(seat);
-        Ok(Self {
-            seats: seats.collect::<Result<_>>()?,
+        let mut opened = Self {
+            devices,
+            seats: Vec::new(),
             ends,
-            yielding: devices.placement.yielding,
             moves_bytes: requirements.entry.moves_bytes,
-            engine: devices.report(),
-        })
+            unused: Descriptors::count(),
+        };
+        opened.seat_next(requirements, stage)?;
+        Ok(opened)
+    }
+
+    /// Allocates the memory of the next worker.
+    fn seat_next(&mut self, requirements: &Requirements<'_>, stage: &Stage<'_>) -> Result<()> {
+        let (rank, settings, host) = (&*stage.rank, stage.settings, stage.host);
+        let index = self.seats.len();
+        let cpu = self.devices.placement.cpus.get(index).copied().flatten();
+        let seat = requirements.seat(&self.devices, (index as u32, cpu), rank, settings, host)?;
+        self.seats.push((seat, cpu));
+        Ok(())
+    }
+
+    /// Allocates the memory of all workers, where there are enough file descriptors for them and their connections: the
+    /// first worker, which has just set up its own, had `descriptors` open in this process.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] with the number of workers that fit; what failed otherwise.
+    pub fn seat_all(
+        &mut self,
+        point: &ConnectPoint,
+        descriptors: Option<Descriptors>,
+        stage: &Stage<'_>,
+    ) -> Result<()> {
+        if let Some((unused, of_one)) = self.unused.zip(descriptors) {
+            unused.check(of_one.open.saturating_sub(unused.open), point.workers)?;
+        }
+        let requirements = requirements(point, &self.ends, stage.settings)?;
+        while self.seats.len() < point.workers as usize {
+            let capacity = Capacity {
+                workers: point.workers as usize,
+                served: self.seats.len(),
+                register_bytes: point.register_bytes,
+                lockable_bytes: Capacity::lockable_bytes(),
+            };
+            let seated = self.seat_next(&requirements, stage);
+            let refusals = seated.err().map(Refusal::from).into_iter().collect();
+            capacity.explain(refusals).map_or(Ok(()), Err)?;
+        }
+        Ok(())
     }
 
     /// Descriptions of all ranks, ranks with the same answer together.
@@ -94,10 +121,10 @@ impl Opened {
         let memories = self.seats.iter().map(|(seat, _)| &seat.memory);
         let mine = Effective {
             ranks: String::new(),
-            engine: self.engine.clone(),
+            engine: self.devices.report(),
             memory: reports(memories).into(),
-            cpus: self.seats.iter().map(|(_, cpu)| *cpu).collect(),
-            yielding: self.yielding,
+            cpus: self.devices.placement.cpus.clone(),
+            yielding: self.devices.placement.yielding,
         };
         let all = rank.gather("what the engines are", &Json(mine), DEADLINES.step)?;
         Ok(together(all.into_iter().map(|Json(one)| one)))
@@ -111,7 +138,7 @@ impl Opened {
         all
     }
 
-    /// The workers of this rank, before they have set up anything, with their CPUs.
+    /// The workers of this rank that have memory, before they have set up anything, with their CPUs.
     pub fn workers(&self, stopped: &Arc<AtomicBool>) -> Vec<(Worker, Option<u32>)> {
         let seats = self.seats.iter();
         let worker = |(seat, cpu): &(Seat, Option<u32>)| {
@@ -129,6 +156,28 @@ impl Opened {
     }
 }
 
+fn requirements<'a>(
+    point: &'a ConnectPoint,
+    ends: &(Vec<Peer>, Vec<Peer>),
+    settings: &'a Settings,
+) -> Result<Requirements<'a>> {
+    Ok(Requirements {
+        entry: settings.lists.engine(&point.engine)?,
+        engine: &point.engine,
+        options: &point.engine_options,
+        verbs: &[FIRST_BYTE],
+        memory: &point.memory,
+        bytes: point.register_bytes,
+        sized_by: SizedBy {
+            option: "--register",
+            bytes: point.register_bytes,
+        },
+        workers: point.workers,
+        peers_max: (ends.0.len() + ends.1.len()) as u32,
+        depth: 1,
+    })
+}
+
 /// Refuses a device that cannot move the first byte.
 fn check_caps(caps: &Caps, name: &str) -> Result<()> {
     if caps.verbs.contains(&FIRST_BYTE) {
@@ -139,16 +188,4 @@ fn check_caps(caps: &Caps, name: &str) -> Result<()> {
         why: "the first byte moves by it, and a device that was opened does not offer it".into(),
         how: "Choose another --engine or another device".into(),
     })
-}
-
-/// The refusal of memory that the workers of a host cannot have together, in the words of what is registered.
-fn too_much(error: Error, bytes: u64) -> Error {
-    match error {
-        Error::Unavailable { why, .. } => Error::Unavailable {
-            what: format!("{bytes} bytes of memory to register"),
-            why,
-            how: "Choose a smaller --register, fewer --workers or fewer ranks on this host".into(),
-        },
-        other => other,
-    }
 }

@@ -13,7 +13,7 @@ use super::opened::Opened;
 use super::worker::{Answer, Order, Refusal, refuse};
 use crate::deadlines::DEADLINES;
 use crate::failure::{Failure, await_first_cause};
-use crate::kinds::kind::{Course, Stage, Steps};
+use crate::kinds::kind::{Stage, Steps};
 use crate::latencies::merge_all;
 use crate::opening::introduction::{Introduced, Introductions, locality, packed, unpacked};
 use tonnage_engine::Peer;
@@ -45,30 +45,21 @@ pub struct Team<'a> {
     times: Times,
 }
 
-/// A round that all ranks take together.
-#[derive(Debug, Clone, Copy)]
-struct Round {
-    /// The first workers of each rank, so many, take part.
-    workers: usize,
-    /// True while what there is not enough of is a skip.
-    rehearsing: bool,
-}
-
 /// The introductions of a worker's peers for each worker; `None` where a peer has none.
 type Told = Option<Vec<Vec<Introduced>>>;
 
 impl<'a> Team<'a> {
-    /// Starts the workers of a point, and lets `course` take its steps.
+    /// Starts the workers of a point, and lets `take_steps` lead them.
     ///
     /// # Errors
     /// The failure of a step.
-    pub fn work(
+    pub fn work<T>(
         opened: &Opened,
         point: &'a ConnectPoint,
         stage: &'a mut Stage<'_>,
         body: &'a mut ConnectBody,
-        course: Course<'_>,
-    ) -> Result<(), Failure> {
+        take_steps: impl FnOnce(&mut Team<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let stopped = stage.rank.stopped();
         let workers = opened.workers(&stopped);
         std::thread::scope(|scope| {
@@ -95,7 +86,7 @@ impl<'a> Team<'a> {
                 round_ns: 0,
                 times: Times::default(),
             };
-            let ended = course(&mut team);
+            let ended = take_steps(&mut team);
             if let Err(Failure::Run(error)) = &ended {
                 // The workers may still be polling for peers that are gone; the stop flag ends them.
                 await_first_cause(team.rank);
@@ -105,9 +96,9 @@ impl<'a> Team<'a> {
         })
     }
 
-    /// Gives an order to the first workers and waits for their answers.
-    fn order(&self, workers: usize, order: impl Fn(usize) -> Order) -> Result<Vec<Answer>> {
-        let answers = self.answers(workers, order).into_iter();
+    /// Gives an order to the workers and waits for their answers.
+    fn order(&self, order: impl Fn(usize) -> Order) -> Result<Vec<Answer>> {
+        let answers = self.answers(order).into_iter();
         answers
             .map(|answer| answer.map_err(|refusal| refusal.error))
             .collect()
@@ -115,19 +106,19 @@ impl<'a> Team<'a> {
 
     /// Gives an order to take a step of a round. In the rehearsal workers may be refused what there is not enough of; the
     /// error says how many fit.
-    fn step(&self, round: Round, order: impl Fn(usize) -> Order) -> Result<Vec<Answer>> {
-        if !round.rehearsing {
-            return self.order(round.workers, order);
+    fn step(&self, rehearsing: bool, order: impl Fn(usize) -> Order) -> Result<Vec<Answer>> {
+        if !rehearsing {
+            return self.order(order);
         }
         let (mut served, mut refusals) = (Vec::new(), Vec::new());
-        for answer in self.answers(round.workers, order) {
+        for answer in self.answers(order) {
             match answer {
                 Ok(answer) => served.push(answer),
                 Err(refusal) => refusals.push(refusal),
             }
         }
         let capacity = Capacity {
-            workers: round.workers,
+            workers: self.lines.len(),
             served: served.len(),
             register_bytes: self.point.register_bytes,
             lockable_bytes: Capacity::lockable_bytes(),
@@ -135,17 +126,13 @@ impl<'a> Team<'a> {
         capacity.explain(refusals).map_or(Ok(served), Err)
     }
 
-    fn answers(
-        &self,
-        workers: usize,
-        order: impl Fn(usize) -> Order,
-    ) -> Vec<Result<Answer, Refusal>> {
-        for (index, (orders, _)) in self.lines.iter().take(workers).enumerate() {
+    fn answers(&self, order: impl Fn(usize) -> Order) -> Vec<Result<Answer, Refusal>> {
+        for (index, (orders, _)) in self.lines.iter().enumerate() {
             // Who has gone has said why, which the answers below are for.
             drop(orders.send(order(index)));
         }
         let gone = || Err(Error::Failed("a worker thread of this rank died".into()).into());
-        let answers = self.lines.iter().take(workers);
+        let answers = self.lines.iter();
         answers
             .map(|(_, answers)| answers.recv().unwrap_or_else(|_| gone()))
             .collect()
@@ -162,8 +149,13 @@ impl<'a> Team<'a> {
 
     /// Agrees upon a step that takes both ends. In the rehearsal shortages come first: the peers of a worker that lacks
     /// something wait in vain, and their failures say less.
-    fn agree_step(&mut self, round: Round, what: &str, mine: Result<()>) -> Result<(), Failure> {
-        if !round.rehearsing {
+    fn agree_step(
+        &mut self,
+        rehearsing: bool,
+        what: &str,
+        mine: Result<()>,
+    ) -> Result<(), Failure> {
+        if !rehearsing {
             return self.agree(what, mine);
         }
         let (short, mine) = match mine {
@@ -174,16 +166,30 @@ impl<'a> Team<'a> {
         self.agree(what, mine)
     }
 
-    /// One round of the first workers of each rank. Returns the connections that they began and accepted.
-    fn round(&mut self, round: Round) -> Result<(u64, u64), Failure> {
-        let connected = self.set_up(round)?;
-        self.order(round.workers, |_| Order::Close)?;
+    /// Sets up all connections once, and takes them down. Returns the file descriptors that this process had open between;
+    /// `None` where they cannot be counted.
+    ///
+    /// # Errors
+    /// [`Failure::Point`] with [`Error::Unavailable`] where there is not enough of something, with the number that fits.
+    pub fn rehearse(&mut self) -> Result<Option<Descriptors>, Failure> {
+        self.set_up(true)?;
+        let descriptors = Descriptors::count();
+        // A connection is gone here too once its other end has closed it.
+        self.agree("file descriptors", Ok(()))?;
+        self.order(|_| Order::Close)?;
+        Ok(descriptors)
+    }
+
+    /// One round of all workers. Returns the connections that those of this rank began and accepted.
+    fn round(&mut self) -> Result<(u64, u64), Failure> {
+        let connected = self.set_up(false)?;
+        self.order(|_| Order::Close)?;
         Ok(connected)
     }
 
-    fn set_up(&mut self, round: Round) -> Result<(u64, u64), Failure> {
-        let mut opened = self.step(round, |_| Order::Open);
-        if round.rehearsing {
+    fn set_up(&mut self, rehearsing: bool) -> Result<(u64, u64), Failure> {
+        let mut opened = self.step(rehearsing, |_| Order::Open);
+        if rehearsing {
             let (answers, mine) = match opened {
                 Ok(answers) => (answers, Ok(())),
                 Err(error) => (Vec::new(), Err(error)),
@@ -193,17 +199,17 @@ impl<'a> Team<'a> {
         }
         let opened = opened.map(|answers| answers.into_iter().filter_map(introductions).collect());
         let connected = match self.exchange(opened)? {
-            Ok(Some(all)) => self.step(round, |index| {
+            Ok(Some(all)) => self.step(rehearsing, |index| {
                 Order::Connect(all.get(index).cloned().unwrap_or_default())
             }),
             Ok(None) => Ok(Vec::new()),
             Err(error) => Err(error),
         };
-        self.agree_step(round, "connect", connected.map(drop))?;
-        let done = self.step(round, |_| Order::Meet);
-        self.agree_step(round, "first contact", done.map(drop))?;
+        self.agree_step(rehearsing, "connect", connected.map(drop))?;
+        let done = self.step(rehearsing, |_| Order::Meet);
+        self.agree_step(rehearsing, "first contact", done.map(drop))?;
         let mut connected = (0, 0);
-        let done = self.step(round, |_| Order::FirstByte);
+        let done = self.step(rehearsing, |_| Order::FirstByte);
         let done = done.map(|answers| {
             for answer in answers {
                 if let Answer::Connected(begun, accepted) = answer {
@@ -212,7 +218,7 @@ impl<'a> Team<'a> {
             }
         });
         // Nobody closes while a peer still waits for its byte to go.
-        self.agree_step(round, "the first byte", done)?;
+        self.agree_step(rehearsing, "the first byte", done)?;
         Ok(connected)
     }
 
@@ -241,10 +247,6 @@ impl<'a> Team<'a> {
 
     /// Takes so many rounds from an aligned start, added up over all ranks.
     fn rounds(&mut self, count: u64) -> Result<Totals, Failure> {
-        let round = Round {
-            workers: self.lines.len(),
-            rehearsing: false,
-        };
         let start_ns = self
             .rank
             .aligned_start("start of a trial", DEADLINES.step)?;
@@ -258,7 +260,7 @@ impl<'a> Team<'a> {
             ..Totals::default()
         };
         for _ in 0..count {
-            let (begun, accepted) = self.round(round)?;
+            let (begun, accepted) = self.round()?;
             mine.begun += begun;
             mine.accepted += accepted;
         }
@@ -277,7 +279,7 @@ impl<'a> Team<'a> {
 
     /// Takes the workers' times.
     fn take_times(&mut self) -> Result<()> {
-        for answer in self.order(self.lines.len(), |_| Order::Tell)? {
+        for answer in self.order(|_| Order::Tell)? {
             if let Answer::Times(times) = answer {
                 self.times.merge(&times);
             }
@@ -287,23 +289,9 @@ impl<'a> Team<'a> {
 }
 
 impl Steps for Team<'_> {
-    /// Counts what one worker of each rank needs, and then sets up all connections once.
     fn prepare(&mut self) -> Result<(), Failure> {
-        self.rank.phase("setting up a first connection");
-        let before = Descriptors::count();
-        let rehearsal = |workers| Round {
-            workers,
-            rehearsing: true,
-        };
-        self.set_up(rehearsal(1))?;
-        let of_one = Descriptors::count()
-            .zip(before)
-            .map_or(0, |(after, before)| after.open.saturating_sub(before.open));
-        self.order(1, |_| Order::Close)?;
-        let fits = before.map_or(Ok(()), |before| before.check(of_one, self.point.workers));
-        self.agree("file descriptors", fits)?;
-        self.round(rehearsal(self.lines.len()))?;
-        Ok(())
+        self.rank.phase("setting up all connections once");
+        self.rehearse().map(drop)
     }
 
     fn warm_up(&mut self) -> Result<(), Failure> {
@@ -335,7 +323,7 @@ impl Steps for Team<'_> {
     }
 
     fn close(&mut self) -> Result<(), Failure> {
-        self.order(self.lines.len(), |_| Order::Close)?;
+        self.order(|_| Order::Close)?;
         self.rank
             .barrier("connections are closed", DEADLINES.step)?;
         Ok(())

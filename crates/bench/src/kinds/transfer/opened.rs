@@ -14,12 +14,12 @@ use crate::host::Host;
 use crate::json::Json;
 use crate::kinds::transfer::layout::Layout;
 use crate::opening::introduction::{Introduction, Introductions, locality, packed, unpacked};
-use crate::opening::{Devices, Requirements, Seat, reports};
+use crate::opening::{Devices, Requirements, Seat, SizedBy, reports};
 use crate::settings::Settings;
 use crate::wire_proof::{Named, Routes};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Descriptor, Domain, Engine, EngineOptions, Entry, Peer, RegionId, Verb,
+    Caps, Descriptor, Domain, Engine, EngineOptions, Entry, Peer, RegionId, Verb, fact_names,
 };
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::TransferPoint;
@@ -161,6 +161,7 @@ impl<'a> Need<'a> {
         let mut peers: Vec<Peer> = layouts().flat_map(|layout| layout.peers()).collect();
         peers.sort_unstable();
         peers.dedup();
+        let largest = points.iter().map(|point| point.footprint_bytes).max();
         let requirements = Requirements {
             entry,
             engine: &first.engine,
@@ -169,6 +170,10 @@ impl<'a> Need<'a> {
             verbs: std::slice::from_ref(&first.op),
             memory: &first.memory,
             bytes: layouts().map(|layout| layout.bytes()).max().unwrap_or(0),
+            sized_by: SizedBy {
+                option: "--footprint",
+                bytes: largest.unwrap_or(0),
+            },
             workers: first.workers,
             peers_max: peers.len() as u32,
             depth: points.iter().map(|point| point.depth()).max().unwrap_or(1),
@@ -281,12 +286,13 @@ fn open_worker(
 fn describe(devices: &Devices, workers: &[Worker], path: Vec<WireDevice>) -> Opened {
     let mut engine = devices.report();
     let still = !devices.domains[0].caps().moves_bytes;
-    let facts = std::mem::take(&mut engine.facts).maybe("moves_bytes", still.then_some(false));
+    let facts =
+        std::mem::take(&mut engine.facts).maybe(fact_names::MOVES_BYTES, still.then_some(false));
     let first = workers.first();
     let clock = first.map(|worker| worker.clock.source_name());
     let counted = first.and_then(|worker| worker.credits.as_ref());
     engine.facts = facts
-        .maybe("clock", clock)
+        .maybe(fact_names::CLOCK, clock)
         .maybe("sends_counted", counted.map(|_| SENDS_COUNTED));
     Opened {
         cpus: devices.placement.cpus.clone(),

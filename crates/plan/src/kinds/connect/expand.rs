@@ -2,8 +2,8 @@
 //! starts, in one sentence that names the nearest valid choice.
 
 use super::options::{
-    Connect, DURATION_DEFAULT, Length, REGISTER_BYTES_DEFAULT, TRAFFIC_DEFAULT, TRIALS_DEFAULT,
-    WORKERS_DEFAULT, What,
+    Connect, DURATION_DEFAULT, Length, REGISTER_BYTES_DEFAULT, TRAFFIC_DEFAULT, TRAFFICS,
+    TRIALS_DEFAULT, WORKERS_DEFAULT, What,
 };
 use super::point::ConnectPoint;
 use crate::bounds::{MEMORY_BYTES_MAX, POINTS_MAX, RANKS_MAX, WORKERS_MAX};
@@ -82,10 +82,11 @@ fn traffic(traffic: Traffic, ranks: u32) -> Result<Traffic> {
             "pair traffic needs an even number of ranks and there are {ranks}: use --ranks {}, or traffic fan-in",
             ranks + 1
         )),
-        Traffic::FanIn => Ok(traffic),
-        _ => usage(format!(
-            "connections are set up in pairs or towards one rank, and traffic {} is neither: use traffic fan-in or pair",
-            traffic.name()
+        other if TRAFFICS.contains(&other) => Ok(other),
+        other => usage(format!(
+            "connections are set up in pairs or towards one rank, and traffic {} is neither: use traffic {}",
+            other.name(),
+            TRAFFICS.map(Traffic::name).join(" or ")
         )),
     }
 }
@@ -93,7 +94,7 @@ fn traffic(traffic: Traffic, ranks: u32) -> Result<Traffic> {
 fn engines_of(what: &What, lists: &Lists) -> Result<Vec<(String, EngineOptions)>> {
     let names = what.engine.as_ref().map_or(&[][..], |names| names.values());
     if names.is_empty() {
-        return usage("engine is missing: write engine shm".to_owned());
+        return Err(lists.no_engine());
     }
     let asked = pairs::map(&what.engine_options);
     let named = |name: &String| {

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::options::{Group, Many, Pair, one_of, pairs, with_default};
+use crate::options::{Group, Many, Pair, one_of_these, pairs, with_default};
 use crate::point::Traffic;
 use crate::sweep::Sweep;
 use tonnage_units::{Count, Nanos};
@@ -40,8 +40,8 @@ pub struct What {
     #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
     pub engine_options: Vec<Pair>,
 
-    /// Pattern of the connections: pair or fan-in.
-    #[arg(long, value_name = "PATTERN", value_parser = one_of::<Traffic>())]
+    /// Pattern of the connections.
+    #[arg(long, value_name = "PATTERN", value_parser = one_of_these(&TRAFFICS))]
     pub traffic: Option<Traffic>,
 
     /// Pinned threads in each rank, each with a connection to each of its peers: a value or a sweep.
@@ -62,10 +62,13 @@ pub struct What {
     )]
     pub register: Option<Sweep>,
 
-    /// Memory to register; several are joined by commas. [default: host]
+    /// Memory to register; several are joined by commas. `tonnage devices` ends with the memories. [default: host]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub memory: Option<Many<String>>,
 }
+
+/// Patterns in which connections can be set up.
+pub(super) const TRAFFICS: [Traffic; 2] = [Traffic::Pair, Traffic::FanIn];
 
 pub(super) const TRAFFIC_DEFAULT: Traffic = Traffic::Pair;
 pub(super) const WORKERS_DEFAULT: u64 = 1;

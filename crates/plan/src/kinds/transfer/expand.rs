@@ -4,11 +4,11 @@
 use super::layout::{check_memory, layout, sizes};
 use super::length::length;
 use super::options::{
-    ADDRESSES_DEFAULT, LIMIT_DEFAULT, SEED_DEFAULT, TRAFFIC_DEFAULT, Transfer, WORKERS_DEFAULT,
-    What,
+    ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, SEED_DEFAULT, TRAFFIC_DEFAULT, Transfer,
+    WORKERS_DEFAULT, What,
 };
 use super::pacing::pacings;
-use super::point::{Length, Pacing, TransferPoint, TrialLength};
+use super::point::{Addresses, Length, Pacing, TransferPoint, TrialLength};
 use crate::bounds::{POINTS_MAX, RANKS_MAX, WORKERS_MAX};
 use crate::options::{Many, pairs};
 use crate::point::Traffic;
@@ -107,11 +107,25 @@ fn point(
         limit: transfer.measure.limit.unwrap_or(LIMIT_DEFAULT),
         length: shared.length,
     };
+    check_seed(&transfer.memory, &point)?;
     let layout = layout(&transfer.memory, size_bytes, point.depth())?;
     check_memory(layout, shared.traffic, ranks, shared.workers)?;
     point.footprint_bytes = layout.footprint_bytes;
     point.stride_bytes = layout.stride_bytes;
     Ok(point)
+}
+
+/// A seed that nothing is drawn with would look like a choice.
+fn check_seed(memory: &MemoryOptions, point: &TransferPoint) -> Result<()> {
+    match memory.seed {
+        Some(Count(seed)) if point.addresses == Addresses::Sequential && !point.verify => {
+            usage(format!(
+                "seed {seed} changes nothing without random addresses and without verify: leave it out, or write \
+                 addresses random"
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_ranks(ranks: u32, traffic: Traffic) -> Result<()> {
@@ -199,7 +213,7 @@ fn ops(what: &What) -> Result<&[Verb]> {
 fn entries<'a>(what: &'a What, lists: &Lists) -> Result<Vec<Named<'a>>> {
     let names = what.engine.as_ref().map_or(&[][..], Many::values);
     if names.is_empty() {
-        return usage("engine is missing: write engine shm".to_owned());
+        return Err(lists.no_engine());
     }
     let asked = pairs::map(&what.engine_options);
     let named = |engine: &'a String| {

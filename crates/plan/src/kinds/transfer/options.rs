@@ -98,8 +98,7 @@ impl Group for What {
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Memory", mut_args = with_default::<Self>)]
 pub struct MemoryOptions {
-    /// Kind of memory: host (transparent huge pages where an engine registers memory and the kernel gives them), small
-    /// (normal pages only) or huge (the largest pages to be had). [default: host]
+    /// Memory that the bytes live in; `tonnage devices` ends with the memories. [default: host]
     #[arg(long, value_name = "KIND")]
     pub memory: Option<String>,
 
@@ -116,7 +115,7 @@ pub struct MemoryOptions {
     #[arg(long, value_name = "ORDER", value_parser = one_of::<Addresses>())]
     pub addresses: Option<Addresses>,
 
-    /// Seed of random addresses and of the data.
+    /// Seed of random addresses, and of the data that is verified.
     #[arg(long, value_name = "N")]
     pub seed: Option<Count>,
 }

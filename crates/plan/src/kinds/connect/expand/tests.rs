@@ -95,8 +95,8 @@ fn connections_are_counted_once() {
 #[test]
 fn what_cannot_be_is_refused_with_the_nearest_that_can() {
     for (ranks, lines, part) in [
-        (2, "traffic = 'fan-out'", "use traffic fan-in or pair"),
-        (2, "traffic = 'all-to-all'", "use traffic fan-in or pair"),
+        (2, "traffic = 'fan-out'", "use traffic pair or fan-in"),
+        (2, "traffic = 'all-to-all'", "use traffic pair or fan-in"),
         (3, "", "use --ranks 4, or traffic fan-in"),
         (1, "", "use --ranks 2"),
         (2, "workers = 0", "write workers 1 to workers 1024"),

@@ -390,3 +390,13 @@ fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
     let read = "engine = 'shm'\nop = 'read'\nsizes = 8\nmemory = 'far'\nping-pong = true";
     assert_eq!(points(read).len(), 1);
 }
+
+#[test]
+fn a_seed_that_nothing_is_drawn_with_is_refused() {
+    let base = "engine = 'shm'\nop = 'write'\nsizes = 8\nseed = 7\n";
+    let refused = message(base);
+    assert!(refused.contains("seed 7 changes nothing"), "{refused}");
+    for more in ["addresses = 'random'", "verify = true"] {
+        assert_eq!(points(&format!("{base}{more}"))[0].seed, 7, "{more}");
+    }
+}
