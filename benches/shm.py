@@ -7,7 +7,7 @@ import common
 FOOTPRINTS = ["1M", "16M", "64M"]
 OPS = ["write", "read"]
 RATIO_GOAL = 0.9
-# "At least X" holds when the lower 95 % bound is at least this part of X (docs/METHODOLOGY.md).
+# "At least X" holds when the lower 95 % bound is at least this part of X (README.md).
 BOUND_PART = 0.97
 PING_PONGS = ["write", "write-imm"]
 EXCESS_GOAL_NS = 60.0

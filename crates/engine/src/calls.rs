@@ -2,7 +2,7 @@
 //! writes of most of them; what can have several in flight offers a [`Queue`] for those.
 //!
 //! A [`FileDomain`] is one engine as a rank uses it for one point, a [`Calls`] is what one thread of the rank owns.
-//! The loops in `tonnage_bench::drive` know only these. Which bytes go where is not known here; see `tonnage_bench::kinds::files`.
+//! The loops in `tonnage_bench::kinds::files` know only these, and say which bytes go where.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The [`Memory`] trait: where bytes live, and how whoever owns them fills, compares and copies them.
 //!
 //! What is written to be verified is in [`crate::pattern`]; the memories themselves are in `tonnage_engines::memory`, a
-//! file and a [`MemoryEntry`] each. Which part of a memory belongs to whom is not known here.
+//! [`MemoryEntry`] each. Which part of a memory belongs to whom is not known here.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

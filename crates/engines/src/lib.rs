@@ -1,4 +1,4 @@
-//! The engines and memories of tonnage, a file or a folder each. This file holds the lists of them.
+//! The engines of tonnage, a file or a folder each, and its memories. This file holds the lists of them.
 //!
 //! | module | what lives there |
 //! | --- | --- |

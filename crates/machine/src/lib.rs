@@ -12,6 +12,7 @@
 //! | [`counters`] | counters of devices and of TCP |
 //! | [`fabric`] | choice of the libfabric |
 //! | [`tree`] | reading the kernel's files, or an invented machine's |
+//! | `variables` | environment variables that steer communication libraries |
 //!
 //! Nothing here moves a byte, knows an engine or starts a rank; who shares a host is in `tonnage_ranks`. Next:
 //! `tonnage_engines`, which opens what was found here, and `tonnage_report`, which draws it.

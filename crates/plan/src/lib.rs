@@ -16,6 +16,7 @@
 //! | [`sweep`] | the grammar of several values for one option |
 //! | [`names`] | how a limit is written |
 //! | [`bounds`] | bounds that hold for several kinds |
+//! | `refuse` | the error of a plan that cannot be measured |
 //!
 //! Measuring a point is not known here; see `tonnage_bench`.
 

@@ -1,4 +1,5 @@
-//! Reports: pure functions from records to text, so that any of them can be redrawn from a file a year later.
+//! Reports: pure functions to text. Those of measurements need records only, so that any can be redrawn from a file a
+//! year later; the pages of `tonnage devices` and of the tour are also drawn from what was found on this host.
 //!
 //! | module | what it makes |
 //! | --- | --- |
@@ -10,9 +11,11 @@
 //! | [`explain`], [`derived`] | meanings of columns, for `tonnage explain`, and the columns that are no figures |
 //! | [`engine`], [`wire_proof`] | an engine's library and devices; the devices that the payload crossed |
 //! | [`tour`] | the page that a tour ends with |
+//! | [`devices`] | the page of `tonnage devices`: this host, and the lists of engines and memories |
 //! | [`text`] | numbers, sizes and durations as tables print them, and line wrapping |
 //!
-//! Nothing here measures, reads a file or knows an engine. Records come from `tonnage_record`. Next:
+//! Nothing here measures, reads a file or knows an engine. Records come from `tonnage_record`, the host
+//! from `tonnage_machine`, the lists from whoever calls. Next:
 //! [`tonnage_record::figures`] for what a figure means, [`layout`] for how it is laid out.
 
 #![forbid(unsafe_code)]

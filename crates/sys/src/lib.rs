@@ -1,9 +1,19 @@
 //! The only crate of tonnage that contains `unsafe`.
 //!
-//! What lives here: owning handles over what the operating system and C libraries give us (mapped memory, the time-stamp
-//! counter, run-time loaded libraries). Every function that leaves this crate is safe to call with any argument.
-//! What does not: engines, loops, statistics. Those are in the other crates, which forbid `unsafe`. Next: [`mapping`],
-//! whose `Arena` all bytes are moved through, and `tonnage_engine`.
+//! | module | what lives there |
+//! | --- | --- |
+//! | [`mapping`], `smaps` | mapped memory, which all bytes are moved through; the kernel's account of it |
+//! | [`copy`] | the CPU's ways to copy memory |
+//! | [`clock`] | the clock of the timed loops |
+//! | [`libfabric`], [`mpi`], [`pmix`] | C libraries that are loaded at run time, one each |
+//! | [`library`] | loading a C library and looking symbols up |
+//! | [`files`], [`uring`] | system calls on files, and io_uring |
+//! | [`host`], [`interfaces`] | names of this host and container, and its network interfaces |
+//! | [`process`], [`launcher`], [`descriptor`] | permissions of this process, its launcher, and open files that it inherited |
+//! | [`counting_alloc`] | an allocator that counts, for tests |
+//!
+//! Every function that leaves this crate is safe to call with any argument. Engines, loops and statistics are in the
+//! other crates, which forbid `unsafe`. Next: [`mapping`], and `tonnage_engine`.
 
 pub mod clock;
 pub mod copy;

@@ -1,4 +1,5 @@
-//! The memories of tonnage, one file each. The definition of a memory is in [`tonnage_engine::memory`].
+//! The memories of tonnage. Those of the host differ in their pages only and share a file (`host`); `copy` measures how
+//! fast the CPU copies them. The definition of a memory is in [`tonnage_engine::memory`].
 
 mod copy;
 mod host;

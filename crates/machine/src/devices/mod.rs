@@ -1,8 +1,8 @@
 //! Everything on this host that could move bytes or hold them, and what is missing: why, and how to get it.
 //!
 //! What lives here: looking, through the kernel's files and libfabric's list, and the types that `tonnage devices
-//! --json` prints. What does not: opening any of it (that is an engine's work), and the page for people, which the
-//! `tonnage` crate draws from these types.
+//! --json` prints. What does not: opening any of it (that is an engine's work), and the page for people, which
+//! `tonnage_report::devices` draws from these types.
 
 mod absent;
 mod fabric;

@@ -75,7 +75,7 @@ pub enum Command {
     Explain(ExplainArgs),
     /// List what this machine has, and for what is absent why and how to get it.
     Devices(DevicesArgs),
-    /// Move bytes once at many sizes and check every one of them.
+    /// Move a batch of four at each of many sizes and check every byte.
     Verify(VerifyArgs),
     /// Print what makes a shell complete commands and options.
     Completions(CompletionsArgs),

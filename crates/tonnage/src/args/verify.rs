@@ -1,4 +1,4 @@
-//! `tonnage verify`: every operation of every engine, moved once at many sizes, every byte checked.
+//! `tonnage verify`: a batch of four of every operation of every engine at many sizes, every byte checked.
 
 use std::path::PathBuf;
 

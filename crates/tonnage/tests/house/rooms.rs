@@ -1,40 +1,44 @@
-//! The arrows between crates: each may depend on those that docs/ARCHITECTURE.md gives it, and on no other.
+//! The arrows between crates: each may depend on those that the table of docs/ARCHITECTURE.md gives it, and on no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-/// Every crate of the workspace, and the ones that it may depend on.
-const ROOMS: &[(&str, &[&str])] = &[
-    ("libfabric-embedded", &[]),
-    ("sys", &["libfabric-embedded"]),
-    ("units", &[]),
-    ("machine", &["sys", "units"]),
-    ("engine", &["sys", "units"]),
-    ("engines", &["engine", "machine", "sys", "units"]),
-    ("ranks", &["sys", "units"]),
-    ("plan", &["engine", "units"]),
-    ("record", &["plan", "engine", "machine", "units"]),
-    (
-        "bench",
-        &[
-            "record", "plan", "ranks", "machine", "engine", "sys", "units",
-        ],
-    ),
-    ("report", &["record", "plan", "machine", "engine", "units"]),
-    ("ior", &["plan", "record", "engine", "units"]),
-    (
-        "tonnage",
-        &[
-            "bench", "engine", "engines", "ior", "machine", "plan", "ranks", "record", "report",
-            "sys", "units",
-        ],
-    ),
-    ("testbed", &[]),
-];
+use super::source;
+
+/// Crates, and for each those that it depends on, or may.
+type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+/// The page with the table of rooms.
+fn page() -> String {
+    std::fs::read_to_string(source::root().join("docs/ARCHITECTURE.md")).unwrap()
+}
+
+/// Arrows that the table of rooms allows. "all of the above" are the crates of the rows before.
+fn rooms(page: &str) -> Arrows {
+    let table = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| crate |"));
+    let rows = table.skip(2).take_while(|line| line.starts_with('|'));
+    let mut rooms = Arrows::new();
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let arrows = match cells[3] {
+            "all of the above" => rooms.keys().cloned().collect(),
+            some => some
+                .split('`')
+                .skip(1)
+                .step_by(2)
+                .map(str::to_owned)
+                .collect(),
+        };
+        rooms.insert(cells[1].trim_matches('`').to_owned(), arrows);
+    }
+    rooms
+}
 
 /// Crates of the workspace that each of its crates is built with, asked of cargo. Marked as a test, as lints see it.
 #[cfg(test)]
-fn arrows() -> BTreeMap<String, BTreeSet<String>> {
+fn arrows() -> Arrows {
     let output = Command::new(env!("CARGO"))
         .args([
             "metadata",
@@ -72,25 +76,24 @@ fn room(package: &str) -> String {
 }
 
 /// Arrows that are not allowed, and crates that are in one list only.
-fn wrong(found: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
-    let allowed: BTreeMap<_, _> = ROOMS.iter().copied().collect();
+fn wrong(allowed: &Arrows, found: &Arrows) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, arrows) in found {
-        let Some(rooms) = allowed.get(name.as_str()) else {
+        let Some(rooms) = allowed.get(name) else {
             wrong.push(format!("{name} is not in the table of rooms"));
             continue;
         };
-        let strangers = arrows.iter().filter(|to| !rooms.contains(&to.as_str()));
+        let strangers = arrows.difference(rooms);
         wrong.extend(strangers.map(|to| format!("{name} → {to}")));
     }
-    let gone = ROOMS.iter().filter(|(name, _)| !found.contains_key(*name));
-    wrong.extend(gone.map(|(name, _)| format!("{name} is no crate")));
+    let gone = allowed.keys().filter(|name| !found.contains_key(*name));
+    wrong.extend(gone.map(|name| format!("{name} is no crate")));
     wrong
 }
 
 #[test]
 fn crates_depend_only_on_what_the_architecture_allows() {
-    assert_eq!(wrong(&arrows()), Vec::<String>::new());
+    assert_eq!(wrong(&rooms(&page()), &arrows()), Vec::<String>::new());
 }
 
 #[test]
@@ -104,5 +107,26 @@ fn an_arrow_that_is_not_in_the_table_is_found() {
         "engine → plan",
         "units is no crate",
     ];
-    assert_eq!(wrong(&found), expected);
+    assert_eq!(wrong(&rooms(&page()), &found), expected);
+}
+
+#[test]
+fn an_arrow_that_is_taken_out_of_the_page_is_found() {
+    let page = page();
+    let change = |from: &str, to: &str| {
+        assert_eq!(page.matches(from).count(), 1, "{from}");
+        wrong(&rooms(&page.replace(from, to)), &arrows())
+    };
+    let expected = ["ior → record"];
+    assert_eq!(
+        change(
+            "`plan`, `record`, `engine`, `units` |",
+            "`plan`, `engine`, `units` |"
+        ),
+        expected
+    );
+    assert_eq!(
+        change("| `testbed` |", "| `hall` |"),
+        ["testbed is not in the table of rooms", "hall is no crate"]
+    );
 }

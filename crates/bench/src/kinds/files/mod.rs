@@ -19,7 +19,8 @@
 //! | [`timeline`] | bytes over time, in bounded memory |
 //! | [`drive`] | the timed loops |
 //!
-//! The loops are in [`crate::kinds::files::drive`], what is where in [`crate::kinds::files`].
+//! The engines that make the calls are in `tonnage_engines`. Next: [`crate::kinds::kind`] for the steps, [`experiment`] for
+//! what they do here.
 
 mod after;
 pub mod before;

@@ -297,7 +297,7 @@ pub struct LengthOptions {
     #[arg(long, value_name = "TIME")]
     pub stonewall: Option<Nanos>,
 
-    /// True when all ranks go on after the stonewall until each has made as many transfers as the fastest had.
+    /// Let all ranks go on after the stonewall until each has made as many transfers as the fastest had.
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub wear_out: bool,

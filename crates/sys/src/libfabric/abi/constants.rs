@@ -1,5 +1,8 @@
 //! Constants of libfabric, under the names of its headers.
-#![allow(missing_docs)]
+#![allow(
+    missing_docs,
+    reason = "the names are those of libfabric's headers, which document them"
+)]
 
 use std::ffi::c_int;
 
