@@ -6,9 +6,9 @@
 
 use crate::canary;
 use crate::deadlines::DEADLINES;
-use crate::failure::{Failure, await_first_cause, outcome};
+use crate::failure::{StepFailure, await_first_cause, outcome};
 use crate::kinds::Kinds;
-use crate::kinds::kind::{Asked, Kind, Stage, Steps, Stretches, When};
+use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, Steps, Stretches, When};
 use crate::observer::Observer;
 use crate::run::{Run, unix_ns};
 use crate::settings::Settings;
@@ -63,13 +63,13 @@ impl Stretches for Conductor<'_> {
     /// After a failed point what was open is closed, because nobody knows what state it is in.
     fn stretch<K: Kind>(&mut self, kind: &mut K) -> Result<()> {
         let ahead = &self.points[self.next..];
-        let mut stretch: Vec<Asked<'_, K::Point>> = Vec::new();
+        let mut stretch: Vec<AnnotatedPoint<'_, K::Point>> = Vec::new();
         for planned in ahead {
             let reading = &planned.reading;
             match (K::point(planned), stretch.first()) {
-                (Some(point), None) => stretch.push(Asked { point, reading }),
+                (Some(point), None) => stretch.push(AnnotatedPoint { point, reading }),
                 (Some(point), Some(first)) if K::shares(first.point, point) => {
-                    stretch.push(Asked { point, reading });
+                    stretch.push(AnnotatedPoint { point, reading });
                 }
                 _ => break,
             }
@@ -100,16 +100,16 @@ impl Conductor<'_> {
     fn not_opened<K: Kind>(
         &mut self,
         kind: &mut K,
-        stretch: &[Asked<'_, K::Point>],
-        failure: Failure,
+        stretch: &[AnnotatedPoint<'_, K::Point>],
+        failure: StepFailure,
     ) -> Result<()> {
         match (failure, stretch) {
-            (Failure::Point(error), all) => all.iter().try_for_each(|asked| {
+            (StepFailure::Point(error), all) => all.iter().try_for_each(|asked| {
                 let record = self.blank::<K>(*asked);
                 self.emit(record, outcome(&error))
             }),
             (failure, [first, ..]) => self.failed(kind, self.blank::<K>(*first), failure),
-            (Failure::Run(error), []) => Err(error),
+            (StepFailure::Run(error), []) => Err(error),
         }
     }
 
@@ -118,9 +118,9 @@ impl Conductor<'_> {
         &mut self,
         kind: &mut K,
         open: &mut K::Open,
-        asked: Asked<'_, K::Point>,
+        asked: AnnotatedPoint<'_, K::Point>,
         record: &mut Record,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         let cpus = kind.canary_cpus(open, asked.point, &self.stage);
         let before = self.canary(cpus.as_ref())?;
         kind.measure(open, asked, &mut self.stage, record, &mut take_steps)?;
@@ -136,7 +136,7 @@ impl Conductor<'_> {
     fn canary(
         &mut self,
         cpus: Option<&Result<[u32; 2], String>>,
-    ) -> Result<Result<f64, String>, Failure> {
+    ) -> Result<Result<f64, String>, StepFailure> {
         let none = || Err("measured by rank 0".to_owned());
         let Some(cpus) = cpus else {
             return Ok(none());
@@ -153,13 +153,18 @@ impl Conductor<'_> {
     }
 
     /// Records a point that failed; what ends the run is returned, as the first cause tells it.
-    fn failed<K: Kind>(&mut self, kind: &mut K, record: Record, failure: Failure) -> Result<()> {
+    fn failed<K: Kind>(
+        &mut self,
+        kind: &mut K,
+        record: Record,
+        failure: StepFailure,
+    ) -> Result<()> {
         let error = match failure {
-            Failure::Point(error) => {
+            StepFailure::Point(error) => {
                 kind.abandon();
                 return self.emit(record, outcome(&error));
             }
-            Failure::Run(error) => error,
+            StepFailure::Run(error) => error,
         };
         let rank = &*self.stage.rank;
         await_first_cause(rank);
@@ -174,7 +179,7 @@ impl Conductor<'_> {
         Err(error)
     }
 
-    fn blank<K: Kind>(&self, asked: Asked<'_, K::Point>) -> Record {
+    fn blank<K: Kind>(&self, asked: AnnotatedPoint<'_, K::Point>) -> Record {
         let not_begun = outcome(&Error::Failed("it was not begun".into()));
         self.run
             .record(self.stage.settings, K::body(asked), not_begun)
@@ -193,9 +198,9 @@ impl Conductor<'_> {
 }
 
 /// One point from its limit to its figures.
-fn take_steps(steps: &mut dyn Steps) -> Result<(), Failure> {
+fn take_steps(steps: &mut dyn Steps) -> Result<(), StepFailure> {
     let tried = take_trials(steps);
-    if let Err(Failure::Run(_)) = tried {
+    if let Err(StepFailure::Run(_)) = tried {
         return tried;
     }
     // A point that failed on all ranks alike is closed too; its first failure is the one that counts.
@@ -205,7 +210,7 @@ fn take_steps(steps: &mut dyn Steps) -> Result<(), Failure> {
     steps.gather()
 }
 
-fn take_trials(steps: &mut dyn Steps) -> Result<(), Failure> {
+fn take_trials(steps: &mut dyn Steps) -> Result<(), StepFailure> {
     steps.limit(When::Before)?;
     steps.prepare()?;
     steps.warm_up()?;
@@ -225,11 +230,11 @@ mod tests {
     struct Noted {
         taken: Vec<&'static str>,
         fails: &'static str,
-        with: fn(Error) -> Failure,
+        with: fn(Error) -> StepFailure,
     }
 
     impl Noted {
-        fn note(&mut self, step: &'static str) -> Result<(), Failure> {
+        fn note(&mut self, step: &'static str) -> Result<(), StepFailure> {
             self.taken.push(step);
             if step == self.fails {
                 return Err((self.with)(Error::Failed(step.into())));
@@ -239,39 +244,39 @@ mod tests {
     }
 
     impl Steps for Noted {
-        fn limit(&mut self, when: When) -> Result<(), Failure> {
+        fn limit(&mut self, when: When) -> Result<(), StepFailure> {
             self.note(match when {
                 When::Before => "limit before",
                 When::After => "limit after",
             })
         }
 
-        fn prepare(&mut self) -> Result<(), Failure> {
+        fn prepare(&mut self) -> Result<(), StepFailure> {
             self.note("prepare")
         }
 
-        fn warm_up(&mut self) -> Result<(), Failure> {
+        fn warm_up(&mut self) -> Result<(), StepFailure> {
             self.note("warm-up")
         }
 
-        fn trial(&mut self) -> Result<(), Failure> {
+        fn trial(&mut self) -> Result<(), StepFailure> {
             self.note("trial")
         }
 
-        fn enough(&mut self) -> Result<bool, Failure> {
+        fn enough(&mut self) -> Result<bool, StepFailure> {
             Ok(self.taken.iter().filter(|step| **step == "trial").count() == 2)
         }
 
-        fn close(&mut self) -> Result<(), Failure> {
+        fn close(&mut self) -> Result<(), StepFailure> {
             self.note("close")
         }
 
-        fn gather(&mut self) -> Result<(), Failure> {
+        fn gather(&mut self) -> Result<(), StepFailure> {
             self.note("gather")
         }
     }
 
-    fn taken(fails: &'static str, with: fn(Error) -> Failure) -> (Vec<&'static str>, bool) {
+    fn taken(fails: &'static str, with: fn(Error) -> StepFailure) -> (Vec<&'static str>, bool) {
         let mut noted = Noted {
             taken: Vec::new(),
             fails,
@@ -293,14 +298,17 @@ mod tests {
             "limit after",
             "gather",
         ];
-        assert_eq!(taken("", Failure::Point), (all.to_vec(), true));
+        assert_eq!(taken("", StepFailure::Point), (all.to_vec(), true));
     }
 
     #[test]
     fn what_failed_is_closed_unless_the_run_is_over() {
         let closed = ["limit before", "prepare", "close"];
-        assert_eq!(taken("prepare", Failure::Point), (closed.to_vec(), false));
+        assert_eq!(
+            taken("prepare", StepFailure::Point),
+            (closed.to_vec(), false)
+        );
         let over = ["limit before", "prepare"];
-        assert_eq!(taken("prepare", Failure::Run), (over.to_vec(), false));
+        assert_eq!(taken("prepare", StepFailure::Run), (over.to_vec(), false));
     }
 }

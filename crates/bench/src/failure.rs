@@ -9,14 +9,14 @@ use tonnage_units::Error;
 
 /// Reach of a failure.
 #[derive(Debug)]
-pub enum Failure {
+pub enum StepFailure {
     /// This point failed on all ranks alike; the next one can be measured.
     Point(Error),
     /// The run cannot go on.
     Run(Error),
 }
 
-impl From<Error> for Failure {
+impl From<Error> for StepFailure {
     fn from(error: Error) -> Self {
         Self::Run(error)
     }

@@ -10,14 +10,14 @@ use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
 /// A rank's host, read once, before its main thread is pinned as a worker: a pinned thread sees only its own CPU.
-pub struct Host {
+pub struct RankHost {
     /// Its CPUs.
     pub topology: Topology,
     /// This rank's place among those that it shares CPUs with, and how many they are, itself included.
     pub neighbours: (u32, u32),
 }
 
-impl Host {
+impl RankHost {
     /// Reads the host and asks the other ranks.
     ///
     /// # Errors

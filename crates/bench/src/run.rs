@@ -5,11 +5,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use crate::deadlines::DEADLINES;
-use crate::host::Host;
+use crate::host::RankHost;
 use crate::settings::Settings;
 use tonnage_ranks::Rank;
 use tonnage_record::environment::{Described, HostEntry};
-use tonnage_record::{Body, Environment, Outcome, Record, SCHEMA_VERSION};
+use tonnage_record::{Body, HostGroup, Outcome, Record, SCHEMA_VERSION};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
@@ -18,9 +18,9 @@ pub struct Run {
     /// Alike in all records that one start of tonnage writes.
     pub run_id: String,
     /// Every host with its ranks.
-    pub environment: Vec<Environment>,
+    pub environment: Vec<HostGroup>,
     /// This rank's host.
-    pub host: Host,
+    pub host: RankHost,
 }
 
 impl Run {
@@ -38,7 +38,7 @@ impl Run {
         Ok(Self {
             run_id,
             environment,
-            host: Host::look(rank)?,
+            host: RankHost::look(rank)?,
         })
     }
 
@@ -63,7 +63,7 @@ impl Run {
 }
 
 /// Descriptions of all hosts, told by the first rank of each.
-fn gather_environment(rank: &mut Rank) -> Result<Vec<Environment>> {
+fn gather_environment(rank: &mut Rank) -> Result<Vec<HostGroup>> {
     let offset = rank.clock_offset();
     let me = rank.identity().rank;
     let mine = if rank.hosts().host(me) == Some(me) {
@@ -104,7 +104,7 @@ fn gather_environment(rank: &mut Rank) -> Result<Vec<Environment>> {
             host,
         });
     }
-    Ok(Environment::group(hosts, &rank.identity().source))
+    Ok(HostGroup::group(hosts, &rank.identity().source))
 }
 
 /// Nanoseconds since 1970 by this host's clock.

@@ -1,7 +1,7 @@
 //! Proof of path: did the payload of a point cross the devices that the engines named?
 //!
-//! Every rank says at opening which devices its payload has to cross ([`Named`]); from that all ranks know who shares
-//! which device ([`Routes`]). Before the warm-up and after the last trial one rank of each group reads the counters
+//! Every rank says at opening which devices its payload has to cross ([`NamedDevices`]); from that all ranks know who
+//! shares which device ([`Routes`]). Before the warm-up and after the last trial one rank of each group reads the counters
 //! ([`Watch`]). How much should have crossed is added up from the operations that really were issued, warm-up included.
 //! The counters themselves are read in [`tonnage_machine::counters`]; why something is not proven is put into words in
 //! `why`.
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-pub use routes::{Named, Routes};
+pub use routes::{NamedDevices, Routes};
 pub use watch::{Loads, Watch};
 
 use crate::json::Json;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tonnage_engine::calls::{
-    Call, Calls, FileEntry, OpenFile, OpenFiles, Queue, Transfer, lane_of,
+    Call, Calls, FileEntry, FileTransfer, OpenFile, OpenFiles, Queue, lane_of,
 };
 use tonnage_engine::{Completion, Ending, Op};
 use tonnage_engines::FILE_ENGINES;
@@ -66,7 +66,7 @@ fn engine(entry: &FileEntry) -> Result<Box<dyn Calls>> {
 fn one_at_a_time(calls: &mut dyn Calls) -> Result<()> {
     for transfer in 0..TRANSFERS {
         let write = transfer % 2 == 0;
-        let transfer = Transfer {
+        let transfer = FileTransfer {
             file: 0,
             local: transfer % u64::from(WINDOW) * BLOCK,
             offset: transfer / 2 % BLOCKS * BLOCK,

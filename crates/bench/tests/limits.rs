@@ -13,7 +13,7 @@ use tonnage_engine::{
 use tonnage_engines::null;
 use tonnage_machine::{Choice, allowed_cpus};
 use tonnage_plan::point::{LimitChoice, Traffic};
-use tonnage_plan::transfer::{Addresses, Length, Pacing, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{Addresses, Pacing, PointLength, TransferPoint, TrialLength};
 use tonnage_plan::{Planned, Point};
 use tonnage_ranks::{Identity, JoinOptions, Meeting, Rank, Secret};
 use tonnage_record::{Limit, Program, Record};
@@ -91,7 +91,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         latency: false,
         verify: false,
         limit: LimitChoice::Auto,
-        length: Length {
+        length: PointLength {
             trials: 1,
             trial: TrialLength::Iterations(1000),
             warmup_ns: 0,

@@ -14,7 +14,7 @@ use tonnage_bench::drive::recorder::{PerOperation, Recorder};
 use tonnage_bench::drive::serve::serve;
 use tonnage_bench::drive::stream::stream;
 use tonnage_bench::drive::until::Until;
-use tonnage_bench::kinds::transfer::layout::{Layout, answers};
+use tonnage_bench::kinds::transfer::layout::{SliceLayout, answers};
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::{
     Caps, Card, Descriptor, Engine, Entry, LaneKind, LaneSpec, Libraries, Neighbor, OpenRequest,
@@ -23,7 +23,7 @@ use tonnage_engine::{
 use tonnage_engines::ENGINES;
 use tonnage_engines::memory::HOST;
 use tonnage_plan::point::{LimitChoice, Traffic};
-use tonnage_plan::transfer::{Addresses, Length, Pacing, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{Addresses, Pacing, PointLength, TransferPoint, TrialLength};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::Clock;
 use tonnage_sys::counting_alloc::{Counting, Counts, counts};
@@ -89,7 +89,7 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
         latency: true,
         verify: false,
         limit: LimitChoice::None,
-        length: Length {
+        length: PointLength {
             trials: 1,
             trial: TrialLength::Iterations(OPERATIONS),
             warmup_ns: 0,
@@ -153,7 +153,7 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
         ..OpenRequest::default()
     })?;
     let domain = &domains[0];
-    let bytes = Layout::new(point, rank).bytes();
+    let bytes = SliceLayout::new(point, rank).bytes();
     let memory = (HOST.allocate)(&Request {
         bytes,
         shared: domain.caps().shared_memory,
@@ -180,7 +180,7 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
 
 /// The flows and signals of one side, as `run` makes them for a point.
 fn flows(point: &TransferPoint, side: &mut Side) -> Result<Vec<Flow>> {
-    let layout = Layout::new(point, side.rank);
+    let layout = SliceLayout::new(point, side.rank);
     let mut flows = Vec::new();
     for (index, &peer) in layout.out.iter().enumerate() {
         let lane = side.engine.lane(&LaneSpec {
@@ -191,7 +191,7 @@ fn flows(point: &TransferPoint, side: &mut Side) -> Result<Vec<Flow>> {
             ordered: answers(point) && point.op == Verb::Write,
             delivered: false,
         })?;
-        let remote = Layout::new(point, peer).into_origin_of(side.rank);
+        let remote = SliceLayout::new(point, peer).into_origin_of(side.rank);
         let remote = remote.ok_or_else(|| Error::Failed("no place at the peer".into()))?;
         let local = layout.out_origin(index);
         flows.push(Flow::new(point, side.rank, peer, lane, local, remote));
@@ -200,7 +200,7 @@ fn flows(point: &TransferPoint, side: &mut Side) -> Result<Vec<Flow>> {
 }
 
 fn table(point: &TransferPoint, side: &mut Side) -> Result<Table> {
-    let layout = Layout::new(point, side.rank);
+    let layout = SliceLayout::new(point, side.rank);
     let peer = 1 - side.rank;
     let mut signals = Vec::new();
     if point.op == Verb::Write {
@@ -219,7 +219,7 @@ fn table(point: &TransferPoint, side: &mut Side) -> Result<Table> {
 }
 
 fn receives(point: &TransferPoint, side: &mut Side) -> Result<Vec<Receives>> {
-    let layout = Layout::new(point, side.rank);
+    let layout = SliceLayout::new(point, side.rank);
     let mut receives = Vec::new();
     if point.op == Verb::Send && side.caps.moves_bytes {
         for (index, &peer) in layout.into.iter().enumerate() {

@@ -169,7 +169,7 @@ impl View {
 
 /// One read or write of `len` bytes. All of them are moved, or the call fails.
 #[derive(Debug, Clone, Copy)]
-pub struct Transfer {
+pub struct FileTransfer {
     /// An open file.
     pub file: u32,
     /// Offset of the bytes in the thread's memory.
@@ -186,9 +186,9 @@ pub enum Call<'a> {
     /// Opens a file; how long it takes is reported.
     Open(OpenFile<'a>),
     /// Reads from a file into memory. With `--collective` all ranks make it together.
-    Read(Transfer),
+    Read(FileTransfer),
     /// Writes from memory to a file. With `--collective` all ranks make it together.
-    Write(Transfer),
+    Write(FileTransfer),
     /// Returns when everything written to the file is on stable storage.
     Sync {
         /// An open file.

@@ -12,7 +12,7 @@ use tonnage_engine::calls::OpenFile;
 use tonnage_engine::{EngineOption, Facts, OptionKind};
 use tonnage_machine::direct;
 use tonnage_machine::direct::Direct;
-use tonnage_sys::files::open::{Access, close, open};
+use tonnage_sys::files::open::{OpenFlags, close, open};
 use tonnage_units::{Error, Result};
 
 /// An open file.
@@ -78,24 +78,24 @@ impl HostFile {
 
     fn open_as_asked(request: &OpenFile<'_>, how: OpenMode) -> Result<Self> {
         let direct = how.direct;
-        let access = Access {
+        let flags = OpenFlags {
             read: request.read,
             write: request.write,
             create: request.create,
             direct,
             keep_access_time: request.read && !how.access_time,
-            ..Access::default()
+            ..OpenFlags::default()
         };
-        let (file, access_time) = match open(request.path, &access) {
-            Ok(file) => (file, !access.keep_access_time),
+        let (file, access_time) = match open(request.path, &flags) {
+            Ok(file) => (file, !flags.keep_access_time),
             // Only a file's owner may leave the time alone. What was had is in the record.
-            Err(error) if access.keep_access_time && error.raw_os_error() == Some(EPERM) => {
-                let access = Access {
+            Err(error) if flags.keep_access_time && error.raw_os_error() == Some(EPERM) => {
+                let flags = OpenFlags {
                     keep_access_time: false,
-                    ..access
+                    ..flags
                 };
                 let file =
-                    open(request.path, &access).map_err(|error| cannot_open(request, error))?;
+                    open(request.path, &flags).map_err(|error| cannot_open(request, error))?;
                 (file, true)
             }
             // This is how file systems without it refuse direct I/O, when they do.

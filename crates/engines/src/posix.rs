@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tonnage_engine::calls::{Call, Calls, FileDomain, FileEntry, OpenFile, Transfer};
+use tonnage_engine::calls::{Call, Calls, FileDomain, FileEntry, FileTransfer, OpenFile};
 use tonnage_engine::{EngineReport, Facts, Lifecycle};
 use tonnage_machine::direct::Direct;
 use tonnage_sys::files::transfer::{read_at, write_at};
@@ -111,9 +111,9 @@ impl Posix {
         file.ok_or_else(|| not_open(number))?.close()
     }
 
-    fn read(&self, transfer: &Transfer) -> Result<u64> {
+    fn read(&self, transfer: &FileTransfer) -> Result<u64> {
         let file = self.file(transfer.file)?;
-        let Transfer {
+        let FileTransfer {
             local, offset, len, ..
         } = *transfer;
         file.check(self.memory.address().wrapping_add(local), offset, len)?;
@@ -138,9 +138,9 @@ impl Posix {
         Ok(done)
     }
 
-    fn write(&self, transfer: &Transfer) -> Result<u64> {
+    fn write(&self, transfer: &FileTransfer) -> Result<u64> {
         let file = self.file(transfer.file)?;
-        let Transfer {
+        let FileTransfer {
             local, offset, len, ..
         } = *transfer;
         file.check(self.memory.address().wrapping_add(local), offset, len)?;

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use tonnage_engine::calls::{
-    Call, Calls, FileDomain, FileEntry, OpenFile, OpenFiles, Queue, Transfer, file_of, lane_of,
+    Call, Calls, FileDomain, FileEntry, FileTransfer, OpenFile, OpenFiles, Queue, file_of, lane_of,
 };
 use tonnage_engine::{
     Completion, Ending, EngineOption, EngineReport, Fact, Facts, Lane, Lifecycle, Op, OptionKind,
@@ -15,8 +15,8 @@ use tonnage_engine::{
 use tonnage_machine::direct::Direct;
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_sys::uring::{
-    Config, DEPTH_MAX, Direction, FileId, Finished, GATHER, Granted, Level, Outcome, PostError,
-    Refused, Registered, Request, Ring,
+    Config, DEPTH_MAX, Direction, FileId, Finished, GATHER, Level, PostError, Refused, Registered,
+    RequestOutcome, Ring, RingFeatures, RingRequest,
 };
 use tonnage_units::{Error, Result};
 
@@ -103,7 +103,7 @@ struct UringDomain {
     config: Config,
     how: OpenMode,
     /// Grants of a ring that was opened to try.
-    granted: Granted,
+    granted: RingFeatures,
 }
 
 impl UringDomain {
@@ -133,7 +133,7 @@ impl UringDomain {
 
 impl FileDomain for UringDomain {
     fn report(&self) -> EngineReport {
-        let Granted { level, missing, .. } = &self.granted;
+        let RingFeatures { level, missing, .. } = &self.granted;
         // With batches of one, a wait is over when one operation has ended.
         let gathers = self.granted.gathers && self.config.batch > 1;
         let gather_us = if gathers {
@@ -220,7 +220,7 @@ impl Uring {
         let file = file.ok_or_else(|| not_open(number))?;
         let address = self.ring.arena().address().wrapping_add(op.local);
         file.check(address, op.remote, u64::from(op.len))?;
-        let request = Request {
+        let request = RingRequest {
             file: FileId(number),
             direction: if write {
                 Direction::Write
@@ -239,7 +239,7 @@ impl Uring {
     }
 
     /// One transfer, and nothing else, from begin to end.
-    fn transfer(&mut self, transfer: &Transfer, write: bool) -> Result<u64> {
+    fn transfer(&mut self, transfer: &FileTransfer, write: bool) -> Result<u64> {
         if self.ring.in_flight() > 0 {
             return Err(Error::Failed(format!(
                 "a transfer that blocks was asked for while {} are in flight",
@@ -264,7 +264,7 @@ impl Uring {
     }
 
     /// Waits for the only operation in flight, whose piece of the transfer begins at `begin`.
-    fn finish_one(&mut self, transfer: &Transfer, begin: u64, write: bool) -> Result<u32> {
+    fn finish_one(&mut self, transfer: &FileTransfer, begin: u64, write: bool) -> Result<u32> {
         let mut finished = [Finished::EMPTY; 1];
         // Waiting hands it over too: one system call does both.
         while self.ring.in_flight() > 0 {
@@ -278,9 +278,9 @@ impl Uring {
         let end = transfer.offset + begin + u64::from(moved);
         let left = transfer.len - begin - u64::from(moved);
         match outcome {
-            Outcome::Whole => Ok(moved),
-            Outcome::EndOfFile => Err(file.ended(transfer.offset, transfer.len, end)),
-            Outcome::Failed(code) => {
+            RequestOutcome::Whole => Ok(moved),
+            RequestOutcome::EndOfFile => Err(file.ended(transfer.offset, transfer.len, end)),
+            RequestOutcome::Failed(code) => {
                 Err(file.failed(write, end, left, io::Error::from_raw_os_error(code)))
             }
         }
@@ -308,9 +308,9 @@ impl Queue for Uring {
                 len: finished.moved,
                 imm: 0,
                 ending: match finished.outcome {
-                    Outcome::Whole => Ending::Done,
-                    Outcome::EndOfFile => Ending::Failed(0),
-                    Outcome::Failed(code) => Ending::Failed(code),
+                    RequestOutcome::Whole => Ending::Done,
+                    RequestOutcome::EndOfFile => Ending::Failed(0),
+                    RequestOutcome::Failed(code) => Ending::Failed(code),
                 },
             };
         }
@@ -339,7 +339,7 @@ impl Calls for Uring {
 
     /// State of the registrations, which need the memory and the files.
     fn chosen(&self) -> Facts {
-        let Granted { buffers, files, .. } = self.ring.granted();
+        let RingFeatures { buffers, files, .. } = self.ring.granted();
         let told = |registered: &Registered| match registered {
             Registered::Yes => Fact::Flag(true),
             Registered::NotAsked => Fact::Flag(false),

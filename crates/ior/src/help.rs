@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::Arg;
 
-use super::options::words::{Names, honoured, refused, takes_value};
+use super::options::words::{OptionNames, honoured, refused, takes_value};
 
 /// Columns of text.
 const WIDTH: usize = 100;
@@ -47,7 +47,7 @@ fn line(out: &mut String, text: &str) {
 
 /// `-b SIZE`, or `-U FILE` and `--mpiio.hintsFileName=FILE`.
 fn names(arg: &Arg) -> Vec<String> {
-    let names = Names::of(arg);
+    let names = OptionNames::of(arg);
     let value = takes_value(arg)
         .then(|| arg.get_value_names()?.first())
         .flatten();

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use tonnage_plan::files::{
-    DataOptions, FileJob, FilesOptions, HowOptions, LengthOptions, ReadShift, ResultsOptions,
+    DataOptions, FileJob, FileLengthOptions, FilesOptions, HowOptions, ReadShift, ResultsOptions,
     StripeCount, Verify, WorkOptions,
 };
 use tonnage_plan::files::{FileLayout, FileOrder, Fsync, Phase};
@@ -18,9 +18,9 @@ use tonnage_units::{Error, Result};
 
 use super::options::{Api, IorOptions, Stripes};
 
-/// Spread of the ranks over hosts. Only what all ranks know alike, because they refuse each other's plans otherwise.
+/// Placement of the ranks over hosts. Only what all ranks know alike, because they refuse each other's plans otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spread {
+pub struct RankPlacement {
     /// Number of all ranks.
     pub ranks: u32,
     /// True when it is known before they have joined that all are on one host.
@@ -34,7 +34,7 @@ pub struct Spread {
 pub fn plan(
     options: &IorOptions,
     hints: BTreeMap<String, String>,
-    spread: &Spread,
+    placement: &RankPlacement,
 ) -> Result<Plan> {
     let files = FilesOptions {
         path: options.paths().into_iter().map(str::to_owned).collect(),
@@ -57,7 +57,7 @@ pub fn plan(
         verify: verify(options),
         ..DataOptions::default()
     };
-    let length = LengthOptions {
+    let length = FileLengthOptions {
         stonewall: time("-D", options.stonewall_s, 1)?,
         wear_out: options.wear_out,
         wear_out_transfers: some(options.wear_out_transfers).map(Count),
@@ -72,7 +72,7 @@ pub fn plan(
     };
     let job = FileJob {
         files,
-        work: work(options, spread)?,
+        work: work(options, placement)?,
         how: how(options, hints),
         data,
         length,
@@ -80,13 +80,13 @@ pub fn plan(
     };
     Ok(Plan {
         name: "ior".to_owned(),
-        ranks: Some(spread.ranks),
+        ranks: Some(placement.ranks),
         experiments: vec![Experiment::File(job)],
         ..Plan::default()
     })
 }
 
-fn work(options: &IorOptions, spread: &Spread) -> Result<WorkOptions> {
+fn work(options: &IorOptions, placement: &RankPlacement) -> Result<WorkOptions> {
     Ok(WorkOptions {
         block: Some(Sweep::list(&[options.block_bytes])?),
         transfer: Some(Sweep::list(&[options.transfer_bytes])?),
@@ -98,7 +98,7 @@ fn work(options: &IorOptions, spread: &Spread) -> Result<WorkOptions> {
             FileOrder::Sequential
         }),
         seed: options.shuffle_seed.map(Count),
-        read_shift: shift(options, spread)?,
+        read_shift: shift(options, placement)?,
         read_shuffled: (options.reorder_random > 0 && options.reads())
             .then_some(Count(options.reorder_seed)),
         ..WorkOptions::default()
@@ -167,18 +167,18 @@ fn fsync(options: &IorOptions) -> Fsync {
 
 /// Returns the shift to the rank whose data is read: Q nodes behind, as in IOR; on one host Q ranks behind, where IOR
 /// would come back to the rank itself and say nothing. How many ranks a node has is found out when all have joined.
-fn shift(options: &IorOptions, spread: &Spread) -> Result<Option<ReadShift>> {
+fn shift(options: &IorOptions, placement: &RankPlacement) -> Result<Option<ReadShift>> {
     if !options.reorder || !options.reads() {
         return Ok(None);
     }
-    let ranks = u64::from(spread.ranks.max(1));
+    let ranks = u64::from(placement.ranks.max(1));
     let nodes_behind = options.nodes_behind();
     if ranks == 1 {
         return Err(Error::Usage(
             "-C reads what another task wrote, and there is one: start more, --ranks 2, or leave -C out".to_owned(),
         ));
     }
-    if spread.one_host && nodes_behind.is_multiple_of(ranks) {
+    if placement.one_host && nodes_behind.is_multiple_of(ranks) {
         return Err(Error::Usage(format!(
             "-C -Q {nodes_behind} comes back to a task's own data, for {ranks} tasks on one node are round by then: \
              write -Q 1"
@@ -223,16 +223,16 @@ mod tests {
     use super::*;
     use crate::options::{check, words};
 
-    const TWO: Spread = Spread {
+    const TWO: RankPlacement = RankPlacement {
         ranks: 2,
         one_host: true,
     };
 
-    fn translate(line: &str, spread: &Spread) -> Result<Plan> {
+    fn translate(line: &str, placement: &RankPlacement) -> Result<Plan> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let options = words::read(&words, &[])?.ior;
         check::check(&options)?;
-        plan(&options, BTreeMap::new(), spread)
+        plan(&options, BTreeMap::new(), placement)
     }
 
     fn toml(line: &str) -> String {
@@ -274,14 +274,14 @@ mod tests {
             ("-C", "abab", 1),
         ] {
             let hosts: Vec<char> = hosts.chars().collect();
-            let spread = Spread {
+            let placement = RankPlacement {
                 ranks: hosts.len() as u32,
                 one_host: false,
             };
-            let mut plan = translate(line, &spread).unwrap();
+            let mut plan = translate(line, &placement).unwrap();
             assert!(plan.counts_nodes());
             plan.resolve_nodes(&hosts).unwrap();
-            let planned = plan.points(spread.ranks, &LISTS).unwrap();
+            let planned = plan.points(placement.ranks, &LISTS).unwrap();
             let Point::File(point) = &planned[0].point else {
                 panic!("{planned:?}");
             };
@@ -294,7 +294,7 @@ mod tests {
             ("-C -Q 6", 3, "write -Q 1"),
         ] {
             let one_host = true;
-            let error = translate(line, &Spread { ranks, one_host }).unwrap_err();
+            let error = translate(line, &RankPlacement { ranks, one_host }).unwrap_err();
             assert!(error.to_string().contains(part), "{line} {ranks}: {error}");
         }
     }

@@ -34,7 +34,7 @@ const DRIVERS: [&str; 12] = [
 
 /// Identity of a host and of its boot. Apart from [`Environment`], so that hosts of the same make have equal ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Host {
+pub struct HostIdentity {
     /// The host's name.
     pub name: String,
     /// The kernel's random identifier of this boot; absent where it cannot be read.
@@ -42,7 +42,7 @@ pub struct Host {
     pub boot_id: Option<String>,
 }
 
-impl Host {
+impl HostIdentity {
     /// Reads name and boot identifier.
     pub fn read() -> Self {
         let name = rustix::system::uname()
@@ -410,6 +410,6 @@ mod tests {
         let json = serde_json::to_string(&first).unwrap();
         assert_eq!(serde_json::from_str::<Environment>(&json).unwrap(), first);
         assert!(json.len() < 8192, "{json}");
-        assert!(!Host::read().name.is_empty());
+        assert!(!HostIdentity::read().name.is_empty());
     }
 }

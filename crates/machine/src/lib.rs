@@ -31,6 +31,6 @@ pub mod topology;
 pub mod tree;
 mod variables;
 
-pub use environment::{Environment, Host};
+pub use environment::{Environment, HostIdentity};
 pub use placement::{Choice, Placement, pin_thread, place_workers};
 pub use topology::{Topology, allowed_cpus};

@@ -118,7 +118,7 @@ pub struct EngineFacts {
 }
 
 /// A kind in the list, for experiments of type `E`.
-pub struct Row<E> {
+pub struct KindEntry<E> {
     /// The key of its tables in a plan, and its command.
     pub key: &'static str,
     /// The kind with its article, for messages.
@@ -137,7 +137,7 @@ pub struct Row<E> {
     pub asked: fn(&ArgMatches) -> Result<E, clap::Error>,
 }
 
-impl<E> Row<E> {
+impl<E> KindEntry<E> {
     /// The row of a kind.
     pub const fn of<T: Kind + Into<E>>() -> Self {
         Self {

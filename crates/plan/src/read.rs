@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue, Deserializer};
 use toml::{Spanned, Value};
 
 use crate::expand::any_table;
-use crate::kind::Row;
+use crate::kind::KindEntry;
 use crate::kinds::{Experiment, KINDS};
 use crate::options::{Parsed, Source};
 use crate::plan::Plan;
@@ -171,7 +171,7 @@ fn check_keys(table: &DeTable<'_>) -> std::result::Result<(), WrongKey> {
 }
 
 fn check_experiments(
-    kind: &Row<Experiment>,
+    kind: &KindEntry<Experiment>,
     list: &Spanned<DeValue<'_>>,
 ) -> std::result::Result<(), WrongKey> {
     let key = kind.key;

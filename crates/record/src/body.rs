@@ -25,7 +25,7 @@ pub enum Part {
 }
 
 /// Options that points of several kinds have.
-pub trait Asked: Debug {
+pub trait PointOptions: Debug {
     /// Heading under which the plan puts the point.
     fn label(&self) -> Option<&str>;
 
@@ -63,7 +63,7 @@ pub trait Asked: Debug {
 /// `None`.
 pub trait KindBody: Debug {
     /// The point that was asked for.
-    fn point(&self) -> &dyn Asked;
+    fn point(&self) -> &dyn PointOptions;
 
     /// Returns whether it was asked for by this very point.
     fn is_of(&self, point: &Point) -> bool;

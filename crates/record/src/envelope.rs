@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::environment::{Effective, Environment};
+use crate::environment::{Effective, HostGroup};
 use crate::kinds::{self, Body, ConnectBody, FileBody, Kind, TransferBody, with_kinds};
 use crate::limit::Limit;
 use crate::wire_proof::WireProof;
@@ -36,7 +36,7 @@ pub struct Record {
     /// Real choices of the ranks, ranks with the same answer together.
     pub effective: Vec<Effective>,
     /// Environment of the hosts, hosts with the same answer together.
-    pub environment: Vec<Environment>,
+    pub environment: Vec<HostGroup>,
     /// A cache-line ping-pong beside the point, which tells whether the machine itself changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,

@@ -53,7 +53,7 @@ impl From<Vec<MemoryReport>> for Memories {
 
 /// Hosts that are alike, described once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Environment {
+pub struct HostGroup {
     /// Ranks that run there, such as "0-3,8".
     pub ranks: String,
     /// Launcher, and the way in which the ranks found each other: "tonnage --ranks", "OMPI_COMM_WORLD_*, PMIx", …
@@ -97,7 +97,7 @@ pub struct Described {
 /// Firmware takes a little more or less of the same memory on hosts of one make.
 const MEMORY_FRACTION_ALIKE: f64 = 0.01;
 
-impl Environment {
+impl HostGroup {
     /// Describes hosts that are alike once, in the order in which the first of each comes.
     pub fn group(hosts: Vec<Described>, launcher: &str) -> Vec<Self> {
         let mut groups: Vec<(Self, Vec<u32>)> = Vec::new();
@@ -216,7 +216,7 @@ mod tests {
             host("b", machine("Y", 1 << 40, 4), &[2, 3]),
             host("c", machine("X", (1 << 40) - 4096, 3), &[4, 5]),
         ];
-        let groups = Environment::group(all, "srun");
+        let groups = HostGroup::group(all, "srun");
         let [first, second] = groups.as_slice() else {
             panic!("{groups:#?}")
         };
@@ -242,7 +242,7 @@ mod tests {
             let name = format!("nid{at:05}");
             host(&name, machine("X", 1 << 40, 4), &[at * 44, at * 44 + 43])
         });
-        let groups = Environment::group(hosts.collect(), "srun");
+        let groups = HostGroup::group(hosts.collect(), "srun");
         let bytes = serde_json::to_vec(&groups).unwrap().len();
         assert_eq!(groups.len(), 1);
         assert!(bytes < 120 * 1000, "{bytes}");

@@ -3,7 +3,7 @@
 use crate::Limit;
 
 /// The limits of a host.
-pub struct Limits {
+pub struct HostLimits {
     /// Memory copy whose source and destination stay in a cache, and the bytes of each.
     pub copy_in_cache: (Limit, u64),
     /// Memory copy that goes to DRAM, and the bytes of source and destination each.

@@ -37,7 +37,7 @@ pub mod wire_proof;
 pub mod writer;
 
 pub use envelope::*;
-pub use environment::{Effective, Environment};
+pub use environment::{Effective, HostGroup};
 pub use histogram::{HistogramData, Latency, LatencyKind};
 pub use kinds::*;
 pub use limit::Limit;

@@ -10,14 +10,14 @@ mod summary;
 pub use engines::{engines, file_engines, memories};
 pub use summary::summary;
 use tonnage_machine::devices::{
-    Absent, FileSystem, Gpu, Inventory, MemoryFound, NetworkInterface, NumaNode, PciFunction,
-    PcieLink, RdmaDevice,
+    Absent, Gpu, Inventory, MemoryFound, MountedFileSystem, NetworkInterface, NumaNode,
+    PciFunction, PcieLink, RdmaDevice,
 };
 use tonnage_machine::environment::Processors;
 use tonnage_units::Result;
 use tonnage_units::quantity::human::{link_speed, size, thousandths};
 
-use rows::{Row, free_of, group, row, shortened};
+use rows::{DeviceRow, free_of, group, row, shortened};
 
 /// The inventory as one JSON object, indented for people.
 ///
@@ -66,7 +66,7 @@ fn missing(page: &mut String, absent: &[&Absent]) {
     }
 }
 
-fn processors(cpu: &Processors) -> Vec<Row> {
+fn processors(cpu: &Processors) -> Vec<DeviceRow> {
     let plural =
         |count: u32, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     let shape = format!(
@@ -105,7 +105,7 @@ fn processors(cpu: &Processors) -> Vec<Row> {
     rows
 }
 
-fn numa(nodes: &[NumaNode]) -> Vec<Row> {
+fn numa(nodes: &[NumaNode]) -> Vec<DeviceRow> {
     let one = |node: &NumaNode| {
         let cpus = if node.cpus.is_empty() {
             "no CPUs".to_owned()
@@ -121,7 +121,7 @@ fn numa(nodes: &[NumaNode]) -> Vec<Row> {
     nodes.iter().map(one).collect()
 }
 
-fn memory(memory: &MemoryFound) -> Vec<Row> {
+fn memory(memory: &MemoryFound) -> Vec<DeviceRow> {
     let total = free_of(memory.available_bytes, memory.total_bytes);
     let lockable = memory.lockable_bytes.map_or_else(
         || "without limit".to_owned(),
@@ -141,9 +141,9 @@ fn memory(memory: &MemoryFound) -> Vec<Row> {
     rows
 }
 
-fn networks(networks: &[NetworkInterface]) -> Vec<Row> {
+fn networks(networks: &[NetworkInterface]) -> Vec<DeviceRow> {
     let (real, virtual_ones): (Vec<_>, Vec<_>) = networks.iter().partition(|n| n.driver.is_some());
-    let mut rows: Vec<Row> = real.into_iter().map(interface).collect();
+    let mut rows: Vec<DeviceRow> = real.into_iter().map(interface).collect();
     let names: Vec<&str> = virtual_ones
         .iter()
         .map(|network| network.name.as_str())
@@ -154,7 +154,7 @@ fn networks(networks: &[NetworkInterface]) -> Vec<Row> {
     rows
 }
 
-fn interface(network: &NetworkInterface) -> Row {
+fn interface(network: &NetworkInterface) -> DeviceRow {
     let link = network
         .link_bits_per_s
         .map_or_else(|| "rate unknown".to_owned(), link_speed);
@@ -179,7 +179,7 @@ fn interface(network: &NetworkInterface) -> Row {
     ])
 }
 
-fn rdma(devices: &[RdmaDevice]) -> Vec<Row> {
+fn rdma(devices: &[RdmaDevice]) -> Vec<DeviceRow> {
     let ports = |device: &RdmaDevice| {
         let driver = device
             .driver
@@ -205,12 +205,12 @@ fn rdma(devices: &[RdmaDevice]) -> Vec<Row> {
                 &firmware,
             ])
         };
-        device.ports.iter().map(one).collect::<Vec<Row>>()
+        device.ports.iter().map(one).collect::<Vec<DeviceRow>>()
     };
     devices.iter().flat_map(ports).collect()
 }
 
-fn gpus(gpus: &[Gpu]) -> Vec<Row> {
+fn gpus(gpus: &[Gpu]) -> Vec<DeviceRow> {
     let one = |gpu: &Gpu| {
         let driver = gpu.driver.as_deref().unwrap_or("no driver");
         let memory = gpu.memory_bytes.map_or_else(String::new, size);
@@ -230,8 +230,8 @@ fn gpus(gpus: &[Gpu]) -> Vec<Row> {
     gpus.iter().map(one).collect()
 }
 
-fn file_systems(file_systems: &[FileSystem]) -> Vec<Row> {
-    let one = |file_system: &FileSystem| {
+fn file_systems(file_systems: &[MountedFileSystem]) -> Vec<DeviceRow> {
+    let one = |file_system: &MountedFileSystem| {
         let size = free_of(file_system.available_bytes, file_system.total_bytes);
         let access = if file_system.read_only {
             "read only"

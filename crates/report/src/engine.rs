@@ -1,11 +1,11 @@
 //! An engine's name with its options, and the library, provider and device that it used.
 
 use tonnage_record::Record;
-use tonnage_record::body::Asked;
+use tonnage_record::body::PointOptions;
 use tonnage_record::figures::engine::means;
 
 /// The engine's name, and its options if any differ from their defaults.
-pub fn name(point: &dyn Asked) -> String {
+pub fn name(point: &dyn PointOptions) -> String {
     let options = point.engine_options().iter();
     let options = options.map(|(name, value)| format!(" {name}={value}"));
     point.engine().to_owned() + &options.collect::<String>()

@@ -73,7 +73,7 @@ pub fn render(format: Format, records: &[Record]) -> Result<String> {
 
 /// The reports. The first that takes a record draws it.
 const REPORTS: &[Drawer] = &[
-    Drawer::of::<verify::Verify>(),
+    Drawer::of::<verify::VerifyReport>(),
     Drawer::of::<transfer::Transfers>(),
     Drawer::of::<files::Files>(),
     Drawer::of::<connect::Connections>(),

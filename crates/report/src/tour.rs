@@ -11,7 +11,7 @@ use tonnage_record::{Canary, Outcome, Record, TransferRecord};
 use tonnage_units::quantity::human::{exact_size, number, whole_percent};
 
 use tonnage_record::figures::engine::means;
-use tonnage_record::host_limits::Limits;
+use tonnage_record::host_limits::HostLimits;
 
 use crate::derived::{
     ABOVE, BANDWIDTH, CACHE_LINE, Derived, INTERVAL, LIMIT, MEASURED, OF_LIMIT, OPERATION, P50,
@@ -29,7 +29,7 @@ pub struct Tour<'a> {
     /// Inventory of this host.
     pub inventory: &'a Inventory,
     /// Upper bounds of this host.
-    pub limits: &'a Limits,
+    pub limits: &'a HostLimits,
     /// Records of measurements between the ranks.
     pub records: &'a [Record],
     /// The file that holds the records.
@@ -74,7 +74,7 @@ fn here(tour: &Tour) -> String {
     text
 }
 
-fn limits(limits: &Limits) -> String {
+fn limits(limits: &HostLimits) -> String {
     let copy = |name: &str, (limit, footprint): &(tonnage_record::Limit, u64)| {
         vec![
             format!(
@@ -412,7 +412,7 @@ mod tests {
             what: what.to_owned(),
             bytes_per_s,
         };
-        let limits = Limits {
+        let limits = HostLimits {
             copy_in_cache: (limit("memory copy by memcpy, 1 copier", 5.5e10), 1 << 18),
             copy_in_dram: (
                 limit("memory copy by non-temporal stores, 1 copier", 1.4e10),

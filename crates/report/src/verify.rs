@@ -29,9 +29,9 @@ struct Row {
 }
 
 /// Runs of `tonnage verify`: one table for all records, and below it every mismatch and every reason to skip, each once.
-pub struct Verify;
+pub struct VerifyReport;
 
-impl Report for Verify {
+impl Report for VerifyReport {
     type Body = TransferBody;
 
     fn takes(record: &Record) -> bool {

@@ -9,17 +9,17 @@ use std::ptr::NonNull;
 /// A loaded library. It stays loaded until the process ends, on purpose: libraries of this kind start threads and
 /// register thread-local and exit handlers, and unmapping their code under those crashes the process at its end.
 #[derive(Debug)]
-pub(crate) struct Library {
+pub(crate) struct SharedLibrary {
     handle: NonNull<c_void>,
     name: String,
 }
 
 // SAFETY: the handle is only given to dlsym, dlvsym and dladdr, which may be called from any thread, and is never closed.
-unsafe impl Send for Library {}
+unsafe impl Send for SharedLibrary {}
 // SAFETY: as above: neither call changes anything through the handle that another thread could see half done.
-unsafe impl Sync for Library {}
+unsafe impl Sync for SharedLibrary {}
 
-impl Library {
+impl SharedLibrary {
     /// Loads `name`: a path when it has a slash in it, else a name that the loader searches for.
     ///
     /// # Errors
@@ -146,20 +146,20 @@ mod tests {
 
     #[test]
     fn a_missing_library_is_named_in_the_message() {
-        let message = Library::open("/nonexistent/libnothing.so.1").unwrap_err();
+        let message = SharedLibrary::open("/nonexistent/libnothing.so.1").unwrap_err();
         assert!(
             message.contains("/nonexistent/libnothing.so.1"),
             "{message}"
         );
-        assert!(Library::loaded("/nonexistent/libnothing.so.1").is_none());
-        assert!(Library::open("").is_err());
-        assert!(Library::open("a\0b").is_err());
+        assert!(SharedLibrary::loaded("/nonexistent/libnothing.so.1").is_none());
+        assert!(SharedLibrary::open("").is_err());
+        assert!(SharedLibrary::open("a\0b").is_err());
     }
 
     #[cfg(all(target_env = "gnu", target_arch = "x86_64"))]
     #[test]
     fn symbols_are_found_by_version() {
-        let library = Library::loaded("libc.so.6").unwrap();
+        let library = SharedLibrary::loaded("libc.so.6").unwrap();
         let address = library.symbol(c"getpid", c"GLIBC_2.2.5").unwrap();
         assert!(file_of(address).unwrap().contains("libc"));
         let message = library.symbol(c"getpid", c"GLIBC_99").unwrap_err();

@@ -11,7 +11,7 @@ use std::ptr::{self, NonNull};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::library::{Library, text};
+use crate::library::{SharedLibrary, text};
 
 /// Name that the loader searches for; PMIx has kept this name since its second release.
 const LOADER_NAME: &str = "libpmix.so.2";
@@ -102,7 +102,7 @@ pub enum NoClient {
 #[derive(Debug)]
 pub struct Client {
     // Held so that the functions below are never without their code, whatever becomes of the loader's policy.
-    library: Option<Library>,
+    library: Option<SharedLibrary>,
     finalize: Finalize,
     put: Put,
     commit: Commit,
@@ -128,7 +128,7 @@ impl Client {
     }
 
     fn load(name: &str) -> Result<Self, NoClient> {
-        let library = Library::open(name).map_err(NoClient::Library)?;
+        let library = SharedLibrary::open(name).map_err(NoClient::Library)?;
         let find = |symbol: &CStr| {
             library
                 .symbol_without_version(symbol)

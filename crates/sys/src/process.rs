@@ -1,4 +1,7 @@
-//! Permissions of this process, and those that it gives to others.
+//! Permissions of this process, those that it gives to others, and the way to its environment.
+
+/// Reads one environment variable; a function, so that tests need no process environment.
+pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Lets other processes of this user read and write this one's memory by process_vm_readv and process_vm_writev, where
 /// the Yama security module would let only ancestors. Does nothing on a kernel without Yama, which does not ask.

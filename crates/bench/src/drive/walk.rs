@@ -96,7 +96,7 @@ pub(crate) mod tests {
     use super::*;
     use tonnage_engine::Verb;
     use tonnage_plan::point::{LimitChoice, Traffic};
-    use tonnage_plan::transfer::{Length, Pacing, TrialLength};
+    use tonnage_plan::transfer::{Pacing, PointLength, TrialLength};
 
     /// A small point for unit tests of the loops.
     pub(crate) fn point(addresses: Addresses, slots: u64) -> TransferPoint {
@@ -118,7 +118,7 @@ pub(crate) mod tests {
             latency: true,
             verify: false,
             limit: LimitChoice::None,
-            length: Length {
+            length: PointLength {
                 trials: 1,
                 trial: TrialLength::Iterations(100),
                 warmup_ns: 0,

@@ -3,8 +3,8 @@
 //! The conductor takes every point through the same steps; a kind says what each step is for it. A kind never uses the
 //! conductor: what both need is in [`Stage`].
 
-use crate::failure::Failure;
-use crate::host::Host;
+use crate::failure::StepFailure;
+use crate::host::RankHost;
 use crate::observer::Observer;
 use crate::settings::Settings;
 use tonnage_plan::{Planned, Reading};
@@ -19,27 +19,27 @@ pub struct Stage<'a> {
     /// Choices that are no part of a point.
     pub settings: &'a Settings,
     /// This rank's host.
-    pub host: &'a Host,
+    pub host: &'a RankHost,
     /// Told how it goes, on rank 0.
     pub observer: &'a mut dyn Observer,
 }
 
 /// A point, and what stands beside its results.
 #[derive(Debug)]
-pub struct Asked<'a, P> {
+pub struct AnnotatedPoint<'a, P> {
     /// The cell of the sweep.
     pub point: &'a P,
     /// Notes that only a reader of the results needs.
     pub reading: &'a Reading,
 }
 
-impl<P> Clone for Asked<'_, P> {
+impl<P> Clone for AnnotatedPoint<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P> Copy for Asked<'_, P> {}
+impl<P> Copy for AnnotatedPoint<'_, P> {}
 
 /// One kind of experiment, for as long as a run lasts.
 pub trait Kind {
@@ -55,17 +55,17 @@ pub trait Kind {
     fn shares(first: &Self::Point, next: &Self::Point) -> bool;
 
     /// A record's body before anything was measured.
-    fn body(asked: Asked<'_, Self::Point>) -> Body;
+    fn body(asked: AnnotatedPoint<'_, Self::Point>) -> Body;
 
     /// Opens on all ranks what these points share.
     ///
     /// # Errors
-    /// [`Failure::Point`] when none of them can be measured, but other points can.
+    /// [`StepFailure::Point`] when none of them can be measured, but other points can.
     fn open(
         &mut self,
         points: &[&Self::Point],
         stage: &mut Stage<'_>,
-    ) -> Result<Self::Open, Failure>;
+    ) -> Result<Self::Open, StepFailure>;
 
     /// Two CPUs that a point depends on, for the canary before and after it, or why there are none; `None` where the kind
     /// has no canary.
@@ -86,11 +86,11 @@ pub trait Kind {
     fn measure(
         &mut self,
         open: &mut Self::Open,
-        asked: Asked<'_, Self::Point>,
+        asked: AnnotatedPoint<'_, Self::Point>,
         stage: &mut Stage<'_>,
         record: &mut Record,
         course: Course<'_>,
-    ) -> Result<(), Failure>;
+    ) -> Result<(), StepFailure>;
 
     /// Removes what a point that failed has left behind outside this process.
     fn abandon(&mut self) {}
@@ -107,16 +107,16 @@ pub trait Stretches {
 
 /// The order in which steps are taken, which is the conductor's. Points of several backends can be open at once and their
 /// steps taken in turn, because each is inside a course.
-pub type Course<'a> = &'a mut dyn FnMut(&mut dyn Steps) -> Result<(), Failure>;
+pub type Course<'a> = &'a mut dyn FnMut(&mut dyn Steps) -> Result<(), StepFailure>;
 
 /// The steps of a point that is ready, in the order in which they are taken. All ranks take each of them together. Where
-/// one fails with [`Failure::Point`], the next is [`Self::close`].
+/// one fails with [`StepFailure::Point`], the next is [`Self::close`].
 pub trait Steps {
     /// Measures the upper bound that results are a fraction of, beside the trials.
     ///
     /// # Errors
     /// When it cannot be measured.
-    fn limit(&mut self, _when: When) -> Result<(), Failure> {
+    fn limit(&mut self, _when: When) -> Result<(), StepFailure> {
         Ok(())
     }
 
@@ -124,7 +124,7 @@ pub trait Steps {
     ///
     /// # Errors
     /// When it cannot be put there.
-    fn prepare(&mut self) -> Result<(), Failure> {
+    fn prepare(&mut self) -> Result<(), StepFailure> {
         Ok(())
     }
 
@@ -132,33 +132,33 @@ pub trait Steps {
     ///
     /// # Errors
     /// As for a trial.
-    fn warm_up(&mut self) -> Result<(), Failure> {
+    fn warm_up(&mut self) -> Result<(), StepFailure> {
         Ok(())
     }
 
     /// One timed repetition, with what lies outside its clock: data in place before, verification after.
     ///
     /// # Errors
-    /// [`Failure::Point`] when the bytes were wrong, for one: the ranks are in step and can go on.
-    fn trial(&mut self) -> Result<(), Failure>;
+    /// [`StepFailure::Point`] when the bytes were wrong, for one: the ranks are in step and can go on.
+    fn trial(&mut self) -> Result<(), StepFailure>;
 
     /// Returns whether the trials suffice, the same on all ranks.
     ///
     /// # Errors
     /// When a rank does not answer.
-    fn enough(&mut self) -> Result<bool, Failure>;
+    fn enough(&mut self) -> Result<bool, StepFailure>;
 
     /// Leaves nothing behind for the next point.
     ///
     /// # Errors
     /// When something stays.
-    fn close(&mut self) -> Result<(), Failure>;
+    fn close(&mut self) -> Result<(), StepFailure>;
 
     /// Brings together what the ranks measured.
     ///
     /// # Errors
     /// When a rank does not answer.
-    fn gather(&mut self) -> Result<(), Failure> {
+    fn gather(&mut self) -> Result<(), StepFailure> {
         Ok(())
     }
 }

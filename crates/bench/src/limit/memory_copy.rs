@@ -8,7 +8,7 @@ use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
 
 use crate::drive::walk::Walk;
-use crate::kinds::transfer::layout::{Layout, SLICE_BYTES_MIN};
+use crate::kinds::transfer::layout::{SLICE_BYTES_MIN, SliceLayout};
 
 /// Smallest copy that operations are compared with: the limit is the hardware's, and the cost of each small operation
 /// is what utilization should show.
@@ -20,7 +20,7 @@ pub const PIECE_BYTES_MIN: u64 = 64 << 10;
 /// When the slices do not lie in the memory.
 pub fn copy_rates(
     memory: &dyn Memory,
-    layout: &Layout,
+    layout: &SliceLayout,
     point: &TransferPoint,
     clock: &Clock,
 ) -> Result<Vec<CopyRate>> {
@@ -89,7 +89,7 @@ mod tests {
     fn every_way_gets_a_rate_over_the_slices_of_a_point() {
         let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 15);
         point.size_bytes = 8;
-        let layout = Layout::new(&point, 0);
+        let layout = SliceLayout::new(&point, 0);
         let memory = (HOST.allocate)(&Request {
             bytes: layout.bytes(),
             ..Request::default()

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::deadlines::DEADLINES;
-use crate::kinds::transfer::crew::{Followers, Order};
-use crate::kinds::transfer::description::{Device, Opened};
+use crate::kinds::transfer::crew::{CrewOrder, Followers};
+use crate::kinds::transfer::description::{Device, OpenMessage};
 use crate::kinds::transfer::work::Work;
 use crate::limit::memory_copy::{add, better};
 use crate::limit::socket_stream::Streamed;
@@ -26,7 +26,7 @@ use tonnage_units::{Reduce, Result};
 /// Upper bound of a point, the same on all ranks.
 pub struct Bound<'a> {
     point: &'a TransferPoint,
-    opened: &'a [Opened],
+    opened: &'a [OpenMessage],
     kind: LimitKind,
     addresses: Vec<Option<IpAddr>>,
 }
@@ -46,7 +46,7 @@ pub enum Measurement {
 
 impl<'a> Bound<'a> {
     /// Makes the upper bound of a point on a session, of which `rank` is one.
-    pub fn new(point: &'a TransferPoint, opened: &'a [Opened], rank: u32) -> Self {
+    pub fn new(point: &'a TransferPoint, opened: &'a [OpenMessage], rank: u32) -> Self {
         let own = opened.get(rank as usize).into_iter();
         Self {
             point,
@@ -80,7 +80,7 @@ impl<'a> Bound<'a> {
             LimitKind::SocketStream => {
                 let streamed =
                     socket_stream::measure(rank, self.point, &self.addresses, |berths| {
-                        followers.order(&Order::Stream(berths.clone()))?;
+                        followers.order(&CrewOrder::Stream(berths.clone()))?;
                         let mine = own.stream(berths);
                         let others = followers.collect()?;
                         let mut sum = mine?;
@@ -139,7 +139,7 @@ impl<'a> Bound<'a> {
 }
 
 /// The kind that the engines of all ranks agree on. Where only some know the speed of their link, sockets tell for all.
-fn common_kind(opened: &[Opened]) -> LimitKind {
+fn common_kind(opened: &[OpenMessage]) -> LimitKind {
     let is_link = |kind: LimitKind| matches!(kind, LimitKind::Link { .. });
     let kinds = || {
         let devices = opened.iter().flat_map(|opened| &opened.devices);
@@ -163,7 +163,7 @@ fn copies(rank: &mut Rank, own: &mut Work, followers: &Followers) -> Result<Meas
     rank.barrier("copy limit", DEADLINES.step)?;
     let mut sum = Copies::default();
     if own.begins() {
-        followers.order(&Order::CopyLimit)?;
+        followers.order(&CrewOrder::CopyLimit)?;
         let own = own.copy_limit();
         let others = followers.collect()?;
         let others = others.into_iter().filter_map(|report| report.rates);
@@ -191,7 +191,7 @@ impl Reduce for Copies {
 
 /// The nominal speed of the devices that send or of those that receive, whichever is less. A device that several ranks of
 /// a host share counts once.
-fn link_limit(point: &TransferPoint, opened: &[Opened], hosts: &Hosts) -> Option<Limit> {
+fn link_limit(point: &TransferPoint, opened: &[OpenMessage], hosts: &Hosts) -> Option<Limit> {
     // Devices with their network: two of them may have devices of one name.
     let mut sides: [Vec<(Option<u32>, &Device)>; 2] = [Vec::new(), Vec::new()];
     for (rank, opened) in (0u32..).zip(opened) {
@@ -231,8 +231,8 @@ mod tests {
     use tonnage_plan::transfer::Addresses;
     use tonnage_ranks::RankInfo;
 
-    fn opened(limit: LimitKind, device: Option<(&str, [u8; 4])>) -> Opened {
-        Opened {
+    fn opened(limit: LimitKind, device: Option<(&str, [u8; 4])>) -> OpenMessage {
+        OpenMessage {
             cpus: Vec::new(),
             yielding: false,
             memory: Vec::new(),
@@ -279,7 +279,7 @@ mod tests {
             (vec![MemoryCopy, SLOW], None),
             (vec![], None),
         ] {
-            let all: Vec<Opened> = kinds
+            let all: Vec<OpenMessage> = kinds
                 .iter()
                 .map(|&kind| opened(kind, Option::None))
                 .collect();
@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    fn link(traffic: Traffic, all: &[Opened], hosts: &[&str]) -> Limit {
+    fn link(traffic: Traffic, all: &[OpenMessage], hosts: &[&str]) -> Limit {
         let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
         (point.traffic, point.ranks) = (traffic, all.len() as u32);
         point.limit = LimitChoice::Auto;

@@ -18,7 +18,7 @@ use tonnage_sys::clock::Clock;
 use crate::agreement::settle;
 use crate::deadlines::DEADLINES;
 use pump::BLOCK_BYTES;
-pub use pump::{Direction, Stream, Streamed, Window, pump};
+pub use pump::{Stream, StreamDirection, Streamed, Window, pump};
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::Rank;
 use tonnage_units::Result;

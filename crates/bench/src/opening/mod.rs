@@ -15,7 +15,7 @@ pub(crate) use memory::SizedBy;
 
 use std::sync::Arc;
 
-use crate::host::Host;
+use crate::host::RankHost;
 use crate::settings::{Numa, Settings};
 use tonnage_engine::memory::{Memory, MemoryReport, Request};
 use tonnage_engine::{
@@ -118,7 +118,12 @@ impl Requirements<'_> {
     }
 
     /// Opens the engine's devices and finds a CPU for each worker.
-    pub(crate) fn open(&self, rank: &Rank, settings: &Settings, host: &Host) -> Result<Devices> {
+    pub(crate) fn open(
+        &self,
+        rank: &Rank,
+        settings: &Settings,
+        host: &RankHost,
+    ) -> Result<Devices> {
         let domains = (self.entry.open)(&OpenRequest {
             variant: split_name(self.engine).1,
             options: self.options,
@@ -152,7 +157,7 @@ impl Requirements<'_> {
         (index, cpu): (u32, Option<u32>),
         rank: &Rank,
         settings: &Settings,
-        host: &Host,
+        host: &RankHost,
     ) -> Result<Seat> {
         // Workers of the same place on their hosts get devices of the same place in the list, as rails are wired.
         let place = rank.identity().local_rank * self.workers + index;

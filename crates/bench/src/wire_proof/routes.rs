@@ -10,12 +10,12 @@ use tonnage_units::{WireDevice, WireKind};
 
 /// Devices that a rank's engine names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named {
+pub struct NamedDevices {
     /// The devices that its payload has to cross.
     pub devices: Vec<WireDevice>,
 }
 
-impl Named {
+impl NamedDevices {
     /// Devices that this process names; `None` without any.
     pub fn new(mut devices: Vec<WireDevice>) -> Option<Self> {
         devices.sort();
@@ -26,7 +26,7 @@ impl Named {
 
 /// Ranks of one network that share devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Group {
+pub(super) struct DeviceGroup {
     pub(super) host: String,
     pub(super) network: Option<u32>,
     pub(super) devices: Vec<WireDevice>,
@@ -36,16 +36,16 @@ pub(super) struct Group {
 /// Devices that each rank uses: the same on all ranks.
 #[derive(Debug, Clone, Default)]
 pub struct Routes {
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<DeviceGroup>,
     /// For each rank its group; `None` where the engine names no device.
     pub(super) group_of: Vec<Option<usize>>,
 }
 
 impl Routes {
     /// Takes together ranks that share a device, which those of one network may do.
-    pub fn new(infos: &[RankInfo], hosts: &Hosts, named: &[Option<&Named>]) -> Self {
+    pub fn new(infos: &[RankInfo], hosts: &Hosts, named: &[Option<&NamedDevices>]) -> Self {
         let mut owners = HashMap::new();
-        let mut groups: Vec<Group> = Vec::new();
+        let mut groups: Vec<DeviceGroup> = Vec::new();
         for (info, named) in infos.iter().zip(named) {
             let Some(named) = named else { continue };
             let network = hosts.network(info.rank);
@@ -58,7 +58,7 @@ impl Routes {
             shared.dedup();
             let at = shared.first().copied().unwrap_or(groups.len());
             if at == groups.len() {
-                groups.push(Group {
+                groups.push(DeviceGroup {
                     host: info.host.clone(),
                     network,
                     devices: Vec::new(),
@@ -84,7 +84,7 @@ impl Routes {
         Self::of(groups, infos.len())
     }
 
-    fn of(mut groups: Vec<Group>, ranks: usize) -> Self {
+    fn of(mut groups: Vec<DeviceGroup>, ranks: usize) -> Self {
         let mut group_of = vec![None; ranks];
         for (at, group) in groups.iter_mut().enumerate() {
             group.devices.sort();
@@ -109,7 +109,7 @@ impl Routes {
 
     /// The group whose reader also reads TCP: the first of its network that has an interface.
     pub(super) fn reads_tcp(&self, at: usize) -> bool {
-        let has_interface = |group: &&Group| {
+        let has_interface = |group: &&DeviceGroup| {
             let mut devices = group.devices.iter();
             devices.any(|device| device.kind == WireKind::Interface)
         };

@@ -4,7 +4,7 @@ mod whole;
 
 use std::collections::BTreeMap;
 
-use super::routes::Group;
+use super::routes::DeviceGroup;
 use super::*;
 use tonnage_engine::Verb;
 use tonnage_machine::tree::invented::Machine;
@@ -46,13 +46,13 @@ fn info(rank: u32, place: &str) -> RankInfo {
     }
 }
 
-fn named(devices: &[WireDevice]) -> Option<Named> {
-    Some(Named {
+fn named(devices: &[WireDevice]) -> Option<NamedDevices> {
+    Some(NamedDevices {
         devices: devices.to_vec(),
     })
 }
 
-fn routes(hosts: &[&str], named: &[Option<Named>]) -> Routes {
+fn routes(hosts: &[&str], named: &[Option<NamedDevices>]) -> Routes {
     let infos: Vec<RankInfo> = (0..)
         .zip(hosts)
         .map(|(rank, host)| info(rank, host))
@@ -103,7 +103,7 @@ fn found(watch: &Watch, loads: &[(usize, u64, u64)]) -> WireProof {
 }
 
 fn groups(routes: &Routes) -> Vec<(Vec<u32>, usize)> {
-    let shape = |group: &Group| (group.ranks.clone(), group.devices.len());
+    let shape = |group: &DeviceGroup| (group.ranks.clone(), group.devices.len());
     routes.groups.iter().map(shape).collect()
 }
 

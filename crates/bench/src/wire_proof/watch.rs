@@ -37,7 +37,7 @@ impl Reduce for Loads {
 }
 
 /// Growth of a device's counters; `None` for one that is not there.
-pub(super) type Moved = Option<Counters>;
+pub(super) type CounterGrowth = Option<Counters>;
 
 /// One rank's part in the proof of one point.
 pub struct Watch<'a> {
@@ -109,18 +109,18 @@ impl<'a> Watch<'a> {
     }
 
     /// Growth of the counters of a group's devices.
-    pub(super) fn moved(&self, at: usize, after: &Snapshot) -> Vec<Moved> {
+    pub(super) fn moved(&self, at: usize, after: &Snapshot) -> Vec<CounterGrowth> {
         let devices = self.routes.groups[at].devices.iter();
         devices.map(|device| self.moved_by(device, after)).collect()
     }
 
-    pub(super) fn moved_by(&self, device: &WireDevice, after: &Snapshot) -> Moved {
+    pub(super) fn moved_by(&self, device: &WireDevice, after: &Snapshot) -> CounterGrowth {
         Some(difference(self.before.of(device)?, after.of(device)?))
     }
 }
 
 /// Returns whether devices together counted this part of the payload in both directions.
-pub(super) fn carried(moved: &[Moved], load: Load, percent: u64) -> bool {
+pub(super) fn carried(moved: &[CounterGrowth], load: Load, percent: u64) -> bool {
     let sum = |bytes: fn(&Counters) -> Option<u64>| {
         let counted = moved.iter().flatten().filter_map(bytes);
         counted.fold(0, u64::saturating_add)

@@ -1,7 +1,7 @@
 //! Reasons why it is not proven that the payload crossed a device, in words, with what to try next.
 
-use super::routes::Group;
-use super::watch::{Load, Moved, Watch, carried};
+use super::routes::DeviceGroup;
+use super::watch::{CounterGrowth, Load, Watch, carried};
 use tonnage_machine::counters::{Snapshot, received_bytes, sent_bytes};
 use tonnage_units::number_list;
 use tonnage_units::quantity::human::bytes;
@@ -16,7 +16,7 @@ impl Watch<'_> {
         &self,
         at: usize,
         load: Load,
-        moved: &[Moved],
+        moved: &[CounterGrowth],
         after: &Snapshot,
     ) -> String {
         let group = &self.routes.groups[at];
@@ -25,7 +25,7 @@ impl Watch<'_> {
         if let Some((device, _)) = pairs().find(|(_, moved)| moved.is_none()) {
             return missing(host, device, after);
         }
-        let counts = |moved: &Moved| {
+        let counts = |moved: &CounterGrowth| {
             let counters = moved.as_ref();
             counters.and_then(sent_bytes).is_some() && counters.and_then(received_bytes).is_some()
         };
@@ -99,7 +99,7 @@ impl Watch<'_> {
     }
 
     /// The first two ranks of a group's place that exchange payload with each other.
-    pub(super) fn neighbours(&self, group: &Group) -> Option<(u32, u32)> {
+    pub(super) fn neighbours(&self, group: &DeviceGroup) -> Option<(u32, u32)> {
         let is_here = |rank: u32| {
             let group_of = self.routes.group_of(rank);
             group_of.is_some_and(|at| self.routes.groups[at].network == group.network)
@@ -145,7 +145,7 @@ fn missing(host: &str, device: &WireDevice, after: &Snapshot) -> String {
 }
 
 /// The sentence about devices that did not take part while others carried everything.
-pub(super) fn idle(group: &Group, idle: &[&WireDevice]) -> String {
+pub(super) fn idle(group: &DeviceGroup, idle: &[&WireDevice]) -> String {
     format!(
         "{} of {} carried none of the payload that {} should have spread over {}: use at least as many --workers as \
          devices, or leave it out",

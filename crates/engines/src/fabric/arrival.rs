@@ -7,7 +7,7 @@ use tonnage_units::{Error, Result};
 
 /// Proof of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Arrival {
+pub(super) enum ArrivalProof {
     /// The initiator copies the bytes itself before the write completes (process_vm_writev).
     Synchronous,
     /// Every write asks for a completion that means delivery.
@@ -31,7 +31,7 @@ pub(super) struct Granted {
     pub(super) synchronous: bool,
 }
 
-impl Arrival {
+impl ArrivalProof {
     /// Chooses by the option's value.
     ///
     /// # Errors
@@ -101,8 +101,8 @@ mod tests {
         synchronous: false,
     };
 
-    fn chosen(option: &str, granted: Granted) -> Option<Arrival> {
-        Arrival::choose(option, granted, "x").ok()
+    fn chosen(option: &str, granted: Granted) -> Option<ArrivalProof> {
+        ArrivalProof::choose(option, granted, "x").ok()
     }
 
     #[test]
@@ -119,12 +119,12 @@ mod tests {
             delivery: false,
             ..unordered
         };
-        let flush = |on_request| Some(Arrival::Flush { on_request });
+        let flush = |on_request| Some(ArrivalProof::Flush { on_request });
         assert_eq!(chosen("auto", ALL), flush(true));
-        assert_eq!(chosen("auto", unordered), Some(Arrival::EveryWrite));
+        assert_eq!(chosen("auto", unordered), Some(ArrivalProof::EveryWrite));
         assert_eq!(chosen("auto", undelivered), flush(false));
         assert_eq!(chosen("auto", neither), None);
-        assert_eq!(chosen("delivery", ALL), Some(Arrival::EveryWrite));
+        assert_eq!(chosen("delivery", ALL), Some(ArrivalProof::EveryWrite));
         assert_eq!(chosen("delivery", undelivered), None);
         assert_eq!(chosen("transmit", ALL), flush(false));
         assert_eq!(chosen("transmit", unordered), None);
@@ -135,7 +135,7 @@ mod tests {
         for option in ["auto", "delivery", "transmit"] {
             assert_eq!(
                 chosen(option, synchronous),
-                Some(Arrival::Synchronous),
+                Some(ArrivalProof::Synchronous),
                 "{option}"
             );
         }

@@ -9,9 +9,9 @@ use tonnage_engine::{
 use tonnage_sys::libfabric::{Attributes, Info};
 use tonnage_units::{Error, Result, WireDevice, WireKind};
 
-use super::arrival::{Arrival, Granted};
+use super::arrival::{ArrivalProof, Granted};
 use super::options::{COMPLETION, INJECT, OPTIONS, SHM_WRITES, core_of};
-use super::worker::{Ways, Worker};
+use super::worker::{FabricWorker, Ways};
 
 /// One device of a provider.
 pub(super) struct FabricDomain {
@@ -19,7 +19,7 @@ pub(super) struct FabricDomain {
     caps: Caps,
     why_embedded: Option<String>,
     /// `None` where nothing is written.
-    arrival: Option<Arrival>,
+    arrival: Option<ArrivalProof>,
     is_shm: bool,
     shm_writes: Option<String>,
     inject: bool,
@@ -46,7 +46,7 @@ impl FabricDomain {
         };
         let option = request.option(&OPTIONS, COMPLETION);
         let arrival = writes
-            .then(|| Arrival::choose(&option, granted, request.variant))
+            .then(|| ArrivalProof::choose(&option, granted, request.variant))
             .transpose()?;
         let caps = caps(attributes, arrival, shm_writes.as_deref());
         Ok(Self {
@@ -61,7 +61,7 @@ impl FabricDomain {
     }
 }
 
-fn caps(attributes: &Attributes, arrival: Option<Arrival>, shm_writes: Option<&str>) -> Caps {
+fn caps(attributes: &Attributes, arrival: Option<ArrivalProof>, shm_writes: Option<&str>) -> Caps {
     let depth = attributes.tx_depth.min(attributes.rx_depth);
     Caps {
         verbs: &Verb::ALL,
@@ -69,8 +69,11 @@ fn caps(attributes: &Attributes, arrival: Option<Arrival>, shm_writes: Option<&s
         depth: u32::try_from(depth).unwrap_or(u32::MAX).clamp(1, DEPTH_MAX),
         message_bytes_max: attributes.message_bytes_max as u64,
         moves_bytes: true,
-        delivered: matches!(arrival, Some(Arrival::Synchronous | Arrival::EveryWrite)),
-        delivery_on_request: arrival == Some(Arrival::Flush { on_request: true }),
+        delivered: matches!(
+            arrival,
+            Some(ArrivalProof::Synchronous | ArrivalProof::EveryWrite)
+        ),
+        delivery_on_request: arrival == Some(ArrivalProof::Flush { on_request: true }),
         arrivals_named: attributes.immediate_bytes >= 8,
         arrives_by_polling: true,
         ordered_writes: writes_in_address_order(&attributes.provider, shm_writes),
@@ -158,7 +161,7 @@ impl Domain for FabricDomain {
                 .maybe("address", address)
                 .with("mr_mode", attributes.mr_mode.clone())
                 .with("ordering", attributes.ordering.clone())
-                .maybe("completion", self.arrival.map(Arrival::describe))
+                .maybe("completion", self.arrival.map(ArrivalProof::describe))
                 .maybe("shm_writes", self.shm_writes.clone())
                 .with("inject_bytes_max", inject)
                 .with("tx_depth", attributes.tx_depth)
@@ -182,12 +185,12 @@ impl Domain for FabricDomain {
         let info = self.info.duplicate().map_err(Error::Failed)?;
         let ways = Ways {
             inject: self.inject,
-            deliver_every_write: self.arrival == Some(Arrival::EveryWrite),
-            flushes: matches!(self.arrival, Some(Arrival::Flush { .. })),
+            deliver_every_write: self.arrival == Some(ArrivalProof::EveryWrite),
+            flushes: matches!(self.arrival, Some(ArrivalProof::Flush { .. })),
             attaches: self.shm_writes.as_deref() == Some("cma"),
             is_shm: self.is_shm,
         };
-        let worker = Worker::open(info, config, ways)?;
+        let worker = FabricWorker::open(info, config, ways)?;
         Ok(Box::new(worker))
     }
 }

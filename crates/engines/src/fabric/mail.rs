@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tonnage_sys::libfabric::{Region, RemoteRegion};
+use tonnage_sys::libfabric::{RegionHandle, RemoteRegion};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_units::{Error, Result};
 
@@ -13,7 +13,7 @@ const PLACE_BYTES: u64 = 64;
 /// A mailbox for peers whose cards were made together.
 pub(super) struct Mail {
     pub(super) arena: Arc<Arena>,
-    pub(super) region: Region,
+    pub(super) region: RegionHandle,
     pub(super) remote: RemoteRegion,
     /// Peers whose greetings come, in the order of the places.
     peers: Vec<u32>,
@@ -40,7 +40,7 @@ impl Mail {
     /// A mailbox in registered memory, with the greeting of `rank` ready to be sent.
     pub(super) fn new(
         arena: Arc<Arena>,
-        region: Region,
+        region: RegionHandle,
         remote: RemoteRegion,
         peers: Vec<u32>,
         rank: u32,

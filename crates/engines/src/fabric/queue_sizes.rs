@@ -1,7 +1,7 @@
 //! Queue sizes of a worker's endpoint, and what to say where the system gives less.
 
 use tonnage_engine::WorkerConfig;
-use tonnage_sys::libfabric::Sizes;
+use tonnage_sys::libfabric::QueueSizes;
 use tonnage_units::Error;
 
 /// Operations in flight over all lanes, at most.
@@ -16,13 +16,13 @@ const RECEIVES: std::ops::RangeInclusive<usize> = 256..=1_048_576;
 const RECEIVES_PER_OPERATION: usize = 2;
 const OPERATIONS_MIN: usize = 8;
 
-pub(super) fn sizes(config: &WorkerConfig) -> Sizes {
+pub(super) fn sizes(config: &WorkerConfig) -> QueueSizes {
     let lanes = (config.peers_max as usize).max(1);
     let bounded = |wanted: usize, bounds: std::ops::RangeInclusive<usize>| {
         wanted.clamp(*bounds.start(), *bounds.end()) as u32
     };
     let receives = RECEIVES_PER_OPERATION * (config.depth as usize).max(OPERATIONS_MIN);
-    Sizes {
+    QueueSizes {
         operations: bounded(lanes.saturating_mul(config.depth as usize), OPERATIONS),
         receives: bounded(lanes.saturating_mul(receives), RECEIVES),
         peers: lanes,

@@ -1,15 +1,15 @@
 //! Resolving lanes: the route and the flush that come of what a lane was asked for.
 
 use tonnage_engine::{Lane, LaneKind, LaneSpec, Verb};
-use tonnage_sys::libfabric::{Action, Region, RemoteRegion, Route};
+use tonnage_sys::libfabric::{Action, RegionHandle, RemoteRegion, Route};
 use tonnage_units::{Error, Result};
 
 use super::contact::FarMemory;
 use super::lanes::{LaneState, Spec};
-use super::worker::{PeerState, Worker};
+use super::worker::{FabricWorker, PeerState};
 use crate::slots;
 
-impl Worker {
+impl FabricWorker {
     /// The lane of a specification: the same for the same.
     pub(super) fn resolve(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
         let peer = self.peers.iter().find(|peer| peer.rank == spec.peer);
@@ -64,7 +64,12 @@ impl Worker {
         }
     }
 
-    fn state(&self, spec: Spec, (action, local): (Action, Region), peer: &PeerState) -> LaneState {
+    fn state(
+        &self,
+        spec: Spec,
+        (action, local): (Action, RegionHandle),
+        peer: &PeerState,
+    ) -> LaneState {
         let writes = matches!(action, Action::Write | Action::WriteData);
         let route = Route {
             action,

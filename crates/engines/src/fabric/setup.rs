@@ -10,14 +10,14 @@ use tonnage_units::{Error, Result};
 use super::contact::Address;
 use super::mail::{Greeted, Mail};
 use super::queue_sizes::not_registered;
-use super::worker::{GREETING, PeerState, Worker};
+use super::worker::{FabricWorker, GREETING, PeerState};
 
-impl Worker {
+impl FabricWorker {
     /// Registers bytes under a key of their own.
     pub(super) fn register_arena(
         &mut self,
         arena: &Arc<Arena>,
-    ) -> Result<(u32, libfabric::Region, RemoteRegion)> {
+    ) -> Result<(u32, libfabric::RegionHandle, RemoteRegion)> {
         let number = self.region_next;
         let registered = self
             .endpoint

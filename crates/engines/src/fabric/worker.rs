@@ -9,7 +9,7 @@ use tonnage_engine::{
     Neighbor, Op, Region, RegionId, WorkerConfig,
 };
 use tonnage_sys::libfabric::{
-    self, Attributes, Endpoint, Event, EventKind, Info, Peer, Posted, RemoteRegion, Wait,
+    self, Attributes, Endpoint, Event, EventKind, Info, PeerAddress, Posted, RemoteRegion, Wait,
 };
 use tonnage_units::{Error, Result};
 
@@ -44,7 +44,7 @@ pub(super) struct Ways {
 
 pub(super) struct PeerState {
     pub(super) rank: u32,
-    pub(super) peer: Peer,
+    pub(super) peer: PeerAddress,
     pub(super) mailbox: RemoteRegion,
     /// Place of this side's greeting.
     pub(super) place: u64,
@@ -56,7 +56,7 @@ pub(super) struct PeerState {
 }
 
 /// A worker's endpoint.
-pub(super) struct Worker {
+pub(super) struct FabricWorker {
     pub(super) config: WorkerConfig,
     pub(super) name: String,
     pub(super) attributes: Attributes,
@@ -68,7 +68,7 @@ pub(super) struct Worker {
     pub(super) named: bool,
     pub(super) endpoint: Endpoint,
     /// Registered memories by the number of their region.
-    pub(super) regions: BTreeMap<u32, libfabric::Region>,
+    pub(super) regions: BTreeMap<u32, libfabric::RegionHandle>,
     /// Numbers regions and their keys, where the provider lets its user choose; none is given twice.
     pub(super) region_next: u32,
     /// One for each call of `cards`.
@@ -84,10 +84,10 @@ pub(super) struct Worker {
     held: VecDeque<Op>,
     events: Box<[Event; EVENTS]>,
     /// The library's words for the last failed operation.
-    failed: Option<Box<libfabric::Failure>>,
+    failed: Option<Box<libfabric::FabricError>>,
 }
 
-impl Worker {
+impl FabricWorker {
     pub(super) fn open(info: Info, config: &WorkerConfig, ways: Ways) -> Result<Self> {
         let attributes = info.attributes().clone();
         let name = format!("fabric:{}", attributes.provider);
@@ -203,7 +203,7 @@ impl Worker {
     }
 
     /// Describes a failure by the words of the library.
-    fn described(&self, failure: &libfabric::Failure) -> Failure {
+    fn described(&self, failure: &libfabric::FabricError) -> Failure {
         let lane = self.lane_of(failure.user);
         Failure {
             name: failure.text.clone(),
@@ -219,7 +219,7 @@ impl Worker {
 
     /// The end of the endpoint; names the operation if one is known.
     #[cold]
-    pub(super) fn dead(&self, failure: &libfabric::Failure, peer: Option<u32>) -> Error {
+    pub(super) fn dead(&self, failure: &libfabric::FabricError, peer: Option<u32>) -> Error {
         if self.lane_of(failure.user).is_some() {
             return self.described(failure).into();
         }
@@ -242,7 +242,7 @@ impl Worker {
     #[cold]
     fn failed(
         &mut self,
-        failure: Box<libfabric::Failure>,
+        failure: Box<libfabric::FabricError>,
         done: &mut [Completion],
     ) -> Result<usize> {
         let (Some(user), Some(place)) = (failure.user, done.first_mut()) else {
@@ -304,7 +304,7 @@ impl Worker {
     }
 }
 
-impl Engine for Worker {
+impl Engine for FabricWorker {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
         let (number, region, remote) = self.register_arena(memory.mapped(&self.name)?)?;
         self.regions.insert(number, region);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tonnage_engine::Facts;
 use tonnage_engine::calls::FileUse;
-use tonnage_engine::calls::{Call, Calls, OpenFile, Transfer, View};
+use tonnage_engine::calls::{Call, Calls, FileTransfer, OpenFile, View};
 use tonnage_sys::mapping::Arena;
-use tonnage_sys::mpi::{Access, File, Hints, Scope, Together, World};
+use tonnage_sys::mpi::{AccessMode, File, MpiHints, Scope, Together, World};
 use tonnage_units::{Error, Result};
 
 use super::hints::Shown;
@@ -22,7 +22,7 @@ pub(super) struct MpiCalls {
     world: Arc<World>,
     memory: Arc<Arena>,
     together: Together,
-    hints: Hints,
+    hints: MpiHints,
     preallocate: Option<u64>,
     files: Vec<Option<Opened>>,
     shown: Shown,
@@ -67,7 +67,7 @@ impl MpiCalls {
         } else {
             Scope::Alone
         };
-        let access = Access {
+        let mode = AccessMode {
             read: what.read,
             write: what.write,
             create: what.create,
@@ -77,7 +77,7 @@ impl MpiCalls {
             .map_err(|error| Error::io(format!("{}", what.path.display()), error))?;
         let file = self
             .world
-            .open(&path, scope, access, &self.hints)
+            .open(&path, scope, mode, &self.hints)
             .map_err(failed)?;
         let prepared = self.prepare(&file, what);
         if self.files.len() <= number {
@@ -113,8 +113,8 @@ impl MpiCalls {
     }
 
     #[inline]
-    fn transfer(&self, transfer: &Transfer, write: bool) -> Result<u64> {
-        let Transfer {
+    fn transfer(&self, transfer: &FileTransfer, write: bool) -> Result<u64> {
+        let FileTransfer {
             file,
             local,
             offset,
@@ -185,7 +185,7 @@ fn within(view: View, offset: u64, len: u64) -> Option<u64> {
 }
 
 #[cold]
-fn failed(opened: &Opened, transfer: &Transfer, write: bool, why: &str) -> Error {
+fn failed(opened: &Opened, transfer: &FileTransfer, write: bool, why: &str) -> Error {
     let what = if write { "write" } else { "read" };
     Error::Failed(format!(
         "{}: {what} of {} bytes at offset {} failed: {why}",
@@ -197,7 +197,7 @@ fn failed(opened: &Opened, transfer: &Transfer, write: bool, why: &str) -> Error
 
 /// MPI calls it a success when a file ends early or a disk is full after some bytes.
 #[cold]
-fn short(opened: &Opened, transfer: &Transfer, write: bool, moved: u64) -> Error {
+fn short(opened: &Opened, transfer: &FileTransfer, write: bool, moved: u64) -> Error {
     let (len, size) = (transfer.len, opened.file.size());
     let why = match (write, size) {
         (true, _) => format!("MPI wrote only {moved} of {len} bytes; is the disk full?"),

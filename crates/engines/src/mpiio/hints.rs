@@ -5,7 +5,7 @@
 //! the hint or not; so what OMPIO, its usual one, looks at is known here by name.
 
 use tonnage_engine::{Facts, fact_names};
-use tonnage_sys::mpi::{Dialect, File, Hints};
+use tonnage_sys::mpi::{Dialect, File, MpiHints};
 
 /// Hints that OMPIO and its file systems look at, in Open MPI 4.1 and 5.0.
 const OMPIO: [&str; 7] = [
@@ -48,7 +48,7 @@ impl Layer {
     }
 
     /// `component` is what `mpirun --mca io …` was given.
-    fn of(used: &Hints, dialect: Dialect, component: Option<&str>, on_lustre: bool) -> Self {
+    fn of(used: &MpiHints, dialect: Dialect, component: Option<&str>, on_lustre: bool) -> Self {
         // Open MPI 5 passes on what its ROMIO lists, Open MPI 4 does not.
         if used.contains_key("romio_filesystem_type") {
             return Self::Romio;
@@ -71,7 +71,7 @@ impl Layer {
 /// MPI's answers about the first file of a point.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
-    said: Option<(Hints, Layer)>,
+    said: Option<(MpiHints, Layer)>,
 }
 
 impl Shown {
@@ -89,7 +89,7 @@ impl Shown {
     }
 
     /// For the record: all that MPI lists, and what was asked for in vain.
-    pub(super) fn describe(&self, asked: &Hints) -> Facts {
+    pub(super) fn describe(&self, asked: &MpiHints) -> Facts {
         let Some((used, layer)) = &self.said else {
             return Facts::default();
         };
@@ -111,7 +111,7 @@ impl Shown {
 }
 
 /// Consequence of hints that were not taken, in words.
-fn effect(asked: &Hints, vain: &Hints) -> Option<&'static str> {
+fn effect(asked: &MpiHints, vain: &MpiHints) -> Option<&'static str> {
     let is_on = |name: &String| {
         let disabled = asked.get(name).is_some_and(|value| value == "disable");
         name.starts_with(COLLECTIVE_BUFFERING) && disabled
@@ -121,7 +121,7 @@ fn effect(asked: &Hints, vain: &Hints) -> Option<&'static str> {
         .then_some("collective buffering is not off")
 }
 
-fn facts(hints: &Hints) -> Facts {
+fn facts(hints: &MpiHints) -> Facts {
     let add = |facts: Facts, (name, value): (&String, &String)| facts.with(name, value.as_str());
     hints.iter().fold(Facts::default(), add)
 }
@@ -134,8 +134,8 @@ fn is_on_lustre(file: &File) -> bool {
 }
 
 /// Each hint that has no effect, and why.
-fn not_taken(asked: &Hints, used: &Hints, layer: Layer) -> Hints {
-    let mut vain = Hints::new();
+fn not_taken(asked: &MpiHints, used: &MpiHints, layer: Layer) -> MpiHints {
+    let mut vain = MpiHints::new();
     for (name, value) in asked {
         let why = match used.get(name) {
             _ if layer == Layer::Ompio && !OMPIO.contains(&name.as_str()) => Some(
@@ -157,7 +157,7 @@ fn not_taken(asked: &Hints, used: &Hints, layer: Layer) -> Hints {
 mod tests {
     use super::*;
 
-    fn hints(pairs: &[(&str, &str)]) -> Hints {
+    fn hints(pairs: &[(&str, &str)]) -> MpiHints {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         pairs.iter().map(owned).collect()
     }

@@ -76,8 +76,8 @@ fn open(file: u32, path: &Path, write: bool) -> Call<'_> {
     })
 }
 
-fn transfer(local: u64, offset: u64, len: u64) -> Transfer {
-    Transfer {
+fn transfer(local: u64, offset: u64, len: u64) -> FileTransfer {
+    FileTransfer {
         file: 0,
         local,
         offset,
@@ -94,7 +94,7 @@ fn goes_round(folder: &Folder) {
     let path = folder.path("t.dat");
     calls.call(&open(3, &path, true)).unwrap();
     memory.write(100, b"tonnage").unwrap();
-    let to = |local, offset, len| Transfer {
+    let to = |local, offset, len| FileTransfer {
         file: 3,
         ..transfer(local, offset, len)
     };

@@ -215,7 +215,7 @@ fn a_transfer_that_blocks_is_made_in_pieces() {
     for block in 0..4 {
         memory.write(block * BLOCK, &content(block)).unwrap();
     }
-    let transfer = |local, offset, len| Transfer {
+    let transfer = |local, offset, len| FileTransfer {
         file: 0,
         local,
         offset,
@@ -251,7 +251,7 @@ fn the_window_is_honoured_and_blocking_calls_wait_for_its_end() {
     engine.call(&scratch.open(5, true)).unwrap();
     let ops: Vec<Op> = (0..6).map(|block| op(true, block)).collect();
     assert_eq!(engine.post(&ops).unwrap(), 4, "the window is 4");
-    let transfer = Transfer {
+    let transfer = FileTransfer {
         file: 5,
         local: 0,
         offset: 0,
@@ -293,7 +293,7 @@ fn what_fails_has_the_system_s_number_and_the_end_of_a_file_none() {
     // It was opened for reading only.
     let ended = carry_out(&mut engine, &[op(true, 0)]);
     assert_eq!((ended[0].ending, ended[0].len), (Ending::Failed(bad), 0));
-    let transfer = Transfer {
+    let transfer = FileTransfer {
         file: 5,
         local: 0,
         offset: 8192,

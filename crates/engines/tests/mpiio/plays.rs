@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tonnage_engine::calls::{Call, Calls, FileDomain, OpenFile, OpenFiles, Transfer, View};
+use tonnage_engine::calls::{Call, Calls, FileDomain, FileTransfer, OpenFile, OpenFiles, View};
 use tonnage_engine::{BeforeJoin, Libraries};
 use tonnage_engines::mpiio::ENTRY;
 use tonnage_plan::files::FilePoint;
@@ -173,7 +173,7 @@ impl Player {
         ] {
             assert!(why.contains(part), "{why}");
         }
-        let outside = Transfer {
+        let outside = FileTransfer {
             local: 1 << 40,
             ..transfer(0)
         };
@@ -211,8 +211,8 @@ fn open(path: &Path, write: bool, view: Option<View>) -> OpenFile<'_> {
     }
 }
 
-fn transfer(offset: u64) -> Transfer {
-    Transfer {
+fn transfer(offset: u64) -> FileTransfer {
+    FileTransfer {
         file: 3,
         local: 64,
         offset,

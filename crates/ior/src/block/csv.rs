@@ -2,10 +2,10 @@
 
 use tonnage_plan::files::FilePoint;
 
-use super::figures::{Figures, Pass};
+use super::figures::{BlockFigures, Pass};
 
 /// A head and one line for each pass.
-pub fn render(point: &FilePoint, figures: &Figures) -> String {
+pub fn render(point: &FilePoint, figures: &BlockFigures) -> String {
     let mut out = "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter\n"
         .to_owned();
     for pass in &figures.passes {

@@ -17,11 +17,11 @@ pub const MB: f64 = 1e6;
 
 /// Everything that the block prints as a figure.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Figures {
+pub struct BlockFigures {
     /// Write and read of each repetition, in the order in which they were made.
     pub passes: Vec<Pass>,
     /// Summaries over the repetitions, for each phase that was measured.
-    pub summaries: Vec<Summary>,
+    pub summaries: Vec<SummaryRow>,
     /// Hosts.
     pub nodes: u64,
     /// Ranks on rank 0's host.
@@ -53,13 +53,13 @@ pub struct Pass {
 
 /// One row of the second table.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Summary {
+pub struct SummaryRow {
     /// `write` or `read`.
     pub access: &'static str,
     /// Spread of bw, in bytes per second.
-    pub bandwidth: Spread,
+    pub bandwidth: RepetitionSpread,
     /// Spread of transfers over total time, which is not the IOPS of the first table.
-    pub operations: Spread,
+    pub operations: RepetitionSpread,
     /// Mean of the total time.
     pub total_s_mean: f64,
     /// Time of the stonewall with wear-out, or of the end where that was before it, and the mean bandwidth of a rank
@@ -71,7 +71,7 @@ pub struct Summary {
 
 /// Spread over repetitions.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spread {
+pub struct RepetitionSpread {
     /// Largest.
     pub max: f64,
     /// Smallest.
@@ -82,7 +82,7 @@ pub struct Spread {
     pub stddev: f64,
 }
 
-impl Figures {
+impl BlockFigures {
     /// The figures of one record.
     pub fn new(options: &IorOptions, record: FileRecord<'_>) -> Self {
         let tasks = record.body.point.ranks;
@@ -111,7 +111,7 @@ impl Figures {
     }
 
     /// The summary of one kind of access, where it was measured.
-    pub fn summary(&self, access: &str) -> Option<&Summary> {
+    pub fn summary(&self, access: &str) -> Option<&SummaryRow> {
         self.summaries
             .iter()
             .find(|summary| summary.access == access)
@@ -138,7 +138,7 @@ fn pass(phase: Phase, trial: &PhaseTrial, tasks: u32) -> Pass {
     }
 }
 
-fn summary(options: &IorOptions, phase: &PhaseRecord, tasks: u32) -> Summary {
+fn summary(options: &IorOptions, phase: &PhaseRecord, tasks: u32) -> SummaryRow {
     let trials = &phase.trials;
     let over_total = |amount: fn(&PhaseTrial) -> u64| {
         let each = trials.iter();
@@ -155,7 +155,7 @@ fn summary(options: &IorOptions, phase: &PhaseRecord, tasks: u32) -> Summary {
     let bytes: f64 = walls.iter().map(|(_, bytes)| *bytes as f64).sum();
     let of_rank = ratio(bytes / f64::from(tasks.max(1)), after_s);
     let total_s: f64 = trials.iter().map(|trial| seconds(trial.total_ns)).sum();
-    Summary {
+    SummaryRow {
         access: access(phase.phase),
         bandwidth: over_total(|trial| trial.payload_bytes),
         operations: over_total(|trial| trial.operations),
@@ -165,12 +165,12 @@ fn summary(options: &IorOptions, phase: &PhaseRecord, tasks: u32) -> Summary {
     }
 }
 
-fn spread(values: impl Iterator<Item = f64>) -> Spread {
+fn spread(values: impl Iterator<Item = f64>) -> RepetitionSpread {
     let values: Vec<f64> = values.collect();
     let count = values.len() as f64;
     let mean = ratio(values.iter().sum(), count);
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    Spread {
+    RepetitionSpread {
         max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         min: values.iter().copied().fold(f64::INFINITY, f64::min),
         mean,

@@ -5,9 +5,9 @@ use tonnage_engine::{Fact, Facts};
 use tonnage_record::FileRecord;
 use tonnage_units::quantity::human::size_to;
 
-use super::Run;
+use super::RunFacts;
 use super::date::date;
-use super::figures::{Figures, MB, MIB, Pass, Summary};
+use super::figures::{BlockFigures, MB, MIB, Pass, SummaryRow};
 use crate::options::IorOptions;
 
 /// The release of IOR whose result block this is.
@@ -16,9 +16,9 @@ pub const VERSION: &str = "4.1.0";
 /// One object.
 pub fn render(
     options: &IorOptions,
-    run: &Run,
+    run: &RunFacts,
     record: FileRecord<'_>,
-    figures: &Figures,
+    figures: &BlockFigures,
 ) -> String {
     let passes = figures.passes.iter().map(|each| pass(record, each));
     let summaries = figures.summaries.iter();
@@ -75,7 +75,7 @@ pub fn machine(record: FileRecord<'_>) -> String {
 pub fn asked(
     options: &IorOptions,
     record: FileRecord<'_>,
-    figures: &Figures,
+    figures: &BlockFigures,
 ) -> Vec<(&'static str, Value)> {
     let point = &record.body.point;
     let pick = |when: bool, yes: &str, no: &str| Value::from(if when { yes } else { no });
@@ -164,7 +164,7 @@ fn pass(record: FileRecord<'_>, pass: &Pass) -> Value {
     })
 }
 
-fn most(figures: &Figures) -> Value {
+fn most(figures: &BlockFigures) -> Value {
     let mut most = Map::new();
     for summary in &figures.summaries {
         let best = summary.bandwidth.max;
@@ -177,8 +177,8 @@ fn most(figures: &Figures) -> Value {
 fn summary(
     options: &IorOptions,
     record: FileRecord<'_>,
-    figures: &Figures,
-    summary: &Summary,
+    figures: &BlockFigures,
+    summary: &SummaryRow,
 ) -> Value {
     let (bandwidth, operations) = (&summary.bandwidth, &summary.operations);
     let mut value = json!({
@@ -215,7 +215,7 @@ fn summary(
     value
 }
 
-fn parameters(options: &IorOptions, record: FileRecord<'_>, figures: &Figures) -> Value {
+fn parameters(options: &IorOptions, record: FileRecord<'_>, figures: &BlockFigures) -> Value {
     json!({
         "testID": 0,
         "refnum": 0,

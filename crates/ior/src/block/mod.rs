@@ -16,16 +16,16 @@ pub mod json;
 mod run;
 pub mod text;
 
-pub use run::Run;
+pub use run::RunFacts;
 
 use tonnage_record::FileRecord;
 
 use super::options::{IorOptions, SummaryFormat};
-use figures::Figures;
+use figures::BlockFigures;
 
 /// The result block of one experiment in the format that the options ask for.
-pub fn render(options: &IorOptions, run: &Run, record: FileRecord<'_>) -> String {
-    let figures = Figures::new(options, record);
+pub fn render(options: &IorOptions, run: &RunFacts, record: FileRecord<'_>) -> String {
+    let figures = BlockFigures::new(options, record);
     match options.summary_format {
         SummaryFormat::Text => text::render(options, run, record, &figures),
         SummaryFormat::Json => json::render(options, run, record, &figures),

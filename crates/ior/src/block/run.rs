@@ -2,7 +2,7 @@
 
 /// Facts about the run that the block shows and that are in neither record nor options.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+pub struct RunFacts {
     /// The words of the command line, the program's name first.
     pub command: Vec<String>,
     /// Nanoseconds since 1970 when the run began.

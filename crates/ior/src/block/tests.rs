@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tonnage_record::{Body, FileRecord, Record};
 
-use super::{Run, render};
+use super::{RunFacts, render};
 use crate::options::{IorOptions, words};
 
 fn options(line: &str) -> IorOptions {
@@ -11,8 +11,8 @@ fn options(line: &str) -> IorOptions {
     words::read(&words, &[]).unwrap().ior
 }
 
-fn run() -> Run {
-    Run {
+fn run() -> RunFacts {
+    RunFacts {
         command: ["tonnage", "ior", "-F", "-w"].map(str::to_owned).to_vec(),
         began_unix_ns: 1_700_000_000_000_000_000,
         version: "0.1.0".to_owned(),

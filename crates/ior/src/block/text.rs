@@ -6,8 +6,8 @@ use tonnage_plan::files::FilePoint;
 use tonnage_record::FileRecord;
 
 use super::date::date;
-use super::figures::{Figures, MB, MIB, Pass, Summary};
-use super::{Run, json};
+use super::figures::{BlockFigures, MB, MIB, Pass, SummaryRow};
+use super::{RunFacts, json};
 use crate::options::IorOptions;
 
 const HEAD: &str = "\
@@ -18,9 +18,9 @@ access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  open(s)    wr/
 /// The whole block.
 pub fn render(
     options: &IorOptions,
-    run: &Run,
+    run: &RunFacts,
     record: FileRecord<'_>,
-    figures: &Figures,
+    figures: &BlockFigures,
 ) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -31,9 +31,9 @@ pub fn render(
 fn write(
     out: &mut String,
     options: &IorOptions,
-    run: &Run,
+    run: &RunFacts,
     record: FileRecord<'_>,
-    figures: &Figures,
+    figures: &BlockFigures,
 ) -> std::fmt::Result {
     writeln!(
         out,
@@ -110,7 +110,7 @@ fn rows(
     out: &mut String,
     options: &IorOptions,
     point: &FilePoint,
-    figures: &Figures,
+    figures: &BlockFigures,
 ) -> std::fmt::Result {
     let removed = options.verbose > 0 && options.writes() && !options.keep;
     for (at, pass) in figures.passes.iter().enumerate() {
@@ -184,8 +184,8 @@ fn summary_row(
     out: &mut String,
     options: &IorOptions,
     point: &FilePoint,
-    figures: &Figures,
-    summary: &Summary,
+    figures: &BlockFigures,
+    summary: &SummaryRow,
 ) -> std::fmt::Result {
     let (bandwidth, operations) = (&summary.bandwidth, &summary.operations);
     write!(out, "{:<9} ", summary.access)?;

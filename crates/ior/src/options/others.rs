@@ -2,23 +2,23 @@
 
 /// Names as they are written, of which those without a hyphen are keys behind `-O`; the value's name, empty for flags;
 /// and what the option does, or what to use instead.
-pub type Row = (&'static str, &'static str, &'static str);
+pub type OptionRow = (&'static str, &'static str, &'static str);
 
 /// Flags for what tonnage does in any case.
-pub const ALWAYS: &[Row] = &[
+pub const ALWAYS: &[OptionRow] = &[
     ("-q quitOnError", "", "Wrong data ends the run"),
     ("summaryAlways", "", "The summary is printed"),
 ];
 
 /// Any of the options by IOR's long names.
-pub const DIRECTIVES: Row = (
+pub const DIRECTIVES: OptionRow = (
     "-O",
     "KEY=VALUE",
     "The same by IOR's long names (-O writeFile=1,blockSize=4m)",
 );
 
 /// Options that cannot be honoured, with what to use instead.
-pub const REFUSED: &[Row] = &[
+pub const REFUSED: &[OptionRow] = &[
     (
         "-A refNum",
         "N",

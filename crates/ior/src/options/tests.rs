@@ -3,7 +3,9 @@ use proptest::prelude::*;
 use super::check::check;
 use super::others::{ALWAYS, DIRECTIVES};
 use super::value::whole;
-use super::words::{Divided, Names, Own, honoured, read, refused as rows_refused, takes_value};
+use super::words::{
+    Divided, OptionNames, Own, honoured, read, refused as rows_refused, takes_value,
+};
 use super::*;
 
 fn own() -> Vec<Own> {
@@ -297,7 +299,7 @@ fn every_name_has_one_row() {
     let all: Vec<_> = honoured().into_iter().chain(rows_refused()).collect();
     let mut names = Vec::new();
     for arg in &all {
-        let of = Names::of(arg);
+        let of = OptionNames::of(arg);
         let count = names.len();
         names.extend(of.short.map(String::from));
         names.extend(of.long.iter().map(|name| format!("--{name}")));
@@ -320,7 +322,7 @@ fn every_name_has_one_row() {
 /// One option in every way of writing it: alone, attached, with an equals sign, and as a directive.
 fn ways(arg: &clap::Arg, value: &str) -> Vec<Vec<String>> {
     let mut ways = Vec::new();
-    let names = Names::of(arg);
+    let names = OptionNames::of(arg);
     if let Some(short) = names.short {
         ways.push(vec![format!("-{short}={value}")]);
         if takes_value(arg) {

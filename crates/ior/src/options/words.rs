@@ -15,7 +15,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory, Parser};
 use tonnage_units::{Error, Result};
 
 use super::IorOptions;
-use super::others::{ALWAYS, DIRECTIVES, REFUSED, Row};
+use super::others::{ALWAYS, DIRECTIVES, OptionRow, REFUSED};
 use super::value::times;
 
 /// A long option that belongs to tonnage and not to IOR.
@@ -69,7 +69,7 @@ fn apart(words: &[String], own: &[Own]) -> clap::error::Result<Vec<(String, Stri
     });
     let theirs = honoured().into_iter().chain(refused());
     let theirs = theirs.filter_map(|arg| {
-        let names = Names::of(&arg);
+        let names = OptionNames::of(&arg);
         let mut bare = Arg::new(arg.get_id().clone()).short(names.short);
         if let Some((first, others)) = names.long.split_first() {
             bare = bare
@@ -148,7 +148,7 @@ impl Said {
         // Every name that clap knows is one of these.
         let Some(arg) = arg else { return Ok(()) };
         if id != DIRECTIVES.0 {
-            let shown = Names::of(&arg).word();
+            let shown = OptionNames::of(&arg).word();
             return self.set(arg, &shown, value);
         }
         for directive in value.split(',') {
@@ -158,7 +158,8 @@ impl Said {
                 )));
             };
             let (key, value) = (key.trim(), value.trim());
-            let arg = find(|arg| Names::of(arg).is_key(key)).ok_or_else(|| unknown_key(key))?;
+            let arg =
+                find(|arg| OptionNames::of(arg).is_key(key)).ok_or_else(|| unknown_key(key))?;
             self.set(arg, &format!("-O {key}="), value)?;
         }
         Ok(())
@@ -167,7 +168,7 @@ impl Said {
     /// Takes one option by any of its names; `shown` is that name.
     fn set(&mut self, arg: Arg, shown: &str, value: &str) -> Result<()> {
         let id = arg.get_id().to_string();
-        let row = |rows: &[Row]| rows.iter().find(|row| row.0 == id).copied();
+        let row = |rows: &[OptionRow]| rows.iter().find(|row| row.0 == id).copied();
         if value.is_empty() {
             return Err(no_value(shown));
         }
@@ -211,10 +212,10 @@ impl Said {
             } else {
                 1
             };
-            (0..(*times).min(most)).map(|_| Names::of(arg).word())
+            (0..(*times).min(most)).map(|_| OptionNames::of(arg).word())
         });
         let values = self.values.values();
-        let values = values.map(|(arg, value)| format!("{}={value}", Names::of(arg).word()));
+        let values = values.map(|(arg, value)| format!("{}={value}", OptionNames::of(arg).word()));
         flags.chain(values).collect()
     }
 }
@@ -234,7 +235,7 @@ pub fn refused() -> Vec<Arg> {
     REFUSED.iter().map(arg).collect()
 }
 
-fn arg((names, value, does): &Row) -> Arg {
+fn arg((names, value, does): &OptionRow) -> Arg {
     let arg = Arg::new(*names).help(*does);
     let arg = match value.is_empty() {
         true => arg.action(ArgAction::SetTrue),
@@ -264,7 +265,7 @@ pub fn takes_value(arg: &Arg) -> bool {
 const KEY: &str = "O.";
 
 /// The names of an option.
-pub struct Names<'a> {
+pub struct OptionNames<'a> {
     /// Its letter.
     pub short: Option<char>,
     /// Its names behind two hyphens.
@@ -273,7 +274,7 @@ pub struct Names<'a> {
     pub keys: Vec<&'a str>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> OptionNames<'a> {
     /// The names of this option.
     pub fn of(arg: &'a Arg) -> Self {
         let all = arg
@@ -316,7 +317,7 @@ fn wrong_word(error: &clap::Error, words: &[String], own: &[Own]) -> Error {
             let long_names = honoured
                 .iter()
                 .chain(&refused)
-                .flat_map(|arg| Names::of(arg).long);
+                .flat_map(|arg| OptionNames::of(arg).long);
             let names = own.iter().map(|option| option.name.as_str());
             unknown("--", long, &names.chain(long_names).collect::<Vec<_>>())
         }
@@ -371,7 +372,7 @@ fn unknown_key(key: &str) -> Error {
     let keys = honoured
         .iter()
         .chain(&refused)
-        .flat_map(|arg| Names::of(arg).keys);
+        .flat_map(|arg| OptionNames::of(arg).keys);
     unknown("-O ", key, &keys.collect::<Vec<_>>())
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tonnage_sys::libfabric::{Libfabric, Limits, Offer, Part};
+use tonnage_sys::libfabric::{Libfabric, Limits, ListedProvider, Offer};
 
 use super::super::fabric::LIBFABRIC_VARIABLE;
 use super::absent::Absent;
@@ -129,7 +129,7 @@ fn list(library: Libfabric, absent: &mut Vec<Absent>) -> FabricLibrary {
     let embedded = library.is_embedded();
     let ask = move || Ok((library.offers()?, library.parts()?));
     let seconds = TIMEOUT.as_secs();
-    let answer: Result<(Vec<Offer>, Vec<Part>), String> = within(TIMEOUT, ask)
+    let answer: Result<(Vec<Offer>, Vec<ListedProvider>), String> = within(TIMEOUT, ask)
         .unwrap_or_else(|| Err(format!("fi_getinfo did not answer within {seconds} s")));
     let why_none = match &answer {
         Ok((offers, _)) if offers.is_empty() => Some(format!("{path} offers none")),

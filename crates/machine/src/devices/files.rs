@@ -59,7 +59,7 @@ const SILENT_MAX: usize = 3;
 
 /// One mounted file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileSystem {
+pub struct MountedFileSystem {
     /// Mount point.
     pub mount: PathBuf,
     /// Device or server that it comes from, in the kernel's words.
@@ -76,10 +76,10 @@ pub struct FileSystem {
     pub available_bytes: Option<u64>,
 }
 
-pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<FileSystem> {
+pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<MountedFileSystem> {
     let mounts = tree.text("proc/self/mounts").unwrap_or_default();
     // A later mount hides an earlier one at the same place.
-    let by_place: BTreeMap<PathBuf, FileSystem> = mounts
+    let by_place: BTreeMap<PathBuf, MountedFileSystem> = mounts
         .lines()
         .filter_map(mount)
         .map(|file_system| (file_system.mount.clone(), file_system))
@@ -111,7 +111,7 @@ pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<FileSystem> {
     found
 }
 
-fn report(found: &[FileSystem], silent: &[String], absent: &mut Vec<Absent>) {
+fn report(found: &[MountedFileSystem], silent: &[String], absent: &mut Vec<Absent>) {
     if !silent.is_empty() {
         absent.push(Absent::new(
             format!("the sizes of {}", silent.join(", ")),
@@ -129,7 +129,7 @@ fn report(found: &[FileSystem], silent: &[String], absent: &mut Vec<Absent>) {
 }
 
 /// One line of /proc/self/mounts; `None` for what is left out.
-fn mount(line: &str) -> Option<FileSystem> {
+fn mount(line: &str) -> Option<MountedFileSystem> {
     let mut fields = line.split(' ');
     let (source, place, kind) = (fields.next()?, fields.next()?, fields.next()?);
     let read_only = fields.next()?.split(',').any(|option| option == "ro");
@@ -139,7 +139,7 @@ fn mount(line: &str) -> Option<FileSystem> {
     if system || PSEUDO.contains(&kind) {
         return None;
     }
-    Some(FileSystem {
+    Some(MountedFileSystem {
         mount: place,
         source: unescape(source),
         kind: kind.to_owned(),

@@ -19,14 +19,14 @@ use serde::{Deserialize, Serialize};
 
 pub use absent::Absent;
 pub use fabric::{FabricLibrary, FabricOffer, FabricProvider};
-pub use files::FileSystem;
+pub use files::MountedFileSystem;
 pub use gpu::Gpu;
 pub use memory::{MemoryFound, NumaNode};
 pub use network::NetworkInterface;
 pub use pci::{PciFunction, PcieLink};
 pub use rdma::{RdmaDevice, RdmaPort};
 
-use super::environment::{Host, Processors};
+use super::environment::{HostIdentity, Processors};
 use super::topology::Topology;
 use super::tree::Tree;
 
@@ -34,7 +34,7 @@ use super::tree::Tree;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inventory {
     /// Name and boot of the host.
-    pub host: Host,
+    pub host: HostIdentity,
     /// Processors.
     pub cpu: Processors,
     /// NUMA nodes, at least one.
@@ -50,7 +50,7 @@ pub struct Inventory {
     /// GPUs of NVIDIA and AMD.
     pub gpus: Vec<Gpu>,
     /// File systems that hold files.
-    pub file_systems: Vec<FileSystem>,
+    pub file_systems: Vec<MountedFileSystem>,
     /// Things that are not here, or are here and cannot be used.
     pub absent: Vec<Absent>,
     /// Well-known providers of libfabric that none of the libraries offers here.
@@ -78,7 +78,7 @@ impl Inventory {
         let rdma = rdma::find(tree, &networks, &mut absent);
         let libfabric = fabric::find(libfabric, &mut absent);
         Self {
-            host: Host::read(),
+            host: HostIdentity::read(),
             cpu: Processors::read_from(tree, topology),
             numa,
             memory,

@@ -17,8 +17,8 @@ macro_rules! kinds {
         }
 
         /// Every kind, in the order in which help and messages list them.
-        pub static KINDS: [$crate::kind::Row<Experiment>; [$(stringify!($kind)),+].len()] =
-            [$($crate::kind::Row::of::<$experiment>()),+];
+        pub static KINDS: [$crate::kind::KindEntry<Experiment>; [$(stringify!($kind)),+].len()] =
+            [$($crate::kind::KindEntry::of::<$experiment>()),+];
 
         $(
             impl From<$experiment> for Experiment {

@@ -19,7 +19,7 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// A process that the launcher's PMI server knows. Dropping it takes leave of the server, unless MPI does so; a launcher
 /// ends the job when a process ends without that.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct Pmi1Client {
     to: File,
     from: BufReader<File>,
     space: String,
@@ -27,7 +27,7 @@ pub(crate) struct Client {
     known: bool,
 }
 
-impl Client {
+impl Pmi1Client {
     /// Reports to the server behind this open file.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for Pmi1Client {
     fn drop(&mut self) {
         // An MPI in this process has this connection too, and takes leave itself: MPICH 4.0 when it ends, which has
         // happened by now, and MPICH 5 when the process does, which would find nobody then.
@@ -162,7 +162,9 @@ mod tests {
     use std::thread::JoinHandle;
 
     /// A server that gives these answers to whatever is asked, and returns the questions.
-    fn server(answers: &'static [&'static str]) -> (Result<Client, String>, JoinHandle<String>) {
+    fn server(
+        answers: &'static [&'static str],
+    ) -> (Result<Pmi1Client, String>, JoinHandle<String>) {
         let (here, there) = UnixStream::pair().unwrap();
         let thread = std::thread::spawn(move || {
             let mut reader = BufReader::new(there.try_clone().unwrap());
@@ -177,7 +179,7 @@ mod tests {
         });
         let to = File::from(OwnedFd::from(here));
         let from = to.try_clone().unwrap();
-        (Client::over(to, from), thread)
+        (Pmi1Client::over(to, from), thread)
     }
 
     #[test]
@@ -216,7 +218,7 @@ mod tests {
             assert!(error.contains("PMI"), "{error}");
             thread.join().unwrap();
         }
-        let error = Client::start(-1).unwrap_err();
+        let error = Pmi1Client::start(-1).unwrap_err();
         assert!(error.contains("PMI_FD=-1"), "{error}");
     }
 
@@ -224,7 +226,7 @@ mod tests {
     fn a_file_of_the_users_is_not_written_to() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"mine").unwrap();
-        let error = Client::start(file.as_raw_fd()).unwrap_err();
+        let error = Pmi1Client::start(file.as_raw_fd()).unwrap_err();
         assert!(error.contains("another open file"), "{error}");
         assert_eq!(file.metadata().unwrap().len(), 4);
     }
@@ -241,7 +243,7 @@ mod tests {
     fn a_connection_that_was_used_up_says_by_whom() {
         let (here, there) = UnixStream::pair().unwrap();
         drop(there);
-        let error = Client::start(here.as_raw_fd()).unwrap_err();
+        let error = Pmi1Client::start(here.as_raw_fd()).unwrap_err();
         assert!(error.contains("an mpirun of its own"), "{error}");
     }
 
@@ -252,7 +254,7 @@ mod tests {
         answers
             .write_all(b"cmd=response_to_init rc=0\ncmd=my_kvsname kvsname=job_7 rc=0\n")
             .unwrap();
-        let client = Client::start(here.as_raw_fd()).unwrap();
+        let client = Pmi1Client::start(here.as_raw_fd()).unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             drop(client);

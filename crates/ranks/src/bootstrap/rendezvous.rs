@@ -16,7 +16,7 @@ use tonnage_sys::pmix::{Client as Pmix, NoClient};
 use super::advert::{Advert, listening_address, refuse_mixed_secrets};
 use super::first_host::first_host;
 use super::options::join_timeout;
-use super::pmi1::{Client as Pmi1, VALUE_BYTES_MAX};
+use super::pmi1::{Pmi1Client, VALUE_BYTES_MAX};
 use super::secret::{Secret, generate_text};
 use super::slurm;
 use super::variables::{Env, port};
@@ -120,7 +120,7 @@ fn run_name(env: Env<'_>, meeting: &Meeting) -> Option<String> {
 #[derive(Debug)]
 enum Store {
     Pmix(Box<Pmix>),
-    Pmi1(Pmi1),
+    Pmi1(Pmi1Client),
 }
 
 impl Store {
@@ -132,7 +132,7 @@ impl Store {
                 Ok(Self::Pmix(Box::new(client)))
             }
             Exchange::Pmi1 { fd } => {
-                Pmi1::start(*fd)
+                Pmi1Client::start(*fd)
                     .map(Self::Pmi1)
                     .map_err(|why| Error::Unavailable {
                         what: what(identity, "PMI"),
@@ -278,7 +278,7 @@ struct Task {
 }
 
 /// Result of the exchange.
-struct Outcome {
+struct ExchangeResult {
     address: SocketAddr,
     secret: Word,
     listener: Option<TcpListener>,
@@ -295,7 +295,7 @@ enum Word {
 }
 
 impl Task {
-    fn run(&self) -> Result<Outcome> {
+    fn run(&self) -> Result<ExchangeResult> {
         let mut store = Store::open(&self.exchange, &self.identity)?;
         let rank = self.identity.rank;
         let advert = Advert::mine(self.interface.as_deref(), self.given);
@@ -321,7 +321,7 @@ impl Task {
             None => store.hear(0, MEETING).map_err(broken)?,
         };
         let (address, secret) = read_word(&word)?;
-        Ok(Outcome {
+        Ok(ExchangeResult {
             address,
             secret,
             listener: opened.map(|(listener, _)| listener),

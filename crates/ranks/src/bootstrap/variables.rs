@@ -2,11 +2,9 @@
 //!
 //! Which of them counts is decided in [`super::detect`], what a launcher's mean in [`super::launchers`].
 
+pub use tonnage_sys::process::Env;
 use tonnage_units::identity::{AddressSource, Meeting};
 use tonnage_units::{Error, Result};
-
-/// Reads one environment variable; a function, so that tests need no process environment.
-pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Refuses a rank that is not below the size.
 pub(crate) fn check_range(rank: u32, size: u32, source: &str) -> Result<()> {

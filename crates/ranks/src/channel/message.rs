@@ -45,7 +45,7 @@ pub enum Head {
         /// Number of the collective.
         seq: u64,
         /// Way to combine contributions.
-        kind: Kind,
+        kind: CollectiveKind,
         /// The caller's name for it.
         what: String,
     },
@@ -138,7 +138,7 @@ pub struct Welcome {
 
 /// Way to combine the contributions of a collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
+pub enum CollectiveKind {
     /// Nothing is exchanged.
     Barrier,
     /// Every rank gets every contribution.
@@ -343,7 +343,7 @@ mod tests {
             Head::Hello(Box::new(hello)),
             Head::Up {
                 seq: u64::MAX,
-                kind: Kind::Reduce,
+                kind: CollectiveKind::Reduce,
                 what: "trial 1".into(),
             },
             Head::Abort {

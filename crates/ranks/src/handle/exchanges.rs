@@ -11,11 +11,11 @@ use serde::de::DeserializeOwned;
 
 use super::Rank;
 use crate::agreement::Verdict;
-use crate::channel::message::{Kind, short};
+use crate::channel::message::{CollectiveKind, short};
 use crate::channel::pack::{pack, unpack};
 use crate::tree::collective::{gather_entries, gather_entry};
 use crate::tree::exchange::{read_messages, write_messages};
-use crate::tree::shared::{Command, Enter, Merge, Outcome, Slot};
+use crate::tree::shared::{CollectiveResult, ControlCommand, Enter, Merge, Slot};
 use tonnage_units::{Error, Reduce, Result};
 
 /// Time in which the verdict must come after a complaint about a missing rank.
@@ -82,7 +82,7 @@ impl Rank {
             )));
         }
         let entry = gather_entry(self.id(), mine)?;
-        self.enter(Kind::Gather, what, entry, None)
+        self.enter(CollectiveKind::Gather, what, entry, None)
     }
 
     /// Waits for an all-gather that was started.
@@ -120,7 +120,7 @@ impl Rank {
                 mine.len()
             )));
         }
-        let pending = self.enter(Kind::Exchange, what, mine, None)?;
+        let pending = self.enter(CollectiveKind::Exchange, what, mine, None)?;
         read_messages(&self.wait(pending, deadline)?, self.size())
     }
 
@@ -139,7 +139,12 @@ impl Rank {
                 "\"{what}\": rank 0 and nobody else gives bytes"
             )));
         }
-        let pending = self.enter(Kind::Broadcast, what, from_root.unwrap_or_default(), None)?;
+        let pending = self.enter(
+            CollectiveKind::Broadcast,
+            what,
+            from_root.unwrap_or_default(),
+            None,
+        )?;
         self.wait(pending, deadline)
     }
 
@@ -157,7 +162,7 @@ impl Rank {
     /// # Errors
     /// When the run has ended.
     pub fn start_barrier(&mut self, what: &str) -> Result<Pending> {
-        self.enter(Kind::Barrier, what, Vec::new(), None)
+        self.enter(CollectiveKind::Barrier, what, Vec::new(), None)
     }
 
     /// Waits for a barrier that was started.
@@ -197,7 +202,7 @@ impl Rank {
             }
             pack(&all)
         };
-        let pending = self.enter(Kind::Reduce, what, pack(&mine)?, Some(merge))?;
+        let pending = self.enter(CollectiveKind::Reduce, what, pack(&mine)?, Some(merge))?;
         unpack(&self.wait(pending, deadline)?)
     }
 
@@ -207,14 +212,14 @@ impl Rank {
     /// # Errors
     /// As [`Rank::barrier`].
     pub fn aligned_start(&mut self, what: &str, deadline: Duration) -> Result<u64> {
-        let pending = self.enter(Kind::Start, what, Vec::new(), None)?;
+        let pending = self.enter(CollectiveKind::Start, what, Vec::new(), None)?;
         let start_ns: u64 = unpack(&self.wait(pending, deadline)?)?;
         Ok(start_ns.saturating_add_signed(self.clock_offset().offset_ns))
     }
 
     fn enter(
         &mut self,
-        kind: Kind,
+        kind: CollectiveKind,
         what: &str,
         mine: Vec<u8>,
         merge: Option<Merge>,
@@ -225,7 +230,7 @@ impl Rank {
         let seq = self.next_seq;
         self.next_seq += 1;
         let (what, slot) = (short(what), Slot::new());
-        self.shared.command(Command::Enter(Enter {
+        self.shared.command(ControlCommand::Enter(Enter {
             seq,
             kind,
             what: what.clone(),
@@ -249,7 +254,7 @@ impl Rank {
             slot,
         } = pending;
         let outcome = slot.wait(Instant::now() + deadline).or_else(|| {
-            let overdue = Command::Overdue {
+            let overdue = ControlCommand::Overdue {
                 seq,
                 what: what.clone(),
                 waited: since.elapsed(),
@@ -258,8 +263,8 @@ impl Rank {
             slot.wait(Instant::now() + VERDICT)
         });
         match outcome {
-            Some(Outcome::Result(bytes)) => Ok(bytes),
-            Some(Outcome::Stopped) => Err(self.shared.error()),
+            Some(CollectiveResult::Result(bytes)) => Ok(bytes),
+            Some(CollectiveResult::Stopped) => Err(self.shared.error()),
             None => Err(Error::Failed(format!(
                 "\"{what}\" did not end within {:.1?}, and rank 0 does not say which rank is missing",
                 since.elapsed()

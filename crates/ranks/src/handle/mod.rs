@@ -21,9 +21,9 @@ use crate::hosts::{Hosts, count_local_ranks};
 use crate::join::{self, MARGIN};
 use crate::settle::lead_ns;
 use crate::signals::Signals;
-use crate::tree::control::{Control, Settings, speaks};
+use crate::tree::control::{Control, ControlSettings, speaks};
 use crate::tree::shape::{message_bytes_max, parent_of};
-use crate::tree::shared::{Command, Outcome, Shared, lock};
+use crate::tree::shared::{CollectiveResult, ControlCommand, Shared, lock};
 use crate::{ClockOffset, RankInfo};
 use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::reduce::Largest;
@@ -69,7 +69,7 @@ impl Rank {
         };
         let tree = join::join(&identity, &me, &mut options, &mut signals)?;
         let start_lead_ns = Arc::new(AtomicU64::new(0));
-        let settings = Settings {
+        let settings = ControlSettings {
             me,
             size: identity.size,
             fanout: options.fanout,
@@ -141,8 +141,8 @@ impl Rank {
             self.identity.local_size = mine.local_size;
         }
         match self.shared.clock_known.wait(Instant::now() + left()) {
-            Some(Outcome::Result(_)) => {}
-            Some(Outcome::Stopped) => return Err(self.shared.error()),
+            Some(CollectiveResult::Result(_)) => {}
+            Some(CollectiveResult::Stopped) => return Err(self.shared.error()),
             None => {
                 return Err(Error::Failed(
                     "the clock of rank 0 did not answer in time".into(),
@@ -217,8 +217,11 @@ impl Rank {
 
     /// Ends the run for all ranks because of an error of this one. Only the first cause counts.
     pub fn fail(&self, error: &Error) {
-        self.shared
-            .command(Command::Abort(Cause::of(error, self.id(), &self.host())));
+        self.shared.command(ControlCommand::Abort(Cause::of(
+            error,
+            self.id(),
+            &self.host(),
+        )));
     }
 
     /// Returns whether this rank is the one that reports why the run ended early.
@@ -247,7 +250,7 @@ impl Rank {
     }
 
     fn leave(&mut self) {
-        self.shared.command(Command::Leave);
+        self.shared.command(ControlCommand::Leave);
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {

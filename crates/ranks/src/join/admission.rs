@@ -11,7 +11,7 @@ use crate::bootstrap::options::JoinOptions;
 use crate::channel::Channel;
 use crate::channel::message::{Cause, Head, Hello, Welcome};
 use crate::signals::Signals;
-use crate::tree::shape::{Peer, Tree, children_of, message_bytes_max, parent_of};
+use crate::tree::shape::{PeerConnection, TreePosition, children_of, message_bytes_max, parent_of};
 use tonnage_units::identity::Identity;
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
@@ -31,7 +31,7 @@ pub(crate) fn admit(
     me: &RankInfo,
     options: &mut JoinOptions,
     signals: &mut Signals,
-) -> Result<Tree> {
+) -> Result<TreePosition> {
     let listener = root_listener(identity, options, signals)?;
     let connections_max = STRANGERS_MAX + identity.size as usize;
     let mut handshakes = Handshakes::new(
@@ -70,12 +70,12 @@ pub(crate) fn admit(
     let children = members
         .into_iter()
         .filter(|member| direct.contains(&member.hello.info.rank))
-        .map(|member| Peer {
+        .map(|member| PeerConnection {
             channel: member.channel,
             info: member.hello.info,
         })
         .collect();
-    Ok(Tree {
+    Ok(TreePosition {
         parent: None,
         children,
         table,

@@ -38,7 +38,7 @@ pub(crate) struct Handshakes {
 
 /// Result of one step of a listener.
 #[derive(Default)]
-pub(crate) struct Arrivals {
+pub(crate) struct Admitted {
     /// Recognised ranks and the first thing that each said.
     pub(crate) greeted: Vec<(Channel, Message)>,
     /// Places of those watched channels that have ended.
@@ -90,7 +90,7 @@ impl Handshakes {
         until: Instant,
         signals: &mut Signals,
         watched: &mut [&mut Channel],
-    ) -> Result<Arrivals> {
+    ) -> Result<Admitted> {
         // Where there are too many, newcomers wait in the system's queue until the silent have run out of time.
         let full = self.pending.len() >= self.pending_max;
         let expiry = self
@@ -114,7 +114,7 @@ impl Handshakes {
         if let Some(&signal) = signals.take().first() {
             return Err(Error::Interrupted { signal });
         }
-        let mut arrivals = Arrivals::default();
+        let mut arrivals = Admitted::default();
         for (place, channel) in watched.iter_mut().enumerate() {
             if channel.receive().is_err() || channel.ended() {
                 arrivals.ended.push(place);
@@ -148,7 +148,7 @@ impl Handshakes {
         }
     }
 
-    fn listen(&mut self, arrivals: &mut Arrivals) {
+    fn listen(&mut self, arrivals: &mut Admitted) {
         for mut pending in std::mem::take(&mut self.pending) {
             let peer = pending.channel.peer();
             let heard = pending.channel.receive();

@@ -11,7 +11,7 @@ use crate::bootstrap::options::JoinOptions;
 use crate::channel::message::{Cause, Head, Hello, Message, Welcome};
 use crate::channel::{Channel, wait_for};
 use crate::signals::Signals;
-use crate::tree::shape::{Peer, Tree, children_of, message_bytes_max};
+use crate::tree::shape::{PeerConnection, TreePosition, children_of, message_bytes_max};
 use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
@@ -22,7 +22,7 @@ pub(crate) fn become_member(
     me: &RankInfo,
     options: &JoinOptions,
     signals: &mut Signals,
-) -> Result<Tree> {
+) -> Result<TreePosition> {
     let children = children_of(identity.rank, identity.size, options.fanout);
     let Introduced {
         mut channel,
@@ -30,7 +30,7 @@ pub(crate) fn become_member(
         listener,
     } = introduce(identity, me, !children.is_empty(), options, signals)?;
     channel.trust(message_bytes_max(identity.size));
-    let mut parent = Peer {
+    let mut parent = PeerConnection {
         channel,
         info: welcome.parent,
     };
@@ -54,7 +54,7 @@ pub(crate) fn become_member(
             .inspect_err(|error| tell(&mut parent.channel, &Cause::of(error, me.rank, &me.host)))?
         }
     };
-    Ok(Tree {
+    Ok(TreePosition {
         parent: Some(parent),
         children,
         table: Vec::new(),
@@ -177,10 +177,10 @@ fn gather_children(
     options: &JoinOptions,
     signals: &mut Signals,
     mut handshakes: Handshakes,
-    parent: &mut Peer,
-) -> Result<Vec<Peer>> {
+    parent: &mut PeerConnection,
+) -> Result<Vec<PeerConnection>> {
     let deadline = Instant::now() + options.join_timeout;
-    let mut children: Vec<Peer> = Vec::new();
+    let mut children: Vec<PeerConnection> = Vec::new();
     while children.len() < expected.len() {
         if Instant::now() >= deadline {
             let here = |rank: u32| children.iter().any(|child| child.info.rank == rank);
@@ -205,7 +205,7 @@ fn gather_children(
                         && children.iter().all(|child| child.info.rank != info.rank) =>
                 {
                     channel.trust(message_bytes_max(identity.size));
-                    children.push(Peer {
+                    children.push(PeerConnection {
                         channel,
                         info: *info,
                     });

@@ -1,8 +1,8 @@
 //! Joining: the ranks of a run find each other and become a tree.
 //!
 //! Everybody but rank 0 connects to rank 0 and says who it is. When all have come and fit together, rank 0 tells each
-//! its parent; a rank whose parent is not rank 0 connects there. What is made here is a [`Tree`] of open connections,
-//! which the control thread ([`crate::tree::control`]) then owns.
+//! its parent; a rank whose parent is not rank 0 connects there. What is made here is a [`TreePosition`] of open
+//! connections, which the control thread ([`crate::tree::control`]) then owns.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -21,7 +21,7 @@ pub(crate) use handshake::MARGIN;
 use crate::RankInfo;
 use crate::bootstrap::options::JoinOptions;
 use crate::signals::Signals;
-use crate::tree::shape::Tree;
+use crate::tree::shape::TreePosition;
 use tonnage_units::Result;
 use tonnage_units::identity::Identity;
 
@@ -31,9 +31,9 @@ pub(crate) fn join(
     me: &RankInfo,
     options: &mut JoinOptions,
     signals: &mut Signals,
-) -> Result<Tree> {
+) -> Result<TreePosition> {
     match identity.rank {
-        0 if identity.size == 1 => Ok(Tree {
+        0 if identity.size == 1 => Ok(TreePosition {
             parent: None,
             children: Vec::new(),
             table: vec![me.clone()],

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 
 use super::supervisor::Supervisor;
-use super::{Ending, Spawn, Start};
+use super::{RankExit, Spawn, Start};
 use crate::bootstrap::Env;
 use crate::bootstrap::secret;
 use tonnage_units::{Error, Result};
@@ -46,15 +46,15 @@ impl Spawn for Local {
         Ok(())
     }
 
-    fn ended(&mut self, rank: u32) -> Result<Option<Ending>> {
+    fn ended(&mut self, rank: u32) -> Result<Option<RankExit>> {
         let status = self
             .child(rank)?
             .try_wait()
             .map_err(|error| Error::io(format!("cannot wait for rank {rank}"), error))?;
         Ok(status.map(|status| match status.code() {
-            Some(code) => Ending::Code(code),
+            Some(code) => RankExit::Code(code),
             // Whatever has no code was ended by a signal.
-            None => Ending::Signal(status.signal().unwrap_or_default()),
+            None => RankExit::Signal(status.signal().unwrap_or_default()),
         }))
     }
 

@@ -29,7 +29,7 @@ pub trait Spawn {
     ///
     /// # Errors
     /// When the system does not tell.
-    fn ended(&mut self, rank: u32) -> Result<Option<Ending>>;
+    fn ended(&mut self, rank: u32) -> Result<Option<RankExit>>;
 
     /// Sends a signal to a rank that has not ended.
     fn signal(&mut self, rank: u32, signal: i32);
@@ -59,7 +59,7 @@ pub struct Start {
 
 /// End of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum RankExit {
     /// By itself, with this exit code.
     Code(i32),
     /// By this signal.

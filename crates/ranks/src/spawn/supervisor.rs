@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGKILL, SIGTERM};
 
-use super::{Ending, Spawn, Start};
+use super::{RankExit, Spawn, Start};
 use crate::channel::wait_for;
 use crate::signals::Signals;
 use tonnage_units::{Error, Result};
@@ -29,7 +29,7 @@ pub struct Supervisor<S: Spawn> {
 
 #[derive(Debug, Default)]
 struct Watched {
-    ended: Option<Ending>,
+    ended: Option<RankExit>,
     /// The supervisor itself ended it, so its end says nothing.
     put_down: bool,
 }
@@ -38,14 +38,14 @@ impl Watched {
     /// The signal that ended it, unless the supervisor sent it.
     fn killed_by(&self) -> Option<i32> {
         match self.ended {
-            Some(Ending::Signal(signal)) if !self.put_down => Some(signal),
+            Some(RankExit::Signal(signal)) if !self.put_down => Some(signal),
             _ => None,
         }
     }
 
     fn code(&self) -> Option<i32> {
         match self.ended {
-            Some(Ending::Code(code)) => Some(code),
+            Some(RankExit::Code(code)) => Some(code),
             _ => None,
         }
     }
@@ -128,7 +128,7 @@ impl<S: Spawn> Supervisor<S> {
             }
             rank.ended = self.spawn.ended(number)?;
             // A rank that fails ends the run for all, so whoever stays, stopped or stuck, would stay for ever.
-            if rank.ended.is_some_and(|ending| ending != Ending::Code(0)) {
+            if rank.ended.is_some_and(|ending| ending != RankExit::Code(0)) {
                 self.ending_since.get_or_insert_with(Instant::now);
             }
         }
@@ -240,7 +240,7 @@ mod tests {
     #[derive(Debug, Clone, Copy)]
     enum Play {
         CannotStart,
-        Ends(Ending),
+        Ends(RankExit),
         /// Until it gets a signal that nobody can ignore.
         Stuck,
     }
@@ -267,7 +267,7 @@ mod tests {
             Ok(())
         }
 
-        fn ended(&mut self, rank: u32) -> Result<Option<Ending>> {
+        fn ended(&mut self, rank: u32) -> Result<Option<RankExit>> {
             Ok(match self.plays[rank as usize] {
                 Play::Ends(ending) => Some(ending),
                 _ => None,
@@ -277,7 +277,7 @@ mod tests {
         fn signal(&mut self, rank: u32, signal: i32) {
             self.note(format!("signal {rank} {signal}"));
             if signal == SIGKILL {
-                self.plays[rank as usize] = Play::Ends(Ending::Signal(signal));
+                self.plays[rank as usize] = Play::Ends(RankExit::Signal(signal));
             }
         }
 
@@ -311,14 +311,14 @@ mod tests {
         (Supervisor::start(fake, (0..plays.len()).map(start)), done)
     }
 
-    fn code(endings: &[Ending]) -> u8 {
+    fn code(endings: &[RankExit]) -> u8 {
         let plays: Vec<_> = endings.iter().map(|ending| Play::Ends(*ending)).collect();
         started(&plays).0.unwrap().wait().unwrap()
     }
 
     #[test]
     fn the_worst_end_wins() {
-        use Ending::{Code, Signal};
+        use RankExit::{Code, Signal};
         assert_eq!(code(&[Code(0), Code(0)]), 0);
         assert_eq!(code(&[Code(0), Code(1), Code(2)]), 2);
         assert_eq!(code(&[Code(143), Code(143)]), 143);
@@ -329,7 +329,8 @@ mod tests {
 
     #[test]
     fn whoever_stays_when_another_fails_is_killed() {
-        let (supervisor, done) = started(&[Play::Stuck, Play::Ends(Ending::Code(1)), Play::Stuck]);
+        let (supervisor, done) =
+            started(&[Play::Stuck, Play::Ends(RankExit::Code(1)), Play::Stuck]);
         let begun = Instant::now();
         assert_eq!(supervisor.unwrap().wait().unwrap(), 1);
         assert!(begun.elapsed() >= END_TIMEOUT && begun.elapsed() < 3 * END_TIMEOUT);
@@ -348,7 +349,8 @@ mod tests {
 
     #[test]
     fn signals_go_to_those_that_have_not_ended() {
-        let (supervisor, done) = started(&[Play::Stuck, Play::Ends(Ending::Code(0)), Play::Stuck]);
+        let (supervisor, done) =
+            started(&[Play::Stuck, Play::Ends(RankExit::Code(0)), Play::Stuck]);
         let mut supervisor = supervisor.unwrap();
         supervisor.reap().unwrap();
         supervisor.tell_all(SIGINT);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::exchange::{Delivery, Routes};
-use super::shared::{Enter, Merge, Outcome, Slot};
-use crate::channel::message::Kind;
+use super::exchange::{Delivery, Subtree};
+use super::shared::{CollectiveResult, Enter, Merge, Slot};
+use crate::channel::message::CollectiveKind;
 use crate::channel::pack::{pack, unpack_first};
 use tonnage_units::{Error, Result};
 
@@ -26,7 +26,7 @@ pub(crate) struct Member {
 }
 
 struct Collective {
-    kind: Kind,
+    kind: CollectiveKind,
     what: String,
     first: Member,
     mine: Option<Vec<u8>>,
@@ -41,20 +41,20 @@ struct Collective {
 /// All collectives under way at this node.
 pub(crate) struct Collectives {
     children: usize,
-    routes: Routes,
+    routes: Subtree,
     under_way: BTreeMap<u64, Collective>,
     finished: VecDeque<u64>,
 }
 
 /// A subtree is complete: this goes to the parent, or at the root to everybody.
 pub(crate) struct Combined {
-    pub(crate) kind: Kind,
+    pub(crate) kind: CollectiveKind,
     pub(crate) what: String,
     pub(crate) payload: Vec<u8>,
 }
 
 impl Collectives {
-    pub(crate) fn new(children: usize, routes: Routes) -> Self {
+    pub(crate) fn new(children: usize, routes: Subtree) -> Self {
         Self {
             children,
             routes,
@@ -83,7 +83,7 @@ impl Collectives {
     pub(crate) fn child(
         &mut self,
         seq: u64,
-        kind: Kind,
+        kind: CollectiveKind,
         what: &str,
         from: (usize, &Member),
         payload: Vec<u8>,
@@ -100,7 +100,13 @@ impl Collectives {
         self.combine(seq)
     }
 
-    fn at(&mut self, seq: u64, kind: Kind, what: &str, who: &Member) -> Result<&mut Collective> {
+    fn at(
+        &mut self,
+        seq: u64,
+        kind: CollectiveKind,
+        what: &str,
+        who: &Member,
+    ) -> Result<&mut Collective> {
         if self.under_way.len() >= UNDER_WAY_MAX && !self.under_way.contains_key(&seq) {
             return Err(Error::Failed(format!(
                 "more than {UNDER_WAY_MAX} exchanges are under way at once"
@@ -141,11 +147,11 @@ impl Collectives {
         let parts = collective.parts.iter_mut().filter_map(Option::as_mut);
         let parts: Vec<_> = parts.map(std::mem::take).collect();
         match (collective.kind, collective.merge) {
-            (Kind::Gather, _) => parts
+            (CollectiveKind::Gather, _) => parts
                 .iter()
                 .for_each(|part| payload.extend_from_slice(part)),
-            (Kind::Reduce, Some(merge)) => payload = merge(payload, &parts)?,
-            (Kind::Exchange, _) => {
+            (CollectiveKind::Reduce, Some(merge)) => payload = merge(payload, &parts)?,
+            (CollectiveKind::Exchange, _) => {
                 let sorted = self.routes.sort(&payload, &parts)?;
                 collective.staying = sorted.staying;
                 payload = sorted.leaving;
@@ -165,7 +171,7 @@ impl Collectives {
     /// When what came cannot be read.
     pub(crate) fn deliver(&mut self, seq: u64, from_above: &[u8]) -> Result<Option<Delivery>> {
         match self.under_way.get_mut(&seq) {
-            Some(collective) if collective.kind == Kind::Exchange => {
+            Some(collective) if collective.kind == CollectiveKind::Exchange => {
                 let staying = std::mem::take(&mut collective.staying);
                 self.routes.deliver(&staying, from_above).map(Some)
             }
@@ -179,7 +185,7 @@ impl Collectives {
             return;
         };
         if let Some(slot) = collective.slot {
-            slot.set(Outcome::Result(result));
+            slot.set(CollectiveResult::Result(result));
         }
         self.finished.push_back(seq);
         if self.finished.len() > FINISHED_KEPT {
@@ -204,7 +210,7 @@ impl Collectives {
     pub(crate) fn stop(&mut self) {
         for (_, collective) in std::mem::take(&mut self.under_way) {
             if let Some(slot) = collective.slot {
-                slot.set(Outcome::Stopped);
+                slot.set(CollectiveResult::Stopped);
             }
         }
     }
@@ -258,14 +264,14 @@ mod tests {
 
     /// The root of a tree with so many other ranks.
     fn of(children: u32) -> Collectives {
-        Collectives::new(children as usize, Routes::new(0, children + 1, children))
+        Collectives::new(children as usize, Subtree::new(0, children + 1, children))
     }
 
     fn entering(seq: u64, what: &str, mine: &[u8]) -> Enter {
         let merge: Merge = |mine, parts| Ok([&[mine][..], parts].concat().concat());
         Enter {
             seq,
-            kind: Kind::Reduce,
+            kind: CollectiveKind::Reduce,
             what: what.into(),
             mine: mine.to_vec(),
             merge: Some(merge),
@@ -279,7 +285,7 @@ mod tests {
         let part = |all: &mut Collectives, child: usize, text: &[u8]| {
             all.child(
                 0,
-                Kind::Reduce,
+                CollectiveKind::Reduce,
                 "sum",
                 (child, &place(child as u32 + 1)),
                 text.to_vec(),
@@ -305,7 +311,13 @@ mod tests {
         let mut all = of(1);
         all.enter(&place(0), entering(0, "trial 1", b"")).unwrap();
         let error = all
-            .child(0, Kind::Reduce, "trial 2", (0, &place(1)), Vec::new())
+            .child(
+                0,
+                CollectiveKind::Reduce,
+                "trial 2",
+                (0, &place(1)),
+                Vec::new(),
+            )
             .err()
             .unwrap();
         for part in ["trial 1", "trial 2", "rank 0 on h0"] {
@@ -316,7 +328,15 @@ mod tests {
     #[test]
     fn a_peer_cannot_open_any_number_of_collectives() {
         let mut all = of(1);
-        let mut open = |seq| all.child(seq, Kind::Barrier, "x", (0, &place(1)), Vec::new());
+        let mut open = |seq| {
+            all.child(
+                seq,
+                CollectiveKind::Barrier,
+                "x",
+                (0, &place(1)),
+                Vec::new(),
+            )
+        };
         for seq in 0..UNDER_WAY_MAX as u64 {
             open(seq).unwrap();
         }

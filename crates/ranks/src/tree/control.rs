@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use super::clock::ClockSync;
 use super::collective::{Collectives, Member};
-use super::exchange::Routes;
-use super::missing::{Answer, Inquiry};
-use super::shape::{Peer, Tree};
-use super::shared::{Command, Outcome, Shared, lock};
+use super::exchange::Subtree;
+use super::missing::{Inquiry, RankState};
+use super::shape::{PeerConnection, TreePosition};
+use super::shared::{CollectiveResult, ControlCommand, Shared, lock};
 use crate::RankInfo;
 use crate::channel::message::{Cause, Head};
 use crate::channel::{Channel, Interest, wait_for};
@@ -26,7 +26,7 @@ const LINGER: Duration = Duration::from_secs(1);
 const LINGER_ABORT: Duration = Duration::from_millis(200);
 
 /// Settings that the control thread gets at its start.
-pub(crate) struct Settings {
+pub(crate) struct ControlSettings {
     pub(crate) me: RankInfo,
     pub(crate) size: u32,
     pub(crate) fanout: u32,
@@ -65,7 +65,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    fn new(peer: Peer, way: Way) -> Self {
+    fn new(peer: PeerConnection, way: Way) -> Self {
         let now = Instant::now();
         Self {
             is_remote: peer.channel.is_remote(),
@@ -90,7 +90,7 @@ impl Link {
 
 /// The state of the control thread.
 pub(crate) struct Control {
-    pub(crate) settings: Settings,
+    pub(crate) settings: ControlSettings,
     pub(crate) links: Vec<Link>,
     pub(crate) table: Vec<RankInfo>,
     pub(crate) collectives: Collectives,
@@ -105,8 +105,8 @@ pub(crate) struct Control {
 
 impl Control {
     pub(crate) fn new(
-        settings: Settings,
-        tree: Tree,
+        settings: ControlSettings,
+        tree: TreePosition,
         shared: Arc<Shared>,
         signals: Signals,
     ) -> Self {
@@ -128,7 +128,7 @@ impl Control {
             },
             collectives: Collectives::new(
                 children,
-                Routes::new(settings.me.rank, settings.size, settings.fanout),
+                Subtree::new(settings.me.rank, settings.size, settings.fanout),
             ),
             links,
             table: tree.table,
@@ -265,13 +265,15 @@ impl Control {
         }
     }
 
-    fn obey(&mut self, command: Command) {
+    fn obey(&mut self, command: ControlCommand) {
         match command {
-            Command::Enter(enter) if self.aborted.is_some() => enter.slot.set(Outcome::Stopped),
-            Command::Enter(enter) => self.enter(enter),
-            Command::Overdue { seq, what, waited } => self.overdue(seq, what, waited),
-            Command::Abort(cause) => self.abort(cause),
-            Command::Leave => self.leaving = true,
+            ControlCommand::Enter(enter) if self.aborted.is_some() => {
+                enter.slot.set(CollectiveResult::Stopped)
+            }
+            ControlCommand::Enter(enter) => self.enter(enter),
+            ControlCommand::Overdue { seq, what, waited } => self.overdue(seq, what, waited),
+            ControlCommand::Abort(cause) => self.abort(cause),
+            ControlCommand::Leave => self.leaving = true,
         }
     }
 
@@ -376,14 +378,14 @@ impl Control {
         self.aborted = Some(Instant::now());
         self.shared.stop(&cause);
         self.collectives.stop();
-        self.shared.clock_known.set(Outcome::Stopped);
+        self.shared.clock_known.set(CollectiveResult::Stopped);
         self.tell_all(&Head::Abort { cause }, &[]);
     }
 
     /// This rank's answer to an inquiry.
-    pub(crate) fn own_answer(&self, seq: u64) -> Answer {
+    pub(crate) fn own_answer(&self, seq: u64) -> RankState {
         let phase = lock(&self.shared.phase);
-        Answer {
+        RankState {
             entered: self.collectives.entered(seq),
             phase: phase.0.clone(),
             phase_for: phase.1.elapsed(),

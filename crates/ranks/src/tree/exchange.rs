@@ -186,7 +186,7 @@ pub(crate) fn read_messages(payload: &[u8], size: u32) -> Result<Messages> {
 }
 
 /// The ranks at and below one node.
-pub(crate) struct Routes {
+pub(crate) struct Subtree {
     me: u32,
     size: u32,
     subtree: RankSet,
@@ -208,7 +208,7 @@ pub(crate) struct Delivery {
     pub(crate) children: Vec<Vec<u8>>,
 }
 
-impl Routes {
+impl Subtree {
     pub(crate) fn new(me: u32, size: u32, fanout: u32) -> Self {
         let children = children_of(me, size, fanout);
         Self {
@@ -304,7 +304,7 @@ mod tests {
     /// Takes the messages of all ranks through a tree: what each gets, and the bytes that reached it from its parent.
     fn through(fanout: u32, messages: Vec<Messages>) -> Vec<(Messages, usize)> {
         let size = messages.len() as u32;
-        let routes: Vec<_> = (0..size).map(|me| Routes::new(me, size, fanout)).collect();
+        let routes: Vec<_> = (0..size).map(|me| Subtree::new(me, size, fanout)).collect();
         let mut sorted: Vec<Sorted> = Vec::new();
         for (me, mine) in (0..size).zip(messages).rev() {
             let mine = write_messages(me, size, mine).unwrap();
@@ -368,7 +368,7 @@ mod tests {
         );
         let above = write_messages(0, 3, vec![(3, none())]);
         assert!(above.unwrap_err().to_string().contains("rank 3 of 3"));
-        let routes = Routes::new(0, 3, 2);
+        let routes = Subtree::new(0, 3, 2);
         let foreign = write_messages(2, 3, vec![(0, vec![1])]).unwrap();
         let error = routes.sort(&[], &[foreign, none()]).unwrap_err();
         assert!(error.to_string().contains("speaks for rank 2"), "{error}");
@@ -423,7 +423,7 @@ mod tests {
 
         #[test]
         fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-            let routes = Routes::new(0, 13, 2);
+            let routes = Subtree::new(0, 13, 2);
             let parts = [bytes.clone(), Vec::new()];
             if let Ok(sorted) = routes.sort(&[], &parts) {
                 prop_assert!(sorted.leaving.is_empty());

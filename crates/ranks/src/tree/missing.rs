@@ -13,7 +13,7 @@ const COLLECT: Duration = Duration::from_millis(700);
 const DESCRIBED_MAX: usize = 8;
 
 /// One rank's answer.
-pub(crate) struct Answer {
+pub(crate) struct RankState {
     pub(crate) entered: bool,
     pub(crate) phase: String,
     pub(crate) phase_for: Duration,
@@ -25,7 +25,7 @@ pub(crate) struct Inquiry {
     what: String,
     waited: Duration,
     until: Instant,
-    answers: BTreeMap<u32, Answer>,
+    answers: BTreeMap<u32, RankState>,
 }
 
 impl Inquiry {
@@ -43,7 +43,7 @@ impl Inquiry {
         self.until
     }
 
-    pub(crate) fn answer(&mut self, rank: u32, answer: Answer) {
+    pub(crate) fn answer(&mut self, rank: u32, answer: RankState) {
         self.answers.insert(rank, answer);
     }
 
@@ -118,8 +118,8 @@ mod tests {
         }
     }
 
-    fn answer(entered: bool) -> Answer {
-        Answer {
+    fn answer(entered: bool) -> RankState {
+        RankState {
             entered,
             phase: "warm-up".into(),
             phase_for: Duration::from_secs(7),

@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::clock::{Base, monotonic_ns};
 use super::collective::{Combined, Member};
 use super::control::{Control, Way};
-use super::missing::{Answer, Inquiry};
-use super::shared::{Enter, Outcome, lock};
+use super::missing::{Inquiry, RankState};
+use super::shared::{CollectiveResult, Enter, lock};
 use crate::ClockOffset;
-use crate::channel::message::{Cause, Head, Kind, Message, clip};
+use crate::channel::message::{Cause, CollectiveKind, Head, Message, clip};
 use crate::channel::pack::pack;
 use tonnage_units::{Error, Result};
 
@@ -101,7 +101,7 @@ impl Control {
                 self.pass_answer(
                     rank,
                     seq,
-                    Answer {
+                    RankState {
                         entered,
                         phase,
                         phase_for,
@@ -125,7 +125,7 @@ impl Control {
             Ok(combined) => self.proceed(seq, combined),
             Err(error) => {
                 let cause = Cause::of(&error, here.rank, &here.host);
-                slot.set(Outcome::Stopped);
+                slot.set(CollectiveResult::Stopped);
                 self.abort(cause);
             }
         }
@@ -154,7 +154,7 @@ impl Control {
         }
         if self.settings.me.rank != 0 {
             // Only rank 0's contribution to a broadcast counts.
-            let payload = if kind == Kind::Broadcast {
+            let payload = if kind == CollectiveKind::Broadcast {
                 Vec::new()
             } else {
                 payload
@@ -162,7 +162,7 @@ impl Control {
             return self.tell_parent(&Head::Up { seq, kind, what }, &payload);
         }
         let payload = match kind {
-            Kind::Start => pack(&monotonic_ns().saturating_add(self.start_lead_ns())),
+            CollectiveKind::Start => pack(&monotonic_ns().saturating_add(self.start_lead_ns())),
             _ => Ok(payload),
         };
         if let Err(error) = payload.and_then(|payload| self.complete(seq, payload)) {
@@ -224,7 +224,9 @@ impl Control {
             return;
         }
         *lock(&self.shared.clock) = (base.clock, base.path_rtt_ns);
-        self.shared.clock_known.set(Outcome::Result(Vec::new()));
+        self.shared
+            .clock_known
+            .set(CollectiveResult::Result(Vec::new()));
         let head = Head::ClockBase {
             offset_ns: base.clock.offset_ns,
             uncertainty_ns: base.clock.uncertainty_ns,
@@ -262,7 +264,7 @@ impl Control {
         self.pass_answer(self.settings.me.rank, seq, answer);
     }
 
-    fn pass_answer(&mut self, rank: u32, seq: u64, answer: Answer) {
+    fn pass_answer(&mut self, rank: u32, seq: u64, answer: RankState) {
         if self.settings.me.rank != 0 {
             let head = Head::Answer {
                 rank,

@@ -8,22 +8,22 @@ use crate::RankInfo;
 use crate::channel::Channel;
 
 /// A connection to a rank of this run.
-pub(crate) struct Peer {
+pub(crate) struct PeerConnection {
     pub(crate) channel: Channel,
     pub(crate) info: RankInfo,
 }
 
 /// One rank's place in the tree.
-pub(crate) struct Tree {
-    pub(crate) parent: Option<Peer>,
-    pub(crate) children: Vec<Peer>,
+pub(crate) struct TreePosition {
+    pub(crate) parent: Option<PeerConnection>,
+    pub(crate) children: Vec<PeerConnection>,
     /// All ranks; only rank 0 has it.
     pub(crate) table: Vec<RankInfo>,
     /// Rank 0's boot.
     pub(crate) root_boot_id: String,
 }
 
-impl Tree {
+impl TreePosition {
     /// The address of this host that its nearest relative is connected to.
     pub(crate) fn local_ip(&self) -> Option<IpAddr> {
         let relative = self.parent.as_ref().or(self.children.first())?;

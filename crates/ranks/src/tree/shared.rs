@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::ClockOffset;
-use crate::channel::message::{Cause, Kind};
+use crate::channel::message::{Cause, CollectiveKind};
 use tonnage_units::{Error, Result};
 
 /// Merges this rank's contribution, the first, with those of its children.
@@ -18,7 +18,7 @@ pub(crate) type Merge = fn(Vec<u8>, &[Vec<u8>]) -> Result<Vec<u8>>;
 
 /// Command of the main thread to the control thread.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum ControlCommand {
     /// This rank enters a collective.
     Enter(Enter),
     /// This rank has waited too long in a collective.
@@ -37,7 +37,7 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) struct Enter {
     pub(crate) seq: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: CollectiveKind,
     pub(crate) what: String,
     pub(crate) mine: Vec<u8>,
     pub(crate) merge: Option<Merge>,
@@ -48,13 +48,13 @@ pub(crate) struct Enter {
 #[derive(Debug)]
 pub(crate) struct Slot {
     done: AtomicBool,
-    result: Mutex<Option<Outcome>>,
+    result: Mutex<Option<CollectiveResult>>,
     ready: Condvar,
 }
 
 /// Outcome of a collective.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum CollectiveResult {
     Result(Vec<u8>),
     /// The run ended; [`Shared::error`] says why.
     Stopped,
@@ -74,7 +74,7 @@ impl Slot {
     }
 
     /// The first result stays.
-    pub(crate) fn set(&self, outcome: Outcome) {
+    pub(crate) fn set(&self, outcome: CollectiveResult) {
         let mut result = lock(&self.result);
         if result.is_none() && !self.is_done() {
             *result = Some(outcome);
@@ -84,7 +84,7 @@ impl Slot {
     }
 
     /// Waits until there is a result, and takes it; `None` when the time is up.
-    pub(crate) fn wait(&self, deadline: Instant) -> Option<Outcome> {
+    pub(crate) fn wait(&self, deadline: Instant) -> Option<CollectiveResult> {
         // Ranks are usually released at nearly the same time. Looking again a few times is sooner than being woken, and
         // yielding leaves the CPU to the control threads when there are fewer CPUs than threads.
         for _ in 0..50 {
@@ -114,7 +114,7 @@ impl Slot {
 /// State that both threads of a rank see.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) commands: Mutex<VecDeque<Command>>,
+    pub(crate) commands: Mutex<VecDeque<ControlCommand>>,
     pub(crate) stopped: Arc<AtomicBool>,
     pub(crate) phase: Mutex<(String, Instant)>,
     pub(crate) clock: Mutex<(ClockOffset, u64)>,
@@ -145,7 +145,7 @@ impl Shared {
     }
 
     /// Hands a command to the control thread and wakes it.
-    pub(crate) fn command(&self, command: Command) {
+    pub(crate) fn command(&self, command: ControlCommand) {
         lock(&self.commands).push_back(command);
         // It fails only when the counter is full, and then the thread is awake already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());

@@ -35,7 +35,7 @@ pub const ASKED: &[Figure] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
-        value: |row| row.asked().label().into(),
+        value: |row| row.options().label().into(),
         trials: None,
     },
     Figure {
@@ -45,7 +45,7 @@ pub const ASKED: &[Figure] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
-        value: |row| row.asked().engine().into(),
+        value: |row| row.options().engine().into(),
         trials: None,
     },
     Figure {
@@ -55,7 +55,7 @@ pub const ASKED: &[Figure] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
-        value: |row| pairs(row.asked().engine_options()).into(),
+        value: |row| pairs(row.options().engine_options()).into(),
         trials: None,
     },
     Figure {
@@ -65,7 +65,7 @@ pub const ASKED: &[Figure] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
-        value: |row| row.asked().ranks().into(),
+        value: |row| row.options().ranks().into(),
         trials: None,
     },
 ];
@@ -79,7 +79,7 @@ pub const EXCHANGE: &[Figure] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
-        value: |row| row.asked().workers().into(),
+        value: |row| row.options().workers().into(),
         trials: None,
     },
     Figure {
@@ -90,7 +90,7 @@ pub const EXCHANGE: &[Figure] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
-        value: |row| row.asked().traffic().map(|traffic| traffic.name()).into(),
+        value: |row| row.options().traffic().map(|traffic| traffic.name()).into(),
         trials: None,
     },
     Figure {
@@ -101,7 +101,7 @@ pub const EXCHANGE: &[Figure] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
-        value: |row| row.asked().memory().into(),
+        value: |row| row.options().memory().into(),
         trials: None,
     },
 ];
@@ -115,7 +115,7 @@ pub const IN_FLIGHT: &[Figure] = &[Figure {
     computed: FROM_PLAN,
     style: Style::Plain,
     better: None,
-    value: |row| row.asked().window().into(),
+    value: |row| row.options().window().into(),
     trials: None,
 }];
 

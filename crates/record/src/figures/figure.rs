@@ -1,6 +1,6 @@
 //! One figure, its style and its value, and the rows of a record that figures have values for.
 
-use crate::body::{Asked, KindBody, Part};
+use crate::body::{KindBody, Part, PointOptions};
 use crate::envelope::Record;
 
 /// Groups of figures, in the order of CSV.
@@ -136,8 +136,8 @@ impl<'a> Row<'a> {
         self.record.body.any()
     }
 
-    /// The point that was asked for.
-    pub(crate) fn asked(&self) -> &'a dyn Asked {
+    /// Options of the point.
+    pub(crate) fn options(&self) -> &'a dyn PointOptions {
         self.body().point()
     }
 }

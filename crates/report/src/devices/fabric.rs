@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use tonnage_machine::devices::{FabricLibrary, FabricOffer};
 use tonnage_units::quantity::human::{link_speed, size};
 
-use super::rows::{Row, row, shortened};
+use super::rows::{DeviceRow, row, shortened};
 
 /// Above this a limit is none that anybody could reach.
 const REACHABLE_BYTES_MAX: u64 = 1 << 50;
@@ -23,8 +23,8 @@ pub fn heading(library: &FabricLibrary) -> String {
 }
 
 /// The lines of a library's table; none for a library that offers nothing.
-pub fn rows(library: &FabricLibrary) -> Vec<Row> {
-    let mut lines: Vec<(Row, BTreeSet<&str>)> = Vec::new();
+pub fn rows(library: &FabricLibrary) -> Vec<DeviceRow> {
+    let mut lines: Vec<(DeviceRow, BTreeSet<&str>)> = Vec::new();
     for provider in &library.providers {
         for offer in &provider.offers {
             let cells = cells(&provider.name, offer);
@@ -39,7 +39,7 @@ pub fn rows(library: &FabricLibrary) -> Vec<Row> {
     if lines.is_empty() {
         return Vec::new();
     }
-    let line = |(mut cells, domains): (Row, BTreeSet<&str>)| {
+    let line = |(mut cells, domains): (DeviceRow, BTreeSet<&str>)| {
         cells.push(shortened(&domains.into_iter().collect::<Vec<_>>()));
         cells
     };
@@ -61,7 +61,7 @@ pub fn rows(library: &FabricLibrary) -> Vec<Row> {
     rows
 }
 
-fn cells(provider: &str, offer: &FabricOffer) -> Row {
+fn cells(provider: &str, offer: &FabricOffer) -> DeviceRow {
     let message = match offer.message_bytes_max {
         REACHABLE_BYTES_MAX.. => "any".to_owned(),
         bytes => size(bytes),

@@ -6,7 +6,7 @@ use tonnage_units::quantity::human::size;
 const NAMES_SHOWN: usize = 6;
 
 /// A heading and its rows in columns; nothing for a group without rows, which is under "Not here" instead.
-pub(super) fn group(page: &mut String, heading: &str, rows: &[Row]) {
+pub(super) fn group(page: &mut String, heading: &str, rows: &[DeviceRow]) {
     if rows.is_empty() {
         return;
     }
@@ -30,9 +30,9 @@ pub(super) fn group(page: &mut String, heading: &str, rows: &[Row]) {
     }
 }
 
-pub(super) type Row = Vec<String>;
+pub(super) type DeviceRow = Vec<String>;
 
-pub(super) fn row<const N: usize>(cells: [&str; N]) -> Row {
+pub(super) fn row<const N: usize>(cells: [&str; N]) -> DeviceRow {
     cells.into_iter().map(str::to_owned).collect()
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tonnage_engine::{EngineReport, Verb};
 use tonnage_plan::point::{LimitChoice, Traffic};
-use tonnage_plan::transfer::{Addresses, Length, Pacing, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{Addresses, Pacing, PointLength, TransferPoint, TrialLength};
 use tonnage_record::environment::Memories;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
@@ -49,7 +49,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         latency: true,
         verify: false,
         limit: LimitChoice::Auto,
-        length: Length {
+        length: PointLength {
             trials: 3,
             trial: TrialLength::DurationNs(200_000_000),
             warmup_ns: 50_000_000,

@@ -57,7 +57,7 @@ impl Report for Transfers {
 }
 
 /// Columns of a table.
-struct Layout {
+struct ModeTable {
     /// Shown whatever is known.
     always: &'static [&'static str],
     /// Shown where any row has a value.
@@ -66,7 +66,7 @@ struct Layout {
 
 const FOOTPRINT: &str = "footprint_bytes";
 
-const BATCH: Layout = Layout {
+const BATCH: ModeTable = ModeTable {
     always: &[
         "size_bytes",
         "batch",
@@ -85,7 +85,7 @@ const BATCH: Layout = Layout {
     ],
 };
 
-const STREAM: Layout = Layout {
+const STREAM: ModeTable = ModeTable {
     always: &["size_bytes", "window"],
     known: &[
         "bandwidth_bytes_per_s_mean",
@@ -101,7 +101,7 @@ const STREAM: Layout = Layout {
     ],
 };
 
-const PING_PONG: Layout = Layout {
+const PING_PONG: ModeTable = ModeTable {
     always: &["size_bytes"],
     known: &[
         "latency_ns_min",
@@ -115,7 +115,7 @@ const PING_PONG: Layout = Layout {
     ],
 };
 
-const PACED: Layout = Layout {
+const PACED: ModeTable = ModeTable {
     always: &["size_bytes", "window"],
     known: &[
         "offered_per_s",
@@ -130,7 +130,7 @@ const PACED: Layout = Layout {
     ],
 };
 
-fn layout(records: &[TransferRecord<'_>]) -> Layout {
+fn layout(records: &[TransferRecord<'_>]) -> ModeTable {
     match records.first().map(|record| record.body.point.pacing) {
         Some(Pacing::Batch { .. }) => BATCH,
         Some(Pacing::PingPong) => PING_PONG,
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn every_layout_names_figures_that_exist() {
-        for Layout { always, known } in [BATCH, STREAM, PING_PONG, PACED] {
+        for ModeTable { always, known } in [BATCH, STREAM, PING_PONG, PACED] {
             for field in always.iter().chain(known).chain([&FOOTPRINT]) {
                 assert!(by_field(field).is_some(), "{field}");
             }

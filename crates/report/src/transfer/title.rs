@@ -1,6 +1,6 @@
 //! The lines above a table, which state the configuration that all its rows share.
 
-use tonnage_plan::transfer::{Length, Pacing, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{Pacing, PointLength, TransferPoint, TrialLength};
 use tonnage_record::{LatencyKind, TransferRecord};
 use tonnage_units::quantity::human::{exact_duration, exact_size, number};
 
@@ -52,7 +52,7 @@ fn footprint(records: &[TransferRecord<'_>]) -> String {
     }
 }
 
-fn length(length: &Length) -> String {
+fn length(length: &PointLength) -> String {
     let one = match length.trial {
         TrialLength::DurationNs(length_ns) => format!("of at least {}", exact_duration(length_ns)),
         TrialLength::Iterations(1) => "of 1 iteration".to_owned(),

@@ -88,7 +88,7 @@ pub fn direct_io(file: impl AsFd) -> io::Result<DirectIo> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::open::{Access, open};
+    use super::super::open::{OpenFlags, open};
     use super::super::scratch::Scratch;
     use super::super::{residency, transfer};
     use super::*;
@@ -107,13 +107,13 @@ mod tests {
             alignment.memory_bytes.is_power_of_two() && alignment.offset_bytes.is_power_of_two()
         );
         super::super::advice::drop_cached(&file).unwrap();
-        let access = Access {
+        let flags = OpenFlags {
             read: true,
             write: true,
             direct: true,
-            ..Access::default()
+            ..OpenFlags::default()
         };
-        let direct = open(scratch.path(), &access).unwrap();
+        let direct = open(scratch.path(), &flags).unwrap();
         let arena = Arena::allocate(1 << 20, Pages::Normal, Sharing::Private, None).unwrap();
         let (local, offset) = (
             u64::from(alignment.memory_bytes),

@@ -13,7 +13,7 @@ use std::path::Path;
 use rustix::fs::fgetxattr;
 
 use super::file_system;
-use super::open::{Access, open};
+use super::open::{OpenFlags, open};
 
 /// Further flags of open(2) for a new file that gets its striping afterwards. Lustre 1.8 had a bit of its own, which
 /// later kernels mask out; since then two flags mean it that mean nothing else on a regular file.
@@ -60,7 +60,7 @@ pub enum StripeCount {
 /// `struct lov_user_md_v1` without the list of objects that follows it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
-struct Layout {
+struct LovUserMd {
     magic: u32,
     pattern: u32,
     object_id: u64,
@@ -74,14 +74,14 @@ struct Layout {
 /// Argument of the ioctl: it may write the objects of the new file behind the layout.
 #[repr(C)]
 struct Room {
-    layout: Layout,
+    layout: LovUserMd,
     objects: [u8; LAYOUT_BYTES_MAX],
 }
 
 impl Striping {
     /// # Errors
     /// When Lustre would not take it, with what it takes.
-    fn layout(self) -> io::Result<Layout> {
+    fn layout(self) -> io::Result<LovUserMd> {
         let refused = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         if !self.size_bytes.is_multiple_of(STRIPE_UNIT_BYTES) {
             return Err(refused(format!(
@@ -99,13 +99,13 @@ impl Striping {
                 )));
             }
         };
-        Ok(Layout {
+        Ok(LovUserMd {
             magic: MAGIC_V1,
             stripe_size: self.size_bytes,
             stripe_count,
             // Any server may be the first.
             stripe_offset: u16::MAX,
-            ..Layout::default()
+            ..LovUserMd::default()
         })
     }
 }
@@ -116,7 +116,7 @@ impl Striping {
 /// # Errors
 /// `Unsupported` when the folder is on another file system, `AlreadyExists`, `InvalidInput` for a striping that Lustre
 /// does not take, and the system's refusal. Nothing is left behind then.
-pub fn create(path: &Path, access: &Access, striping: Striping) -> io::Result<File> {
+pub fn create(path: &Path, flags: &OpenFlags, striping: Striping) -> io::Result<File> {
     let layout = striping.layout()?;
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
@@ -133,12 +133,12 @@ pub fn create(path: &Path, access: &Access, striping: Striping) -> io::Result<Fi
             ),
         ));
     }
-    let access = Access {
+    let flags = OpenFlags {
         create: true,
-        flags: access.flags | libc::O_EXCL | DELAY_CREATE,
-        ..*access
+        custom: flags.custom | libc::O_EXCL | DELAY_CREATE,
+        ..*flags
     };
-    let file = open(path, &access)?;
+    let file = open(path, &flags)?;
     if let Err(error) = set(file.as_fd(), layout) {
         let _ = std::fs::remove_file(path);
         return Err(error);
@@ -146,7 +146,7 @@ pub fn create(path: &Path, access: &Access, striping: Striping) -> io::Result<Fi
     Ok(file)
 }
 
-fn set(file: BorrowedFd<'_>, layout: Layout) -> io::Result<()> {
+fn set(file: BorrowedFd<'_>, layout: LovUserMd) -> io::Result<()> {
     let mut room = Box::new(Room {
         layout,
         objects: [0; LAYOUT_BYTES_MAX],
@@ -228,11 +228,11 @@ mod tests {
 
     #[test]
     fn layout_and_numbers_are_those_of_the_header() {
-        assert_eq!(size_of::<Layout>(), 32);
-        assert_eq!(offset_of!(Layout, object_id), 8);
-        assert_eq!(offset_of!(Layout, stripe_size), 24);
-        assert_eq!(offset_of!(Layout, stripe_count), 28);
-        assert_eq!(offset_of!(Layout, stripe_offset), 30);
+        assert_eq!(size_of::<LovUserMd>(), 32);
+        assert_eq!(offset_of!(LovUserMd, object_id), 8);
+        assert_eq!(offset_of!(LovUserMd, stripe_size), 24);
+        assert_eq!(offset_of!(LovUserMd, stripe_count), 28);
+        assert_eq!(offset_of!(LovUserMd, stripe_offset), 30);
         assert_eq!(offset_of!(Room, objects), 32);
         if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
             assert_eq!(SET_STRIPE, 0x4008_669a);
@@ -276,11 +276,11 @@ mod tests {
         {
             return println!("skip: the build folder is on Lustre");
         }
-        let access = Access {
+        let flags = OpenFlags {
             write: true,
-            ..Access::default()
+            ..OpenFlags::default()
         };
-        let refused = create(scratch.path(), &access, STRIPING).unwrap_err();
+        let refused = create(scratch.path(), &flags, STRIPING).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
         assert!(refused.to_string().contains("only files of Lustre"));
         assert!(!scratch.path().exists());

@@ -28,7 +28,7 @@ mod scratch {
     use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use super::open::{Access, open};
+    use super::open::{OpenFlags, open};
 
     static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -65,12 +65,12 @@ mod scratch {
         /// Opened for reading and writing, with this content.
         pub fn holding(&self, bytes: &[u8]) -> File {
             std::fs::write(&self.0, bytes).unwrap();
-            let access = Access {
+            let flags = OpenFlags {
                 read: true,
                 write: true,
-                ..Access::default()
+                ..OpenFlags::default()
             };
-            open(&self.0, &access).unwrap()
+            open(&self.0, &flags).unwrap()
         }
     }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Flags that a file is opened with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Access {
+pub struct OpenFlags {
     /// For reading.
     pub read: bool,
     /// For writing.
@@ -22,26 +22,26 @@ pub struct Access {
     /// Reads leave the time of last access alone (`O_NOATIME`); for those who own the file, `EPERM` for others.
     pub keep_access_time: bool,
     /// Further flags of open(2), such as [`super::lustre::DELAY_CREATE`].
-    pub flags: i32,
+    pub custom: i32,
 }
 
 /// Opens a file; it is not passed on to other programs.
 ///
 /// # Errors
 /// The system's refusal. `EINVAL` with `direct` means that this file system has no direct I/O.
-pub fn open(path: &Path, access: &Access) -> io::Result<File> {
-    let direct = if access.direct { libc::O_DIRECT } else { 0 };
-    let keep_access_time = if access.keep_access_time {
+pub fn open(path: &Path, flags: &OpenFlags) -> io::Result<File> {
+    let direct = if flags.direct { libc::O_DIRECT } else { 0 };
+    let keep_access_time = if flags.keep_access_time {
         libc::O_NOATIME
     } else {
         0
     };
     OpenOptions::new()
-        .read(access.read)
-        .write(access.write)
-        .create(access.create)
-        .truncate(access.truncate)
-        .custom_flags(direct | keep_access_time | access.flags)
+        .read(flags.read)
+        .write(flags.write)
+        .create(flags.create)
+        .truncate(flags.truncate)
+        .custom_flags(direct | keep_access_time | flags.custom)
         .open(path)
 }
 
@@ -68,20 +68,20 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::fd::{AsRawFd, FromRawFd};
 
-    const NEW: Access = Access {
+    const NEW: OpenFlags = OpenFlags {
         read: true,
         write: true,
         create: true,
         truncate: true,
         direct: false,
         keep_access_time: false,
-        flags: 0,
+        custom: 0,
     };
 
     #[test]
     fn a_file_is_made_kept_and_emptied_as_asked() {
         let scratch = Scratch::on_disk();
-        let only_existing = Access {
+        let only_existing = OpenFlags {
             create: false,
             truncate: false,
             ..NEW
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn flags_reach_the_system() {
         let scratch = Scratch::on_disk();
-        let direct = Access {
+        let direct = OpenFlags {
             direct: true,
             ..NEW
         };

@@ -6,7 +6,7 @@
 use std::ffi::c_void;
 
 use super::abi;
-use super::handles::{Peer, Region, RemoteRegion};
+use super::handles::{PeerAddress, RegionHandle, RemoteRegion};
 
 /// Completions that are read at once.
 pub(super) const ENTRIES: usize = 64;
@@ -36,11 +36,11 @@ pub struct Route {
     /// Kind of operation.
     pub action: Action,
     /// The other end.
-    pub peer: Peer,
+    pub peer: PeerAddress,
     /// Its memory.
     pub remote: RemoteRegion,
     /// This side's memory.
-    pub local: Region,
+    pub local: RegionHandle,
     /// Complete only when the bytes are visible to the peer; for writes.
     pub delivered: bool,
     /// Writes and sends of at most so many bytes are injected: copied at once and done. 0 injects nothing.
@@ -60,7 +60,7 @@ impl Route {
 }
 
 /// The calls of an endpoint, looked up once.
-pub(super) struct Calls {
+pub(super) struct EndpointCalls {
     endpoint: *mut abi::fid_ep,
     pub(super) queue: *mut abi::fid_cq,
     rma: *const abi::fi_ops_rma,
@@ -70,7 +70,7 @@ pub(super) struct Calls {
     pub(super) entries: Box<[abi::fi_cq_data_entry; ENTRIES]>,
 }
 
-impl Calls {
+impl EndpointCalls {
     /// # Safety
     /// Both objects are open, and stay so as long as this value is used.
     pub(super) unsafe fn new(endpoint: *mut abi::fid_ep, queue: *mut abi::fid_cq) -> Self {
@@ -108,7 +108,7 @@ pub(super) struct Operation<'a> {
     pub(super) data: u64,
 }
 
-impl Calls {
+impl EndpointCalls {
     /// # Safety
     /// The buffer is valid for the operation's length; it is only read, and only before this returns.
     #[inline]

@@ -7,9 +7,9 @@ use std::ffi::{c_int, c_void};
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 
-use super::calls::Calls;
-use super::handles::{Peer, Region, RemoteRegion};
-use super::open::{Fid, NAME_BYTES_MAX, Opener, Sizes, check};
+use super::calls::EndpointCalls;
+use super::handles::{PeerAddress, RegionHandle, RemoteRegion};
+use super::open::{Fid, NAME_BYTES_MAX, Opener, QueueSizes, check};
 use super::slots::Slots;
 use super::{Info, Libfabric, abi};
 use crate::mapping::Arena;
@@ -25,7 +25,7 @@ pub enum Wait<'a> {
     Unsupported,
 }
 
-pub(super) struct Registered {
+pub(super) struct RegisteredArena {
     mr: Option<Fid>,
     pub(super) desc: *mut c_void,
     key: u64,
@@ -34,10 +34,10 @@ pub(super) struct Registered {
 
 /// An endpoint. It belongs to one thread at a time, as FI_THREAD_DOMAIN demands: nothing of its domain is shared.
 pub struct Endpoint {
-    pub(super) calls: Calls,
+    pub(super) calls: EndpointCalls,
     pub(super) slots: Slots,
     /// Regions; one that was taken back leaves its place to the next.
-    pub(super) regions: Vec<Option<Registered>>,
+    pub(super) regions: Vec<Option<RegisteredArena>>,
     /// Memory whose registration was taken back: a provider may still be carrying out what a peer has begun.
     retired: Vec<Arc<Arena>>,
     virtual_addresses: bool,
@@ -64,7 +64,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// Which call failed, with the library's reason.
-    pub fn open(info: Info, sizes: Sizes, sleeps: bool) -> Result<Self, String> {
+    pub fn open(info: Info, sizes: QueueSizes, sleeps: bool) -> Result<Self, String> {
         let library = Arc::clone(info.library());
         let opener = Opener {
             library: &library,
@@ -90,7 +90,7 @@ impl Endpoint {
         // SAFETY: the info is live, and so is its domain attribute.
         let mr_mode = unsafe { (*(*info.as_ptr()).domain_attr).mr_mode };
         // SAFETY: endpoint and queue are open and enabled, and closed only when this value is dropped.
-        let calls = unsafe { Calls::new(endpoint.cast(), queue.cast()) };
+        let calls = unsafe { EndpointCalls::new(endpoint.cast(), queue.cast()) };
         Ok(Self {
             calls,
             slots: Slots::new(sizes.operations, sizes.receives),
@@ -171,7 +171,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The library's reason.
-    pub fn register(&mut self, arena: Arc<Arena>, key: u64) -> Result<Region, String> {
+    pub fn register(&mut self, arena: Arc<Arena>, key: u64) -> Result<RegionHandle, String> {
         let len = arena.len();
         let base = arena
             .pointer(0, len as u64)
@@ -186,7 +186,7 @@ impl Endpoint {
         let raw: *mut abi::fid_mr = mr.cast();
         // SAFETY: the registration is open, and its leading part is a fid_mr.
         let (desc, key) = unsafe { ((*raw).mem_desc, (*raw).key) };
-        let registered = Some(Registered {
+        let registered = Some(RegisteredArena {
             mr: Some(mr),
             desc,
             key,
@@ -198,14 +198,14 @@ impl Endpoint {
             Some(place) => *place = registered,
             None => self.regions.push(registered),
         }
-        Ok(Region(index))
+        Ok(RegionHandle(index))
     }
 
     /// Takes a registration back. Its memory stays mapped until the endpoint is closed.
     ///
     /// # Errors
     /// When operations of this side on it are in flight, it is not registered, or the library does not let go of it.
-    pub fn deregister(&mut self, region: Region) -> Result<(), String> {
+    pub fn deregister(&mut self, region: RegionHandle) -> Result<(), String> {
         if self.slots.uses(region) {
             return Err("operations on the region are in flight".to_owned());
         }
@@ -264,7 +264,7 @@ impl Endpoint {
     }
 
     /// Returns a region as a peer reaches it.
-    pub fn remote(&self, region: Region) -> Option<RemoteRegion> {
+    pub fn remote(&self, region: RegionHandle) -> Option<RemoteRegion> {
         let registered = self.regions.get(region.0)?.as_ref()?;
         let len = registered.arena.len() as u64;
         let base = if self.virtual_addresses {
@@ -283,7 +283,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// When the name is none of this provider's, with the library's reason.
-    pub fn insert(&mut self, name: &[u8]) -> Result<Peer, String> {
+    pub fn insert(&mut self, name: &[u8]) -> Result<PeerAddress, String> {
         // A library reads as many bytes as its own names have.
         if name.len() != self.name.len() && self.name_len_is_fixed() {
             let (own, other) = (self.name.len(), name.len());
@@ -315,7 +315,7 @@ impl Endpoint {
             )
         };
         match count {
-            1 => Ok(Peer(address)),
+            1 => Ok(PeerAddress(address)),
             0 => Err("fi_av_insert did not take the peer's address".to_owned()),
             code => Err(format!(
                 "fi_av_insert: {}",

@@ -6,11 +6,11 @@ use super::abi;
 
 /// A peer in the address vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer(pub(super) abi::fi_addr_t);
+pub struct PeerAddress(pub(super) abi::fi_addr_t);
 
 /// A registered arena: its place in the endpoint's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Region(pub(super) usize);
+pub struct RegionHandle(pub(super) usize);
 
 /// A registered arena as a peer reaches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,7 +25,7 @@ unsafe extern "C" {
 }
 
 /// Offset or value, and size.
-type Layout = BTreeMap<String, (u64, u64)>;
+type StructLayout = BTreeMap<String, (u64, u64)>;
 
 /// Structs that we allocate and a library reads or writes: their size must be the headers'. Of all others we declare
 /// the leading part of what a library allocates.
@@ -44,9 +44,9 @@ const ALLOCATED_BY_US: [&str; 8] = [
 const NEWER: [&str; 2] = ["fi_mr_attr.base_mr", "fi_mr_attr.sub_mr_cnt"];
 
 /// Layout by the compiler of C.
-fn of_the_headers() -> Layout {
+fn of_the_headers() -> StructLayout {
     tonnage_libfabric_embedded::link();
-    let mut layout = Layout::new();
+    let mut layout = StructLayout::new();
     for index in 0.. {
         let row = tonnage_libfabric_layout(index);
         // SAFETY: null, or a row of a constant table.
@@ -96,15 +96,15 @@ macro_rules! values {
 }
 
 /// Layout by the compiler of Rust.
-fn of_our_declarations() -> Layout {
-    let mut layout = Layout::new();
+fn of_our_declarations() -> StructLayout {
+    let mut layout = StructLayout::new();
     add_attributes(&mut layout);
     add_objects(&mut layout);
     add_values(&mut layout);
     layout
 }
 
-fn add_attributes(layout: &mut Layout) {
+fn add_attributes(layout: &mut StructLayout) {
     structs! { layout:
         fi_tx_attr {
             caps, mode, op_flags, msg_order, comp_order, inject_size, size, iov_limit, rma_iov_limit
@@ -140,7 +140,7 @@ fn add_attributes(layout: &mut Layout) {
     }
 }
 
-fn add_objects(layout: &mut Layout) {
+fn add_objects(layout: &mut StructLayout) {
     structs! { layout:
         fid_nic { fid, device_attr, bus_attr, link_attr, prov_attr }
         fid { fclass, context, ops }
@@ -164,7 +164,7 @@ fn add_objects(layout: &mut Layout) {
     }
 }
 
-fn add_values(layout: &mut Layout) {
+fn add_values(layout: &mut StructLayout) {
     values! { layout:
         FI_MSG FI_RMA FI_TAGGED FI_READ FI_WRITE FI_RECV FI_SEND FI_TRANSMIT FI_REMOTE_READ FI_REMOTE_WRITE
         FI_REMOTE_CQ_DATA FI_COMPLETION

@@ -26,13 +26,13 @@ use std::ptr::NonNull;
 
 pub use calls::{Action, Route};
 pub use endpoint::{Endpoint, Wait};
-pub use handles::{Peer, Region, RemoteRegion};
+pub use handles::{PeerAddress, RegionHandle, RemoteRegion};
 pub use info::{Attributes, Hints, Info};
-pub use offers::{Limits, Offer, Part};
-pub use open::Sizes;
-pub use post::{Event, EventKind, Failure, Posted};
+pub use offers::{Limits, ListedProvider, Offer};
+pub use open::QueueSizes;
+pub use post::{Event, EventKind, FabricError, Posted};
 
-use crate::library::{Library, file_of, text};
+use crate::library::{SharedLibrary, file_of, text};
 
 /// Places where an installation for EFA puts its own library, which is preferred to the distribution's.
 const EFA_PATHS: [&str; 2] = [
@@ -87,7 +87,7 @@ impl std::fmt::Display for Release {
 pub struct Libfabric {
     // Held so that the functions below are never without their code, whatever becomes of the loader's policy; `None` for
     // the embedded one, whose code is the program's.
-    library: Option<Library>,
+    library: Option<SharedLibrary>,
     getinfo: GetInfo,
     freeinfo: FreeInfo,
     dupinfo: DupInfo,
@@ -108,7 +108,7 @@ impl Libfabric {
     pub fn load(path: Option<&str>) -> Result<Self, String> {
         let installed = EFA_PATHS.into_iter().find(|path| Path::new(path).exists());
         let name = path.or(installed).unwrap_or(LOADER_NAME);
-        Self::with_symbols_of(Library::open(name)?, name)
+        Self::with_symbols_of(SharedLibrary::open(name)?, name)
     }
 
     /// The libfabric to use: `asked` alone where it is given (a path, or "embedded"); else the one that [`Self::load`]
@@ -131,10 +131,10 @@ impl Libfabric {
 
     /// The libfabric that this process has loaded already, if any; never loads one.
     pub fn loaded() -> Option<Self> {
-        Self::with_symbols_of(Library::loaded(LOADER_NAME)?, LOADER_NAME).ok()
+        Self::with_symbols_of(SharedLibrary::loaded(LOADER_NAME)?, LOADER_NAME).ok()
     }
 
-    fn with_symbols_of(library: Library, name: &str) -> Result<Self, String> {
+    fn with_symbols_of(library: SharedLibrary, name: &str) -> Result<Self, String> {
         let too_old = |why| format!("{why}: libfabric 1.9 or newer is needed");
         let getinfo = library
             .symbol(c"fi_getinfo", c"FABRIC_1.3")

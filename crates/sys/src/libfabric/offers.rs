@@ -94,7 +94,7 @@ pub struct Limits {
 
 /// A provider that is part of a library, whether it has a device here or not.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Part {
+pub struct ListedProvider {
     /// Its name, such as "tcp", "verbs" or "ofi_rxm".
     pub provider: String,
     /// Its own version.
@@ -127,7 +127,7 @@ impl Libfabric {
     ///
     /// # Errors
     /// The library's own reason.
-    pub fn parts(&self) -> Result<Vec<Part>, String> {
+    pub fn parts(&self) -> Result<Vec<ListedProvider>, String> {
         self.list(abi::FI_PROV_ATTR_ONLY, copy_part)
     }
 
@@ -193,10 +193,10 @@ unsafe fn copy_list<T: Ord>(
 ///
 /// # Safety
 /// `info` is an entry that fi_getinfo made and nobody has freed.
-unsafe fn copy_part(info: &abi::fi_info) -> Option<Part> {
+unsafe fn copy_part(info: &abi::fi_info) -> Option<ListedProvider> {
     // SAFETY: null or a live attribute of this entry, by the caller's promise.
     let fabric = unsafe { info.fabric_attr.as_ref() }?;
-    Some(Part {
+    Some(ListedProvider {
         // SAFETY: null or NUL-terminated and unchanged while the list lives.
         provider: unsafe { text(fabric.prov_name) }?,
         version: Release(fabric.prov_version),

@@ -13,7 +13,7 @@ pub(super) const NAME_BYTES_MAX: usize = 512;
 
 /// Queue sizes of an endpoint.
 #[derive(Debug, Clone, Copy)]
-pub struct Sizes {
+pub struct QueueSizes {
     /// Operations of this side that may be in flight.
     pub operations: u32,
     /// Receives that may be posted.
@@ -127,7 +127,7 @@ impl Opener<'_> {
     pub(super) fn queue(
         &self,
         domain: &Fid,
-        sizes: Sizes,
+        sizes: QueueSizes,
         sleeps: bool,
     ) -> Result<(Fid, Option<RawFd>), String> {
         if sleeps
@@ -140,7 +140,7 @@ impl Opener<'_> {
         Ok((queue, None))
     }
 
-    fn queue_of(&self, domain: &Fid, sizes: Sizes, wait_obj: c_int) -> Result<Fid, String> {
+    fn queue_of(&self, domain: &Fid, sizes: QueueSizes, wait_obj: c_int) -> Result<Fid, String> {
         let domain: *mut abi::fid_domain = domain.cast();
         // As many again for what peers announce by immediates.
         let size = 2 * (sizes.operations as usize + sizes.receives as usize).max(512);
@@ -161,7 +161,7 @@ impl Opener<'_> {
         Fid::new(queue)
     }
 
-    pub(super) fn vector(&self, domain: &Fid, sizes: Sizes) -> Result<Fid, String> {
+    pub(super) fn vector(&self, domain: &Fid, sizes: QueueSizes) -> Result<Fid, String> {
         let domain: *mut abi::fid_domain = domain.cast();
         let mut attr = abi::fi_av_attr {
             type_: abi::FI_AV_TABLE,

@@ -59,7 +59,7 @@ impl Event {
 /// A call or an operation that failed. The endpoint cannot be relied on after it. Boxed where it is returned, so that
 /// what the loops carry stays in registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct FabricError {
     /// The value that [`Endpoint::post`] was given for the operation, where one is known.
     pub user: Option<u64>,
     /// Error number, as of errno.
@@ -82,7 +82,7 @@ impl Endpoint {
         len: u32,
         data: u64,
         user: u64,
-    ) -> Result<Posted, Box<Failure>> {
+    ) -> Result<Posted, Box<FabricError>> {
         let region = self
             .regions
             .get(route.local.0)
@@ -131,7 +131,7 @@ impl Endpoint {
     }
 
     #[inline]
-    fn posted(&self, code: isize, done: Posted, user: u64) -> Result<Posted, Box<Failure>> {
+    fn posted(&self, code: isize, done: Posted, user: u64) -> Result<Posted, Box<FabricError>> {
         const AGAIN: isize = -(abi::FI_EAGAIN as isize);
         match code {
             0 => Ok(done),
@@ -141,9 +141,9 @@ impl Endpoint {
     }
 
     #[cold]
-    fn refused(&self, code: isize, user: u64) -> Box<Failure> {
+    fn refused(&self, code: isize, user: u64) -> Box<FabricError> {
         let code = code as c_int;
-        Box::new(Failure {
+        Box::new(FabricError {
             user: Some(user),
             code: code.saturating_neg(),
             text: self.library().reason(code),
@@ -155,7 +155,7 @@ impl Endpoint {
     /// # Errors
     /// The first operation that failed, or the queue's own failure.
     #[inline]
-    pub fn poll(&mut self, events: &mut [Event]) -> Result<usize, Box<Failure>> {
+    pub fn poll(&mut self, events: &mut [Event]) -> Result<usize, Box<FabricError>> {
         const AGAIN: isize = -(abi::FI_EAGAIN as isize);
         let room = events.len().min(ENTRIES);
         let entries = self.calls.entries.as_mut_ptr();
@@ -197,10 +197,10 @@ impl Endpoint {
 
     /// Reads what is behind a negative answer of the completion queue.
     #[cold]
-    fn failure(&mut self, code: isize) -> Box<Failure> {
+    fn failure(&mut self, code: isize) -> Box<FabricError> {
         if code != -(abi::FI_EAVAIL as isize) {
             let code = code as c_int;
-            return Box::new(Failure {
+            return Box::new(FabricError {
                 user: None,
                 code: code.saturating_neg(),
                 text: format!("fi_cq_read: {}", self.library().reason(code)),
@@ -212,7 +212,7 @@ impl Endpoint {
         // keeps what it points to valid until the next read.
         let got = unsafe { ((*self.calls.queue_ops).readerr)(self.calls.queue, &raw mut entry, 0) };
         if got < 0 {
-            return Box::new(Failure {
+            return Box::new(FabricError {
                 user: None,
                 code: abi::FI_EAVAIL,
                 text: format!("fi_cq_readerr: {}", self.library().reason(got as c_int)),
@@ -234,7 +234,7 @@ impl Endpoint {
             .filter(|words| !words.is_empty() && *words != reason)
             .map(|words| format!(" ({words})"))
             .unwrap_or_default();
-        Box::new(Failure {
+        Box::new(FabricError {
             user,
             code: entry.err,
             text: reason + &detail,
@@ -243,8 +243,8 @@ impl Endpoint {
 }
 
 #[cold]
-fn outside(user: u64) -> Box<Failure> {
-    Box::new(Failure {
+fn outside(user: u64) -> Box<FabricError> {
+    Box::new(FabricError {
         user: Some(user),
         code: libc::EFAULT,
         text: "the operation lies outside of registered memory".to_owned(),
@@ -252,8 +252,8 @@ fn outside(user: u64) -> Box<Failure> {
 }
 
 #[cold]
-fn stranger() -> Box<Failure> {
-    Box::new(Failure {
+fn stranger() -> Box<FabricError> {
+    Box::new(FabricError {
         user: None,
         code: libc::EPROTO,
         text: "the completion queue reports an operation that was never posted".to_owned(),

@@ -6,7 +6,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use super::handles::Region;
+use super::handles::RegionHandle;
 
 /// Memory that the library owns while an operation is in flight (`struct fi_context2`). Never read or written here.
 #[repr(C, align(64))]
@@ -16,7 +16,7 @@ struct Context([*mut c_void; 8]);
 #[derive(Debug, Clone, Copy)]
 struct Note {
     user: u64,
-    region: Region,
+    region: RegionHandle,
     receive: bool,
     in_flight: bool,
 }
@@ -41,7 +41,7 @@ impl Slots {
         let contexts = Box::leak(contexts.into_boxed_slice());
         let note = |index| Note {
             user: 0,
-            region: Region(0),
+            region: RegionHandle(0),
             receive: index >= operations,
             in_flight: false,
         };
@@ -65,7 +65,7 @@ impl Slots {
         &mut self,
         receive: bool,
         user: u64,
-        region: Region,
+        region: RegionHandle,
     ) -> Option<(u32, *mut c_void)> {
         let free = if receive {
             &mut self.free_receives
@@ -81,7 +81,7 @@ impl Slots {
     }
 
     /// Returns whether an operation on this region is in flight.
-    pub(super) fn uses(&self, region: Region) -> bool {
+    pub(super) fn uses(&self, region: RegionHandle) -> bool {
         let mut notes = self.notes.iter();
         notes.any(|note| note.in_flight && note.region == region)
     }
@@ -142,24 +142,24 @@ mod tests {
     #[test]
     fn a_slot_is_free_again_when_its_operation_is_complete() {
         let mut slots = Slots::new(2, 1);
-        let (_, first) = slots.take(false, 10, Region(10)).unwrap();
-        let (_, second) = slots.take(false, 11, Region(11)).unwrap();
+        let (_, first) = slots.take(false, 10, RegionHandle(10)).unwrap();
+        let (_, second) = slots.take(false, 11, RegionHandle(11)).unwrap();
         assert!(
-            slots.take(false, 12, Region(12)).is_none(),
+            slots.take(false, 12, RegionHandle(12)).is_none(),
             "all are in flight"
         );
-        let (_, receive) = slots.take(true, 13, Region(13)).unwrap();
+        let (_, receive) = slots.take(true, 13, RegionHandle(13)).unwrap();
         assert!(
-            slots.take(true, 14, Region(14)).is_none(),
+            slots.take(true, 14, RegionHandle(14)).is_none(),
             "receives have their own"
         );
-        assert!(slots.uses(Region(11)) && !slots.uses(Region(12)));
+        assert!(slots.uses(RegionHandle(11)) && !slots.uses(RegionHandle(12)));
         assert_eq!(slots.complete(second), Some((11, false)));
-        assert!(!slots.uses(Region(11)));
+        assert!(!slots.uses(RegionHandle(11)));
         assert_eq!(slots.complete(receive), Some((13, true)));
         assert!(
-            slots.take(false, 15, Region(15)).is_some()
-                && slots.take(true, 16, Region(16)).is_some()
+            slots.take(false, 15, RegionHandle(15)).is_some()
+                && slots.take(true, 16, RegionHandle(16)).is_some()
         );
         assert_eq!(slots.complete(first), Some((10, false)));
         assert_eq!(slots.complete(first), None, "it is complete already");
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_pointer_that_is_no_slot_is_refused() {
         let mut slots = Slots::new(2, 0);
-        let (_, context) = slots.take(false, 1, Region(1)).unwrap();
+        let (_, context) = slots.take(false, 1, RegionHandle(1)).unwrap();
         for wrong in [
             std::ptr::null_mut(),
             context.wrapping_byte_add(8),

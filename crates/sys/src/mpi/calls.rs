@@ -7,7 +7,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::NonNull;
 
-use crate::library::Library;
+use crate::library::SharedLibrary;
 
 /// Any handle of MPI.
 pub(super) type Handle = usize;
@@ -29,7 +29,7 @@ macro_rules! functions {
         }
 
         impl $table {
-            pub(super) fn of(library: &Library) -> Result<Self, String> {
+            pub(super) fn of(library: &SharedLibrary) -> Result<Self, String> {
                 Ok(Self {
                     $($name: {
                         let address = library.symbol_without_version($symbol)?;

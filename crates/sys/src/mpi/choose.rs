@@ -6,10 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::library::Library;
-
-/// Reads one environment variable; a function, so that tests need no process environment.
-pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+use crate::library::SharedLibrary;
+use crate::process::Env;
 
 /// Names that the loader searches for. Those of MPICH's family stand for hundreds of builds: MPICH's own name, Debian's,
 /// and the standard's, which other implementations use as well and is therefore the last.
@@ -94,9 +92,9 @@ pub(super) fn candidates(
 
 /// Loads the first of these that is there, and says which. Its symbols are made visible to everything that is loaded later, because Open
 /// MPI loads its own parts that way.
-pub(super) fn load(tried: Vec<String>) -> Result<(Library, String), NoLibrary> {
+pub(super) fn load(tried: Vec<String>) -> Result<(SharedLibrary, String), NoLibrary> {
     for name in &tried {
-        match Library::open_global(name) {
+        match SharedLibrary::open_global(name) {
             Ok(library) => return Ok((library, name.clone())),
             // Only where there is none. One that is there but broken is an error, for the next one would be another MPI.
             Err(why) if is_missing(&why, name) => {}

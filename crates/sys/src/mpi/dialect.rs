@@ -7,7 +7,7 @@
 
 use std::ffi::{CStr, c_int};
 
-use crate::library::Library;
+use crate::library::SharedLibrary;
 
 use super::calls::Handle;
 
@@ -125,7 +125,7 @@ impl Dialect {
     ///
     /// # Errors
     /// When it is none that is known, so that its numbers would be guessed.
-    pub(super) fn of(library: &Library, file: &str, says: &str) -> Result<Self, String> {
+    pub(super) fn of(library: &SharedLibrary, file: &str, says: &str) -> Result<Self, String> {
         // MPICH's libmpi.so.12 exports some functions of the standard's interface too, so that the name decides.
         if is_standard(file) {
             return Ok(Self::Standard);
@@ -146,7 +146,7 @@ impl Dialect {
         ))
     }
 
-    pub(super) fn constants(self, library: &Library) -> Result<Constants, String> {
+    pub(super) fn constants(self, library: &SharedLibrary) -> Result<Constants, String> {
         let table = match self {
             Self::Standard => &STANDARD,
             Self::Mpich => &MPICH,
@@ -194,7 +194,7 @@ mod tests {
     #[cfg(target_env = "gnu")]
     #[test]
     fn a_library_of_no_known_family_is_refused() {
-        let library = Library::loaded("libc.so.6").unwrap();
+        let library = SharedLibrary::loaded("libc.so.6").unwrap();
         let refused = Dialect::of(&library, "/lib/libmpi.so.9", "My MPI 3").unwrap_err();
         assert!(refused.contains("/lib/libmpi.so.9") && refused.contains("My MPI 3"));
         let intel = "Intel(R) MPI Library 2021.11 for Linux* OS";

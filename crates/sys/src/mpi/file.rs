@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use super::World;
 use super::calls::{Handle, Status};
-use super::hints::{Hints, Info};
+use super::hints::{InfoObject, MpiHints};
 use crate::mapping::Arena;
 
 /// The most that one call moves; more is split, by all ranks alike, since the length alone decides. Counts of MPI were of
@@ -30,7 +30,7 @@ pub enum Scope {
 
 /// Purpose that a file is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Access {
+pub struct AccessMode {
     /// It will be read.
     pub read: bool,
     /// It will be written.
@@ -73,8 +73,8 @@ impl World {
         self: &Arc<Self>,
         path: &Path,
         scope: Scope,
-        access: Access,
-        hints: &Hints,
+        access: AccessMode,
+        hints: &MpiHints,
     ) -> Result<File, String> {
         self.here()?;
         let constants = &self.loaded.constants;
@@ -94,7 +94,7 @@ impl World {
             Scope::World => constants.comm_world,
             Scope::Alone => constants.comm_self,
         };
-        let info = Info::of(self, hints)?;
+        let info = InfoObject::of(self, hints)?;
         let mut handle: Handle = 0;
         // SAFETY: MPI runs and this is its thread; communicator and hints are handles of this library, the name is
         // NUL-terminated and outlives the call, and the result has a place that was zeroed.
@@ -325,14 +325,14 @@ impl File {
     ///
     /// # Errors
     /// MPI's own words.
-    pub fn hints(&self) -> Result<Hints, String> {
+    pub fn hints(&self) -> Result<MpiHints, String> {
         self.here()?;
         let mut handle: Handle = 0;
         // SAFETY: as for `sync`, and the result has a place that was zeroed.
         let code =
             unsafe { (self.world.loaded.functions.file_get_info)(self.handle, &raw mut handle) };
         self.world.check("MPI_File_get_info", code)?;
-        Info::taken(&self.world, handle).read()
+        InfoObject::taken(&self.world, handle).read()
     }
 
     /// Closes it. Collective.

@@ -7,20 +7,20 @@ use super::World;
 use super::calls::Handle;
 
 /// Hints by name, in the order of their names.
-pub type Hints = BTreeMap<String, String>;
+pub type MpiHints = BTreeMap<String, String>;
 
 /// More keys than any library has are not read.
 const KEYS_MAX: c_int = 4096;
 
 /// A set of hints that the library keeps; given back when it is dropped.
-pub(super) struct Info<'a> {
+pub(super) struct InfoObject<'a> {
     world: &'a World,
     handle: Handle,
 }
 
-impl<'a> Info<'a> {
+impl<'a> InfoObject<'a> {
     /// The library's own set of these hints; none needs no set of its own.
-    pub(super) fn of(world: &'a World, hints: &Hints) -> Result<Self, String> {
+    pub(super) fn of(world: &'a World, hints: &MpiHints) -> Result<Self, String> {
         world.here()?;
         let constants = world.loaded.constants;
         let mut info = Self {
@@ -56,9 +56,9 @@ impl<'a> Info<'a> {
     }
 
     /// Reads the hints in it.
-    pub(super) fn read(&self) -> Result<Hints, String> {
+    pub(super) fn read(&self) -> Result<MpiHints, String> {
         let (world, functions) = (self.world, &self.world.loaded.functions);
-        let mut hints = Hints::new();
+        let mut hints = MpiHints::new();
         if self.handle == world.loaded.constants.info_null {
             return Ok(hints);
         }
@@ -104,7 +104,7 @@ impl<'a> Info<'a> {
     }
 }
 
-impl Drop for Info<'_> {
+impl Drop for InfoObject<'_> {
     fn drop(&mut self) {
         let world = self.world;
         if self.handle == world.loaded.constants.info_null || world.here().is_err() {

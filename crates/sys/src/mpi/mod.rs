@@ -27,14 +27,15 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::library::{Library, file_of};
+use crate::library::{SharedLibrary, file_of};
+use crate::process::Env;
 use calls::Functions;
 use dialect::Constants;
 
-pub use choose::{Env, Family, NoLibrary};
+pub use choose::{Family, NoLibrary};
 pub use dialect::Dialect;
-pub use file::{Access, CALL_BYTES_MAX, File, Scope, Together};
-pub use hints::Hints;
+pub use file::{AccessMode, CALL_BYTES_MAX, File, Scope, Together};
+pub use hints::MpiHints;
 
 /// Larger than any text that MPI fills in: MPICH's version may have 8192 bytes.
 const TEXT_BYTES: usize = 8193;
@@ -125,7 +126,7 @@ pub fn has_started() -> bool {
 /// A library that has been loaded and recognised.
 struct Loaded {
     // Held so that the functions below are never without their code, whatever becomes of the loader's policy.
-    _library: Library,
+    _library: SharedLibrary,
     functions: Functions,
     constants: Constants,
     dialect: Dialect,
@@ -155,7 +156,7 @@ impl Loaded {
         Self::recognise(library, &name).map_err(|why| NoMpi::Library(NoLibrary::Unusable(why)))
     }
 
-    fn recognise(library: Library, name: &str) -> Result<Self, String> {
+    fn recognise(library: SharedLibrary, name: &str) -> Result<Self, String> {
         let functions = Functions::of(&library)?;
         let address = NonNull::new(functions.library_version as *mut std::ffi::c_void);
         let path = address.and_then(file_of).unwrap_or_else(|| name.to_owned());

@@ -20,7 +20,7 @@ use io_uring::{IoUring, opcode, squeue};
 
 use crate::mapping::Arena;
 
-pub use request::{Direction, FileId, Finished, Outcome, PostError, Request};
+pub use request::{Direction, FileId, Finished, PostError, RequestOutcome, RingRequest};
 pub use setup::{Level, Refused, Registered};
 
 /// The most operations that a ring can have in flight.
@@ -52,7 +52,7 @@ pub struct Config {
 
 /// Properties that the kernel granted, for the record.
 #[derive(Debug, Clone)]
-pub struct Granted {
+pub struct RingFeatures {
     /// Level at which the ring is set up.
     pub level: Level,
     /// The levels above it, each with the kernel's reason.
@@ -68,7 +68,7 @@ pub struct Granted {
 /// An operation that is in flight, and how much of it is done.
 #[derive(Debug, Clone, Copy)]
 struct Flight {
-    request: Request,
+    request: RingRequest,
     moved: u32,
 }
 
@@ -93,7 +93,7 @@ pub struct Ring<F: AsFd> {
     /// Set once the thread that uses the ring has made it its own.
     enabled: bool,
     batch: u32,
-    granted: Granted,
+    granted: RingFeatures,
 }
 
 impl<F: AsFd> std::fmt::Debug for Ring<F> {
@@ -122,7 +122,7 @@ impl<F: AsFd> Ring<F> {
         let files = setup::register_files(&ring);
         let gathers = ring.params().is_feature_min_timeout();
         let nothing = Flight {
-            request: Request {
+            request: RingRequest {
                 file: FileId(0),
                 direction: Direction::Read,
                 local: 0,
@@ -142,7 +142,7 @@ impl<F: AsFd> Ring<F> {
             found_nothing: false,
             enabled: level > Level::SingleIssuer,
             batch: config.batch.max(1),
-            granted: Granted {
+            granted: RingFeatures {
                 level,
                 missing,
                 buffers,
@@ -153,7 +153,7 @@ impl<F: AsFd> Ring<F> {
     }
 
     /// Returns the properties that the kernel granted.
-    pub fn granted(&self) -> &Granted {
+    pub fn granted(&self) -> &RingFeatures {
         &self.granted
     }
 
@@ -241,7 +241,7 @@ impl<F: AsFd> Ring<F> {
     /// When it lies outside the arena, names no file, or the kernel takes nothing more. Only in the last case it is in
     /// flight nevertheless.
     #[inline]
-    pub fn post(&mut self, request: &Request) -> Result<bool, PostError> {
+    pub fn post(&mut self, request: &RingRequest) -> Result<bool, PostError> {
         // Checked here, so that what is pushed later, also the rest of it, is known to lie inside.
         let range = self.arena.pointer(request.local, u64::from(request.len));
         range.map_err(PostError::Outside)?;
@@ -345,8 +345,8 @@ impl<F: AsFd> Ring<F> {
     }
 
     /// Hands what is pushed to the kernel and sleeps until something has ended. Where the kernel can (see
-    /// [`Granted::gathers`]), it gives others [`GATHER`] to end as well, until they are a quarter of what is in flight or
-    /// a batch: waking up costs more than an operation. A signal ends it early, and so does a long time without any.
+    /// [`RingFeatures::gathers`]), it gives others [`GATHER`] to end as well, until they are a quarter of what is in
+    /// flight or a batch: waking up costs more than an operation. A signal ends it early, and so does a long time without any.
     ///
     /// # Errors
     /// When the kernel does not take what was posted.
@@ -388,18 +388,18 @@ impl<F: AsFd> Ring<F> {
 
     /// Notes what the kernel answered to a flight; `None` when it goes on.
     #[inline]
-    fn account(&mut self, index: u32, answer: i32) -> Option<Outcome> {
+    fn account(&mut self, index: u32, answer: i32) -> Option<RequestOutcome> {
         let flight = self.flights.get_mut(index as usize)?;
         let left = flight.request.len - flight.moved;
         match u32::try_from(answer) {
             Ok(moved) if moved >= left => {
                 flight.moved = flight.request.len;
-                return Some(Outcome::Whole);
+                return Some(RequestOutcome::Whole);
             }
             Ok(0) => {
                 return Some(match flight.request.direction {
-                    Direction::Read => Outcome::EndOfFile,
-                    Direction::Write => Outcome::Failed(libc::ENOSPC),
+                    Direction::Read => RequestOutcome::EndOfFile,
+                    Direction::Write => RequestOutcome::Failed(libc::ENOSPC),
                 });
             }
             Ok(moved) => flight.moved += moved,
@@ -409,10 +409,10 @@ impl<F: AsFd> Ring<F> {
                     && flight.moved > 0
                     && flight.request.direction == Direction::Read =>
             {
-                return Some(Outcome::EndOfFile);
+                return Some(RequestOutcome::EndOfFile);
             }
             Err(_) if answer == -libc::EINTR || answer == -libc::EAGAIN => {}
-            Err(_) => return Some(Outcome::Failed(answer.wrapping_neg())),
+            Err(_) => return Some(RequestOutcome::Failed(answer.wrapping_neg())),
         }
         self.push(index);
         None

@@ -19,7 +19,7 @@ pub enum Direction {
 
 /// One read or write. Offsets only: no pointer of the caller's is ever used.
 #[derive(Debug, Clone, Copy)]
-pub struct Request {
+pub struct RingRequest {
     /// The file.
     pub file: FileId,
     /// Direction of the transfer.
@@ -36,7 +36,7 @@ pub struct Request {
 
 /// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// All its bytes were moved.
     Whole,
     /// The file ended before: a read that the kernel answered with nothing more.
@@ -50,10 +50,10 @@ pub enum Outcome {
 pub struct Finished {
     /// The request's tag.
     pub tag: u64,
-    /// Bytes that were moved, all of them for [`Outcome::Whole`].
+    /// Bytes that were moved, all of them for [`RequestOutcome::Whole`].
     pub moved: u32,
     /// Outcome of the request.
-    pub outcome: Outcome,
+    pub outcome: RequestOutcome,
 }
 
 impl Finished {
@@ -61,7 +61,7 @@ impl Finished {
     pub const EMPTY: Self = Self {
         tag: 0,
         moved: 0,
-        outcome: Outcome::Whole,
+        outcome: RequestOutcome::Whole,
     };
 }
 

@@ -75,8 +75,8 @@ fn ring(arena: &Arc<Arena>, config: &Config) -> Option<Ring<OwnedFd>> {
     }
 }
 
-fn request(file: FileId, direction: Direction, block: u64) -> Request {
-    Request {
+fn request(file: FileId, direction: Direction, block: u64) -> RingRequest {
+    RingRequest {
         file,
         direction,
         local: block * u64::from(BLOCK),
@@ -127,7 +127,10 @@ fn write_then_read(place: Place, config: &Config, direct: bool) {
     }
     let left = writer.in_flight() as usize;
     for finished in finish(&mut writer, left) {
-        assert_eq!((finished.moved, finished.outcome), (BLOCK, Outcome::Whole));
+        assert_eq!(
+            (finished.moved, finished.outcome),
+            (BLOCK, RequestOutcome::Whole)
+        );
     }
     drop(writer.release(file).unwrap());
     assert_eq!(std::fs::read(&scratch.0).unwrap().len(), 16 * 4096);
@@ -241,7 +244,7 @@ fn what_lies_outside_is_refused_before_it_reaches_the_kernel() {
     let file = FileId(3);
     ring.open(file, scratch.file(false)).unwrap();
     for local in [arena.len() as u64, arena.len() as u64 - 1, u64::MAX] {
-        let wrong = Request {
+        let wrong = RingRequest {
             local,
             ..request(file, Direction::Write, 0)
         };
@@ -274,20 +277,20 @@ fn the_end_of_a_file_and_errors_are_told_apart() {
             .iter()
             .map(|finished| (finished.moved, finished.outcome))
             .collect();
-        assert_eq!(ended[0], (4096, Outcome::Whole));
+        assert_eq!(ended[0], (4096, RequestOutcome::Whole));
         assert_eq!(
             ended[1],
-            (100, Outcome::EndOfFile),
+            (100, RequestOutcome::EndOfFile),
             "direct {direct} in {place:?}"
         );
-        assert_eq!(ended[2], (0, Outcome::EndOfFile));
+        assert_eq!(ended[2], (0, RequestOutcome::EndOfFile));
         // A file that may only be read.
         let reading = FileId(300);
         ring.open(reading, File::open(&scratch.0).unwrap().into())
             .unwrap();
         ring.post(&request(reading, Direction::Write, 0)).unwrap();
         let ended = finish(&mut ring, 1)[0];
-        assert_eq!(ended.outcome, Outcome::Failed(libc::EBADF));
+        assert_eq!(ended.outcome, RequestOutcome::Failed(libc::EBADF));
     }
 }
 
@@ -300,7 +303,7 @@ fn what_ends_too_soon_is_continued() {
     // A pipe gives what it has, and the rest later.
     use std::io::Write;
     writing.write_all(&content(1)[..100]).unwrap();
-    let wanted = Request {
+    let wanted = RingRequest {
         local: 0,
         // Pipes have no offset.
         offset: u64::MAX,
@@ -313,7 +316,7 @@ fn what_ends_too_soon_is_continued() {
     }
     writing.write_all(&content(1)[100..]).unwrap();
     let ended = finish(&mut ring, 1)[0];
-    assert_eq!((ended.moved, ended.outcome), (BLOCK, Outcome::Whole));
+    assert_eq!((ended.moved, ended.outcome), (BLOCK, RequestOutcome::Whole));
     let mut bytes = vec![0; BLOCK as usize];
     arena.read(0, &mut bytes).unwrap();
     assert!(bytes == content(1));

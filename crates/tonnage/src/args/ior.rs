@@ -45,7 +45,7 @@ pub struct OwnArgs {
 
 /// Request of a command line of `tonnage ior`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Asked {
+pub enum IorRequest {
     /// This text.
     Help(String),
     /// A measurement.
@@ -57,12 +57,12 @@ impl IorArgs {
     ///
     /// # Errors
     /// `Usage` with the option that is wrong.
-    pub fn read(&self) -> Result<Asked> {
+    pub fn read(&self) -> Result<IorRequest> {
         let mut command = own_command();
         let divided = words::read(&self.words, &own(&command))?;
         if divided.help {
             let ours = command.render_help();
-            return Ok(Asked::Help(format!("{ours}\n{}", help::options())));
+            return Ok(IorRequest::Help(format!("{ours}\n{}", help::options())));
         }
         check(&divided.ior)?;
         let matches = command.try_get_matches_from_mut(&divided.own);
@@ -71,12 +71,12 @@ impl IorArgs {
             let text = error.to_string();
             Error::Usage(text.trim_start_matches("error: ").trim_end().to_owned())
         })?;
-        Ok(Asked::Run(Box::new((divided.ior, ours))))
+        Ok(IorRequest::Run(Box::new((divided.ior, ours))))
     }
 
     /// Level of logging, if the words say it; what is wrong with them is said when they are read.
     pub fn log_level(&self) -> Option<LogLevel> {
-        let Ok(Asked::Run(asked)) = self.read() else {
+        let Ok(IorRequest::Run(asked)) = self.read() else {
             return None;
         };
         let (options, ours) = *asked;
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::args::common::Format;
 
-    fn read(line: &str) -> Result<Asked> {
+    fn read(line: &str) -> Result<IorRequest> {
         let words = line.split_whitespace().map(str::to_owned).collect();
         IorArgs { words }.read()
     }
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn options_of_both_are_read_wherever_they_stand() {
         let line = "-w --ranks 3 -b 4m --output r.jsonl -o t.dat --format=csv -t 4m --cpus 0-2 -k";
-        let Ok(Asked::Run(asked)) = read(line) else {
+        let Ok(IorRequest::Run(asked)) = read(line) else {
             panic!("{line}");
         };
         let (options, ours) = *asked;
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn help_lists_the_options_of_both() {
-        let Ok(Asked::Help(text)) = read("-w --help") else {
+        let Ok(IorRequest::Help(text)) = read("-w --help") else {
             panic!("no help");
         };
         for part in [

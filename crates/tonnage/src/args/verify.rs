@@ -7,7 +7,9 @@ use tonnage_engine::{Entry, Verb};
 use tonnage_plan::options::one_of;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::sweep::Sweep;
-use tonnage_plan::transfer::{LengthOptions, MeasureOptions, PacingOptions, Transfer, What};
+use tonnage_plan::transfer::{
+    LengthOptions, MeasureOptions, OperationOptions, PacingOptions, Transfer,
+};
 use tonnage_plan::{Experiment, Plan};
 
 use tonnage_units::{Count, Error, Nanos, Result};
@@ -112,12 +114,12 @@ impl VerifyArgs {
             None => vec![Verb::Write],
         };
         Transfer {
-            what: What {
+            what: OperationOptions {
                 engine: Some(vec![engine].into()),
                 op: Some(op.into()),
                 sizes: Some(sizes.clone()),
                 traffic: Some(traffic),
-                ..What::default()
+                ..OperationOptions::default()
             },
             pacing: PacingOptions {
                 // Several slots, so that a swapped one shows.

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tonnage_ior::block;
-use tonnage_ior::block::Run;
+use tonnage_ior::block::RunFacts;
 use tonnage_ior::options::{IorOptions, SummaryFormat};
 use tonnage_record::Record;
 use tonnage_units::{Error, Result};
@@ -15,7 +15,7 @@ use crate::args::ior::OwnArgs;
 /// IOR's result block, as it will be written.
 pub struct Block {
     options: IorOptions,
-    run: Run,
+    run: RunFacts,
     /// True when standard output is a stream of tonnage's records, in which the block would be a wrong line.
     only_to_file: bool,
 }
@@ -27,7 +27,7 @@ impl Block {
         let began_unix_ns = since.map_or(0, |since| since.as_nanos() as u64);
         Self {
             options: options.clone(),
-            run: Run {
+            run: RunFacts {
                 command: std::env::args().collect(),
                 began_unix_ns,
                 version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -13,7 +13,7 @@ use super::job::Job;
 use super::measure::{how_many, start};
 use super::{env, print};
 use crate::args::common::{Format, RankArgs};
-use crate::args::ior::{Asked, IorArgs};
+use crate::args::ior::{IorArgs, IorRequest};
 use tonnage_ior::options::{Api, IorOptions, SummaryFormat};
 use tonnage_ior::{hints, translate};
 
@@ -23,8 +23,8 @@ use tonnage_ior::{hints, translate};
 /// A wrong request, or what ended the run.
 pub fn ior(args: &IorArgs) -> Result<ExitCode> {
     let (options, own) = match args.read()? {
-        Asked::Help(text) => return print(&text).map(|()| ExitCode::SUCCESS),
-        Asked::Run(asked) => *asked,
+        IorRequest::Help(text) => return print(&text).map(|()| ExitCode::SUCCESS),
+        IorRequest::Run(asked) => *asked,
     };
     let identity = tonnage_ranks::detect(&env, own.ranks.explicit())?;
     let ranks = with_tasks(&options, &own.ranks, identity.as_ref())?;
@@ -33,11 +33,11 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
         Api::Mpiio => hints::collect(variables(), options.hints_file.as_deref())?,
         Api::Posix | Api::Uring => Default::default(),
     };
-    let spread = translate::Spread {
+    let placement = translate::RankPlacement {
         ranks: count,
         one_host: identity.is_none(),
     };
-    let plan = translate::plan(&options, hints, &spread)?;
+    let plan = translate::plan(&options, hints, &placement)?;
     let format = format(&options, own.results.format)?;
     if let Some(path) = &options.summary_file
         && identity.is_none_or(|identity| identity.rank == 0)

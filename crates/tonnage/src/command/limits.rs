@@ -6,13 +6,13 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use tonnage_bench::canary;
 use tonnage_bench::drive::walk::Walk;
 use tonnage_bench::limit::memory_copy;
-use tonnage_bench::limit::socket_stream::{Direction, Stream, Window, pump};
+use tonnage_bench::limit::socket_stream::{Stream, StreamDirection, Window, pump};
 use tonnage_engine::memory::{Request, Stretch};
 use tonnage_engines::memory::HOST;
 use tonnage_machine::{Environment, allowed_cpus, pin_thread};
 use tonnage_plan::transfer::Addresses;
 use tonnage_record::Limit;
-use tonnage_record::host_limits::Limits;
+use tonnage_record::host_limits::HostLimits;
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
@@ -35,14 +35,14 @@ const SOCKET_DELAY_NS: u64 = 5_000_000;
 ///
 /// # Errors
 /// When memory or sockets cannot be had.
-pub fn measure(environment: &Environment) -> Result<Limits> {
+pub fn measure(environment: &Environment) -> Result<HostLimits> {
     let last_level = environment
         .cpu
         .l3_bytes
         .or(environment.cpu.l2_bytes)
         .unwrap_or(0);
     let dram = (last_level * DRAM_CACHES).clamp(*DRAM_BYTES.start(), *DRAM_BYTES.end());
-    Ok(Limits {
+    Ok(HostLimits {
         copy_in_cache: (copy(IN_CACHE_BYTES)?, IN_CACHE_BYTES),
         copy_in_dram: (copy(dram)?, dram),
         socket_bytes_per_s: socket_stream()?,
@@ -97,7 +97,7 @@ fn socket_stream() -> Result<f64> {
     let (far, _) = listener.accept().map_err(refused)?;
     let clock = Clock::new();
     let window = Window::new(clock.now_ns() + SOCKET_DELAY_NS, SOCKET_TIME_NS, 0);
-    let end = |cpu: usize, socket: TcpStream, direction: Direction| {
+    let end = |cpu: usize, socket: TcpStream, direction: StreamDirection| {
         let peer = "127.0.0.1".to_owned();
         let stream = Stream {
             socket,
@@ -107,8 +107,8 @@ fn socket_stream() -> Result<f64> {
         on_cpu(cpu, || pump(vec![stream], &window, &clock))
     };
     std::thread::scope(|scope| {
-        let sender = scope.spawn(|| end(1, near, Direction::Out));
-        let received = end(0, far, Direction::In);
+        let sender = scope.spawn(|| end(1, near, StreamDirection::Out));
+        let received = end(0, far, StreamDirection::In);
         let died = |_| Err(Error::Failed("the sending thread died".into()));
         sender.join().unwrap_or_else(died)?;
         received.map(|received| received.bytes_per_s)

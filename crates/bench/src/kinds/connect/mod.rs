@@ -22,8 +22,8 @@ pub mod team;
 pub mod worker;
 
 use crate::deadlines::DEADLINES;
-use crate::failure::Failure;
-use crate::kinds::kind::{Asked, Course, Kind, Stage};
+use crate::failure::StepFailure;
+use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
 use opened::Opened;
 use team::Team;
 use tonnage_plan::connect::ConnectPoint;
@@ -52,22 +52,26 @@ impl Kind for Connects {
         false
     }
 
-    fn body(asked: Asked<'_, ConnectPoint>) -> Body {
+    fn body(asked: AnnotatedPoint<'_, ConnectPoint>) -> Body {
         ConnectBody::new(asked.point.clone()).into()
     }
 
-    fn open(&mut self, points: &[&ConnectPoint], stage: &mut Stage<'_>) -> Result<Opened, Failure> {
+    fn open(
+        &mut self,
+        points: &[&ConnectPoint],
+        stage: &mut Stage<'_>,
+    ) -> Result<Opened, StepFailure> {
         Opened::open(points[0], stage).map_err(|error| of_point(stage.rank, error))
     }
 
     fn measure(
         &mut self,
         open: &mut Opened,
-        asked: Asked<'_, ConnectPoint>,
+        asked: AnnotatedPoint<'_, ConnectPoint>,
         stage: &mut Stage<'_>,
         record: &mut Record,
         course: Course<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         seat_all(open, asked.point, stage)?;
         record.effective = open.effective(stage.rank)?;
         let mut body = ConnectBody::new(asked.point.clone());
@@ -78,7 +82,11 @@ impl Kind for Connects {
 }
 
 /// Gives all workers their memory, after a first connection of the first worker of each rank has told what one needs.
-fn seat_all(open: &mut Opened, point: &ConnectPoint, stage: &mut Stage<'_>) -> Result<(), Failure> {
+fn seat_all(
+    open: &mut Opened,
+    point: &ConnectPoint,
+    stage: &mut Stage<'_>,
+) -> Result<(), StepFailure> {
     stage.rank.phase("setting up a first connection");
     let mut body = ConnectBody::new(point.clone());
     let descriptors = Team::work(open, point, stage, &mut body, |team| team.rehearse())?;
@@ -90,9 +98,9 @@ fn seat_all(open: &mut Opened, point: &ConnectPoint, stage: &mut Stage<'_>) -> R
 }
 
 /// The failure of a point, unless the run has stopped.
-fn of_point(rank: &Rank, error: Error) -> Failure {
+fn of_point(rank: &Rank, error: Error) -> StepFailure {
     match rank.why_stopped() {
-        Some(_) => Failure::Run(error),
-        None => Failure::Point(error),
+        Some(_) => StepFailure::Run(error),
+        None => StepFailure::Point(error),
     }
 }

@@ -12,7 +12,7 @@ use super::figures::{Times, Totals, step_record, summarize};
 use super::opened::Opened;
 use super::worker::{Answer, Order, Refusal, refuse};
 use crate::deadlines::DEADLINES;
-use crate::failure::{Failure, await_first_cause};
+use crate::failure::{StepFailure, await_first_cause};
 use crate::kinds::kind::{Stage, Steps};
 use crate::latencies::merge_all;
 use crate::opening::introduction::{Introduced, Introductions, locality, packed, unpacked};
@@ -58,8 +58,8 @@ impl<'a> Team<'a> {
         point: &'a ConnectPoint,
         stage: &'a mut Stage<'_>,
         body: &'a mut ConnectBody,
-        take_steps: impl FnOnce(&mut Team<'_>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        take_steps: impl FnOnce(&mut Team<'_>) -> Result<T, StepFailure>,
+    ) -> Result<T, StepFailure> {
         let stopped = stage.rank.stopped();
         let workers = opened.workers(&stopped);
         std::thread::scope(|scope| {
@@ -87,7 +87,7 @@ impl<'a> Team<'a> {
                 times: Times::default(),
             };
             let ended = take_steps(&mut team);
-            if let Err(Failure::Run(error)) = &ended {
+            if let Err(StepFailure::Run(error)) = &ended {
                 // The workers may still be polling for peers that are gone; the stop flag ends them.
                 await_first_cause(team.rank);
                 team.rank.fail(error);
@@ -139,11 +139,11 @@ impl<'a> Team<'a> {
     }
 
     /// Every rank hears of the first failure, and all are in step.
-    fn agree(&mut self, what: &str, mine: Result<()>) -> Result<(), Failure> {
+    fn agree(&mut self, what: &str, mine: Result<()>) -> Result<(), StepFailure> {
         match self.rank.agree(what, mine, DEADLINES.step) {
             Ok(()) => Ok(()),
-            Err(error) if self.rank.why_stopped().is_some() => Err(Failure::Run(error)),
-            Err(error) => Err(Failure::Point(error)),
+            Err(error) if self.rank.why_stopped().is_some() => Err(StepFailure::Run(error)),
+            Err(error) => Err(StepFailure::Point(error)),
         }
     }
 
@@ -154,7 +154,7 @@ impl<'a> Team<'a> {
         rehearsing: bool,
         what: &str,
         mine: Result<()>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         if !rehearsing {
             return self.agree(what, mine);
         }
@@ -170,8 +170,8 @@ impl<'a> Team<'a> {
     /// `None` where they cannot be counted.
     ///
     /// # Errors
-    /// [`Failure::Point`] with [`Error::Unavailable`] where there is not enough of something, with the number that fits.
-    pub fn rehearse(&mut self) -> Result<Option<Descriptors>, Failure> {
+    /// [`StepFailure::Point`] with [`Error::Unavailable`] where there is not enough of something, with the number that fits.
+    pub fn rehearse(&mut self) -> Result<Option<Descriptors>, StepFailure> {
         self.set_up(true)?;
         let descriptors = Descriptors::count();
         // A connection is gone here too once its other end has closed it.
@@ -181,13 +181,13 @@ impl<'a> Team<'a> {
     }
 
     /// One round of all workers. Returns the connections that those of this rank began and accepted.
-    fn round(&mut self) -> Result<(u64, u64), Failure> {
+    fn round(&mut self) -> Result<(u64, u64), StepFailure> {
         let connected = self.set_up(false)?;
         self.order(|_| Order::Close)?;
         Ok(connected)
     }
 
-    fn set_up(&mut self, rehearsing: bool) -> Result<(u64, u64), Failure> {
+    fn set_up(&mut self, rehearsing: bool) -> Result<(u64, u64), StepFailure> {
         let mut opened = self.step(rehearsing, |_| Order::Open);
         if rehearsing {
             let (answers, mine) = match opened {
@@ -246,7 +246,7 @@ impl<'a> Team<'a> {
     }
 
     /// Takes so many rounds from an aligned start, added up over all ranks.
-    fn rounds(&mut self, count: u64) -> Result<Totals, Failure> {
+    fn rounds(&mut self, count: u64) -> Result<Totals, StepFailure> {
         let start_ns = self
             .rank
             .aligned_start("start of a trial", DEADLINES.step)?;
@@ -269,7 +269,7 @@ impl<'a> Team<'a> {
         let all = self.rank.reduce("add up a trial", mine, DEADLINES.step)?;
         self.round_ns = (all.window_ns / count.max(1)).max(1);
         if all.begun != all.accepted {
-            return Err(Failure::Point(Error::Failed(format!(
+            return Err(StepFailure::Point(Error::Failed(format!(
                 "{} connections were begun and {} accepted",
                 all.begun, all.accepted
             ))));
@@ -289,12 +289,12 @@ impl<'a> Team<'a> {
 }
 
 impl Steps for Team<'_> {
-    fn prepare(&mut self) -> Result<(), Failure> {
+    fn prepare(&mut self) -> Result<(), StepFailure> {
         self.rank.phase("setting up all connections once");
         self.rehearse().map(drop)
     }
 
-    fn warm_up(&mut self) -> Result<(), Failure> {
+    fn warm_up(&mut self) -> Result<(), StepFailure> {
         self.rank.phase("warm-up of connections");
         let mut count = 1;
         while self.rounds(count)?.window_ns < WARM_UP.as_nanos() as u64 {
@@ -305,7 +305,7 @@ impl Steps for Team<'_> {
         Ok(())
     }
 
-    fn trial(&mut self) -> Result<(), Failure> {
+    fn trial(&mut self) -> Result<(), StepFailure> {
         let number = self.body.trials.len() + 1;
         self.rank.phase(&format!("trial {number} of connections"));
         let mut totals = Totals::default();
@@ -318,18 +318,18 @@ impl Steps for Team<'_> {
         Ok(())
     }
 
-    fn enough(&mut self) -> Result<bool, Failure> {
+    fn enough(&mut self) -> Result<bool, StepFailure> {
         Ok(self.body.trials.len() >= self.point.trials as usize)
     }
 
-    fn close(&mut self) -> Result<(), Failure> {
+    fn close(&mut self) -> Result<(), StepFailure> {
         self.order(|_| Order::Close)?;
         self.rank
             .barrier("connections are closed", DEADLINES.step)?;
         Ok(())
     }
 
-    fn gather(&mut self) -> Result<(), Failure> {
+    fn gather(&mut self) -> Result<(), StepFailure> {
         self.take_times()?;
         let mine: Vec<(Step, LatencyHistogram)> = self
             .times

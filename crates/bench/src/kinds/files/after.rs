@@ -2,21 +2,25 @@
 
 use super::before::Written;
 use super::experiment::{Experiment, State, quota};
-use super::phase::Job;
+use super::phase::PhaseJob;
 use super::team::{self, without_gap};
 use crate::deadlines::DEADLINES;
-use crate::failure::Failure;
+use crate::failure::StepFailure;
 use crate::kinds::files::data::Pool;
 use crate::kinds::files::names::{bytes_of_file, number_of, path_of};
 use crate::kinds::files::stamp::FileKey;
-use crate::kinds::files::verify::{Checker, Verdict};
+use crate::kinds::files::verify::{Checker, VerifyFindings};
 use crate::kinds::files::wrong::Wrong;
 use tonnage_plan::files::{FileLayout, Phase};
 use tonnage_units::{Error, Result};
 
 impl Experiment<'_> {
     /// Notes how far each rank wrote: what a stonewall left unwritten cannot be read.
-    pub(super) fn note_written(&mut self, state: &mut State, job: &Job<'_>) -> Result<(), Failure> {
+    pub(super) fn note_written(
+        &mut self,
+        state: &mut State,
+        job: &PhaseJob<'_>,
+    ) -> Result<(), StepFailure> {
         let point = self.point;
         if point.stonewall.is_none() {
             state.written = None;
@@ -42,7 +46,7 @@ impl Experiment<'_> {
         phase: Phase,
         trial: u32,
         seed: Option<u64>,
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, StepFailure> {
         let point = self.point;
         let mut job = self.job(state, Phase::Read, trial);
         if phase == Phase::Mixed {
@@ -55,7 +59,7 @@ impl Experiment<'_> {
         job.measured = false;
         let seed = seed.unwrap_or(0);
         let pool = Pool::new(seed, point.data);
-        let checker = |member: &team::Member| Checker {
+        let checker = |member: &team::FileWorker| Checker {
             key: FileKey::new(seed, number_of(point, job.part)),
             pool: &pool,
             path: &job.path,
@@ -75,12 +79,12 @@ impl Experiment<'_> {
         checkers
             .iter()
             .for_each(|checker| found.merge(&checker.found));
-        let mine = Verdict::of_rank(self.rank.id(), &found);
+        let mine = VerifyFindings::of_rank(self.rank.id(), &found);
         let verdict = self
             .rank
             .reduce("compare what was read", mine, DEADLINES.phase)?;
         match verdict.complaint() {
-            Some(complaint) => Err(Failure::Point(Error::Failed(complaint))),
+            Some(complaint) => Err(StepFailure::Point(Error::Failed(complaint))),
             None => Ok(verdict.checked_bytes),
         }
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 use tonnage_sys::files::lustre::{self, StripeCount};
-use tonnage_sys::files::open::Access as OpenAs;
+use tonnage_sys::files::open::OpenFlags;
 
 use super::storage::{LocalStorage, directory_of};
 use crate::kinds::files::names::number_of;
@@ -199,13 +199,13 @@ pub fn make_striped(path: &Path, place: &LocalStorage, striping: Striping) -> Re
         },
         size_bytes: u32::try_from(striping.size_bytes.unwrap_or(0)).unwrap_or(u32::MAX),
     };
-    let access = OpenAs {
+    let flags = OpenFlags {
         read: true,
         write: true,
         create: true,
-        ..OpenAs::default()
+        ..OpenFlags::default()
     };
-    let file = lustre::create(path, &access, asked).map_err(cannot)?;
+    let file = lustre::create(path, &flags, asked).map_err(cannot)?;
     let had = lustre::striping(&file).map_err(cannot)?;
     Ok(format!(
         "{:?} targets, {} bytes each",

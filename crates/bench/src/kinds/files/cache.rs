@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use tonnage_sys::files::advice::drop_cached;
-use tonnage_sys::files::open::{Access, open};
+use tonnage_sys::files::open::{OpenFlags, open};
 use tonnage_sys::files::residency::{SystemCall, resident_bytes};
 
 use tonnage_record::files::CacheState;
@@ -35,11 +35,11 @@ impl Reduce for Cached {
 impl Cached {
     /// Part of a file that lies in this host's page cache, where `bytes` of it are to be read.
     pub fn look(path: &Path, bytes: u64) -> Self {
-        let access = Access {
+        let flags = OpenFlags {
             read: true,
-            ..Access::default()
+            ..OpenFlags::default()
         };
-        let resident = open(path, &access).and_then(|file| {
+        let resident = open(path, &flags).and_then(|file| {
             let all = file.metadata()?.len();
             resident_bytes(&file, 0, all)
         });
@@ -88,11 +88,11 @@ pub fn drop_file(path: &Path) -> Result<()> {
         )
     };
     // Storing needs no right to write on Linux.
-    let access = Access {
+    let flags = OpenFlags {
         read: true,
-        ..Access::default()
+        ..OpenFlags::default()
     };
-    let file = open(path, &access).map_err(cannot)?;
+    let file = open(path, &flags).map_err(cannot)?;
     drop_cached(&file).map_err(cannot)
 }
 

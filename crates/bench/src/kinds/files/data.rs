@@ -12,7 +12,7 @@ use tonnage_sys::mapping::Arena;
 
 use super::order::mix;
 use super::stamp::{FileKey, SECTOR_BYTES};
-use super::wrong::{Files, Wrong};
+use super::wrong::{CandidateFiles, Wrong};
 use tonnage_plan::files::DataKind;
 use tonnage_units::{Error, Result};
 
@@ -92,7 +92,7 @@ impl Pool {
         arena: &Arena,
         local: u64,
         key: FileKey,
-        place: (&Files<'_>, u64),
+        place: (&CandidateFiles<'_>, u64),
         len: u64,
         found: &mut Wrong,
     ) -> Result<()> {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     fn check(pool: &Pool, arena: &Arena, key: FileKey, offset: u64, len: u64) -> Wrong {
-        let files = Files {
+        let files = CandidateFiles {
             path: Path::new("/data/t"),
             count: 4,
             bytes: 1 << 30,

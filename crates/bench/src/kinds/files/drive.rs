@@ -13,7 +13,7 @@ use crate::kinds::files::data::{POOL_BYTES, Pool};
 use crate::kinds::files::sequence::{Access, Sequence};
 use crate::kinds::files::stamp::FileKey;
 use crate::kinds::files::timeline::Timeline;
-use tonnage_engine::calls::{Call, Calls, Queue, Transfer, lane_of};
+use tonnage_engine::calls::{Call, Calls, FileTransfer, Queue, lane_of};
 use tonnage_engine::{Completion, Ending, Op};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::Clock;
@@ -243,7 +243,7 @@ pub fn blocking(
         } else {
             task.room.slots
         };
-        let transfer = Transfer {
+        let transfer = FileTransfer {
             file,
             local,
             offset,
@@ -270,7 +270,7 @@ pub fn blocking(
 }
 
 /// State that [`queued`] keeps of the transfers in flight; made once for a thread.
-pub struct Slots {
+pub struct InFlight {
     free: Vec<u32>,
     in_flight: Vec<(u64, Access)>,
     /// Place of the pool that each slot holds, if it holds any.
@@ -278,7 +278,7 @@ pub struct Slots {
     staged: Vec<Op>,
 }
 
-impl Slots {
+impl InFlight {
     /// Makes slots for so many transfers in flight.
     pub fn new(count: u32) -> Self {
         let none = Access {
@@ -308,7 +308,7 @@ pub fn queued(
     queue: &mut dyn Queue,
     task: &Task<'_>,
     until: u64,
-    (samples, slots): (&mut Samples, &mut Slots),
+    (samples, slots): (&mut Samples, &mut InFlight),
     inspect: &mut impl Inspect,
 ) -> Result<()> {
     let mut done = [Completion::EMPTY; BURST];
@@ -344,7 +344,7 @@ pub fn queued(
 }
 
 /// Gives free slots to the next transfers, and returns how many it gave.
-fn stage(task: &Task<'_>, left: u64, first: u64, slots: &mut Slots) -> Result<u64> {
+fn stage(task: &Task<'_>, left: u64, first: u64, slots: &mut InFlight) -> Result<u64> {
     let before = slots.staged.len();
     let mut count = 0;
     while count < left {

@@ -11,11 +11,11 @@ use super::clean::{Made, files_beside};
 use super::figures::Sums;
 use super::limit::Streams;
 use super::storage::{self, LocalStorage};
-use super::team::Member;
+use super::team::FileWorker;
 use crate::deadlines::DEADLINES;
-use crate::failure::Failure;
-use crate::host::Host;
-use crate::kinds::files::drive::{BufferLayout, Samples, Slots};
+use crate::failure::StepFailure;
+use crate::host::RankHost;
+use crate::kinds::files::drive::{BufferLayout, InFlight, Samples};
 use crate::kinds::files::names::{path_of, source_of};
 use crate::kinds::kind::{Course, Steps, When};
 use crate::observer::Observer;
@@ -42,7 +42,7 @@ pub struct Experiment<'a> {
     /// Settings of the run.
     pub settings: &'a Settings,
     /// This host's CPUs.
-    pub host: &'a Host,
+    pub host: &'a RankHost,
     /// Files of this run.
     pub made: &'a mut Made,
     /// Told how it goes, on rank 0.
@@ -52,7 +52,7 @@ pub struct Experiment<'a> {
 /// State that lasts from phase to phase.
 pub struct State {
     /// This rank's threads.
-    pub team: Vec<Member>,
+    pub team: Vec<FileWorker>,
     /// Sequence of each rank's files.
     pub places: Vec<LocalStorage>,
     /// Transfers of each rank that a stonewalled phase wrote; `None` when all were.
@@ -84,14 +84,14 @@ struct Open<'o, 'a> {
 }
 
 impl Steps for Open<'_, '_> {
-    fn limit(&mut self, when: When) -> Result<(), Failure> {
+    fn limit(&mut self, when: When) -> Result<(), StepFailure> {
         if when == When::Before && self.experiment.point.limit == LimitChoice::Auto {
             self.state.streams = Some(self.experiment.streams(&mut self.state)?);
         }
         Ok(())
     }
 
-    fn prepare(&mut self) -> Result<(), Failure> {
+    fn prepare(&mut self) -> Result<(), StepFailure> {
         if self.experiment.point.prefill {
             self.experiment.prefill(&mut self.state)?;
         }
@@ -100,7 +100,7 @@ impl Steps for Open<'_, '_> {
     }
 
     /// All phases, once.
-    fn trial(&mut self) -> Result<(), Failure> {
+    fn trial(&mut self) -> Result<(), StepFailure> {
         let (state, trial) = (&mut self.state, self.trial);
         for index in 0..self.experiment.point.phases.len() {
             self.experiment.phase(state, trial, index)?;
@@ -109,7 +109,7 @@ impl Steps for Open<'_, '_> {
         Ok(())
     }
 
-    fn enough(&mut self) -> Result<bool, Failure> {
+    fn enough(&mut self) -> Result<bool, StepFailure> {
         let point = self.experiment.point;
         let over = point
             .max_duration_ns
@@ -118,7 +118,7 @@ impl Steps for Open<'_, '_> {
         Ok(over || self.trial >= point.trials)
     }
 
-    fn close(&mut self) -> Result<(), Failure> {
+    fn close(&mut self) -> Result<(), StepFailure> {
         let (domain, state) = (&*self.domain, &self.state);
         self.experiment
             .conclude(domain, state, self.record, self.body)
@@ -129,13 +129,13 @@ impl Experiment<'_> {
     /// Measures it, and fills the record as it goes: what was measured before a failure stays there.
     ///
     /// # Errors
-    /// [`Failure::Point`] when all ranks know and can go on, [`Failure::Run`] otherwise.
+    /// [`StepFailure::Point`] when all ranks know and can go on, [`StepFailure::Run`] otherwise.
     pub fn measure(
         &mut self,
         record: &mut Record,
         body: &mut FileBody,
         course: Course<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         let entry = self.settings.lists.file_engine(&self.point.engine)?;
         let (places, written) = self.look()?;
         body.storage = storage::group(&places, None);
@@ -190,7 +190,7 @@ impl Experiment<'_> {
         state: &State,
         record: &mut Record,
         body: &mut FileBody,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         record.effective = self.effective(domain, state)?;
         body.storage = storage::group(&state.places, state.striping.as_deref());
         self.rank
@@ -223,12 +223,12 @@ impl Experiment<'_> {
     }
 
     /// Every rank takes the outcome of the first that failed.
-    pub fn agree(&mut self, what: &str, mine: Result<()>) -> Result<(), Failure> {
+    pub fn agree(&mut self, what: &str, mine: Result<()>) -> Result<(), StepFailure> {
         self.rank.phase(what);
         match self.rank.agree(what, mine, DEADLINES.phase) {
             Ok(()) => Ok(()),
-            Err(error) if self.rank.why_stopped().is_some() => Err(Failure::Run(error)),
-            Err(error) => Err(Failure::Point(error)),
+            Err(error) if self.rank.why_stopped().is_some() => Err(StepFailure::Run(error)),
+            Err(error) => Err(StepFailure::Point(error)),
         }
     }
 
@@ -243,7 +243,7 @@ impl Experiment<'_> {
     }
 
     /// Checks where the files are to be, and asks every rank what that is on.
-    fn look(&mut self) -> Result<(Vec<LocalStorage>, Option<Written>), Failure> {
+    fn look(&mut self) -> Result<(Vec<LocalStorage>, Option<Written>), StepFailure> {
         let (point, writes) = (self.point, self.writes());
         let id = self.rank.id();
         let mut paths = Vec::new();
@@ -310,7 +310,7 @@ impl Experiment<'_> {
         )
     }
 
-    fn team(&self, entry: &FileEntry, domain: &dyn FileDomain) -> Result<Vec<Member>> {
+    fn team(&self, entry: &FileEntry, domain: &dyn FileDomain) -> Result<Vec<FileWorker>> {
         let point = self.point;
         let (place, beside) = self.host.neighbours;
         let cpus = match &self.settings.cpus {
@@ -334,12 +334,12 @@ impl Experiment<'_> {
                 );
                 Error::io(what, error)
             })?);
-            Ok(Member {
+            Ok(FileWorker {
                 calls: domain.thread(thread, memory.clone())?,
                 memory,
                 room,
                 samples: Samples::new(),
-                slots: Slots::new(room.count),
+                slots: InFlight::new(room.count),
                 cpu,
             })
         };
@@ -347,7 +347,7 @@ impl Experiment<'_> {
     }
 
     /// One stream for each device at once, where the limit is to be measured.
-    fn streams(&mut self, state: &mut State) -> Result<Streams, Failure> {
+    fn streams(&mut self, state: &mut State) -> Result<Streams, StepFailure> {
         let id = self.rank.id();
         self.rank
             .barrier("before the storage's streams", DEADLINES.step)?;

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd;
 use tonnage_sys::files::advice::drop_cached;
-use tonnage_sys::files::open::{Access, open};
+use tonnage_sys::files::open::{OpenFlags, open};
 use tonnage_sys::files::transfer::{read_at, write_at};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
-use super::scratch::Scratch;
+use super::scratch::ScratchFile;
 use super::storage::LocalStorage;
 use crate::kinds::files::data::Pool;
 use crate::kinds::files::stamp::FileKey;
@@ -63,7 +63,7 @@ impl Streams {
     /// # Errors
     /// When the file cannot be made, written or read.
     pub fn measure(place: &LocalStorage) -> Result<Self> {
-        let scratch = Scratch::new(&place.directory, "limit");
+        let scratch = ScratchFile::new(&place.directory, "limit");
         let direct = place.direct.is_some();
         let file = scratch.create(direct)?;
         let cannot = |what: &str, error| {
@@ -114,12 +114,12 @@ impl Streams {
             return Ok(Self::default());
         }
         let cannot = |error| Error::io(format!("reading a stream of {}", path.display()), error);
-        let access = Access {
+        let flags = OpenFlags {
             read: true,
             direct: true,
-            ..Access::default()
+            ..OpenFlags::default()
         };
-        let (file, arena) = (open(path, &access).map_err(cannot)?, stream_memory()?);
+        let (file, arena) = (open(path, &flags).map_err(cannot)?, stream_memory()?);
         let (since, mut read) = (Instant::now(), 0);
         while since.elapsed() < STREAM_TIME {
             let got =

@@ -48,8 +48,8 @@ pub mod totals;
 pub mod verify;
 pub mod wrong;
 
-use crate::failure::Failure;
-use crate::kinds::kind::{Asked, Course, Kind, Stage};
+use crate::failure::StepFailure;
+use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
 use clean::Made;
 use experiment::Experiment;
 use tonnage_plan::files::FilePoint;
@@ -78,22 +78,22 @@ impl Kind for Files {
         false
     }
 
-    fn body(asked: Asked<'_, FilePoint>) -> Body {
+    fn body(asked: AnnotatedPoint<'_, FilePoint>) -> Body {
         FileBody::new(asked.point.clone(), asked.reading.clone()).into()
     }
 
-    fn open(&mut self, _points: &[&FilePoint], _stage: &mut Stage<'_>) -> Result<(), Failure> {
+    fn open(&mut self, _points: &[&FilePoint], _stage: &mut Stage<'_>) -> Result<(), StepFailure> {
         Ok(())
     }
 
     fn measure(
         &mut self,
         _open: &mut (),
-        Asked { point, reading }: Asked<'_, FilePoint>,
+        AnnotatedPoint { point, reading }: AnnotatedPoint<'_, FilePoint>,
         stage: &mut Stage<'_>,
         record: &mut Record,
         course: Course<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         let mut body = FileBody::new(point.clone(), reading.clone());
         let mut experiment = Experiment {
             point,

@@ -15,7 +15,7 @@ use tonnage_units::Result;
 
 /// A rank's message to the others once its engine is open.
 #[derive(Serialize, Deserialize)]
-struct Opened {
+struct OpenMessage {
     engine: EngineReport,
     memory: MemoryReport,
     cpus: Vec<Option<u32>>,
@@ -37,7 +37,7 @@ impl Experiment<'_> {
             .iter()
             .map(|member| member.memory.len() as u64)
             .sum::<u64>();
-        let opened = Opened {
+        let opened = OpenMessage {
             engine,
             memory: MemoryReport {
                 kind: "host".to_owned(),

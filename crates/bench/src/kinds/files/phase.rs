@@ -10,10 +10,10 @@ use tonnage_sys::clock::Clock;
 use super::before;
 use super::clean::remove_old;
 use super::experiment::{Experiment, State, quota};
-use super::team::{self, Plan, Shared};
-use super::totals::{Figures, PhaseTotals};
+use super::team::{self, PhasePlan, PhaseState};
+use super::totals::{PhaseTotals, ThreadFigures};
 use crate::deadlines::DEADLINES;
-use crate::failure::Failure;
+use crate::failure::StepFailure;
 use crate::kinds::files::data::Pool;
 use crate::kinds::files::drive::{Blind, Inspect};
 use crate::kinds::files::names::{number_of, path_of, source_of};
@@ -31,7 +31,7 @@ use tonnage_units::{Error, Result};
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
 /// Job of one phase, as this rank sees it.
-pub(super) struct Job<'a> {
+pub(super) struct PhaseJob<'a> {
     /// Write, read or mixed.
     pub phase: Phase,
     /// Repetition.
@@ -60,7 +60,7 @@ impl Experiment<'_> {
         state: &mut State,
         trial: u32,
         index: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         let (point, phase) = (self.point, self.point.phases[index]);
         if trial > 0 || index > 0 {
             self.pause(Duration::from_nanos(point.delay_ns))?;
@@ -102,7 +102,7 @@ impl Experiment<'_> {
     ///
     /// # Errors
     /// As for [`Experiment::measure`].
-    pub(super) fn prefill(&mut self, state: &mut State) -> Result<(), Failure> {
+    pub(super) fn prefill(&mut self, state: &mut State) -> Result<(), StepFailure> {
         let point = self.point;
         let trials = if point.file_per_trial {
             point.trials
@@ -124,7 +124,7 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    pub(super) fn job(&self, state: &State, phase: Phase, trial: u32) -> Job<'static> {
+    pub(super) fn job(&self, state: &State, phase: Phase, trial: u32) -> PhaseJob<'static> {
         let (point, id) = (self.point, self.rank.id());
         let part = if phase == Phase::Read {
             source_of(point, id)
@@ -140,7 +140,7 @@ impl Experiment<'_> {
                 .min()
                 .unwrap_or(0),
         };
-        Job {
+        PhaseJob {
             phase,
             trial,
             part,
@@ -167,7 +167,7 @@ impl Experiment<'_> {
     }
 
     /// Old files go, directories are there, and what is to be read is there.
-    fn ready(&mut self, state: &mut State, job: &Job<'_>) -> Result<(), Failure> {
+    fn ready(&mut self, state: &mut State, job: &PhaseJob<'_>) -> Result<(), StepFailure> {
         let (point, id) = (self.point, self.rank.id());
         let makes = point.layout == FileLayout::PerProcess || id == 0;
         if job.phase == Phase::Write {
@@ -210,9 +210,9 @@ impl Experiment<'_> {
     pub(super) fn run<I: Inspect + Send>(
         &mut self,
         state: &mut State,
-        job: &Job<'_>,
+        job: &PhaseJob<'_>,
         inspectors: &mut [I],
-    ) -> Result<Vec<Figures>, Failure> {
+    ) -> Result<Vec<ThreadFigures>, StepFailure> {
         let point = self.point;
         if let Some((_, pool)) = job.data {
             for member in state.team.iter().filter(|member| member.room.slots > 0) {
@@ -230,7 +230,7 @@ impl Experiment<'_> {
         let mut clock = self.settings.clock;
         clock.resync();
         let plan = plan(point, job, start_ns, clock);
-        let shared = Shared::new(state.team.len(), self.rank.stopped());
+        let shared = PhaseState::new(state.team.len(), self.rank.stopped());
         let progress = Progress {
             phase: job.phase,
             trial: job.trial,
@@ -262,7 +262,7 @@ impl Experiment<'_> {
                     .remarks
                     .push(so_far(point, job, &state.team, elapsed_ns));
             }
-            Failure::Run(error)
+            StepFailure::Run(error)
         })
     }
 
@@ -271,7 +271,7 @@ impl Experiment<'_> {
         &mut self,
         state: &mut State,
         index: usize,
-        figures: &[Figures],
+        figures: &[ThreadFigures],
     ) -> Result<PhaseTotals> {
         let samples = state.team.iter().map(|member| &member.samples);
         let mine = PhaseTotals::of_rank(self.rank.id(), figures.iter().zip(samples));
@@ -302,12 +302,17 @@ impl Experiment<'_> {
 }
 
 /// One phase for the threads of this rank.
-fn plan<'a>(point: &'a FilePoint, job: &'a Job<'_>, start_ns: u64, clock: Clock) -> Plan<'a> {
+fn plan<'a>(
+    point: &'a FilePoint,
+    job: &'a PhaseJob<'_>,
+    start_ns: u64,
+    clock: Clock,
+) -> PhasePlan<'a> {
     let ordered = FilePoint {
         order: job.order,
         ..point.clone()
     };
-    Plan {
+    PhasePlan {
         point,
         path: &job.path,
         name: job.path.display().to_string(),
@@ -333,7 +338,12 @@ fn plan<'a>(point: &'a FilePoint, job: &'a Job<'_>, start_ns: u64, clock: Clock)
 }
 
 /// Describes the progress of a phase that failed, as far as this rank knows.
-fn so_far(point: &FilePoint, job: &Job<'_>, team: &[team::Member], elapsed_ns: u64) -> String {
+fn so_far(
+    point: &FilePoint,
+    job: &PhaseJob<'_>,
+    team: &[team::FileWorker],
+    elapsed_ns: u64,
+) -> String {
     let transfers: u64 = team.iter().map(|member| member.samples.transfers).sum();
     format!(
         "the {} phase of repetition {} was not finished: when it ended, {:.2} s after its start, rank 0 had moved {} in \

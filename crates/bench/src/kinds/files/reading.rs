@@ -3,9 +3,9 @@
 use super::before::{self, Written};
 use super::cache::{Cached, drop_file};
 use super::experiment::{Experiment, quota, split};
-use super::phase::Job;
+use super::phase::PhaseJob;
 use crate::deadlines::DEADLINES;
-use crate::failure::Failure;
+use crate::failure::StepFailure;
 use crate::kinds::files::names::path_of;
 use tonnage_plan::files::{FileLayout, FilePoint, Phase};
 use tonnage_ranks::{pack, unpack};
@@ -16,9 +16,9 @@ impl Experiment<'_> {
     /// Drops what is cached where that is asked for, and tells how much is cached still.
     pub(super) fn cache(
         &mut self,
-        job: &Job<'_>,
+        job: &PhaseJob<'_>,
         written: Option<&Written>,
-    ) -> Result<CacheState, Failure> {
+    ) -> Result<CacheState, StepFailure> {
         let point = self.point;
         // A shared file is looked at once on each host.
         let id = self.rank.id();
@@ -46,7 +46,7 @@ impl Experiment<'_> {
     }
 
     /// Bytes of a file that are read in a phase, by whichever rank.
-    fn bytes_to_read(&self, job: &Job<'_>, written: Option<&Written>) -> u64 {
+    fn bytes_to_read(&self, job: &PhaseJob<'_>, written: Option<&Written>) -> u64 {
         let point = self.point;
         let transfers = match point.layout {
             FileLayout::PerProcess => job.quota,
@@ -58,7 +58,11 @@ impl Experiment<'_> {
     }
 
     /// The seed of what is written or checked: rank 0 says it.
-    pub(super) fn seed(&mut self, phase: Phase, job: &Job<'_>) -> Result<Option<u64>, Failure> {
+    pub(super) fn seed(
+        &mut self,
+        phase: Phase,
+        job: &PhaseJob<'_>,
+    ) -> Result<Option<u64>, StepFailure> {
         let point = self.point;
         if !phase.writes() && !point.verify_after.contains(&phase) {
             return Ok(None);

@@ -3,16 +3,16 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use tonnage_sys::files::open::{Access, open};
+use tonnage_sys::files::open::{OpenFlags, open};
 
 use tonnage_units::{Error, Result};
 
 /// The name of a file that is removed when this is dropped.
-pub struct Scratch {
+pub struct ScratchFile {
     path: PathBuf,
 }
 
-impl Scratch {
+impl ScratchFile {
     /// A name in a directory that nobody else uses.
     pub fn new(directory: &Path, what: &str) -> Self {
         let number = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
@@ -26,19 +26,19 @@ impl Scratch {
     /// # Errors
     /// The system's refusal, with the path.
     pub fn create(&self, direct: bool) -> Result<File> {
-        let access = Access {
+        let flags = OpenFlags {
             read: true,
             write: true,
             create: true,
             direct,
-            ..Access::default()
+            ..OpenFlags::default()
         };
-        open(&self.path, &access)
+        open(&self.path, &flags)
             .map_err(|error| Error::io(format!("cannot create {}", self.path.display()), error))
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFile {
     fn drop(&mut self) {
         // It may never have been made.
         drop(std::fs::remove_file(&self.path));

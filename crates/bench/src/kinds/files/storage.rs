@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
-use tonnage_sys::files::open::{Access, open};
+use tonnage_sys::files::open::{OpenFlags, open};
 
-use super::scratch::Scratch;
+use super::scratch::ScratchFile;
 use tonnage_machine::direct;
 use tonnage_machine::direct::Direct;
 use tonnage_machine::mounts;
@@ -82,15 +82,15 @@ pub fn directory_of(path: &Path) -> PathBuf {
 
 fn direct_of(path: &Path, directory: &Path, writes: bool) -> Result<Direct> {
     if writes {
-        let scratch = Scratch::new(directory, "probe");
+        let scratch = ScratchFile::new(directory, "probe");
         return direct::of_file(&scratch.create(false)?, path);
     }
-    let access = Access {
+    let flags = OpenFlags {
         read: true,
-        ..Access::default()
+        ..OpenFlags::default()
     };
     let cannot = |error| Error::io(format!("cannot open {}", path.display()), error);
-    direct::of_file(&open(path, &access).map_err(cannot)?, path)
+    direct::of_file(&open(path, &flags).map_err(cannot)?, path)
 }
 
 /// Ranks with the same answer together.

@@ -9,10 +9,12 @@ use std::time::Duration;
 use tonnage_sys::clock::{Clock, process_cpu_ns, thread_cpu_ns};
 use tonnage_sys::mapping::Arena;
 
-use super::totals::{Figures, Span};
+use super::totals::{Span, ThreadFigures};
 use crate::deadlines::DEADLINES;
 use crate::kinds::files::data::Pool;
-use crate::kinds::files::drive::{BufferLayout, Inspect, Samples, Slots, Task, blocking, queued};
+use crate::kinds::files::drive::{
+    BufferLayout, InFlight, Inspect, Samples, Task, blocking, queued,
+};
 use crate::kinds::files::sequence::Sequence;
 use crate::kinds::files::stamp::FileKey;
 use tonnage_engine::calls::{Call, Calls, OpenFile, View};
@@ -28,7 +30,7 @@ const SPIN_NS: u64 = 200_000;
 const FILE: u32 = 0;
 
 /// State that a thread owns from phase to phase.
-pub struct Member {
+pub struct FileWorker {
     /// Its engine.
     pub calls: Box<dyn Calls>,
     /// Its bytes.
@@ -38,13 +40,13 @@ pub struct Member {
     /// Samples that it measured in this phase.
     pub samples: Samples,
     /// Its transfers in flight.
-    pub slots: Slots,
+    pub slots: InFlight,
     /// The CPU that it is pinned to, if any.
     pub cpu: Option<u32>,
 }
 
 /// One phase as all threads of a rank see it.
-pub struct Plan<'a> {
+pub struct PhasePlan<'a> {
     /// The experiment.
     pub point: &'a FilePoint,
     /// The file that this rank works on.
@@ -74,7 +76,7 @@ pub struct Plan<'a> {
 }
 
 /// State that the threads of a rank share while a phase runs.
-pub struct Shared {
+pub struct PhaseState {
     stopped: Arc<AtomicBool>,
     failed: AtomicBool,
     first_error: Mutex<Option<Error>>,
@@ -84,7 +86,7 @@ pub struct Shared {
     pub watched: Vec<AtomicU64>,
 }
 
-impl Shared {
+impl PhaseState {
     /// Makes the state of a rank of so many threads.
     pub fn new(threads: usize, stopped: Arc<AtomicBool>) -> Self {
         Self {
@@ -123,12 +125,12 @@ impl Shared {
 /// # Errors
 /// The error of the thread that failed first; the other ranks are not told.
 pub fn run<I: Inspect + Send>(
-    plan: &Plan<'_>,
-    shared: &Shared,
-    team: &mut [Member],
+    plan: &PhasePlan<'_>,
+    shared: &PhaseState,
+    team: &mut [FileWorker],
     inspectors: &mut [I],
     rank: &mut Rank,
-) -> Result<Vec<Figures>> {
+) -> Result<Vec<ThreadFigures>> {
     let cpu_begin_ns = process_cpu_ns();
     let queues = team.iter_mut().any(|member| member.calls.queue().is_some());
     let mut members = team.iter_mut().zip(inspectors.iter_mut()).enumerate();
@@ -160,7 +162,7 @@ pub fn run<I: Inspect + Send>(
 
 /// Counts the work of a queue's kernel threads, which is in the process's CPU time and in no thread's. It belongs to
 /// the transfers.
-fn count_kernel_threads(figures: &mut [Figures], process_ns: u64) {
+fn count_kernel_threads(figures: &mut [ThreadFigures], process_ns: u64) {
     let own: u64 = figures.iter().map(|thread| thread.cpu_ns).sum();
     if let Some(lead) = figures.first_mut() {
         let more_ns = process_ns.saturating_sub(own);
@@ -172,16 +174,16 @@ fn count_kernel_threads(figures: &mut [Figures], process_ns: u64) {
 /// One thread's way through a phase. After an error no further steps are taken, but every thread still comes to every
 /// meeting, so that none waits for ever.
 struct Steps<'a, 'b> {
-    plan: &'a Plan<'a>,
-    shared: &'a Shared,
+    plan: &'a PhasePlan<'a>,
+    shared: &'a PhaseState,
     index: usize,
     lead: Option<&'b mut Rank>,
 }
 
 impl<'a, 'b> Steps<'a, 'b> {
     fn new(
-        plan: &'a Plan<'a>,
-        shared: &'a Shared,
+        plan: &'a PhasePlan<'a>,
+        shared: &'a PhaseState,
         index: usize,
         lead: Option<&'b mut Rank>,
     ) -> Self {
@@ -193,7 +195,7 @@ impl<'a, 'b> Steps<'a, 'b> {
         }
     }
 
-    fn take<I: Inspect>(mut self, member: &mut Member, inspect: &mut I) -> Figures {
+    fn take<I: Inspect>(mut self, member: &mut FileWorker, inspect: &mut I) -> ThreadFigures {
         let (plan, clock) = (self.plan, self.plan.clock);
         member.samples = Samples::new();
         member.slots.forget();
@@ -220,7 +222,7 @@ impl<'a, 'b> Steps<'a, 'b> {
         } else {
             0
         };
-        Figures {
+        ThreadFigures {
             open,
             transfer: Span {
                 begin_ns: since(begin_ns),
@@ -274,7 +276,7 @@ impl<'a, 'b> Steps<'a, 'b> {
         self.shared.meeting.wait();
     }
 
-    fn transfers<I: Inspect>(&mut self, member: &mut Member, inspect: &mut I) {
+    fn transfers<I: Inspect>(&mut self, member: &mut FileWorker, inspect: &mut I) {
         let plan = self.plan;
         let threads = u64::from(plan.point.threads);
         let share = share(plan.quota, self.index as u64, threads);
@@ -291,7 +293,7 @@ impl<'a, 'b> Steps<'a, 'b> {
 
     fn drive<I: Inspect>(
         &mut self,
-        member: &mut Member,
+        member: &mut FileWorker,
         beyond_wall: bool,
         until: u64,
         inspect: &mut I,
@@ -365,7 +367,7 @@ impl<'a, 'b> Steps<'a, 'b> {
     }
 }
 
-fn open(plan: &Plan<'_>, member: &mut Member) -> Result<()> {
+fn open(plan: &PhasePlan<'_>, member: &mut FileWorker) -> Result<()> {
     let (read, write, create) = plan.access;
     let file = OpenFile {
         file: FILE,

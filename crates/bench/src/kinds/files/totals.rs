@@ -40,7 +40,7 @@ impl Span {
 
 /// Figures of one thread in a phase, beside its samples.
 #[derive(Debug, Clone, Copy)]
-pub struct Figures {
+pub struct ThreadFigures {
     /// Opening.
     pub open: Span,
     /// All transfers and the syncs behind them.
@@ -129,7 +129,7 @@ impl PhaseTotals {
     /// Sum of one rank's threads.
     pub fn of_rank<'a>(
         rank: u32,
-        threads: impl Iterator<Item = (&'a Figures, &'a Samples)>,
+        threads: impl Iterator<Item = (&'a ThreadFigures, &'a Samples)>,
     ) -> Option<Self> {
         let mut all: Option<Self> = None;
         for (figures, samples) in threads {
@@ -151,7 +151,7 @@ impl PhaseTotals {
         })
     }
 
-    fn of_thread(rank: u32, figures: &Figures, samples: &Samples) -> Self {
+    fn of_thread(rank: u32, figures: &ThreadFigures, samples: &Samples) -> Self {
         Self {
             transfers: samples.transfers,
             reads: samples.reads,
@@ -304,9 +304,9 @@ mod tests {
     use crate::kinds::files::sequence::tests::point;
     use tonnage_plan::files::Stonewall;
 
-    fn figures(begin_ns: u64, end_ns: u64) -> Figures {
+    fn figures(begin_ns: u64, end_ns: u64) -> ThreadFigures {
         let span = |begin_ns, end_ns| Span { begin_ns, end_ns };
-        Figures {
+        ThreadFigures {
             open: span(begin_ns, begin_ns + 10),
             transfer: span(begin_ns + 10, end_ns - 10),
             done_ns: end_ns - 20,

@@ -10,7 +10,7 @@ use crate::kinds::files::data::Pool;
 use crate::kinds::files::drive::Inspect;
 use crate::kinds::files::sequence::Access;
 use crate::kinds::files::stamp::FileKey;
-use crate::kinds::files::wrong::{Files, Wrong};
+use crate::kinds::files::wrong::{CandidateFiles, Wrong};
 use tonnage_units::Reduce;
 use tonnage_units::Result;
 
@@ -39,7 +39,7 @@ pub struct Checker<'a> {
 
 impl Inspect for Checker<'_> {
     fn look(&mut self, local: u64, place: Access) -> Result<()> {
-        let files = Files {
+        let files = CandidateFiles {
             path: self.path,
             count: self.files,
             bytes: self.file_bytes,
@@ -58,7 +58,7 @@ impl Inspect for Checker<'_> {
 
 /// Findings of all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct VerifyFindings {
     /// Bytes compared.
     pub checked_bytes: u64,
     wrong_bytes: u64,
@@ -67,7 +67,7 @@ pub struct Verdict {
     first: Vec<(u32, String)>,
 }
 
-impl Verdict {
+impl VerifyFindings {
     /// Findings of one rank's threads.
     pub fn of_rank(rank: u32, found: &Wrong) -> Self {
         Self {
@@ -105,7 +105,7 @@ impl Verdict {
     }
 }
 
-impl Reduce for Verdict {
+impl Reduce for VerifyFindings {
     fn merge(&mut self, other: Self) {
         self.checked_bytes += other.checked_bytes;
         self.wrong_bytes += other.wrong_bytes;
@@ -128,12 +128,12 @@ mod tests {
             wrong_sectors: 1,
             first: vec![text.to_owned()],
         };
-        let mut all = Verdict::of_rank(1, &wrong("b"));
-        all.merge(Verdict::of_rank(0, &wrong("a")));
-        all.merge(Verdict::default());
+        let mut all = VerifyFindings::of_rank(1, &wrong("b"));
+        all.merge(VerifyFindings::of_rank(0, &wrong("a")));
+        all.merge(VerifyFindings::default());
         let text = all.complaint().unwrap();
         assert!(text.starts_with("4 bytes in 2 sectors"), "{text}");
         assert!(text.ends_with("rank 0: a; rank 1: b"), "{text}");
-        assert_eq!(Verdict::default().complaint(), None);
+        assert_eq!(VerifyFindings::default().complaint(), None);
     }
 }

@@ -3,7 +3,7 @@
 use super::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES, words};
 
 /// Files that a wrong sector may belong to instead.
-pub struct Files<'a> {
+pub struct CandidateFiles<'a> {
     /// The file that is looked at.
     pub path: &'a std::path::Path,
     /// Number of files.
@@ -32,7 +32,7 @@ impl Wrong {
     /// Compares a stretch of a file that begins at `at`, sector by sector.
     pub(super) fn compare(
         &mut self,
-        files: &Files<'_>,
+        files: &CandidateFiles<'_>,
         key: FileKey,
         at: u64,
         is: &[u8],
@@ -84,7 +84,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Describes the origin that a sector states.
-fn origin(files: &Files<'_>, key: FileKey, at: u64, sector: &[u8]) -> String {
+fn origin(files: &CandidateFiles<'_>, key: FileKey, at: u64, sector: &[u8]) -> String {
     if sector.iter().all(|&byte| byte == 0) {
         return " (zeros: never written)".into();
     }

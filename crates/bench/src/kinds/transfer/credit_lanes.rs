@@ -12,7 +12,7 @@ use tonnage_engine::{
 use tonnage_plan::kinds::transfer::{Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
-use super::layout::{Layout, answers};
+use super::layout::{SliceLayout, answers};
 use crate::drive::credits::{Credits, Telling};
 use crate::drive::flow::Flow;
 use crate::opening::introduction::CreditPlace;
@@ -142,7 +142,7 @@ pub(super) fn begin<'a>(
     point: &TransferPoint,
     device: (&mut dyn Engine, &Caps),
     flows: &[Flow],
-    layout: &Layout,
+    layout: &SliceLayout,
 ) -> Result<Option<(&'a mut Credits, Vec<Lane>)>> {
     let Some(credits) = credits else {
         return Ok(None);

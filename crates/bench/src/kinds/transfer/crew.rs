@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::totals::Totals;
+use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule};
 use super::work::Work;
 use crate::kinds::transfer::verify::Expected;
@@ -16,7 +16,7 @@ use tonnage_units::{Error, Result};
 
 /// Order to a worker.
 #[derive(Debug, Clone)]
-pub enum Order {
+pub enum CrewOrder {
     /// Measure the copy limit.
     CopyLimit,
     /// Carry this worker's socket streams.
@@ -39,9 +39,9 @@ pub enum Order {
 
 /// A worker's answer.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct CrewReport {
     /// Totals of a trial or a check.
-    pub totals: Option<Totals>,
+    pub totals: Option<TrialTotals>,
     /// Rates of the copy limit.
     pub rates: Option<Vec<CopyRate>>,
     /// Bytes of the socket streams.
@@ -131,7 +131,7 @@ impl Deck {
     }
 
     /// A worker's own part: drive, tell what was issued. The caller attends until the trial is over.
-    pub fn drive(&self, index: usize, work: &mut Work, schedule: &Schedule) -> Result<Totals> {
+    pub fn drive(&self, index: usize, work: &mut Work, schedule: &Schedule) -> Result<TrialTotals> {
         let result = work.drive(schedule);
         if let Some(place) = lock(&self.issued).get_mut(index) {
             *place = work.issued();
@@ -146,38 +146,38 @@ impl Deck {
         index: usize,
         work: &mut Work,
         schedule: &Schedule,
-        totals: &mut Totals,
+        totals: &mut TrialTotals,
     ) -> Result<()> {
         work.finish(schedule, &self.expected(index), totals)
     }
 
     /// Checks a worker's bytes and moves its walks on.
-    pub fn check(&self, index: usize, work: &mut Work) -> Result<Totals> {
-        let (expected, mut totals) = (self.expected(index), Totals::NONE);
+    pub fn check(&self, index: usize, work: &mut Work) -> Result<TrialTotals> {
+        let (expected, mut totals) = (self.expected(index), TrialTotals::NONE);
         let result = work.check(&expected, &mut totals);
         work.advance(&expected);
         result.map(|()| totals)
     }
 
     /// Carries out an order that needs no talk with other ranks, on any thread but the leader's.
-    fn follow(&self, index: usize, work: &mut Work, order: &Order) -> Result<Report> {
-        let mut report = Report::default();
+    fn follow(&self, index: usize, work: &mut Work, order: &CrewOrder) -> Result<CrewReport> {
+        let mut report = CrewReport::default();
         match order {
-            Order::CopyLimit => report.rates = Some(work.copy_limit()?),
-            Order::Stream(berths) => report.streamed = Some(work.stream(berths)?),
-            Order::Prepare(number) => work.prepare(*number)?,
-            Order::Trial(schedule) => {
+            CrewOrder::CopyLimit => report.rates = Some(work.copy_limit()?),
+            CrewOrder::Stream(berths) => report.streamed = Some(work.stream(berths)?),
+            CrewOrder::Prepare(number) => work.prepare(*number)?,
+            CrewOrder::Trial(schedule) => {
                 let driven = self.drive(index, work, schedule);
                 work.attend(|| self.over.load(Ordering::Acquire))?;
                 let mut totals = driven?;
                 self.conclude(index, work, schedule, &mut totals)?;
                 report.totals = Some(totals);
             }
-            Order::Check => report.totals = Some(self.check(index, work)?),
-            Order::Forget => work.forget(),
-            Order::Latencies => report.latencies = Some(work.histogram().clone()),
-            Order::Operations => report.operations = work.operations(),
-            Order::Close => {
+            CrewOrder::Check => report.totals = Some(self.check(index, work)?),
+            CrewOrder::Forget => work.forget(),
+            CrewOrder::Latencies => report.latencies = Some(work.histogram().clone()),
+            CrewOrder::Operations => report.operations = work.operations(),
+            CrewOrder::Close => {
                 let closed = work.close();
                 self.driving.fetch_sub(1, Ordering::AcqRel);
                 work.poll_until(|| self.over.load(Ordering::Acquire))?;
@@ -189,15 +189,15 @@ impl Deck {
 }
 
 /// Answer of a following thread to each order.
-pub type Answer = Result<Report>;
+pub type CrewAnswer = Result<CrewReport>;
 
 /// A following worker's thread: carries out orders until the leader hangs up.
 pub fn follow(
     deck: &Deck,
     index: usize,
     mut work: Work,
-    orders: &Receiver<Order>,
-    answers: &Sender<Answer>,
+    orders: &Receiver<CrewOrder>,
+    answers: &Sender<CrewAnswer>,
 ) {
     let alarm = Alarm(deck);
     while let Ok(order) = orders.recv() {
@@ -226,12 +226,12 @@ impl Drop for Alarm<'_> {
 
 /// The leader's handles of the following workers.
 pub struct Followers {
-    lines: Vec<(Sender<Order>, Receiver<Answer>)>,
+    lines: Vec<(Sender<CrewOrder>, Receiver<CrewAnswer>)>,
 }
 
 impl Followers {
     /// Handles of threads that were started with the other ends.
-    pub fn new(lines: Vec<(Sender<Order>, Receiver<Answer>)>) -> Self {
+    pub fn new(lines: Vec<(Sender<CrewOrder>, Receiver<CrewAnswer>)>) -> Self {
         Self { lines }
     }
 
@@ -239,7 +239,7 @@ impl Followers {
     ///
     /// # Errors
     /// When a worker's thread has ended.
-    pub fn order(&self, order: &Order) -> Result<()> {
+    pub fn order(&self, order: &CrewOrder) -> Result<()> {
         for (orders, answers) in &self.lines {
             if orders.send(order.clone()).is_err() {
                 // A worker that could not even begin has said why before it went.
@@ -256,8 +256,8 @@ impl Followers {
     ///
     /// # Errors
     /// The first worker's error, after all have answered.
-    pub fn collect(&self) -> Result<Vec<Report>> {
-        let answers: Vec<Answer> = self
+    pub fn collect(&self) -> Result<Vec<CrewReport>> {
+        let answers: Vec<CrewAnswer> = self
             .lines
             .iter()
             .map(|(_, answers)| answers.recv().unwrap_or_else(|_| Err(died())))

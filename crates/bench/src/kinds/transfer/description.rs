@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::wire_proof::Named;
+use crate::wire_proof::NamedDevices;
 use tonnage_engine::memory::MemoryReport;
 use tonnage_engine::{Domain, EngineReport, LimitKind};
 
 /// A rank's message to the others once it is open.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Opened {
+pub struct OpenMessage {
     /// CPUs of the workers; `None` where one is not pinned.
     pub cpus: Vec<Option<u32>>,
     /// True with more workers than CPUs on the host.
@@ -22,7 +22,7 @@ pub struct Opened {
     /// Devices of the workers.
     pub devices: Vec<Device>,
     /// The devices that its payload has to cross; `None` where it names none.
-    pub path: Option<Named>,
+    pub path: Option<NamedDevices>,
 }
 
 /// The device that a worker was given, as far as limits depend on it.

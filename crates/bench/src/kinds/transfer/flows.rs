@@ -1,10 +1,10 @@
 //! Setting up what a worker drives: its flows, with their lanes resolved, and the timetable of a paced trial.
 
-use super::opened::{OpenEngine, Worker};
+use super::opened::{OpenEngine, TransferWorker};
 use super::trial::Schedule;
 use crate::drive::flow::{Flow, Receives};
 use crate::drive::paced::Timetable;
-use crate::kinds::transfer::layout::{Layout, answers};
+use crate::kinds::transfer::layout::{SliceLayout, answers};
 use tonnage_engine::{Caps, LaneKind, LaneSpec, Verb};
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_units::{Error, Result};
@@ -17,9 +17,9 @@ pub(super) fn make_flow(
     point: &TransferPoint,
     rank: u32,
     target: u32,
-    layout: &Layout,
+    layout: &SliceLayout,
     index: usize,
-    worker: &mut Worker,
+    worker: &mut TransferWorker,
 ) -> Result<Flow> {
     let ordered = answers(point) && point.op == Verb::Write;
     let far = worker.remote_of(target)?.clone();
@@ -31,7 +31,7 @@ pub(super) fn make_flow(
         ordered,
         delivered: asks_delivery(point, delivers(&worker.caps)),
     })?;
-    let remote = Layout::new(point, target)
+    let remote = SliceLayout::new(point, target)
         .into_origin_of(rank)
         .ok_or_else(|| {
             Error::Failed(format!(
@@ -94,8 +94,8 @@ fn claims_arrival(point: &TransferPoint) -> bool {
 pub(super) fn make_receives(
     point: &TransferPoint,
     rank: u32,
-    layout: &Layout,
-    worker: &mut Worker,
+    layout: &SliceLayout,
+    worker: &mut TransferWorker,
 ) -> Result<Vec<Receives>> {
     let receive = |(index, &peer): (usize, &u32)| {
         let far = worker.remote_of(peer)?.clone();

@@ -19,7 +19,7 @@ pub const GUARD_BYTES: u64 = 64;
 
 /// The slices of one worker for one point.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout {
+pub struct SliceLayout {
     /// Ranks that this one initiates to, ascending.
     pub out: Vec<u32>,
     /// Ranks that initiate to this one, ascending.
@@ -27,7 +27,7 @@ pub struct Layout {
     slice_bytes: u64,
 }
 
-impl Layout {
+impl SliceLayout {
     /// The layout of `rank`'s workers.
     pub fn new(point: &TransferPoint, rank: u32) -> Self {
         let mut out = point.traffic.targets(rank, point.ranks);
@@ -109,7 +109,8 @@ mod tests {
             for pacing in [Pacing::Stream { window: 1 }, Pacing::PingPong] {
                 let mut point = point(Addresses::Sequential, 1000);
                 (point.ranks, point.traffic, point.pacing) = (4, traffic, pacing);
-                let layouts: Vec<Layout> = (0..4).map(|rank| Layout::new(&point, rank)).collect();
+                let layouts: Vec<SliceLayout> =
+                    (0..4).map(|rank| SliceLayout::new(&point, rank)).collect();
                 for (rank, layout) in layouts.iter().enumerate() {
                     for &target in &layout.out {
                         let origin = layouts[target as usize]

@@ -26,8 +26,8 @@ pub mod trial;
 pub mod verify;
 pub mod work;
 
-use crate::failure::Failure;
-use crate::kinds::kind::{Asked, Course, Kind, Stage};
+use crate::failure::StepFailure;
+use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
 use opened::{EngineKey, OpenEngine};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_plan::{Planned, Point};
@@ -52,7 +52,7 @@ impl Kind for Transfers {
         EngineKey::of(first) == EngineKey::of(next)
     }
 
-    fn body(asked: Asked<'_, TransferPoint>) -> Body {
+    fn body(asked: AnnotatedPoint<'_, TransferPoint>) -> Body {
         TransferBody::new(asked.point.clone()).into()
     }
 
@@ -60,12 +60,12 @@ impl Kind for Transfers {
         &mut self,
         points: &[&TransferPoint],
         stage: &mut Stage<'_>,
-    ) -> Result<OpenEngine, Failure> {
+    ) -> Result<OpenEngine, StepFailure> {
         let entry = stage.settings.lists.engine(&points[0].engine)?;
         let opened = OpenEngine::open(points, entry, stage.rank, stage.settings, stage.host);
         opened.map_err(|error| match stage.rank.why_stopped() {
-            Some(_) => Failure::Run(error),
-            None => Failure::Point(error),
+            Some(_) => StepFailure::Run(error),
+            None => StepFailure::Point(error),
         })
     }
 
@@ -82,11 +82,11 @@ impl Kind for Transfers {
     fn measure(
         &mut self,
         open: &mut OpenEngine,
-        Asked { point, .. }: Asked<'_, TransferPoint>,
+        AnnotatedPoint { point, .. }: AnnotatedPoint<'_, TransferPoint>,
         stage: &mut Stage<'_>,
         record: &mut Record,
         course: Course<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StepFailure> {
         record.effective = effective::effective(open, &[]);
         let measured = point::measure(point, open, stage.rank, course)?;
         record.effective = effective::effective(open, &measured.chosen);

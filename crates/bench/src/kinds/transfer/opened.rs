@@ -7,16 +7,16 @@ use tonnage_sys::clock::Clock;
 
 use super::caps::check_caps;
 use super::credit_lanes::{CreditLanes, needs_credits};
-use super::description::{Device, Opened};
+use super::description::{Device, OpenMessage};
 use crate::agreement::settle;
 use crate::deadlines::DEADLINES;
-use crate::host::Host;
+use crate::host::RankHost;
 use crate::json::Json;
-use crate::kinds::transfer::layout::Layout;
+use crate::kinds::transfer::layout::SliceLayout;
 use crate::opening::introduction::{Introduction, Introductions, locality, packed, unpacked};
 use crate::opening::{Devices, Requirements, Seat, SizedBy, reports};
 use crate::settings::Settings;
-use crate::wire_proof::{Named, Routes};
+use crate::wire_proof::{NamedDevices, Routes};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
     Caps, Descriptor, Domain, Engine, EngineOptions, Entry, Peer, RegionId, Verb, fact_names,
@@ -30,7 +30,7 @@ use tonnage_units::{Error, Result, WireDevice};
 const SENDS_COUNTED: &str = "when taken, by counts that receivers write to their senders";
 
 /// State that a worker owns from point to point.
-pub struct Worker {
+pub struct TransferWorker {
     /// Its engine.
     pub engine: Box<dyn Engine>,
     /// Its memory.
@@ -51,7 +51,7 @@ pub struct Worker {
     pub(super) credits: Option<CreditLanes>,
 }
 
-impl Worker {
+impl TransferWorker {
     /// A peer's memory, for lanes.
     ///
     /// # Errors
@@ -66,9 +66,9 @@ impl Worker {
 /// An engine that is open on all ranks.
 pub struct OpenEngine {
     /// This rank's workers.
-    pub workers: Vec<Worker>,
+    pub workers: Vec<TransferWorker>,
     /// Messages of all ranks, in their order.
-    pub opened: Vec<Opened>,
+    pub opened: Vec<OpenMessage>,
     /// True when bytes really move.
     pub moves_bytes: bool,
     /// True when this rank's workers yield.
@@ -115,7 +115,7 @@ impl OpenEngine {
         entry: &Entry,
         rank: &mut Rank,
         settings: &Settings,
-        host: &Host,
+        host: &RankHost,
     ) -> Result<Self> {
         let need = Need::of(points, entry, rank.id())?;
         let name = need.requirements.engine;
@@ -126,7 +126,7 @@ impl OpenEngine {
         let mut local = settle(rank, "open the engine", mine)?;
         let yielding = local.opened.yielding;
         let all = rank.gather("describe the engines", &Json(local.opened), DEADLINES.step)?;
-        let opened: Vec<Opened> = all.into_iter().map(|Json(opened)| opened).collect();
+        let opened: Vec<OpenMessage> = all.into_iter().map(|Json(opened)| opened).collect();
         rank.phase(&format!("connecting {name}"));
         let heard = rank.exchange("exchange cards", local.told, DEADLINES.step)?;
         let connected = connect(rank, &need.peers, &mut local.workers, &heard);
@@ -157,7 +157,7 @@ impl<'a> Need<'a> {
     fn of(points: &[&'a TransferPoint], entry: &'a Entry, rank: u32) -> Result<Self> {
         let none = || Error::Failed("no points to open an engine for".into());
         let first = points.first().ok_or_else(none)?;
-        let layouts = || points.iter().map(|point| Layout::new(point, rank));
+        let layouts = || points.iter().map(|point| SliceLayout::new(point, rank));
         let mut peers: Vec<Peer> = layouts().flat_map(|layout| layout.peers()).collect();
         peers.sort_unstable();
         peers.dedup();
@@ -187,8 +187,8 @@ impl<'a> Need<'a> {
 
 /// Everything that a rank can have before it needs the others.
 struct Local {
-    workers: Vec<Worker>,
-    opened: Opened,
+    workers: Vec<TransferWorker>,
+    opened: OpenMessage,
     /// Messages of its workers to their peers.
     told: Vec<(Peer, Vec<u8>)>,
     domains: Vec<Arc<dyn Domain>>,
@@ -199,7 +199,7 @@ fn open_local(
     need: &Need<'_>,
     rank: &Rank,
     settings: &Settings,
-    host: &Host,
+    host: &RankHost,
 ) -> Result<Local> {
     let requirements = &need.requirements;
     let devices = requirements.open(rank, settings, host)?;
@@ -234,7 +234,7 @@ fn open_worker(
     cpu: Option<u32>,
     need: &Need<'_>,
     settings: &Settings,
-) -> Result<(Worker, Introductions)> {
+) -> Result<(TransferWorker, Introductions)> {
     let Seat {
         device,
         domain,
@@ -269,7 +269,7 @@ fn open_worker(
     let cards = engine.cards(peers)?;
     let introductions = peers.iter().zip(cards).enumerate().map(introduce);
     let introductions = introductions.collect();
-    let worker = Worker {
+    let worker = TransferWorker {
         engine,
         memory,
         region: region.id,
@@ -283,7 +283,7 @@ fn open_worker(
     Ok((worker, introductions))
 }
 
-fn describe(devices: &Devices, workers: &[Worker], path: Vec<WireDevice>) -> Opened {
+fn describe(devices: &Devices, workers: &[TransferWorker], path: Vec<WireDevice>) -> OpenMessage {
     let mut engine = devices.report();
     let still = !devices.domains[0].caps().moves_bytes;
     let facts =
@@ -294,13 +294,13 @@ fn describe(devices: &Devices, workers: &[Worker], path: Vec<WireDevice>) -> Ope
     engine.facts = facts
         .maybe(fact_names::CLOCK, clock)
         .maybe("sends_counted", counted.map(|_| SENDS_COUNTED));
-    Opened {
+    OpenMessage {
         cpus: devices.placement.cpus.clone(),
         yielding: devices.placement.yielding,
         memory: reports(workers.iter().map(|worker| &worker.memory)),
         engine,
         devices: workers.iter().map(|worker| worker.device.clone()).collect(),
-        path: Named::new(path),
+        path: NamedDevices::new(path),
     }
 }
 
@@ -308,7 +308,7 @@ fn describe(devices: &Devices, workers: &[Worker], path: Vec<WireDevice>) -> Ope
 fn connect(
     rank: &Rank,
     peers: &[Peer],
-    workers: &mut [Worker],
+    workers: &mut [TransferWorker],
     heard: &[(Peer, Vec<u8>)],
 ) -> Result<()> {
     let of_workers = unpacked(heard, peers, workers.len(), |peer| locality(rank, peer))?;
@@ -327,7 +327,7 @@ fn connect(
     Ok(())
 }
 
-fn meet(rank: &Rank, workers: &mut [Worker]) -> Result<()> {
+fn meet(rank: &Rank, workers: &mut [TransferWorker]) -> Result<()> {
     let stop = rank.stopped();
     let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
     workers

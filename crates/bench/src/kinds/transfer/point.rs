@@ -4,13 +4,13 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use super::crew::{Deck, Followers, Order, Report, follow};
+use super::crew::{CrewOrder, CrewReport, Deck, Followers, follow};
 use super::opened::OpenEngine;
-use super::totals::Totals;
+use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, WARM_UP};
 use super::work::Work;
 use crate::deadlines::DEADLINES;
-use crate::failure::{Failure, await_first_cause};
+use crate::failure::{StepFailure, await_first_cause};
 use crate::json::Json;
 use crate::kinds::kind::{Course, Steps, When};
 use crate::kinds::transfer::verify::Expected;
@@ -34,7 +34,7 @@ pub struct Measured {
     /// The trials.
     pub trials: Vec<Trial>,
     /// Their totals.
-    pub totals: Vec<Totals>,
+    pub totals: Vec<TrialTotals>,
     /// All latencies.
     pub histogram: LatencyHistogram,
     /// Upper bound of the bandwidth.
@@ -50,14 +50,14 @@ pub struct Measured {
 /// Makes the workers ready for one point on an open engine, and lets `course` take its steps.
 ///
 /// # Errors
-/// [`Failure::Point`] when the bytes were wrong: the ranks are in step and can go on. [`Failure::Run`] for
+/// [`StepFailure::Point`] when the bytes were wrong: the ranks are in step and can go on. [`StepFailure::Run`] for
 /// everything else.
 pub fn measure(
     point: &TransferPoint,
     open: &mut OpenEngine,
     rank: &mut Rank,
     course: Course<'_>,
-) -> Result<Measured, Failure> {
+) -> Result<Measured, StepFailure> {
     let stop = rank.stopped();
     let deck = Deck::new(open.workers.len());
     let (yielding, id) = (open.yielding, rank.id());
@@ -101,7 +101,7 @@ pub fn measure(
             taken: Taken::default(),
         };
         let result = lead.run(course);
-        if let Err(Failure::Run(error)) = &result {
+        if let Err(StepFailure::Run(error)) = &result {
             // The other ranks and this rank's own followers are still polling; the stop flag ends them.
             await_first_cause(lead.rank);
             lead.rank.fail(error);
@@ -130,7 +130,7 @@ struct Taken<'a> {
     before: Option<Measurement>,
     after: Option<Measurement>,
     watch: Option<Watch<'a>>,
-    totals: Vec<Totals>,
+    totals: Vec<TrialTotals>,
     trials: Vec<Trial>,
     converged: Option<bool>,
     wire_proof: Option<WireProof>,
@@ -139,7 +139,7 @@ struct Taken<'a> {
 }
 
 impl Lead<'_, '_> {
-    fn run(&mut self, course: Course<'_>) -> Result<Measured, Failure> {
+    fn run(&mut self, course: Course<'_>) -> Result<Measured, StepFailure> {
         self.rank.barrier("begin the point", DEADLINES.step)?;
         course(self)?;
         let taken = std::mem::take(&mut self.taken);
@@ -181,7 +181,7 @@ impl Lead<'_, '_> {
     }
 
     /// Lets the following workers carry out an order that the leader has carried out itself.
-    fn everybody(&mut self, order: &Order) -> Result<Vec<Report>> {
+    fn everybody(&mut self, order: &CrewOrder) -> Result<Vec<CrewReport>> {
         self.followers.order(order)?;
         self.followers.collect()
     }
@@ -192,14 +192,14 @@ impl Lead<'_, '_> {
         number: u64,
         length: TrialLength,
         name: &str,
-    ) -> Result<Totals, Failure> {
+    ) -> Result<TrialTotals, StepFailure> {
         self.rank.phase(&format!(
             "{name} of {} {} B",
             self.point.op.name(),
             self.point.size_bytes
         ));
         self.deck.reset(self.point.workers);
-        self.followers.order(&Order::Prepare(number))?;
+        self.followers.order(&CrewOrder::Prepare(number))?;
         let prepared = self.own.prepare(number);
         self.followers.collect()?;
         prepared?;
@@ -211,7 +211,7 @@ impl Lead<'_, '_> {
             length,
             number,
         };
-        self.followers.order(&Order::Trial(schedule))?;
+        self.followers.order(&CrewOrder::Trial(schedule))?;
         let driven = self.deck.drive(0, &mut self.own, &schedule);
         self.attend(Instant::now() + deadline_of(length), Deck::all_driven)?;
         let mut totals = driven?;
@@ -265,8 +265,8 @@ impl Lead<'_, '_> {
             .collect()
     }
 
-    fn verify(&mut self, totals: &mut Totals) -> Result<(), Failure> {
-        self.followers.order(&Order::Check)?;
+    fn verify(&mut self, totals: &mut TrialTotals) -> Result<(), StepFailure> {
+        self.followers.order(&CrewOrder::Check)?;
         let own = self.deck.check(0, &mut self.own);
         let others = self.followers.collect();
         let mine = own.and_then(|own| {
@@ -277,11 +277,11 @@ impl Lead<'_, '_> {
         // A wrong byte ends the point, not the run: all ranks hear of it here and stay in step.
         match self.rank.agree("verify a trial", mine, DEADLINES.step) {
             Ok(()) => Ok(()),
-            Err(error) if self.rank.why_stopped().is_some() => Err(Failure::Run(error)),
+            Err(error) if self.rank.why_stopped().is_some() => Err(StepFailure::Run(error)),
             Err(error) => {
                 // Nobody asks by which way wrong bytes came.
                 self.taken.watch = None;
-                Err(Failure::Point(error))
+                Err(StepFailure::Point(error))
             }
         }
     }
@@ -291,7 +291,7 @@ impl Lead<'_, '_> {
         self.rank.phase("closing a point");
         self.rank.barrier("close the point", DEADLINES.step)?;
         self.deck.reset(self.point.workers.saturating_sub(1));
-        self.followers.order(&Order::Close)?;
+        self.followers.order(&CrewOrder::Close)?;
         let closed = self.own.close();
         let deck = self.deck;
         self.own
@@ -319,7 +319,7 @@ impl Lead<'_, '_> {
         };
         self.rank.phase("reading the devices' counters");
         let mut operations = self.own.operations();
-        for report in self.everybody(&Order::Operations)? {
+        for report in self.everybody(&CrewOrder::Operations)? {
             operations.extend(report.operations);
         }
         let loads = watch.loads(&operations);
@@ -336,7 +336,7 @@ impl Lead<'_, '_> {
     fn gather_histogram(&mut self) -> Result<LatencyHistogram> {
         let mut histogram = self.own.histogram().clone();
         for latencies in self
-            .everybody(&Order::Latencies)?
+            .everybody(&CrewOrder::Latencies)?
             .iter()
             .filter_map(|report| report.latencies.as_ref())
         {
@@ -347,7 +347,7 @@ impl Lead<'_, '_> {
 }
 
 impl Steps for Lead<'_, '_> {
-    fn limit(&mut self, when: When) -> Result<(), Failure> {
+    fn limit(&mut self, when: When) -> Result<(), StepFailure> {
         let measured = self
             .bound
             .measure(self.rank, &mut self.own, &self.followers)?;
@@ -358,14 +358,14 @@ impl Steps for Lead<'_, '_> {
         Ok(())
     }
 
-    fn prepare(&mut self) -> Result<(), Failure> {
+    fn prepare(&mut self) -> Result<(), StepFailure> {
         self.taken.watch = Watch::begin(self.point, self.routes, self.rank.id());
         Ok(())
     }
 
     /// Moves bytes untimed until so much time has passed and all engines know how they want to move them. An engine
     /// that does not find out within some rounds goes on with what it has, and its record says what that is.
-    fn warm_up(&mut self) -> Result<(), Failure> {
+    fn warm_up(&mut self) -> Result<(), StepFailure> {
         let warmup_ns = self.point.length.warmup_ns;
         if warmup_ns == 0 {
             return Ok(());
@@ -377,11 +377,11 @@ impl Steps for Lead<'_, '_> {
             }
         }
         self.own.forget();
-        self.everybody(&Order::Forget)?;
+        self.everybody(&CrewOrder::Forget)?;
         Ok(())
     }
 
-    fn trial(&mut self) -> Result<(), Failure> {
+    fn trial(&mut self) -> Result<(), StepFailure> {
         let number = WARM_UP + 1 + self.taken.trials.len() as u64;
         let length = self.point.length.trial;
         let totals = self.one_trial(number, length, &format!("trial {number}"))?;
@@ -390,20 +390,20 @@ impl Steps for Lead<'_, '_> {
         Ok(())
     }
 
-    fn enough(&mut self) -> Result<bool, Failure> {
+    fn enough(&mut self) -> Result<bool, StepFailure> {
         let enough = self.converged();
         self.taken.converged = enough.flatten();
         Ok(enough.is_some())
     }
 
     /// Leaves nothing posted behind, and looks at what the devices counted until then.
-    fn close(&mut self) -> Result<(), Failure> {
+    fn close(&mut self) -> Result<(), StepFailure> {
         self.close_flows()?;
         self.taken.wire_proof = self.prove()?;
         Ok(())
     }
 
-    fn gather(&mut self) -> Result<(), Failure> {
+    fn gather(&mut self) -> Result<(), StepFailure> {
         self.taken.histogram = Some(self.gather_histogram()?);
         let chosen = Json(self.own.chosen());
         let all = self
@@ -427,7 +427,7 @@ fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
 }
 
-fn merge(totals: &mut Totals, reports: &[Report]) {
+fn merge(totals: &mut TrialTotals, reports: &[CrewReport]) {
     for report in reports.iter().filter_map(|report| report.totals.as_ref()) {
         totals.merge(*report);
     }

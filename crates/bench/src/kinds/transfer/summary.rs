@@ -19,7 +19,7 @@ pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
         .iter()
         .map(|trial| trial.message_rate_per_s)
         .collect();
-    let sum = |field: fn(&super::totals::Totals) -> u64| -> u64 {
+    let sum = |field: fn(&super::totals::TrialTotals) -> u64| -> u64 {
         measured.totals.iter().map(field).sum()
     };
     let operations = sum(|totals| totals.operations);

@@ -7,7 +7,7 @@ use tonnage_units::Reduce;
 
 /// Sums, minima and maxima of one trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
+pub struct TrialTotals {
     /// Aligned start to the last completion or arrival; the longest.
     pub window_ns: u64,
     /// Aligned start to the first operation; the longest.
@@ -40,7 +40,7 @@ pub struct Totals {
     pub unsettled: u64,
 }
 
-impl Totals {
+impl TrialTotals {
     /// The sum of nothing.
     pub const NONE: Self = Self {
         window_ns: 0,
@@ -82,7 +82,7 @@ impl Totals {
 }
 
 /// Adds another worker's or rank's.
-impl Reduce for Totals {
+impl Reduce for TrialTotals {
     fn merge(&mut self, other: Self) {
         self.window_ns = self.window_ns.max(other.window_ns);
         self.start_skew_ns = self.start_skew_ns.max(other.start_skew_ns);
@@ -106,8 +106,8 @@ impl Reduce for Totals {
 mod tests {
     use super::*;
 
-    fn totals(n: u64) -> Totals {
-        Totals {
+    fn totals(n: u64) -> TrialTotals {
+        TrialTotals {
             window_ns: 1000 * n,
             operations: n,
             payload_bytes: 8 * n,
@@ -115,7 +115,7 @@ mod tests {
             latency_ns_sum: n,
             latency_ns_min: n,
             latency_ns_max: n,
-            ..Totals::NONE
+            ..TrialTotals::NONE
         }
     }
 

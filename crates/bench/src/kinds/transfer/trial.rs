@@ -20,6 +20,6 @@ pub struct Schedule {
 /// A worker's report about its own flows after driving them, for the targets.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Issued {
-    /// For each rank of `Layout::out`: first and one past the last operation of this trial.
+    /// For each rank of `SliceLayout::out`: first and one past the last operation of this trial.
     pub ranges: Vec<(u64, u64)>,
 }

@@ -5,7 +5,7 @@ use super::trial::Issued;
 use crate::drive::flow::Flow;
 use crate::drive::port::Arrivals;
 use crate::drive::walk::Walk;
-use crate::kinds::transfer::layout::{GUARD_BYTES, Layout, answers};
+use crate::kinds::transfer::layout::{GUARD_BYTES, SliceLayout, answers};
 use tonnage_engine::Verb;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::pattern::{Key, Mismatches};
@@ -19,9 +19,9 @@ pub struct Expected {
     pub arrivals: Option<u64>,
     /// Wrapping sum of their immediates, for write-imm.
     pub immediates: u64,
-    /// Operations of each rank of `Layout::into` towards this worker.
+    /// Operations of each rank of `SliceLayout::into` towards this worker.
     pub into: Vec<u64>,
-    /// Operations of this worker towards each rank of `Layout::out`.
+    /// Operations of this worker towards each rank of `SliceLayout::out`.
     pub out: Vec<u64>,
 }
 
@@ -41,7 +41,7 @@ impl Expected {
         worker: usize,
         issued: &[Vec<Issued>],
     ) -> Result<Self> {
-        let layout = Layout::new(point, rank);
+        let layout = SliceLayout::new(point, rank);
         let answered = answers(point);
         let wrong = |other: u32| {
             Error::Failed(format!(
@@ -52,7 +52,7 @@ impl Expected {
             // An answer is issued after its rank reported; there is one for each operation of the side that began.
             let began = !answered || point.traffic.targets(from, point.ranks).contains(&to);
             let (from, to) = if began { (from, to) } else { (to, from) };
-            let place = Layout::new(point, from)
+            let place = SliceLayout::new(point, from)
                 .out
                 .binary_search(&to)
                 .map_err(|_| wrong(from))?;
@@ -125,7 +125,7 @@ struct Slice {
 }
 
 /// The slices of one worker and where the walks over them stand.
-pub struct Watch {
+pub struct SliceWalks {
     slices: Vec<Slice>,
     read: bool,
     seed: u64,
@@ -138,9 +138,9 @@ pub struct Watch {
     issued_before: Vec<u64>,
 }
 
-impl Watch {
+impl SliceWalks {
     /// Watches all slices of `rank`'s layout.
-    pub fn new(point: &TransferPoint, rank: u32, layout: &Layout) -> Self {
+    pub fn new(point: &TransferPoint, rank: u32, layout: &SliceLayout) -> Self {
         let slice = |index, initiator, target, origin, outgoing| Slice {
             initiator,
             target,

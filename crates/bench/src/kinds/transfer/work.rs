@@ -7,8 +7,8 @@ use tonnage_sys::clock::thread_cpu_ns;
 
 use super::credit_lanes::begin;
 use super::flows::{make_flow, make_receives, timetable};
-use super::opened::Worker;
-use super::totals::Totals;
+use super::opened::TransferWorker;
+use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, WARM_UP};
 use crate::deadlines::DEADLINES;
 use crate::drive::Scratch;
@@ -21,8 +21,8 @@ use crate::drive::recorder::{PerOperation, Recorder, Silent};
 use crate::drive::serve::serve;
 use crate::drive::stream::stream;
 use crate::drive::until::Until;
-use crate::kinds::transfer::layout::{Layout, answers};
-use crate::kinds::transfer::verify::{Expected, Watch, check_immediates};
+use crate::kinds::transfer::layout::{SliceLayout, answers};
+use crate::kinds::transfer::verify::{Expected, SliceWalks, check_immediates};
 use crate::limit::memory_copy::copy_rates;
 use crate::limit::socket_stream::{Berths, Streamed};
 use tonnage_engine::memory::{CopyRate, Memory};
@@ -39,7 +39,7 @@ const RECEIVES_MAX: u32 = 512;
 pub struct Work<'a> {
     point: &'a TransferPoint,
     rank: u32,
-    layout: Layout,
+    layout: SliceLayout,
     port: Port<'a>,
     memory: Arc<dyn Memory>,
     flows: Vec<Flow>,
@@ -54,7 +54,7 @@ pub struct Work<'a> {
     trial: Option<LatencyHistogram>,
     /// Latencies of the point.
     histogram: LatencyHistogram,
-    watch: Watch,
+    watch: SliceWalks,
     number: u64,
     window_end_ns: u64,
     cpu_began_ns: u64,
@@ -72,11 +72,11 @@ impl<'a> Work<'a> {
     pub fn new(
         point: &'a TransferPoint,
         (rank, index): (u32, u32),
-        worker: &'a mut Worker,
+        worker: &'a mut TransferWorker,
         stop: &'a AtomicBool,
         yielding: bool,
     ) -> Result<Self> {
-        let layout = Layout::new(point, rank);
+        let layout = SliceLayout::new(point, rank);
         let memory = Arc::clone(&worker.memory);
         let began_ns = worker.clock.now_ns();
         let mut flows = Vec::with_capacity(layout.out.len());
@@ -108,7 +108,7 @@ impl<'a> Work<'a> {
         }
         let scratch = Scratch::new(flows.len(), tags_of_flow(point));
         let mut work = Self {
-            watch: Watch::new(point, rank, &layout),
+            watch: SliceWalks::new(point, rank, &layout),
             point,
             rank,
             layout,
@@ -206,7 +206,7 @@ impl<'a> Work<'a> {
     ///
     /// # Errors
     /// When the engine fails or the run is stopped.
-    pub fn drive(&mut self, schedule: &Schedule) -> Result<Totals> {
+    pub fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
         if let Some(trial) = &mut self.trial {
             trial.clear();
         }
@@ -216,9 +216,9 @@ impl<'a> Work<'a> {
         self.attend(|| clock.now_ns() >= schedule.start_ns)?;
         self.cpu_began_ns = thread_cpu_ns();
         let began_ns = clock.now_ns();
-        let mut totals = Totals {
+        let mut totals = TrialTotals {
             start_skew_ns: began_ns - schedule.start_ns,
-            ..Totals::NONE
+            ..TrialTotals::NONE
         };
         if self.begins() {
             self.drive_flows(schedule, &mut totals)?;
@@ -239,7 +239,7 @@ impl<'a> Work<'a> {
         Ok(totals)
     }
 
-    fn drive_flows(&mut self, schedule: &Schedule, totals: &mut Totals) -> Result<()> {
+    fn drive_flows(&mut self, schedule: &Schedule, totals: &mut TrialTotals) -> Result<()> {
         let clock = self.port.clock;
         match self.trial.take() {
             Some(mut histogram) if self.point.latency => {
@@ -261,7 +261,7 @@ impl<'a> Work<'a> {
     fn drive_with<R: Recorder>(
         &mut self,
         schedule: &Schedule,
-        totals: &mut Totals,
+        totals: &mut TrialTotals,
         recorder: &mut R,
     ) -> Result<()> {
         let mut until = match schedule.length {
@@ -345,7 +345,7 @@ impl<'a> Work<'a> {
         &mut self,
         schedule: &Schedule,
         expected: &Expected,
-        totals: &mut Totals,
+        totals: &mut TrialTotals,
     ) -> Result<()> {
         if let Some(count) = expected.arrivals {
             self.await_arrivals(count)?;
@@ -368,7 +368,7 @@ impl<'a> Work<'a> {
     ///
     /// # Errors
     /// What differs, by offset.
-    pub fn check(&mut self, expected: &Expected, totals: &mut Totals) -> Result<()> {
+    pub fn check(&mut self, expected: &Expected, totals: &mut TrialTotals) -> Result<()> {
         let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
         self.watch.check(
             self.memory.as_ref(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
-use super::pump::{Direction, Stream, is_pause};
+use super::pump::{Stream, StreamDirection, is_pause};
 use crate::agreement::settle;
 use crate::deadlines::DEADLINES;
 use tonnage_engine::Verb;
@@ -158,7 +158,11 @@ impl People<'_> {
     }
 
     fn stream(&self, socket: TcpStream, peer: u32, sends: bool) -> Stream {
-        let direction = if sends { Direction::Out } else { Direction::In };
+        let direction = if sends {
+            StreamDirection::Out
+        } else {
+            StreamDirection::In
+        };
         Stream {
             socket,
             direction,

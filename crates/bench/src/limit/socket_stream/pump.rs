@@ -19,7 +19,7 @@ const NAP: Duration = Duration::from_millis(20);
 
 /// Direction of the bytes of a stream, seen from this rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub enum StreamDirection {
     /// This rank sends.
     Out,
     /// This rank receives and counts.
@@ -32,7 +32,7 @@ pub struct Stream {
     /// The connection.
     pub socket: TcpStream,
     /// Direction of its bytes.
-    pub direction: Direction,
+    pub direction: StreamDirection,
     /// Peer at its other end, in words.
     pub peer: String,
 }
@@ -100,7 +100,7 @@ pub fn pump(streams: Vec<Stream>, window: &Window, clock: &Clock) -> Result<Stre
     let mut pump = Pump {
         counted: streams
             .iter()
-            .map(|stream| (stream.direction == Direction::In).then_some(0))
+            .map(|stream| (stream.direction == StreamDirection::In).then_some(0))
             .collect(),
         streams: streams.into_iter().map(Some).collect(),
         block: vec![0x5a; BLOCK_BYTES],
@@ -148,16 +148,16 @@ impl Pump<'_> {
             self.began_ns.get_or_insert(now_ns);
         }
         let moved = match stream.direction {
-            Direction::Out if now_ns >= self.window.stop_ns => None,
-            Direction::Out => match stream.socket.write(&self.block) {
+            StreamDirection::Out if now_ns >= self.window.stop_ns => None,
+            StreamDirection::Out => match stream.socket.write(&self.block) {
                 Err(error) if is_closed(&error) && self.may_be_over() => None,
                 result => Some(result),
             },
-            Direction::In if now_ns >= self.window.until_ns => {
+            StreamDirection::In if now_ns >= self.window.until_ns => {
                 self.ended_ns.get_or_insert(now_ns);
                 None
             }
-            Direction::In => match stream.socket.read(&mut self.block) {
+            StreamDirection::In => match stream.socket.read(&mut self.block) {
                 // This thread may have been without a CPU since it looked at the clock.
                 Ok(0) if self.clock.now_ns() >= self.window.until_ns => {
                     self.ended_ns.get_or_insert(now_ns);

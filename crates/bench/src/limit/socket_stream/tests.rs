@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::connect::{Door, People, greeting};
-use super::pump::Direction;
+use super::pump::StreamDirection;
 use super::*;
 use tonnage_engine::Verb;
 use tonnage_plan::point::{LimitChoice, Traffic};
@@ -24,7 +24,7 @@ fn pair() -> (TcpStream, TcpStream) {
     (near, listener.accept().unwrap().0)
 }
 
-fn stream(socket: TcpStream, direction: Direction) -> Stream {
+fn stream(socket: TcpStream, direction: StreamDirection) -> Stream {
     let peer = "rank 7 on h7".into();
     Stream {
         socket,
@@ -43,8 +43,9 @@ fn the_receiver_counts_what_comes_within_the_window() {
     let window = window(&clock);
     let (near, far) = pair();
     let since = Instant::now();
-    let sender = thread::spawn(move || pump(vec![stream(near, Direction::Out)], &window, &clock));
-    let received = pump(vec![stream(far, Direction::In)], &window, &clock).unwrap();
+    let sender =
+        thread::spawn(move || pump(vec![stream(near, StreamDirection::Out)], &window, &clock));
+    let received = pump(vec![stream(far, StreamDirection::In)], &window, &clock).unwrap();
     assert_eq!(sender.join().unwrap().unwrap(), Streamed::default());
     assert_eq!((received.streams, received.silent), (1, 0));
     // Slower than any host's loopback, and faster than any host's memory.
@@ -60,8 +61,8 @@ fn one_thread_carries_several_streams_both_ways() {
     for index in 0..4 {
         let (near, far) = pair();
         let (out, into) = match index % 2 {
-            0 => (Direction::Out, Direction::In),
-            _ => (Direction::In, Direction::Out),
+            0 => (StreamDirection::Out, StreamDirection::In),
+            _ => (StreamDirection::In, StreamDirection::Out),
         };
         here.push(stream(near, out));
         there.push(stream(far, into));
@@ -78,11 +79,11 @@ fn a_stream_that_brings_nothing_is_silent_and_one_that_ends_early_is_an_error() 
     let clock = Clock::new();
     let window = window(&clock);
     let (near, far) = pair();
-    let silent = pump(vec![stream(far, Direction::In)], &window, &clock).unwrap();
+    let silent = pump(vec![stream(far, StreamDirection::In)], &window, &clock).unwrap();
     assert_eq!((silent.bytes_per_s, silent.silent), (0.0, 1));
     drop(near);
 
-    for direction in [Direction::In, Direction::Out] {
+    for direction in [StreamDirection::In, StreamDirection::Out] {
         let (near, far) = pair();
         drop(far);
         // Long, so that it is not over before a busy machine lets this thread look; the error ends it at once.
@@ -144,11 +145,9 @@ fn strangers_are_dropped_and_who_is_missing_is_named() {
     let mut workers: Vec<u32> = streams.iter().map(|(worker, _)| *worker).collect();
     workers.sort_unstable();
     assert_eq!(workers, [0, 1]);
-    assert!(
-        streams.iter().all(|(_, stream)| {
-            stream.direction == Direction::In && stream.peer == "rank 2 on h"
-        })
-    );
+    assert!(streams.iter().all(|(_, stream)| {
+        stream.direction == StreamDirection::In && stream.peer == "rank 2 on h"
+    }));
     drop((stranger, guests));
 }
 

@@ -180,7 +180,7 @@ prop_compose! {
                 drop_caches,
             },
             data: DataOptions { data, data_seed, verify },
-            length: LengthOptions {
+            length: FileLengthOptions {
                 stonewall, wear_out, wear_out_transfers, stonewall_status, trials, delay, max_duration,
             },
             results: ResultsOptions { outlier, limit, published },

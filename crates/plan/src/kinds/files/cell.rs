@@ -25,7 +25,7 @@ pub const TOTAL_BYTES_MAX: u64 = 1 << 60;
 const DIRECT_BYTES: u64 = 512;
 
 /// An engine of a job: its entry, and its options that differ from the defaults.
-pub(super) struct Named<'a> {
+pub(super) struct JobEngine<'a> {
     entry: &'a FileEntry,
     options: EngineOptions,
 }
@@ -34,7 +34,7 @@ pub(super) struct Named<'a> {
 ///
 /// # Errors
 /// `Usage` for an unknown engine or option, and for what the engine cannot do.
-pub(super) fn entries(job: &FileJob, lists: &Lists) -> Result<Vec<Named<'static>>> {
+pub(super) fn entries(job: &FileJob, lists: &Lists) -> Result<Vec<JobEngine<'static>>> {
     let default = [ENGINE_DEFAULT.to_owned()];
     let names = match job.how.engine.as_ref().map(Many::values) {
         None | Some([]) => &default,
@@ -45,7 +45,7 @@ pub(super) fn entries(job: &FileJob, lists: &Lists) -> Result<Vec<Named<'static>
         let entry = lists.file_engine(name)?;
         let options = check_options(entry.name, entry.options, &asked, "")?;
         check_support(job, entry, lists.file_engines)?;
-        Ok(Named { entry, options })
+        Ok(JobEngine { entry, options })
     };
     names.iter().map(named).collect()
 }
@@ -183,7 +183,7 @@ impl Axes {
 ///
 /// # Errors
 /// `Usage` for sizes that do not fit each other, the engine or the rest of the job.
-pub(super) fn point(base: &FilePoint, named: &Named<'_>, sizes: Sizes) -> Result<FilePoint> {
+pub(super) fn point(base: &FilePoint, named: &JobEngine<'_>, sizes: Sizes) -> Result<FilePoint> {
     let entry = named.entry;
     check_sizes(base, entry, sizes)?;
     let transfers = sizes.block / sizes.transfer * base.segments;

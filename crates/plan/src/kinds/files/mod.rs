@@ -26,7 +26,7 @@ mod scale;
 
 pub use names::{ReadShift, StripeCount, Verify};
 pub use options::{
-    DataOptions, FileJob, FilesOptions, HowOptions, LengthOptions, ResultsOptions, WorkOptions,
+    DataOptions, FileJob, FileLengthOptions, FilesOptions, HowOptions, ResultsOptions, WorkOptions,
 };
 pub use point::{
     DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, Published, ReadFrom, Stonewall,

@@ -29,7 +29,7 @@ pub struct FileJob {
     pub data: DataOptions,
     /// Length of the measurement.
     #[command(flatten)]
-    pub length: LengthOptions,
+    pub length: FileLengthOptions,
     /// Facts that its results stand beside.
     #[command(flatten)]
     pub results: ResultsOptions,
@@ -292,7 +292,7 @@ impl Group for DataOptions {
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Length", mut_args = with_default::<Self>)]
-pub struct LengthOptions {
+pub struct FileLengthOptions {
     /// Make no new transfers in a phase after this time.
     #[arg(long, value_name = "TIME")]
     pub stonewall: Option<Nanos>,
@@ -326,7 +326,7 @@ pub struct LengthOptions {
 
 pub(super) const TRIALS_DEFAULT: Count = Count(1);
 
-impl Group for LengthOptions {
+impl Group for FileLengthOptions {
     fn defaults() -> Self {
         Self {
             trials: Some(TRIALS_DEFAULT),

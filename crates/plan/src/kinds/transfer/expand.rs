@@ -4,11 +4,11 @@
 use super::layout::{check_memory, layout, sizes};
 use super::length::length;
 use super::options::{
-    ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, SEED_DEFAULT, TRAFFIC_DEFAULT, Transfer,
-    WORKERS_DEFAULT, What,
+    ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT,
+    TRAFFIC_DEFAULT, Transfer, WORKERS_DEFAULT,
 };
 use super::pacing::pacings;
-use super::point::{Addresses, Length, Pacing, TransferPoint, TrialLength};
+use super::point::{Addresses, Pacing, PointLength, TransferPoint, TrialLength};
 use crate::bounds::{POINTS_MAX, RANKS_MAX, WORKERS_MAX};
 use crate::options::{Many, pairs};
 use crate::point::Traffic;
@@ -22,7 +22,7 @@ struct Shared {
     traffic: Traffic,
     workers: u32,
     memory: String,
-    length: Length,
+    length: PointLength,
 }
 
 /// The points of one transfer, in each engine, op, window or batch, and size, the last of these varying fastest; at most
@@ -85,7 +85,7 @@ fn point(
     transfer: &Transfer,
     shared: &Shared,
     ranks: u32,
-    (named, op, pacing, size_bytes): (&Named<'_>, Verb, Pacing, u32),
+    (named, op, pacing, size_bytes): (&ChosenEngine<'_>, Verb, Pacing, u32),
 ) -> Result<TransferPoint> {
     let mut point = TransferPoint {
         label: transfer.what.label.clone(),
@@ -167,7 +167,7 @@ fn check_roles(transfer: &Transfer, traffic: Traffic, op: Verb) -> Result<()> {
     Ok(())
 }
 
-fn workers(what: &What) -> Result<u32> {
+fn workers(what: &OperationOptions) -> Result<u32> {
     let Count(workers) = what.workers.unwrap_or(WORKERS_DEFAULT);
     match u32::try_from(workers) {
         Ok(0) => usage("workers 0 would move nothing: the fewest is workers 1".to_owned()),
@@ -197,20 +197,20 @@ fn check_rate(pacings: &[Pacing], trial: TrialLength) -> Result<()> {
 }
 
 /// An engine of a transfer: its entry, its name with the variant, and its options that differ from the defaults.
-struct Named<'a> {
+struct ChosenEngine<'a> {
     entry: &'a Entry,
     engine: &'a str,
     options: EngineOptions,
 }
 
-fn ops(what: &What) -> Result<&[Verb]> {
+fn ops(what: &OperationOptions) -> Result<&[Verb]> {
     match what.op.as_ref().map(Many::values) {
         None | Some([]) => usage("op is missing: write op write".to_owned()),
         Some(ops) => Ok(ops),
     }
 }
 
-fn entries<'a>(what: &'a What, lists: &Lists) -> Result<Vec<Named<'a>>> {
+fn entries<'a>(what: &'a OperationOptions, lists: &Lists) -> Result<Vec<ChosenEngine<'a>>> {
     let names = what.engine.as_ref().map_or(&[][..], Many::values);
     if names.is_empty() {
         return Err(lists.no_engine());
@@ -219,7 +219,7 @@ fn entries<'a>(what: &'a What, lists: &Lists) -> Result<Vec<Named<'a>>> {
     let named = |engine: &'a String| {
         let entry = lists.engine(engine)?;
         let options = entry.check_options(&asked, tonnage_engine::split_name(engine).1)?;
-        Ok(Named {
+        Ok(ChosenEngine {
             entry,
             engine,
             options,

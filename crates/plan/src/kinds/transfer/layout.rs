@@ -15,7 +15,7 @@ const ALIGNMENT_BYTES: u64 = 8;
 
 /// Places of the slots of one lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct SlotLayout {
     /// A whole number of strides.
     pub footprint_bytes: u64,
     /// At least one size.
@@ -46,7 +46,7 @@ pub(super) fn sizes(sweep: &Sweep) -> Result<Vec<u32>> {
 ///
 /// # Errors
 /// `Usage` for a stride or footprint that is too small for the size, or absurdly large.
-pub(super) fn layout(options: &MemoryOptions, size: u32, depth: u32) -> Result<Layout> {
+pub(super) fn layout(options: &MemoryOptions, size: u32, depth: u32) -> Result<SlotLayout> {
     let size = u64::from(size);
     let stride_bytes = match options.stride {
         Some(Bytes(stride)) => stride,
@@ -66,7 +66,7 @@ pub(super) fn layout(options: &MemoryOptions, size: u32, depth: u32) -> Result<L
     let Some(Bytes(given)) = options.footprint else {
         let most = FOOTPRINT_BYTES_DEFAULT_MAX / stride_bytes;
         let slots = u64::from(depth).min(most).max(1);
-        return Ok(Layout {
+        return Ok(SlotLayout {
             footprint_bytes: slots * stride_bytes,
             stride_bytes,
         });
@@ -82,7 +82,7 @@ pub(super) fn layout(options: &MemoryOptions, size: u32, depth: u32) -> Result<L
             Bytes(stride_bytes)
         )));
     }
-    Ok(Layout {
+    Ok(SlotLayout {
         footprint_bytes: given / stride_bytes * stride_bytes,
         stride_bytes,
     })
@@ -101,7 +101,7 @@ fn too_large(what: &str, bytes: u64) -> Error {
 /// # Errors
 /// `Usage`, with the largest footprint that would fit.
 pub(super) fn check_memory(
-    layout: Layout,
+    layout: SlotLayout,
     traffic: Traffic,
     ranks: u32,
     workers: u32,
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn more_memory_than_any_rank_has_is_refused() {
-        let layout = Layout {
+        let layout = SlotLayout {
             footprint_bytes: 1 << 30,
             stride_bytes: 8,
         };
@@ -213,7 +213,7 @@ mod tests {
             message,
             "footprint 1G for 2048 lane ends needs more than 1T in one rank: write footprint 512M or less"
         );
-        let huge = Layout {
+        let huge = SlotLayout {
             footprint_bytes: 1 << 30,
             stride_bytes: 1 << 30,
         };

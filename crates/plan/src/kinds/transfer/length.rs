@@ -4,7 +4,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::point::{Length, TrialLength};
+use super::point::{PointLength, TrialLength};
 use crate::options::{Group, with_default};
 use crate::refuse::usage;
 use tonnage_units::{Count, Fraction, Nanos, Result};
@@ -73,7 +73,7 @@ impl Group for LengthOptions {
 ///
 /// # Errors
 /// `Usage` for options that contradict each other and for values out of range.
-pub(super) fn length(options: &LengthOptions) -> Result<Length> {
+pub(super) fn length(options: &LengthOptions) -> Result<PointLength> {
     contradictions(options)?;
     let trials = trials(options)?;
     let trial = trial(options, trials)?;
@@ -86,7 +86,7 @@ pub(super) fn length(options: &LengthOptions) -> Result<Length> {
         ));
     }
     let (until_ci, max_duration_ns) = confidence(options, trials, trial)?;
-    Ok(Length {
+    Ok(PointLength {
         trials,
         trial,
         warmup_ns,
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn defaults_are_five_trials_of_200_ms() {
-        let expected = Length {
+        let expected = PointLength {
             trials: 5,
             trial: TrialLength::DurationNs(200 * MS),
             warmup_ns: 50 * MS,

@@ -19,6 +19,6 @@ mod pacing;
 pub mod point;
 
 pub use length::LengthOptions;
-pub use options::{MeasureOptions, MemoryOptions, Transfer, What};
+pub use options::{MeasureOptions, MemoryOptions, OperationOptions, Transfer};
 pub use pacing::{DEPTH_MAX, PacingOptions, WINDOW_DEFAULT};
-pub use point::{Addresses, Length, Pacing, TransferPoint, TrialLength};
+pub use point::{Addresses, Pacing, PointLength, TransferPoint, TrialLength};

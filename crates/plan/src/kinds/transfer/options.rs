@@ -17,7 +17,7 @@ use tonnage_units::{Bytes, Count};
 pub struct Transfer {
     /// Operations to measure.
     #[command(flatten)]
-    pub what: What,
+    pub what: OperationOptions,
     /// Pacing of operations.
     #[command(flatten)]
     pub pacing: PacingOptions,
@@ -41,7 +41,7 @@ crate::options::groups! {
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Operations", mut_args = with_default::<Self>)]
-pub struct What {
+pub struct OperationOptions {
     /// Heading under which tables put the points.
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
@@ -83,7 +83,7 @@ pub struct What {
 pub(super) const TRAFFIC_DEFAULT: Traffic = Traffic::Pair;
 pub(super) const WORKERS_DEFAULT: Count = Count(1);
 
-impl Group for What {
+impl Group for OperationOptions {
     fn defaults() -> Self {
         Self {
             traffic: Some(TRAFFIC_DEFAULT),

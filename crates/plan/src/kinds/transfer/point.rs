@@ -50,7 +50,7 @@ pub struct TransferPoint {
     /// Upper bound to compare the bandwidth with.
     pub limit: LimitChoice,
     /// Length of the measurement.
-    pub length: Length,
+    pub length: PointLength,
 }
 
 impl TransferPoint {
@@ -155,7 +155,7 @@ tonnage_units::names! {
 /// Length of a point's measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Length {
+pub struct PointLength {
     /// Trials; with `until_ci` the fewest.
     pub trials: u32,
     /// Length of one trial.

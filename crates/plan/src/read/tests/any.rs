@@ -8,7 +8,7 @@ use crate::options::Many;
 use crate::point::{LimitChoice, Traffic};
 use crate::sweep::Sweep;
 use crate::transfer::{
-    Addresses, LengthOptions, MeasureOptions, MemoryOptions, PacingOptions, What,
+    Addresses, LengthOptions, MeasureOptions, MemoryOptions, OperationOptions, PacingOptions,
 };
 use tonnage_engine::Verb;
 use tonnage_units::{Bytes, Fraction, Nanos, PerSecond};
@@ -133,7 +133,7 @@ prop_compose! {
     ) -> Transfer {
         let engine_options = engine_options.into_iter().collect();
         Transfer {
-            what: What { label, engine, engine_options, op, traffic, sizes, workers },
+            what: OperationOptions { label, engine, engine_options, op, traffic, sizes, workers },
             pacing: PacingOptions { window, batch, ping_pong, rate },
             memory: MemoryOptions { memory, footprint, stride, addresses, seed },
             measure: MeasureOptions { latency, verify, limit },

@@ -13,7 +13,7 @@ use tonnage_plan::Point;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_plan::point::Traffic;
 
-use crate::body::{Asked, KindBody, Part};
+use crate::body::{KindBody, Part, PointOptions};
 use crate::histogram::{HistogramData, Latency};
 use crate::spread::Spread;
 
@@ -43,7 +43,7 @@ impl ConnectBody {
     }
 }
 
-impl Asked for ConnectPoint {
+impl PointOptions for ConnectPoint {
     fn label(&self) -> Option<&str> {
         self.label.as_deref()
     }
@@ -75,7 +75,7 @@ impl Asked for ConnectPoint {
 
 /// The parts of a record are the whole, and each of its steps.
 impl KindBody for ConnectBody {
-    fn point(&self) -> &dyn Asked {
+    fn point(&self) -> &dyn PointOptions {
         &self.point
     }
 

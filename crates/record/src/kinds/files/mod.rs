@@ -13,7 +13,7 @@ use tonnage_plan::Point;
 use tonnage_plan::files::{FilePoint, Phase, Published};
 use tonnage_plan::point::Reading;
 
-use crate::body::{Asked, KindBody, Moved, MovedInTrial, Part};
+use crate::body::{KindBody, Moved, MovedInTrial, Part, PointOptions};
 use crate::histogram::{HistogramData, Latency};
 use crate::limit::Limit;
 use crate::spread::Spread;
@@ -48,7 +48,7 @@ impl FileBody {
     }
 }
 
-impl Asked for FilePoint {
+impl PointOptions for FilePoint {
     fn label(&self) -> Option<&str> {
         self.label.as_deref()
     }
@@ -73,7 +73,7 @@ impl Asked for FilePoint {
 /// The parts of a record are its phases. One that both reads and writes has two more, for the latencies of each. Where no
 /// phase ended, the whole is a part.
 impl KindBody for FileBody {
-    fn point(&self) -> &dyn Asked {
+    fn point(&self) -> &dyn PointOptions {
         &self.point
     }
 

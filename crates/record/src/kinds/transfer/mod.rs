@@ -10,7 +10,7 @@ use tonnage_plan::Point;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 
-use crate::body::{Asked, KindBody, Moved, MovedInTrial, Part};
+use crate::body::{KindBody, Moved, MovedInTrial, Part, PointOptions};
 use crate::histogram::{HistogramData, Latency};
 use crate::spread::Spread;
 
@@ -41,7 +41,7 @@ impl TransferBody {
     }
 }
 
-impl Asked for TransferPoint {
+impl PointOptions for TransferPoint {
     fn label(&self) -> Option<&str> {
         self.label.as_deref()
     }
@@ -79,7 +79,7 @@ impl Asked for TransferPoint {
 }
 
 impl KindBody for TransferBody {
-    fn point(&self) -> &dyn Asked {
+    fn point(&self) -> &dyn PointOptions {
         &self.point
     }
 

@@ -6,7 +6,7 @@ mod disk;
 use tonnage_sys::mapping::{Pages, Sharing};
 
 use super::*;
-use crate::kinds::files::wrong::{Files, Wrong};
+use crate::kinds::files::wrong::{CandidateFiles, Wrong};
 use bench::{Bench, COUNT, LEN, SEED, SOON_NS};
 use disk::{Did, Disk};
 use tonnage_plan::files::Phase;
@@ -16,7 +16,7 @@ fn one_by_one(disk: &mut Disk, task: &Task<'_>, until: u64, samples: &mut Sample
 }
 
 fn windowed(disk: &mut Disk, task: &Task<'_>, until: u64, samples: &mut Samples) -> Result<()> {
-    let mut slots = Slots::new(task.room.count);
+    let mut slots = InFlight::new(task.room.count);
     queued(disk, task, until, (samples, &mut slots), &mut Blind)
 }
 
@@ -35,7 +35,7 @@ fn wrong_of(disk: &Disk, bench: &Bench) -> Wrong {
     let len = disk.bytes.len();
     let arena = Arena::allocate(len, Pages::Normal, Sharing::Private, None).unwrap();
     arena.write(0, &disk.bytes).unwrap();
-    let files = Files {
+    let files = CandidateFiles {
         path: std::path::Path::new("data/t"),
         count: 1,
         bytes: len as u64,
@@ -59,7 +59,7 @@ struct Check<'a> {
 impl Inspect for Check<'_> {
     fn look(&mut self, local: u64, place: Access) -> Result<()> {
         self.looks += 1;
-        let files = Files {
+        let files = CandidateFiles {
             path: std::path::Path::new("data/t"),
             count: 1,
             bytes: LEN * COUNT,
@@ -97,7 +97,7 @@ fn what_is_written_is_right_and_is_found_right() {
         if bench.room.slots > 0 {
             blocking(&mut disk, &task, COUNT, &mut samples, &mut check, None).unwrap();
         } else {
-            let mut slots = Slots::new(task.room.count);
+            let mut slots = InFlight::new(task.room.count);
             let into = (&mut samples, &mut slots);
             queued(&mut disk, &task, COUNT, into, &mut check).unwrap();
         }

@@ -48,7 +48,7 @@ fn everything_that_is_not_said_has_its_default() {
         latency: true,
         verify: false,
         limit: LimitChoice::Auto,
-        length: Length {
+        length: PointLength {
             trials: 5,
             trial: TrialLength::DurationNs(200_000_000),
             warmup_ns: 50_000_000,
@@ -91,7 +91,7 @@ fn everything_that_is_said_is_in_the_point() {
         limit: LimitChoice::Stated {
             bytes_per_s: 12.5e9,
         },
-        length: Length {
+        length: PointLength {
             trials: 3,
             trial: TrialLength::DurationNs(10_000_000),
             warmup_ns: 0,
