@@ -335,7 +335,7 @@ fn initiate(
     Ok((counts().since(before), histogram.count()))
 }
 
-fn attend(point: &TransferPoint, mut side: Side, shared: &Shared) -> Result<Counts> {
+fn serve_peers(point: &TransferPoint, mut side: Side, shared: &Shared) -> Result<Counts> {
     let mut table = answers(point)
         .then(|| table(point, &mut side))
         .transpose()?;
@@ -363,7 +363,7 @@ fn run(point: &TransferPoint, extra: Extra) -> Result<Outcome> {
     };
     std::thread::scope(|scope| {
         let target = scope.spawn(|| {
-            let result = attend(point, target, &shared);
+            let result = serve_peers(point, target, &shared);
             shared.stop.fetch_or(result.is_err(), Ordering::Release);
             result
         });

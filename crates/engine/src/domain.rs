@@ -89,7 +89,7 @@ pub trait Domain: Send + Sync {
     }
     /// The devices that payload has to cross, so that their counters can prove that it did. With several, each carries a
     /// part of it; one that no worker uses is not named. Empty where no device counts (memory), or none can be told.
-    fn path(&self) -> Vec<WireDevice> {
+    fn wire_devices(&self) -> Vec<WireDevice> {
         Vec::new()
     }
     /// A worker's own engine.

@@ -52,7 +52,7 @@ pub struct OpenRequest<'a> {
     /// `--library`: files to load instead of those that the engine finds.
     pub libraries: &'a Libraries,
     /// True when all ranks reach each other by the loopback.
-    pub one_host: bool,
+    pub one_network: bool,
     /// This host's address on the control channel, where there are several ranks.
     pub address: Option<IpAddr>,
     /// The verbs that the points need.
@@ -69,7 +69,7 @@ impl Default for OpenRequest<'_> {
             options: &NO_OPTIONS,
             devices: &[],
             libraries: &NO_LIBRARIES,
-            one_host: true,
+            one_network: true,
             address: None,
             verbs: &Verb::ALL,
         }

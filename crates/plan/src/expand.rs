@@ -43,8 +43,8 @@ impl Plan {
         let mut planned = Vec::new();
         let mut seen = HashSet::new();
         for (index, experiment) in self.experiments.iter().enumerate() {
-            let room = POINTS_MAX - planned.len();
-            let expanded = experiment.points(ranks, lists, room);
+            let points_max = POINTS_MAX - planned.len();
+            let expanded = experiment.points(ranks, lists, points_max);
             let (points, reading) = expanded.map_err(|error| self.located(index, error))?;
             for point in points {
                 let text = serde_json::to_string(&point)

@@ -23,12 +23,16 @@ pub trait Kind: AnyExperiment + Tables + Args {
     /// Text below the options in the help of its command: sweeps, rules, examples.
     const AFTER_HELP: &'static str;
 
-    /// Its points, at most `room`, and what stands beside the results of all of them.
+    /// Its points, at most `points_max`, and what stands beside the results of all of them.
     ///
     /// # Errors
     /// `Usage` for everything that can be found wrong without starting a rank.
-    fn expand(&self, ranks: u32, lists: &Lists, room: usize)
-    -> Result<(Vec<Self::Point>, Reading)>;
+    fn expand(
+        &self,
+        ranks: u32,
+        lists: &Lists,
+        points_max: usize,
+    ) -> Result<(Vec<Self::Point>, Reading)>;
 }
 
 /// An experiment of any kind: what was asked for.

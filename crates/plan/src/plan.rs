@@ -143,11 +143,11 @@ fn ranks_of_node<H: PartialEq>(hosts: &[H]) -> u32 {
     let Some(first) = hosts.first() else {
         return 1;
     };
-    let beside = hosts.iter().filter(|host| *host == first).count();
-    if beside == hosts.len() || hosts.get(1) != Some(first) {
+    let on_first = hosts.iter().filter(|host| *host == first).count();
+    if on_first == hosts.len() || hosts.get(1) != Some(first) {
         return 1;
     }
-    u32::try_from(beside).unwrap_or(u32::MAX)
+    u32::try_from(on_first).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -90,8 +90,8 @@ impl FromStr for Sweep {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let mut values = Vec::new();
         for part in text.split(',') {
-            let room = VALUES_MAX - values.len();
-            part_values(&text, part, room, &mut values)?;
+            let values_max = VALUES_MAX - values.len();
+            part_values(&text, part, values_max, &mut values)?;
         }
         let mut sorted = values.clone();
         sorted.sort_unstable();
@@ -122,13 +122,13 @@ impl Step {
     }
 }
 
-/// Appends the values of one comma-separated part, of which at most `room` are allowed.
-fn part_values(text: &str, part: &str, room: usize, values: &mut Vec<u64>) -> Result<()> {
+/// Appends the values of one comma-separated part, of which at most `values_max` are allowed.
+fn part_values(text: &str, part: &str, values_max: usize, values: &mut Vec<u64>) -> Result<()> {
     let Some((first, rest)) = part.split_once("..") else {
         if part.is_empty() {
             return Err(empty_part(text));
         }
-        if room == 0 {
+        if values_max == 0 {
             return Err(too_many(text));
         }
         values.push(part.parse::<Bytes>()?.0);
@@ -138,7 +138,7 @@ fn part_values(text: &str, part: &str, room: usize, values: &mut Vec<u64>) -> Re
     let mut next = Some(first);
     let start = values.len();
     while let Some(value) = next.filter(|&value| value <= last) {
-        if values.len() - start == room {
+        if values.len() - start == values_max {
             return Err(too_many_in_range(text, part, first, last, step));
         }
         values.push(value);

@@ -301,7 +301,7 @@ fn library_in(prefix: &Path) -> Option<String> {
 }
 
 /// Does what may never end, on a thread of its own that is given up after some time. Says whether it was done.
-fn within(patience: Duration, work: impl FnOnce() + Send + 'static) -> bool {
+fn within(timeout: Duration, work: impl FnOnce() + Send + 'static) -> bool {
     let (sender, receiver) = mpsc::channel();
     let thread = std::thread::Builder::new()
         .name("farewell".into())
@@ -310,7 +310,7 @@ fn within(patience: Duration, work: impl FnOnce() + Send + 'static) -> bool {
             // Nobody listens any more when the time is over.
             let _ = sender.send(());
         });
-    thread.is_ok() && receiver.recv_timeout(patience).is_ok()
+    thread.is_ok() && receiver.recv_timeout(timeout).is_ok()
 }
 
 fn said(error_string: ErrorString, what: &str, status: c_int) -> String {

@@ -25,7 +25,7 @@ use crate::{Error, Result};
 const ROOT: &str = "/run/tonnage-testbed";
 /// Longest time that others may take to remove leftovers. One set takes six seconds at most, and more than a few are
 /// rare.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 const CLEAN: &str = include_str!("clean.sh");
 
 /// The folder and the names of one set of hosts, under a guardian.
@@ -48,7 +48,7 @@ impl Slot {
         fs::create_dir_all(ROOT)
             .map_err(|error| Error::Unavailable(format!("cannot make {ROOT}: {error}")))?;
         let all = lock_file(&Path::new(ROOT).join("lock"))?;
-        lock_within(&all, PATIENCE)?;
+        lock_within(&all, LOCK_TIMEOUT)?;
         for error in sweep()? {
             eprintln!("tonnage-testbed: another set's leftovers stay where they are: {error}");
         }
@@ -121,8 +121,8 @@ fn clean(folder: &Path, name: &str, when: &str) -> Command {
 }
 
 /// Takes the lock on all folders, which others have while they remove leftovers.
-fn lock_within(all: &File, patience: Duration) -> Result<()> {
-    let until = Instant::now() + patience;
+fn lock_within(all: &File, timeout: Duration) -> Result<()> {
+    let until = Instant::now() + timeout;
     loop {
         match flock(all, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
@@ -131,7 +131,7 @@ fn lock_within(all: &File, patience: Duration) -> Result<()> {
             }
             Err(Errno::WOULDBLOCK) => {
                 return Err(Error::Failed(format!(
-                    "another process has kept {ROOT}/lock for {patience:.0?}: `fuser {ROOT}/lock` shows which"
+                    "another process has kept {ROOT}/lock for {timeout:.0?}: `fuser {ROOT}/lock` shows which"
                 )));
             }
             Err(error) => return Err(Error::Failed(format!("cannot lock {ROOT}/lock: {error}"))),

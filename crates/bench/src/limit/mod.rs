@@ -45,7 +45,7 @@ pub enum Measurement {
 }
 
 impl<'a> Bound<'a> {
-    /// Makes the upper bound of a point on a session, of which `rank` is one.
+    /// Makes the upper bound of a point on the open engines of all ranks, of which `rank` is one.
     pub fn new(point: &'a TransferPoint, opened: &'a [OpenMessage], rank: u32) -> Self {
         let own = opened.get(rank as usize).into_iter();
         Self {
@@ -245,7 +245,7 @@ mod tests {
                 address: device.map(|(_, address)| address.into()),
                 interface: device.map(|(name, _)| name.into()),
             }],
-            path: None,
+            wire_devices: None,
         }
     }
 

@@ -133,7 +133,7 @@ impl Requirements<'_> {
                 &[]
             },
             libraries: &settings.libraries,
-            one_host: rank.hosts().is_one_network(),
+            one_network: rank.hosts().is_one_network(),
             address: rank.local_ip(),
             verbs: self.verbs,
         })?;

@@ -145,9 +145,9 @@ fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) 
 fn preferred(mut offered: Vec<Info>, request: &OpenRequest<'_>) -> Info {
     let rank = |info: &Info| match info.attributes().address {
         None => 0,
-        Some(address) if !request.one_host && request.address == Some(address) => 0,
+        Some(address) if !request.one_network && request.address == Some(address) => 0,
         Some(address) => {
-            let loopback_fits = address.is_loopback() == request.one_host;
+            let loopback_fits = address.is_loopback() == request.one_network;
             1 + 2 * u32::from(!loopback_fits) + u32::from(address.is_ipv6())
         }
     };

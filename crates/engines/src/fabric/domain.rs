@@ -108,7 +108,7 @@ fn limit(attributes: &Attributes) -> LimitKind {
 }
 
 /// The device that payload has to cross: the interface of a socket, or the port of an RDMA card. Memory is none.
-fn path(attributes: &Attributes) -> Option<WireDevice> {
+fn wire_device(attributes: &Attributes) -> Option<WireDevice> {
     let (kind, name, port) = match core_of(&attributes.provider) {
         "shm" => return None,
         "tcp" | "sockets" | "udp" => (WireKind::Interface, attributes.domain.as_str(), 0),
@@ -177,8 +177,8 @@ impl Domain for FabricDomain {
         self.info.attributes().address
     }
 
-    fn path(&self) -> Vec<WireDevice> {
-        path(self.info.attributes()).into_iter().collect()
+    fn wire_devices(&self) -> Vec<WireDevice> {
+        wire_device(self.info.attributes()).into_iter().collect()
     }
 
     fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine>> {

@@ -63,16 +63,16 @@ macro_rules! kinds {
                 }
             }
 
-            /// Its points, at most `room`, and what stands beside the results of all of them.
+            /// Its points, at most `points_max`, and what stands beside the results of all of them.
             pub(crate) fn points(
                 &self,
                 ranks: u32,
                 lists: &::tonnage_engine::Lists,
-                room: usize,
+                points_max: usize,
             ) -> ::tonnage_units::Result<(Vec<Point>, $crate::point::Reading)> {
                 match self {
                     $(Self::$kind(experiment) => {
-                        let expanded = $crate::kind::Kind::expand(experiment, ranks, lists, room);
+                        let expanded = $crate::kind::Kind::expand(experiment, ranks, lists, points_max);
                         let (points, reading) = expanded?;
                         Ok((points.into_iter().map(Point::$kind).collect(), reading))
                     })+

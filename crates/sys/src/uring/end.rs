@@ -39,8 +39,8 @@ impl<F: AsFd> Ring<F> {
 
     /// Waits a moment for completions and hands nothing over; returns whether it makes sense to go on.
     fn wait_only(&self) -> bool {
-        let patience = Timespec::new().nsec(100_000_000);
-        let args = SubmitArgs::new().timespec(&patience);
+        let timeout = Timespec::new().nsec(100_000_000);
+        let args = SubmitArgs::new().timespec(&timeout);
         let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
         // SAFETY: EXT_ARG says that the argument is such a structure, which together with what it points to outlives
         // the call. Nothing is submitted.

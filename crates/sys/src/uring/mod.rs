@@ -34,7 +34,7 @@ pub const FILES_MAX: u32 = 1 << 16;
 pub const GATHER: Duration = Duration::from_micros(50);
 
 /// After this time a wait ends though nothing has.
-const PATIENCE: Duration = Duration::from_secs(1);
+const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Configuration of a ring.
 #[derive(Debug, Clone, Copy)]
@@ -165,7 +165,7 @@ impl<F: AsFd> Ring<F> {
 
     /// Operations that `post` would still take.
     #[inline]
-    pub fn room(&self) -> u32 {
+    pub fn free_slots(&self) -> u32 {
         self.free.len() as u32
     }
 
@@ -426,8 +426,8 @@ impl<F: AsFd> Ring<F> {
         }
         self.found_nothing = false;
         let result = if wanted > 1 && self.granted.gathers {
-            let (gather, patience) = (GATHER.as_micros() as u32, Timespec::from(PATIENCE));
-            let args = SubmitArgs::new().min_wait_usec(gather).timespec(&patience);
+            let (gather, timeout) = (GATHER.as_micros() as u32, Timespec::from(WAIT_MAX));
+            let args = SubmitArgs::new().min_wait_usec(gather).timespec(&timeout);
             let submitter = self.ring.submitter();
             submitter.submit_with_args(wanted as usize, &args)
         } else {

@@ -187,9 +187,9 @@ fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCo
         eprintln!("error: {cause}");
     }
     let code = cause.exit_code();
-    let beside = processes_beside(&rank);
+    let processes = reachable_processes(&rank);
     drop(rank);
-    beside.into_iter().for_each(clean_up);
+    processes.into_iter().for_each(clean_up);
     Ok(ExitCode::from(code))
 }
 
@@ -222,11 +222,11 @@ fn clean_up(pid: u32) {
 }
 
 /// Processes of the other ranks that this one could find, which may have been killed.
-fn processes_beside(rank: &Rank) -> Vec<u32> {
+fn reachable_processes(rank: &Rank) -> Vec<u32> {
     let infos = rank.infos().iter();
     let others = infos.filter(|info| info.rank != rank.id());
-    let beside = others.filter(|info| rank.hosts().share_processes(info.rank, rank.id()));
-    beside.map(|info| info.pid).collect()
+    let processes = others.filter(|info| rank.hosts().share_processes(info.rank, rank.id()));
+    processes.map(|info| info.pid).collect()
 }
 
 /// The cause of an early end, once the control thread has taken it up.

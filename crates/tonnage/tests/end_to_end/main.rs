@@ -8,7 +8,7 @@
 //! | [`fabric`] | the engine fabric: its commands, records, libraries, devices, and what is refused |
 //! | [`ior`] | IOR's command lines and its result block |
 //! | [`known_answers`] | links of known speed, links that are cut, and a real Slurm, on hosts of this machine |
-//! | [`path`] | proof that the payload crossed the devices that it should have |
+//! | [`wire_proof`] | proof that the payload crossed the devices that it should have |
 //! | [`connect`] | connections set up over every engine, and refused |
 //! | [`mixed`] | plans with experiments of several kinds |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
@@ -73,8 +73,6 @@ mod operations;
 #[cfg(test)]
 mod output;
 #[cfg(test)]
-mod path;
-#[cfg(test)]
 mod plans;
 #[cfg(test)]
 mod promised;
@@ -86,3 +84,5 @@ mod signals;
 mod strangers;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod wire_proof;

@@ -62,7 +62,7 @@ impl Made {
         let mut paths = if point.existing {
             vec![path_of(point, rank, trial)]
         } else {
-            files_beside(point, rank, trial)
+            files_to_clean(point, rank, trial)
         };
         // What was there before is not ours to remove.
         paths.retain(|path| !point.existing || !path.exists());
@@ -76,8 +76,8 @@ impl Made {
 
     /// Remembers the directories that a rank and its neighbours are about to make, so that they go too.
     pub fn expect_directories(&mut self, point: &FilePoint, rank: u32) {
-        let beside = files_beside(point, rank, 0);
-        let missing = beside
+        let to_clean = files_to_clean(point, rank, 0);
+        let missing = to_clean
             .iter()
             .map(|path| directory_of(path))
             .filter(|path| !path.exists());
@@ -210,7 +210,7 @@ fn remove_file(path: &Path) -> Result<()> {
 }
 
 /// The files that a rank looks after when the run has failed: its own, and those of its neighbours, who may be dead.
-pub fn files_beside(point: &FilePoint, rank: u32, trial: u32) -> Vec<PathBuf> {
+pub fn files_to_clean(point: &FilePoint, rank: u32, trial: u32) -> Vec<PathBuf> {
     let ranks = point.ranks.max(1);
     let writers = match point.layout {
         FileLayout::Shared => vec![0],

@@ -40,7 +40,7 @@ pub struct Task<'a> {
     /// Memory with the thread's bytes.
     pub memory: &'a Arc<Arena>,
     /// Division of that memory.
-    pub room: BufferLayout,
+    pub buffers: BufferLayout,
     /// The thread's clock.
     pub clock: Clock,
     /// The common start.
@@ -191,7 +191,7 @@ impl Task<'_> {
     #[inline]
     fn source(&self, offset: u64) -> Result<u64> {
         let (key, _) = self.data.ok_or_else(no_data)?;
-        let local = self.room.source + offset % POOL_BYTES;
+        let local = self.buffers.source + offset % POOL_BYTES;
         key.stamp_all(self.memory, local, offset, self.transfer_bytes)?;
         Ok(local)
     }
@@ -241,7 +241,7 @@ pub fn blocking(
         let local = if write {
             task.source(offset)?
         } else {
-            task.room.slots
+            task.buffers.slots
         };
         let transfer = FileTransfer {
             file,
@@ -337,7 +337,10 @@ pub fn queued(
                 return Err(failed(task, place, code));
             }
             samples.add(task, place.write, now_ns.saturating_sub(posted_ns), now_ns);
-            inspect.look(task.room.slots + u64::from(slot) * task.room.stride, place)?;
+            inspect.look(
+                task.buffers.slots + u64::from(slot) * task.buffers.stride,
+                place,
+            )?;
             slots.free.push(slot);
         }
     }
@@ -350,7 +353,7 @@ fn stage(task: &Task<'_>, left: u64, first: u64, slots: &mut InFlight) -> Result
     while count < left {
         let Some(slot) = slots.free.pop() else { break };
         let place = task.place(first + count);
-        let local = task.room.slots + u64::from(slot) * task.room.stride;
+        let local = task.buffers.slots + u64::from(slot) * task.buffers.stride;
         let holds = &mut slots.holds[slot as usize];
         if place.write {
             task.fill_slot(local, place.offset, holds)?;

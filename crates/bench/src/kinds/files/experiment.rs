@@ -7,7 +7,7 @@ use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use std::time::Instant;
 
 use super::before::{self, Written};
-use super::clean::{Made, files_beside};
+use super::clean::{Made, files_to_clean};
 use super::figures::Sums;
 use super::limit::Streams;
 use super::storage::{self, LocalStorage};
@@ -207,7 +207,7 @@ impl Experiment<'_> {
         } else {
             1
         };
-        let beside = (0..trials).flat_map(|trial| files_beside(point, id, trial));
+        let to_clean = (0..trials).flat_map(|trial| files_to_clean(point, id, trial));
         if point.keep {
             // Those that this run made were put aside when they were made.
             return Ok(());
@@ -217,7 +217,7 @@ impl Experiment<'_> {
             .filter(|_| mine)
             .map(|trial| path_of(point, id, trial));
         let removed = self.made.remove(own);
-        self.made.forget(beside);
+        self.made.forget(to_clean);
         self.rank.bequeath(self.made.files());
         removed
     }
@@ -323,23 +323,28 @@ impl Experiment<'_> {
             }
         };
         let slots = if entry.queues { point.window } else { 1 };
-        let room = BufferLayout::new(point.transfer_bytes, slots, !entry.queues && self.writes());
+        let buffers =
+            BufferLayout::new(point.transfer_bytes, slots, !entry.queues && self.writes());
         let member = |(thread, cpu): (u32, Option<u32>)| {
-            let memory =
-                Arena::allocate(room.bytes() as usize, Pages::Normal, Sharing::Private, None);
+            let memory = Arena::allocate(
+                buffers.bytes() as usize,
+                Pages::Normal,
+                Sharing::Private,
+                None,
+            );
             let memory = Arc::new(memory.map_err(|error| {
                 let what = format!(
                     "cannot allocate {} for thread {thread}",
-                    Bytes(room.bytes())
+                    Bytes(buffers.bytes())
                 );
                 Error::io(what, error)
             })?);
             Ok(FileWorker {
                 calls: domain.thread(thread, memory.clone())?,
                 memory,
-                room,
+                buffers,
                 samples: Samples::new(),
-                slots: InFlight::new(room.count),
+                slots: InFlight::new(buffers.count),
                 cpu,
             })
         };

@@ -215,8 +215,13 @@ impl Experiment<'_> {
     ) -> Result<Vec<ThreadFigures>, StepFailure> {
         let point = self.point;
         if let Some((_, pool)) = job.data {
-            for member in state.team.iter().filter(|member| member.room.slots > 0) {
-                pool.place(&member.memory, member.room.source, 0, member.room.slots)?;
+            for member in state.team.iter().filter(|member| member.buffers.slots > 0) {
+                pool.place(
+                    &member.memory,
+                    member.buffers.source,
+                    0,
+                    member.buffers.slots,
+                )?;
             }
         }
         self.rank.phase(&format!(

@@ -34,11 +34,11 @@ impl Experiment<'_> {
                     .into(),
             );
         }
-        let elsewhere =
+        let from_other_hosts =
             (0..point.ranks).filter(|&rank| !hosts.share_machine(source_of(point, rank), rank));
         Some(format!(
             "{} of {} ranks read what a rank on another host wrote",
-            elsewhere.count(),
+            from_other_hosts.count(),
             point.ranks
         ))
     }

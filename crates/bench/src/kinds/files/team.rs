@@ -36,7 +36,7 @@ pub struct FileWorker {
     /// Its bytes.
     pub memory: Arc<Arena>,
     /// Division of that memory.
-    pub room: BufferLayout,
+    pub buffers: BufferLayout,
     /// Samples that it measured in this phase.
     pub samples: Samples,
     /// Its transfers in flight.
@@ -310,7 +310,7 @@ impl<'a, 'b> Steps<'a, 'b> {
             data: plan.data,
             sync_each: plan.fsync == Fsync::Each,
             memory: &member.memory,
-            room: member.room,
+            buffers: member.buffers,
             clock: plan.clock,
             start_ns: plan.start_ns,
             wall_ns,

@@ -130,7 +130,7 @@ impl Deck {
             .unwrap_or_default()
     }
 
-    /// A worker's own part: drive, tell what was issued. The caller attends until the trial is over.
+    /// A worker's own part: drive, tell what was issued. The caller serves its peers until the trial is over.
     pub fn drive(&self, index: usize, work: &mut Work, schedule: &Schedule) -> Result<TrialTotals> {
         let result = work.drive(schedule);
         if let Some(place) = lock(&self.issued).get_mut(index) {
@@ -168,7 +168,7 @@ impl Deck {
             CrewOrder::Prepare(number) => work.prepare(*number)?,
             CrewOrder::Trial(schedule) => {
                 let driven = self.drive(index, work, schedule);
-                work.attend(|| self.over.load(Ordering::Acquire))?;
+                work.serve_peers(|| self.over.load(Ordering::Acquire))?;
                 let mut totals = driven?;
                 self.conclude(index, work, schedule, &mut totals)?;
                 report.totals = Some(totals);

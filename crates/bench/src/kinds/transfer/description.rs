@@ -22,7 +22,7 @@ pub struct OpenMessage {
     /// Devices of the workers.
     pub devices: Vec<Device>,
     /// The devices that its payload has to cross; `None` where it names none.
-    pub path: Option<NamedDevices>,
+    pub wire_devices: Option<NamedDevices>,
 }
 
 /// The device that a worker was given, as far as limits depend on it.

@@ -79,7 +79,7 @@ pub struct OpenEngine {
     _domains: Vec<Arc<dyn Domain>>,
 }
 
-/// Points that one session can serve have the same key.
+/// Points that one open engine can serve have the same key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineKey {
     engine: String,
@@ -133,7 +133,10 @@ impl OpenEngine {
         settle(rank, "connect", connected)?;
         let met = meet(rank, &mut local.workers);
         settle(rank, "first contact", met)?;
-        let named: Vec<_> = opened.iter().map(|opened| opened.path.as_ref()).collect();
+        let named: Vec<_> = opened
+            .iter()
+            .map(|opened| opened.wire_devices.as_ref())
+            .collect();
         let routes = Routes::new(rank.infos(), rank.hosts(), &named);
         Ok(Self {
             workers: local.workers,
@@ -207,7 +210,7 @@ fn open_local(
         check_caps(points, domain.caps(), requirements.engine)?;
     }
     devices.check_used(rank, requirements.workers)?;
-    let (mut workers, mut told, mut path) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut workers, mut told, mut wire_devices) = (Vec::new(), Vec::new(), Vec::new());
     for (index, &cpu) in (0u32..).zip(&devices.placement.cpus) {
         if let Some(cpu) = cpu {
             // Pinned before its memory is touched, so that pages come from the worker's own node.
@@ -215,13 +218,13 @@ fn open_local(
         }
         let seat = requirements.seat(&devices, (index, cpu), rank, settings, host)?;
         // Of several devices a rank uses only those that its workers open.
-        path.extend(seat.domain.path());
+        wire_devices.extend(seat.domain.wire_devices());
         let (worker, introductions) = open_worker(seat, cpu, need, settings)?;
         workers.push(worker);
         told.push(introductions);
     }
     Ok(Local {
-        opened: describe(&devices, &workers, path),
+        opened: describe(&devices, &workers, wire_devices),
         workers,
         told: packed(told)?,
         domains: devices.domains,
@@ -283,7 +286,11 @@ fn open_worker(
     Ok((worker, introductions))
 }
 
-fn describe(devices: &Devices, workers: &[TransferWorker], path: Vec<WireDevice>) -> OpenMessage {
+fn describe(
+    devices: &Devices,
+    workers: &[TransferWorker],
+    wire_devices: Vec<WireDevice>,
+) -> OpenMessage {
     let mut engine = devices.report();
     let still = !devices.domains[0].caps().moves_bytes;
     let facts =
@@ -300,7 +307,7 @@ fn describe(devices: &Devices, workers: &[TransferWorker], path: Vec<WireDevice>
         memory: reports(workers.iter().map(|worker| &worker.memory)),
         engine,
         devices: workers.iter().map(|worker| worker.device.clone()).collect(),
-        path: NamedDevices::new(path),
+        wire_devices: NamedDevices::new(wire_devices),
     }
 }
 

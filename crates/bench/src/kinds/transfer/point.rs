@@ -213,7 +213,7 @@ impl Lead<'_, '_> {
         };
         self.followers.order(&CrewOrder::Trial(schedule))?;
         let driven = self.deck.drive(0, &mut self.own, &schedule);
-        self.attend(Instant::now() + deadline_of(length), Deck::all_driven)?;
+        self.serve_peers(Instant::now() + deadline_of(length), Deck::all_driven)?;
         let mut totals = driven?;
         let expected = self.exchange(length)?;
         let own_expected = expected.first().cloned().unwrap_or_default();
@@ -231,9 +231,9 @@ impl Lead<'_, '_> {
     ///
     /// # Errors
     /// A failure of this rank's engine or of a following worker, or that the run was stopped.
-    fn attend(&mut self, deadline: Instant, over: impl Fn(&Deck) -> bool) -> Result<()> {
+    fn serve_peers(&mut self, deadline: Instant, over: impl Fn(&Deck) -> bool) -> Result<()> {
         let (deck, mut rounds) = (self.deck, 0u32);
-        self.own.attend(|| {
+        self.own.serve_peers(|| {
             rounds = rounds.wrapping_add(1);
             // The clock is looked at now and then only: this loop answers peers.
             let late = rounds.is_multiple_of(1 << 16) && Instant::now() > deadline;
@@ -248,13 +248,13 @@ impl Lead<'_, '_> {
         let workers = self.point.workers as usize;
         if !Expected::is_needed(self.point, self.moves_bytes) {
             let pending = self.rank.start_barrier("end of a trial")?;
-            self.attend(deadline, |_| pending.is_done())?;
+            self.serve_peers(deadline, |_| pending.is_done())?;
             self.rank.finish(pending, left(deadline))?;
             return Ok(vec![Expected::default(); workers]);
         }
         let mine = pack(&self.deck.issued())?;
         let pending = self.rank.start_all_gather("end of a trial", &mine)?;
-        self.attend(deadline, |_| pending.is_done())?;
+        self.serve_peers(deadline, |_| pending.is_done())?;
         let all = self.rank.finish_all_gather(pending, left(deadline))?;
         let issued: Vec<Vec<Issued>> = all
             .iter()

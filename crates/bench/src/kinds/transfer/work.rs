@@ -212,8 +212,8 @@ impl<'a> Work<'a> {
         }
         self.port.take_arrivals();
         let clock = self.port.clock;
-        // A peer may begin a moment earlier by its clock, so the waiting is attending too.
-        self.attend(|| clock.now_ns() >= schedule.start_ns)?;
+        // A peer may begin a moment earlier by its clock, so peers are served while it waits.
+        self.serve_peers(|| clock.now_ns() >= schedule.start_ns)?;
         self.cpu_began_ns = thread_cpu_ns();
         let began_ns = clock.now_ns();
         let mut totals = TrialTotals {
@@ -300,7 +300,7 @@ impl<'a> Work<'a> {
     ///
     /// # Errors
     /// When the engine fails or the run is stopped.
-    pub fn attend(&mut self, over: impl FnMut() -> bool) -> Result<()> {
+    pub fn serve_peers(&mut self, over: impl FnMut() -> bool) -> Result<()> {
         let begins = self.begins();
         match &mut self.table {
             Some(table) if !begins => return_all(&mut self.port, table, over).map(|_| ()),

@@ -62,7 +62,7 @@ impl Domain for Toy {
         EngineReport::default()
     }
 
-    fn path(&self) -> Vec<WireDevice> {
+    fn wire_devices(&self) -> Vec<WireDevice> {
         self.0.iter().cloned().collect()
     }
 

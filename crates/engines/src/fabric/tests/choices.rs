@@ -80,11 +80,11 @@ fn a_device_is_named_by_interface_or_address() {
         assert_eq!(report.device.as_deref(), Some("lo"), "{report:?}");
         let library = report.library.unwrap();
         assert_eq!(library.version, "libfabric 1.22");
-        assert_eq!(domains[0].path()[0].name, "lo");
+        assert_eq!(domains[0].wire_devices()[0].name, "lo");
         assert_eq!(domains[0].caps().limit, LimitKind::SocketStream);
     }
     let shm = open(&request("shm", &none)).unwrap();
-    assert!(shm[0].path().is_empty());
+    assert!(shm[0].wire_devices().is_empty());
     assert_eq!(shm[0].caps().limit, LimitKind::MemoryCopy);
     assert!(shm[0].caps().ordered_writes);
     let cma = option(SHM_WRITES, "cma");

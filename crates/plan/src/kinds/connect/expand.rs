@@ -21,7 +21,7 @@ const TRIAL_NS_MIN: u64 = 10_000_000;
 const TRIAL_NS_MAX: u64 = 24 * 3_600_000_000_000;
 
 /// The points of one experiment, in each engine, memory, workers and bytes to register, the last of these varying fastest;
-/// at most `room`.
+/// at most `points_max`.
 ///
 /// # Errors
 /// `Usage` for everything that can be found wrong without starting a rank.
@@ -29,7 +29,7 @@ pub(super) fn expand(
     connect: &Connect,
     ranks: u32,
     lists: &Lists,
-    room: usize,
+    points_max: usize,
 ) -> Result<Vec<ConnectPoint>> {
     let what = &connect.what;
     let traffic = traffic(what.traffic.unwrap_or(TRAFFIC_DEFAULT), ranks)?;
@@ -40,7 +40,7 @@ pub(super) fn expand(
     let memories = memories(what, lists)?;
     let counts = [named.len(), memories.len(), workers.len(), register.len()];
     let total = counts.into_iter().fold(1, usize::saturating_mul);
-    if total > room {
+    if total > points_max {
         return usage(format!(
             "the plan has more than {POINTS_MAX} points, and this experiment alone has {total}: use coarser sweeps, or \
              several plans"

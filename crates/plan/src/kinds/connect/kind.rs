@@ -23,9 +23,9 @@ impl Kind for Connect {
         &self,
         ranks: u32,
         lists: &Lists,
-        room: usize,
+        points_max: usize,
     ) -> Result<(Vec<ConnectPoint>, Reading)> {
-        Ok((expand(self, ranks, lists, room)?, Reading::default()))
+        Ok((expand(self, ranks, lists, points_max)?, Reading::default()))
     }
 }
 

@@ -10,7 +10,7 @@ use tonnage_engine::Lists;
 use tonnage_units::Result;
 
 /// The points of one job, in each engine, block, window and transfer, the last of these varying fastest; at most
-/// `room`. And what stands beside the results of all of them.
+/// `points_max`. And what stands beside the results of all of them.
 ///
 /// # Errors
 /// `Usage` for everything that can be found wrong without starting a rank.
@@ -18,7 +18,7 @@ pub(super) fn expand(
     job: &FileJob,
     ranks: u32,
     lists: &Lists,
-    room: usize,
+    points_max: usize,
 ) -> Result<(Vec<FilePoint>, Reading)> {
     if ranks == 0 || ranks > RANKS_MAX {
         return usage(format!(
@@ -30,7 +30,7 @@ pub(super) fn expand(
     let entries = cell::entries(job, lists)?;
     let axes = cell::Axes::of(job)?;
     let total = axes.count(entries.len());
-    if total > room {
+    if total > points_max {
         return usage(format!(
             "the plan has more than {POINTS_MAX} points, and this job alone has {total}: use coarser sweeps, or \
              several plans"

@@ -21,8 +21,13 @@ impl Kind for FileJob {
     tonnage file --ranks 2 --path t.dat --layout per-process --block 4m --transfer 4m --segments 64 --fsync end\n  \
     tonnage file --ranks 2 --engine uring --direct --path t.dat --block 256m --transfer 4k --order shuffled --window 32";
 
-    fn expand(&self, ranks: u32, lists: &Lists, room: usize) -> Result<(Vec<FilePoint>, Reading)> {
-        expand(self, ranks, lists, room)
+    fn expand(
+        &self,
+        ranks: u32,
+        lists: &Lists,
+        points_max: usize,
+    ) -> Result<(Vec<FilePoint>, Reading)> {
+        expand(self, ranks, lists, points_max)
     }
 }
 

@@ -26,7 +26,7 @@ struct Shared {
 }
 
 /// The points of one transfer, in each engine, op, window or batch, and size, the last of these varying fastest; at most
-/// `room`.
+/// `points_max`.
 ///
 /// # Errors
 /// `Usage` for everything that can be found wrong without starting a rank.
@@ -34,7 +34,7 @@ pub(super) fn expand(
     transfer: &Transfer,
     ranks: u32,
     lists: &Lists,
-    room: usize,
+    points_max: usize,
 ) -> Result<Vec<TransferPoint>> {
     let what = &transfer.what;
     let traffic = what.traffic.unwrap_or(TRAFFIC_DEFAULT);
@@ -59,7 +59,7 @@ pub(super) fn expand(
     check_rate(&pacings, shared.length.trial)?;
     let counts = [entries.len(), ops.len(), pacings.len(), sizes.len()];
     let total = counts.into_iter().fold(1, usize::saturating_mul);
-    if total > room {
+    if total > points_max {
         return usage(format!(
             "the plan has more than {POINTS_MAX} points, and this transfer alone has {total}: \
              use coarser sweeps, or several plans"

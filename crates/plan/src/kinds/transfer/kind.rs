@@ -24,9 +24,9 @@ impl Kind for Transfer {
         &self,
         ranks: u32,
         lists: &Lists,
-        room: usize,
+        points_max: usize,
     ) -> Result<(Vec<TransferPoint>, Reading)> {
-        Ok((expand(self, ranks, lists, room)?, Reading::default()))
+        Ok((expand(self, ranks, lists, points_max)?, Reading::default()))
     }
 }
 

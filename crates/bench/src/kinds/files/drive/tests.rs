@@ -16,7 +16,7 @@ fn one_by_one(disk: &mut Disk, task: &Task<'_>, until: u64, samples: &mut Sample
 }
 
 fn windowed(disk: &mut Disk, task: &Task<'_>, until: u64, samples: &mut Samples) -> Result<()> {
-    let mut slots = InFlight::new(task.room.count);
+    let mut slots = InFlight::new(task.buffers.count);
     queued(disk, task, until, (samples, &mut slots), &mut Blind)
 }
 
@@ -94,10 +94,10 @@ fn what_is_written_is_right_and_is_found_right() {
         let (task, mut samples) = (bench.task(Phase::Read), Samples::new());
         // Twelve bytes on, within one transfer.
         disk.bytes.swap(7012, 7013);
-        if bench.room.slots > 0 {
+        if bench.buffers.slots > 0 {
             blocking(&mut disk, &task, COUNT, &mut samples, &mut check, None).unwrap();
         } else {
-            let mut slots = InFlight::new(task.room.count);
+            let mut slots = InFlight::new(task.buffers.count);
             let into = (&mut samples, &mut slots);
             queued(&mut disk, &task, COUNT, into, &mut check).unwrap();
         }
@@ -126,7 +126,7 @@ fn transfers_come_in_their_order_and_go_on_where_they_were() {
                 other => panic!("{other:?}"),
             })
             .collect();
-        if bench.room.slots == 0 {
+        if bench.buffers.slots == 0 {
             // The disk ends what was posted last first.
             offsets.sort_unstable();
         }
@@ -227,7 +227,7 @@ fn who_is_under_way_at_the_stonewall_is_finished_and_not_counted() {
         assert!(samples.transfers > samples.before_wall);
         assert_eq!(samples.transfers, disk.times.len() as u64);
         assert!(samples.transfers < COUNT, "it went on after the stonewall");
-        if bench.room.slots > 0 {
+        if bench.buffers.slots > 0 {
             assert_eq!(samples.transfers, samples.before_wall + 1);
         }
         assert!(disk.in_flight.is_empty());

@@ -23,7 +23,7 @@ pub(super) const SOON_NS: u64 = 200_000_000;
 pub(super) struct Bench {
     pub(super) point: FilePoint,
     pub(super) memory: Arc<Arena>,
-    pub(super) room: BufferLayout,
+    pub(super) buffers: BufferLayout,
     pub(super) pool: Pool,
     pub(super) clock: Clock,
     pub(super) start_ns: u64,
@@ -35,7 +35,7 @@ impl Bench {
     /// For one transfer after the other.
     pub(super) fn blocking() -> Self {
         let bench = Self::new(BufferLayout::new(LEN, 1, true));
-        let BufferLayout { source, slots, .. } = bench.room;
+        let BufferLayout { source, slots, .. } = bench.buffers;
         bench.pool.place(&bench.memory, source, 0, slots).unwrap();
         bench
     }
@@ -45,8 +45,8 @@ impl Bench {
         Self::new(BufferLayout::new(LEN, slots, false))
     }
 
-    fn new(room: BufferLayout) -> Self {
-        let bytes = room.bytes() as usize;
+    fn new(buffers: BufferLayout) -> Self {
+        let bytes = buffers.bytes() as usize;
         let memory = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap();
         let clock = Clock::new();
         let point = FilePoint {
@@ -61,7 +61,7 @@ impl Bench {
         Self {
             point,
             memory: Arc::new(memory),
-            room,
+            buffers,
             pool: Pool::new(SEED, DataKind::Random),
             clock,
             start_ns: clock.now_ns(),
@@ -83,7 +83,7 @@ impl Bench {
                 .then_some((FileKey::new(SEED, 0), &self.pool)),
             sync_each: false,
             memory: &self.memory,
-            room: self.room,
+            buffers: self.buffers,
             clock: self.clock,
             start_ns: self.start_ns,
             wall_ns: None,

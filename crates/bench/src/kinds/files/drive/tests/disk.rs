@@ -37,7 +37,7 @@ pub(super) struct Disk {
     /// Number of waits after which somebody stops the run, while nothing ever ends.
     pub(super) hangs: Option<(usize, Arc<AtomicBool>)>,
     pub(super) sync_ns: u64,
-    room: usize,
+    queue_entries: usize,
     pub(super) in_flight: VecDeque<Op>,
     pub(super) most_in_flight: usize,
     pub(super) waits: usize,
@@ -56,7 +56,7 @@ impl Disk {
             stops: None,
             hangs: None,
             sync_ns: 0,
-            room: 3,
+            queue_entries: 3,
             in_flight: VecDeque::new(),
             most_in_flight: 0,
             waits: 0,
@@ -119,7 +119,7 @@ impl Calls for Disk {
 
 impl Queue for Disk {
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
-        let taken = ops.len().min(self.room);
+        let taken = ops.len().min(self.queue_entries);
         let slots = |op: &Op| self.in_flight.iter().all(|other| other.local != op.local);
         assert!(
             ops[..taken].iter().all(slots),
