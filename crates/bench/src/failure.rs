@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::deadlines::DEADLINES;
 use tonnage_ranks::Rank;
 use tonnage_record::Outcome;
-use tonnage_units::Error;
+use tonnage_units::{Error, Result};
 
 /// Reach of a failure.
 #[derive(Debug)]
@@ -20,6 +20,30 @@ impl From<Error> for StepFailure {
     fn from(error: Error) -> Self {
         Self::Run(error)
     }
+}
+
+impl StepFailure {
+    /// The reach of a failure that all ranks know: the point's, unless the run was stopped.
+    pub fn known_to_all(rank: &Rank, error: Error) -> Self {
+        match rank.why_stopped() {
+            Some(_) => Self::Run(error),
+            None => Self::Point(error),
+        }
+    }
+}
+
+/// Gives every rank the failure of the first that failed; all are in step afterwards.
+///
+/// # Errors
+/// [`StepFailure::Point`] when a rank failed, [`StepFailure::Run`] when the run was stopped.
+pub fn agree(
+    rank: &mut Rank,
+    what: &str,
+    mine: Result<()>,
+    deadline: Duration,
+) -> Result<(), StepFailure> {
+    let agreed = rank.agree(what, mine, deadline);
+    agreed.map_err(|error| StepFailure::known_to_all(rank, error))
 }
 
 /// The outcome of a point that failed: what is not to be had here is skipped.

@@ -1,7 +1,9 @@
 //! Settings of a run that are not part of any point. Points are in `tonnage_plan`.
 
+use std::str::FromStr;
+
 use tonnage_engine::{Libraries, Lists};
-use tonnage_machine::{Choice, Topology};
+use tonnage_machine::{CpuChoice, Topology};
 use tonnage_record::Program;
 use tonnage_sys::clock::Clock;
 use tonnage_units::number_list;
@@ -13,7 +15,7 @@ pub struct Settings {
     /// The plan's name, for the records.
     pub plan: String,
     /// CPUs that workers are pinned to.
-    pub cpus: Choice,
+    pub cpus: CpuChoice,
     /// Source of memory.
     pub numa: Numa,
     /// Devices that engines use; empty when each is to choose.
@@ -29,9 +31,10 @@ pub struct Settings {
 }
 
 /// The NUMA node that a worker's memory comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Numa {
     /// The node of the worker's CPU.
+    #[default]
     Auto,
     /// Wherever the kernel takes it.
     None,
@@ -61,5 +64,47 @@ impl Numa {
                 )))
             }
         }
+    }
+}
+
+impl FromStr for Numa {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "none" => Ok(Self::None),
+            // `parse` alone would take "+3" too.
+            _ if text.bytes().all(|byte| byte.is_ascii_digit())
+                && text.len() < 6
+                && !text.is_empty() =>
+            {
+                text.parse().map(Self::Node).map_err(|_| not_a_node(text))
+            }
+            _ => Err(not_a_node(text)),
+        }
+    }
+}
+
+fn not_a_node(text: &str) -> Error {
+    Error::Usage(format!(
+        "{text:?} is not a NUMA node: write auto, none or a number"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numa_is_automatic_none_or_a_node() {
+        assert_eq!("auto".parse::<Numa>().unwrap(), Numa::Auto);
+        assert_eq!("none".parse::<Numa>().unwrap(), Numa::None);
+        assert_eq!("1".parse::<Numa>().unwrap(), Numa::Node(1));
+        let message = "first".parse::<Numa>().unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "\"first\" is not a NUMA node: write auto, none or a number"
+        );
     }
 }

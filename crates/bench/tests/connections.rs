@@ -13,7 +13,7 @@ use tonnage_engine::{
     Caps, Domain, Engine, EngineReport, Entry, Libraries, Lists, OpenRequest, WorkerConfig,
 };
 use tonnage_engines::LISTS;
-use tonnage_machine::Choice;
+use tonnage_machine::CpuChoice;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::{Planned, Point};
@@ -76,7 +76,7 @@ fn measured_all(points: &[ConnectPoint], lists: Lists) -> Vec<Record> {
         let settings = Settings {
             lists,
             plan: "test".into(),
-            cpus: Choice::None,
+            cpus: CpuChoice::None,
             numa: Numa::None,
             devices: Vec::new(),
             libraries: Libraries::from([("libfabric".to_owned(), PathBuf::from("embedded"))]),

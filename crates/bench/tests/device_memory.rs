@@ -15,7 +15,7 @@ use tonnage_engine::{
     Arm, Completion, Ending, LaneKind, LaneSpec, Libraries, Neighbor, Op, OpenRequest, Verb,
     WorkerConfig,
 };
-use tonnage_machine::Choice;
+use tonnage_machine::CpuChoice;
 use tonnage_plan::{Plan, Planned};
 use tonnage_ranks::testing::run_with;
 use tonnage_record::{Body, Outcome, Program, Record};
@@ -49,7 +49,7 @@ fn records(lines: &str) -> Result<Vec<Record>> {
     let settings = Settings {
         lists: LISTS,
         plan: "far".into(),
-        cpus: Choice::Auto,
+        cpus: CpuChoice::Auto,
         numa: Numa::None,
         devices: Vec::new(),
         libraries: Libraries::new(),

@@ -11,7 +11,7 @@ use tonnage_engine::{
     Caps, Domain, Engine, EngineReport, Entry, Libraries, LimitKind, Lists, Verb, WorkerConfig,
 };
 use tonnage_engines::null;
-use tonnage_machine::{Choice, allowed_cpus};
+use tonnage_machine::{CpuChoice, allowed_cpus};
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{Addresses, Pacing, PointLength, TransferPoint, TrialLength};
 use tonnage_plan::{Planned, Point};
@@ -141,7 +141,7 @@ fn one_rank(
             ..tonnage_engines::LISTS
         },
         plan: "test".into(),
-        cpus: Choice::Auto,
+        cpus: CpuChoice::Auto,
         numa: Numa::None,
         devices: Vec::new(),
         libraries: Libraries::new(),

@@ -6,7 +6,7 @@
 //! | [`devices`] | everything that could move bytes here, for people (`tonnage devices`) |
 //! | [`direct`] | transfers of a file past the page cache |
 //! | [`topology`] | CPUs, cores, sockets, NUMA nodes |
-//! | [`placement`] | CPUs of workers |
+//! | [`placement`], [`cpu_choice`] | CPUs of workers |
 //! | [`mounts`] | mounts that hold files |
 //! | [`pages`] | huge pages |
 //! | [`counters`] | counters of devices and of TCP |
@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod counters;
+pub mod cpu_choice;
 pub mod devices;
 pub mod direct;
 pub mod environment;
@@ -31,6 +32,7 @@ pub mod topology;
 pub mod tree;
 mod variables;
 
+pub use cpu_choice::CpuChoice;
 pub use environment::{Environment, HostIdentity};
-pub use placement::{Choice, Placement, pin_thread, place_workers};
+pub use placement::{Placement, pin_thread, place_workers};
 pub use topology::{Topology, allowed_cpus};

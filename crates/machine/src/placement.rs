@@ -3,23 +3,13 @@
 //! [`place_workers`] is a pure function: every local rank works out the whole host's placement from the same topology
 //! and takes its own part, so that the ranks agree without talking.
 
+use super::cpu_choice::CpuChoice;
 use super::topology::{Cpu, Topology};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
 /// The most workers that one rank may have, far above the CPUs of any host.
 const WORKERS_MAX: u32 = 1 << 16;
-
-/// A rule for placing workers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Choice {
-    /// By [`place_workers`]' own rules.
-    Auto,
-    /// Nothing is pinned; the kernel decides.
-    None,
-    /// These CPUs in this order: rank 0's workers, then rank 1's, starting again when the list is used up.
-    List(Vec<u32>),
-}
 
 /// CPUs of the workers of one rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +22,7 @@ pub struct Placement {
 
 /// Places the `workers` workers of local rank `local_rank` on a host where `local_size` ranks have as many each.
 ///
-/// [`Choice::Auto`] gives every worker a CPU of its own among those that the process may use. Ranks take theirs in
+/// [`CpuChoice::Auto`] gives every worker a CPU of its own among those that the process may use. Ranks take theirs in
 /// order, the first rank first. A rank takes whole cores while there are enough, and then second threads of cores; in
 /// both cases on the lowest NUMA node on which all its workers fit, else over several. When there are more workers than
 /// CPUs, worker after worker takes the next CPU, round and round, and they yield.
@@ -45,7 +35,7 @@ pub fn place_workers(
     local_rank: u32,
     local_size: u32,
     workers: u32,
-    choice: &Choice,
+    choice: &CpuChoice,
 ) -> Result<Placement> {
     if local_rank >= local_size {
         return Err(Error::Usage(format!(
@@ -65,15 +55,15 @@ pub fn place_workers(
         total: u64::from(local_size) * u64::from(workers),
     };
     match choice {
-        Choice::None => Ok(Placement {
+        CpuChoice::None => Ok(Placement {
             cpus: vec![None; workers as usize],
             yielding: job.total > topology.allowed.len() as u64,
         }),
-        Choice::List(list) => {
+        CpuChoice::List(list) => {
             check_list(topology, list)?;
             Ok(round_robin(list, &job))
         }
-        Choice::Auto => place_auto(topology, &job),
+        CpuChoice::Auto => place_auto(topology, &job),
     }
 }
 
@@ -284,7 +274,7 @@ mod tests {
     }
 
     fn auto(topology: &Topology, size: u32, workers: u32) -> (Vec<Vec<u32>>, bool) {
-        let place = |rank| place_workers(topology, rank, size, workers, &Choice::Auto).unwrap();
+        let place = |rank| place_workers(topology, rank, size, workers, &CpuChoice::Auto).unwrap();
         let all: Vec<Placement> = (0..size).map(place).collect();
         assert!(
             all.iter()
@@ -357,7 +347,7 @@ mod tests {
     #[test]
     fn a_list_is_followed_in_its_order() {
         let topology = invented(1, 4, 1);
-        let list = Choice::List(vec![3, 1]);
+        let list = CpuChoice::List(vec![3, 1]);
         let placed = |rank, size| place_workers(&topology, rank, size, 1, &list).unwrap();
         assert_eq!(
             placed(0, 2),
@@ -380,7 +370,7 @@ mod tests {
                 yielding: true
             }
         );
-        let twice = Choice::List(vec![2, 2]);
+        let twice = CpuChoice::List(vec![2, 2]);
         assert!(place_workers(&topology, 0, 1, 2, &twice).unwrap().yielding);
         assert!(!place_workers(&topology, 0, 1, 1, &twice).unwrap().yielding);
     }
@@ -389,7 +379,8 @@ mod tests {
     fn a_cpu_that_cannot_be_used_is_named_with_those_that_can() {
         let mut topology = invented(1, 4, 1);
         topology.allowed = vec![1, 2, 3];
-        let place = |list: &[u32]| place_workers(&topology, 0, 1, 1, &Choice::List(list.to_vec()));
+        let place =
+            |list: &[u32]| place_workers(&topology, 0, 1, 1, &CpuChoice::List(list.to_vec()));
         let error = place(&[0, 2, 9]).unwrap_err();
         assert_eq!(error.exit_code(), 2);
         assert_eq!(
@@ -402,7 +393,7 @@ mod tests {
     #[test]
     fn nothing_is_pinned_when_that_is_the_choice() {
         let topology = invented(1, 2, 1);
-        let placed = place_workers(&topology, 0, 2, 2, &Choice::None).unwrap();
+        let placed = place_workers(&topology, 0, 2, 2, &CpuChoice::None).unwrap();
         assert_eq!(
             placed,
             Placement {
@@ -411,7 +402,7 @@ mod tests {
             }
         );
         assert!(
-            !place_workers(&topology, 0, 2, 1, &Choice::None)
+            !place_workers(&topology, 0, 2, 1, &CpuChoice::None)
                 .unwrap()
                 .yielding
         );
@@ -419,7 +410,7 @@ mod tests {
 
     #[test]
     fn a_rank_outside_of_its_host_is_refused() {
-        let error = place_workers(&invented(1, 2, 1), 2, 2, 1, &Choice::Auto).unwrap_err();
+        let error = place_workers(&invented(1, 2, 1), 2, 2, 1, &CpuChoice::Auto).unwrap_err();
         assert!(matches!(error, Error::Usage(_)));
     }
 

@@ -9,7 +9,7 @@
 //! | [`envelope`] | a record around a body of any kind |
 //! | [`kinds`], [`body`] | the one list of kinds, with a folder for each: its body and its figures; what a body of any kind can be asked |
 //! | [`figures`] | figures of all kinds, each declared once: columns, CSV and `tonnage explain` read them |
-//! | [`environment`] | what was really done, and on which hosts |
+//! | [`environment`], [`grouping`] | what was really done, and on which hosts; what many say alike is said once |
 //! | [`histogram`], [`spread`], [`limit`] | samples and trials taken together, upper bounds |
 //! | [`wire_proof`] | what devices counted while the payload should have crossed them |
 //! | [`writer`], [`read`] | files of records: written, interrupted, read, taken up again |
@@ -24,6 +24,7 @@ pub mod body;
 pub mod envelope;
 pub mod environment;
 pub mod figures;
+pub mod grouping;
 pub mod histogram;
 pub mod host_limits;
 pub mod kinds;

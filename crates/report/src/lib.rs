@@ -43,19 +43,30 @@ mod tests;
 
 use tonnage_record::Record;
 use tonnage_record::read::final_attempts;
-use tonnage_units::Result;
+use tonnage_units::{Result, names};
 
 use layout::Drawer;
 
-/// Formats that `--format` chooses from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// For people, in 120 columns.
-    Table,
-    /// The records themselves, one JSON object a line.
-    Jsonl,
-    /// All figures in base units, one row for each part of a record.
-    Csv,
+names! {
+    /// Formats that `--format` chooses from.
+    pub enum Format: "format" {
+        /// Tables for people.
+        Table = "table",
+        /// One JSON record per line.
+        Jsonl = "jsonl",
+        /// Comma-separated values with a head line.
+        Csv = "csv",
+    }
+}
+
+#[expect(
+    clippy::derivable_impls,
+    reason = "names! gives no attributes to values"
+)]
+impl Default for Format {
+    fn default() -> Self {
+        Self::Table
+    }
 }
 
 /// Draws records in a format. Tables leave out attempts that failed and were made again. No records give an empty text,

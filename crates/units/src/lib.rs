@@ -10,6 +10,7 @@
 //! | [`reduce`] | what contributions of threads and ranks add up to |
 //! | [`identity`] | a rank's place in the run |
 //! | [`wire`] | the name of a device that payload crosses |
+//! | [`lock`] | locking a mutex whatever became of its last holder |
 //!
 //! Nothing here knows an engine, a plan or a rank. Next: `tonnage_sys` for what the system gives, `tonnage_engine` for
 //! the contract of engines.
@@ -17,6 +18,7 @@
 
 pub mod error;
 pub mod identity;
+pub mod lock;
 pub mod names;
 pub mod number_list;
 pub mod quantity;

@@ -9,6 +9,7 @@ use crate::observer::Observer;
 use crate::settings::Settings;
 use tonnage_plan::{Planned, Reading};
 use tonnage_ranks::Rank;
+use tonnage_record::grouping::by_answer;
 use tonnage_record::{Body, Effective, Record};
 use tonnage_units::{Result, number_list};
 
@@ -175,14 +176,8 @@ pub enum When {
 /// Effective configurations of all ranks, in their order, those that are the same listed together, so that a record of
 /// 44,000 ranks stays small.
 pub fn together(each: impl Iterator<Item = Effective>) -> Vec<Effective> {
-    let mut groups: Vec<(Vec<u32>, Effective)> = Vec::new();
-    for (rank, effective) in (0u32..).zip(each) {
-        match groups.iter_mut().find(|(_, group)| *group == effective) {
-            Some((ranks, _)) => ranks.push(rank),
-            None => groups.push((vec![rank], effective)),
-        }
-    }
-    let named = groups.into_iter().map(|(ranks, effective)| Effective {
+    let groups = by_answer((0u32..).zip(each));
+    let named = groups.into_iter().map(|(effective, ranks)| Effective {
         ranks: number_list::format(&ranks),
         ..effective
     });

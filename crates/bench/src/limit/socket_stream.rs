@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tonnage_sys::clock::Clock;
 
-use crate::agreement::settle;
 use crate::deadlines::DEADLINES;
+use crate::settle::settle;
 use pump::BLOCK_BYTES;
 pub use pump::{Stream, StreamDirection, Streamed, Window, pump};
 use tonnage_plan::transfer::{TransferPoint, TrialLength};

@@ -23,9 +23,10 @@ use crate::settle::lead_ns;
 use crate::signals::Signals;
 use crate::tree::control::{Control, ControlSettings, speaks};
 use crate::tree::shape::{message_bytes_max, parent_of};
-use crate::tree::shared::{CollectiveResult, ControlCommand, Shared, lock};
+use crate::tree::shared::{CollectiveResult, ControlCommand, Shared};
 use crate::{ClockOffset, RankInfo};
 use tonnage_units::identity::{Identity, Meeting};
+use tonnage_units::lock::lock;
 use tonnage_units::reduce::Largest;
 use tonnage_units::{Error, Result};
 

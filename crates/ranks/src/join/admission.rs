@@ -93,10 +93,10 @@ fn tell_latecomers(
     let until = Instant::now() + LATECOMERS;
     let mut told = 1;
     while told < expected && Instant::now() < until {
-        let Ok(arrivals) = handshakes.step(until, signals, &mut []) else {
+        let Ok(events) = handshakes.step(until, signals, &mut []) else {
             return;
         };
-        for (mut channel, _) in arrivals.greeted {
+        for (mut channel, _) in events.greeted {
             tell(&mut channel, cause);
             told += 1;
         }
@@ -120,9 +120,9 @@ fn gather_members(
             .iter_mut()
             .map(|member| &mut member.channel)
             .collect();
-        let arrivals = handshakes.step(deadline, signals, &mut watched)?;
+        let events = handshakes.step(deadline, signals, &mut watched)?;
         let mut misfit = None;
-        for (mut channel, message) in arrivals.greeted {
+        for (mut channel, message) in events.greeted {
             match message.head {
                 Head::Hello(hello) => {
                     let objection = objection(identity, me, options, members, &hello);
@@ -138,7 +138,7 @@ fn gather_members(
         }
         // Only now, because those who came together with it are to hear the reason too.
         misfit.map_or(Ok(()), Err)?;
-        if let Some(member) = arrivals
+        if let Some(member) = events
             .ended
             .first()
             .and_then(|&place| members.get_mut(place))

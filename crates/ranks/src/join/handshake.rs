@@ -38,7 +38,7 @@ pub(crate) struct Handshakes {
 
 /// Result of one step of a listener.
 #[derive(Default)]
-pub(crate) struct Admitted {
+pub(crate) struct HandshakeEvents {
     /// Recognised ranks and the first thing that each said.
     pub(crate) greeted: Vec<(Channel, Message)>,
     /// Places of those watched channels that have ended.
@@ -90,7 +90,7 @@ impl Handshakes {
         until: Instant,
         signals: &mut Signals,
         watched: &mut [&mut Channel],
-    ) -> Result<Admitted> {
+    ) -> Result<HandshakeEvents> {
         // Where there are too many, newcomers wait in the system's queue until the silent have run out of time.
         let full = self.pending.len() >= self.pending_max;
         let expiry = self
@@ -114,16 +114,16 @@ impl Handshakes {
         if let Some(&signal) = signals.take().first() {
             return Err(Error::Interrupted { signal });
         }
-        let mut arrivals = Admitted::default();
+        let mut events = HandshakeEvents::default();
         for (place, channel) in watched.iter_mut().enumerate() {
             if channel.receive().is_err() || channel.ended() {
-                arrivals.ended.push(place);
+                events.ended.push(place);
             }
             channel.flush();
         }
         self.accept();
-        self.listen(&mut arrivals);
-        Ok(arrivals)
+        self.listen(&mut events);
+        Ok(events)
     }
 
     fn accept(&mut self) {
@@ -148,13 +148,13 @@ impl Handshakes {
         }
     }
 
-    fn listen(&mut self, arrivals: &mut Admitted) {
+    fn listen(&mut self, events: &mut HandshakeEvents) {
         for mut pending in std::mem::take(&mut self.pending) {
             let peer = pending.channel.peer();
             let heard = pending.channel.receive();
             pending.channel.flush();
             match heard.and_then(|()| pending.channel.next_message()) {
-                Ok(Some(message)) => arrivals.greeted.push((pending.channel, message)),
+                Ok(Some(message)) => events.greeted.push((pending.channel, message)),
                 Err(error) => self.refuse(peer, &error),
                 Ok(None) if pending.channel.ended() => {
                     self.refuse(

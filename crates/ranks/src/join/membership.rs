@@ -197,8 +197,8 @@ fn gather_children(
                 ),
             });
         }
-        let arrivals = handshakes.step(deadline, signals, &mut [&mut parent.channel])?;
-        for (mut channel, message) in arrivals.greeted {
+        let events = handshakes.step(deadline, signals, &mut [&mut parent.channel])?;
+        for (mut channel, message) in events.greeted {
             match message.head {
                 Head::Attach { info }
                     if expected.contains(&info.rank)
@@ -216,7 +216,7 @@ fn gather_children(
                 ),
             }
         }
-        if !arrivals.ended.is_empty() {
+        if !events.ended.is_empty() {
             return Err(last_words(&mut parent.channel, &parent.info));
         }
     }

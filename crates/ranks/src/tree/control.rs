@@ -13,12 +13,13 @@ use super::collective::{Collectives, Member};
 use super::exchange::Subtree;
 use super::missing::{Inquiry, RankState};
 use super::shape::{PeerConnection, TreePosition};
-use super::shared::{CollectiveResult, ControlCommand, Shared, lock};
+use super::shared::{CollectiveResult, ControlCommand, Shared};
 use crate::RankInfo;
 use crate::channel::message::{Cause, Head};
 use crate::channel::{Channel, Interest, wait_for};
 use crate::hosts::is_one_boot;
 use crate::signals::Signals;
+use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
 /// Time for last words when the run ends in order, and when it does not.

@@ -6,10 +6,11 @@ use super::clock::{Base, monotonic_ns};
 use super::collective::{Combined, Member};
 use super::control::{Control, Way};
 use super::missing::{Inquiry, RankState};
-use super::shared::{CollectiveResult, Enter, lock};
+use super::shared::{CollectiveResult, Enter};
 use crate::ClockOffset;
 use crate::channel::message::{Cause, CollectiveKind, Head, Message, clip};
 use crate::channel::pack::pack;
+use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
 impl Control {

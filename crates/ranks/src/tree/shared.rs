@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::ClockOffset;
 use crate::channel::message::{Cause, CollectiveKind};
+use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
 /// Merges this rank's contribution, the first, with those of its children.
@@ -184,9 +185,4 @@ impl Shared {
             Error::from,
         )
     }
-}
-
-/// A panic elsewhere does not make this state wrong, and the others must still be told; so a poisoned lock is used.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,6 +4,7 @@ use tonnage_engine::EngineReport;
 
 use super::{Figure, Style};
 use crate::Record;
+use crate::grouping::by_answer;
 
 const OWN_WORD: &str =
     "The engine's own word, ranks with the same answer together; absent where the engine has none.";
@@ -77,16 +78,9 @@ fn devices(engine: &EngineReport) -> Option<String> {
 
 /// Joins the ranks' answers: once where all say the same, else with the ranks before it; empty where none answers.
 pub fn by_ranks(record: &Record, of: impl Fn(&EngineReport) -> Option<String>) -> String {
-    let mut texts: Vec<(String, Vec<&str>)> = Vec::new();
-    for effective in &record.effective {
-        let Some(text) = of(&effective.engine) else {
-            continue;
-        };
-        match texts.iter_mut().find(|(known, _)| *known == text) {
-            Some((_, ranks)) => ranks.push(&effective.ranks),
-            None => texts.push((text, vec![&effective.ranks])),
-        }
-    }
+    let effective = record.effective.iter();
+    let answers = effective.filter_map(|one| Some((one.ranks.as_str(), of(&one.engine)?)));
+    let texts = by_answer(answers);
     match texts.as_slice() {
         [(text, _)] => text.clone(),
         texts => {

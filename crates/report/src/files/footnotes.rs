@@ -5,6 +5,7 @@ use tonnage_engine::fact_names::{CLOCK, HINTS_NOT_TAKEN, HINTS_NOT_TAKEN_EFFECT}
 use tonnage_engine::{EngineReport, Fact};
 use tonnage_plan::files::Phase;
 use tonnage_record::files::{CacheState, PhaseRecord, PhaseTrial, StonewallFigures, Storage};
+use tonnage_record::grouping::by_answer;
 use tonnage_record::{FileRecord, Outcome};
 use tonnage_units::quantity::human::{gigabytes_per_s, number, seconds, size, whole_percent};
 
@@ -107,19 +108,17 @@ fn storage_line(record: FileRecord<'_>, storage: &Storage) -> String {
 
 /// Describes the engines by their own accounts.
 fn engine(record: FileRecord<'_>) -> Vec<String> {
-    let mut said: Vec<(String, Vec<&str>)> = Vec::new();
-    for effective in &record.effective {
-        let items = items(&effective.engine);
+    let text = |engine: &EngineReport| {
+        let items = items(engine);
         let left = items.len().saturating_sub(ENGINE_ITEMS_MAX);
         let mut text = items[..items.len() - left].join("; ");
         if left > 0 {
             text += &format!("; and {left} more, which the record lists");
         }
-        match said.iter_mut().find(|(known, _)| *known == text) {
-            Some((_, ranks)) => ranks.push(&effective.ranks),
-            None => said.push((text, vec![&effective.ranks])),
-        }
-    }
+        text
+    };
+    let effective = record.effective.iter();
+    let said = by_answer(effective.map(|one| (one.ranks.as_str(), text(&one.engine))));
     let alike = said.len() == 1;
     let lines = said.iter().filter(|(text, _)| !text.is_empty());
     let lines =

@@ -346,7 +346,8 @@ impl<F: AsFd> Ring<F> {
 
     /// Hands what is pushed to the kernel and sleeps until something has ended. Where the kernel can (see
     /// [`RingFeatures::gathers`]), it gives others [`GATHER`] to end as well, until they are a quarter of what is in
-    /// flight or a batch: waking up costs more than an operation. A signal ends it early, and so does a long time without any.
+    /// flight or a batch: waking up costs more than an operation. A signal ends it early, and so does a long time without
+    /// any.
     ///
     /// # Errors
     /// When the kernel does not take what was posted.

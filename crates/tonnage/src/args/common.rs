@@ -3,12 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use tonnage_bench::settings::Numa;
 use tonnage_engine::Libraries;
+use tonnage_machine::CpuChoice;
 use tonnage_plan::Plan;
+use tonnage_plan::options::one_of;
 use tonnage_ranks::Explicit;
+use tonnage_report::Format;
 use tonnage_units::{Error, Result};
 
-use super::values::{Cpus, Master, Numa, library, ranks, scale};
+use super::values::{Master, library, ranks, scale};
 
 /// Placement and meeting of ranks.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
@@ -38,7 +42,7 @@ pub struct RankArgs {
     ///
     /// By default each worker is pinned to a CPU of its own, close to its memory.
     #[arg(long, value_name = "LIST")]
-    pub cpus: Option<Cpus>,
+    pub cpus: Option<CpuChoice>,
 
     /// NUMA node of the buffers: "auto" is the node of the worker's CPU, "none" leaves it to the system.
     #[arg(long, value_name = "NODE", default_value = "auto")]
@@ -120,7 +124,7 @@ pub struct ResultArgs {
     pub resume: Option<PathBuf>,
 
     /// Format of standard output: tables, JSON lines or CSV.
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
+    #[arg(long, value_name = "FORMAT", value_parser = one_of::<Format>(), default_value_t = Format::Table)]
     pub format: Format,
 
     /// End with exit code 1 unless the devices' own counters prove, for every point, that the payload crossed the
@@ -136,18 +140,6 @@ pub struct ResultArgs {
     /// bytes of all ranks together.
     #[arg(long, value_name = "FACTOR", value_parser = scale)]
     pub scale: Option<f64>,
-}
-
-/// Format of results on standard output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum Format {
-    /// Tables for people.
-    #[default]
-    Table,
-    /// One JSON record per line.
-    Jsonl,
-    /// Comma-separated values with a head line.
-    Csv,
 }
 
 /// The file that results go to.
@@ -202,16 +194,6 @@ impl ResultArgs {
 fn same_file(one: &Path, other: &Path) -> bool {
     let known = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     one == other || known(one) == known(other)
-}
-
-impl From<Format> for tonnage_report::Format {
-    fn from(format: Format) -> Self {
-        match format {
-            Format::Table => Self::Table,
-            Format::Jsonl => Self::Jsonl,
-            Format::Csv => Self::Csv,
-        }
-    }
 }
 
 /// Level of logging.

@@ -109,7 +109,7 @@ fn own(command: &clap::Command) -> Vec<Own> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::common::Format;
+    use tonnage_report::Format;
 
     fn read(line: &str) -> Result<IorRequest> {
         let words = line.split_whitespace().map(str::to_owned).collect();

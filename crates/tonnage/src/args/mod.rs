@@ -18,8 +18,10 @@ pub mod verify;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use tonnage_plan::options::one_of;
+use tonnage_report::Format;
 
-use common::{Format, LogLevel};
+use common::LogLevel;
 use experiment::ExperimentArgs;
 use ior::IorArgs;
 use manual::{CompletionsArgs, ManArgs};
@@ -91,7 +93,7 @@ pub struct ShowArgs {
     pub file: PathBuf,
 
     /// Draw tables, or write the records as JSON lines or CSV.
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
+    #[arg(long, value_name = "FORMAT", value_parser = one_of::<Format>(), default_value_t = Format::Table)]
     pub format: Format,
 }
 

@@ -15,7 +15,8 @@ mod file;
 mod repeated;
 
 use crate::args::common::Destination;
-use crate::args::values::{Cpus, Numa};
+use tonnage_bench::settings::Numa;
+use tonnage_machine::CpuChoice;
 
 fn closed(_: &OpenRequest<'_>) -> tonnage_units::Result<Vec<Arc<dyn Domain>>> {
     Err(Error::Failed(
@@ -198,8 +199,8 @@ fn where_ranks_run_is_read() {
     );
     let expected = common::RankArgs {
         ranks: Some(4),
-        cpus: Some(Cpus::List(vec![0, 1])),
-        numa: Numa::Unbound,
+        cpus: Some(CpuChoice::List(vec![0, 1])),
+        numa: Numa::None,
         interface: Some("lo".to_owned()),
         ..common::RankArgs::default()
     };

@@ -1,39 +1,10 @@
-//! Values that only the command line has. Those that plans have too are read in `tonnage_plan` and `tonnage_units`.
+//! Values that only the command line has. Those that others have too are read where they are: in `tonnage_plan` and
+//! `tonnage_units`, `tonnage_machine` (CPUs), `tonnage_bench` (the NUMA node) and `tonnage_report` (formats).
 
 use std::str::FromStr;
 
 use tonnage_units::Count;
-use tonnage_units::{Error, Result, number_list};
-
-/// The CPUs that workers are pinned to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cpus {
-    /// Workers are not pinned.
-    Unpinned,
-    /// These, given out in this order. Never empty, and none twice.
-    List(Vec<u32>),
-}
-
-impl FromStr for Cpus {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        if text == "none" {
-            return Ok(Self::Unpinned);
-        }
-        let cpus = number_list::parse(text)?;
-        match cpus
-            .iter()
-            .enumerate()
-            .find(|(at, cpu)| cpus[..*at].contains(cpu))
-        {
-            Some((_, cpu)) => Err(Error::Usage(format!(
-                "the list {text:?} has CPU {cpu} twice"
-            ))),
-            None => Ok(Self::List(cpus)),
-        }
-    }
-}
+use tonnage_units::{Error, Result};
 
 /// Address of rank 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,43 +43,6 @@ impl FromStr for Master {
             ))
         })
     }
-}
-
-/// The NUMA node of the buffers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Numa {
-    /// The node of the worker's CPU.
-    #[default]
-    Auto,
-    /// Nodes that the system chooses.
-    Unbound,
-    /// This node.
-    Node(u32),
-}
-
-impl FromStr for Numa {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "none" => Ok(Self::Unbound),
-            // `parse` alone would take "+3" too.
-            _ if text.bytes().all(|byte| byte.is_ascii_digit())
-                && text.len() < 6
-                && !text.is_empty() =>
-            {
-                text.parse().map(Self::Node).map_err(|_| not_a_node(text))
-            }
-            _ => Err(not_a_node(text)),
-        }
-    }
-}
-
-fn not_a_node(text: &str) -> Error {
-    Error::Usage(format!(
-        "{text:?} is not a NUMA node: write auto, none or a number"
-    ))
 }
 
 /// Reads a number of ranks. Whether there are enough of them is checked with the plan.
@@ -156,38 +90,6 @@ pub fn library(text: &str) -> std::result::Result<(String, std::path::PathBuf), 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cpus_are_ranges_and_numbers_in_order() {
-        assert_eq!(
-            "8,0-3".parse::<Cpus>().unwrap(),
-            Cpus::List(vec![8, 0, 1, 2, 3])
-        );
-        assert_eq!("none".parse::<Cpus>().unwrap(), Cpus::Unpinned);
-        for (text, part) in [
-            ("", "the list \"\": \"\" is not a number"),
-            ("3-1", "goes down"),
-            ("0-3,2", "has CPU 2 twice"),
-            ("0-4294967295", "is not a number below 65536"),
-            ("+1", "is not a number below 65536"),
-            ("0-", "is not a number below 65536"),
-        ] {
-            let message = text.parse::<Cpus>().unwrap_err().to_string();
-            assert!(message.contains(part), "{text}: {message}");
-        }
-    }
-
-    #[test]
-    fn numa_is_automatic_none_or_a_node() {
-        assert_eq!("auto".parse::<Numa>().unwrap(), Numa::Auto);
-        assert_eq!("none".parse::<Numa>().unwrap(), Numa::Unbound);
-        assert_eq!("1".parse::<Numa>().unwrap(), Numa::Node(1));
-        let message = "first".parse::<Numa>().unwrap_err().to_string();
-        assert_eq!(
-            message,
-            "\"first\" is not a NUMA node: write auto, none or a number"
-        );
-    }
 
     #[test]
     fn a_master_is_a_host_and_a_port() {

@@ -6,10 +6,10 @@ use tonnage_ior::block;
 use tonnage_ior::block::RunFacts;
 use tonnage_ior::options::{IorOptions, SummaryFormat};
 use tonnage_record::Record;
+use tonnage_report::Format;
 use tonnage_units::{Error, Result};
 
 use super::print;
-use crate::args::common::Format;
 use crate::args::ior::OwnArgs;
 
 /// IOR's result block, as it will be written.

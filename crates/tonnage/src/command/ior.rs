@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use tonnage_plan::Plan;
 use tonnage_ranks::Identity;
 use tonnage_record::writer::check_writable;
+use tonnage_report::Format;
 use tonnage_units::{Error, Result};
 
 use super::block::Block;
 use super::job::Job;
 use super::measure::{how_many, start};
 use super::{env, print};
-use crate::args::common::{Format, RankArgs};
+use crate::args::common::RankArgs;
 use crate::args::ior::{IorArgs, IorRequest};
 use tonnage_ior::options::{Api, IorOptions, SummaryFormat};
 use tonnage_ior::{hints, translate};

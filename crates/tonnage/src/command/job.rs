@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use tonnage_bench::settings::Numa;
-use tonnage_machine::Choice;
+use tonnage_machine::CpuChoice;
 use tonnage_plan::Plan;
+use tonnage_report::Format;
 
 use super::block::Block;
-use crate::args::common::{Format, RankArgs};
-use crate::args::values;
+use crate::args::common::RankArgs;
 
 /// A plan with everything that a command needs to run it.
 pub struct Job {
@@ -28,17 +28,7 @@ pub struct Job {
 
 impl Job {
     /// Choice of where workers and their memory are to be.
-    pub fn placement(&self) -> (Choice, Numa) {
-        let cpus = match &self.ranks.cpus {
-            None => Choice::Auto,
-            Some(values::Cpus::Unpinned) => Choice::None,
-            Some(values::Cpus::List(list)) => Choice::List(list.clone()),
-        };
-        let numa = match self.ranks.numa {
-            values::Numa::Auto => Numa::Auto,
-            values::Numa::Unbound => Numa::None,
-            values::Numa::Node(node) => Numa::Node(node),
-        };
-        (cpus, numa)
+    pub fn placement(&self) -> (CpuChoice, Numa) {
+        (self.ranks.cpus.clone().unwrap_or_default(), self.ranks.numa)
     }
 }

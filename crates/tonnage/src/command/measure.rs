@@ -18,6 +18,7 @@ use tonnage_ranks::{Identity, JoinOptions, Rank};
 use tonnage_record::read::already_measured;
 use tonnage_record::writer::{RecordWriter, resume};
 use tonnage_record::{Program, Record};
+use tonnage_report::Format;
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
@@ -27,7 +28,7 @@ use super::checks::{
 use super::job::Job;
 use super::observer::Keeper;
 use super::{env, print};
-use crate::args::common::{Format, RankArgs, ResultArgs};
+use crate::args::common::{RankArgs, ResultArgs};
 use crate::args::experiment::ExperimentArgs;
 use crate::args::run::RunArgs;
 use crate::args::verify::{RANKS_DEFAULT, VerifyArgs};
@@ -271,7 +272,7 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
         && let Some(format) = job.format
         && format != Format::Jsonl
     {
-        print(&tonnage_report::render(format.into(), &keeper.records)?)?;
+        print(&tonnage_report::render(format, &keeper.records)?)?;
     }
     result.and(stored)?;
     let unproven = match job.require_path && rank.id() == 0 {

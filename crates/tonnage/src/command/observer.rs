@@ -8,11 +8,11 @@ use tonnage_plan::Point;
 use tonnage_record::read::final_attempts;
 use tonnage_record::writer::RecordWriter;
 use tonnage_record::{Outcome, Record};
+use tonnage_report::Format;
 use tonnage_units::Result;
 use tonnage_units::quantity::human;
 
 use super::print;
-use crate::args::common::Format;
 
 /// Keeps records, writes them on, and shows how far the run is.
 pub struct Keeper {
@@ -79,7 +79,7 @@ impl Observer for Keeper {
     fn record(&mut self, record: Record) -> Result<()> {
         if self.stream {
             print(&tonnage_report::render(
-                tonnage_report::Format::Jsonl,
+                Format::Jsonl,
                 std::slice::from_ref(&record),
             )?)?;
         }

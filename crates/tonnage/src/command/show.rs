@@ -17,7 +17,7 @@ use tonnage_report::devices;
 /// When the file cannot be read or is not one of records.
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     let file = read_records(&args.file)?;
-    print(&tonnage_report::render(args.format.into(), &file.records)?)?;
+    print(&tonnage_report::render(args.format, &file.records)?)?;
     if file.records.is_empty() {
         log::warn!("{} holds no records", args.file.display());
     }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `rooms` | arrows between crates |
 //! | `circles` | files of a crate that use each other |
+//! | `names` | types of one name |
 //! | `style` | lengths of functions and files, openings of doc comments, `unsafe` |
 //! | `source` | reading the source |
 //!
@@ -11,6 +12,8 @@
 
 #[cfg(test)]
 mod circles;
+#[cfg(test)]
+mod names;
 #[cfg(test)]
 mod rooms;
 #[cfg(test)]

@@ -22,15 +22,13 @@ pub mod team;
 pub mod worker;
 
 use crate::deadlines::DEADLINES;
-use crate::failure::StepFailure;
+use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
 use opened::Opened;
 use team::Team;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_plan::{Planned, Point};
-use tonnage_ranks::Rank;
 use tonnage_record::{Body, ConnectBody, Record};
-use tonnage_units::Error;
 
 /// The kind: points share nothing that is open; they have a warm-up, and neither canary nor limit.
 #[derive(Default)]
@@ -61,7 +59,7 @@ impl Kind for Connects {
         points: &[&ConnectPoint],
         stage: &mut Stage<'_>,
     ) -> Result<Opened, StepFailure> {
-        Opened::open(points[0], stage).map_err(|error| of_point(stage.rank, error))
+        Opened::open(points[0], stage).map_err(|error| StepFailure::known_to_all(stage.rank, error))
     }
 
     fn measure(
@@ -91,16 +89,5 @@ fn seat_all(
     let mut body = ConnectBody::new(point.clone());
     let descriptors = Team::work(open, point, stage, &mut body, |team| team.rehearse())?;
     let seated = open.seat_all(point, descriptors, stage);
-    let agreed = stage
-        .rank
-        .agree("memory of all workers", seated, DEADLINES.step);
-    agreed.map_err(|error| of_point(stage.rank, error))
-}
-
-/// The failure of a point, unless the run has stopped.
-fn of_point(rank: &Rank, error: Error) -> StepFailure {
-    match rank.why_stopped() {
-        Some(_) => StepFailure::Run(error),
-        None => StepFailure::Point(error),
-    }
+    agree(stage.rank, "memory of all workers", seated, DEADLINES.step)
 }

@@ -12,7 +12,7 @@ use super::figures::{Times, Totals, step_record, summarize};
 use super::opened::Opened;
 use super::worker::{Answer, Order, Refusal, refuse};
 use crate::deadlines::DEADLINES;
-use crate::failure::{StepFailure, await_first_cause};
+use crate::failure::{StepFailure, agree, await_first_cause};
 use crate::kinds::kind::{Stage, Steps};
 use crate::latencies::merge_all;
 use crate::opening::introduction::{Introduced, Introductions, locality, packed, unpacked};
@@ -140,11 +140,7 @@ impl<'a> Team<'a> {
 
     /// Every rank hears of the first failure, and all are in step.
     fn agree(&mut self, what: &str, mine: Result<()>) -> Result<(), StepFailure> {
-        match self.rank.agree(what, mine, DEADLINES.step) {
-            Ok(()) => Ok(()),
-            Err(error) if self.rank.why_stopped().is_some() => Err(StepFailure::Run(error)),
-            Err(error) => Err(StepFailure::Point(error)),
-        }
+        agree(self.rank, what, mine, DEADLINES.step)
     }
 
     /// Agrees upon a step that takes both ends. In the rehearsal shortages come first: the peers of a worker that lacks

@@ -26,7 +26,7 @@ impl Experiment<'_> {
             state.written = None;
             return Ok(());
         }
-        let made = state.team.iter().map(|member| member.samples.transfers);
+        let made = state.team.iter().map(|worker| worker.samples.transfers);
         let mine = without_gap(made, state.team.len() as u64).min(job.quota);
         let what = "how far ranks have written";
         let transfers = self.rank.gather(what, &mine, DEADLINES.phase)?;
@@ -59,7 +59,7 @@ impl Experiment<'_> {
         job.measured = false;
         let seed = seed.unwrap_or(0);
         let pool = Pool::new(seed, point.data);
-        let checker = |member: &team::FileWorker| Checker {
+        let checker = |worker: &team::FileWorker| Checker {
             key: FileKey::new(seed, number_of(point, job.part)),
             pool: &pool,
             path: &job.path,
@@ -69,7 +69,7 @@ impl Experiment<'_> {
                 point.ranks
             },
             file_bytes: bytes_of_file(point),
-            memory: member.memory.clone(),
+            memory: worker.memory.clone(),
             transfer_bytes: point.transfer_bytes,
             found: Wrong::default(),
         };
@@ -80,12 +80,12 @@ impl Experiment<'_> {
             .iter()
             .for_each(|checker| found.merge(&checker.found));
         let mine = VerifyFindings::of_rank(self.rank.id(), &found);
-        let verdict = self
+        let findings = self
             .rank
             .reduce("compare what was read", mine, DEADLINES.phase)?;
-        match verdict.complaint() {
+        match findings.complaint() {
             Some(complaint) => Err(StepFailure::Point(Error::Failed(complaint))),
-            None => Ok(verdict.checked_bytes),
+            None => Ok(findings.checked_bytes),
         }
     }
 }

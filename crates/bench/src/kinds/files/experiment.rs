@@ -13,7 +13,7 @@ use super::limit::Streams;
 use super::storage::{self, LocalStorage};
 use super::team::FileWorker;
 use crate::deadlines::DEADLINES;
-use crate::failure::StepFailure;
+use crate::failure::{StepFailure, agree};
 use crate::host::RankHost;
 use crate::kinds::files::drive::{BufferLayout, InFlight, Samples};
 use crate::kinds::files::names::{path_of, source_of};
@@ -21,7 +21,7 @@ use crate::kinds::kind::{Course, Steps, When};
 use crate::observer::Observer;
 use crate::settings::Settings;
 use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles};
-use tonnage_machine::{Choice, place_workers};
+use tonnage_machine::{CpuChoice, place_workers};
 use tonnage_plan::files::{FileLayout, FilePoint, Phase};
 use tonnage_plan::point::{LimitChoice, Reading};
 use tonnage_ranks::Rank;
@@ -225,11 +225,7 @@ impl Experiment<'_> {
     /// Every rank takes the outcome of the first that failed.
     pub fn agree(&mut self, what: &str, mine: Result<()>) -> Result<(), StepFailure> {
         self.rank.phase(what);
-        match self.rank.agree(what, mine, DEADLINES.phase) {
-            Ok(()) => Ok(()),
-            Err(error) if self.rank.why_stopped().is_some() => Err(StepFailure::Run(error)),
-            Err(error) => Err(StepFailure::Point(error)),
-        }
+        agree(self.rank, what, mine, DEADLINES.phase)
     }
 
     /// Returns whether it holds on any rank.
@@ -315,8 +311,8 @@ impl Experiment<'_> {
         let (place, beside) = self.host.neighbours;
         let cpus = match &self.settings.cpus {
             // What the kernel does for a queue beside its thread would have to run on the thread's CPU.
-            Choice::Auto if entry.queues => vec![None; point.threads as usize],
-            Choice::None => vec![None; point.threads as usize],
+            CpuChoice::Auto if entry.queues => vec![None; point.threads as usize],
+            CpuChoice::None => vec![None; point.threads as usize],
             choice => {
                 let topology = &self.host.topology;
                 place_workers(topology, place, beside, point.threads, choice)?.cpus
@@ -325,7 +321,7 @@ impl Experiment<'_> {
         let slots = if entry.queues { point.window } else { 1 };
         let buffers =
             BufferLayout::new(point.transfer_bytes, slots, !entry.queues && self.writes());
-        let member = |(thread, cpu): (u32, Option<u32>)| {
+        let worker = |(thread, cpu): (u32, Option<u32>)| {
             let memory = Arena::allocate(
                 buffers.bytes() as usize,
                 Pages::Normal,
@@ -348,7 +344,7 @@ impl Experiment<'_> {
                 cpu,
             })
         };
-        (0u32..).zip(cpus).map(member).collect()
+        (0u32..).zip(cpus).map(worker).collect()
     }
 
     /// One stream for each device at once, where the limit is to be measured.

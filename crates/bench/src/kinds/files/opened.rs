@@ -29,13 +29,13 @@ impl Experiment<'_> {
         state: &State,
     ) -> Result<Vec<Effective>> {
         let mut engine = domain.report();
-        for member in &state.team {
-            engine.facts.extend(member.calls.chosen());
+        for worker in &state.team {
+            engine.facts.extend(worker.calls.chosen());
         }
         let bytes = state
             .team
             .iter()
-            .map(|member| member.memory.len() as u64)
+            .map(|worker| worker.memory.len() as u64)
             .sum::<u64>();
         let opened = OpenMessage {
             engine,
@@ -44,7 +44,7 @@ impl Experiment<'_> {
                 bytes,
                 ..MemoryReport::default()
             },
-            cpus: state.team.iter().map(|member| member.cpu).collect(),
+            cpus: state.team.iter().map(|worker| worker.cpu).collect(),
         };
         let what = "what the engines are";
         let all = self.rank.gather(what, &Json(opened), DEADLINES.step)?;

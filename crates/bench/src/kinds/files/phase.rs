@@ -215,12 +215,12 @@ impl Experiment<'_> {
     ) -> Result<Vec<ThreadFigures>, StepFailure> {
         let point = self.point;
         if let Some((_, pool)) = job.data {
-            for member in state.team.iter().filter(|member| member.buffers.slots > 0) {
+            for worker in state.team.iter().filter(|worker| worker.buffers.slots > 0) {
                 pool.place(
-                    &member.memory,
-                    member.buffers.source,
+                    &worker.memory,
+                    worker.buffers.source,
                     0,
-                    member.buffers.slots,
+                    worker.buffers.slots,
                 )?;
             }
         }
@@ -278,14 +278,14 @@ impl Experiment<'_> {
         index: usize,
         figures: &[ThreadFigures],
     ) -> Result<PhaseTotals> {
-        let samples = state.team.iter().map(|member| &member.samples);
+        let samples = state.team.iter().map(|worker| &worker.samples);
         let mine = PhaseTotals::of_rank(self.rank.id(), figures.iter().zip(samples));
         let mine = mine.ok_or_else(|| Error::Failed("a rank needs at least one thread".into()))?;
         let totals = self.rank.reduce("add up a phase", mine, DEADLINES.phase)?;
         for write in [false, true] {
             let mut mine = LatencyHistogram::new();
-            for member in &state.team {
-                let samples = &member.samples;
+            for worker in &state.team {
+                let samples = &worker.samples;
                 mine.merge(if write {
                     &samples.write_latencies
                 } else {
@@ -349,7 +349,7 @@ fn so_far(
     team: &[team::FileWorker],
     elapsed_ns: u64,
 ) -> String {
-    let transfers: u64 = team.iter().map(|member| member.samples.transfers).sum();
+    let transfers: u64 = team.iter().map(|worker| worker.samples.transfers).sum();
     format!(
         "the {} phase of repetition {} was not finished: when it ended, {:.2} s after its start, rank 0 had moved {} in \
          {transfers} transfers",

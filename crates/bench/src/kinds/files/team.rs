@@ -132,18 +132,18 @@ pub fn run<I: Inspect + Send>(
     rank: &mut Rank,
 ) -> Result<Vec<ThreadFigures>> {
     let cpu_begin_ns = process_cpu_ns();
-    let queues = team.iter_mut().any(|member| member.calls.queue().is_some());
-    let mut members = team.iter_mut().zip(inspectors.iter_mut()).enumerate();
-    let lead = members.next();
+    let queues = team.iter_mut().any(|worker| worker.calls.queue().is_some());
+    let mut workers = team.iter_mut().zip(inspectors.iter_mut()).enumerate();
+    let lead = workers.next();
     let mut figures = std::thread::scope(|scope| {
-        let followers: Vec<_> = members
-            .map(|(index, (member, inspect))| {
-                scope.spawn(move || Steps::new(plan, shared, index, None).take(member, inspect))
+        let followers: Vec<_> = workers
+            .map(|(index, (worker, inspect))| {
+                scope.spawn(move || Steps::new(plan, shared, index, None).take(worker, inspect))
             })
             .collect();
         let mut figures = Vec::with_capacity(followers.len() + 1);
-        if let Some((index, (member, inspect))) = lead {
-            figures.push(Steps::new(plan, shared, index, Some(rank)).take(member, inspect));
+        if let Some((index, (worker, inspect))) = lead {
+            figures.push(Steps::new(plan, shared, index, Some(rank)).take(worker, inspect));
         }
         for follower in followers {
             match follower.join() {
@@ -195,28 +195,28 @@ impl<'a, 'b> Steps<'a, 'b> {
         }
     }
 
-    fn take<I: Inspect>(mut self, member: &mut FileWorker, inspect: &mut I) -> ThreadFigures {
+    fn take<I: Inspect>(mut self, worker: &mut FileWorker, inspect: &mut I) -> ThreadFigures {
         let (plan, clock) = (self.plan, self.plan.clock);
-        member.samples = Samples::new();
-        member.slots.forget();
+        worker.samples = Samples::new();
+        worker.slots.forget();
         let since = |ns: u64| ns.saturating_sub(plan.start_ns);
-        if let Some(cpu) = member.cpu {
+        if let Some(cpu) = worker.cpu {
             self.step(|_| tonnage_machine::pin_thread(cpu));
         }
         self.await_start();
         let cpu_begin_ns = thread_cpu_ns();
-        let open = self.timed(|_| open(plan, member));
+        let open = self.timed(|_| open(plan, worker));
         self.meet("files are open");
         let (cpu_transfer_ns, begin_ns) = (thread_cpu_ns(), clock.now_ns());
-        self.transfers(member, inspect);
+        self.transfers(worker, inspect);
         let done_ns = clock.now_ns();
         if plan.fsync == Fsync::End && plan.access.1 {
-            self.step(|_| member.calls.call(&Call::Sync { file: FILE }).map(|_| ()));
+            self.step(|_| worker.calls.call(&Call::Sync { file: FILE }).map(|_| ()));
         }
         let end_ns = clock.now_ns();
         let transfer_cpu_ns = thread_cpu_ns() - cpu_transfer_ns;
         self.meet("transfers are made");
-        let close = self.timed(|_| member.calls.call(&Call::Close { file: FILE }).map(|_| ()));
+        let close = self.timed(|_| worker.calls.call(&Call::Close { file: FILE }).map(|_| ()));
         let sync_end_ns = if plan.fsync == Fsync::End {
             end_ns - done_ns
         } else {
@@ -229,7 +229,7 @@ impl<'a, 'b> Steps<'a, 'b> {
                 end_ns: since(end_ns),
             },
             done_ns: since(done_ns),
-            sync_ns: member.samples.sync_ns + if plan.access.1 { sync_end_ns } else { 0 },
+            sync_ns: worker.samples.sync_ns + if plan.access.1 { sync_end_ns } else { 0 },
             close,
             cpu_ns: thread_cpu_ns() - cpu_begin_ns,
             transfer_cpu_ns,
@@ -276,24 +276,24 @@ impl<'a, 'b> Steps<'a, 'b> {
         self.shared.meeting.wait();
     }
 
-    fn transfers<I: Inspect>(&mut self, member: &mut FileWorker, inspect: &mut I) {
+    fn transfers<I: Inspect>(&mut self, worker: &mut FileWorker, inspect: &mut I) {
         let plan = self.plan;
         let threads = u64::from(plan.point.threads);
         let share = share(plan.quota, self.index as u64, threads);
-        self.step(|steps| steps.drive(member, false, share, inspect));
+        self.step(|steps| steps.drive(worker, false, share, inspect));
         // All threads come here, also those that failed: the others wait for them.
         if let Some(wall) = plan.stonewall.filter(|wall| wall.wear_out) {
             let least = wall.transfers_min.div_ceil(threads);
             let until = self
-                .most_of_all(member.samples.transfers.max(least))
+                .most_of_all(worker.samples.transfers.max(least))
                 .min(share);
-            self.step(|steps| steps.drive(member, true, until, inspect));
+            self.step(|steps| steps.drive(worker, true, until, inspect));
         }
     }
 
     fn drive<I: Inspect>(
         &mut self,
-        member: &mut FileWorker,
+        worker: &mut FileWorker,
         beyond_wall: bool,
         until: u64,
         inspect: &mut I,
@@ -309,8 +309,8 @@ impl<'a, 'b> Steps<'a, 'b> {
             transfer_bytes: plan.point.transfer_bytes,
             data: plan.data,
             sync_each: plan.fsync == Fsync::Each,
-            memory: &member.memory,
-            buffers: member.buffers,
+            memory: &worker.memory,
+            buffers: worker.buffers,
             clock: plan.clock,
             start_ns: plan.start_ns,
             wall_ns,
@@ -318,12 +318,12 @@ impl<'a, 'b> Steps<'a, 'b> {
             stop: [&shared.stopped, &shared.failed],
             watched_bytes: &shared.watched[self.index],
         };
-        if let Some(queue) = member.calls.queue() {
+        if let Some(queue) = worker.calls.queue() {
             return queued(
                 queue,
                 &task,
                 until,
-                (&mut member.samples, &mut member.slots),
+                (&mut worker.samples, &mut worker.slots),
                 inspect,
             );
         }
@@ -339,10 +339,10 @@ impl<'a, 'b> Steps<'a, 'b> {
         let vote: Option<crate::kinds::files::drive::Vote<'_>> =
             if together { Some(&mut vote) } else { None };
         blocking(
-            &mut *member.calls,
+            &mut *worker.calls,
             &task,
             until,
-            &mut member.samples,
+            &mut worker.samples,
             inspect,
             vote,
         )
@@ -367,7 +367,7 @@ impl<'a, 'b> Steps<'a, 'b> {
     }
 }
 
-fn open(plan: &PhasePlan<'_>, member: &mut FileWorker) -> Result<()> {
+fn open(plan: &PhasePlan<'_>, worker: &mut FileWorker) -> Result<()> {
     let (read, write, create) = plan.access;
     let file = OpenFile {
         file: FILE,
@@ -378,7 +378,7 @@ fn open(plan: &PhasePlan<'_>, member: &mut FileWorker) -> Result<()> {
         shared: plan.point.layout == tonnage_plan::files::FileLayout::Shared,
         view: plan.view,
     };
-    member.calls.call(&Call::Open(file)).map(|_| ())
+    worker.calls.call(&Call::Open(file)).map(|_| ())
 }
 
 /// Number of `quota` transfers that belong to thread `index` of `threads` that take turns.

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule};
@@ -12,6 +12,7 @@ use crate::kinds::transfer::verify::Expected;
 use crate::limit::socket_stream::{Berths, Streamed};
 use tonnage_engine::memory::CopyRate;
 use tonnage_record::histogram::LatencyHistogram;
+use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
 /// Order to a worker.
@@ -268,9 +269,4 @@ impl Followers {
 
 fn died() -> Error {
     Error::Failed("a worker thread of this rank died".into())
-}
-
-/// Locks a mutex whose holder cannot leave its data half changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

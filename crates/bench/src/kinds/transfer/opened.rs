@@ -8,7 +8,6 @@ use tonnage_sys::clock::Clock;
 use super::caps::check_caps;
 use super::credit_lanes::{CreditLanes, needs_credits};
 use super::description::{Device, OpenMessage};
-use crate::agreement::settle;
 use crate::deadlines::DEADLINES;
 use crate::host::RankHost;
 use crate::json::Json;
@@ -16,6 +15,7 @@ use crate::kinds::transfer::layout::SliceLayout;
 use crate::opening::introduction::{Introduction, Introductions, locality, packed, unpacked};
 use crate::opening::{Devices, Requirements, Seat, SizedBy, reports};
 use crate::settings::Settings;
+use crate::settle::settle;
 use crate::wire_proof::{NamedDevices, Routes};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{

@@ -10,7 +10,7 @@ use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, WARM_UP};
 use super::work::Work;
 use crate::deadlines::DEADLINES;
-use crate::failure::{StepFailure, await_first_cause};
+use crate::failure::{StepFailure, agree, await_first_cause};
 use crate::json::Json;
 use crate::kinds::kind::{Course, Steps, When};
 use crate::kinds::transfer::verify::Expected;
@@ -275,15 +275,12 @@ impl Lead<'_, '_> {
             Ok(())
         });
         // A wrong byte ends the point, not the run: all ranks hear of it here and stay in step.
-        match self.rank.agree("verify a trial", mine, DEADLINES.step) {
-            Ok(()) => Ok(()),
-            Err(error) if self.rank.why_stopped().is_some() => Err(StepFailure::Run(error)),
-            Err(error) => {
-                // Nobody asks by which way wrong bytes came.
-                self.taken.watch = None;
-                Err(StepFailure::Point(error))
-            }
+        let agreed = agree(self.rank, "verify a trial", mine, DEADLINES.step);
+        if let Err(StepFailure::Point(_)) = agreed {
+            // Nobody asks by which way wrong bytes came.
+            self.taken.watch = None;
         }
+        agreed
     }
 
     /// Leaves nothing posted behind for the next point.

@@ -9,8 +9,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
 use super::pump::{Stream, StreamDirection, is_pause};
-use crate::agreement::settle;
 use crate::deadlines::DEADLINES;
+use crate::settle::settle;
 use tonnage_engine::Verb;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;

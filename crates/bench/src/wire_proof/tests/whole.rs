@@ -16,7 +16,7 @@ use tonnage_engine::{
     Flush, Lane, LaneSpec, Libraries, Lifecycle, LimitKind, Lists, Neighbor, Op, OpenRequest, Peer,
     Region, RegionId, Verb, WorkerConfig,
 };
-use tonnage_machine::Choice;
+use tonnage_machine::CpuChoice;
 use tonnage_machine::counters::{Snapshot, received_bytes};
 use tonnage_machine::tree::Tree;
 use tonnage_plan::transfer::{Addresses, TransferPoint, TrialLength};
@@ -207,7 +207,7 @@ fn records(engine: &'static str, open: Open) -> Vec<Record> {
             ..tonnage_engines::LISTS
         },
         plan: "test".into(),
-        cpus: Choice::None,
+        cpus: CpuChoice::None,
         numa: Numa::None,
         devices: Vec::new(),
         libraries: Libraries::new(),

@@ -1,0 +1,23 @@
+//! Grouping of answers, so that what many ranks say alike is said once.
+
+/// Groups sources by their answer, in the order in which answers come first.
+pub fn by_answer<S, A: PartialEq>(each: impl Iterator<Item = (S, A)>) -> Vec<(A, Vec<S>)> {
+    let mut groups: Vec<(A, Vec<S>)> = Vec::new();
+    for (source, answer) in each {
+        match groups.iter_mut().find(|(known, _)| *known == answer) {
+            Some((_, sources)) => sources.push(source),
+            None => groups.push((answer, vec![source])),
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn sources_of_one_answer_are_together() {
+        let all = [(0, "a"), (1, "b"), (2, "a")];
+        let groups = super::by_answer(all.into_iter());
+        assert_eq!(groups, [("a", vec![0, 2]), ("b", vec![1])]);
+    }
+}
