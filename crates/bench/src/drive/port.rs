@@ -45,6 +45,8 @@ pub struct Port<'a> {
     reposting: bool,
     /// Counts of what receivers have taken; `None` where a completion says so already.
     credits: Option<&'a mut Credits>,
+    /// Operations, flushes included, that have not completed.
+    outstanding: u64,
 }
 
 impl<'a> Port<'a> {
@@ -67,6 +69,7 @@ impl<'a> Port<'a> {
             staged: Vec::new(),
             reposting: true,
             credits: None,
+            outstanding: 0,
         }
     }
 
@@ -142,10 +145,10 @@ impl<'a> Port<'a> {
         }
         // An engine that completes while posting is never idle, so this is the only place that its loops pass.
         self.check_stop()?;
-        let mut arrived = false;
+        let (mut arrived, mut done_here) = (false, 0);
         for completion in &done[..count] {
             match completion.ending {
-                Ending::Done => {}
+                Ending::Done => done_here += 1,
                 Ending::Arrived => {
                     arrived = true;
                     self.arrivals.count += 1;
@@ -169,7 +172,21 @@ impl<'a> Port<'a> {
             self.undated = true;
             self.hand_over_receives()?;
         }
+        match self.outstanding.checked_sub(done_here) {
+            Some(outstanding) => self.outstanding = outstanding,
+            None => return Err(self.completed_twice(done_here)),
+        }
         Ok(count)
+    }
+
+    /// Error for more completions than there are operations that have not completed.
+    #[cold]
+    fn completed_twice(&self, done: u64) -> Error {
+        Error::Failed(format!(
+            "the engine completed {done} operations where {} were in flight: it completed one twice, so its figures are \
+             worthless",
+            self.outstanding
+        ))
     }
 
     /// Error for a failed operation, in the engine's words.
@@ -201,7 +218,9 @@ impl<'a> Port<'a> {
     /// When the engine is dead.
     #[inline]
     pub fn post(&mut self, ops: &[Op]) -> Result<usize> {
-        self.engine.post(ops)
+        let taken = self.engine.post(ops)?;
+        self.outstanding += taken as u64;
+        Ok(taken)
     }
 
     /// Spends a turn without work: looks at the stop flag, hands over receives, and rests.
@@ -259,17 +278,24 @@ impl<'a> Port<'a> {
     pub fn flush(&mut self, flows: &[Flow]) -> Result<()> {
         let mut done = [Completion::EMPTY; BURST];
         for flow in flows.iter().filter(|flow| flow.issued > 0) {
-            let mut flushed = self.engine.flush(flow.lane, 0)?;
+            let mut flushed = self.begin_flush(flow)?;
             while flushed != Flush::Delivered {
                 let count = self.poll(&mut done)?;
                 flushed = match flushed {
-                    Flush::Again => self.engine.flush(flow.lane, 0)?,
+                    Flush::Again => self.begin_flush(flow)?,
                     _ if own(&done[..count]) > 0 => Flush::Delivered,
                     waiting => waiting,
                 };
             }
         }
         Ok(())
+    }
+
+    /// Begins a flush; one that was posted completes as an operation does.
+    fn begin_flush(&mut self, flow: &Flow) -> Result<Flush> {
+        let flushed = self.engine.flush(flow.lane, 0)?;
+        self.outstanding += u64::from(flushed == Flush::Posted);
+        Ok(flushed)
     }
 }
 

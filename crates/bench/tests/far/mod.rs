@@ -1,20 +1,23 @@
 //! A memory and an engine of tests: bytes behind a lock that only their owner opens, moved within one process.
 
+mod lie;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use lie::{AT, LIE, Lie};
 use tonnage_engine::memory::{
     CopyRate, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request, Stretch,
 };
 use tonnage_engine::pattern::{self, Key, Mismatches};
 use tonnage_engine::{
-    Arm, Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineOption, EngineReport,
-    Entry, Failure, Flush, Lane, LaneKind, LaneSpec, Lifecycle, LimitKind, Lists, Neighbor, Op,
-    OptionKind, Peer, Region, RegionId, Verb, WorkerConfig,
+    Arm, Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineReport, Entry, Failure,
+    Flush, Lane, LaneKind, LaneSpec, Lifecycle, LimitKind, Lists, Neighbor, Op, Peer, Region,
+    RegionId, Verb, WorkerConfig,
 };
 use tonnage_sys::clock::Clock;
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
@@ -38,18 +41,11 @@ static CAPS: Caps = Caps {
     limit: LimitKind::MemoryCopy,
 };
 
-const FLIP: EngineOption = EngineOption {
-    name: "flip",
-    kind: OptionKind::Choice(&["off", "on"]),
-    variants: &[],
-    about: "changes a byte of each operation",
-};
-
 pub static ENGINES: [Entry; 1] = [Entry {
     name: "far",
     about: "within one process, between memories that the CPU cannot address",
     variant: None,
-    options: &[FLIP],
+    options: &[LIE, AT],
     has_devices: false,
     libraries: &[],
     lifecycle: Lifecycle::NONE,
@@ -57,36 +53,28 @@ pub static ENGINES: [Entry; 1] = [Entry {
     ordered_writes: true,
     moves_bytes: true,
     open: |request| {
-        let flip = FLIP.value(request.options) == "on";
-        Ok(vec![Arc::new(FarDomain { flip })])
+        let lie = Lie::of(&LIE.value(request.options));
+        let at = AT.number(request.options);
+        Ok(vec![Arc::new(FarDomain { lie, at })])
     },
 }];
 
-static MEMORIES: [MemoryEntry; 1] = [MemoryEntry {
+static MEMORIES: [MemoryEntry; 2] = [FAR, tonnage_engines::memory::HOST];
+
+const FAR: MemoryEntry = MemoryEntry {
     name: "far",
     about: "bytes that only their owner touches",
     variant: None,
     host_addressable: false,
     allocate,
     available: |_| None,
-}];
+};
 
 pub static LISTS: Lists = Lists {
     engines: &ENGINES,
     file_engines: &[],
     memories: &MEMORIES,
 };
-
-/// Sleeps until a descriptor is readable.
-pub fn sleep(descriptor: BorrowedFd<'_>) -> Result<()> {
-    let mut wait = [rustix::event::PollFd::new(
-        &descriptor,
-        rustix::event::PollFlags::IN,
-    )];
-    rustix::event::poll(&mut wait, None)
-        .map(|_| ())
-        .map_err(outside)
-}
 
 /// The arena stands for the device's memory: nobody but this file reaches it.
 struct Far {
@@ -187,7 +175,8 @@ impl Memory for Far {
 }
 
 struct FarDomain {
-    flip: bool,
+    lie: Option<Lie>,
+    at: u64,
 }
 
 /// A posted receive.
@@ -246,7 +235,10 @@ impl Domain for FarDomain {
         lock(&INBOXES).insert(number, Arc::clone(&inbox));
         Ok(Box::new(Worker {
             rank: config.rank,
-            flip: self.flip,
+            lie: self.lie,
+            at: self.at,
+            initiated: 0,
+            late: Vec::new(),
             number,
             inbox,
             ear,
@@ -266,7 +258,12 @@ struct FarLane {
 
 struct Worker {
     rank: Peer,
-    flip: bool,
+    lie: Option<Lie>,
+    /// The operation that is lied about.
+    at: u64,
+    initiated: u64,
+    /// Operations that have completed and not moved.
+    late: Vec<Op>,
     number: u64,
     inbox: Arc<Inbox>,
     ear: UnixStream,
@@ -296,17 +293,35 @@ impl Worker {
     }
 
     /// Moves bytes from one memory to another as their owners do it.
-    fn carry(&self, op: &Op, from: (&dyn Memory, u64), to: (&dyn Memory, u64)) -> Result<()> {
+    fn carry(
+        op: &Op,
+        lie: Option<Lie>,
+        from: (&dyn Memory, u64),
+        to: (&dyn Memory, u64),
+    ) -> Result<()> {
+        let len = u64::from(op.len);
+        let source = match lie {
+            // Slots are next to each other.
+            Some(Lie::Swap) if (from.1 / len).is_multiple_of(2) => from.1 + len,
+            Some(Lie::Swap) => from.1 - len,
+            _ => from.1,
+        };
         let mut bytes = vec![0; op.len as usize];
-        from.0.read(from.1, &mut bytes)?;
-        if self.flip {
-            bytes[0] ^= 1;
+        from.0.read(source, &mut bytes)?;
+        if bytes.len() >= 8 && bytes.iter().all(|&byte| byte == 0) {
+            return Err(Error::Failed("a payload of zeros".into()));
         }
-        to.0.write(to.1, &bytes)
+        match lie {
+            Some(Lie::Flip) => bytes[0] ^= 1,
+            Some(Lie::Truncate) => bytes.truncate(op.len as usize / 2),
+            _ => {}
+        }
+        let further = if lie == Some(Lie::Elsewhere) { len } else { 0 };
+        to.0.write(to.1 + further, &bytes)
     }
 
     /// One operation; false when the peer has no receive for it yet.
-    fn carry_out(&self, op: &Op) -> Result<bool> {
+    fn carry_out(&self, op: &Op, lie: Option<Lie>) -> Result<bool> {
         let lane = self.lane_of(op.lane)?;
         let own = memory_of(&self.inbox, lane.local)?;
         let peer = self
@@ -323,10 +338,10 @@ impl Worker {
         let far = memory_of(peer, lane.remote)?;
         match lane.kind {
             LaneKind::Initiate(Verb::Read) => {
-                self.carry(op, (&*far, op.remote), (&*own, op.local))?
+                Self::carry(op, lie, (&*far, op.remote), (&*own, op.local))?
             }
             LaneKind::Initiate(Verb::Write | Verb::WriteImm) => {
-                self.carry(op, (&*own, op.local), (&*far, op.remote))?;
+                Self::carry(op, lie, (&*own, op.local), (&*far, op.remote))?;
             }
             LaneKind::Initiate(Verb::Send) => {
                 let receive = lock(&peer.receives)
@@ -339,7 +354,7 @@ impl Worker {
                 if receive.len < op.len {
                     return Err(Error::Failed("a receive that is too short".into()));
                 }
-                self.carry(op, (&*own, op.local), (&*far, receive.local))?;
+                Self::carry(op, lie, (&*own, op.local), (&*far, receive.local))?;
                 arrived.tag = receive.tag;
             }
             LaneKind::Receive => {
@@ -352,6 +367,9 @@ impl Worker {
         }
         if matches!(lane.kind, LaneKind::Initiate(verb) if verb.notifies_target()) {
             peer.tell(arrived);
+            if lie == Some(Lie::Double) {
+                peer.tell(arrived);
+            }
         }
         Ok(true)
     }
@@ -398,6 +416,10 @@ impl Engine for Worker {
     }
 
     fn release(&mut self, lane: Lane) {
+        for op in std::mem::take(&mut self.late) {
+            // Whoever would have been told of a failure has gone.
+            let _ = self.carry_out(&op, None);
+        }
         if let Some(place) = self.lanes.get_mut(lane.0 as usize) {
             *place = None;
         }
@@ -405,10 +427,22 @@ impl Engine for Worker {
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         for (taken, op) in ops.iter().enumerate() {
-            if self.done.len() >= DEPTH as usize || !self.carry_out(op)? {
-                return Ok(taken);
+            let kind = self.lane_of(op.lane)?.kind;
+            let LaneKind::Initiate(verb) = kind else {
+                self.carry_out(op, None)?;
+                continue;
+            };
+            let lie = self.lie.filter(|_| self.initiated == self.at);
+            match lie {
+                _ if self.done.len() >= DEPTH as usize => return Ok(taken),
+                Some(Lie::Drop) => {}
+                Some(Lie::Late) => self.late.push(*op),
+                lie if !self.carry_out(op, lie)? => return Ok(taken),
+                _ => {}
             }
-            if self.lane_of(op.lane)?.kind != LaneKind::Receive {
+            self.initiated += 1;
+            let twice = lie == Some(Lie::Double) && !verb.notifies_target();
+            for _ in 0..1 + usize::from(twice) {
                 self.done.push_back(Completion {
                     tag: op.tag,
                     lane: op.lane,

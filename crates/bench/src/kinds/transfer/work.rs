@@ -131,6 +131,10 @@ impl<'a> Work<'a> {
         if answers(point) {
             work.set_the_table(&caps)?;
         }
+        if caps.moves_bytes {
+            // Zeros would be a flattering payload: links compress them, and memories skip them.
+            work.watch.fill(work.memory.as_ref(), WARM_UP)?;
+        }
         Ok(work)
     }
 

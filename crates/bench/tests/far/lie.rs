@@ -1,0 +1,65 @@
+//! Lies that the engine of tests tells about one operation, and the options that ask for them.
+
+use tonnage_engine::{EngineOption, OptionKind};
+
+pub const LIE: EngineOption = EngineOption {
+    name: "lie",
+    kind: OptionKind::Choice(&[
+        "none",
+        "flip",
+        "drop",
+        "double",
+        "swap",
+        "truncate",
+        "late",
+        "elsewhere",
+    ]),
+    variants: &[],
+    about: "the lie about one operation, which completes as if nothing were wrong",
+};
+
+pub const AT: EngineOption = EngineOption {
+    name: "at",
+    kind: OptionKind::Number {
+        min: 0,
+        max: 1 << 20,
+        default: 0,
+    },
+    variants: &[],
+    about: "number of the operation of each worker that is lied about, from 0",
+};
+
+/// A lie about one operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lie {
+    /// One of its bytes is changed.
+    Flip,
+    /// Its bytes stay where they are, and nobody is notified.
+    Drop,
+    /// It completes twice, or the target is notified twice.
+    Double,
+    /// It carries the bytes of another slot.
+    Swap,
+    /// Only its first half moves.
+    Truncate,
+    /// It moves when its lane is given back.
+    Late,
+    /// It lands one slot further.
+    Elsewhere,
+}
+
+impl Lie {
+    /// The lie of this name.
+    pub fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "flip" => Self::Flip,
+            "drop" => Self::Drop,
+            "double" => Self::Double,
+            "swap" => Self::Swap,
+            "truncate" => Self::Truncate,
+            "late" => Self::Late,
+            "elsewhere" => Self::Elsewhere,
+            _ => return None,
+        })
+    }
+}

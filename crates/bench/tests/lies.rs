@@ -1,0 +1,199 @@
+//! An engine that lies about one operation: verification fails the point and names the place, and without it counters
+//! disagree where they can.
+
+mod far;
+
+use far::LISTS;
+use tonnage_bench::conductor::run;
+use tonnage_bench::observer::{Observer, Progress};
+use tonnage_bench::settings::{Numa, Settings};
+use tonnage_engine::Libraries;
+use tonnage_machine::CpuChoice;
+use tonnage_plan::{Plan, Point};
+use tonnage_ranks::testing::run_with;
+use tonnage_record::{Outcome, Program, Record};
+use tonnage_sys::clock::Clock;
+use tonnage_units::Result;
+
+const VERBS: [&str; 4] = ["write", "write-imm", "read", "send"];
+const PACINGS: [&str; 4] = ["window = 4", "batch = 4", "ping-pong = true", "rate = 1000"];
+
+/// Operations of each flow in the one trial, each in a slot of its own.
+const OPERATIONS: usize = 8;
+
+struct Keep(Vec<Record>);
+
+impl Observer for Keep {
+    fn begin(&mut self, _: usize, _: usize, _: &Point) {}
+
+    fn progress(&mut self, _: &Progress) {}
+
+    fn record(&mut self, record: Record) -> Result<()> {
+        self.0.push(record);
+        Ok(())
+    }
+}
+
+/// The outcome of a point, in words.
+fn outcome(ranks: u32, lines: &str) -> Result<String> {
+    let length = if lines.contains("rate") {
+        // What is paced takes as long as its operations are due.
+        "trial-time = '8ms'"
+    } else if lines.contains("batch") {
+        "iters = 2"
+    } else {
+        "iters = 8"
+    };
+    let text = format!(
+        "name = 'lies'\n[[transfer]]\nengine = 'far'\nsizes = 64\nfootprint = 512\nstride = 64\ntrials = 1\n\
+         warmup = '0s'\nlimit = 'none'\n{length}\n{lines}"
+    );
+    let planned = Plan::from_toml(&text, "lies.toml")?.points(ranks, &LISTS)?;
+    let settings = Settings {
+        lists: LISTS,
+        plan: "lies".into(),
+        cpus: CpuChoice::None,
+        numa: Numa::None,
+        devices: Vec::new(),
+        libraries: Libraries::new(),
+        clock: Clock::new(),
+        program: Program {
+            version: "0".into(),
+            git_revision: "unknown".into(),
+        },
+    };
+    let body = move |rank: Result<tonnage_ranks::Rank>| {
+        let (mut rank, mut keep) = (rank?, Keep(Vec::new()));
+        run(&planned, &mut rank, &settings, &mut keep)?;
+        rank.close()?;
+        Ok(keep.0)
+    };
+    let run: Result<Vec<Record>> =
+        run_with(ranks, |_, options| options.host = "here".into(), body).swap_remove(0);
+    Ok(match run {
+        Ok(records) => match &records[0].outcome {
+            Outcome::Measured => "measured".into(),
+            Outcome::Skipped { why } => format!("skipped: {why}"),
+            Outcome::Failed { why } => format!("failed: {why}"),
+        },
+        Err(error) => format!("failed: {error}"),
+    })
+}
+
+/// Lies after which nobody waits for what never comes.
+const TOLD: [&str; 5] = ["flip", "swap", "truncate", "elsewhere", "double"];
+
+fn lines(lie: &str, verb: &str, pacing: &str, verify: bool) -> String {
+    let memory = if verb == "write" { "host" } else { "far" };
+    // Where CPUs are busy, later operations of a timetable are given up.
+    let at = if pacing.starts_with("rate") {
+        0
+    } else {
+        OPERATIONS / 2
+    };
+    format!(
+        "op = '{verb}'\n{pacing}\nmemory = '{memory}'\nverify = {verify}\n\
+         engine-options = {{ lie = '{lie}', at = '{at}' }}"
+    )
+}
+
+/// Cells that a lie lets end. The last byte of a write is what a ping-pong waits for, so that most lies stop it.
+fn cells() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let all = VERBS
+        .into_iter()
+        .flat_map(|verb| PACINGS.map(|pacing| (verb, pacing)));
+    all.filter(|&(verb, pacing)| verb != "write" || !pacing.starts_with("ping-pong"))
+}
+
+fn notifies(verb: &str) -> bool {
+    ["write-imm", "send"].contains(&verb)
+}
+
+#[test]
+fn who_does_not_lie_is_measured() {
+    for (verb, pacing) in cells().chain([("write", "ping-pong = true")]) {
+        let told = outcome(2, &lines("none", verb, pacing, true)).unwrap();
+        assert_eq!(told, "measured", "{verb} {pacing}");
+    }
+}
+
+#[test]
+fn every_lie_about_bytes_fails_the_point_and_names_the_place() {
+    for lie in TOLD.into_iter().filter(|&lie| lie != "double") {
+        for (verb, pacing) in cells() {
+            let told = outcome(2, &lines(lie, verb, pacing, true)).unwrap();
+            let named = told.contains("bytes are wrong; at offset ");
+            assert!(
+                told.starts_with("failed: rank ") && named,
+                "{lie} {verb} {pacing}: {told}"
+            );
+        }
+    }
+    let told = outcome(2, &lines("flip", "write", "ping-pong = true", true)).unwrap();
+    assert!(told.contains("at offset 256"), "{told}");
+}
+
+#[test]
+fn bytes_that_stay_behind_are_missed() {
+    for lie in ["drop", "late"] {
+        for (verb, pacing) in cells() {
+            // A notification that never comes is waited for, and a read in turn for its completion.
+            if !notifies(verb) && !pacing.starts_with("ping-pong") {
+                let told = outcome(2, &lines(lie, verb, pacing, true)).unwrap();
+                assert!(
+                    told.contains("bytes are wrong; at offset "),
+                    "{lie} {verb} {pacing}: {told}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_comes_twice_is_noticed_without_verification() {
+    for verify in [false, true] {
+        for (verb, pacing) in cells() {
+            let told = outcome(2, &lines("double", verb, pacing, verify)).unwrap();
+            let parts = match notifies(verb) {
+                true => [
+                    "operations arrived of the",
+                    "receives that were posted ahead",
+                ],
+                false => ["completed one twice"; 2],
+            };
+            let noticed = parts.iter().any(|part| told.contains(part));
+            assert!(noticed, "{verb} {pacing}: {told}");
+        }
+    }
+}
+
+#[test]
+fn a_notification_that_never_comes_is_missed_without_verification() {
+    std::thread::scope(|scope| {
+        for (lie, verb) in [("drop", "write-imm"), ("late", "send")] {
+            scope.spawn(move || {
+                let told = outcome(2, &lines(lie, verb, "window = 4", false)).unwrap();
+                assert!(
+                    told.contains("7 operations arrived of the 8"),
+                    "{lie} {verb}: {told}"
+                );
+            });
+        }
+    });
+}
+
+#[test]
+fn lies_are_found_in_every_traffic() {
+    for traffic in ["fan-out", "fan-in", "all-to-all"] {
+        for verb in VERBS {
+            for lie in ["flip", "elsewhere"] {
+                let lines = lines(lie, verb, "window = 4", true);
+                let told = outcome(3, &format!("traffic = '{traffic}'\n{lines}")).unwrap();
+                assert!(
+                    told.contains("bytes are wrong; at offset"),
+                    "{lie} {verb} {traffic}: {told}"
+                );
+            }
+        }
+    }
+}
