@@ -411,6 +411,7 @@ mod tests {
         let limit = |what: &str, bytes_per_s| Limit {
             what: what.to_owned(),
             bytes_per_s,
+            ci95_bytes_per_s: None,
         };
         let limits = HostLimits {
             copy_in_cache: (limit("memory copy by memcpy, 1 copier", 5.5e10), 1 << 18),

@@ -75,6 +75,7 @@ pub fn describe(rates: &[CopyRate], copiers: u64) -> Option<tonnage_record::Limi
     Some(tonnage_record::Limit {
         what: format!("memory copy by {}, {who}", best.method),
         bytes_per_s: best.bytes_per_s,
+        ci95_bytes_per_s: None,
     })
 }
 

@@ -14,7 +14,7 @@ use crate::kinds::transfer::crew::{CrewOrder, Followers};
 use crate::kinds::transfer::description::{Device, OpenMessage};
 use crate::kinds::transfer::work::Work;
 use crate::limit::memory_copy::{add, better};
-use crate::limit::socket_stream::Streamed;
+use crate::limit::socket_stream::Carried;
 use tonnage_engine::LimitKind;
 use tonnage_engine::memory::CopyRate;
 use tonnage_plan::point::LimitChoice;
@@ -41,7 +41,7 @@ pub enum Measurement {
         copiers: u64,
     },
     /// Socket streams.
-    Streams(Streamed),
+    Streams(Carried),
 }
 
 impl<'a> Bound<'a> {
@@ -78,7 +78,7 @@ impl<'a> Bound<'a> {
             _ if self.opened.iter().any(|opened| opened.yielding) => Ok(None),
             LimitKind::MemoryCopy => copies(rank, own, followers).map(Some),
             LimitKind::SocketStream => {
-                let streamed =
+                let carried =
                     socket_stream::measure(rank, self.point, &self.addresses, |berths| {
                         followers.order(&CrewOrder::Stream(berths.clone()))?;
                         let mine = own.stream(berths);
@@ -90,7 +90,7 @@ impl<'a> Bound<'a> {
                             .for_each(|other| sum.merge(*other));
                         Ok(sum)
                     })?;
-                Ok(streamed.map(Measurement::Streams))
+                Ok(carried.map(Measurement::Streams))
             }
         }
     }
@@ -108,6 +108,7 @@ impl<'a> Bound<'a> {
                 return Some(Limit {
                     what: "stated by the user".into(),
                     bytes_per_s,
+                    ci95_bytes_per_s: None,
                 });
             }
             LimitChoice::Auto => {}
@@ -120,21 +121,23 @@ impl<'a> Bound<'a> {
                 }),
                 Some(Measurement::Copies { rates: after, .. }),
             ) => memory_copy::describe(&better(&before, &after), copiers),
-            (Some(Measurement::Streams(before)), Some(Measurement::Streams(after)))
-                if after.bytes_per_s > before.bytes_per_s =>
-            {
-                Some(socket_stream::describe(&after))
-            }
-            // One of the two may have brought nothing.
-            (Some(Measurement::Streams(one)), _) | (_, Some(Measurement::Streams(one))) => {
-                Some(socket_stream::describe(&one))
-            }
             _ if self.point.pacing == Pacing::PingPong => None,
             _ if matches!(self.kind, LimitKind::Link { .. }) => {
                 link_limit(self.point, self.opened, hosts)
             }
-            _ => None,
+            // One of the two may have brought nothing.
+            (before, after) => {
+                let best = Carried::better(carried(before), carried(after));
+                best.as_ref().map(socket_stream::describe)
+            }
         }
+    }
+}
+
+fn carried(measurement: Option<Measurement>) -> Option<Carried> {
+    match measurement? {
+        Measurement::Streams(carried) => Some(carried),
+        Measurement::Copies { .. } => None,
     }
 }
 
@@ -220,7 +223,11 @@ fn link_limit(point: &TransferPoint, opened: &[OpenMessage], hosts: &Hosts) -> O
         _ => format!("link speed of {} devices together", side.len()),
     };
     let bytes_per_s = sum(side) as f64;
-    (bytes_per_s > 0.0).then_some(Limit { what, bytes_per_s })
+    (bytes_per_s > 0.0).then_some(Limit {
+        what,
+        bytes_per_s,
+        ci95_bytes_per_s: None,
+    })
 }
 
 #[cfg(test)]

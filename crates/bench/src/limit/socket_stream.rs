@@ -1,5 +1,6 @@
 //! The socket-stream limit of a point: what plain TCP carries between the very same ranks. Every flow of the point gets
-//! one connection for each worker, in the direction in which its payload goes, and all of them run at once.
+//! one connection for each worker, in the direction in which its payload goes, and all of them run at once: once with
+//! workers that block, once with workers that poll. The faster counts, because a limit is an upper bound.
 //!
 //! When bytes flow, and the sum of all ranks, are here; the loop that moves them is in [`pump`](mod@pump), making the
 //! connections in [`connect`](mod@connect). The upper bound of a figure is chosen
@@ -18,19 +19,20 @@ use tonnage_sys::clock::Clock;
 use crate::deadlines::DEADLINES;
 use crate::settle::settle;
 use pump::BLOCK_BYTES;
-pub use pump::{Stream, StreamDirection, Streamed, Window, pump};
+pub use pump::{Stream, StreamDirection, Streamed, Waiting, Window, pump};
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::Rank;
 use tonnage_units::Result;
 
-/// The longest time that the streams are counted for, after a third of it that is not.
-const TIMED_NS_MAX: u64 = 150_000_000;
+/// The longest time that the streams are counted for, after a third of it that is not: long trials are for rare
+/// operations, and streams are steady before.
+const TIMED_NS_MAX: u64 = 1_000_000_000;
 
 /// The shortest: a delay of the scheduler must not weigh.
 const TIMED_NS_MIN: u64 = 50_000_000;
 
-/// Together with the warm-up, before and after, the streams take at most about a third of the trials' time.
-const TRIALS_SHARE: u64 = 8;
+/// The time beside trials whose length is a number of operations.
+const TIMED_NS: u64 = 200_000_000;
 
 /// State that the workers of a rank share: the streams of each until it takes them, and when bytes flow.
 #[derive(Debug)]
@@ -38,6 +40,28 @@ pub struct Berths {
     /// Streams of each worker.
     streams: Mutex<Vec<Vec<Stream>>>,
     window: Window,
+    waiting: Waiting,
+}
+
+/// Streams as they were carried, all of them together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Carried {
+    /// Their rate.
+    pub streamed: Streamed,
+    /// Way in which workers waited while nothing moved.
+    pub waiting: Waiting,
+}
+
+impl Carried {
+    /// The faster of two, where there are any.
+    pub fn better(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        let all = one.into_iter().chain(other);
+        all.max_by(|one, other| {
+            one.streamed
+                .bytes_per_s
+                .total_cmp(&other.streamed.bytes_per_s)
+        })
+    }
 }
 
 impl Berths {
@@ -52,22 +76,20 @@ impl Berths {
         let mut all = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         let mine = all.get_mut(worker).map(std::mem::take).unwrap_or_default();
         drop(all);
-        pump(mine, &self.window, &clock)
+        pump(mine, &self.window, &clock, self.waiting)
     }
 }
 
-/// Time that the streams of a point are counted for.
+/// Time that the streams of a point are counted for: that of a trial, so that they are of the same kind.
 fn timed_ns(point: &TransferPoint) -> u64 {
     match point.length.trial {
-        TrialLength::DurationNs(ns) => (ns.saturating_mul(u64::from(point.length.trials))
-            / TRIALS_SHARE)
-            .clamp(TIMED_NS_MIN, TIMED_NS_MAX),
-        TrialLength::Iterations(_) => TIMED_NS_MAX,
+        TrialLength::DurationNs(ns) => ns.clamp(TIMED_NS_MIN, TIMED_NS_MAX),
+        TrialLength::Iterations(_) => TIMED_NS,
     }
 }
 
-/// Measures once, on all ranks together. `addresses` are those of the engine's devices, for each worker; `carry` lets
-/// every worker carry its [`Berths`] at once and adds up what they say.
+/// Measures in each way, on all ranks together, and returns the faster. `addresses` are those of the engine's devices,
+/// for each worker; `carry` lets every worker carry its [`Berths`] at once and adds up what they say.
 ///
 /// `None` when some stream brought nothing within the time, as on a link that is down: no limit is better than a wrong
 /// one.
@@ -78,14 +100,31 @@ pub fn measure(
     rank: &mut Rank,
     point: &TransferPoint,
     addresses: &[Option<IpAddr>],
-    carry: impl FnOnce(&Arc<Berths>) -> Result<Streamed>,
-) -> Result<Option<Streamed>> {
+    mut carry: impl FnMut(&Arc<Berths>) -> Result<Streamed>,
+) -> Result<Option<Carried>> {
     rank.phase("socket-stream limit");
+    let mut best = None;
+    for waiting in Waiting::ALL {
+        let streamed = measure_in(waiting, rank, point, addresses, &mut carry)?;
+        let carried = streamed.map(|streamed| Carried { streamed, waiting });
+        best = Carried::better(best, carried);
+    }
+    Ok(best)
+}
+
+fn measure_in(
+    waiting: Waiting,
+    rank: &mut Rank,
+    point: &TransferPoint,
+    addresses: &[Option<IpAddr>],
+    carry: &mut impl FnMut(&Arc<Berths>) -> Result<Streamed>,
+) -> Result<Option<Streamed>> {
     let (streams, skew_ns) = connect::connect_all(rank, point, addresses)?;
     let start_ns = rank.aligned_start("start of the socket streams", DEADLINES.step)?;
     let berths = Arc::new(Berths {
         streams: Mutex::new(streams),
         window: Window::new(start_ns, timed_ns(point), skew_ns),
+        waiting,
     });
     let carried = carry(&berths);
     let mine = settle(rank, "carry the socket streams", carried)?;
@@ -95,22 +134,28 @@ pub fn measure(
     }
     if rank.id() == 0 {
         log::warn!(
-            "{} of {} socket streams brought nothing: this measurement of the limit does not count",
+            "{} of {} socket streams brought nothing: this measurement of the limit ({}) does not count",
             all.silent,
-            all.streams
+            all.streams,
+            waiting.name()
         );
     }
     Ok(None)
 }
 
 /// The limit in words and bytes per second.
-pub fn describe(streamed: &Streamed) -> tonnage_record::Limit {
+pub fn describe(carried: &Carried) -> tonnage_record::Limit {
+    let Carried { streamed, waiting } = carried;
     let who = match streamed.streams {
         1 => "1 TCP connection".to_owned(),
         several => format!("{several} TCP connections at once"),
     };
     tonnage_record::Limit {
-        what: format!("socket stream, {who}, blocks of {BLOCK_BYTES} B"),
+        what: format!(
+            "socket stream, {who}, {}, blocks of {BLOCK_BYTES} B",
+            waiting.name()
+        ),
         bytes_per_s: streamed.bytes_per_s,
+        ci95_bytes_per_s: streamed.ci95_bytes_per_s(),
     }
 }

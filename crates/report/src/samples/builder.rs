@@ -157,6 +157,7 @@ impl Sample {
         let limit = limit.map(|(what, bytes_per_s)| Limit {
             what: what.to_owned(),
             bytes_per_s,
+            ci95_bytes_per_s: None,
         });
         let pace = match self.body.point.pacing {
             Pacing::Paced { rate_per_s, .. } => Some(Pace {

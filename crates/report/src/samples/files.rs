@@ -213,6 +213,7 @@ fn phase(
         limit: limit.map(|bytes_per_s| Limit {
             what: "one sequential direct stream on /dev/vda1".to_owned(),
             bytes_per_s,
+            ci95_bytes_per_s: None,
         }),
         utilization: limit.map(|bytes_per_s| bandwidth.mean / bytes_per_s),
     };

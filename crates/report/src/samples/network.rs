@@ -94,7 +94,7 @@ fn over_libfabric(provider: &str, domain: &str) -> EngineReport {
 
 /// Writes over a fabric: streams whose completions are local, the same with an option, and batches that are delivered.
 pub fn fabric() -> Vec<Record> {
-    let stream_limit = "socket stream, 1 TCP connection, blocks of 1048576 B";
+    let stream_limit = "socket stream, 1 TCP connection, polling, blocks of 1048576 B";
     let writes = |pacing, kind, delivered, limit: Option<f64>| {
         let sample = sample(pacing, 65536).with(|point| point.engine = "fabric:tcp".to_owned());
         let limit = limit.map(|bytes_per_s| (stream_limit, bytes_per_s));
@@ -142,7 +142,7 @@ pub fn side_by_side() -> Vec<Record> {
             .record()
     };
     let streams = Some((
-        "socket stream, 1 TCP connection, blocks of 1048576 B",
+        "socket stream, 1 TCP connection, polling, blocks of 1048576 B",
         3.1e9,
     ));
     let mut records = Vec::new();

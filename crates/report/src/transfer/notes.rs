@@ -2,7 +2,7 @@
 
 use tonnage_plan::point::LimitChoice;
 use tonnage_record::{Canary, Outcome, TransferRecord};
-use tonnage_units::quantity::human::number;
+use tonnage_units::quantity::human::{number, whole_percent};
 
 use crate::wire_proof;
 
@@ -92,25 +92,59 @@ impl Notes {
     }
 }
 
-/// A limit that is exceeded by more than it may be off deserves a word about why.
-const UTILIZATION_MOST: f64 = 1.05;
+/// A single trial has no interval; so much of its bandwidth stands for one.
+const SINGLE_TRIAL_SPREAD: f64 = 0.05;
 
-/// Tells why a point is above its limit, if it is.
+/// Tells by how much a point is above its limit, and why, if the two differ by more than their intervals.
 fn above_limit(record: TransferRecord<'_>) -> Option<String> {
-    let summary = record.body.summary.as_ref()?;
-    summary
-        .utilization
-        .filter(|part| *part > UTILIZATION_MOST)?;
-    let what = &record.limit.as_ref()?.what;
+    let bandwidth = record.body.summary.as_ref()?.bandwidth_bytes_per_s;
+    let limit = record.limit.as_ref()?;
+    let spread = bandwidth.ci95;
+    let spread = spread.unwrap_or(bandwidth.mean * SINGLE_TRIAL_SPREAD)
+        + limit.ci95_bytes_per_s.unwrap_or(0.0);
+    if bandwidth.mean - limit.bytes_per_s <= spread {
+        return None;
+    }
     let why = match record.body.point.limit {
-        LimitChoice::Auto if what.starts_with("link speed") => {
+        LimitChoice::Auto if limit.what.starts_with("link speed") => {
             "the device is faster than it says, or not all bytes crossed it; --require-path tells"
         }
         LimitChoice::Auto => {
-            "it was measured for moments just before and after the trials, and the machine was faster in between (its \
-             clock, its caches, other programs); measure longer with --duration"
+            "the limit was measured too low, by more than the 95 % intervals of both explain"
         }
         _ => "it was stated, not measured; --limit auto measures one",
     };
-    Some(format!("above its limit: {why}"))
+    let above = whole_percent(bandwidth.mean / limit.bytes_per_s - 1.0);
+    Some(format!("{above} above its limit: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+    use tonnage_record::Record;
+
+    #[test]
+    fn a_limit_was_too_low_where_the_intervals_do_not_meet() {
+        let mut record = samples::fabric()[1].clone();
+        let note = |record: &Record| above_limit(record.of_kind().unwrap());
+        let bandwidth = record.transfer().unwrap().summary.as_ref().unwrap();
+        let bandwidth = bandwidth.bandwidth_bytes_per_s;
+        let ci95 = bandwidth.ci95.unwrap();
+        let mut note_beside = |bytes_per_s, ci95_bytes_per_s| {
+            let limit = record.limit.as_mut().unwrap();
+            (limit.bytes_per_s, limit.ci95_bytes_per_s) = (bytes_per_s, ci95_bytes_per_s);
+            note(&record)
+        };
+        let above = note_beside(bandwidth.mean / 1.5, None).unwrap();
+        assert!(
+            above.starts_with("50 % above its limit: the limit was measured too low"),
+            "{above}"
+        );
+        // 2 % are no accident where both intervals are narrower, and are one where the limit's own is wider.
+        let near = bandwidth.mean - 1.01 * ci95;
+        assert!(note_beside(near, None).is_some());
+        assert_eq!(note_beside(near, Some(ci95)), None);
+        assert_eq!(note_beside(bandwidth.mean - 0.99 * ci95, None), None);
+    }
 }

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use tonnage_bench::canary;
 use tonnage_bench::drive::walk::Walk;
 use tonnage_bench::limit::memory_copy;
-use tonnage_bench::limit::socket_stream::{Stream, StreamDirection, Window, pump};
+use tonnage_bench::limit::socket_stream::{Stream, StreamDirection, Waiting, Window, pump};
 use tonnage_engine::memory::{Request, Stretch};
 use tonnage_engines::memory::HOST;
 use tonnage_machine::{Environment, allowed_cpus, pin_thread};
@@ -25,8 +25,8 @@ const DRAM_CACHES: u64 = 4;
 /// Bounds of the DRAM footprint: caches that are not known, and hosts with little memory.
 const DRAM_BYTES: std::ops::RangeInclusive<u64> = (64 << 20)..=(512 << 20);
 
-/// Time for which the socket stream is timed, after a third of that to let the window open.
-const SOCKET_TIME_NS: u64 = 600_000_000;
+/// Time for which the socket stream is timed in each way of waiting, after a third of that to let the window open.
+const SOCKET_TIME_NS: u64 = 300_000_000;
 
 /// Time in which both threads of the socket stream are there.
 const SOCKET_DELAY_NS: u64 = 5_000_000;
@@ -89,8 +89,16 @@ fn on_cpu<T: Send>(index: usize, work: impl FnOnce() -> Result<T> + Send) -> Res
     })
 }
 
-/// One stream by the same loop that measures the limit of engines over TCP.
+/// One stream by the same loop that measures the limit of engines over TCP, in the faster way of waiting.
 fn socket_stream() -> Result<f64> {
+    let mut best = 0.0;
+    for waiting in Waiting::ALL {
+        best = f64::max(best, socket_stream_in(waiting)?);
+    }
+    Ok(best)
+}
+
+fn socket_stream_in(waiting: Waiting) -> Result<f64> {
     let refused = |error| Error::io("the socket stream over 127.0.0.1", error);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
     let near = TcpStream::connect(listener.local_addr().map_err(refused)?).map_err(refused)?;
@@ -104,7 +112,7 @@ fn socket_stream() -> Result<f64> {
             direction,
             peer,
         };
-        on_cpu(cpu, || pump(vec![stream], &window, &clock))
+        on_cpu(cpu, || pump(vec![stream], &window, &clock, waiting))
     };
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| end(1, near, StreamDirection::Out));

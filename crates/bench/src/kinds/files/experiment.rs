@@ -390,6 +390,7 @@ impl Experiment<'_> {
             LimitChoice::Stated { bytes_per_s } => Some(Limit {
                 what: "stated".into(),
                 bytes_per_s,
+                ci95_bytes_per_s: None,
             }),
             LimitChoice::Auto => state.streams.as_ref()?.limit(self.point, phase),
         }

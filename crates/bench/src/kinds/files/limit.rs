@@ -166,7 +166,11 @@ impl Streams {
             ),
         };
         let known = self.failed.is_none() && bytes_per_s.is_finite() && bytes_per_s > 0.0;
-        known.then_some(Limit { what, bytes_per_s })
+        known.then_some(Limit {
+            what,
+            bytes_per_s,
+            ci95_bytes_per_s: None,
+        })
     }
 }
 

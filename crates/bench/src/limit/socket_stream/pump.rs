@@ -4,7 +4,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
+use tonnage_record::spread::spread;
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Reduce, Result};
 
@@ -14,8 +16,34 @@ pub const BLOCK_BYTES: usize = 1 << 20;
 /// Time that senders go on, and for as long as clocks may differ, if their receivers do not close before.
 const MARGIN_NS: u64 = 100_000_000;
 
-/// A worker with one stream sleeps in the kernel; it looks at the clock at least this often.
+/// A worker that blocks looks at the clock at least this often.
 const NAP: Duration = Duration::from_millis(20);
+
+/// Equal parts of the window, which tell how much the streams vary.
+const PARTS: usize = 5;
+
+/// Two ways in which a worker can wait for streams on which nothing moves. Neither is always the faster: sleeping and
+/// waking up costs time, and polling takes CPU time that the kernel could move bytes with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// Sleeping in the kernel.
+    Blocking,
+    /// Asking again at once, as soon as the kernel has had its turn.
+    Polling,
+}
+
+impl Waiting {
+    /// Both ways.
+    pub const ALL: [Self; 2] = [Self::Blocking, Self::Polling];
+
+    /// The way in a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Blocking => "blocking",
+            Self::Polling => "polling",
+        }
+    }
+}
 
 /// Direction of the bytes of a stream, seen from this rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +91,17 @@ impl Window {
             stop_ns: until_ns + MARGIN_NS + skew_ns,
         }
     }
+
+    /// Part of the counted time in which an instant lies.
+    pub(super) fn part(&self, now_ns: u64) -> usize {
+        let timed_ns = (self.until_ns - self.from_ns).max(1);
+        let since_ns = now_ns.saturating_sub(self.from_ns).min(timed_ns - 1);
+        (u128::from(since_ns) * PARTS as u128 / u128::from(timed_ns)) as usize
+    }
+
+    fn part_ns(&self) -> f64 {
+        (self.until_ns - self.from_ns).max(1) as f64 / PARTS as f64
+    }
 }
 
 /// Bytes that came in on some streams.
@@ -70,6 +109,8 @@ impl Window {
 pub struct Streamed {
     /// Received bytes per second, all streams together.
     pub bytes_per_s: f64,
+    /// Received bytes per second in each of the equal parts of the time.
+    pub parts_bytes_per_s: [f64; PARTS],
     /// Streams that were received from.
     pub streams: u64,
     /// Streams among them that brought nothing.
@@ -80,22 +121,40 @@ impl Reduce for Streamed {
     /// Adds what came in elsewhere at the same time.
     fn merge(&mut self, other: Self) {
         self.bytes_per_s += other.bytes_per_s;
+        for (mine, other) in self
+            .parts_bytes_per_s
+            .iter_mut()
+            .zip(other.parts_bytes_per_s)
+        {
+            *mine += other;
+        }
         self.streams += other.streams;
         self.silent += other.silent;
     }
 }
 
-/// Sends and receives on one worker's streams, on the calling thread, and counts what came in.
-///
-/// One stream alone blocks in the kernel, as a program with one connection would; several are served in turn without
-/// blocking, as a worker serves its flows.
+impl Streamed {
+    /// Half width of the 95 % confidence interval of the rate, over the parts of the time.
+    pub fn ci95_bytes_per_s(&self) -> Option<f64> {
+        spread(&self.parts_bytes_per_s).ci95
+    }
+}
+
+/// Sends and receives on one worker's streams, on the calling thread, and counts what came in. Several streams are
+/// served in turn; where nothing moves on any of them, the thread waits as `waiting` says.
 ///
 /// # Errors
 /// When a connection breaks before its receiver has counted; the message names the peer.
-pub fn pump(streams: Vec<Stream>, window: &Window, clock: &Clock) -> Result<Streamed> {
-    let alone = streams.len() == 1;
+pub fn pump(
+    streams: Vec<Stream>,
+    window: &Window,
+    clock: &Clock,
+    waiting: Waiting,
+) -> Result<Streamed> {
+    // One that blocks alone sleeps inside the call, as a program with one connection would.
+    let sleeps_in_calls = waiting == Waiting::Blocking && streams.len() == 1;
     for stream in &streams {
-        prepare(&stream.socket, alone).map_err(|error| broken(&stream.peer, error))?;
+        prepare(&stream.socket, sleeps_in_calls).map_err(|error| broken(&stream.peer, error))?;
     }
     let mut pump = Pump {
         counted: streams
@@ -103,6 +162,7 @@ pub fn pump(streams: Vec<Stream>, window: &Window, clock: &Clock) -> Result<Stre
             .map(|stream| (stream.direction == StreamDirection::In).then_some(0))
             .collect(),
         streams: streams.into_iter().map(Some).collect(),
+        parts: [0; PARTS],
         block: vec![0x5a; BLOCK_BYTES],
         window,
         clock,
@@ -117,8 +177,11 @@ pub fn pump(streams: Vec<Stream>, window: &Window, clock: &Clock) -> Result<Stre
         for index in 0..pump.streams.len() {
             moved |= pump.turn(index)?;
         }
-        if !moved && !alone {
-            std::thread::yield_now();
+        match waiting {
+            _ if moved || sleeps_in_calls => {}
+            Waiting::Blocking => pump.sleep()?,
+            // Where CPUs are busy the kernel moves bytes by threads of its own, which a loop without a pause keeps waiting.
+            Waiting::Polling => std::thread::yield_now(),
         }
     }
     Ok(pump.result())
@@ -129,6 +192,8 @@ struct Pump<'a> {
     streams: Vec<Option<Stream>>,
     /// Bytes of each stream that is received from.
     counted: Vec<Option<u64>>,
+    /// Received bytes of each part of the time.
+    parts: [u64; PARTS],
     block: Vec<u8>,
     window: &'a Window,
     clock: &'a Clock,
@@ -181,8 +246,33 @@ impl Pump<'_> {
             && self.began_ns.is_some()
         {
             *counted += bytes;
+            self.parts[self.window.part(now_ns)] += bytes;
         }
         Ok(bytes > 0)
+    }
+
+    /// Sleeps until bytes can move on one of the streams.
+    fn sleep(&self) -> Result<()> {
+        let mut waited_for: Vec<_> = self
+            .streams
+            .iter()
+            .flatten()
+            .map(|stream| {
+                let what = match stream.direction {
+                    StreamDirection::Out => PollFlags::OUT,
+                    StreamDirection::In => PollFlags::IN,
+                };
+                PollFd::new(&stream.socket, what)
+            })
+            .collect();
+        let nap = Timespec {
+            tv_sec: 0,
+            tv_nsec: NAP.subsec_nanos().into(),
+        };
+        match poll(&mut waited_for, Some(&nap)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(Error::io("cannot wait for socket streams", error)),
+        }
     }
 
     /// Returns whether the receivers may have stopped counting by their own clocks.
@@ -205,6 +295,9 @@ impl Pump<'_> {
         };
         Streamed {
             bytes_per_s: counted.clone().sum::<u64>() as f64 * 1e9 / ns as f64,
+            parts_bytes_per_s: self
+                .parts
+                .map(|bytes| bytes as f64 * 1e9 / self.window.part_ns()),
             streams: counted.clone().count() as u64,
             silent: counted.filter(|&&bytes| bytes == 0).count() as u64,
         }

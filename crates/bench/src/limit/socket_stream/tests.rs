@@ -13,9 +13,10 @@ use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::Addresses;
 use tonnage_ranks::testing::run;
 use tonnage_ranks::{pack, unpack};
+use tonnage_sys::clock::thread_cpu_ns;
 use tonnage_units::{Error, Reduce};
 
-const TIMED_NS: u64 = 60_000_000;
+const WINDOW_NS: u64 = 60_000_000;
 
 /// Both ends of a connection over loopback.
 fn pair() -> (TcpStream, TcpStream) {
@@ -34,7 +35,7 @@ fn stream(socket: TcpStream, direction: StreamDirection) -> Stream {
 }
 
 fn window(clock: &Clock) -> Window {
-    Window::new(clock.now_ns() + 1_000_000, TIMED_NS, 0)
+    Window::new(clock.now_ns() + 1_000_000, WINDOW_NS, 0)
 }
 
 #[test]
@@ -43,18 +44,63 @@ fn the_receiver_counts_what_comes_within_the_window() {
     let window = window(&clock);
     let (near, far) = pair();
     let since = Instant::now();
-    let sender =
-        thread::spawn(move || pump(vec![stream(near, StreamDirection::Out)], &window, &clock));
-    let received = pump(vec![stream(far, StreamDirection::In)], &window, &clock).unwrap();
+    let out = vec![stream(near, StreamDirection::Out)];
+    let sender = thread::spawn(move || pump(out, &window, &clock, Waiting::Blocking));
+    let into = vec![stream(far, StreamDirection::In)];
+    let received = pump(into, &window, &clock, Waiting::Polling).unwrap();
     assert_eq!(sender.join().unwrap().unwrap(), Streamed::default());
     assert_eq!((received.streams, received.silent), (1, 0));
     // Slower than any host's loopback, and faster than any host's memory.
     assert!((1e6..1e12).contains(&received.bytes_per_s), "{received:?}");
-    assert!(since.elapsed() >= Duration::from_nanos(TIMED_NS));
+    assert!(since.elapsed() >= Duration::from_nanos(WINDOW_NS));
+    // How much each part has depends on when this thread had a CPU.
+    assert!(received.parts_bytes_per_s.iter().sum::<f64>() > 0.0);
+}
+
+#[test]
+fn a_rate_is_that_of_equal_parts() {
+    let window = Window::new(0, 50, 0);
+    let parts = [0, window.from_ns, window.from_ns + 9, window.from_ns + 10];
+    assert_eq!(parts.map(|ns| window.part(ns)), [0, 0, 0, 1]);
+    let last = [window.until_ns - 1, window.until_ns, window.stop_ns];
+    assert_eq!(last.map(|ns| window.part(ns)), [4, 4, 4]);
+
+    let one = Streamed {
+        bytes_per_s: 3.0,
+        parts_bytes_per_s: [1.0, 2.0, 3.0, 4.0, 5.0],
+        ..Streamed::default()
+    };
+    let mut sum = one;
+    sum.merge(one);
+    assert_eq!(sum.parts_bytes_per_s, [2.0, 4.0, 6.0, 8.0, 10.0]);
+    // Student's t of four degrees of freedom, times the deviation, over the root of five.
+    let ci95 = 2.776 * 10f64.sqrt() / 5f64.sqrt();
+    assert!((sum.ci95_bytes_per_s().unwrap() - ci95).abs() < 0.01);
+}
+
+/// A thread that polled would use all of the time that it gets.
+#[test]
+fn a_worker_that_blocks_sleeps_however_many_streams_it_has() {
+    for streams in [1, 3] {
+        let clock = Clock::new();
+        let window = Window::new(clock.now_ns(), 400_000_000, 0);
+        let (near, far): (Vec<_>, Vec<_>) = (0..streams).map(|_| pair()).unzip();
+        let far = far.into_iter().map(|far| stream(far, StreamDirection::In));
+        let cpu_ns = thread_cpu_ns();
+        let silent = pump(far.collect(), &window, &clock, Waiting::Blocking).unwrap();
+        let cpu_ns = thread_cpu_ns() - cpu_ns;
+        assert_eq!(silent.silent, streams);
+        assert!(cpu_ns < 40_000_000, "{streams}: {cpu_ns} ns");
+        drop(near);
+    }
 }
 
 #[test]
 fn one_thread_carries_several_streams_both_ways() {
+    Waiting::ALL.into_iter().for_each(several_streams_both_ways);
+}
+
+fn several_streams_both_ways(waiting: Waiting) {
     let clock = Clock::new();
     let window = window(&clock);
     let (mut here, mut there) = (Vec::new(), Vec::new());
@@ -67,8 +113,8 @@ fn one_thread_carries_several_streams_both_ways() {
         here.push(stream(near, out));
         there.push(stream(far, into));
     }
-    let other = thread::spawn(move || pump(there, &window, &clock).unwrap());
-    let mut sum = pump(here, &window, &clock).unwrap();
+    let other = thread::spawn(move || pump(there, &window, &clock, waiting).unwrap());
+    let mut sum = pump(here, &window, &clock, waiting).unwrap();
     sum.merge(other.join().unwrap());
     assert_eq!((sum.streams, sum.silent), (4, 0));
     assert!(sum.bytes_per_s > 1e6, "{sum:?}");
@@ -79,7 +125,8 @@ fn a_stream_that_brings_nothing_is_silent_and_one_that_ends_early_is_an_error() 
     let clock = Clock::new();
     let window = window(&clock);
     let (near, far) = pair();
-    let silent = pump(vec![stream(far, StreamDirection::In)], &window, &clock).unwrap();
+    let into = vec![stream(far, StreamDirection::In)];
+    let silent = pump(into, &window, &clock, Waiting::Blocking).unwrap();
     assert_eq!((silent.bytes_per_s, silent.silent), (0.0, 1));
     drop(near);
 
@@ -88,7 +135,8 @@ fn a_stream_that_brings_nothing_is_silent_and_one_that_ends_early_is_an_error() 
         drop(far);
         // Long, so that it is not over before a busy machine lets this thread look; the error ends it at once.
         let window = Window::new(clock.now_ns(), 20_000_000_000, 0);
-        let error = pump(vec![stream(near, direction)], &window, &clock).unwrap_err();
+        let streams = vec![stream(near, direction)];
+        let error = pump(streams, &window, &clock, Waiting::Polling).unwrap_err();
         assert!(error.to_string().contains("rank 7 on h7"), "{error}");
     }
 }
@@ -160,7 +208,7 @@ fn point(traffic: Traffic, ranks: u32, op: Verb) -> TransferPoint {
 }
 
 /// Measures on threads as ranks; each worker gets a thread, too.
-fn measured(point: &TransferPoint) -> Vec<Result<Option<Streamed>>> {
+fn measured(point: &TransferPoint) -> Vec<Result<Option<Carried>>> {
     let point = point.clone();
     run(point.ranks, move |mut rank| {
         let workers = point.workers as usize;
@@ -208,8 +256,8 @@ fn every_flow_has_a_stream_for_each_worker() {
                 first.map(|first| (first, all))
             })
             .unwrap();
-        assert_eq!(first.streams, streams, "{traffic:?} {op:?}");
-        assert!(first.bytes_per_s > 1e6, "{first:?}");
+        assert_eq!(first.streamed.streams, streams, "{traffic:?} {op:?}");
+        assert!(first.streamed.bytes_per_s > 1e6, "{first:?}");
         for other in &all {
             assert_eq!(*other.as_ref().unwrap(), Some(first));
         }
@@ -218,6 +266,33 @@ fn every_flow_has_a_stream_for_each_worker() {
             what.contains(&format!("{streams} TCP connections at once")),
             "{what}"
         );
+    }
+}
+
+#[test]
+fn the_faster_way_of_waiting_is_the_limit() {
+    for faster in Waiting::ALL {
+        let point = point(Traffic::Pair, 2, Verb::Write);
+        let carried = run(2, move |mut rank| {
+            let carried = measure(&mut rank, &point, &[None, None], |berths| {
+                let bytes_per_s = if berths.waiting == faster { 2e9 } else { 1e9 };
+                Ok(Streamed {
+                    bytes_per_s,
+                    streams: 1,
+                    ..Streamed::default()
+                })
+            });
+            rank.close().unwrap();
+            carried.unwrap().unwrap()
+        });
+        for carried in carried {
+            assert_eq!(
+                (carried.waiting, carried.streamed.bytes_per_s),
+                (faster, 4e9)
+            );
+            let what = describe(&carried).what;
+            assert!(what.contains(&format!(", {}, ", faster.name())), "{what}");
+        }
     }
 }
 
@@ -264,14 +339,17 @@ fn an_address_that_this_host_does_not_have_is_refused_by_name() {
 }
 
 #[test]
-fn short_points_get_short_streams() {
+fn streams_last_as_long_as_a_trial() {
     let mut point = point(Traffic::Pair, 2, Verb::Write);
-    assert_eq!(timed_ns(&point), TIMED_NS_MIN);
-    point.length.trials = 4;
-    point.length.trial = TrialLength::DurationNs(200_000_000);
-    assert_eq!(timed_ns(&point), 100_000_000);
-    point.length.trial = TrialLength::Iterations(1);
-    assert_eq!(timed_ns(&point), TIMED_NS_MAX);
+    for (trial, timed) in [
+        (TrialLength::DurationNs(1), TIMED_NS_MIN),
+        (TrialLength::DurationNs(300_000_000), 300_000_000),
+        (TrialLength::DurationNs(3_600_000_000_000), TIMED_NS_MAX),
+        (TrialLength::Iterations(1), TIMED_NS),
+    ] {
+        point.length.trial = trial;
+        assert_eq!(timed_ns(&point), timed);
+    }
 }
 
 #[test]
@@ -280,6 +358,7 @@ fn garbage_does_not_add_up() {
     assert!(unpack::<Streamed>(&[0; 32]).is_err());
     let streamed = Streamed {
         bytes_per_s: 1.5,
+        parts_bytes_per_s: [1.0, 2.0, 1.0, 2.0, 1.5],
         streams: 2,
         silent: 1,
     };
