@@ -2,9 +2,12 @@
 //! figures.
 
 use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
 
+use rustix::fs::inotify;
 use tempfile::{TempDir, tempdir, tempdir_in};
 use tonnage_plan::files::Phase;
 use tonnage_record::Record;
@@ -153,6 +156,7 @@ fn the_storages_own_limit_stands_beside_the_figures() {
             .utilization
             .is_some()
     );
+    let events = Events::of(dir.path());
     let (_, record) = measured(
         dir.path(),
         &format!("{arguments} --limit auto --phases write"),
@@ -161,6 +165,67 @@ fn the_storages_own_limit_stands_beside_the_figures() {
     assert!(summary.limit.as_ref().unwrap().bytes_per_s > 0.0);
     assert!(summary.utilization.is_some());
     assert_eq!(names(dir.path()), Vec::<String>::new());
+    // A stream before or beside the phases would change what they find.
+    let names = events.names();
+    let last = names.iter().rposition(|name| name.starts_with('t'));
+    let stream = names
+        .iter()
+        .position(|name| name.starts_with(".tonnage-limit"));
+    assert!(last.unwrap() < stream.unwrap(), "{names:?}");
+}
+
+/// Files that are made and removed in a directory from now on.
+struct Events(OwnedFd);
+
+impl Events {
+    fn of(directory: &Path) -> Self {
+        let events = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        let made = inotify::WatchFlags::CREATE | inotify::WatchFlags::DELETE;
+        inotify::add_watch(&events, directory, made).unwrap();
+        Self(events)
+    }
+
+    /// Their names, in the order of what happened.
+    fn names(&self) -> Vec<String> {
+        let mut room = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&self.0, &mut room);
+        let mut names = Vec::new();
+        while let Ok(event) = events.next() {
+            let name = event.file_name().map(|name| name.to_string_lossy());
+            names.extend(name.map(|name| name.into_owned()));
+        }
+        names
+    }
+}
+
+#[test]
+fn files_in_memory_have_no_limit_and_say_so() {
+    let Ok(dir) = in_memory() else {
+        println!("skip: no /dev/shm to write to");
+        return;
+    };
+    let arguments = "--ranks 2 --path t --block 1m --transfer 256k";
+    let (ended, record) = measured(dir.path(), &format!("{arguments} --limit auto"));
+    for phase in &record.file().unwrap().phases {
+        assert_eq!(
+            (&phase.summary.limit, phase.summary.utilization),
+            (&None, None)
+        );
+    }
+    let why = "no limit: files on tmpfs are in memory";
+    assert!(
+        record.remarks.iter().any(|remark| remark.starts_with(why)),
+        "{:?}",
+        record.remarks
+    );
+    assert!(ended.stdout.contains(why), "{ended:#?}");
+    let (_, record) = measured(dir.path(), &format!("{arguments} --limit 2GB/s"));
+    assert!(
+        record.file().unwrap().phases[0]
+            .summary
+            .utilization
+            .is_some()
+    );
 }
 
 /// Cached bytes are gone where the kernel can drop them; in memory everything stays, and that is said.

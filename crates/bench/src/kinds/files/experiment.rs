@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::before::{self, Written};
 use super::clean::{Made, files_to_clean};
 use super::figures::Sums;
-use super::limit::Streams;
+use super::limit::{self, Streams};
 use super::storage::{self, LocalStorage};
 use super::team::FileWorker;
 use crate::deadlines::DEADLINES;
@@ -85,8 +85,9 @@ struct Open<'o, 'a> {
 
 impl Steps for Open<'_, '_> {
     fn limit(&mut self, when: When) -> Result<(), StepFailure> {
-        if when == When::Before && self.experiment.point.limit == LimitChoice::Auto {
-            self.state.streams = Some(self.experiment.streams(&mut self.state)?);
+        // Streams before the phases would change what these find: free memory, the device's own cache, its room.
+        if when == When::After && self.experiment.point.limit == LimitChoice::Auto {
+            self.experiment.streams(&mut self.state)?;
         }
         Ok(())
     }
@@ -347,13 +348,20 @@ impl Experiment<'_> {
         (0u32..).zip(cpus).map(worker).collect()
     }
 
-    /// One stream for each device at once, where the limit is to be measured.
-    fn streams(&mut self, state: &mut State) -> Result<Streams, StepFailure> {
+    /// One stream for each device at once, where the storage has a limit.
+    fn streams(&mut self, state: &mut State) -> Result<(), StepFailure> {
+        if let Some(why) = limit::why_none(&state.places) {
+            state.remarks.push(why);
+            return Ok(());
+        }
         let id = self.rank.id();
-        self.rank
-            .barrier("before the storage's streams", DEADLINES.step)?;
         let first = storage::is_first_on_device(self.rank.hosts(), &state.places, id);
         let place = state.places.get(id as usize).filter(|_| first);
+        if let Some(place) = place.filter(|_| self.point.keep && self.writes()) {
+            limit::store(place);
+        }
+        self.rank
+            .barrier("before the storage's streams", DEADLINES.phase)?;
         let measured = match place {
             None => Ok(Streams::default()),
             Some(place) if self.writes() => Streams::measure(place),
@@ -373,7 +381,8 @@ impl Experiment<'_> {
                 .remarks
                 .push(format!("the storage's limit is not known: {why}"));
         }
-        Ok(streams)
+        state.streams = Some(streams);
+        Ok(())
     }
 
     /// The phases that have at least one repetition.

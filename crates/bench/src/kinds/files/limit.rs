@@ -1,6 +1,7 @@
-//! Upper bound of a storage's bandwidth: one sequential stream for each device, measured before the first phase.
-//! Streams are direct where the file system has direct transfers, so that the page cache has no part in it; otherwise
-//! they are buffered and synced, and the limit says so.
+//! Upper bound of a storage's bandwidth: one sequential stream for each device, measured when the phases are over and
+//! their files are gone, so that it changes nothing for them. Streams are direct where the file system has direct
+//! transfers, so that the page cache has no part in it; otherwise they are buffered and synced, and the limit says so.
+//! Files in memory have none.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use tonnage_sys::files::transfer::{read_at, write_at};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
 use super::scratch::ScratchFile;
-use super::storage::LocalStorage;
+use super::storage::{self, LocalStorage};
 use crate::kinds::files::data::Pool;
 use crate::kinds::files::stamp::FileKey;
 use tonnage_plan::files::{DataKind, FilePoint, Phase};
@@ -58,23 +59,24 @@ impl Streams {
         }
     }
 
-    /// One stream beside the files of this rank, written and then read.
+    /// One stream where the files of this rank were, written and then read.
     ///
     /// # Errors
     /// When the file cannot be made, written or read.
     pub fn measure(place: &LocalStorage) -> Result<Self> {
-        let scratch = ScratchFile::new(&place.directory, "limit");
+        let directory = left_of(&place.directory);
+        let scratch = ScratchFile::new(directory, "limit");
         let direct = place.direct.is_some();
         let file = scratch.create(direct)?;
         let cannot = |what: &str, error| {
-            Error::io(
-                format!("{what} a stream in {}", place.directory.display()),
-                error,
-            )
+            Error::io(format!("{what} a stream in {}", directory.display()), error)
         };
         let arena = stream_memory()?;
         Pool::new(1, DataKind::Random).place(&arena, 0, 0, TRANSFER_BYTES)?;
-        let room = (place.free_bytes / 8).clamp(TRANSFER_BYTES, STREAM_BYTES_MAX);
+        // Not what was free before: files that are kept have taken of it.
+        let free_bytes =
+            storage::free_bytes(directory).map_err(|error| cannot("finding room for", error))?;
+        let room = (free_bytes / 8).clamp(TRANSFER_BYTES, STREAM_BYTES_MAX);
         let since = Instant::now();
         let mut written = 0;
         while written + TRANSFER_BYTES <= room && since.elapsed() < STREAM_TIME {
@@ -174,6 +176,31 @@ impl Streams {
     }
 }
 
+/// Tells why files have no limit, if they are in memory. All ranks see the same places.
+pub fn why_none(places: &[LocalStorage]) -> Option<String> {
+    let place = places.iter().find(|place| place.memory)?;
+    Some(format!(
+        "no limit: files on {} are in memory, where one stream does not bound what several threads copy; --limit states one",
+        place.file_system
+    ))
+}
+
+/// Stores what the phases left in the page cache, so that it is not on its way while the stream runs. Where that cannot
+/// be done the stream is slower, and nothing worse.
+pub fn store(place: &LocalStorage) {
+    let directory = std::fs::File::open(left_of(&place.directory));
+    drop(directory.map(rustix::fs::syncfs));
+}
+
+/// The directory, or that above it where the directory was the run's own and is gone.
+fn left_of(directory: &Path) -> &Path {
+    let mut above = directory.ancestors().map(|path| match path.as_os_str() {
+        nothing if nothing.is_empty() => Path::new("."),
+        _ => path,
+    });
+    above.find(|path| path.is_dir()).unwrap_or(directory)
+}
+
 fn stream_memory() -> Result<Arena> {
     Arena::allocate(
         TRANSFER_BYTES as usize,
@@ -212,12 +239,45 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_that_is_gone_leaves_that_above_it() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(left_of(&directory.path().join("0")), directory.path());
+        assert_eq!(left_of(directory.path()), directory.path());
+        assert_eq!(left_of(Path::new("no such directory")), Path::new("."));
+    }
+
+    #[test]
+    fn memory_has_no_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let looked = LocalStorage::look(&directory.path().join("t"), true, false).unwrap();
+        let on = |file_system: &str, memory| LocalStorage {
+            file_system: file_system.into(),
+            memory,
+            ..looked.clone()
+        };
+        let disk = on("ext4", false);
+        assert_eq!(why_none(&[disk.clone(), disk.clone()]), None);
+        let why = why_none(&[disk, on("tmpfs", true)]).unwrap();
+        assert!(
+            why.starts_with("no limit: files on tmpfs are in memory"),
+            "{why}"
+        );
+    }
+
+    #[test]
     fn a_stream_is_measured_and_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let place = LocalStorage::look(&directory.path().join("t"), true, false).unwrap();
-        let streams = Streams::measure(&place).unwrap();
-        assert!(streams.write_bytes_per_s > 0.0 && streams.read_bytes_per_s > 0.0);
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        // The directory of a rank is gone when its files are.
+        let of_rank = LocalStorage {
+            directory: directory.path().join("0"),
+            ..place.clone()
+        };
+        for place in [&place, &of_rank] {
+            let streams = Streams::measure(place).unwrap();
+            assert!(streams.write_bytes_per_s > 0.0 && streams.read_bytes_per_s > 0.0);
+            assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        }
         let path = directory.path().join("t");
         std::fs::write(&path, vec![7; 5 << 20]).unwrap();
         let streams = Streams::measure_reading(&place, &path).unwrap();

@@ -53,7 +53,7 @@ impl LocalStorage {
             Error::io(what, error)
         };
         let found = mounts::of_path(&directory).map_err(cannot)?;
-        let room = statvfs(&directory).map_err(|error| cannot(error.into()))?;
+        let free_bytes = free_bytes(&directory).map_err(cannot)?;
         let direct = match direct_of(path, &directory, writes) {
             Ok(found) => Some((found.alignment.memory_bytes, found.alignment.offset_bytes)),
             Err(error) if direct => return Err(error),
@@ -65,11 +65,20 @@ impl LocalStorage {
             device: found.file_system.device,
             network: found.file_system.network,
             memory: found.file_system.memory,
-            free_bytes: room.f_bavail.saturating_mul(room.f_frsize),
+            free_bytes,
             direct,
             directory,
         })
     }
+}
+
+/// Free bytes of a file system for this user.
+///
+/// # Errors
+/// The system's refusal.
+pub fn free_bytes(directory: &Path) -> std::io::Result<u64> {
+    let room = statvfs(directory)?;
+    Ok(room.f_bavail.saturating_mul(room.f_frsize))
 }
 
 /// The directory that a file is in.
