@@ -1,11 +1,12 @@
 //! Writing records: one JSON line each, in the file as soon as its point has ended.
 //!
 //! A file of records is made to survive an interrupted run: a line is written with one call, and a line that did not
-//! fit is taken back or, where that cannot be done, is the file's last and only broken one. Reading is in
-//! [`super::read`].
+//! fit is taken back or, where that cannot be done, is the file's last and only broken one. A file that somebody else
+//! removes or changes during the run is noticed at the next record, or at the end. Reading is in [`super::read`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access, statvfs};
@@ -29,6 +30,8 @@ enum Sink {
     /// A regular file, opened for appending.
     File {
         file: File,
+        /// The name that it was opened by, which must go on meaning it.
+        path: PathBuf,
         /// End of the last whole line.
         good_bytes: u64,
         /// True when a broken line stands behind `good_bytes`, which has to go first.
@@ -85,6 +88,7 @@ impl RecordWriter {
             .map_err(|error| cannot_write(path, error))?;
         let sink = Sink::File {
             file,
+            path: path.to_owned(),
             good_bytes,
             broken: false,
         };
@@ -98,13 +102,53 @@ impl RecordWriter {
     ///
     /// # Errors
     /// [`Error::Io`] with the path and what to do: the disk is full, the pipe closed, … The writer can be used again:
-    /// a file's earlier lines stay whole, and a broken one is removed before the next.
+    /// a file's earlier lines stay whole, and a broken one is removed before the next. [`Error::Failed`] when somebody
+    /// else has removed, replaced or changed the file, to which nothing more is written then.
     pub fn write(&mut self, record: &Record) -> Result<()> {
         let mut text = serde_json::to_vec(record).map_err(|error| {
             Error::Failed(format!("a record cannot be written as JSON: {error}"))
         })?;
         text.push(b'\n');
+        self.check_untouched()?;
         self.write_line(&text).map_err(|error| self.failed(error))
+    }
+
+    /// Says when records would go where nobody finds them, or stand behind bytes of somebody else. The system reports
+    /// neither: a removed file can be written as long as it is open, and appending to a changed one works.
+    fn check_untouched(&self) -> Result<()> {
+        let Sink::File {
+            file,
+            path,
+            good_bytes,
+            broken,
+        } = &self.sink
+        else {
+            return Ok(());
+        };
+        let lost = |what: String| {
+            let name = &self.name;
+            Err(Error::Failed(format!(
+                "{name} {what} during the run: records can no longer be written to it"
+            )))
+        };
+        let opened = file.metadata().map_err(|error| self.failed(error))?;
+        match fs::metadata(path) {
+            Ok(found) if (found.dev(), found.ino()) == (opened.dev(), opened.ino()) => {}
+            Ok(_) => return lost("was replaced by another file".to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return lost("was removed or renamed".to_owned());
+            }
+            Err(error) => return Err(self.failed(error)),
+        }
+        match opened.len() {
+            bytes if bytes < *good_bytes => {
+                lost(format!("was cut from {good_bytes} to {bytes} bytes"))
+            }
+            bytes if bytes > *good_bytes && !broken => {
+                lost("was written to by somebody else".to_owned())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
@@ -117,6 +161,7 @@ impl RecordWriter {
                 file,
                 good_bytes,
                 broken,
+                ..
             } => {
                 if *broken {
                     file.set_len(*good_bytes)?;
@@ -137,8 +182,10 @@ impl RecordWriter {
     /// here.
     ///
     /// # Errors
-    /// [`Error::Io`] when what was written cannot be stored.
+    /// [`Error::Io`] when what was written cannot be stored; [`Error::Failed`] when somebody else has removed, replaced
+    /// or changed the file.
     pub fn finish(mut self) -> Result<()> {
+        self.check_untouched()?;
         let ended = match &mut self.sink {
             Sink::File { file, .. } => file.sync_all(),
             Sink::Stream(stream) => stream.flush(),
@@ -302,6 +349,52 @@ mod tests {
         }
         writer.write(&sample(2)).unwrap();
         assert_eq!(read_records(&path).unwrap().records, [sample(1), sample(2)]);
+    }
+
+    type Change = fn(&Path);
+
+    #[test]
+    fn a_file_that_somebody_changes_is_noticed_at_the_next_record_and_at_the_end() {
+        let removed = |path: &Path| fs::remove_file(path).unwrap();
+        let replaced = |path: &Path| {
+            let copy = path.with_extension("copy");
+            fs::copy(path, &copy).unwrap();
+            fs::rename(copy, path).unwrap();
+        };
+        let cut = |path: &Path| fs::write(path, "").unwrap();
+        let appended = |path: &Path| {
+            let mut file = OpenOptions::new().append(true).open(path).unwrap();
+            file.write_all(b"mine\n").unwrap();
+        };
+        let faults: [(Change, &str); 4] = [
+            (removed, "was removed or renamed"),
+            (replaced, "was replaced by another file"),
+            (cut, "to 0 bytes"),
+            (appended, "written to by somebody else"),
+        ];
+        for (change, expected) in faults {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("results.jsonl");
+            let mut writer = RecordWriter::create(&path).unwrap();
+            writer.write(&sample(1)).unwrap();
+            change(&path);
+            let left = fs::read(&path).ok();
+            for error in [
+                writer.write(&sample(2)).unwrap_err(),
+                writer.finish().unwrap_err(),
+            ] {
+                let text = error.to_string();
+                assert!(
+                    text.contains(expected) && text.contains("results.jsonl"),
+                    "{text}"
+                );
+            }
+            assert_eq!(
+                fs::read(&path).ok(),
+                left,
+                "nothing was written: {expected}"
+            );
+        }
     }
 
     #[test]

@@ -86,8 +86,9 @@ impl Observer for Keeper {
         if let Some(writer) = &mut self.writer
             && let Err(error) = writer.write(&record)
         {
-            self.progress
-                .suspend(|| log::error!("{error}; going on without the file"));
+            self.progress.suspend(|| {
+                log::error!("{error}; going on without the file, with the records in memory")
+            });
             self.writer = None;
             self.lost_writer = true;
         }

@@ -109,6 +109,34 @@ fn a_disk_that_fills_up() {
     drop(disk);
 }
 
+/// A run of four points whose file of records is changed once the first is in it.
+fn changed_during_the_run(change: fn(&Path), expected: &str) {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("r.jsonl");
+    let arguments = "transfer --engine shm --op write --ranks 2 --sizes 8..64 --trials 1 --trial-time 300ms --warmup 0 \
+                     --limit none -o r.jsonl";
+    let run = tonnage(dir.path(), arguments).start();
+    super::support::wait_until("a point is done", || {
+        fs::read_to_string(&path).is_ok_and(|text| text.contains('\n'))
+    });
+    change(&path);
+    let ended = run.end().with_code(1);
+    assert_eq!(ended.rows().len(), 4, "the table is whole: {ended:#?}");
+    ended.with_one_error(&["r.jsonl", expected, "in memory"]);
+}
+
+#[test]
+fn a_file_of_records_that_goes_or_shrinks_during_the_run() {
+    changed_during_the_run(
+        |path| fs::remove_file(path).unwrap(),
+        "was removed or renamed",
+    );
+    changed_during_the_run(
+        |path| fs::File::create(path).unwrap().set_len(7).unwrap(),
+        "to 7 bytes",
+    );
+}
+
 #[test]
 fn nobody_reads_the_table() {
     let dir = tempdir().unwrap();
