@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::deadlines::DEADLINES;
 use tonnage_ranks::Rank;
 use tonnage_record::Outcome;
+use tonnage_units::message::bounded;
 use tonnage_units::{Error, Result};
 
 /// Reach of a failure.
@@ -48,7 +49,7 @@ pub fn agree(
 
 /// The outcome of a point that failed: what is not to be had here is skipped.
 pub fn outcome(error: &Error) -> Outcome {
-    let why = error.to_string();
+    let why = bounded(&error.to_string()).into_owned();
     match error {
         Error::Unavailable { .. } => Outcome::Skipped { why },
         _ => Outcome::Failed { why },

@@ -10,10 +10,14 @@ use serde::de::DeserializeOwned;
 
 use super::{Outcome, Program, Record, SCHEMA_VERSION};
 use tonnage_plan::Point;
+use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
 /// No record is longer; a longer line means that the file is something else.
 const LINE_BYTES_MAX: u64 = 64 << 20;
+
+/// Beginning of every record.
+const RECORD_BEGIN: &[u8] = br#"{"schema_version":"#;
 
 /// Content of a file of records.
 #[derive(Debug)]
@@ -34,10 +38,8 @@ pub struct ReadOutcome {
 pub fn read_records(path: &Path) -> Result<ReadOutcome> {
     let cannot_read = |error| Error::io(format!("cannot read {}", path.display()), error);
     let file = File::open(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Error::Usage(format!(
-            "there is no file {}: results are written with -o FILE",
-            path.display()
-        )),
+        ErrorKind::NotFound => missing(path),
+        ErrorKind::InvalidFilename => name_too_long(path),
         _ => cannot_read(error),
     })?;
     let mut reader = BufReader::new(file);
@@ -79,6 +81,24 @@ pub fn read_records(path: &Path) -> Result<ReadOutcome> {
     Ok(outcome)
 }
 
+/// The error for a file that is not there.
+pub(super) fn missing(path: &Path) -> Error {
+    Error::Usage(format!(
+        "there is no file {}: results are written with -o FILE",
+        path.display()
+    ))
+}
+
+/// The error for a name that no file can have.
+pub(super) fn name_too_long(path: &Path) -> Error {
+    let name = path.to_string_lossy();
+    Error::Usage(format!(
+        "{} is too long for the name of a file ({} bytes): name another one",
+        quote(&name),
+        name.len()
+    ))
+}
+
 /// Returns whether a record says that this very point was measured. Skipped and failed points are to be tried again.
 pub fn already_measured(records: &[Record], point: &Point) -> bool {
     let mut measured = records
@@ -106,11 +126,10 @@ pub fn final_attempts(records: &[Record]) -> Vec<Record> {
 
 /// Returns whether a broken line began as a record does. Anything else is not ours to drop.
 fn is_begun_record(line: &[u8]) -> bool {
-    let start = br#"{"schema_version":"#;
     // Some file systems fill what was never written with zeros.
     let zeros = line.iter().rev().take_while(|&&byte| byte == 0).count();
     let written = &line[..line.len() - zeros];
-    written.starts_with(start) || start.starts_with(written)
+    written.starts_with(RECORD_BEGIN) || RECORD_BEGIN.starts_with(written)
 }
 
 enum Problem {
@@ -135,6 +154,12 @@ fn parse(line: &[u8]) -> Result<Record, Problem> {
     if found == SCHEMA_VERSION {
         return json(line);
     }
+    if found == 0 {
+        return Err(Problem::NotRecord(
+            "schema version 0, which no tonnage has ever written: the line was changed, so take it out or name another file"
+                .to_owned(),
+        ));
+    }
     let writer = head.tonnage.map_or_else(String::new, |tonnage| {
         format!(
             ", written by tonnage {} ({})",
@@ -152,11 +177,32 @@ fn parse(line: &[u8]) -> Result<Record, Problem> {
 
 fn json<T: DeserializeOwned>(line: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(line).map_err(|error| {
-        let what = format!("not a record of tonnage: {error}");
+        let what = format!("not a record of tonnage: {}", describe(line, &error));
         if error.is_data() {
             Problem::NotRecord(what)
         } else {
             Problem::NotJson(what)
         }
     })
+}
+
+/// Says what is wrong with a line. The parser counts lines and columns of this line alone, which would be taken for those
+/// of the file.
+fn describe(line: &[u8], error: &serde_json::Error) -> String {
+    let text = line.trim_ascii_end();
+    if text.iter().all(|&byte| byte == 0) {
+        let bytes = text.len();
+        return format!(
+            "{bytes} bytes of zeros, as a crash of the machine leaves them. Take the line out, or name another file"
+        );
+    }
+    if text.starts_with(RECORD_BEGIN) && !error.is_data() {
+        return "it is damaged, or was cut short and then written behind. Take the line out, or name another file"
+            .to_owned();
+    }
+    let said = error.to_string();
+    match said.split_once(" at line ") {
+        Some((what, _)) => what.to_owned(),
+        None => said,
+    }
 }

@@ -77,6 +77,7 @@ fn what_is_written_is_read_back() {
     assert_eq!(found.records, [sample(1), sample(2)]);
     assert!(!found.truncated_tail);
     assert_eq!(found.good_bytes, fs::metadata(&path).unwrap().len());
+    writer.finish().unwrap();
     RecordWriter::create(&path).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"");
 }
@@ -277,6 +278,7 @@ fn both_kinds_of_records_share_a_file() {
     let lines = [sample(1), measured.clone(), failed.clone(), sample(2)];
     let mut writer = RecordWriter::create(&path).unwrap();
     lines.iter().for_each(|line| writer.write(line).unwrap());
+    writer.finish().unwrap();
     let (found, _) = resume(&path).unwrap();
     assert_eq!(found, lines);
     assert!(already_measured(&found, &point_of(&measured)));

@@ -2,19 +2,23 @@
 //!
 //! A file of records is made to survive an interrupted run: a line is written with one call, and a line that did not
 //! fit is taken back or, where that cannot be done, is the file's last and only broken one. A file that somebody else
-//! removes or changes during the run is noticed at the next record, or at the end. Reading is in [`super::read`].
+//! removes or changes during the run is noticed at the next record, or at the end. A file belongs to one run at a time:
+//! it is locked while it is open. Reading is in [`super::read`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, access, statvfs};
+use rustix::fs::{
+    Access, FlockOperation, OFlags, access, fcntl_getfl, fcntl_setfl, flock, statvfs,
+};
+use rustix::io::Errno;
 
 use super::Record;
 use tonnage_units::{Error, Result};
 
-use super::read::{ReadOutcome, read_records};
+use super::read::{ReadOutcome, missing, name_too_long, read_records};
 
 /// A record takes some kilobytes: with less room than this a sweep would not get far.
 const FREE_BYTES_MIN: u64 = 1 << 20;
@@ -45,9 +49,10 @@ impl RecordWriter {
     /// Starts a file, emptying one that is there.
     ///
     /// # Errors
-    /// [`Error::Io`] with the path when it cannot be created.
+    /// [`Error::Io`] with the path when it cannot be created; [`Error::Usage`] when another run has it, or it is a FIFO
+    /// that nobody reads.
     pub fn create(path: &Path) -> Result<Self> {
-        let file = open(path)?;
+        let file = open(path, true)?;
         if is_regular(&file) {
             file.set_len(0).map_err(|error| cannot_write(path, error))?;
         }
@@ -58,9 +63,9 @@ impl RecordWriter {
     ///
     /// # Errors
     /// [`Error::Io`] with the path when it cannot be opened; [`Error::Usage`] when its last line is broken, which
-    /// [`resume`] repairs.
+    /// [`resume`] repairs, when another run has it, or it is a FIFO that nobody reads.
     pub fn append(path: &Path) -> Result<Self> {
-        let file = open(path)?;
+        let file = open(path, true)?;
         if is_regular(&file) && !ends_with_newline(path)? {
             return Err(Error::Usage(format!(
                 "{} ends in the middle of a line: name another file, or take up the interrupted run with --resume, \
@@ -198,6 +203,10 @@ impl RecordWriter {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 " (earlier records are kept; make room and take the run up again with --resume)"
             }
+            io::ErrorKind::FileTooLarge => {
+                " (earlier records are kept; raise the limit on the size of files, which ulimit -f shows, and take the run \
+                 up again with --resume)"
+            }
             io::ErrorKind::BrokenPipe => " (whoever read it has gone)",
             _ => {
                 " (earlier records are kept; name another file with -o, or try again with --resume)"
@@ -215,18 +224,19 @@ impl RecordWriter {
 /// # Errors
 /// As [`read_records`] and [`RecordWriter::append`] do.
 pub fn resume(path: &Path) -> Result<(Vec<Record>, RecordWriter)> {
-    let ReadOutcome {
-        records,
-        truncated_tail,
-        good_bytes,
-    } = read_records(path)?;
-    let mut file = open(path)?;
+    // Before it is read, so that no other run writes behind what was read.
+    let mut file = open(path, false)?;
     if !is_regular(&file) {
         let path = path.display();
         return Err(Error::Usage(format!(
             "--resume needs a file of records, and {path} is not a regular file"
         )));
     }
+    let ReadOutcome {
+        records,
+        truncated_tail,
+        good_bytes,
+    } = read_records(path)?;
     if truncated_tail {
         file.set_len(good_bytes)
             .map_err(|error| cannot_write(path, error))?;
@@ -239,7 +249,8 @@ pub fn resume(path: &Path) -> Result<(Vec<Record>, RecordWriter)> {
 }
 
 /// Says before measuring whether a results file could be written: the directory is there, the name is not a
-/// directory's, both can be written, and the file system has at least 1 MiB free. Changes nothing.
+/// directory's, both can be written, no other run has the file, and the file system has at least 1 MiB free. Changes
+/// nothing.
 ///
 /// # Errors
 /// [`Error::Usage`] when another name is needed, [`Error::Io`] when the system refuses this one.
@@ -254,7 +265,15 @@ pub fn check_writable(path: &Path) -> Result<()> {
                 "{shown} is a directory: name a file in it, such as {example}"
             )));
         }
-        Ok(_) => access(path, Access::WRITE_OK).map_err(|error| cannot_write(path, error))?,
+        Ok(found) => {
+            access(path, Access::WRITE_OK).map_err(|error| cannot_write(path, error))?;
+            // Opening a FIFO would wait for its other end. One that may not be read is looked at when it is opened.
+            if found.is_file()
+                && let Ok(file) = File::open(path)
+            {
+                lock(&file, path, FlockOperation::NonBlockingLockShared)?;
+            }
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if !directory.is_dir() {
                 let directory = directory.display();
@@ -264,6 +283,9 @@ pub fn check_writable(path: &Path) -> Result<()> {
             }
             access(&directory, Access::WRITE_OK | Access::EXEC_OK)
                 .map_err(|error| cannot_write(path, error))?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::InvalidFilename => {
+            return Err(name_too_long(path));
         }
         Err(error) => return Err(cannot_write(path, error)),
     }
@@ -295,9 +317,48 @@ fn directory_of(path: &Path) -> Result<PathBuf> {
     Ok(parent.unwrap_or(Path::new(".")).to_owned())
 }
 
-fn open(path: &Path) -> Result<File> {
-    let opened = OpenOptions::new().append(true).create(true).open(path);
-    opened.map_err(|error| cannot_write(path, error))
+/// Opens a file for appending, and keeps other runs from it.
+fn open(path: &Path, create: bool) -> Result<File> {
+    let is_fifo = fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+    let mut options = OpenOptions::new();
+    options.append(true).create(create);
+    if is_fifo {
+        // It would wait for a reader otherwise, for ever and without a word.
+        options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    }
+    let file = options.open(path).map_err(|error| {
+        if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) {
+            return Error::Usage(format!(
+                "{} is a FIFO that nobody reads: start its reader first",
+                path.display()
+            ));
+        }
+        match error.kind() {
+            io::ErrorKind::NotFound if !create => missing(path),
+            _ => cannot_write(path, error),
+        }
+    })?;
+    if is_fifo {
+        let blocking =
+            fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags - OFlags::NONBLOCK));
+        blocking.map_err(|error| cannot_write(path, error))?;
+    }
+    if is_regular(&file) {
+        lock(&file, path, FlockOperation::NonBlockingLockExclusive)?;
+    }
+    Ok(file)
+}
+
+/// Two runs that write one file would interleave their records, and each would take the other's for its own.
+fn lock(file: &File, path: &Path, how: FlockOperation) -> Result<()> {
+    match flock(file, how) {
+        Err(Errno::WOULDBLOCK) => Err(Error::Usage(format!(
+            "another run is writing its results to {}: name another file, or wait until it has ended",
+            path.display()
+        ))),
+        // Some network file systems have no locks. There another run is noticed at the next record, by the file's size.
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 fn cannot_write(path: &Path, error: impl Into<io::Error>) -> Error {
@@ -395,6 +456,27 @@ mod tests {
                 "nothing was written: {expected}"
             );
         }
+    }
+
+    #[test]
+    fn a_file_belongs_to_one_run_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("results.jsonl");
+        let mut writer = RecordWriter::create(&path).unwrap();
+        writer.write(&sample(1)).unwrap();
+        for refused in [
+            RecordWriter::create(&path).map(drop),
+            RecordWriter::append(&path).map(drop),
+            resume(&path).map(drop),
+            check_writable(&path),
+        ] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains("another run"), "{error}");
+        }
+        writer.finish().unwrap();
+        check_writable(&path).unwrap();
+        assert_eq!(resume(&path).unwrap().0, [sample(1)]);
     }
 
     #[test]

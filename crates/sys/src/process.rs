@@ -1,4 +1,4 @@
-//! Permissions of this process, those that it gives to others, and the way to its environment.
+//! Permissions and limits of this process, what it permits others, and the way to its environment.
 
 /// Reads one environment variable; a function, so that tests need no process environment.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -8,6 +8,13 @@ pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub fn allow_peers_to_attach() {
     // SAFETY: takes two numbers, and only changes who may attach to this process. A kernel without Yama answers EINVAL.
     let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
+}
+
+/// Makes a write beyond the limit on the size of files (`ulimit -f`) an error, as one on a full disk is. The system would
+/// end the process by a signal, without a word.
+pub fn refuse_oversized_writes() {
+    // SAFETY: ignoring a signal installs no handler, so that nothing of this process ever runs in one.
+    let _ = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// Bytes of memory that this process may lock; `None` without a limit.

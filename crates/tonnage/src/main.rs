@@ -12,18 +12,23 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use tonnage_units::Result;
+use tonnage_units::message::{bounded, say};
 
 use args::common::LogLevel;
 use args::run::TourArgs;
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    tonnage_sys::process::refuse_oversized_writes();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(answer) => return command::answer(&answer),
+    };
     start_log(cli.log_level());
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error}");
+            say(&format!("error: {error}"));
             error.exit_code().into()
         }
     }
@@ -60,7 +65,7 @@ fn start_log(level: LogLevel) {
                 out,
                 "{}: {}",
                 record.level().as_str().to_lowercase(),
-                record.args()
+                bounded(&record.args().to_string())
             )
         })
         .init();

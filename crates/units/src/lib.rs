@@ -6,6 +6,7 @@
 //! | [`number_list`] | lists of numbers such as "0-3,8" |
 //! | [`mod@names`] | names that options take, and the nearest one to a name that is unknown |
 //! | [`written`] | values as people write them in a plan file |
+//! | [`message`] | messages on standard error |
 //! | [`error`] | the kinds of errors and their exit codes |
 //! | [`reduce`] | what contributions of threads and ranks add up to |
 //! | [`identity`] | a rank's place in the run |
@@ -19,6 +20,7 @@
 pub mod error;
 pub mod identity;
 pub mod lock;
+pub mod message;
 pub mod names;
 pub mod number_list;
 pub mod quantity;

@@ -12,6 +12,7 @@ use tonnage_machine::fabric::LIBFABRIC_VARIABLE;
 use tonnage_sys::libfabric::{Hints, Info, Libfabric};
 use tonnage_units::{Error, Result};
 
+use super::files;
 use super::options::{LIBRARY, OPTIONS, SHM_WRITES, core_of};
 
 /// The choice.
@@ -115,6 +116,16 @@ fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) 
         .iter()
         .any(|part| part.provider == core_of(provider));
     let path = library.path();
+    let trouble = (built_in && core_of(provider) == "shm")
+        .then(files::trouble)
+        .flatten();
+    if let Some(trouble) = trouble {
+        let why =
+            format!("libfabric {release} ({path}) keeps its files in shared memory, and {trouble}");
+        let how = "Give it a writable tmpfs with more room (docker run --shm-size=1g, mount -o remount,size=1g), or use \
+                   engine shm, which needs none";
+        return unavailable(provider, why, how.into());
+    }
     let mut why = if built_in {
         format!(
             "libfabric {release} ({path}) has the provider, but finds no device here that it can use for reads and writes"

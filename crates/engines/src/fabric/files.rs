@@ -8,8 +8,13 @@
 use std::fs;
 use std::path::Path;
 
+use tonnage_units::quantity::human::size;
+
 /// Folder of POSIX shared memory.
 const FOLDER: &str = "/dev/shm";
+
+/// With less room than this the provider may refuse to open: it takes some MiB for each endpoint.
+const ROOM_BYTES: u64 = 64 << 20;
 
 /// Scheme of an address of shm.
 const SCHEME: &str = "fi_shm://";
@@ -23,6 +28,26 @@ pub(super) fn remove_own(name: &[u8]) {
     if owner(file) == Some(std::process::id()) {
         remove(&Path::new(FOLDER).join(file));
     }
+}
+
+/// Says what keeps the provider from making its files, as far as the system tells; `None` when nothing does.
+pub(super) fn trouble() -> Option<String> {
+    trouble_in(Path::new(FOLDER))
+}
+
+fn trouble_in(folder: &Path) -> Option<String> {
+    let shown = folder.display();
+    let trial = folder.join(format!("tonnage-trial-{}", std::process::id()));
+    let made = fs::File::create_new(&trial);
+    if made.is_ok() {
+        remove(&trial);
+    }
+    if let Err(error) = made {
+        return Some(format!("no file can be made in {shown} ({error})"));
+    }
+    let room = rustix::fs::statvfs(folder).ok()?;
+    let free_bytes = room.f_bavail.saturating_mul(room.f_frsize);
+    (free_bytes < ROOM_BYTES).then(|| format!("{shown} has only {} free", size(free_bytes)))
 }
 
 /// Removes what a process of this user that was killed has left.
@@ -66,6 +91,14 @@ fn remove(path: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_takes_no_file_is_trouble() {
+        let missing = trouble_in(Path::new("/proc/self/none")).unwrap();
+        assert!(missing.starts_with("no file can be made in /proc/self/none ("));
+        let trouble = trouble_in(&std::env::temp_dir());
+        assert!(trouble.is_none_or(|text| text.contains(" has only ")));
+    }
 
     #[test]
     fn only_files_of_that_process_are_removed() {

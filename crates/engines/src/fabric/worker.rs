@@ -15,7 +15,7 @@ use tonnage_units::{Error, Result};
 
 use super::causes::usual_cause;
 use super::contact::{Contact, FarMemory};
-use super::files::remove_own;
+use super::files::{self, remove_own};
 use super::lanes::LaneState;
 use super::mail::{Greeted, Mail};
 use super::queue_sizes::sizes;
@@ -93,8 +93,10 @@ impl FabricWorker {
         let name = format!("fabric:{}", attributes.provider);
         let sizes = sizes(config);
         let opening = |why| {
+            let trouble = ways.is_shm.then(files::trouble).flatten();
+            let trouble = trouble.map_or_else(String::new, |trouble| format!("; {trouble}"));
             Error::Failed(format!(
-                "cannot open {name} on {}: {why}",
+                "cannot open {name} on {}: {why}{trouble}",
                 attributes.domain
             ))
         };

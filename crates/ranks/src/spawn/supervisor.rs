@@ -10,6 +10,7 @@ use signal_hook::consts::{SIGCHLD, SIGINT, SIGKILL, SIGTERM};
 use super::{RankExit, Spawn, Start};
 use crate::channel::wait_for;
 use crate::signals::Signals;
+use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
 /// Once a rank was killed or has failed, or the run was interrupted, the others have this long to end by themselves. They
@@ -195,10 +196,10 @@ impl<S: Spawn> Supervisor<S> {
                 Some(process) => format!("its process {process}"),
                 None => "it".to_owned(),
             };
-            eprintln!(
+            say(&format!(
                 "tonnage: rank {number} on {}: {process} {what}",
                 self.spawn.host(number)
-            );
+            ));
         }
     }
 

@@ -20,6 +20,7 @@ use crate::channel::{Channel, Interest, wait_for};
 use crate::hosts::is_one_boot;
 use crate::signals::Signals;
 use tonnage_units::lock::lock;
+use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
 /// Time for last words when the run ends in order, and when it does not.
@@ -450,7 +451,7 @@ impl Control {
             self.settings.supervised,
             &cause,
         ) {
-            eprintln!("tonnage: {error}");
+            say(&format!("tonnage: {error}"));
         }
         for path in lock(&self.shared.bequest).iter() {
             // It may never have been made, or be gone already.

@@ -4,7 +4,11 @@
 use std::str::FromStr;
 
 use tonnage_units::Count;
+use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
+
+/// Longest name of a host that DNS knows.
+const HOST_BYTES_MAX: usize = 253;
 
 /// Address of rank 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,14 +36,16 @@ impl FromStr for Master {
             };
             let digits = port.bytes().all(|byte| byte.is_ascii_digit());
             let port = port.parse().ok().filter(|&port| digits && port > 0)?;
-            (!host.is_empty()).then(|| Self {
+            let is_name = !host.is_empty() && host.len() <= HOST_BYTES_MAX;
+            is_name.then(|| Self {
                 host: host.to_owned(),
                 port,
             })
         };
         read().ok_or_else(|| {
             Error::Usage(format!(
-                "{text:?} is not a host and a port: write something like node1:29500, 10.0.0.1:29500 or [fd00::1]:29500"
+                "{} is not a host and a port: write something like node1:29500, 10.0.0.1:29500 or [fd00::1]:29500",
+                quote(text)
             ))
         })
     }

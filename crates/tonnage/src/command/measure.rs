@@ -20,6 +20,7 @@ use tonnage_record::writer::{RecordWriter, resume};
 use tonnage_record::{Program, Record};
 use tonnage_report::Format;
 use tonnage_sys::clock::Clock;
+use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
 use super::checks::{
@@ -185,7 +186,7 @@ fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCo
     // The first cause counts, which may be another rank's; only some ranks say it, so that it is said once.
     let cause = settled_cause(&rank).unwrap_or(failure);
     if rank.reports_failure() {
-        eprintln!("error: {cause}");
+        say(&format!("error: {cause}"));
     }
     let code = cause.exit_code();
     let processes = reachable_processes(&rank);
@@ -280,7 +281,7 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
         false => None,
     };
     if let Some(why) = &unproven {
-        eprintln!("error: {why}");
+        say(&format!("error: {why}"));
     }
     let complete = keeper.all_measured() && !keeper.lost_writer && unproven.is_none();
     let good = rank.id() != 0 || complete;

@@ -25,12 +25,36 @@ pub mod show;
 pub mod tour;
 
 use std::io::Write;
+use std::process::ExitCode;
 
+use tonnage_units::message::{bounded, say};
 use tonnage_units::{Error, Result};
 
 /// Reads the environment; a value that is not Unicode is as good as none.
 pub fn env(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// Writes the parser's answer: help or the version, or why the command line is wrong.
+pub fn answer(answer: &clap::Error) -> ExitCode {
+    let text = answer.to_string();
+    // The parser's own way of printing knows colours, and repeats arguments however long they are.
+    let printed = match bounded(&text) {
+        cut if answer.use_stderr() && cut != text.as_str() => {
+            say(cut.trim_end());
+            Ok(())
+        }
+        _ => answer.print().and_then(|()| std::io::stdout().flush()),
+    };
+    match printed {
+        // A message that cannot be written is lost, and the exit code is left.
+        Err(error) if !answer.use_stderr() => {
+            let error = Error::io("cannot write to standard output", error);
+            say(&format!("error: {error}"));
+            error.exit_code().into()
+        }
+        _ => u8::try_from(answer.exit_code()).unwrap_or(1).into(),
+    }
 }
 
 /// Writes to standard output.

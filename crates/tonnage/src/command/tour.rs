@@ -8,6 +8,7 @@ use tonnage_machine::Environment;
 use tonnage_machine::devices::Inventory;
 use tonnage_record::read::read_records;
 use tonnage_record::writer::check_writable;
+use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
 use super::job::Job;
@@ -37,7 +38,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
         return start(&job, args.print_plan);
     }
     check_writable(&output)?;
-    eprintln!("Looking at this machine, then measuring it for about half a minute …");
+    say("Looking at this machine, then measuring it for about half a minute …");
     let environment = Environment::read();
     let inventory = Inventory::read();
     let limits = limits::measure(&environment)?;

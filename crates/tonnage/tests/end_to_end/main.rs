@@ -21,6 +21,7 @@
 //! | [`signals`] | ranks that are interrupted, stopped or never come |
 //! | [`bad_input`] | requests that are refused before a rank starts |
 //! | [`output`] | files that cannot be written |
+//! | [`surroundings`] | limits of the process, other runs on the same file, standard output and shared memory that do not work |
 //! | [`files`] | file experiments: figures that agree, caches, layouts, orders, data |
 //! | [`files_verify`] | files that are damaged on purpose |
 //! | [`files_refused`] | file experiments that cannot be, files of others, and what is left of it all |
@@ -84,5 +85,7 @@ mod signals;
 mod strangers;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod surroundings;
 #[cfg(test)]
 mod wire_proof;

@@ -21,6 +21,10 @@ const MILLISECOND_NS: u64 = 1_000_000;
 const DAY_NS: u64 = 24 * 3_600_000_000_000;
 const WEEK_NS: u64 = 7 * DAY_NS;
 
+/// Longest path and longest name in it that Linux takes.
+const PATH_BYTES_MAX: usize = 4095;
+const NAME_BYTES_MAX: usize = 255;
+
 /// Unit of a striping file system's stripes.
 const STRIPE_UNIT_BYTES: u64 = 64 << 10;
 
@@ -101,6 +105,13 @@ fn check_paths(job: &FileJob, layout: FileLayout) -> Result<()> {
         if path.is_empty() || path.contains('\0') {
             return usage(format!(
                 "path {} cannot be the name of a file: write something like path data/file",
+                quote(path)
+            ));
+        }
+        let longest = path.split('/').map(str::len).max().unwrap_or(0);
+        if path.len() > PATH_BYTES_MAX || longest > NAME_BYTES_MAX {
+            return usage(format!(
+                "path {} is too long: a path has at most {PATH_BYTES_MAX} bytes, and a name in it {NAME_BYTES_MAX}",
                 quote(path)
             ));
         }

@@ -81,6 +81,12 @@ impl Program {
         self
     }
 
+    /// Adds arguments, which may have blanks in them.
+    pub fn arguments(mut self, arguments: &[String]) -> Self {
+        self.command.args(arguments);
+        self
+    }
+
     /// Makes it a rank of a launcher that has these many, meeting on this port of 127.0.0.1.
     pub fn launched(self, rank: u32, size: u32, port: u16) -> Self {
         self.env("RANK", rank.to_string())

@@ -1,0 +1,306 @@
+//! Surroundings that do not work: limits of the process, files that another run has, an output that takes nothing, shared
+//! memory without room. One clear line each, and the right exit code.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use tempfile::tempdir;
+
+use super::support::file_records::{only, why};
+use super::support::{BRIEF, Ended, Program, records, tonnage, under, wait_until};
+
+/// A run of one point, or of as many as sizes say.
+fn null(dir: &Path, more: &str) -> Program {
+    let arguments = format!("transfer --engine null --op write --ranks 2 {BRIEF} {more}");
+    tonnage(dir, &arguments)
+}
+
+/// The program under a limit that `prlimit` sets.
+fn limited(dir: &Path, limit: &str, arguments: &str) -> Option<Ended> {
+    let has_prlimit = Command::new("prlimit").arg("--version").output();
+    if !has_prlimit.is_ok_and(|output| output.status.success()) {
+        println!("skip: prlimit is not installed");
+        return None;
+    }
+    Some(under(dir, &format!("prlimit {limit}"), arguments).run())
+}
+
+/// No sign of a panic, an abort or a signal.
+fn orderly(ended: &Ended) {
+    for sign in ["panicked", "RUST_BACKTRACE", "signal", "abort"] {
+        assert!(!ended.stderr.contains(sign), "{sign} in {ended:#?}");
+    }
+}
+
+#[test]
+fn a_limit_on_the_size_of_files() {
+    let dir = tempdir().unwrap();
+    let transfer = format!("--ranks 2 {BRIEF}");
+    let null = format!("transfer --engine null --op write --sizes 8..1k {transfer} -o r.jsonl");
+    let Some(ended) = limited(dir.path(), "--fsize=8192", &null) else {
+        return;
+    };
+    orderly(&ended);
+    let ended = ended.with_code(1);
+    assert_eq!(ended.rows().len(), 8, "{ended:#?}");
+    ended.with_one_error(&["r.jsonl", "File too large", "ulimit -f"]);
+    let kept = records::read(&dir.path().join("r.jsonl"));
+    assert!((1..8).contains(&kept.len()), "{}", kept.len());
+    fs::remove_file(dir.path().join("r.jsonl")).unwrap();
+
+    let shm = format!("transfer --engine shm --op write --sizes 8 {transfer}");
+    let ended = limited(dir.path(), "--fsize=8192", &shm)
+        .unwrap()
+        .with_code(1);
+    orderly(&ended);
+    assert!(ended.stdout.contains("File too large"), "{ended:#?}");
+
+    let file = "file --limit none -o r.jsonl --ranks 2 --path t --block 64k --transfer 64k";
+    let ended = limited(dir.path(), "--fsize=32768", file)
+        .unwrap()
+        .with_code(1);
+    orderly(&ended);
+    assert!(why(&only(&dir.path().join("r.jsonl")), &ended).contains("File too large"));
+    assert!(!dir.path().join("t").exists());
+}
+
+#[test]
+fn a_fifo_for_results() {
+    let dir = tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let ended = null(dir.path(), "--sizes 8 -o fifo").run().with_code(2);
+    assert!(ended.took < Duration::from_secs(10), "{ended:#?}");
+    ended.with_one_error(&["fifo is a FIFO that nobody reads", "start its reader"]);
+
+    // What the run writes fits the FIFO, so that it can be read afterwards.
+    let mut reader = OpenOptions::new();
+    let reader = reader
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let reader = reader.open(&fifo).unwrap();
+    null(dir.path(), "--sizes 8..64 -o fifo").succeed();
+    let text = std::io::read_to_string(reader).unwrap();
+    assert_eq!(text.lines().count(), 4, "{text}");
+}
+
+#[test]
+fn a_file_that_another_run_writes() {
+    let long = "--sizes 8 --trials 1 --trial-time 1h --warmup 0 --limit none";
+    for option in ["-o", "--resume"] {
+        let dir = tempdir().unwrap();
+        let path = dir.path().join("r.jsonl");
+        null(dir.path(), &format!("--sizes 16 {option} r.jsonl"))
+            .run()
+            .with_code(0);
+        let before = fs::read(&path).unwrap();
+        let first = format!("transfer --engine null --op write --ranks 2 {long} {option} r.jsonl");
+        let first = tonnage(dir.path(), &first).start();
+        let held = || {
+            let open = fs::read_dir(format!("/proc/{}/fd", first.rank(0).pid));
+            let mut files = open.into_iter().flatten();
+            files.any(|file| {
+                fs::read_link(file.unwrap().path()).is_ok_and(|name| name.ends_with("r.jsonl"))
+            })
+        };
+        wait_until("the first run has the file", held);
+        for second in ["-o", "--resume"] {
+            let ended = null(dir.path(), &format!("--sizes 32 {second} r.jsonl")).run();
+            ended
+                .with_code(2)
+                .with_one_error(&["another run is writing its results to r.jsonl"]);
+        }
+        assert_eq!(fs::read(&path).unwrap(), before);
+        drop(first);
+    }
+}
+
+#[test]
+fn last_lines_that_are_no_records() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("r.jsonl");
+    null(dir.path(), "--sizes 8 -o r.jsonl").succeed();
+    let good = fs::read(&path).unwrap();
+    let zeros = [0; 300];
+    let torn = &good[..good.len() / 2];
+    for (tail, expected) in [
+        (
+            [&zeros[..], b"\n"].concat(),
+            "line 2: not a record of tonnage: 300 bytes of zeros",
+        ),
+        (
+            [torn, b"\n"].concat(),
+            "line 2: not a record of tonnage: it is damaged, or was cut",
+        ),
+        (
+            b"{\"schema_version\":0}\n".to_vec(),
+            "schema version 0, which no tonnage has",
+        ),
+    ] {
+        let bytes = [&good[..], &tail].concat();
+        fs::write(&path, &bytes).unwrap();
+        for arguments in ["show r.jsonl", "-o r.jsonl", "--resume r.jsonl"] {
+            let run = match arguments.strip_prefix("show") {
+                Some(_) => tonnage(dir.path(), arguments),
+                None => null(dir.path(), &format!("--sizes 8 {arguments}")),
+            };
+            let ended = run.run().with_code(2);
+            assert_eq!(ended.stderr.lines().count(), 1, "{ended:#?}");
+            ended.with_one_error(&[expected, "r.jsonl"]);
+        }
+        assert_eq!(fs::read(&path).unwrap(), bytes, "it was changed");
+    }
+    // Without an end of line they are what a crash of the machine left of the last write.
+    for tail in [&zeros[..], torn] {
+        fs::write(&path, [&good[..], tail].concat()).unwrap();
+        null(dir.path(), "--sizes 8 --resume r.jsonl").succeed();
+        assert_eq!(fs::read(&path).unwrap(), good);
+    }
+}
+
+/// The program with these files as its standard output and standard error.
+fn into(arguments: &str, stdout: &str, stderr: Stdio) -> (Option<i32>, String) {
+    let output = OpenOptions::new().write(true).open(stdout).unwrap();
+    let program = Command::new(env!("CARGO_BIN_EXE_tonnage"))
+        .args(arguments.split_whitespace())
+        .env_clear()
+        .stdout(output)
+        .stderr(stderr)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(program.stderr).unwrap();
+    (program.status.code(), said)
+}
+
+#[test]
+fn an_output_that_is_always_full() {
+    for arguments in [
+        "--version",
+        "--help",
+        "file --help",
+        "ior --help",
+        "devices",
+    ] {
+        let (code, said) = into(arguments, "/dev/full", Stdio::piped());
+        assert_eq!(code, Some(1), "{arguments}: {said}");
+        assert!(
+            said.starts_with("error: cannot write to standard output"),
+            "{said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    for (arguments, code) in [
+        ("transfer --bogus", 2),
+        ("run nowhere.toml", 2),
+        ("--version", 0),
+    ] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        assert_eq!(
+            into(arguments, "/dev/null", full.into()).0,
+            Some(code),
+            "{arguments}"
+        );
+    }
+}
+
+#[test]
+fn shared_memory_that_cannot_be_used() {
+    for (mount, expected) in [
+        ("tmpfs -o size=64k", "/dev/shm has only 64 KiB free"),
+        (
+            "tmpfs -o ro",
+            "no file can be made in /dev/shm (Read-only file system",
+        ),
+        (
+            "tmpfs -o nr_inodes=1",
+            "no file can be made in /dev/shm (No space left",
+        ),
+        ("proc", "no file can be made in /dev/shm ("),
+    ] {
+        let dir = tempdir().unwrap();
+        let script = format!("mount -t {mount} none /dev/shm || exit 77\nexec \"$@\"\n");
+        fs::write(dir.path().join("mount.sh"), script).unwrap();
+        let arguments = format!(
+            "transfer --engine fabric:shm --libfabric embedded --op write --ranks 2 --sizes 8 {BRIEF} -o r.jsonl"
+        );
+        let ended = under(dir.path(), "unshare -m sh mount.sh", &arguments).run();
+        if ended.stderr.contains("unshare failed") || ended.code == Some(77) {
+            return println!("skip: no mounts here: {}", ended.stderr);
+        }
+        let ended = ended.with_code(1);
+        orderly(&ended);
+        let why = why(&records::read(&dir.path().join("r.jsonl"))[0], &ended);
+        assert!(why.contains(expected), "no {expected:?} in {why}");
+    }
+}
+
+/// A message quotes an argument, and still can be read.
+#[test]
+fn arguments_of_hundreds_of_kilobytes() {
+    let dir = tempdir().unwrap();
+    let word = "x".repeat(100_000);
+    let words = "x ".repeat(50_000);
+    let transfer = ["transfer", "--ranks", "2", "--op", "write", "--engine"];
+    let with = |more: &[&str]| {
+        [&transfer[..], more]
+            .concat()
+            .iter()
+            .map(|&word| word.to_owned())
+            .collect()
+    };
+    let only = |all: &[&str]| all.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    let both = format!("--{word}");
+    let requests: Vec<Vec<String>> = vec![
+        only(&[&word]),
+        only(&["transfer", &both, &word]),
+        only(&["run", &word]),
+        only(&["show", &word]),
+        only(&["explain", &words]),
+        only(&["file", "--path", &word]),
+        only(&["file", "--path", &words]),
+        only(&["ior", "-a", &word]),
+        with(&[&word, "--sizes", "8"]),
+        with(&["null", "--sizes", &word, "--cpus", &word]),
+        with(&["null", "--sizes", &words]),
+        with(&["null", "--sizes", "8", "-o", &word]),
+        with(&["null", "--sizes", "8", "--resume", &word]),
+        with(&["null", "--sizes", "8", "-o", &word, "--resume", &words]),
+        with(&["null", "--sizes", "8", "--numa", &word]),
+        with(&[
+            "null",
+            "--sizes",
+            "8",
+            "--library",
+            &format!("{word}={}", "y".repeat(20_000)),
+        ]),
+        only(&[
+            "transfer",
+            "--rank",
+            "0",
+            "--size",
+            "2",
+            "--master",
+            &format!("{word}:1"),
+        ]),
+    ];
+    for request in requests {
+        let shown: Vec<_> = request
+            .iter()
+            .map(|word| word.get(..20).unwrap_or(word))
+            .collect();
+        let ended = tonnage(dir.path(), "").arguments(&request).run();
+        assert_eq!(ended.code, Some(2), "{shown:?}: {}", ended.stderr.len());
+        assert!(
+            ended.stderr.len() < 8_500,
+            "{shown:?}: {}",
+            ended.stderr.len()
+        );
+        assert!(ended.stdout.is_empty(), "{shown:?}");
+        ended.with_one_error(&[]);
+    }
+}

@@ -1,0 +1,79 @@
+//! Messages to the person at the terminal: on standard error, and of a length that can be read.
+
+use std::borrow::Cow;
+use std::io::Write;
+
+/// Longer words are somebody's data, such as an argument that went wrong; paths may be as long as this.
+const WORD_CHARACTERS_MAX: usize = 300;
+
+/// Characters that are left of such a word.
+const WORD_CHARACTERS_LEFT: usize = 60;
+
+/// Characters of a message, of which the last quarter says what to do.
+const CHARACTERS_MAX: usize = 4000;
+
+/// Writes a message and the end of its line. One that cannot be written is lost: there is nowhere else to say so.
+pub fn say(text: &str) {
+    let line = format!("{}\n", bounded(text));
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// The text with absurdly long words cut, and with its middle left out when it is absurdly long as a whole.
+pub fn bounded(text: &str) -> Cow<'_, str> {
+    // No longer in characters than in bytes.
+    if text.len() <= WORD_CHARACTERS_MAX {
+        return Cow::Borrowed(text);
+    }
+    let mut cut = String::with_capacity(text.len().min(4 * CHARACTERS_MAX));
+    for word in text.split_inclusive(char::is_whitespace) {
+        match word.char_indices().nth(WORD_CHARACTERS_MAX) {
+            None => cut.push_str(word),
+            Some(_) => {
+                cut.extend(word.chars().take(WORD_CHARACTERS_LEFT));
+                cut.push('…');
+                cut.extend(word.chars().next_back().filter(|last| last.is_whitespace()));
+            }
+        }
+    }
+    let characters = cut.chars().count();
+    if characters <= CHARACTERS_MAX {
+        return Cow::Owned(cut);
+    }
+    let tail = CHARACTERS_MAX / 4;
+    let mut both: String = cut.chars().take(CHARACTERS_MAX - tail).collect();
+    both.push('…');
+    both.extend(cut.chars().skip(characters - tail));
+    Cow::Owned(both)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_messages_stay_as_they_are() {
+        for text in [
+            "",
+            "a word\nand another",
+            &"word ".repeat(700),
+            &"x".repeat(300),
+        ] {
+            assert_eq!(bounded(text), text);
+        }
+    }
+
+    #[test]
+    fn long_words_are_cut_and_what_follows_stays() {
+        let text = format!("cannot read {}\n(try another)", "ä".repeat(200_000));
+        let cut = format!("cannot read {}…\n(try another)", "ä".repeat(60));
+        assert_eq!(bounded(&text), cut);
+    }
+
+    #[test]
+    fn long_texts_keep_their_beginning_and_their_end() {
+        let text = format!("cannot read {}(try another)", "ä ".repeat(100_000));
+        let cut = bounded(&text);
+        assert!(cut.starts_with("cannot read ä ä") && cut.ends_with("ä (try another)"));
+        assert_eq!(cut.chars().count(), CHARACTERS_MAX + 1);
+    }
+}
