@@ -13,7 +13,7 @@ use tonnage_record::Outcome;
 use super::files::{names, on_disk, unavailable};
 use super::files_refused::{left, on_tmpfs};
 use super::killing::{blames, nothing_new, pids, shared_memory};
-use super::support::file_records::{experiment, only, why};
+use super::support::file_records::{experiment, failed, only, why};
 use super::support::{Started, tonnage, wait_until};
 
 const SOON: Duration = Duration::from_secs(5);
@@ -31,7 +31,7 @@ fn a_disk_that_is_full_in_the_middle_of_a_phase() {
         let dir = tempdir().unwrap();
         let arguments = format!(
             "--ranks 3 --engine {engine} --path m/t --layout per-process --block 1m --transfer 64k --segments 2 \
-             --trials 3 --file-per-trial {keep}"
+             --trials 3 --file-per-trial --stonewall 1h {keep}"
         );
         let Some(ended) = on_tmpfs(dir.path(), "size=16m", "", &arguments) else {
             return;
@@ -72,11 +72,23 @@ fn a_disk_that_is_full_in_the_middle_of_a_phase() {
 #[test]
 fn a_disk_that_is_too_small_from_the_beginning() {
     let dir = tempdir().unwrap();
-    for more in [
-        "",
-        "--prefill",
-        "--threads 2 --barriers",
-        "--layout per-process --directory-per-rank",
+    // A stonewall may end the writing before the disk is full; here it does not.
+    for (more, whys) in [
+        (
+            "",
+            &["the files in m take 8 MiB", "are free", "--stonewall"][..],
+        ),
+        ("--prefill --stonewall 1h", &["are free"]),
+        ("--layout per-process --directory-per-rank", &["are free"]),
+        ("--data compressible=10%", &["are free"]),
+        ("--stonewall 1h", &["No space left on device"]),
+        ("--stonewall 1h --threads 2 --barriers", &["No space left"]),
+        (
+            "--stonewall 1h --layout per-process --directory-per-rank",
+            &["No space left on device"],
+        ),
+        // A file system that compresses would have room for it.
+        ("--data compressible=99%", &["No space left on device"]),
     ] {
         let arguments = format!("--ranks 2 --path m/t --block 4m --transfer 64k {more}");
         let Some(ended) = on_tmpfs(dir.path(), "size=2m", "", &arguments) else {
@@ -85,18 +97,54 @@ fn a_disk_that_is_too_small_from_the_beginning() {
         let ended = ended.with_code(1);
         assert!(ended.took < SOON, "{ended:#?}");
         let record = only(&dir.path().join("r.jsonl"));
-        assert!(why(&record, &ended).contains("No space left on device"));
+        let why = why(&record, &ended);
+        for part in whys {
+            assert!(why.contains(part), "{more}: no {part:?} in {why}");
+        }
         assert!(record.file().unwrap().phases.is_empty());
         // That it would not fit was known before.
+        let refused = why.contains("are free");
+        let remarked = |remark: &String| remark.contains("are free");
         assert!(
-            record
-                .remarks
-                .iter()
-                .any(|remark| remark.contains("are free")),
+            refused || record.remarks.iter().any(remarked),
             "{record:#?}"
         );
         assert_eq!(left(dir.path()), "", "{more}");
     }
+}
+
+#[test]
+fn files_that_no_disk_has_room_for() {
+    let dir = on_disk();
+    for size in ["--segments 4294967295", "--block 1024T"] {
+        let begun = Instant::now();
+        let (why, record) = failed(dir.path(), &format!("--ranks 2 --path t {size}"));
+        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+        assert!(why.contains("are free"), "{why}");
+        assert!(record.file().unwrap().phases.is_empty());
+        assert_eq!(names(dir.path()), Vec::<String>::new());
+    }
+    let bounded =
+        "--path t --block 1024T --transfer 4k --fsync each --stonewall 20ms --phases write";
+    tonnage(dir.path(), &experiment(bounded)).run().with_code(0);
+}
+
+/// Bytes of the file that is there are free for the one that takes its place.
+#[test]
+fn a_file_that_fills_the_disk_is_written_again() {
+    let dir = tempdir().unwrap();
+    let arguments = "--ranks 2 --path m/t --block 1m --transfer 64k --keep --phases write";
+    let then = format!(
+        "{} file --limit none {arguments}",
+        env!("CARGO_BIN_EXE_tonnage")
+    );
+    let Some(ended) = on_tmpfs(dir.path(), "size=3m", &then, arguments) else {
+        return;
+    };
+    ended.with_code(0);
+    let mut files = left(dir.path());
+    assert_eq!(files.split_off(1), "\n");
+    fs::remove_file(dir.path().join("r.jsonl")).unwrap();
 }
 
 /// Waits until both ranks have written something.

@@ -10,6 +10,7 @@ use super::before::{self, Written};
 use super::clean::{Made, files_to_clean};
 use super::figures::Sums;
 use super::limit::{self, Streams};
+use super::room;
 use super::storage::{self, LocalStorage};
 use super::team::FileWorker;
 use crate::deadlines::DEADLINES;
@@ -278,8 +279,11 @@ impl Experiment<'_> {
         };
         self.agree("look at what is to be read", mine)?;
         let path = paths.first().cloned().unwrap_or_default();
-        let (place, mine) = split(LocalStorage::look(&path, writes, point.direct));
+        let (mut place, mine) = split(LocalStorage::look(&path, writes, point.direct));
         self.agree("look at the file system", mine)?;
+        if let Some(place) = &mut place {
+            place.taken_bytes = room::taken_bytes(point, id);
+        }
         let mine = place
             .as_ref()
             .map_or(Ok(()), |place| before::check_direct(point, place));
@@ -289,6 +293,10 @@ impl Experiment<'_> {
         let places: Option<Vec<LocalStorage>> = places.into_iter().collect();
         let unknown = || Error::Failed("a rank does not know what its files are on".into());
         let places = places.ok_or_else(unknown)?;
+        if writes {
+            room::check_room(point, self.rank.hosts().machines(), &places)
+                .map_err(StepFailure::Point)?;
+        }
         Ok((places, written))
     }
 

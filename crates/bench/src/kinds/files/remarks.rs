@@ -1,12 +1,10 @@
 //! Remarks that a reader of the figures has to know, beside them.
 
-use std::collections::BTreeMap;
-
 use super::experiment::{Experiment, State};
+use super::room::about_room;
 use super::storage::LocalStorage;
-use crate::kinds::files::names::{bytes_of_file, source_of};
-use tonnage_plan::files::{FileLayout, Phase, ReadFrom};
-use tonnage_units::Bytes;
+use crate::kinds::files::names::source_of;
+use tonnage_plan::files::{Phase, ReadFrom};
 
 impl Experiment<'_> {
     /// Says what can be said before the first phase.
@@ -52,38 +50,11 @@ impl Experiment<'_> {
         })
     }
 
-    /// Remarks when the whole files do not fit; a stonewall may end the writing before.
     fn about_room(&self, places: &[LocalStorage]) -> Option<String> {
-        let point = self.point;
-        if !self.writes() {
-            return None;
-        }
-        let trials = if point.file_per_trial {
-            u64::from(point.trials)
-        } else {
-            1
-        };
-        // Each storage once, with how many ranks use it.
-        let mut storages: BTreeMap<StorageKey<'_>, (u64, &LocalStorage)> = BTreeMap::new();
-        for (machine, place) in self.rank.hosts().machines().iter().zip(places) {
-            let key = storage_key(*machine, place);
-            storages.entry(key).or_insert((0, place)).0 += 1;
-        }
-        let needs = storages.into_values().map(|(users, place)| {
-            let files = match point.layout {
-                FileLayout::Shared => 1,
-                FileLayout::PerProcess => users,
-            };
-            (bytes_of_file(point).saturating_mul(files * trials), place)
-        });
-        let mut needs = needs.filter(|(needed, place)| *needed > place.free_bytes);
-        let (needed, place) = needs.next()?;
-        let text = format!(
-            "the files in {} take {} when complete, and {} are free",
-            place.directory.display(),
-            Bytes(needed),
-            Bytes(place.free_bytes)
-        );
+        let machines = self.rank.hosts().machines();
+        let text = self
+            .writes()
+            .then(|| about_room(self.point, machines, places))??;
         if self.rank.id() == 0 {
             log::warn!("{text}");
         }
@@ -96,21 +67,5 @@ impl Experiment<'_> {
              is in the bandwidth and not in the latencies"
                 .into()
         })
-    }
-}
-
-/// Key that tells one storage from another: that of a network file system is the same on all hosts, a disk belongs to a
-/// machine.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum StorageKey<'a> {
-    Network(&'a str),
-    Disk(u32, (u32, u32)),
-}
-
-fn storage_key(machine: u32, place: &LocalStorage) -> StorageKey<'_> {
-    if place.network {
-        StorageKey::Network(&place.source)
-    } else {
-        StorageKey::Disk(machine, place.device)
     }
 }

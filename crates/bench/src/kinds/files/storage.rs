@@ -32,6 +32,10 @@ pub struct LocalStorage {
     pub memory: bool,
     /// Free bytes for this user.
     pub free_bytes: u64,
+    /// Free bytes with those that only root may use; the most where the system does not say.
+    pub unused_bytes: u64,
+    /// Bytes that this rank's files have there already.
+    pub taken_bytes: u64,
     /// Alignment of direct transfers, if there are any.
     pub direct: Option<(u32, u32)>,
 }
@@ -53,7 +57,7 @@ impl LocalStorage {
             Error::io(what, error)
         };
         let found = mounts::of_path(&directory).map_err(cannot)?;
-        let free_bytes = free_bytes(&directory).map_err(cannot)?;
+        let room = rustix::fs::statvfs(&directory).map_err(|error| cannot(error.into()))?;
         let direct = match direct_of(path, &directory, writes) {
             Ok(found) => Some((found.alignment.memory_bytes, found.alignment.offset_bytes)),
             Err(error) if direct => return Err(error),
@@ -65,7 +69,12 @@ impl LocalStorage {
             device: found.file_system.device,
             network: found.file_system.network,
             memory: found.file_system.memory,
-            free_bytes,
+            free_bytes: room.f_bavail.saturating_mul(room.f_frsize),
+            unused_bytes: match room.f_blocks {
+                0 => u64::MAX,
+                _ => room.f_bfree.saturating_mul(room.f_frsize),
+            },
+            taken_bytes: 0,
             direct,
             directory,
         })
@@ -109,6 +118,8 @@ pub fn group(places: &[LocalStorage], striping: Option<&str>) -> Vec<Storage> {
         let same = |known: &LocalStorage| {
             LocalStorage {
                 free_bytes: place.free_bytes,
+                unused_bytes: place.unused_bytes,
+                taken_bytes: place.taken_bytes,
                 ..known.clone()
             } == *place
         };
