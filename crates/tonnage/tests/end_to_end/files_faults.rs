@@ -230,6 +230,38 @@ fn a_rank_that_is_killed_while_it_writes() {
     }
 }
 
+/// Waits until a process has a file of its own in a directory open, which is how it finds out what the storage can do.
+fn probing(pid: i32, dir: &Path) {
+    let dir = dir.canonicalize().unwrap();
+    wait_until("a file of its own is open", || {
+        let open = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten();
+        let mut names = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        names.any(|name| {
+            let shown = name.to_string_lossy();
+            let is_scratch = shown.contains("/.tonnage-limit-") || shown.ends_with("(deleted)");
+            name.starts_with(&dir) && is_scratch
+        })
+    });
+}
+
+/// Nobody else knows the name of the file by which the storage's limit is measured, so it has none.
+#[test]
+fn rank_0_that_is_killed_while_the_limit_is_measured() {
+    for options in ["", "--layout per-process --directory-per-rank"] {
+        let dir = on_disk();
+        let arguments =
+            format!("file --ranks 2 --path t --block 64k --transfer 64k --limit auto {options}");
+        let run = tonnage(dir.path(), &arguments).start();
+        probing(run.rank(0).pid, dir.path());
+        run.signal_rank(0, Signal::KILL);
+        let ended = run.end().with_code(1);
+        blames(&ended, 0);
+        assert_eq!(names(dir.path()), Vec::<String>::new(), "{options}");
+    }
+}
+
 /// Files that were there before and are written into stay, whoever dies.
 #[test]
 fn a_rank_that_is_killed_while_it_writes_into_a_file_of_others() {

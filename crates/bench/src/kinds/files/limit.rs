@@ -13,7 +13,7 @@ use tonnage_sys::files::open::{OpenFlags, open};
 use tonnage_sys::files::transfer::{read_at, write_at};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
-use super::scratch::ScratchFile;
+use super::scratch;
 use super::storage::{self, LocalStorage};
 use crate::kinds::files::data::Pool;
 use crate::kinds::files::stamp::FileKey;
@@ -65,9 +65,8 @@ impl Streams {
     /// When the file cannot be made, written or read.
     pub fn measure(place: &LocalStorage) -> Result<Self> {
         let directory = left_of(&place.directory);
-        let scratch = ScratchFile::new(directory, "limit");
         let direct = place.direct.is_some();
-        let file = scratch.create(direct)?;
+        let file = scratch::create(directory, "limit", direct)?;
         let cannot = |what: &str, error| {
             Error::io(format!("{what} a stream in {}", directory.display()), error)
         };

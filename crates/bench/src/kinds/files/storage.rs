@@ -6,7 +6,7 @@ use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
 use tonnage_sys::files::open::{OpenFlags, open};
 
-use super::scratch::ScratchFile;
+use super::scratch;
 use tonnage_machine::direct;
 use tonnage_machine::direct::Direct;
 use tonnage_machine::mounts;
@@ -100,8 +100,7 @@ pub fn directory_of(path: &Path) -> PathBuf {
 
 fn direct_of(path: &Path, directory: &Path, writes: bool) -> Result<Direct> {
     if writes {
-        let scratch = ScratchFile::new(directory, "probe");
-        return direct::of_file(&scratch.create(false)?, path);
+        return direct::of_file(&scratch::create(directory, "probe", false)?, path);
     }
     let flags = OpenFlags {
         read: true,
