@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tonnage_sys::clock::Clock;
 
+use crate::threads::start;
 use tonnage_record::Canary;
 
 /// A cache line of its own; CPUs fetch lines in pairs.
@@ -17,6 +18,9 @@ const ROUND_TRIPS: u64 = 200;
 
 /// Measurements, of which the median is taken.
 const MEASUREMENTS: usize = 15;
+
+/// Stands in the line when the other thread will never come.
+const GIVEN_UP: u64 = u64::MAX;
 
 /// Two reports this far apart, relative to the smaller, mean that the machine changed.
 const CHANGE: f64 = 0.2;
@@ -32,15 +36,16 @@ pub fn one_way_ns(cpus: [u32; 2], clock: &Clock) -> Result<f64, String> {
     let line = Line(AtomicU64::new(0));
     let last = 2 * ROUND_TRIPS * MEASUREMENTS as u64;
     std::thread::scope(|scope| {
-        let echo = scope.spawn(|| {
+        let echo = start(scope, "canary", || {
             tonnage_machine::pin_thread(cpus[1]).map_err(|error| error.to_string())?;
             for turn in (1..last).step_by(2) {
                 wait_for(&line, turn)?;
                 line.0.store(turn + 1, Ordering::Release);
             }
             Ok::<(), String>(())
-        });
-        let own = scope.spawn(|| {
+        })
+        .map_err(|error| error.to_string())?;
+        let own = start(scope, "canary", || {
             tonnage_machine::pin_thread(cpus[0]).map_err(|error| error.to_string())?;
             let mut times = Vec::with_capacity(MEASUREMENTS);
             let mut turn = 0;
@@ -55,7 +60,11 @@ pub fn one_way_ns(cpus: [u32; 2], clock: &Clock) -> Result<f64, String> {
             }
             times.sort_by(f64::total_cmp);
             Ok::<f64, String>(times[MEASUREMENTS / 2])
-        });
+        })
+        .map_err(|error| {
+            line.0.store(GIVEN_UP, Ordering::Release);
+            error.to_string()
+        })?;
         let dead = |_| "a canary thread died".to_owned();
         let result = own.join().map_err(dead)?;
         echo.join().map_err(dead)??;
@@ -66,8 +75,10 @@ pub fn one_way_ns(cpus: [u32; 2], clock: &Clock) -> Result<f64, String> {
 /// Spins until the line holds `value`; gives up when the other thread seems to be gone.
 fn wait_for(line: &Line, value: u64) -> Result<(), String> {
     for _ in 0..200_000_000_u64 {
-        if line.0.load(Ordering::Acquire) == value {
-            return Ok(());
+        match line.0.load(Ordering::Acquire) {
+            now if now == value => return Ok(()),
+            GIVEN_UP => break,
+            _ => {}
         }
         std::hint::spin_loop();
     }

@@ -13,6 +13,7 @@
 //! | [`limit`] | upper bounds that utilization is a fraction of |
 //! | [`canary`] | a check that the machine did not change under a point |
 //! | [`wire_proof`] | proof that the payload crossed the devices that it should have |
+//! | [`threads`] | starting threads |
 //! | [`host`] | this host's CPUs, and which ranks share them |
 //!
 //! Engines come in as lists; none is known here by name. Results go out as records; see `tonnage_record`.
@@ -33,4 +34,5 @@ mod opening;
 pub mod run;
 pub mod settings;
 mod settle;
+pub mod threads;
 pub mod wire_proof;

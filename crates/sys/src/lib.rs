@@ -10,6 +10,7 @@
 //! | [`files`], [`uring`] | system calls on files, and io_uring |
 //! | [`host`], [`interfaces`] | names of this host and container, and its network interfaces |
 //! | [`process`], [`launcher`], [`descriptor`] | permissions of this process, its launcher, and open files that it inherited |
+//! | [`out_of_memory`] | the program's allocator, which says when memory has run out |
 //! | [`counting_alloc`] | an allocator that counts, for tests |
 //!
 //! Every function that leaves this crate is safe to call with any argument. Engines, loops and statistics are in the
@@ -27,6 +28,7 @@ pub mod libfabric;
 pub mod library;
 pub mod mapping;
 pub mod mpi;
+pub mod out_of_memory;
 pub mod pmix;
 pub mod process;
 mod smaps;

@@ -6,6 +6,7 @@
 
 mod args;
 mod command;
+mod last_resort;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -18,7 +19,14 @@ use args::common::LogLevel;
 use args::run::TourArgs;
 use args::{Cli, Command};
 
+#[global_allocator]
+static ALLOCATOR: tonnage_sys::out_of_memory::OrEnd = tonnage_sys::out_of_memory::OrEnd;
+
 fn main() -> ExitCode {
+    last_resort::guard(program)
+}
+
+fn program() -> ExitCode {
     tonnage_sys::process::refuse_oversized_writes();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

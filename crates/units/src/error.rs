@@ -63,6 +63,18 @@ impl Error {
         }
     }
 
+    /// A thread or process that the system did not start, with what to change where it has no room for more of them.
+    pub fn not_started(what: impl std::fmt::Display, source: &io::Error) -> Self {
+        let advice = match source.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => {
+                ". Allow more of them (ulimit -u, the container's limit on processes) or more memory, or use fewer ranks, \
+                 workers or threads"
+            }
+            _ => "",
+        };
+        Self::Failed(format!("cannot start {what}: {source}{advice}"))
+    }
+
     /// The process exit code: 2 for a wrong request, 128 + signal when interrupted, 1 for everything else.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -84,5 +96,15 @@ mod tests {
         assert_eq!(Error::Usage("x".into()).exit_code(), 2);
         assert_eq!(Error::Interrupted { signal: 2 }.exit_code(), 130);
         assert_eq!(Error::Failed("x".into()).exit_code(), 1);
+    }
+
+    #[test]
+    fn advice_is_given_where_there_is_no_room() {
+        let text = |kind: io::ErrorKind| Error::not_started("a thread", &kind.into()).to_string();
+        assert!(text(io::ErrorKind::WouldBlock).contains("ulimit -u"));
+        assert_eq!(
+            text(io::ErrorKind::NotFound),
+            "cannot start a thread: entity not found"
+        );
     }
 }

@@ -234,7 +234,11 @@ fn by_exchange(
             // Nobody listens any more when the time is over, and then the process ends.
             let _ = sender.send(task.run());
         })
-        .map_err(|error| Error::io("cannot start a thread", error))?;
+        .map_err(|error| Error::Rank {
+            rank: identity.rank,
+            host: tonnage_sys::host::name(),
+            message: Error::not_started("a thread", &error).to_string(),
+        })?;
     let outcome = receiver.recv_timeout(timeout).map_err(|_| {
         Error::Failed(format!(
             "rank {} of {} on {}: not all ranks came to the launcher's exchange within {timeout:.0?}: look at the output \

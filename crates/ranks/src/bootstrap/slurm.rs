@@ -250,11 +250,20 @@ pub(crate) fn node_address(host: &str) -> Result<String> {
         .spawn()
         .map_err(|error| failed(error.to_string()))?;
     let pipe = child.stdout.take();
-    let reader = std::thread::spawn(move || {
+    let reader = std::thread::Builder::new().spawn(move || {
         let mut text = String::new();
         let read = pipe.map(|pipe| pipe.take(ANSWER_BYTES_MAX).read_to_string(&mut text));
         read.is_some_and(|outcome| outcome.is_ok()).then_some(text)
     });
+    let reader = match reader {
+        Ok(reader) => reader,
+        Err(error) => {
+            // It may end by itself at this moment, which is as good.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(failed(Error::not_started("a thread", &error).to_string()));
+        }
+    };
     let until = Instant::now() + ANSWER;
     let status = loop {
         match child.try_wait() {

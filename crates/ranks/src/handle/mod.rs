@@ -90,7 +90,11 @@ impl Rank {
         let thread = std::thread::Builder::new()
             .name("control".into())
             .spawn(move || control.run())
-            .map_err(|error| Error::io("cannot start the control thread", error))?;
+            .map_err(|error| Error::Rank {
+                rank: identity.rank,
+                host: options.host.clone(),
+                message: Error::not_started("the control thread", &error).to_string(),
+            })?;
         let mut rank = Self {
             message_bytes_max: message_bytes_max(identity.size),
             identity,

@@ -40,7 +40,12 @@ impl Spawn for Local {
             .spawn()
             .map_err(|error| {
                 let program = start.program.display();
-                Error::io(format!("cannot start rank {rank} ({program})"), error)
+                let what = format!("its process ({program})");
+                Error::Rank {
+                    rank,
+                    host: tonnage_sys::host::name(),
+                    message: Error::not_started(what, &error).to_string(),
+                }
             })?;
         self.children.push(child);
         Ok(())

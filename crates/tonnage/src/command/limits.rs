@@ -7,6 +7,7 @@ use tonnage_bench::canary;
 use tonnage_bench::drive::walk::Walk;
 use tonnage_bench::limit::memory_copy;
 use tonnage_bench::limit::socket_stream::{Stream, StreamDirection, Waiting, Window, pump};
+use tonnage_bench::threads;
 use tonnage_engine::memory::{Request, Stretch};
 use tonnage_engines::memory::HOST;
 use tonnage_machine::{Environment, allowed_cpus, pin_thread};
@@ -77,12 +78,12 @@ fn copy(bytes: u64) -> Result<Limit> {
 /// Runs on a new thread that is pinned to the `index`-th CPU of this process; the caller's own pinning stays.
 fn on_cpu<T: Send>(index: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
+        let thread = threads::start(scope, "limit", || {
             if let Some(&cpu) = allowed_cpus().get(index) {
                 pin_thread(cpu)?;
             }
             work()
-        });
+        })?;
         thread
             .join()
             .map_err(|_| Error::Failed("a measuring thread died".into()))?
@@ -115,7 +116,7 @@ fn socket_stream_in(waiting: Waiting) -> Result<f64> {
         on_cpu(cpu, || pump(vec![stream], &window, &clock, waiting))
     };
     std::thread::scope(|scope| {
-        let sender = scope.spawn(|| end(1, near, StreamDirection::Out));
+        let sender = threads::start(scope, "sender", || end(1, near, StreamDirection::Out))?;
         let received = end(0, far, StreamDirection::In);
         let died = |_| Err(Error::Failed("the sending thread died".into()));
         sender.join().unwrap_or_else(died)?;

@@ -2,7 +2,7 @@
 //! memory without room. One clear line each, and the right exit code.
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -302,5 +302,89 @@ fn arguments_of_hundreds_of_kilobytes() {
         );
         assert!(ended.stdout.is_empty(), "{shown:?}");
         ended.with_one_error(&[]);
+    }
+}
+
+/// A user that has no other process, and may start this many.
+fn with_processes(dir: &Path, most: u32, arguments: &str) -> Ended {
+    let user = 1_000_000_000 + std::process::id();
+    let launcher =
+        format!("setpriv --reuid {user} --regid {user} --clear-groups prlimit --nproc={most}");
+    under(dir, &launcher, arguments).run()
+}
+
+/// No more processes and threads than the supervisor, the ranks, and some of their threads.
+#[test]
+fn threads_that_cannot_be_started() {
+    let dir = tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let can = with_processes(dir.path(), 100, "explain MsgSize");
+    if can.code != Some(0) {
+        return println!("skip: programs cannot be run as another user: {can:?}");
+    }
+    let host = tonnage_sys::host::name();
+    for arguments in [
+        &format!("transfer --engine shm --op write --ranks 2 --workers 2 --sizes 8 {BRIEF}"),
+        "transfer --engine fabric:tcp --op write --ranks 2 --sizes 8 --trials 1 --trial-time 5ms",
+        "file --limit none --path t --ranks 2 --threads 2 --barriers --block 4k --transfer 1k",
+        "connect --engine shm --ranks 2 --workers 2 --trials 1 --duration 200ms",
+    ] {
+        let mut refused = 0;
+        for most in 2..=8 {
+            let ended = with_processes(dir.path(), most, arguments);
+            orderly(&ended);
+            if ended.code == Some(0) {
+                continue;
+            }
+            refused += 1;
+            let first = ended.stderr.lines().next().unwrap_or_default();
+            let named = |rank: u32| {
+                first.starts_with(&format!("error: rank {rank} on {host}: cannot start "))
+            };
+            assert!(
+                ended.code == Some(1) && (named(0) || named(1)) && first.contains("ulimit -u"),
+                "{arguments} with {most}: {ended:#?}"
+            );
+        }
+        assert!(refused >= 4, "{arguments}");
+        assert!(!dir.path().join("t").exists());
+    }
+}
+
+/// Less and less memory, until there is too little to begin with.
+#[test]
+fn memory_that_runs_out() {
+    let dir = tempdir().unwrap();
+    for arguments in [
+        "devices",
+        "file --limit none --path t --ranks 2 --block 4k --transfer 1k",
+    ] {
+        let mut said = false;
+        for megabytes in (16..=64).rev() {
+            let Some(ended) = limited(dir.path(), &format!("--as={megabytes}000000"), arguments)
+            else {
+                return;
+            };
+            // With less, the libraries that the program needs cannot be loaded.
+            if ended.stderr.contains("error while loading")
+                || ended.code.is_none_or(|code| code > 2)
+            {
+                break;
+            }
+            orderly(&ended);
+            if let Some(line) = ended
+                .stderr
+                .lines()
+                .find(|line| line.contains("out of memory: "))
+            {
+                let named =
+                    line.contains(&tonnage_sys::host::name()) && line.starts_with("error: ");
+                assert!(named && ended.code == Some(1), "{ended:#?}");
+                said = true;
+                break;
+            }
+        }
+        assert!(said, "{arguments}");
+        assert!(!dir.path().join("t").exists());
     }
 }

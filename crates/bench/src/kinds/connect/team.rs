@@ -4,18 +4,20 @@
 //! with every step agreed upon, so that what cannot be had ends the point and not the run.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Scope;
 use std::time::Duration;
 
 use super::capacity::Capacity;
 use super::descriptors::Descriptors;
 use super::figures::{Times, Totals, step_record, summarize};
 use super::opened::Opened;
-use super::worker::{Answer, Order, Refusal, refuse};
+use super::worker::{Answer, Order, Refusal, Worker, refuse};
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree, await_first_cause};
 use crate::kinds::kind::{Stage, Steps};
 use crate::latencies::merge_all;
 use crate::opening::introduction::{Introduced, Introductions, locality, packed, unpacked};
+use crate::threads;
 use tonnage_engine::Peer;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_ranks::Rank;
@@ -48,6 +50,26 @@ pub struct Team<'a> {
 /// The introductions of a worker's peers for each worker; `None` where a peer has none.
 type Told = Option<Vec<Vec<Introduced>>>;
 
+/// Starts the threads of the workers. Where one cannot be started, those that wait for orders end.
+fn start_workers<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    workers: Vec<(Worker, Option<u32>)>,
+) -> Result<Vec<Line>> {
+    let start = |(index, (worker, cpu)): (usize, (Worker, Option<u32>))| {
+        let (order_sender, orders) = channel();
+        let (answers, answer_receiver) = channel();
+        threads::start(scope, &format!("worker {index}"), move || {
+            // A worker that cannot be pinned says so at its first step.
+            match cpu.map_or(Ok(()), tonnage_machine::pin_thread) {
+                Ok(()) => worker.serve(&orders, &answers),
+                Err(error) => refuse(error, &orders, &answers),
+            }
+        })?;
+        Ok((order_sender, answer_receiver))
+    };
+    workers.into_iter().enumerate().map(start).collect()
+}
+
 impl<'a> Team<'a> {
     /// Starts the workers of a point, and lets `take_steps` lead them.
     ///
@@ -63,19 +85,7 @@ impl<'a> Team<'a> {
         let stopped = stage.rank.stopped();
         let workers = opened.workers(&stopped);
         std::thread::scope(|scope| {
-            let mut lines = Vec::with_capacity(workers.len());
-            for (worker, cpu) in workers {
-                let (order_sender, orders) = channel();
-                let (answers, answer_receiver) = channel();
-                scope.spawn(move || {
-                    // A worker that cannot be pinned says so at its first step.
-                    match cpu.map_or(Ok(()), tonnage_machine::pin_thread) {
-                        Ok(()) => worker.serve(&orders, &answers),
-                        Err(error) => refuse(error, &orders, &answers),
-                    }
-                });
-                lines.push((order_sender, answer_receiver));
-            }
+            let lines = start_workers(scope, workers)?;
             let mut team = Team {
                 point,
                 rank: stage.rank,

@@ -21,6 +21,7 @@ use crate::kinds::files::sequence::Sequence;
 use crate::kinds::files::stamp::FileKey;
 use crate::latencies::merge_all;
 use crate::observer::{Observer, Progress};
+use crate::threads;
 use tonnage_engine::calls::View;
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Fsync, Phase};
 use tonnage_record::histogram::LatencyHistogram;
@@ -251,10 +252,10 @@ impl Experiment<'_> {
             let (over, until_over) = channel::<()>();
             if watches {
                 let (watched, wall) = (&shared.watched, plan.stonewall);
-                scope.spawn(move || {
+                threads::start(scope, "progress", move || {
                     let wall = wall.map(|wall| Duration::from_nanos(wall.after_ns));
                     watch(observer, progress, wall, watched, &until_over);
-                });
+                })?;
             }
             let figures = team::run(&plan, &shared, &mut state.team, inspectors, rank);
             drop(over);

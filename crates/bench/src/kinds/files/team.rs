@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::kinds::files::drive::{
 };
 use crate::kinds::files::sequence::Sequence;
 use crate::kinds::files::stamp::FileKey;
+use crate::threads;
 use tonnage_engine::calls::{Call, Calls, OpenFile, View};
 use tonnage_plan::files::{FilePoint, Fsync};
 use tonnage_ranks::Rank;
@@ -136,23 +138,34 @@ pub fn run<I: Inspect + Send>(
     let mut workers = team.iter_mut().zip(inspectors.iter_mut()).enumerate();
     let lead = workers.next();
     let mut figures = std::thread::scope(|scope| {
-        let followers: Vec<_> = workers
-            .map(|(index, (worker, inspect))| {
-                scope.spawn(move || Steps::new(plan, shared, index, None).take(worker, inspect))
-            })
-            .collect();
+        // They meet in the phase, so none may begin before all are there.
+        let mut gates = Vec::new();
+        let mut followers = Vec::new();
+        for (index, (worker, inspect)) in workers {
+            let (gate, opened) = channel();
+            gates.push(gate);
+            let work = move || {
+                opened.recv().ok()?;
+                Some(Steps::new(plan, shared, index, None).take(worker, inspect))
+            };
+            followers.push(threads::start(scope, &format!("thread {index}"), work)?);
+        }
+        for gate in gates {
+            // It cannot fail: each waits there.
+            let _ = gate.send(());
+        }
         let mut figures = Vec::with_capacity(followers.len() + 1);
         if let Some((index, (worker, inspect))) = lead {
             figures.push(Steps::new(plan, shared, index, Some(rank)).take(worker, inspect));
         }
         for follower in followers {
             match follower.join() {
-                Ok(said) => figures.push(said),
+                Ok(said) => figures.extend(said),
                 Err(_) => shared.fail(Error::Failed("a thread of this rank panicked".into())),
             }
         }
-        figures
-    });
+        Ok::<_, Error>(figures)
+    })?;
     shared.outcome()?;
     if queues {
         count_kernel_threads(&mut figures, process_cpu_ns() - cpu_begin_ns);

@@ -16,6 +16,7 @@ use crate::kinds::kind::{Course, Steps, When};
 use crate::kinds::transfer::verify::Expected;
 use crate::latencies::merge_all;
 use crate::limit::{Bound, Measurement};
+use crate::threads;
 use crate::wire_proof::{Routes, Watch};
 use tonnage_engine::Facts;
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
@@ -76,17 +77,18 @@ pub fn measure(
     }
     std::thread::scope(|scope| {
         let mut lines = Vec::new();
-        for (index, work) in works.enumerate() {
+        for (index, work) in (1..).zip(works) {
             let (order_sender, orders) = mpsc::channel();
             let (answers, answer_receiver) = mpsc::channel();
-            let (deck, cpu) = (&deck, cpus[index + 1]);
-            scope.spawn(move || {
+            let (deck, cpu) = (&deck, cpus[index]);
+            // Where one cannot be started, those that wait for orders end.
+            threads::start(scope, &format!("worker {index}"), move || {
                 // A worker that cannot be pinned is told at its first order.
                 match cpu.map_or(Ok(()), tonnage_machine::pin_thread) {
-                    Ok(()) => follow(deck, index + 1, work, &orders, &answers),
+                    Ok(()) => follow(deck, index, work, &orders, &answers),
                     Err(error) => drop(answers.send(Err(error))),
                 }
-            });
+            })?;
             lines.push((order_sender, answer_receiver));
         }
         let mut lead = Lead {

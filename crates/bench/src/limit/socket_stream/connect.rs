@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::pump::{Stream, StreamDirection, is_pause};
 use crate::deadlines::DEADLINES;
 use crate::settle::settle;
+use crate::threads::start;
 use tonnage_engine::Verb;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;
@@ -91,10 +92,14 @@ pub(super) fn connect_all(
     let targets = point.traffic.targets(me, point.ranks);
     // Both at once: a rank that only connected first could wait for one that does the same.
     let (taken, connected) = std::thread::scope(|scope| {
-        let taking = scope.spawn(|| match door {
+        let taking = start(scope, "streams", || match &door {
             Some(door) => door.take(&people, &expected, deadline),
             None => Ok(Vec::new()),
         });
+        let taking = match taking {
+            Ok(taking) => taking,
+            Err(error) => return (Err(error), Ok(Vec::new())),
+        };
         let connected = people.connect(&targets, &cards, sources, deadline);
         let died = |_| Err(Error::Failed("the accepting thread died".into()));
         (taking.join().unwrap_or_else(died), connected)
@@ -107,7 +112,10 @@ pub(super) fn connect_all(
         }
         Ok(all)
     });
-    settle(rank, "connect socket streams", streams).map(|streams| (streams, skew_ns))
+    let settled = settle(rank, "connect socket streams", streams);
+    // Open until all know why nothing was taken: a peer whose connection is refused would blame the network.
+    drop(door);
+    settled.map(|streams| (streams, skew_ns))
 }
 
 /// Participants.

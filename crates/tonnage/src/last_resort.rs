@@ -1,0 +1,95 @@
+//! The last resort: a bug that ends in a panic, and memory that has run out, are one line each that says which rank it
+//! was and what to do. Nothing is meant to come here; what goes wrong by itself is a [`tonnage_units::Error`].
+
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tonnage_sys::out_of_memory;
+use tonnage_units::message::say;
+
+use crate::command::{env, measure};
+
+/// The thread that answers for this rank. Without it nobody would notice that the main thread waits in vain.
+const CONTROL: &str = "control";
+
+/// Runs the program. A panic of the main thread ends it as any other failure does.
+pub fn guard(program: impl FnOnce() -> ExitCode) -> ExitCode {
+    let who = who();
+    out_of_memory::introduce(who.clone());
+    let said = AtomicBool::new(false);
+    std::panic::set_hook(Box::new(move |panic| {
+        // Further panics of this process follow from the first.
+        if !said.swap(true, Ordering::SeqCst) {
+            say(&describe(&who, panic));
+        }
+        if std::thread::current().name() == Some(CONTROL) {
+            std::process::exit(1);
+        }
+    }));
+    catch_unwind(AssertUnwindSafe(program)).unwrap_or(ExitCode::FAILURE)
+}
+
+/// This process in words: its rank, as far as its environment tells, and its host.
+fn who() -> String {
+    let host = tonnage_sys::host::name();
+    match tonnage_ranks::detect(&env, None) {
+        Ok(Some(identity)) => format!("rank {} on {host}", identity.rank),
+        _ => host,
+    }
+}
+
+fn describe(who: &str, panic: &PanicHookInfo<'_>) -> String {
+    let payload = panic.payload();
+    let what = payload.downcast_ref::<&str>().copied();
+    let what = what.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let what = what.unwrap_or("a panic without words");
+    // A message is one line.
+    let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+    let program = measure::program();
+    let place = panic.location().map_or_else(String::new, |place| {
+        format!(" at {}:{}", place.file(), place.line())
+    });
+    format!(
+        "error: {who}: internal error{place}: {what}. This is a bug of tonnage {} ({}): please report this line and the \
+         command to whoever you have tonnage from",
+        program.version, program.git_revision
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[test]
+    fn a_panic_is_one_line_and_a_failure() {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let kept = lines.clone();
+        let before = std::panic::take_hook();
+        let name = std::thread::current().id();
+        let code = guard(|| {
+            // In place of the hook that writes to standard error, one that keeps the line.
+            std::panic::set_hook(Box::new(move |panic| {
+                if std::thread::current().id() == name {
+                    kept.lock().unwrap().push(describe("rank 1 on n7", panic));
+                }
+            }));
+            panic!("a bug\nof two lines");
+        });
+        std::panic::set_hook(before);
+        assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::FAILURE));
+        let lines = lines.lock().unwrap();
+        assert_eq!(lines.len(), 1);
+        let line = &lines[0];
+        assert!(
+            line.starts_with("error: rank 1 on n7: internal error at "),
+            "{line}"
+        );
+        assert!(
+            line.contains(": a bug of two lines. ") && line.contains("please report"),
+            "{line}"
+        );
+    }
+}
