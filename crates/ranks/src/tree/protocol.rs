@@ -126,8 +126,9 @@ impl Control {
             Ok(combined) => self.proceed(seq, combined),
             Err(error) => {
                 let cause = Cause::of(&error, here.rank, &here.host);
-                slot.set(CollectiveResult::Stopped);
                 self.abort(cause);
+                // The main thread asks for the cause as soon as it is released.
+                slot.set(CollectiveResult::Stopped);
             }
         }
     }
