@@ -1,41 +1,21 @@
 //! Connections set up over real engines, from the conductor to the record, with threads as ranks.
 #![cfg(test)]
 
-use std::path::PathBuf;
+mod runs;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::Errno;
-use tonnage_bench::conductor::run;
-use tonnage_bench::observer::{Observer, Progress};
-use tonnage_bench::settings::{Numa, Settings};
-use tonnage_engine::{
-    Caps, Domain, Engine, EngineReport, Entry, Libraries, Lists, OpenRequest, WorkerConfig,
-};
+use tonnage_engine::{Caps, Domain, Engine, EngineReport, Entry, Lists, OpenRequest, WorkerConfig};
 use tonnage_engines::LISTS;
 use tonnage_machine::CpuChoice;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::{Planned, Point};
-use tonnage_ranks::testing::run_with;
 use tonnage_record::connect::Step;
-use tonnage_record::{Body, ConnectBody, Outcome, Program, Record};
-use tonnage_sys::clock::Clock;
+use tonnage_record::{Body, ConnectBody, Outcome, Record};
 use tonnage_units::{Error, Result};
-
-#[derive(Default)]
-struct Kept(Vec<Record>);
-
-impl Observer for Kept {
-    fn begin(&mut self, _: usize, _: usize, _: &Point) {}
-
-    fn progress(&mut self, _: &Progress) {}
-
-    fn record(&mut self, record: Record) -> Result<()> {
-        self.0.push(record);
-        Ok(())
-    }
-}
 
 fn point(engine: &str, traffic: Traffic, ranks: u32, workers: u32) -> ConnectPoint {
     ConnectPoint {
@@ -71,27 +51,7 @@ fn measured_by(point: &ConnectPoint, lists: Lists) -> (Record, ConnectBody) {
 fn measured_all(points: &[ConnectPoint], lists: Lists) -> Vec<Record> {
     let planned = points.iter().cloned().map(Point::Connect);
     let planned: Vec<Planned> = planned.map(Planned::from).collect();
-    let body = move |rank: Result<tonnage_ranks::Rank>| {
-        let (mut rank, mut kept) = (rank.unwrap(), Kept::default());
-        let settings = Settings {
-            lists,
-            plan: "test".into(),
-            cpus: CpuChoice::None,
-            numa: Numa::None,
-            devices: Vec::new(),
-            libraries: Libraries::from([("libfabric".to_owned(), PathBuf::from("embedded"))]),
-            clock: Clock::new(),
-            program: Program {
-                version: "0".into(),
-                git_revision: "none".into(),
-            },
-        };
-        run(&planned, &mut rank, &settings, &mut kept).unwrap();
-        rank.close().unwrap();
-        kept.0
-    };
-    let ranks = points[0].ranks;
-    run_with(ranks, |_, options| options.host = "here".into(), body).swap_remove(0)
+    runs::records(points[0].ranks, planned, lists, CpuChoice::None).unwrap()
 }
 
 fn check(point: &ConnectPoint) {

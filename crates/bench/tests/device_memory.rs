@@ -5,22 +5,18 @@
 //! and can be slept for.
 
 mod far;
+mod runs;
 
 use std::os::fd::BorrowedFd;
 
 use far::{ENGINES, LISTS};
-use tonnage_bench::conductor::run;
-use tonnage_bench::observer::{Observer, Progress};
-use tonnage_bench::settings::{Numa, Settings};
 use tonnage_engine::memory::Request;
 use tonnage_engine::{
-    Arm, Completion, Ending, LaneKind, LaneSpec, Libraries, Neighbor, Op, OpenRequest, Verb,
-    WorkerConfig,
+    Arm, Completion, Ending, LaneKind, LaneSpec, Neighbor, Op, OpenRequest, Verb, WorkerConfig,
 };
 use tonnage_machine::CpuChoice;
 use tonnage_plan::{Plan, Planned};
-use tonnage_ranks::testing::run_with;
-use tonnage_record::{Body, Outcome, Program, Record};
+use tonnage_record::{Body, Outcome, Record};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
@@ -35,19 +31,6 @@ fn sleep(descriptor: BorrowedFd<'_>) -> Result<()> {
         .map_err(|error| Error::Failed(error.to_string()))
 }
 
-struct Keep(Vec<Record>);
-
-impl Observer for Keep {
-    fn begin(&mut self, _: usize, _: usize, _: &tonnage_plan::Point) {}
-
-    fn progress(&mut self, _: &Progress) {}
-
-    fn record(&mut self, record: Record) -> Result<()> {
-        self.0.push(record);
-        Ok(())
-    }
-}
-
 fn planned(lines: &str) -> Result<Vec<Planned>> {
     let text = format!(
         "name = 'far'\n[[transfer]]\nengine = 'far'\nmemory = 'far'\nranks = 2\nsizes = [8, 4096]\n\
@@ -58,27 +41,7 @@ fn planned(lines: &str) -> Result<Vec<Planned>> {
 
 /// Records of rank 0 of two.
 fn records(lines: &str) -> Result<Vec<Record>> {
-    let planned = planned(lines)?;
-    let settings = Settings {
-        lists: LISTS,
-        plan: "far".into(),
-        cpus: CpuChoice::Auto,
-        numa: Numa::None,
-        devices: Vec::new(),
-        libraries: Libraries::new(),
-        clock: Clock::new(),
-        program: Program {
-            version: "0".into(),
-            git_revision: "unknown".into(),
-        },
-    };
-    let body = move |rank: Result<tonnage_ranks::Rank>| {
-        let (mut rank, mut keep) = (rank?, Keep(Vec::new()));
-        run(&planned, &mut rank, &settings, &mut keep)?;
-        rank.close()?;
-        Ok(keep.0)
-    };
-    run_with(2, |_, options| options.host = "here".into(), body).swap_remove(0)
+    runs::records(2, planned(lines)?, LISTS, CpuChoice::Auto)
 }
 
 #[test]

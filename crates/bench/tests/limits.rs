@@ -1,23 +1,20 @@
 //! Upper bounds of points, from the engine's domain to the record: whole runs with threads as ranks, over an engine
 //! that moves nothing and names a limit as an engine over a network does.
 
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+mod runs;
+
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use tonnage_bench::conductor::run;
-use tonnage_bench::observer::{Observer, Progress};
-use tonnage_bench::settings::{Numa, Settings};
 use tonnage_engine::{
-    Caps, Domain, Engine, EngineReport, Entry, Libraries, LimitKind, Lists, Verb, WorkerConfig,
+    Caps, Domain, Engine, EngineReport, Entry, LimitKind, Lists, Verb, WorkerConfig,
 };
 use tonnage_engines::null;
 use tonnage_machine::{CpuChoice, allowed_cpus};
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{Addresses, Pacing, PointLength, TransferPoint, TrialLength};
 use tonnage_plan::{Planned, Point};
-use tonnage_ranks::{Identity, JoinOptions, Meeting, Rank, Secret};
-use tonnage_record::{Limit, Program, Record};
-use tonnage_sys::clock::Clock;
+use tonnage_record::{Limit, Record};
 use tonnage_units::{Error, Result};
 
 /// The `null` engine with another limit.
@@ -101,78 +98,15 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
     }
 }
 
-#[derive(Default)]
-struct Kept(Vec<Record>);
-
-impl Observer for Kept {
-    fn begin(&mut self, _: usize, _: usize, _: &Point) {}
-
-    fn progress(&mut self, _: &Progress) {}
-
-    fn record(&mut self, record: Record) -> Result<()> {
-        self.0.push(record);
-        Ok(())
-    }
-}
-
-fn one_rank(
-    rank: u32,
-    listener: Option<TcpListener>,
-    control: std::net::SocketAddr,
-    points: &[TransferPoint],
-    engines: &'static [Entry],
-) -> Result<Vec<Record>> {
-    let identity = Identity {
-        rank,
-        size: 2,
-        local_rank: 0,
-        local_size: None,
-        source: "test".into(),
-        meeting: Meeting::Local { control },
-    };
-    let secret = Secret::from_text("a secret of the tests")?;
-    let mut options = JoinOptions::new(&|_| None, &identity, secret, "plan".into())?;
-    (options.end_process, options.handle_signals) = (false, false);
-    options.listener = listener;
-    let mut rank = Rank::join(identity, options)?;
-    let settings = Settings {
-        lists: Lists {
-            engines,
-            ..tonnage_engines::LISTS
-        },
-        plan: "test".into(),
-        cpus: CpuChoice::Auto,
-        numa: Numa::None,
-        devices: Vec::new(),
-        libraries: Libraries::new(),
-        clock: Clock::new(),
-        program: Program {
-            version: "0".into(),
-            git_revision: "unknown".into(),
-        },
-    };
-    let mut kept = Kept::default();
-    let asked: Vec<_> = points
-        .iter()
-        .map(|point| Planned::from(Point::Transfer(point.clone())))
-        .collect();
-    run(&asked, &mut rank, &settings, &mut kept)?;
-    rank.close()?;
-    Ok(kept.0)
-}
-
 /// The limits of the points, as rank 0 records them.
 fn limits(points: &[TransferPoint], engines: &'static [Entry]) -> Result<Vec<Option<Limit>>> {
-    let refused = |error| Error::io("a listener of the tests", error);
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
-    let control = listener.local_addr().map_err(refused)?;
-    let records = std::thread::scope(|scope| {
-        let other = scope.spawn(|| one_rank(1, None, control, points, engines));
-        let records = one_rank(0, Some(listener), control, points, engines);
-        let died = |_| Err(Error::Failed("rank 1 died".into()));
-        other.join().unwrap_or_else(died)?;
-        records
-    })?;
+    let planned = points.iter().cloned().map(Point::Transfer);
+    let lists = Lists {
+        engines,
+        ..tonnage_engines::LISTS
+    };
+    let planned = planned.map(Planned::from).collect();
+    let records = runs::records(2, planned, lists, CpuChoice::Auto)?;
     assert_eq!(records.len(), points.len());
     let limit = |record: Record| {
         let why = format!("no summary: {:?}", record.outcome);

@@ -1,7 +1,6 @@
 //! The envelope: a record around a body of any kind.
 //!
-//! What a body holds is with its kind ([`crate::kinds`]); what was found out about engines and hosts in
-//! [`crate::environment`].
+//! Bodies are with their kinds ([`crate::kinds`]); accounts of engines and hosts in [`crate::environment`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -10,7 +10,7 @@ use super::before::{self, Written};
 use super::clean::{Made, files_to_clean};
 use super::figures::Sums;
 use super::limit::{self, Streams};
-use super::room;
+use super::space;
 use super::storage::{self, LocalStorage};
 use super::team::FileWorker;
 use crate::deadlines::DEADLINES;
@@ -282,7 +282,7 @@ impl Experiment<'_> {
         let (mut place, mine) = split(LocalStorage::look(&path, writes, point.direct));
         self.agree("look at the file system", mine)?;
         if let Some(place) = &mut place {
-            place.taken_bytes = room::taken_bytes(point, id);
+            place.taken_bytes = space::taken_bytes(point, id);
         }
         let mine = place
             .as_ref()
@@ -294,7 +294,7 @@ impl Experiment<'_> {
         let unknown = || Error::Failed("a rank does not know what its files are on".into());
         let places = places.ok_or_else(unknown)?;
         if writes {
-            room::check_room(point, self.rank.hosts().machines(), &places)
+            space::check_space(point, self.rank.hosts().machines(), &places)
                 .map_err(StepFailure::Point)?;
         }
         Ok((places, written))

@@ -74,11 +74,11 @@ impl Streams {
         Pool::new(1, DataKind::Random).place(&arena, 0, 0, TRANSFER_BYTES)?;
         // Not what was free before: files that are kept have taken of it.
         let free_bytes =
-            storage::free_bytes(directory).map_err(|error| cannot("finding room for", error))?;
-        let room = (free_bytes / 8).clamp(TRANSFER_BYTES, STREAM_BYTES_MAX);
+            storage::free_bytes(directory).map_err(|error| cannot("finding space for", error))?;
+        let bytes_max = (free_bytes / 8).clamp(TRANSFER_BYTES, STREAM_BYTES_MAX);
         let since = Instant::now();
         let mut written = 0;
-        while written + TRANSFER_BYTES <= room && since.elapsed() < STREAM_TIME {
+        while written + TRANSFER_BYTES <= bytes_max && since.elapsed() < STREAM_TIME {
             FileKey::new(1, 0).stamp_all(&arena, 0, written, TRANSFER_BYTES)?;
             let taken = write_at(file.as_fd(), &arena, 0, written, TRANSFER_BYTES);
             match taken.map_err(|error| cannot("writing", error))? {

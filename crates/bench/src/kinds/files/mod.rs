@@ -13,7 +13,7 @@
 //! | [`verify`] | reading back and comparing |
 //! | [`cache`] | the state of the page cache |
 //! | [`storage`], [`limit`], [`scratch`] | the storage of the files, and the bandwidth that it gives to a single stream |
-//! | `room` | room for the files, beside what their storages have |
+//! | `space` | space for the files, beside what their storages have |
 //! | [`clean`] | removing files |
 //! | [`names`], [`order`], [`sequence`] | the file of a rank, a permutation without a table, and the sequence of a thread's transfers |
 //! | [`stamp`], [`data`], [`wrong`] | what marks a sector, content of files, and wrong bytes that were read |
@@ -39,9 +39,9 @@ pub mod order;
 mod phase;
 mod reading;
 mod remarks;
-mod room;
 pub mod scratch;
 pub mod sequence;
+mod space;
 pub mod stamp;
 pub mod storage;
 pub mod team;

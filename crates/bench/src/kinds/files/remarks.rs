@@ -1,7 +1,7 @@
 //! Remarks that a reader of the figures has to know, beside them.
 
 use super::experiment::{Experiment, State};
-use super::room::about_room;
+use super::space::about_space;
 use super::storage::LocalStorage;
 use crate::kinds::files::names::source_of;
 use tonnage_plan::files::{Phase, ReadFrom};
@@ -12,7 +12,7 @@ impl Experiment<'_> {
         let remarks = [
             self.about_sources(),
             self.about_servers(&state.places),
-            self.about_room(&state.places),
+            self.about_space(&state.places),
             self.about_votes(),
         ];
         state.remarks.extend(remarks.into_iter().flatten());
@@ -50,11 +50,11 @@ impl Experiment<'_> {
         })
     }
 
-    fn about_room(&self, places: &[LocalStorage]) -> Option<String> {
+    fn about_space(&self, places: &[LocalStorage]) -> Option<String> {
         let machines = self.rank.hosts().machines();
         let text = self
             .writes()
-            .then(|| about_room(self.point, machines, places))??;
+            .then(|| about_space(self.point, machines, places))??;
         if self.rank.id() == 0 {
             log::warn!("{text}");
         }

@@ -57,7 +57,7 @@ impl LocalStorage {
             Error::io(what, error)
         };
         let found = mounts::of_path(&directory).map_err(cannot)?;
-        let room = rustix::fs::statvfs(&directory).map_err(|error| cannot(error.into()))?;
+        let space = rustix::fs::statvfs(&directory).map_err(|error| cannot(error.into()))?;
         let direct = match direct_of(path, &directory, writes) {
             Ok(found) => Some((found.alignment.memory_bytes, found.alignment.offset_bytes)),
             Err(error) if direct => return Err(error),
@@ -69,10 +69,10 @@ impl LocalStorage {
             device: found.file_system.device,
             network: found.file_system.network,
             memory: found.file_system.memory,
-            free_bytes: room.f_bavail.saturating_mul(room.f_frsize),
-            unused_bytes: match room.f_blocks {
+            free_bytes: space.f_bavail.saturating_mul(space.f_frsize),
+            unused_bytes: match space.f_blocks {
                 0 => u64::MAX,
-                _ => room.f_bfree.saturating_mul(room.f_frsize),
+                _ => space.f_bfree.saturating_mul(space.f_frsize),
             },
             taken_bytes: 0,
             direct,
@@ -86,8 +86,8 @@ impl LocalStorage {
 /// # Errors
 /// The system's refusal.
 pub fn free_bytes(directory: &Path) -> std::io::Result<u64> {
-    let room = statvfs(directory)?;
-    Ok(room.f_bavail.saturating_mul(room.f_frsize))
+    let space = statvfs(directory)?;
+    Ok(space.f_bavail.saturating_mul(space.f_frsize))
 }
 
 /// The directory that a file is in.

@@ -1,4 +1,4 @@
-//! Room for the files of an experiment: bytes that they take when complete, beside those that their storages have. The
+//! Space for the files of an experiment: bytes that they take when complete, beside those that their storages have. The
 //! same on all ranks, each of which knows the storages of all.
 
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ pub(super) fn taken_bytes(point: &FilePoint, rank: u32) -> u64 {
 ///
 /// # Errors
 /// The same on all ranks: the storage, with what is needed and what is free.
-pub(super) fn check_room(
+pub(super) fn check_space(
     point: &FilePoint,
     machines: &[u32],
     places: &[LocalStorage],
@@ -117,7 +117,7 @@ pub(super) fn check_room(
 
 /// Remarks when the whole files do not fit, and a stonewall may end the writing before, or root may use what others may
 /// not.
-pub(super) fn about_room(
+pub(super) fn about_space(
     point: &FilePoint,
     machines: &[u32],
     places: &[LocalStorage],
