@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::deadlines::DEADLINES;
-use crate::kinds::transfer::crew::{CrewOrder, Followers};
+use crate::kinds::transfer::crew::{Crew, CrewOrder};
 use crate::kinds::transfer::description::{Device, OpenMessage};
 use crate::kinds::transfer::work::Work;
 use crate::limit::memory_copy::{add, better};
@@ -66,21 +66,21 @@ impl<'a> Bound<'a> {
         &self,
         rank: &mut Rank,
         own: &mut Work,
-        followers: &Followers,
+        followers: &Crew,
     ) -> Result<Option<Measurement>> {
         if self.point.limit != LimitChoice::Auto || self.point.pacing == Pacing::PingPong {
             return Ok(None);
         }
         match self.kind {
             LimitKind::None | LimitKind::Link { .. } => Ok(None),
-            // Workers that share CPUs each have their best turn alone when they copy, so that the sum would be more than
-            // the host can do; and their streams measure the scheduler.
+            // Workers that share CPUs each have their best turn alone when they copy, so that the sum would be more
+            // than the host can do; and their streams measure the scheduler.
             _ if self.opened.iter().any(|opened| opened.yielding) => Ok(None),
             LimitKind::MemoryCopy => copies(rank, own, followers).map(Some),
             LimitKind::SocketStream => {
                 let carried =
                     socket_stream::measure(rank, self.point, &self.addresses, |berths| {
-                        followers.order(&CrewOrder::Stream(berths.clone()))?;
+                        followers.order(|_| CrewOrder::Stream(berths.clone()))?;
                         let mine = own.stream(berths);
                         let others = followers.collect()?;
                         let mut sum = mine?;
@@ -162,11 +162,11 @@ fn common_kind(opened: &[OpenMessage]) -> LimitKind {
 }
 
 /// The copy rates of all initiating workers together, measured at once.
-fn copies(rank: &mut Rank, own: &mut Work, followers: &Followers) -> Result<Measurement> {
+fn copies(rank: &mut Rank, own: &mut Work, followers: &Crew) -> Result<Measurement> {
     rank.barrier("copy limit", DEADLINES.step)?;
     let mut sum = Copies::default();
     if own.begins() {
-        followers.order(&CrewOrder::CopyLimit)?;
+        followers.order(|_| CrewOrder::CopyLimit)?;
         let own = own.copy_limit();
         let others = followers.collect()?;
         let others = others.into_iter().filter_map(|report| report.rates);
@@ -192,8 +192,8 @@ impl Reduce for Copies {
     }
 }
 
-/// The nominal speed of the devices that send or of those that receive, whichever is less. A device that several ranks of
-/// a host share counts once.
+/// The nominal speed of the devices that send or of those that receive, whichever is less. A device that several ranks
+/// of a host share counts once.
 fn link_limit(point: &TransferPoint, opened: &[OpenMessage], hosts: &Hosts) -> Option<Limit> {
     // Devices with their network: two of them may have devices of one name.
     let mut sides: [Vec<(Option<u32>, &Device)>; 2] = [Vec::new(), Vec::new()];

@@ -3,7 +3,6 @@
 //! In a round all workers of all ranks set up their connections and take them down. The first round of a point is taken
 //! with every step agreed upon, so that what cannot be had ends the point and not the run.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use crate::failure::{StepFailure, agree, await_first_cause};
 use crate::kinds::kind::{Stage, Steps};
 use crate::latencies::merge_all;
 use crate::opening::introduction::{Introduced, Introductions, locality, packed, unpacked};
-use crate::threads;
+use crate::threads::Followers;
 use tonnage_engine::Peer;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_ranks::Rank;
@@ -30,15 +29,15 @@ use tonnage_units::{Error, Result};
 /// Rounds go on untimed for at least this long: libraries load what they need at their first connections.
 const WARM_UP: Duration = Duration::from_millis(50);
 
-/// Orders to a worker, and its answers.
-type Line = (Sender<Order>, Receiver<Result<Answer, Refusal>>);
+/// The workers' threads.
+type Crew = Followers<Order, Answer, Refusal>;
 
-/// The workers of this rank, each with a line for its orders and one for its answers.
+/// The workers of this rank, led.
 pub struct Team<'a> {
     point: &'a ConnectPoint,
     rank: &'a mut Rank,
     clock: Clock,
-    lines: Vec<Line>,
+    crew: Crew,
     /// The ranks that each worker is connected with.
     peers: Vec<Peer>,
     body: &'a mut ConnectBody,
@@ -50,24 +49,19 @@ pub struct Team<'a> {
 /// The introductions of a worker's peers for each worker; `None` where a peer has none.
 type Told = Option<Vec<Vec<Introduced>>>;
 
-/// Starts the threads of the workers. Where one cannot be started, those that wait for orders end.
+/// Starts the threads of the workers.
 fn start_workers<'scope>(
     scope: &'scope Scope<'scope, '_>,
     workers: Vec<(Worker, Option<u32>)>,
-) -> Result<Vec<Line>> {
-    let start = |(index, (worker, cpu)): (usize, (Worker, Option<u32>))| {
-        let (order_sender, orders) = channel();
-        let (answers, answer_receiver) = channel();
-        threads::start(scope, &format!("worker {index}"), move || {
-            // A worker that cannot be pinned says so at its first step.
-            match cpu.map_or(Ok(()), tonnage_machine::pin_thread) {
-                Ok(()) => worker.serve(&orders, &answers),
-                Err(error) => refuse(error, &orders, &answers),
-            }
-        })?;
-        Ok((order_sender, answer_receiver))
+) -> Result<Crew> {
+    let serve = |(worker, cpu): (Worker, Option<u32>)| {
+        // A worker that cannot be pinned says so at its first step.
+        move |orders: &_, answers: &_| match cpu.map_or(Ok(()), tonnage_machine::pin_thread) {
+            Ok(()) => worker.serve(orders, answers),
+            Err(error) => refuse(error, orders, answers),
+        }
     };
-    workers.into_iter().enumerate().map(start).collect()
+    Followers::start(scope, 0, workers.into_iter().map(serve))
 }
 
 impl<'a> Team<'a> {
@@ -85,12 +79,12 @@ impl<'a> Team<'a> {
         let stopped = stage.rank.stopped();
         let workers = opened.workers(&stopped);
         std::thread::scope(|scope| {
-            let lines = start_workers(scope, workers)?;
+            let crew = start_workers(scope, workers)?;
             let mut team = Team {
                 point,
                 rank: stage.rank,
                 clock: stage.settings.clock,
-                lines,
+                crew,
                 peers: opened.peers(),
                 body,
                 round_ns: 0,
@@ -114,8 +108,8 @@ impl<'a> Team<'a> {
             .collect()
     }
 
-    /// Gives an order to take a step of a round. In the rehearsal workers may be refused what there is not enough of; the
-    /// error says how many fit.
+    /// Gives an order to take a step of a round. In the rehearsal workers may be refused what there is not enough of;
+    /// the error says how many fit.
     fn step(&self, rehearsing: bool, order: impl Fn(usize) -> Order) -> Result<Vec<Answer>> {
         if !rehearsing {
             return self.order(order);
@@ -128,7 +122,7 @@ impl<'a> Team<'a> {
             }
         }
         let capacity = Capacity {
-            workers: self.lines.len(),
+            workers: self.crew.count(),
             served: served.len(),
             register_bytes: self.point.register_bytes,
             lockable_bytes: Capacity::lockable_bytes(),
@@ -137,15 +131,9 @@ impl<'a> Team<'a> {
     }
 
     fn answers(&self, order: impl Fn(usize) -> Order) -> Vec<Result<Answer, Refusal>> {
-        for (index, (orders, _)) in self.lines.iter().enumerate() {
-            // Who has gone has said why, which the answers below are for.
-            drop(orders.send(order(index)));
-        }
-        let gone = || Err(Error::Failed("a worker thread of this rank died".into()).into());
-        let answers = self.lines.iter();
-        answers
-            .map(|(_, answers)| answers.recv().unwrap_or_else(|_| gone()))
-            .collect()
+        // Who has gone has said why, which is among the answers.
+        drop(self.crew.order(order));
+        self.crew.answers()
     }
 
     /// Every rank hears of the first failure, and all are in step.
@@ -172,11 +160,12 @@ impl<'a> Team<'a> {
         self.agree(what, mine)
     }
 
-    /// Sets up all connections once, and takes them down. Returns the file descriptors that this process had open between;
-    /// `None` where they cannot be counted.
+    /// Sets up all connections once, and takes them down. Returns the file descriptors that this process had open
+    /// between; `None` where they cannot be counted.
     ///
     /// # Errors
-    /// [`StepFailure::Point`] with [`Error::Unavailable`] where there is not enough of something, with the number that fits.
+    /// [`StepFailure::Point`] with [`Error::Unavailable`] where there is not enough of something, with the number that
+    /// fits.
     pub fn rehearse(&mut self) -> Result<Option<Descriptors>, StepFailure> {
         self.set_up(true)?;
         let descriptors = Descriptors::count();
@@ -228,9 +217,9 @@ impl<'a> Team<'a> {
         Ok(connected)
     }
 
-    /// Sends what this rank's workers tell their peers, and returns for each worker what its peers told it: `None` where a
-    /// peer has nothing to tell. A rank that failed tells nothing, so that all get as far as the next agreement, where it
-    /// says why.
+    /// Sends what this rank's workers tell their peers, and returns for each worker what its peers told it: `None`
+    /// where a peer has nothing to tell. A rank that failed tells nothing, so that all get as far as the next
+    /// agreement, where it says why.
     fn exchange(&mut self, opened: Result<Vec<Introductions>>) -> Result<Result<Told>> {
         let count = opened.as_ref().map_or(0, Vec::len);
         let (told, failed) = match opened.and_then(packed) {
@@ -352,8 +341,8 @@ impl Steps for Team<'_> {
     }
 }
 
-/// Number of rounds to take next in the time that is left; `None` where not even half of one is. The first go takes half
-/// of them, and so tells their time for the others.
+/// Number of rounds to take next in the time that is left; `None` where not even half of one is. The first go takes
+/// half of them, and so tells their time for the others.
 fn rounds_in(left_ns: u64, round_ns: u64, first: bool) -> Option<u64> {
     let round_ns = round_ns.max(1);
     match first {

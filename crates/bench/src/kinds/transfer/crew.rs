@@ -10,6 +10,7 @@ use super::trial::{Issued, Schedule};
 use super::work::Work;
 use crate::kinds::transfer::verify::Expected;
 use crate::limit::socket_stream::{Berths, Streamed};
+use crate::threads::Followers;
 use tonnage_engine::memory::CopyRate;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::lock::lock;
@@ -102,10 +103,11 @@ impl Deck {
     /// # Errors
     /// That failure.
     pub fn check_failed(&self) -> Result<()> {
-        match self.has_failed().then(|| lock(&self.failure).clone()) {
-            None => Ok(()),
-            Some(why) => Err(why.map_or_else(died, Error::Failed)),
+        if !self.has_failed() {
+            return Ok(());
         }
+        let failure = lock(&self.failure).clone();
+        failure.map_or(Ok(()), |why| Err(Error::Failed(why)))
     }
 
     fn fail(&self, why: String) {
@@ -189,8 +191,8 @@ impl Deck {
     }
 }
 
-/// Answer of a following thread to each order.
-pub type CrewAnswer = Result<CrewReport>;
+/// The leader's handles of the following workers.
+pub type Crew = Followers<CrewOrder, CrewReport, Error>;
 
 /// A following worker's thread: carries out orders until the leader hangs up.
 pub fn follow(
@@ -198,7 +200,7 @@ pub fn follow(
     index: usize,
     mut work: Work,
     orders: &Receiver<CrewOrder>,
-    answers: &Sender<CrewAnswer>,
+    answers: &Sender<Result<CrewReport>>,
 ) {
     let alarm = Alarm(deck);
     while let Ok(order) = orders.recv() {
@@ -223,50 +225,4 @@ impl Drop for Alarm<'_> {
                 .fail("a worker thread of this rank ended by a panic".into());
         }
     }
-}
-
-/// The leader's handles of the following workers.
-pub struct Followers {
-    lines: Vec<(Sender<CrewOrder>, Receiver<CrewAnswer>)>,
-}
-
-impl Followers {
-    /// Handles of threads that were started with the other ends.
-    pub fn new(lines: Vec<(Sender<CrewOrder>, Receiver<CrewAnswer>)>) -> Self {
-        Self { lines }
-    }
-
-    /// Gives an order to all.
-    ///
-    /// # Errors
-    /// When a worker's thread has ended.
-    pub fn order(&self, order: &CrewOrder) -> Result<()> {
-        for (orders, answers) in &self.lines {
-            if orders.send(order.clone()).is_err() {
-                // A worker that could not even begin has said why before it went.
-                return answers
-                    .try_recv()
-                    .unwrap_or_else(|_| Err(died()))
-                    .map(|_| ());
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits for all answers.
-    ///
-    /// # Errors
-    /// The first worker's error, after all have answered.
-    pub fn collect(&self) -> Result<Vec<CrewReport>> {
-        let answers: Vec<CrewAnswer> = self
-            .lines
-            .iter()
-            .map(|(_, answers)| answers.recv().unwrap_or_else(|_| Err(died())))
-            .collect();
-        answers.into_iter().collect()
-    }
-}
-
-fn died() -> Error {
-    Error::Failed("a worker thread of this rank died".into())
 }

@@ -1,10 +1,10 @@
 //! One point from warm-up to summary. The leader's view: every step is taken by all ranks together, and every decision
 //! (another trial? verified?) is made from figures that all ranks share, so that all decide alike.
 
-use std::sync::mpsc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use super::crew::{CrewOrder, CrewReport, Deck, Followers, follow};
+use super::crew::{Crew, CrewOrder, CrewReport, Deck, follow};
 use super::opened::OpenEngine;
 use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, WARM_UP};
@@ -16,7 +16,6 @@ use crate::kinds::kind::{Course, Steps, When};
 use crate::kinds::transfer::verify::Expected;
 use crate::latencies::merge_all;
 use crate::limit::{Bound, Measurement};
-use crate::threads;
 use crate::wire_proof::{Routes, Watch};
 use tonnage_engine::Facts;
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
@@ -76,27 +75,23 @@ pub fn measure(
         tonnage_machine::pin_thread(*cpu)?;
     }
     std::thread::scope(|scope| {
-        let mut lines = Vec::new();
-        for (index, work) in (1..).zip(works) {
-            let (order_sender, orders) = mpsc::channel();
-            let (answers, answer_receiver) = mpsc::channel();
+        let follow = |(index, work): (usize, _)| {
             let (deck, cpu) = (&deck, cpus[index]);
-            // Where one cannot be started, those that wait for orders end.
-            threads::start(scope, &format!("worker {index}"), move || {
-                // A worker that cannot be pinned is told at its first order.
-                match cpu.map_or(Ok(()), tonnage_machine::pin_thread) {
-                    Ok(()) => follow(deck, index, work, &orders, &answers),
-                    Err(error) => drop(answers.send(Err(error))),
-                }
-            })?;
-            lines.push((order_sender, answer_receiver));
-        }
+            // A worker that cannot be pinned is told at its first order.
+            move |orders: &_, answers: &Sender<_>| match cpu
+                .map_or(Ok(()), tonnage_machine::pin_thread)
+            {
+                Ok(()) => follow(deck, index, work, orders, answers),
+                Err(error) => drop(answers.send(Err(error))),
+            }
+        };
+        let followers = Crew::start(scope, 1, (1..).zip(works).map(follow))?;
         let mut lead = Lead {
             point,
             rank,
             own,
             deck: &deck,
-            followers: Followers::new(lines),
+            followers,
             moves_bytes: open.moves_bytes,
             bound: Bound::new(point, &open.opened, id),
             routes: &open.routes,
@@ -119,7 +114,7 @@ struct Lead<'a, 'b> {
     rank: &'a mut Rank,
     own: Work<'b>,
     deck: &'a Deck,
-    followers: Followers,
+    followers: Crew,
     moves_bytes: bool,
     bound: Bound<'a>,
     routes: &'a Routes,
@@ -184,7 +179,7 @@ impl Lead<'_, '_> {
 
     /// Lets the following workers carry out an order that the leader has carried out itself.
     fn everybody(&mut self, order: &CrewOrder) -> Result<Vec<CrewReport>> {
-        self.followers.order(order)?;
+        self.followers.order(|_| order.clone())?;
         self.followers.collect()
     }
 
@@ -201,7 +196,7 @@ impl Lead<'_, '_> {
             self.point.size_bytes
         ));
         self.deck.reset(self.point.workers);
-        self.followers.order(&CrewOrder::Prepare(number))?;
+        self.followers.order(|_| CrewOrder::Prepare(number))?;
         let prepared = self.own.prepare(number);
         self.followers.collect()?;
         prepared?;
@@ -213,7 +208,7 @@ impl Lead<'_, '_> {
             length,
             number,
         };
-        self.followers.order(&CrewOrder::Trial(schedule))?;
+        self.followers.order(|_| CrewOrder::Trial(schedule))?;
         let driven = self.deck.drive(0, &mut self.own, &schedule);
         self.serve_peers(Instant::now() + deadline_of(length), Deck::all_driven)?;
         let mut totals = driven?;
@@ -228,8 +223,8 @@ impl Lead<'_, '_> {
         Ok(self.rank.reduce("add up a trial", totals, DEADLINES.step)?)
     }
 
-    /// Serves peers until `over`, a following worker's failure, or the deadline; the caller's own wait then names who is
-    /// missing.
+    /// Serves peers until `over`, a following worker's failure, or the deadline; the caller's own wait then names who
+    /// is missing.
     ///
     /// # Errors
     /// A failure of this rank's engine or of a following worker, or that the run was stopped.
@@ -268,7 +263,7 @@ impl Lead<'_, '_> {
     }
 
     fn verify(&mut self, totals: &mut TrialTotals) -> Result<(), StepFailure> {
-        self.followers.order(&CrewOrder::Check)?;
+        self.followers.order(|_| CrewOrder::Check)?;
         let own = self.deck.check(0, &mut self.own);
         let others = self.followers.collect();
         let mine = own.and_then(|own| {
@@ -290,7 +285,7 @@ impl Lead<'_, '_> {
         self.rank.phase("closing a point");
         self.rank.barrier("close the point", DEADLINES.step)?;
         self.deck.reset(self.point.workers.saturating_sub(1));
-        self.followers.order(&CrewOrder::Close)?;
+        self.followers.order(|_| CrewOrder::Close)?;
         let closed = self.own.close();
         let deck = self.deck;
         self.own
