@@ -1,10 +1,11 @@
 //! `shm`: direct memory between two ranks of one host over a shared mapping. It is what this host could do at best: one
 //! copy by the initiator, no system call, no library.
 //!
-//! Each registered memory is a memory file (memfd). A peer opens it through `/proc/PID/fd`, which the kernel allows only
-//! to the same user, and maps it when a lane names it. Nothing has a name in /dev/shm, so nothing can be left there,
-//! however a rank ends. Arrivals and posted receives travel through rings in second, small memory files: see `mailbox`.
-//! Which way of copying is fastest depends on size and caches, so each point finds it out by trying: see `tuner`.
+//! Each registered memory is a memory file (memfd). A peer opens it through `/proc/PID/fd`, which the kernel allows
+//! only to the same user, and maps it when a lane names it. Nothing has a name in /dev/shm, so nothing can be left
+//! there, however a rank ends. Arrivals and posted receives travel through rings in second, small memory files: see
+//! `mailbox`. Which way of copying is fastest depends on size and caches, so each point finds it out by trying: see
+//! `tuner`.
 
 mod ends;
 mod mailbox;
@@ -237,7 +238,7 @@ impl Engine for Shm {
         let far = match spec.kind {
             LaneKind::Initiate(verb) => {
                 self.verb = Some(verb);
-                self.tuner.restart();
+                self.tuner.restart(own.len() as u64);
                 Some(self.contacts.far(spec.peer, spec.remote)?)
             }
             LaneKind::Receive => None,

@@ -1,9 +1,11 @@
 //! Finds out which way of copying is fastest for the operations of one point.
 //!
 //! Which one wins depends on the size, the CPU and whether the footprint fits a cache, so no table of thresholds is
-//! right everywhere. While operations are not timed, each method gets many short blocks in turn, and the median block
-//! decides: one block that the system interrupted says nothing. A block is timed until its stores have left the CPU's
-//! buffers; without that, streaming stores would seem to cost nothing.
+//! right everywhere. While operations are not timed, each method gets stretches in turn. A stretch begins with an untimed
+//! pass over the footprint, because methods leave the caches in different states: streaming stores empty them of the
+//! destination, for which the method after them would pay. The median block of a method decides: one block that the
+//! system interrupted says nothing. A block is timed until its stores have left the CPU's buffers; without that,
+//! streaming stores would seem to cost nothing.
 
 use tonnage_sys::clock::Clock;
 use tonnage_sys::copy::Method;
@@ -15,8 +17,12 @@ const TUNED_BYTES_MIN: u32 = 2048;
 /// Bytes of a block, at least; one operation if that is longer.
 const BLOCK_BYTES: u64 = 1 << 20;
 
-/// Blocks that each method gets. Odd, so that the median is one of them.
-const ROUNDS: usize = 9;
+/// An untimed pass ends after so many bytes, however large the footprint is: no cache remembers more.
+const PASS_BYTES_MAX: u64 = 256 << 20;
+
+/// Stretches that each method gets, and timed blocks in each of them.
+const ROUNDS: usize = 3;
+const BLOCKS: usize = 3;
 
 /// Most methods that are compared.
 const METHODS_MAX: usize = 3;
@@ -25,9 +31,17 @@ const METHODS_MAX: usize = 3;
 pub(super) struct Tuner {
     clock: Clock,
     methods: &'static [Method],
+    /// Bytes of an untimed pass.
+    pass_bytes: u64,
     /// Bytes per nanosecond of each method's blocks.
-    rates: [[f64; ROUNDS]; METHODS_MAX],
+    rates: [[f64; ROUNDS * BLOCKS]; METHODS_MAX],
+    /// Stretches that are over.
+    stretch: usize,
+    /// Timed blocks of this stretch that are over.
     block: usize,
+    /// True when this stretch's untimed pass is over.
+    warm: bool,
+    /// Bytes and time of the block, or bytes of the untimed pass.
     block_bytes: u64,
     block_ns: u64,
     trying: bool,
@@ -46,8 +60,11 @@ impl Tuner {
         Self {
             clock,
             methods,
-            rates: [[0.0; ROUNDS]; METHODS_MAX],
+            pass_bytes: 0,
+            rates: [[0.0; ROUNDS * BLOCKS]; METHODS_MAX],
+            stretch: 0,
             block: 0,
+            warm: false,
             block_bytes: 0,
             block_ns: 0,
             trying: false,
@@ -56,10 +73,12 @@ impl Tuner {
         }
     }
 
-    /// Forgets what was found: another point, for which another method may be the fastest.
-    pub(super) fn restart(&mut self) {
+    /// Forgets what was found: another point, for which another method may be the fastest. Its operations go over
+    /// `footprint_bytes` at most before they come to the same bytes again.
+    pub(super) fn restart(&mut self, footprint_bytes: u64) {
         *self = Self {
             trying: self.trying,
+            pass_bytes: footprint_bytes.min(PASS_BYTES_MAX),
             ..Self::new(self.clock, self.methods)
         };
     }
@@ -97,28 +116,47 @@ impl Tuner {
         copy: impl FnOnce(Method) -> Result<(), OutOfRange>,
     ) -> Result<(), OutOfRange> {
         self.needed = true;
-        let index = self.block % self.methods.len();
         let start_ns = self.clock.now_ns_settled();
-        copy(self.methods[index])?;
+        copy(self.methods[self.stretch % self.methods.len()])?;
         self.block_ns += self.clock.now_ns_settled().saturating_sub(start_ns);
         self.block_bytes += u64::from(len);
-        if self.block_bytes >= BLOCK_BYTES {
-            let rate = self.block_bytes as f64 / self.block_ns.max(1) as f64;
-            self.rates[index][self.block / self.methods.len()] = rate;
-            (self.block_bytes, self.block_ns) = (0, 0);
-            self.block += 1;
-            if self.block == ROUNDS * self.methods.len() {
-                self.choice = Some(self.fastest());
+        if !self.warm {
+            self.warm = self.block_bytes >= self.pass_bytes;
+            if !self.warm {
+                return Ok(());
             }
+        } else if self.block_bytes >= BLOCK_BYTES {
+            self.end_block();
+        } else {
+            return Ok(());
         }
+        (self.block_bytes, self.block_ns) = (0, 0);
         Ok(())
+    }
+
+    /// Keeps the rate of the block, and goes on to the next stretch after the last one.
+    fn end_block(&mut self) {
+        let (method, round) = (
+            self.stretch % self.methods.len(),
+            self.stretch / self.methods.len(),
+        );
+        let rate = self.block_bytes as f64 / self.block_ns.max(1) as f64;
+        self.rates[method][round * BLOCKS + self.block] = rate;
+        self.block += 1;
+        if self.block < BLOCKS {
+            return;
+        }
+        (self.stretch, self.block, self.warm) = (self.stretch + 1, 0, false);
+        if self.stretch == ROUNDS * self.methods.len() {
+            self.choice = Some(self.fastest());
+        }
     }
 
     fn fastest(&mut self) -> Method {
         let mut best = (0.0, Method::Memcpy);
         for (rates, &method) in self.rates.iter_mut().zip(self.methods) {
             rates.sort_by(f64::total_cmp);
-            let median = rates[ROUNDS / 2];
+            let median = rates[ROUNDS * BLOCKS / 2];
             if median > best.0 {
                 best = (median, method);
             }
@@ -148,9 +186,11 @@ mod tests {
             tuner.settle(true),
             "nothing is needed before an operation came"
         );
-        for turn in 0..ROUNDS * METHODS.len() {
+        // A pass of one operation, and the blocks.
+        let turns = ROUNDS * METHODS.len() * (1 + BLOCKS);
+        for turn in 0..turns {
             assert_eq!(tuner.choice(), None);
-            let interrupted = turn == 1;
+            let interrupted = turn == 1 + BLOCKS + 1;
             tuner
                 .run(1 << 20, |method| {
                     let fast = method == Method::RepMovsb && !interrupted;
@@ -161,8 +201,34 @@ mod tests {
         }
         assert_eq!(tuner.choice(), Some(Method::RepMovsb));
         assert!(tuner.settle(false));
-        tuner.restart();
+        tuner.restart(0);
         assert_eq!(tuner.choice(), None);
+    }
+
+    #[test]
+    fn a_method_does_not_pay_for_the_caches_that_another_one_left() {
+        let clock = Clock::new();
+        let mut tuner = Tuner::new(clock, METHODS);
+        tuner.settle(true);
+        tuner.restart(4 << 20);
+        let (mut last, mut turns) = (None, 0);
+        while tuner.choice().is_none() {
+            tuner
+                .run(1 << 20, |method| {
+                    // Streaming stores always take the same time; others are faster once their pass is over.
+                    turns = if last == Some(method) { turns + 1 } else { 0 };
+                    last = Some(method);
+                    let us = match method {
+                        Method::NonTemporal => 40,
+                        Method::Memcpy if turns >= 4 => 20,
+                        _ => 80,
+                    };
+                    busy(&clock, 1000 * us);
+                    Ok(())
+                })
+                .unwrap();
+        }
+        assert_eq!(tuner.choice(), Some(Method::Memcpy));
     }
 
     #[test]
