@@ -1,7 +1,7 @@
 //! Longest waits of ranks for each other, all of it derived from one time.
 //!
-//! A rank that is dead or stopped is found by the heartbeat (see `tonnage_ranks`) long before any of these pass; they end
-//! the waiting for one that lives and does not come.
+//! A rank that is dead or stopped is found by the heartbeat (see `tonnage_ranks`) long before any of these pass; they
+//! end the waiting for one that lives and does not come.
 
 use std::time::Duration;
 

@@ -56,8 +56,8 @@ pub fn outcome(error: &Error) -> Outcome {
     }
 }
 
-/// Waits a moment for the cause of a failure. A peer that dies breaks the engines of others at once, and its death, which
-/// the control channel tells a little later, says more than what it looks like from here.
+/// Waits a moment for the cause of a failure. A peer that dies breaks the engines of others at once, and its death,
+/// which the control channel tells a little later, says more than what it looks like from here.
 pub fn await_first_cause(rank: &Rank) {
     let since = Instant::now();
     while rank.why_stopped().is_none() && since.elapsed() < DEADLINES.cause {

@@ -7,8 +7,8 @@ use tonnage_ranks::Rank;
 use tonnage_record::histogram::{LatencyHistogram, merge_encoded};
 use tonnage_units::{Reduce, Result};
 
-/// A histogram in its own encoding, whose reader trusts no bytes. Empty where a part could not be read: so the reader fails
-/// instead of a sum being wrong.
+/// A histogram in its own encoding, whose reader trusts no bytes. Empty where a part could not be read: so the reader
+/// fails instead of a sum being wrong.
 #[derive(Serialize, Deserialize)]
 struct Encoded(Vec<u8>);
 

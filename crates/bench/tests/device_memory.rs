@@ -1,8 +1,8 @@
 //! An engine over memory that the CPU cannot address, as that of a device: the whole path from filling to the report.
 //!
-//! The memory keeps its bytes where nobody outside can reach them ([`Memory::host`] is `None`), so that a loop, a check or
-//! a limit that takes host memory for granted fails here. The engine moves bytes between such memories by asking them,
-//! and can be slept for.
+//! The memory keeps its bytes where nobody outside can reach them ([`Memory::host`] is `None`), so that a loop, a check
+//! or a limit that takes host memory for granted fails here. The engine moves bytes between such memories by asking
+//! them, and can be slept for.
 
 mod far;
 mod runs;

@@ -43,8 +43,8 @@ pub struct Caps {
     /// True when a lane can be asked to complete a write only once it is visible to the peer
     /// ([`LaneSpec::delivered`](crate::LaneSpec::delivered)). Of no account where `delivered` is true.
     pub delivery_on_request: bool,
-    /// True when a completed send has filled a receive of the peer's. False: it may only have left, so that somebody has
-    /// to keep senders from running away from their receivers.
+    /// True when a completed send has filled a receive of the peer's. False: it may only have left, so that somebody
+    /// has to keep senders from running away from their receivers.
     pub sends_taken: bool,
     /// True when an arrived write-imm says which peer it came from. Of no account for a worker with one peer.
     pub arrivals_named: bool,
@@ -87,8 +87,8 @@ pub trait Domain: Send + Sync {
     fn stream_address(&self) -> Option<IpAddr> {
         None
     }
-    /// The devices that payload has to cross, so that their counters can prove that it did. With several, each carries a
-    /// part of it; one that no worker uses is not named. Empty where no device counts (memory), or none can be told.
+    /// The devices that payload has to cross, so that their counters can prove that it did. With several, each carries
+    /// a part of it; one that no worker uses is not named. Empty where no device counts (memory), or none can be told.
     fn wire_devices(&self) -> Vec<WireDevice> {
         Vec::new()
     }

@@ -87,15 +87,15 @@ pub enum Arm<'a> {
 
 /// The part of an engine that one worker owns. It lives on one thread at a time, so it needs no locks.
 ///
-/// The order of calls: `register`, `cards`, `connect`, `meet`, then `lane` and the loop of `post` and `poll`. All of them
-/// may be called again later, for more memories, more peers and more lanes.
+/// The order of calls: `register`, `cards`, `connect`, `meet`, then `lane` and the loop of `post` and `poll`. All of
+/// them may be called again later, for more memories, more peers and more lanes.
 pub trait Engine: Send {
     /// Makes a memory known to the device, for operations of this worker and of its peers. The engine keeps what its
     /// registration needs.
     ///
     /// # Errors
-    /// [`Unavailable`](tonnage_units::Error::Unavailable) for a memory that the engine cannot take, with one that it can;
-    /// otherwise the device's reason.
+    /// [`Unavailable`](tonnage_units::Error::Unavailable) for a memory that the engine cannot take, with one that it
+    /// can; otherwise the device's reason.
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region>;
     /// Takes a registration back. Its lanes have been released, and nothing of it is in flight.
     ///
@@ -114,8 +114,8 @@ pub trait Engine: Send {
     /// When a peer cannot be reached; the message names it.
     fn connect(&mut self, peers: &[Neighbor]) -> Result<()>;
     /// First contact with the peers that were connected since the last call, after they have connected too: for
-    /// transports on which both sides must take part, or which set up lazily what should not be timed. Polls until it is
-    /// done, and ends when `stopped` says so.
+    /// transports on which both sides must take part, or which set up lazily what should not be timed. Polls until it
+    /// is done, and ends when `stopped` says so.
     ///
     /// # Errors
     /// When a peer cannot be reached; the message names the pair.
@@ -159,7 +159,8 @@ pub trait Engine: Send {
         Ok(Arm::Unsupported)
     }
     /// Tells the engine whether what is posted now is outside the timed trials, so that it may try ways of carrying it
-    /// out; returns whether it has found what it was looking for. The warm-up of a point goes on until all engines have.
+    /// out; returns whether it has found what it was looking for. The warm-up of a point goes on until all engines
+    /// have.
     fn settle(&mut self, _trying: bool) -> bool {
         true
     }

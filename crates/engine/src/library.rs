@@ -40,8 +40,8 @@ impl BeforeJoin<'_> {
 /// Start and end of a library that lives as long as its process.
 #[derive(Debug, Clone, Copy)]
 pub struct Lifecycle {
-    /// Before the ranks meet, on every rank of a run that uses the engine. What fails here has to fail again, and is reported, when the engine is
-    /// opened.
+    /// Before the ranks meet, on every rank of a run that uses the engine. What fails here has to fail again, and is
+    /// reported, when the engine is opened.
     pub before_join: fn(&BeforeJoin<'_>),
     /// Called when a run has ended in order, on all ranks together; does nothing where nothing was started.
     pub finish: fn() -> Result<()>,

@@ -27,8 +27,8 @@ pub struct MemoryEntry {
     pub host_addressable: bool,
     /// Allocates it and gives every page its place, so that nothing is left to be done when it is first touched.
     pub allocate: fn(&Request<'_>) -> Result<Arc<dyn Memory>>,
-    /// Bytes that can still be had, by the part of the name after the colon; `None` where that is not known. Asked before
-    /// anybody allocates, so that what is too much is refused and not half touched.
+    /// Bytes that can still be had, by the part of the name after the colon; `None` where that is not known. Asked
+    /// before anybody allocates, so that what is too much is refused and not half touched.
     pub available: fn(&str) -> Option<Available>,
 }
 
@@ -71,7 +71,8 @@ pub trait Memory: Send + Sync {
     }
     /// The real memory: kind, pages, node, and why it is less than what was asked for.
     fn report(&self) -> MemoryReport;
-    /// Writes the bytes that `key` says belong at `offset..offset + len`; `origin` is where the key's own offset 0 lies.
+    /// Writes the bytes that `key` says belong at `offset..offset + len`; `origin` is where the key's own offset 0
+    /// lies.
     ///
     /// # Errors
     /// When the range lies outside, or the device fails.
@@ -98,8 +99,8 @@ pub trait Memory: Send + Sync {
     /// # Errors
     /// When the range lies outside, or the device fails.
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
-    /// Measures the fastest copies between two stretches of it: the limit of what stays in this memory. `slot` gives the
-    /// next slot of the walk for each copy.
+    /// Measures the fastest copies between two stretches of it: the limit of what stays in this memory. `slot` gives
+    /// the next slot of the walk for each copy.
     ///
     /// # Errors
     /// When a stretch lies outside, or the device fails.

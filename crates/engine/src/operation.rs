@@ -81,8 +81,8 @@ pub struct LaneSpec<'a> {
     pub peer: Peer,
     /// The region of this worker that [`Op::local`] is an offset in.
     pub local: RegionId,
-    /// The region of the peer that [`Op::remote`] is an offset in; of a send, the one in which the peer's receives for it
-    /// lie. Of no account for receives.
+    /// The region of the peer that [`Op::remote`] is an offset in; of a send, the one in which the peer's receives for
+    /// it lie. Of no account for receives.
     pub remote: &'a Descriptor,
     /// The last byte of a write must become visible last, because the peer waits for it by looking at its memory.
     /// Only asked for where [`Caps::ordered_writes`](crate::Caps::ordered_writes) is granted.
@@ -128,8 +128,8 @@ pub enum Ending {
 pub struct Completion {
     /// The operation's tag, or that of the receive that was filled; 0 for an arrived write-imm.
     pub tag: u32,
-    /// The lane of a done or failed operation. For an arrival `lane.0` is the peer that it came from, because an arrived
-    /// write-imm has no lane on this side; [`Lane::UNNAMED`] where
+    /// The lane of a done or failed operation. For an arrival `lane.0` is the peer that it came from, because an
+    /// arrived write-imm has no lane on this side; [`Lane::UNNAMED`] where
     /// [`Caps::arrivals_named`](crate::Caps::arrivals_named) is not granted.
     pub lane: Lane,
     /// Payload bytes.

@@ -8,8 +8,8 @@
 //! | [`help`] | the table of options |
 //! | [`block`] | IOR's result block, drawn from records |
 //!
-//! Nothing is measured here: a command line becomes a plan like any other (`tonnage_plan`), which `tonnage_bench` carries
-//! out, and the result block is drawn from its record (`tonnage_record`). Next: [`options`].
+//! Nothing is measured here: a command line becomes a plan like any other (`tonnage_plan`), which `tonnage_bench`
+//! carries out, and the result block is drawn from its record (`tonnage_record`). Next: [`options`].
 
 #![forbid(unsafe_code)]
 

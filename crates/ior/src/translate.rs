@@ -1,7 +1,7 @@
 //! From IOR's options to a plan with one file experiment.
 //!
-//! What an option means is decided here and nowhere else; whether the experiment makes sense is checked when the plan is
-//! expanded, as for every other plan.
+//! What an option means is decided here and nowhere else; whether the experiment makes sense is checked when the plan
+//! is expanded, as for every other plan.
 
 use std::collections::BTreeMap;
 
@@ -146,7 +146,8 @@ fn verify(options: &IorOptions) -> Option<Verify> {
     (!after.is_empty()).then_some(Verify::After(after))
 }
 
-/// IOR's scripts give the same options to the run that writes and to the one that reads, where nothing has to be seeded.
+/// IOR's scripts give the same options to the run that writes and to the one that reads, where nothing has to be
+/// seeded.
 fn signature(options: &IorOptions) -> Option<u64> {
     let used = options.writes() || options.prefill_bytes > 0 || verify(options).is_some();
     options.signature.filter(|_| used)

@@ -2,7 +2,8 @@
 //!
 //! What lives here: the build (`build.rs`, `c/config.h`), and a table of the sizes, offsets and values that its headers
 //! declare (`c/layout.c`), which a test of `tonnage-sys` compares with its own declarations. What does not: any Rust
-//! declaration of libfabric's functions, and any call of them; those are in `tonnage-sys`, the only crate with `unsafe`.
+//! declaration of libfabric's functions, and any call of them; those are in `tonnage-sys`, the only crate with
+//! `unsafe`.
 //!
 //! The licence of the C code is in docs/DEPENDENCIES.md.
 #![forbid(unsafe_code)]

@@ -1,4 +1,5 @@
-//! Choice of the CPUs that workers are pinned to, as `--cpus` says it. Workers are placed by it in [`super::placement`].
+//! Choice of the CPUs that workers are pinned to, as `--cpus` says it. Workers are placed by it in
+//! [`super::placement`].
 
 use std::str::FromStr;
 

@@ -75,8 +75,8 @@ pub struct Environment {
     pub cpu: Processors,
     /// Memory.
     pub memory: MemoryState,
-    /// Versions by name: the C library, libfabric where this process has loaded it, and drivers that state theirs. What is
-    /// not there is not listed.
+    /// Versions by name: the C library, libfabric where this process has loaded it, and drivers that state theirs. What
+    /// is not there is not listed.
     pub libraries: BTreeMap<String, String>,
     /// Environment variables that steer communication libraries; never one that may hold a secret.
     pub variables: BTreeMap<String, String>,

@@ -5,8 +5,8 @@ use tonnage_sys::libfabric::Libfabric;
 /// The environment variable that names the library to use instead of the installed one.
 pub const LIBFABRIC_VARIABLE: &str = "TONNAGE_LIBFABRIC";
 
-/// The libfabric that an engine uses unless its command line names one: what `TONNAGE_LIBFABRIC` names where that is set
-/// and not empty (a path, or "embedded"), else what [`Libfabric::choose`] finds.
+/// The libfabric that an engine uses unless its command line names one: what `TONNAGE_LIBFABRIC` names where that is
+/// set and not empty (a path, or "embedded"), else what [`Libfabric::choose`] finds.
 ///
 /// # Errors
 /// One line that says what was tried and why it could not be loaded.

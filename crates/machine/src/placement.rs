@@ -167,7 +167,8 @@ struct Free {
 
 impl Free {
     fn new(topology: &Topology) -> Self {
-        // A CPU that is allowed but not known to be online is one that the kernel says nothing about: a core of its own.
+        // A CPU that is allowed but not known to be online is one that the kernel says nothing about: a core of its
+        // own.
         let known = |id: &u32| {
             let alone = Cpu {
                 id: *id,

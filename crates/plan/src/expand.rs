@@ -31,8 +31,8 @@ impl From<Point> for Planned {
 }
 
 impl Plan {
-    /// The points of the plan for a run of `ranks` ranks with these engines and memories, in the order in which they are measured:
-    /// experiments as they are written. The same plan always expands to the same points.
+    /// The points of the plan for a run of `ranks` ranks with these engines and memories, in the order in which they
+    /// are measured: experiments as they are written. The same plan always expands to the same points.
     ///
     /// # Errors
     /// `Usage` for everything that can be found wrong without starting a rank.

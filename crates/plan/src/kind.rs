@@ -1,8 +1,8 @@
 //! The traits that make a kind of experiment, and the row that it has in the list of kinds.
 //!
 //! A kind is a struct of options that implements [`Tables`] (by `groups!`), [`AnyExperiment`] and
-//! [`Kind`], and a point that implements [`AnyPoint`]. All of them are listed in [`crate::kinds`]; the rest of the crate,
-//! and the command, ask a kind only by these traits.
+//! [`Kind`], and a point that implements [`AnyPoint`]. All of them are listed in [`crate::kinds`]; the rest of the
+//! crate, and the command, ask a kind only by these traits.
 
 use std::fmt::Debug;
 

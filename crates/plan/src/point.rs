@@ -1,6 +1,6 @@
 //! Parts of points that several kinds share, and what stands beside a point. A point is one cell of a sweep, with
-//! everything fixed: what a record repeats word for word, and what `--resume` compares to find out what has been measured
-//! already. Points themselves are with their kinds, in [`crate::kinds`].
+//! everything fixed: what a record repeats word for word, and what `--resume` compares to find out what has been
+//! measured already. Points themselves are with their kinds, in [`crate::kinds`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -20,7 +20,8 @@ use tonnage_units::{Error, Result};
 /// The longest plan that is read: a plan is written by hand, and anything longer is some other file.
 pub const PLAN_BYTES_MAX: u64 = 1 << 20;
 
-/// The most experiments of each kind in one plan. Each holds its sweeps in memory, so that this bounds what a short text can take.
+/// The most experiments of each kind in one plan. Each holds its sweeps in memory, so that this bounds what a short
+/// text can take.
 pub const EXPERIMENTS_MAX: usize = 1000;
 
 /// Keys of a plan beside the tables of its kinds.

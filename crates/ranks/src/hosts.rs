@@ -8,8 +8,8 @@
 //! | processes: each sees the other's number and files | of one PID namespace of a machine |
 //! | a host | of one machine that have the same name or the same network |
 //!
-//! Two containers, or two network namespaces, of one machine share its CPUs and not its loopback, whatever they are called.
-//! A launcher may also state the number of ranks of a host, and is believed: see [`RankInfo::local_rank`].
+//! Two containers, or two network namespaces, of one machine share its CPUs and not its loopback, whatever they are
+//! called. A launcher may also state the number of ranks of a host, and is believed: see [`RankInfo::local_rank`].
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,5 +1,5 @@
-//! The latencies of one worker, or of many together: a histogram of fixed size with the exact extremes beside it, and the
-//! figures that a record takes from it.
+//! The latencies of one worker, or of many together: a histogram of fixed size with the exact extremes beside it, and
+//! the figures that a record takes from it.
 
 mod hdr_v2;
 

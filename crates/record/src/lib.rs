@@ -1,8 +1,8 @@
 //! A record: one line of results, with everything that a reader needs to understand a figure a year later.
 //!
-//! A [`Record`] is an envelope (run, program, outcome, hosts, canary, limit, proof of the path) around the [`Body`] of one
-//! kind of experiment. In JSON it is one flat object: `kind` tells the body, `point` is what was asked for. The types are
-//! the file format.
+//! A [`Record`] is an envelope (run, program, outcome, hosts, canary, limit, proof of the path) around the [`Body`] of
+//! one kind of experiment. In JSON it is one flat object: `kind` tells the body, `point` is what was asked for. The
+//! types are the file format.
 //!
 //! | module | what lives there |
 //! | --- | --- |

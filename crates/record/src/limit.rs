@@ -10,8 +10,8 @@ pub struct Limit {
     pub what: String,
     /// The limit.
     pub bytes_per_s: f64,
-    /// Half width of its 95 % confidence interval, over five equal parts of the measurement (Student's t); absent where it
-    /// is a best value, or was not measured.
+    /// Half width of its 95 % confidence interval, over five equal parts of the measurement (Student's t); absent where
+    /// it is a best value, or was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95_bytes_per_s: Option<f64>,
 }

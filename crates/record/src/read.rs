@@ -33,8 +33,8 @@ pub struct ReadOutcome {
 /// Reads all records of a file. A last line that was cut short is left out and reported.
 ///
 /// # Errors
-/// [`Error::Io`] when the file cannot be read; [`Error::Usage`] when it is not there, and with the line number when a line
-/// is no record, or is of another schema than this program's.
+/// [`Error::Io`] when the file cannot be read; [`Error::Usage`] when it is not there, and with the line number when a
+/// line is no record, or is of another schema than this program's.
 pub fn read_records(path: &Path) -> Result<ReadOutcome> {
     let cannot_read = |error| Error::io(format!("cannot read {}", path.display()), error);
     let file = File::open(path).map_err(|error| match error.kind() {
@@ -107,8 +107,8 @@ pub fn already_measured(records: &[Record], point: &Point) -> bool {
     measured.any(|record| record.body.any().is_of(point))
 }
 
-/// The records without those of attempts that came to nothing and were made again later: whoever takes up an interrupted
-/// run cares for what a point came to in the end.
+/// The records without those of attempts that came to nothing and were made again later: whoever takes up an
+/// interrupted run cares for what a point came to in the end.
 pub fn final_attempts(records: &[Record]) -> Vec<Record> {
     let mut seen = HashSet::new();
     let mut kept: Vec<Record> = Vec::with_capacity(records.len());
@@ -186,8 +186,8 @@ fn json<T: DeserializeOwned>(line: &[u8]) -> Result<T, Problem> {
     })
 }
 
-/// Says what is wrong with a line. The parser counts lines and columns of this line alone, which would be taken for those
-/// of the file.
+/// Says what is wrong with a line. The parser counts lines and columns of this line alone, which would be taken for
+/// those of the file.
 fn describe(line: &[u8], error: &serde_json::Error) -> String {
     let text = line.trim_ascii_end();
     if text.iter().all(|&byte| byte == 0) {

@@ -22,7 +22,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Half width of the 95 % confidence interval as a part of the mean; `None` for one trial, and for a mean of nothing.
+    /// Half width of the 95 % confidence interval as a part of the mean; `None` for one trial, and for a mean of
+    /// nothing.
     pub fn ci95_fraction(&self) -> Option<f64> {
         let known = self.ci95.filter(|_| self.mean > 0.0);
         known.map(|ci95| ci95 / self.mean)

@@ -1,7 +1,8 @@
 //! Records as CSV (RFC 4180): every figure, with its unit in its name, in base units and full precision.
 //!
-//! A record has a row for each of its parts. The columns are the figures of the kinds that there are, each once, so that
-//! records of several kinds stay one table: what a row does not know is an empty field, and `kind` tells rows apart.
+//! A record has a row for each of its parts. The columns are the figures of the kinds that there are, each once, so
+//! that records of several kinds stay one table: what a row does not know is an empty field, and `kind` tells rows
+//! apart.
 
 use tonnage_record::Record;
 use tonnage_record::figures::{self, KINDS, Row, Value, union};

@@ -1,6 +1,7 @@
 //! The page that `tonnage devices` prints, drawn from what [`tonnage_machine::devices`] found.
 //!
-//! What lives here: words and columns, also for the list of engines that ends it. What does not: looking at the machine.
+//! What lives here: words and columns, also for the list of engines that ends it. What does not: looking at the
+//! machine.
 
 mod engines;
 mod fabric;

@@ -47,7 +47,8 @@ impl Line<'_> {
 }
 
 impl<'a> Sheet<'a> {
-    /// A table of these lines. `unknown` stands where a measured record has no value; where nothing was measured it is "-".
+    /// A table of these lines. `unknown` stands where a measured record has no value; where nothing was measured it is
+    /// "-".
     pub fn new(lines: Vec<Line<'a>>, unknown: &'static str) -> Self {
         Self {
             lines,

@@ -102,8 +102,8 @@ fn a_results_file_may_hold_all_kinds() {
 fn csv_of_files_has_a_row_for_each_phase_and_for_what_it_mixes() {
     let text = render(Format::Csv, &samples::files::all()).unwrap();
     insta::assert_snapshot!("csv_files", text.replace("\r\n", "\n"));
-    // Two phases; one with its reads and its writes; one before the disk was full; none; two phases of three trials; and
-    // the header.
+    // Two phases; one with its reads and its writes; one before the disk was full; none; two phases of three trials;
+    // and the header.
     assert_eq!(text.matches("\r\n").count(), 2 + 3 + 1 + 1 + 2 + 1);
 }
 

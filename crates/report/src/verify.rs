@@ -28,7 +28,8 @@ struct Row {
     failed: Vec<String>,
 }
 
-/// Runs of `tonnage verify`: one table for all records, and below it every mismatch and every reason to skip, each once.
+/// Runs of `tonnage verify`: one table for all records, and below it every mismatch and every reason to skip, each
+/// once.
 pub struct VerifyReport;
 
 impl Report for VerifyReport {

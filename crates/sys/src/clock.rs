@@ -123,7 +123,8 @@ pub fn thread_cpu_ns() -> u64 {
     to_ns(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// CPU time that all threads of this process have used, those included that the kernel runs on its behalf, in nanoseconds.
+/// CPU time that all threads of this process have used, those included that the kernel runs on its behalf, in
+/// nanoseconds.
 pub fn process_cpu_ns() -> u64 {
     to_ns(clock_gettime(ClockId::ProcessCPUTime))
 }

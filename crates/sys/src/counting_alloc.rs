@@ -1,7 +1,7 @@
 //! An allocator that counts, for tests and benchmarks which prove that a loop allocates nothing.
 //!
-//! A test binary makes it the global allocator; the program itself never does. Counts are kept per thread, because other
-//! threads of a test (the peer, the test harness) allocate whenever they like.
+//! A test binary makes it the global allocator; the program itself never does. Counts are kept per thread, because
+//! other threads of a test (the peer, the test harness) allocate whenever they like.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

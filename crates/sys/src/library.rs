@@ -14,7 +14,8 @@ pub(crate) struct SharedLibrary {
     name: String,
 }
 
-// SAFETY: the handle is only given to dlsym, dlvsym and dladdr, which may be called from any thread, and is never closed.
+// SAFETY: the handle is only given to dlsym, dlvsym and dladdr, which may be called from any thread, and is never
+// closed.
 unsafe impl Send for SharedLibrary {}
 // SAFETY: as above: neither call changes anything through the handle that another thread could see half done.
 unsafe impl Sync for SharedLibrary {}
@@ -28,8 +29,8 @@ impl SharedLibrary {
         Self::open_with(name, libc::RTLD_NOW | libc::RTLD_LOCAL)
     }
 
-    /// Loads it so that its symbols are visible to everything that is loaded later, for a library whose own parts count on
-    /// that.
+    /// Loads it so that its symbols are visible to everything that is loaded later, for a library whose own parts count
+    /// on that.
     ///
     /// # Errors
     /// The loader's own message, which names the file.
@@ -62,9 +63,11 @@ impl SharedLibrary {
     /// The address of `symbol` in exactly this version.
     ///
     /// # Errors
-    /// When the library has no such symbol, or the C library knows no versions of symbols; the message names library, symbol and version.
+    /// When the library has no such symbol, or the C library knows no versions of symbols; the message names library,
+    /// symbol and version.
     pub(crate) fn symbol(&self, symbol: &CStr, version: &CStr) -> Result<NonNull<c_void>, String> {
-        // SAFETY: the handle came from dlopen and was never closed; both strings are NUL-terminated and outlive the call.
+        // SAFETY: the handle came from dlopen and was never closed; both strings are NUL-terminated and outlive the
+        // call.
         let address =
             unsafe { libc::dlvsym(self.handle.as_ptr(), symbol.as_ptr(), version.as_ptr()) };
         NonNull::new(address).ok_or_else(|| {

@@ -27,7 +27,8 @@ pub enum Pages {
     Normal,
     /// Normal pages only: the kernel was asked not to merge them.
     Small,
-    /// Normal pages that the kernel was asked to merge into 2 MiB ones; [`Arena::transparent_bytes`] says how many it did.
+    /// Normal pages that the kernel was asked to merge into 2 MiB ones; [`Arena::transparent_bytes`] says how many it
+    /// did.
     Transparent,
     /// 2 MiB pages from the reserved pool.
     Huge2M,

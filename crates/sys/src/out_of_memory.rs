@@ -23,8 +23,8 @@ pub fn introduce(who: String) {
     let _ = WHO.set(who);
 }
 
-// SAFETY: every call is passed on to the system's allocator unchanged, so its guarantees are these; where it has nothing
-// to give the process ends, without allocating and without unwinding.
+// SAFETY: every call is passed on to the system's allocator unchanged, so its guarantees are these; where it has
+// nothing to give the process ends, without allocating and without unwinding.
 unsafe impl GlobalAlloc for OrEnd {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise is passed on.

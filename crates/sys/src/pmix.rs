@@ -115,8 +115,8 @@ pub struct Client {
 
 impl Client {
     /// Loads the library and reports to the launcher's server. The library of the launcher's own installation comes
-    /// first: an MPI of that installation that is loaded later gets whatever library is there already, and may not work with
-    /// another.
+    /// first: an MPI of that installation that is loaded later gets whatever library is there already, and may not work
+    /// with another.
     ///
     /// # Errors
     /// What is missing: the library, or the launcher's answer.

@@ -10,8 +10,8 @@ pub fn allow_peers_to_attach() {
     let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
 }
 
-/// Makes a write beyond the limit on the size of files (`ulimit -f`) an error, as one on a full disk is. The system would
-/// end the process by a signal, without a word.
+/// Makes a write beyond the limit on the size of files (`ulimit -f`) an error, as one on a full disk is. The system
+/// would end the process by a signal, without a word.
 pub fn refuse_oversized_writes() {
     // SAFETY: ignoring a signal installs no handler, so that nothing of this process ever runs in one.
     let _ = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

@@ -2,8 +2,8 @@
 //!
 //! A host is a network namespace: it has its own interface `eth0` with its own address, and programs in it see its own
 //! host name, its own /etc/hosts and its own /sys/class/net. All of them hang on one bridge, which is in a namespace of
-//! its own, the switch; nothing of the machine's network is touched, and several sets of hosts may be there at once. CPUs,
-//! memory, files and processes are the machine's, shared by all.
+//! its own, the switch; nothing of the machine's network is touched, and several sets of hosts may be there at once.
+//! CPUs, memory, files and processes are the machine's, shared by all.
 //!
 //! | file | what lives there |
 //! | --- | --- |

@@ -1,9 +1,10 @@
 //! Folder and namespaces of one set of hosts on this machine, and its removal, whatever happens.
 //!
-//! A set has a folder /run/tonnage-testbed/PID-NUMBER, and network namespaces whose names begin with tonnage-PID-NUMBER-.
-//! Everything of the set lives in these two, so that whoever knows the name can remove it. That is done by the guardian, a
-//! shell with `clean.sh` in a process group of its own. It waits for the end of a pipe that only the owner holds: it is
-//! closed when [`Slot`] is dropped, and by the kernel when the owner ends in any other way, even by SIGKILL.
+//! A set has a folder /run/tonnage-testbed/PID-NUMBER, and network namespaces whose names begin with
+//! tonnage-PID-NUMBER-. Everything of the set lives in these two, so that whoever knows the name can remove it. That is
+//! done by the guardian, a shell with `clean.sh` in a process group of its own. It waits for the end of a pipe that
+//! only the owner holds: it is closed when [`Slot`] is dropped, and by the kernel when the owner ends in any other way,
+//! even by SIGKILL.
 //!
 //! Owner and guardian share a lock on a file of the folder. A folder whose lock is free has lost both, and the next
 //! [`Slot::claim`] removes it. A lock is not fooled by process numbers that are used again.
@@ -43,7 +44,8 @@ impl Slot {
     /// A new one, after leftovers of others have been removed.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when nothing can be made under /run, [`Error::Failed`] when another process keeps the lock.
+    /// [`Error::Unavailable`] when nothing can be made under /run, [`Error::Failed`] when another process keeps the
+    /// lock.
     pub(crate) fn claim() -> Result<Self> {
         fs::create_dir_all(ROOT)
             .map_err(|error| Error::Unavailable(format!("cannot make {ROOT}: {error}")))?;
@@ -157,8 +159,8 @@ fn sweep() -> Result<Vec<Error>> {
     Ok(resisted)
 }
 
-/// The names of all sets on this machine, by their folders and by their namespaces: one that was just being made when its
-/// owner was killed may be there without a folder.
+/// The names of all sets on this machine, by their folders and by their namespaces: one that was just being made when
+/// its owner was killed may be there without a folder.
 fn names() -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     let folders = fs::read_dir(ROOT).map_err(|error| cannot("read", Path::new(ROOT), error))?;

@@ -37,8 +37,8 @@ impl<'a> Slurm<'a> {
     /// Starts it, and waits until all nodes are idle.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when Slurm or munge are not installed, [`Error::Failed`] when a daemon does not start (the
-    /// end of its log is in the message).
+    /// [`Error::Unavailable`] when Slurm or munge are not installed, [`Error::Failed`] when a daemon does not start
+    /// (the end of its log is in the message).
     pub fn start(hosts: &'a Hosts) -> Result<Self> {
         require(&["munged", "slurmctld", "slurmd", "srun", "sinfo", "scancel"])?;
         let folder = hosts.folder().join("slurm");

@@ -1,5 +1,5 @@
-//! Names that options take: declared once with [`names!`](crate::names!), the nearest one to a name that is unknown, and
-//! how a user's text is quoted in messages.
+//! Names that options take: declared once with [`names!`](crate::names!), the nearest one to a name that is unknown,
+//! and how a user's text is quoted in messages.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -31,7 +31,8 @@ where
     text.parse().map_err(de::Error::custom)
 }
 
-/// Writes a number as an integer where the format has one that large, and as text otherwise: both read back as the same.
+/// Writes a number as an integer where the format has one that large, and as text otherwise: both read back as the
+/// same.
 ///
 /// # Errors
 /// What the format says.

@@ -2,8 +2,8 @@
 
 use tonnage_sys::clock::Clock;
 
-/// The clock is read about this often when only the end of the trial depends on it. Overshooting a 200 ms trial by 50 µs
-/// changes nothing, since a window ends with the last completion and not with the planned time.
+/// The clock is read about this often when only the end of the trial depends on it. Overshooting a 200 ms trial by 50
+/// µs changes nothing, since a window ends with the last completion and not with the planned time.
 const CHECK_EVERY_NS: u64 = 50_000;
 
 /// Hands out permission to issue operations.
@@ -36,8 +36,8 @@ impl Until {
         }
     }
 
-    /// Stops at `end_ns` on the clock's scale; the loop starts now. A loop that the system kept from beginning until then
-    /// still does one operation (or batch, or round trip): a trial of none would measure nothing.
+    /// Stops at `end_ns` on the clock's scale; the loop starts now. A loop that the system kept from beginning until
+    /// then still does one operation (or batch, or round trip): a trial of none would measure nothing.
     pub fn time(clock: Clock, end_ns: u64) -> Self {
         let checked_ns = clock.now_ns();
         Self {

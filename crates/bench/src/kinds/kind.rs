@@ -68,8 +68,8 @@ pub trait Kind {
         stage: &mut Stage<'_>,
     ) -> Result<Self::Open, StepFailure>;
 
-    /// Two CPUs that a point depends on, for the canary before and after it, or why there are none; `None` where the kind
-    /// has no canary.
+    /// Two CPUs that a point depends on, for the canary before and after it, or why there are none; `None` where the
+    /// kind has no canary.
     fn canary_cpus(
         &self,
         _open: &Self::Open,
@@ -79,8 +79,8 @@ pub trait Kind {
         None
     }
 
-    /// Makes a point ready, lets `course` take its steps, and puts into the record what came of them; where they failed,
-    /// what was measured before.
+    /// Makes a point ready, lets `course` take its steps, and puts into the record what came of them; where they
+    /// failed, what was measured before.
     ///
     /// # Errors
     /// The failure of a step, or of making ready.
@@ -106,12 +106,12 @@ pub trait Stretches {
     fn stretch<K: Kind>(&mut self, kind: &mut K) -> Result<()>;
 }
 
-/// The order in which steps are taken, which is the conductor's. Points of several backends can be open at once and their
-/// steps taken in turn, because each is inside a course.
+/// The order in which steps are taken, which is the conductor's. Points of several backends can be open at once and
+/// their steps taken in turn, because each is inside a course.
 pub type Course<'a> = &'a mut dyn FnMut(&mut dyn Steps) -> Result<(), StepFailure>;
 
-/// The steps of a point that is ready, in the order in which they are taken. All ranks take each of them together. Where
-/// one fails with [`StepFailure::Point`], the next is [`Self::close`].
+/// The steps of a point that is ready, in the order in which they are taken. All ranks take each of them together.
+/// Where one fails with [`StepFailure::Point`], the next is [`Self::close`].
 pub trait Steps {
     /// Measures the upper bound that results are a fraction of, beside the trials.
     ///

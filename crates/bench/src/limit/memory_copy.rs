@@ -59,7 +59,8 @@ fn merge(all: &mut Vec<CopyRate>, others: Vec<CopyRate>, join: fn(f64, f64) -> f
     }
 }
 
-/// The limit in words and bytes per second, from the summed rates of `copiers` workers; `None` where nothing was copied.
+/// The limit in words and bytes per second, from the summed rates of `copiers` workers; `None` where nothing was
+/// copied.
 pub fn describe(rates: &[CopyRate], copiers: u64) -> Option<tonnage_record::Limit> {
     let best = rates
         .iter()

@@ -87,9 +87,9 @@ pub(crate) struct Seat {
 }
 
 impl Requirements<'_> {
-    /// Refuses memory that the workers of a machine, or of a container, cannot have together, if the other ranks need as
-    /// much as this one. One rank of each looks, before anybody allocates: later the others' memory would count as not
-    /// available.
+    /// Refuses memory that the workers of a machine, or of a container, cannot have together, if the other ranks need
+    /// as much as this one. One rank of each looks, before anybody allocates: later the others' memory would count as
+    /// not available.
     pub(crate) fn check_memory(&self, rank: &Rank, settings: &Settings) -> Result<()> {
         let entry = settings.lists.memory(self.memory)?;
         let Some(available) = (entry.available)(split_name(self.memory).1) else {

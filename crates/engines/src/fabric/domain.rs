@@ -112,7 +112,8 @@ fn wire_device(attributes: &Attributes) -> Option<WireDevice> {
     let (kind, name, port) = match core_of(&attributes.provider) {
         "shm" => return None,
         "tcp" | "sockets" | "udp" => (WireKind::Interface, attributes.domain.as_str(), 0),
-        // EFA and verbs add the kind of endpoint to the device's name; a card with several ports is counted at its first.
+        // EFA and verbs add the kind of endpoint to the device's name; a card with several ports is counted at its
+        // first.
         "efa" | "verbs" => {
             let device = attributes.domain.split('-').next().unwrap_or_default();
             (WireKind::RdmaPort, device, 1)

@@ -1,8 +1,8 @@
 //! The files of the provider shm in /dev/shm, which it removes only when it is closed.
 //!
-//! An endpoint of the address "fi_shm://PID:UID:NUMBER" is the file PID:UID:NUMBER, which each peer maps at first contact.
-//! After that nobody needs its name any more, so the worker itself removes it and a rank that is killed leaves nothing.
-//! What a rank leaves that is killed before that, or in the middle of a message that needs a file of its own
+//! An endpoint of the address "fi_shm://PID:UID:NUMBER" is the file PID:UID:NUMBER, which each peer maps at first
+//! contact. After that nobody needs its name any more, so the worker itself removes it and a rank that is killed leaves
+//! nothing. What a rank leaves that is killed before that, or in the middle of a message that needs a file of its own
 //! (PID:UID:NUMBER_MESSAGE), is removed by whoever is left.
 
 use std::fs;

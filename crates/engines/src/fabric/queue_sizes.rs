@@ -7,12 +7,12 @@ use tonnage_units::Error;
 /// Operations in flight over all lanes, at most.
 const OPERATIONS: std::ops::RangeInclusive<usize> = 256..=32_768;
 
-/// Receives posted over all lanes, at most: more than the loops post for two thousand peers, since they have to find room
-/// for all before anything arrives.
+/// Receives posted over all lanes, at most: more than the loops post for two thousand peers, since they have to find
+/// room for all before anything arrives.
 const RECEIVES: std::ops::RangeInclusive<usize> = 256..=1_048_576;
 
-/// Receives of one lane for each operation of its peer, and operations for which there are at least receives, as the loops
-/// post them (`tonnage_bench::kinds::transfer::work`).
+/// Receives of one lane for each operation of its peer, and operations for which there are at least receives, as the
+/// loops post them (`tonnage_bench::kinds::transfer::work`).
 const RECEIVES_PER_OPERATION: usize = 2;
 const OPERATIONS_MIN: usize = 8;
 

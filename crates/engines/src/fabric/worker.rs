@@ -79,8 +79,8 @@ pub(super) struct FabricWorker {
     pub(super) lanes: Vec<Option<LaneState>>,
     /// Injected operations, which are done but not yet reported.
     done: VecDeque<Completion>,
-    /// Receives for which the library had no room. Those of other peers must not wait for them: it may be their messages
-    /// that fill the room.
+    /// Receives for which the library had no room. Those of other peers must not wait for them: it may be their
+    /// messages that fill the room.
     held: VecDeque<Op>,
     events: Box<[Event; EVENTS]>,
     /// The library's words for the last failed operation.

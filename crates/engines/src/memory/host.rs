@@ -1,6 +1,7 @@
 //! Host memory with normal, transparent or reserved huge pages.
 //!
-//! What is written into it to be verified is in [`tonnage_engine::pattern`]; how its copies are measured in [`super::copy`].
+//! What is written into it to be verified is in [`tonnage_engine::pattern`]; how its copies are measured in
+//! [`super::copy`].
 
 use std::io;
 use std::sync::Arc;
@@ -118,8 +119,8 @@ enum Binding {
     Refused(String),
 }
 
-/// Maps memory; where the kernel refuses to bind it to the node that was chosen automatically, as in some containers, it
-/// is mapped unbound and the record says so.
+/// Maps memory; where the kernel refuses to bind it to the node that was chosen automatically, as in some containers,
+/// it is mapped unbound and the record says so.
 fn map(
     bytes: usize,
     pages: Pages,
@@ -198,8 +199,8 @@ fn reserved_bytes() -> u64 {
     free.sum()
 }
 
-/// Memory that the machine and this control group can still give: an allocation beyond it would be answered by the kernel
-/// killing a process. `reserved_bytes` come beside what counts as available.
+/// Memory that the machine and this control group can still give: an allocation beyond it would be answered by the
+/// kernel killing a process. `reserved_bytes` come beside what counts as available.
 fn available(reserved_bytes: u64) -> Option<Available> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text

@@ -1,8 +1,8 @@
 //! Hints that were asked for, and what MPI makes of them.
 //!
-//! An MPI may ignore any hint. ROMIO lists all hints that it uses with their values once a file is open, so that what is
-//! missing there has no effect. Open MPI 4 lists what it was given, whoever carries the calls out and whether that knows
-//! the hint or not; so what OMPIO, its usual one, looks at is known here by name.
+//! An MPI may ignore any hint. ROMIO lists all hints that it uses with their values once a file is open, so that what
+//! is missing there has no effect. Open MPI 4 lists what it was given, whoever carries the calls out and whether that
+//! knows the hint or not; so what OMPIO, its usual one, looks at is known here by name.
 
 use tonnage_engine::{Facts, fact_names};
 use tonnage_sys::mpi::{Dialect, File, MpiHints};

@@ -7,8 +7,8 @@
 //! | `calls` | open, transfers, sync and close |
 //! | `hints` | hints that were asked for, and what MPI makes of them |
 //!
-//! Loading MPI and everything `unsafe` are in `tonnage_sys::mpi`. MPI lives as long as the process, because it cannot be
-//! started twice; `finish` ends it, with all ranks together, when a run ends in order.
+//! Loading MPI and everything `unsafe` are in `tonnage_sys::mpi`. MPI lives as long as the process, because it cannot
+//! be started twice; `finish` ends it, with all ranks together, when a run ends in order.
 
 mod calls;
 mod hints;

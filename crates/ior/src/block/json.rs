@@ -228,7 +228,8 @@ fn parameters(options: &IorOptions, record: FileRecord<'_>, figures: &BlockFigur
         "outlierThreshold": options.outlier_s,
         "dryRun": u8::from(options.dry_run),
         "nodes": figures.nodes,
-        // Memory is never hogged, a transfer never tried once only, and wrong data never kept: these options are refused.
+        // Memory is never hogged, a transfer never tried once only, and wrong data never kept: these options are
+        // refused.
         "memoryPerTask": 0,
         "memoryPerNode": 0,
         "tasksPerNode": figures.tasks_on_node_0,

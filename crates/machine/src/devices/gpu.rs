@@ -11,7 +11,8 @@ use super::pci::{PciFunction, function_of, functions, hexadecimal};
 
 const NVIDIA: u32 = 0x10de;
 const AMD: u32 = 0x1002;
-/// PCI classes of display controllers and of processing accelerators, as which some data-centre GPUs present themselves.
+/// PCI classes of display controllers and of processing accelerators, as which some data-centre GPUs present
+/// themselves.
 const CLASSES: [u32; 2] = [0x03, 0x12];
 
 /// One GPU.

@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 
 /// A group of options.
 pub trait Group: clap::Args + Default + Serialize + DeserializeOwned {
-    /// The values that hold where nothing is said, for help and for expansion; those that depend on other options are left
-    /// to the doc comment.
+    /// The values that hold where nothing is said, for help and for expansion; those that depend on other options are
+    /// left to the doc comment.
     fn defaults() -> Self {
         Self::default()
     }

@@ -1,8 +1,8 @@
-//! Options: one field each. A field's doc comment is its help, its name is its key in a plan and, on the command line, its
-//! long name; clap and serde do the rest.
+//! Options: one field each. A field's doc comment is its help, its name is its key in a plan and, on the command line,
+//! its long name; clap and serde do the rest.
 //!
-//! Options that belong together are a struct, a *group*, under one heading of the help. A kind of experiment is a struct of
-//! groups, put together by `groups!`. A group can be part of several kinds.
+//! Options that belong together are a struct, a *group*, under one heading of the help. A kind of experiment is a
+//! struct of groups, put together by `groups!`. A group can be part of several kinds.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -32,7 +32,8 @@ pub use pairs::Pair;
 pub use repeated::from_command_line;
 pub use table::{Parsed, Source, Tables, keys, keys_of};
 
-/// Makes a kind of experiment of a struct whose fields are groups: named in the order in which their options are printed.
+/// Makes a kind of experiment of a struct whose fields are groups: named in the order in which their options are
+/// printed.
 macro_rules! groups {
     ($kind:ty: $key:literal, $name:literal, needs $needs:expr; $($group:ident),+ $(,)?) => {
         impl $crate::options::Tables for $kind {

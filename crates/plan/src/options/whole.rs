@@ -1,4 +1,5 @@
-//! Texts that may hold commas, by `#[serde(with = "whole")]`: `"a"` or `["a", "b"]` in a plan, repeated on the command line.
+//! Texts that may hold commas, by `#[serde(with = "whole")]`: `"a"` or `["a", "b"]` in a plan, repeated on the command
+//! line.
 
 use std::fmt;
 

@@ -11,8 +11,8 @@ use tonnage_units::{Error, Result};
 /// Silence after which a rank on this machine counts as hanging.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Cables that are pulled for two seconds must not end a run. A switch takes another second to forward again, and TCP tries
-/// again at growing intervals, so that the first word may come when the outage has lasted twice as long.
+/// Cables that are pulled for two seconds must not end a run. A switch takes another second to forward again, and TCP
+/// tries again at growing intervals, so that the first word may come when the outage has lasted twice as long.
 const NETWORK_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// Options for joining and for watching other ranks.

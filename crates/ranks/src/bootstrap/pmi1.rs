@@ -16,8 +16,8 @@ pub(crate) const VALUE_BYTES_MAX: usize = 1000;
 /// Longest time that a server may take to hear a farewell. One that hangs must not keep a run that is over.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// A process that the launcher's PMI server knows. Dropping it takes leave of the server, unless MPI does so; a launcher
-/// ends the job when a process ends without that.
+/// A process that the launcher's PMI server knows. Dropping it takes leave of the server, unless MPI does so; a
+/// launcher ends the job when a process ends without that.
 #[derive(Debug)]
 pub(crate) struct Pmi1Client {
     to: File,

@@ -56,8 +56,8 @@ pub struct Leave {
 /// Agrees with the other ranks on where to meet, as far as the launcher has not said it.
 ///
 /// # Errors
-/// [`Error::Unavailable`] when the library for it is missing or the launcher does not answer, [`Error::Usage`] when this
-/// host cannot be reached by the others or has no such interface, [`Error::Failed`] when a rank does not come.
+/// [`Error::Unavailable`] when the library for it is missing or the launcher does not answer, [`Error::Usage`] when
+/// this host cannot be reached by the others or has no such interface, [`Error::Failed`] when a rank does not come.
 pub fn meet(env: Env<'_>, mut identity: Identity, interface: Option<&str>) -> Result<Met> {
     match identity.meeting.clone() {
         Meeting::Exchange(exchange) => {

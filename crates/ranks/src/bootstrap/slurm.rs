@@ -1,5 +1,5 @@
-//! Plain `srun`, which passes nothing on from rank to rank: rank 0 is on the first host of the step, and the port follows
-//! from the step's number.
+//! Plain `srun`, which passes nothing on from rank to rank: rank 0 is on the first host of the step, and the port
+//! follows from the step's number.
 //!
 //! What lives here: reading Slurm's lists of hosts, asking Slurm for a host's address where its name means nothing to
 //! the resolver, and telling this step's own variables from those that something further out has left.

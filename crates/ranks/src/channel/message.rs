@@ -1,8 +1,9 @@
 //! Messages of ranks on the control channel, and their form as bytes.
 //!
-//! A message is a small head and behind it a payload of bytes. Heads travel as all values do (`super::pack`), except for
-//! the introduction of a rank and the cause of an end, which are text inside of their heads: ranks of two versions have to
-//! tell each other that they are. Payloads are opaque here; bounds on whole messages are kept by [`super::frame`].
+//! A message is a small head and behind it a payload of bytes. Heads travel as all values do (`super::pack`), except
+//! for the introduction of a rank and the cause of an end, which are text inside of their heads: ranks of two versions
+//! have to tell each other that they are. Payloads are opaque here; bounds on whole messages are kept by
+//! [`super::frame`].
 
 use std::net::SocketAddr;
 

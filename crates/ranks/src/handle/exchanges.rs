@@ -97,14 +97,15 @@ impl Rank {
         gather_entries(&self.wait(pending, deadline)?, self.size())
     }
 
-    /// Every rank sends messages to single ranks, at most one to each, and gets those that are for it with their senders,
-    /// in the order of the ranks. A rank that has nothing to send takes part with an empty list.
+    /// Every rank sends messages to single ranks, at most one to each, and gets those that are for it with their
+    /// senders, in the order of the ranks. A rank that has nothing to send takes part with an empty list.
     ///
     /// What a rank receives does not depend on the number of ranks; what is the same for several travels once.
     ///
     /// # Errors
-    /// When the run has ended, a rank does not come within `deadline` (it is named), two messages are for one rank or one
-    /// is for a rank that there is not, or what one connection would have to carry is above the control channel's bound.
+    /// When the run has ended, a rank does not come within `deadline` (it is named), two messages are for one rank or
+    /// one is for a rank that there is not, or what one connection would have to carry is above the control channel's
+    /// bound.
     pub fn exchange(
         &mut self,
         what: &str,
@@ -173,8 +174,8 @@ impl Rank {
         self.wait(pending, deadline).map(|_| ())
     }
 
-    /// Every rank gets the same outcome. If any failed it is the failure of the lowest failing rank; if something is only
-    /// unavailable on some ranks and nothing failed, it is that.
+    /// Every rank gets the same outcome. If any failed it is the failure of the lowest failing rank; if something is
+    /// only unavailable on some ranks and nothing failed, it is that.
     ///
     /// # Errors
     /// The agreed failure, or as [`Rank::barrier`].
@@ -187,8 +188,8 @@ impl Rank {
     /// Every rank gets all contributions merged, which happens on the way.
     ///
     /// # Errors
-    /// When the run has ended, a rank does not come within `deadline` (it is named), a contribution cannot be read, or the
-    /// result grows above the control channel's bound.
+    /// When the run has ended, a rank does not come within `deadline` (it is named), a contribution cannot be read, or
+    /// the result grows above the control channel's bound.
     pub fn reduce<T: Reduce + Serialize + DeserializeOwned>(
         &mut self,
         what: &str,

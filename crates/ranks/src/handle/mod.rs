@@ -49,8 +49,8 @@ impl Rank {
     /// Finds the other ranks, and returns when all are there and their clocks are known.
     ///
     /// # Errors
-    /// [`Error::Rank`] names ranks that did not come in time or do not fit this run; [`Error::Usage`] an address that is
-    /// not this host's; [`Error::Interrupted`] a signal that came meanwhile.
+    /// [`Error::Rank`] names ranks that did not come in time or do not fit this run; [`Error::Usage`] an address that
+    /// is not this host's; [`Error::Interrupted`] a signal that came meanwhile.
     pub fn join(identity: Identity, mut options: JoinOptions) -> Result<Self> {
         let deadline = Instant::now() + options.join_timeout + 2 * MARGIN;
         let me = RankInfo {

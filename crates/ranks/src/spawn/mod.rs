@@ -5,8 +5,8 @@
 //! | [`supervisor`] | passing signals on, waiting, killing what is left, the exit code of the run: once, for all ways to start |
 //! | [`local`] | starting ranks on this host |
 //!
-//! Another way to start ranks is a file beside `local` with its [`Spawn`]. A supervisor measures nothing and is no rank;
-//! how the ranks find each other is told to them by variables, which `bootstrap` reads.
+//! Another way to start ranks is a file beside `local` with its [`Spawn`]. A supervisor measures nothing and is no
+//! rank; how the ranks find each other is told to them by variables, which `bootstrap` reads.
 
 pub mod local;
 pub mod supervisor;

@@ -13,8 +13,8 @@ use crate::signals::Signals;
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
-/// Once a rank was killed or has failed, or the run was interrupted, the others have this long to end by themselves. They
-/// need their grace of two seconds at most; with a little for the end of a killed process it is less than five.
+/// Once a rank was killed or has failed, or the run was interrupted, the others have this long to end by themselves.
+/// They need their grace of two seconds at most; with a little for the end of a killed process it is less than five.
 const END_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Ranks that were started here.

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::body::KindBody;
 
-/// Hands the list to a macro. A line has the variant of [`Body`], the kind's name in records, its module and its body, and
-/// the names by which a [`Record`](crate::Record) gives the body and itself as one of that kind.
+/// Hands the list to a macro. A line has the variant of [`Body`], the kind's name in records, its module and its body,
+/// and the names by which a [`Record`](crate::Record) gives the body and itself as one of that kind.
 macro_rules! with_kinds {
     ($then:ident) => {
         $then! {

@@ -1,5 +1,5 @@
-//! Report of experiments with connections: a table of how many are set up in a second, and one of what each step of that
-//! takes.
+//! Report of experiments with connections: a table of how many are set up in a second, and one of what each step of
+//! that takes.
 
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_record::body::Part;

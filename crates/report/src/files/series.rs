@@ -12,8 +12,8 @@ const INTERVALS_MIN: usize = 4;
 /// Fewest transfers behind a digit; with fewer the line would show when single transfers ended.
 const TRANSFERS_MIN: usize = 4;
 
-/// Digits, and least, middle and greatest rate of a phase of so many transfers; `None` for a phase of few intervals. The
-/// last interval, in which the phase ended, is left out, because its rate would look like a stall.
+/// Digits, and least, middle and greatest rate of a phase of so many transfers; `None` for a phase of few intervals.
+/// The last interval, in which the phase ended, is left out, because its rate would look like a stall.
 pub fn line(series: &Series, transfers: u64) -> Option<String> {
     let whole = series.bytes.len().saturating_sub(1);
     let transfers = usize::try_from(transfers).unwrap_or(usize::MAX).max(1);

@@ -11,8 +11,8 @@ pub const MIB: f64 = 1_048_576.0;
 /// Repetitions of which each gets a line of its own; of more, only the slowest does.
 const TRIALS_MAX: usize = 3;
 
-/// The repetitions that get lines of their own, each with the words that tell it from others: all of few, the slowest of
-/// many.
+/// The repetitions that get lines of their own, each with the words that tell it from others: all of few, the slowest
+/// of many.
 pub fn detailed<'a>(phase: &str, trials: &'a [PhaseTrial]) -> Vec<(String, &'a PhaseTrial)> {
     if let [trial] = trials {
         return vec![(phase.to_owned(), trial)];

@@ -1,9 +1,9 @@
 //! The part of libfabric's binary interface that tonnage uses, for 64-bit Linux, under the names of its headers.
 //!
-//! What lives here: `#[repr(C)]` structs and (in `constants`) constants, nothing that acts. Structs that the *library* allocates are
-//! declared as their leading part only, because later releases grow them at the end. Structs that *we* allocate have
-//! the newest, largest layout, zeroed, because a library reads as much as it knows of. A test (`layout`) compares every
-//! field and constant with the headers of the embedded source.
+//! What lives here: `#[repr(C)]` structs and (in `constants`) constants, nothing that acts. Structs that the *library*
+//! allocates are declared as their leading part only, because later releases grow them at the end. Structs that *we*
+//! allocate have the newest, largest layout, zeroed, because a library reads as much as it knows of. A test (`layout`)
+//! compares every field and constant with the headers of the embedded source.
 #![allow(
     non_camel_case_types,
     missing_docs,

@@ -1,7 +1,7 @@
 //! An endpoint with everything that it needs: domain, completion queue, address vector, registered memory.
 //!
-//! What lives here: opening and closing in the right order, names and peers, registration. What does not: the calls that
-//! open each part, which are in [`super::open`], and posting and polling, which are in [`super::post`].
+//! What lives here: opening and closing in the right order, names and peers, registration. What does not: the calls
+//! that open each part, which are in [`super::open`], and posting and polling, which are in [`super::post`].
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{BorrowedFd, RawFd};
@@ -59,8 +59,8 @@ pub struct Endpoint {
 unsafe impl Send for Endpoint {}
 
 impl Endpoint {
-    /// Opens fabric, domain and endpoint of an answer, with a completion queue and an address vector of its own. `sleeps`
-    /// asks for a queue that [`Self::arm`] can say how to wait for.
+    /// Opens fabric, domain and endpoint of an answer, with a completion queue and an address vector of its own.
+    /// `sleeps` asks for a queue that [`Self::arm`] can say how to wait for.
     ///
     /// # Errors
     /// Which call failed, with the library's reason.

@@ -2,10 +2,10 @@
 //! them.
 //!
 //! What lives here: finding the library and its version; a copy of what `fi_getinfo` lists (`offers`); a domain and the
-//! one way to use it that was chosen (`info`); and an endpoint of it that moves bytes (`endpoint`, made by `open`; `post`,
-//! by way of `calls`, `slots` and `handles`). What does
-//! not: who talks to whom, and when; that is an engine's. The symbols are pinned to the oldest version that all releases since 1.9 still carry, and of every
-//! struct that the library allocates only the leading part is declared, because later releases grow them at the end.
+//! one way to use it that was chosen (`info`); and an endpoint of it that moves bytes (`endpoint`, made by `open`;
+//! `post`, by way of `calls`, `slots` and `handles`). What does not: who talks to whom, and when; that is an engine's.
+//! The symbols are pinned to the oldest version that all releases since 1.9 still carry, and of every struct that the
+//! library allocates only the leading part is declared, because later releases grow them at the end.
 
 mod abi;
 mod calls;
@@ -82,11 +82,12 @@ impl std::fmt::Display for Release {
     }
 }
 
-/// A libfabric: a loaded one, or the embedded one. A loaded one stays loaded until the process ends (see [`crate::library`] for why).
+/// A libfabric: a loaded one, or the embedded one. A loaded one stays loaded until the process ends (see
+/// [`crate::library`] for why).
 #[derive(Debug)]
 pub struct Libfabric {
-    // Held so that the functions below are never without their code, whatever becomes of the loader's policy; `None` for
-    // the embedded one, whose code is the program's.
+    // Held so that the functions below are never without their code, whatever becomes of the loader's policy; `None`
+    // for the embedded one, whose code is the program's.
     library: Option<SharedLibrary>,
     getinfo: GetInfo,
     freeinfo: FreeInfo,

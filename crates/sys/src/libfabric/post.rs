@@ -1,8 +1,8 @@
 //! Posting operations to an endpoint and polling its completions: the part that runs inside the timed loops.
 //!
 //! What lives here: bounds checks, the contexts that the library owns while an operation is in flight, and completions.
-//! Nothing here allocates, except to describe a failure. What does not: opening, in [`super::endpoint`], and the library's
-//! own calls, in [`super::calls`].
+//! Nothing here allocates, except to describe a failure. What does not: opening, in [`super::endpoint`], and the
+//! library's own calls, in [`super::calls`].
 
 use std::ffi::c_int;
 

@@ -1,8 +1,8 @@
 //! The functions of MPI that are used here, as their standard declares them, looked up once.
 //!
-//! Handles are passed as `usize`: where a library's are an `int`, it reads the lower half of the register, and the other
-//! half is of no account. Where a function writes one, the place is zeroed before, for then an `int` leaves the upper
-//! half as it is; that this is the right half is what the check of the byte order is for.
+//! Handles are passed as `usize`: where a library's are an `int`, it reads the lower half of the register, and the
+//! other half is of no account. Where a function writes one, the place is zeroed before, for then an `int` leaves the
+//! upper half as it is; that this is the right half is what the check of the byte order is for.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::NonNull;

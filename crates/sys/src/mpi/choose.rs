@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use crate::library::SharedLibrary;
 use crate::process::Env;
 
-/// Names that the loader searches for. Those of MPICH's family stand for hundreds of builds: MPICH's own name, Debian's,
-/// and the standard's, which other implementations use as well and is therefore the last.
+/// Names that the loader searches for. Those of MPICH's family stand for hundreds of builds: MPICH's own name,
+/// Debian's, and the standard's, which other implementations use as well and is therefore the last.
 const OPEN_MPI: &[&str] = &["libmpi.so.40"];
 const MPICH: &[&str] = &["libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1"];
 /// In a launcher's own installation the standard interface is known to be the launcher's.
@@ -90,13 +90,14 @@ pub(super) fn candidates(
     tried
 }
 
-/// Loads the first of these that is there, and says which. Its symbols are made visible to everything that is loaded later, because Open
-/// MPI loads its own parts that way.
+/// Loads the first of these that is there, and says which. Its symbols are made visible to everything that is loaded
+/// later, because Open MPI loads its own parts that way.
 pub(super) fn load(tried: Vec<String>) -> Result<(SharedLibrary, String), NoLibrary> {
     for name in &tried {
         match SharedLibrary::open_global(name) {
             Ok(library) => return Ok((library, name.clone())),
-            // Only where there is none. One that is there but broken is an error, for the next one would be another MPI.
+            // Only where there is none. One that is there but broken is an error, for the next one would be another
+            // MPI.
             Err(why) if is_missing(&why, name) => {}
             Err(why) => return Err(NoLibrary::Unusable(why)),
         }

@@ -1,7 +1,7 @@
 //! A file that MPI has open.
 //!
-//! Opening, closing, syncing and whatever is [`Together::All`] is collective: all ranks that opened the file together must make
-//! the same call, or those that made it wait. Nothing here can see to that.
+//! Opening, closing, syncing and whatever is [`Together::All`] is collective: all ranks that opened the file together
+//! must make the same call, or those that made it wait. Nothing here can see to that.
 
 use std::ffi::{CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -14,9 +14,9 @@ use super::calls::{Handle, Status};
 use super::hints::{InfoObject, MpiHints};
 use crate::mapping::Arena;
 
-/// The most that one call moves; more is split, by all ranks alike, since the length alone decides. Counts of MPI were of
-/// 32 bits before MPI 4, and of those that have the calls with 64-bit counts some cannot use them: MPICH 4.0 ends the
-/// process at 2 GiB.
+/// The most that one call moves; more is split, by all ranks alike, since the length alone decides. Counts of MPI were
+/// of 32 bits before MPI 4, and of those that have the calls with 64-bit counts some cannot use them: MPICH 4.0 ends
+/// the process at 2 GiB.
 pub const CALL_BYTES_MAX: u64 = 1 << 30;
 
 /// Ranks that open a file.

@@ -11,8 +11,8 @@
 //! | `file`, `hints` | files and what may be said about them |
 //!
 //! MPI can be started once in a process, and not again when it has ended; so it is the process that has it, from the
-//! first [`start`] to [`finish`], and not an engine. It is asked for MPI_THREAD_FUNNELED: all calls are refused but those of
-//! the thread that started it.
+//! first [`start`] to [`finish`], and not an engine. It is asked for MPI_THREAD_FUNNELED: all calls are refused but
+//! those of the thread that started it.
 
 mod calls;
 mod choose;
@@ -70,8 +70,8 @@ pub enum NoMpi {
     Failed(String),
 }
 
-/// MPI of this process: started if it has not been. `path` is the only library to try where it is given (a file, or a name for the
-/// loader), else the launcher of this process chooses.
+/// MPI of this process: started if it has not been. `path` is the only library to try where it is given (a file, or a
+/// name for the loader), else the launcher of this process chooses.
 ///
 /// # Errors
 /// Why it cannot be started. Some libraries end the process instead, after a message of their own.

@@ -233,9 +233,9 @@ impl<F: AsFd> Ring<F> {
         self.granted.files == Registered::Yes && index < setup::FILES as usize
     }
 
-    /// Takes a request. It reaches the kernel when a batch has gathered (or as many as the kernel still has, if those are
-    /// fewer), and at the latest in the next `wait` or the second `poll` in a row that finds nothing. Returns whether
-    /// there was room for it.
+    /// Takes a request. It reaches the kernel when a batch has gathered (or as many as the kernel still has, if those
+    /// are fewer), and at the latest in the next `wait` or the second `poll` in a row that finds nothing. Returns
+    /// whether there was room for it.
     ///
     /// # Errors
     /// When it lies outside the arena, names no file, or the kernel takes nothing more. Only in the last case it is in
@@ -346,8 +346,8 @@ impl<F: AsFd> Ring<F> {
 
     /// Hands what is pushed to the kernel and sleeps until something has ended. Where the kernel can (see
     /// [`RingFeatures::gathers`]), it gives others [`GATHER`] to end as well, until they are a quarter of what is in
-    /// flight or a batch: waking up costs more than an operation. A signal ends it early, and so does a long time without
-    /// any.
+    /// flight or a batch: waking up costs more than an operation. A signal ends it early, and so does a long time
+    /// without any.
     ///
     /// # Errors
     /// When the kernel does not take what was posted.
@@ -404,7 +404,8 @@ impl<F: AsFd> Ring<F> {
                 });
             }
             Ok(moved) => flight.moved += moved,
-            // The end of a file that is read directly need not be aligned, and what is left of such a read is not either.
+            // The end of a file that is read directly need not be aligned, and what is left of such a read is not
+            // either.
             Err(_)
                 if answer == -libc::EINVAL
                     && flight.moved > 0
@@ -437,8 +438,8 @@ impl<F: AsFd> Ring<F> {
         self.pushed = self.ring.submission().len() as u32;
         match result {
             Ok(_) => Ok(()),
-            // A signal, a long time, or a kernel that first wants completions taken or memory freed: the caller polls and
-            // tries again.
+            // A signal, a long time, or a kernel that first wants completions taken or memory freed: the caller polls
+            // and tries again.
             Err(error)
                 if matches!(
                     error.raw_os_error(),

@@ -206,7 +206,8 @@ pub(super) fn register_buffers(ring: &IoUring, arena: &Arena) -> Registered {
             Err(error) => return Registered::Refused(error.to_string()),
         }
     }
-    // SAFETY: the pieces lie in the arena, which the ring's owner holds until the ring has nothing in flight and is closed.
+    // SAFETY: the pieces lie in the arena, which the ring's owner holds until the ring has nothing in flight and is
+    // closed.
     match unsafe { ring.submitter().register_buffers(&pieces) } {
         Ok(()) => Registered::Yes,
         Err(error) => Registered::Refused(match error.raw_os_error() {

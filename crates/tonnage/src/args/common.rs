@@ -53,13 +53,13 @@ pub struct RankArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub devices: Vec<String>,
 
-    /// A library to load, such as libfabric=/opt/lib/libfabric.so.1 or mpi=auto; may be repeated. `tonnage devices` ends
-    /// with the engines and their libraries.
+    /// A library to load, such as libfabric=/opt/lib/libfabric.so.1 or mpi=auto; may be repeated. `tonnage devices`
+    /// ends with the engines and their libraries.
     #[arg(long, value_name = "NAME=PATH", value_parser = library)]
     pub library: Vec<(String, PathBuf)>,
 
-    /// The libfabric to load, as --library libfabric=PATH: a path, or "embedded" for the one inside this program. By default TONNAGE_LIBFABRIC, then
-    /// that of an EFA installation, then the system's, then the embedded one.
+    /// The libfabric to load, as --library libfabric=PATH: a path, or "embedded" for the one inside this program. By
+    /// default TONNAGE_LIBFABRIC, then that of an EFA installation, then the system's, then the embedded one.
     #[arg(long, value_name = "PATH")]
     pub libfabric: Option<PathBuf>,
 
@@ -136,8 +136,8 @@ pub struct ResultArgs {
     #[arg(long)]
     pub print_plan: bool,
 
-    /// Multiply how long everything is measured, such as 0.1 for a quick look: times between memories, and with files the
-    /// bytes of all ranks together.
+    /// Multiply how long everything is measured, such as 0.1 for a quick look: times between memories, and with files
+    /// the bytes of all ranks together.
     #[arg(long, value_name = "FACTOR", value_parser = scale)]
     pub scale: Option<f64>,
 }

@@ -1,5 +1,5 @@
-//! Commands of kinds: one experiment, said on the command line. Which kinds there are, their options and their help come
-//! from the list in `tonnage_plan::kinds`.
+//! Commands of kinds: one experiment, said on the command line. Which kinds there are, their options and their help
+//! come from the list in `tonnage_plan::kinds`.
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};

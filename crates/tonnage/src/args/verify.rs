@@ -58,8 +58,9 @@ pub struct VerifyArgs {
 }
 
 impl VerifyArgs {
-    /// The plan: one operation of each kind and size, in four places, checked. A verb or engine that was named is in it even if it
-    /// cannot be done, so that expanding the plan says why. `ranks` decides who talks to whom where nothing was said.
+    /// The plan: one operation of each kind and size, in four places, checked. A verb or engine that was named is in it
+    /// even if it cannot be done, so that expanding the plan says why. `ranks` decides who talks to whom where nothing
+    /// was said.
     ///
     /// # Errors
     /// `Usage`; none for the sizes that tonnage chooses itself.

@@ -171,7 +171,8 @@ fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCo
         rank.size(),
         std::process::id()
     );
-    // What engines keep until the end is ended while the others are still watched, so that nobody is waited for in vain.
+    // What engines keep until the end is ended while the others are still watched, so that nobody is waited for in
+    // vain.
     let result = with_records(job, &mut rank).and_then(|code| finish_engines().map(|()| code));
     let failure = match result {
         Ok(code) => match rank.close() {

@@ -95,8 +95,8 @@ fn the_commands_that_are_promised() {
     }
 }
 
-/// Sizes at which the small, the middle and the large way of every provider begin and end would take minutes here; a few
-/// are enough, and `tonnage verify` with its own sizes is one run of each provider.
+/// Sizes at which the small, the middle and the large way of every provider begin and end would take minutes here; a
+/// few are enough, and `tonnage verify` with its own sizes is one run of each provider.
 #[test]
 fn verify_is_right_over_every_provider() {
     for (provider, ranks) in [("tcp", 3), ("shm", 2)] {

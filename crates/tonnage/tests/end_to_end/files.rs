@@ -165,8 +165,8 @@ fn the_storages_own_limit_stands_beside_the_figures() {
     assert!(summary.limit.as_ref().unwrap().bytes_per_s > 0.0);
     assert!(summary.utilization.is_some());
     assert_eq!(names(dir.path()), Vec::<String>::new());
-    // A stream before or beside the phases would change what they find. Its file has no name, which the system writes as a
-    // number.
+    // A stream before or beside the phases would change what they find. Its file has no name, which the system writes
+    // as a number.
     let names = events.names();
     let last_of = |begin: char| names.iter().rposition(|name| name.starts_with(begin));
     let (file, stream) = (last_of('t'), last_of('#').or(last_of('.')));

@@ -1,5 +1,5 @@
-//! File experiments that are cut off: by a full disk, by the death of a rank, by a signal. What was measured stays, what
-//! was made goes, and nobody waits for ever.
+//! File experiments that are cut off: by a full disk, by the death of a rank, by a signal. What was measured stays,
+//! what was made goes, and nobody waits for ever.
 
 use std::fs;
 use std::path::Path;

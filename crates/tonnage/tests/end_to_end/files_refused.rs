@@ -1,4 +1,5 @@
-//! File experiments that cannot be: one clear error each, before a clock starts, and nothing is left. Files of others stay.
+//! File experiments that cannot be: one clear error each, before a clock starts, and nothing is left. Files of others
+//! stay.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -193,8 +194,8 @@ fn reads_of_what_is_not_there() {
     }
 }
 
-/// Runs an experiment in a directory `m` that a new mount namespace shows as these options say, and lists what is left in
-/// it. `None` where there can be no such namespace.
+/// Runs an experiment in a directory `m` that a new mount namespace shows as these options say, and lists what is left
+/// in it. `None` where there can be no such namespace.
 pub fn on_tmpfs(dir: &Path, options: &str, then: &str, arguments: &str) -> Option<Ended> {
     let script = format!(
         "mount -t tmpfs -o {options} none m || exit 77\n{then}\n\"$@\"\ncode=$?\nls -A m > left\nexit $code\n"

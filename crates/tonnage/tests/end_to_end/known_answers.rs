@@ -20,7 +20,8 @@ const TOLERANCE: f64 = 0.03;
 /// Spinning workers use all of their CPUs; with less than this, others took it.
 const CPU_SHARE_MIN: f64 = 0.9;
 
-/// A frame has 1514 bytes for 1448 of payload; with acknowledgements, requests and what is sent again it is a little more.
+/// A frame has 1514 bytes for 1448 of payload; with acknowledgements, requests and what is sent again it is a little
+/// more.
 const BYTES_PER_PAYLOAD_MAX: f64 = 1.08;
 
 const STREAM: &str = "--trials 2 --trial-time 2s --warmup 200ms --limit none";
@@ -275,7 +276,8 @@ fn srun(slurm: &Slurm<'_>, dir: &Path, mpi: &str, arguments: &str) -> Ended {
         .run()
 }
 
-/// Slurm calls both ranks the first of their hosts. The hosts are one machine, so they must not share a CPU all the same.
+/// Slurm calls both ranks the first of their hosts. The hosts are one machine, so they must not share a CPU all the
+/// same.
 #[test]
 fn slurm_starts_ranks_on_two_hosts() {
     let Some(hosts) = hosts(2, None) else { return };

@@ -229,7 +229,8 @@ fn sources_that_disagree_are_refused() {
     }
 }
 
-/// Job J and job J + 10000 have the same port; without a name of the run in the key, ranks of both would become one run.
+/// Job J and job J + 10000 have the same port; without a name of the run in the key, ranks of both would become one
+/// run.
 #[test]
 fn steps_with_one_port_do_not_mix() {
     let dir = tempdir().unwrap();

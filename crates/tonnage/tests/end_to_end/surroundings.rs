@@ -1,5 +1,5 @@
-//! Surroundings that do not work: limits of the process, files that another run has, an output that takes nothing, shared
-//! memory without room. One clear line each, and the right exit code.
+//! Surroundings that do not work: limits of the process, files that another run has, an output that takes nothing,
+//! shared memory without room. One clear line each, and the right exit code.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};

@@ -1,5 +1,5 @@
-//! Circles between files: two files of a crate that use each other, directly or by way of others, can only be understood
-//! together.
+//! Circles between files: two files of a crate that use each other, directly or by way of others, can only be
+//! understood together.
 //!
 //! A file uses another when it names something that is defined there, by an import or by a path. Passing a name on
 //! (`pub use`) is no use of it, and who imports such a name uses the file that defines it. What methods are called on

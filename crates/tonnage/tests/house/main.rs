@@ -5,7 +5,7 @@
 //! | `rooms` | arrows between crates |
 //! | `circles` | files of a crate that use each other |
 //! | `names` | types of one name |
-//! | `style` | lengths of functions and files, openings of doc comments, `unsafe` |
+//! | `style` | lengths of functions and files, widths and openings of comments, `unsafe` |
 //! | `source` | reading the source |
 //!
 //! Every check has a case that proves that it notices. What a check finds says what to change, and where.

@@ -1,4 +1,5 @@
-//! The arrows between crates: each may depend on those that the table of docs/ARCHITECTURE.md gives it, and on no other.
+//! The arrows between crates: each may depend on those that the table of docs/ARCHITECTURE.md gives it, and on no
+//! other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Lengths of functions and files, openings of doc comments, and where `unsafe` may be.
+//! Lengths of functions and files, widths and openings of comments, and where `unsafe` may be.
 
 use syn::visit::Visit;
 use syn::{Block, Signature};
@@ -7,6 +7,7 @@ use super::source::{self, File, crate_of};
 
 const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 500;
+const COMMENT_COLUMNS_MAX: usize = 120;
 
 /// Words that make a riddle of a comment when it opens with them: say the thing instead.
 const RIDDLES: &[&str] = &[
@@ -67,6 +68,23 @@ fn too_long(file: &File) -> Vec<String> {
             "{}:{first}: {name} has {lines} lines, {FUNCTION_LINES_MAX} at most: name its steps",
             file.path
         ));
+    }
+    found
+}
+
+/// Comments that are too wide, which rustfmt leaves as they are; rows of tables cannot be broken.
+fn too_wide(file: &File) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, line) in (1..).zip(file.text.lines()) {
+        let comment = line.trim_start();
+        let is_row = comment.trim_start_matches(['/', '!', ' ']).starts_with('|');
+        let columns = line.chars().count();
+        if comment.starts_with("//") && !is_row && columns > COMMENT_COLUMNS_MAX {
+            found.push(format!(
+                "{}:{number}: a comment of {columns} columns, {COMMENT_COLUMNS_MAX} at most: wrap it",
+                file.path
+            ));
+        }
     }
     found
 }
@@ -159,6 +177,11 @@ fn functions_and_files_are_short() {
 }
 
 #[test]
+fn comments_are_narrow() {
+    check(too_wide);
+}
+
+#[test]
 fn doc_comments_open_with_the_thing() {
     check(riddles);
 }
@@ -194,6 +217,20 @@ fn what_is_too_long_is_found() {
     );
     assert_eq!(too_long(&invented("\n".repeat(500))), Vec::<String>::new());
     assert_eq!(too_long(&invented("\n".repeat(501))).len(), 1);
+}
+
+#[test]
+fn comments_that_are_too_wide_are_found() {
+    let found = |text: String| too_wide(&invented(text)).len();
+    let wide = "é".repeat(COMMENT_COLUMNS_MAX - 8);
+    assert_eq!(found(format!("    /// {wide}\n")), 0);
+    for opening in ["    //! ", "    ///  ", "    //   "] {
+        assert_eq!(found(format!("{opening}{wide}e\n")), 1, "{opening}");
+    }
+    assert_eq!(
+        found(format!("    /// | {wide} |\n    f(\"{wide}\");\n")),
+        0
+    );
 }
 
 #[test]

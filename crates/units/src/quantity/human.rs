@@ -115,8 +115,8 @@ pub fn thousandths(number: u64) -> String {
     }
 }
 
-/// A size in the largest binary unit that it fills: from 1 MiB on with one decimal, unless it is whole; smaller ones are
-/// never rounded.
+/// A size in the largest binary unit that it fills: from 1 MiB on with one decimal, unless it is whole; smaller ones
+/// are never rounded.
 pub fn size(bytes: u64) -> String {
     size_to(bytes, 1)
 }

@@ -28,8 +28,9 @@ impl Descriptors {
         })
     }
 
-    /// Refuses more workers than there can be descriptors for, where the first of them opened `of_one`. The number that it
-    /// names leaves each worker one more, for a moment: of two connections that both ends began at once one is given up.
+    /// Refuses more workers than there can be descriptors for, where the first of them opened `of_one`. The number that
+    /// it names leaves each worker one more, for a moment: of two connections that both ends began at once one is given
+    /// up.
     ///
     /// # Errors
     /// [`Error::Unavailable`], with the number that fits.

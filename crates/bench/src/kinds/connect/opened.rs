@@ -1,5 +1,5 @@
-//! The engine's devices and the memory that is registered, on all ranks. Both are had once for a point: what is measured
-//! is what a worker does with them.
+//! The engine's devices and the memory that is registered, on all ranks. Both are had once for a point: what is
+//! measured is what a worker does with them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

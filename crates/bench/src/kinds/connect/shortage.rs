@@ -1,5 +1,5 @@
-//! Resources that ran out, told from an engine's refusal. Everything else that can go wrong is a failure, and says nothing
-//! about how much would fit.
+//! Resources that ran out, told from an engine's refusal. Everything else that can go wrong is a failure, and says
+//! nothing about how much would fit.
 
 use std::io;
 
@@ -26,8 +26,8 @@ const CODES: [Errno; 5] = [
 ];
 
 impl Shortage {
-    /// Returns the shortage that an error tells of, if it does. An engine's library hands its number over as words, which
-    /// are those of the system.
+    /// Returns the shortage that an error tells of, if it does. An engine's library hands its number over as words,
+    /// which are those of the system.
     pub fn of(error: &Error) -> Option<Self> {
         let code = match error {
             Error::Io { source, .. } => {

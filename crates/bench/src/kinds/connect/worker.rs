@@ -255,7 +255,8 @@ impl Worker {
         self.stepped_ns = now_ns;
     }
 
-    /// Counts what has passed since the last step as the control channel's part, the wait for the slowest rank included.
+    /// Counts what has passed since the last step as the control channel's part, the wait for the slowest rank
+    /// included.
     fn wait_ended(&mut self) {
         self.step(Step::Exchange);
     }

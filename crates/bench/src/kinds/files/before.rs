@@ -133,8 +133,8 @@ pub fn needed_bytes(point: &FilePoint, part: u32, transfers: u64) -> u64 {
     }
 }
 
-/// The seed of the data in a file: what most of some sectors of a rank's data say, so that a few damaged or swapped ones
-/// do not decide. A sector counts when its stamp belongs to any place of any file of the experiment.
+/// The seed of the data in a file: what most of some sectors of a rank's data say, so that a few damaged or swapped
+/// ones do not decide. A sector counts when its stamp belongs to any place of any file of the experiment.
 ///
 /// # Errors
 /// When it cannot be read, or none of them is tonnage's.
@@ -178,7 +178,8 @@ pub fn seed_of(point: &FilePoint, path: &Path, part: u32, transfers: u64) -> Res
     })
 }
 
-/// Makes a file with stripes where the file system has them. Returns what the file system says of it, or why it has none.
+/// Makes a file with stripes where the file system has them. Returns what the file system says of it, or why it has
+/// none.
 ///
 /// # Errors
 /// When Lustre refuses the striping.

@@ -1,5 +1,5 @@
-//! The loops over files: one transfer after the other, or a window of them in a queue. Both read the clock once for each
-//! transfer, or for each batch of completions, and allocate nothing.
+//! The loops over files: one transfer after the other, or a window of them in a queue. Both read the clock once for
+//! each transfer, or for each batch of completions, and allocate nothing.
 //!
 //! Offsets come from `places`; the begin and end of phases belong to [`crate::kinds::files`].
 
@@ -212,7 +212,8 @@ fn no_data() -> Error {
     Error::Failed("a phase that writes was given nothing to write".into())
 }
 
-/// One transfer after the other, until the thread has made `until` of them, the stonewall comes, or all ranks vote to end.
+/// One transfer after the other, until the thread has made `until` of them, the stonewall comes, or all ranks vote to
+/// end.
 ///
 /// # Errors
 /// When a call fails, or the run is stopped.

@@ -20,8 +20,8 @@
 //! | [`timeline`] | bytes over time, in bounded memory |
 //! | [`drive`] | the timed loops |
 //!
-//! The engines that make the calls are in `tonnage_engines`. Next: [`crate::kinds::kind`] for the steps, [`experiment`] for
-//! what they do here.
+//! The engines that make the calls are in `tonnage_engines`. Next: [`crate::kinds::kind`] for the steps, [`experiment`]
+//! for what they do here.
 
 mod after;
 pub mod before;

@@ -1,5 +1,5 @@
-//! A file of our own beside the user's, for finding out what the storage can do. It has no name, so that it is gone when
-//! its owner is, however that ends.
+//! A file of our own beside the user's, for finding out what the storage can do. It has no name, so that it is gone
+//! when its owner is, however that ends.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,8 +9,8 @@ use tonnage_sys::files::open::{OpenFlags, open};
 
 use tonnage_units::{Error, Result};
 
-/// Makes a file without a name in a directory, open for reading and writing. File systems that have no such files give it
-/// a name for a moment.
+/// Makes a file without a name in a directory, open for reading and writing. File systems that have no such files give
+/// it a name for a moment.
 ///
 /// # Errors
 /// The system's refusal, with the directory.

@@ -41,12 +41,12 @@ pub struct LocalStorage {
 }
 
 impl LocalStorage {
-    /// Looks at the directory that a file is, or is to be, in. `writes` says whether a file may be made there to find out
-    /// about direct transfers; else `path` itself is asked. `direct` says that they are needed.
+    /// Looks at the directory that a file is, or is to be, in. `writes` says whether a file may be made there to find
+    /// out about direct transfers; else `path` itself is asked. `direct` says that they are needed.
     ///
     /// # Errors
-    /// When the directory is not there or the system does not answer, and when direct transfers are needed and there are
-    /// none.
+    /// When the directory is not there or the system does not answer, and when direct transfers are needed and there
+    /// are none.
     pub fn look(path: &Path, writes: bool, direct: bool) -> Result<Self> {
         let directory = directory_of(path);
         let cannot = |error| {

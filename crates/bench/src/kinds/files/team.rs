@@ -340,7 +340,8 @@ impl<'a, 'b> Steps<'a, 'b> {
                 inspect,
             );
         }
-        // Calls that all ranks make together must end together: one that stopped earlier would leave the others waiting.
+        // Calls that all ranks make together must end together: one that stopped earlier would leave the others
+        // waiting.
         let mut vote = |over: bool| match &mut self.lead {
             Some(rank) => {
                 let any = rank.reduce("whether to end", Any(over), DEADLINES.phase)?;

@@ -118,8 +118,8 @@ pub(super) fn make_receives(
     layout.into.iter().enumerate().map(receive).collect()
 }
 
-/// The timetable of one worker. The workers of a rank share its rate and take turns, evenly spaced. A trial by time gets
-/// the operations that are due within it, and as long again to work off what is late.
+/// The timetable of one worker. The workers of a rank share its rate and take turns, evenly spaced. A trial by time
+/// gets the operations that are due within it, and as long again to work off what is late.
 pub(super) fn timetable(
     schedule: &Schedule,
     rate_per_s: f64,

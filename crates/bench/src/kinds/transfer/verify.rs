@@ -197,8 +197,8 @@ impl SliceWalks {
             .collect()
     }
 
-    /// Checks every landing place: the trial's data where the walk went, the old bytes in all other slots, between slots
-    /// and behind the last. Only the first count as verified.
+    /// Checks every landing place: the trial's data where the walk went, the old bytes in all other slots, between
+    /// slots and behind the last. Only the first count as verified.
     ///
     /// # Errors
     /// When a slice does not lie in the memory.

@@ -402,8 +402,9 @@ impl<'a> Work<'a> {
         self.watch.advance(expected);
     }
 
-    /// Uses up the receives of both sides, so that the next point starts with none, and gives the lanes back: each initiator sends as many fillers
-    /// as its peer has receives. All workers of all ranks call it, then [`Self::poll_until`] everybody has.
+    /// Uses up the receives of both sides, so that the next point starts with none, and gives the lanes back: each
+    /// initiator sends as many fillers as its peer has receives. All workers of all ranks call it, then
+    /// [`Self::poll_until`] everybody has.
     ///
     /// # Errors
     /// When the engine fails, or fillers do not come.

@@ -180,7 +180,8 @@ pub fn pump(
         match waiting {
             _ if moved || sleeps_in_calls => {}
             Waiting::Blocking => pump.sleep()?,
-            // Where CPUs are busy the kernel moves bytes by threads of its own, which a loop without a pause keeps waiting.
+            // Where CPUs are busy the kernel moves bytes by threads of its own, which a loop without a pause keeps
+            // waiting.
             Waiting::Polling => std::thread::yield_now(),
         }
     }

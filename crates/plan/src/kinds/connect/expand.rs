@@ -1,5 +1,5 @@
-//! The points of an experiment with connections. Everything that can be known to be wrong is refused here, before a rank
-//! starts, in one sentence that names the nearest valid choice.
+//! The points of an experiment with connections. Everything that can be known to be wrong is refused here, before a
+//! rank starts, in one sentence that names the nearest valid choice.
 
 use super::options::{
     Connect, DURATION_DEFAULT, Length, REGISTER_BYTES_DEFAULT, TRAFFIC_DEFAULT, TRAFFICS,
@@ -20,8 +20,8 @@ const TRIALS_MAX: u64 = 100_000;
 const TRIAL_NS_MIN: u64 = 10_000_000;
 const TRIAL_NS_MAX: u64 = 24 * 3_600_000_000_000;
 
-/// The points of one experiment, in each engine, memory, workers and bytes to register, the last of these varying fastest;
-/// at most `points_max`.
+/// The points of one experiment, in each engine, memory, workers and bytes to register, the last of these varying
+/// fastest; at most `points_max`.
 ///
 /// # Errors
 /// `Usage` for everything that can be found wrong without starting a rank.

@@ -34,8 +34,8 @@ pub struct What {
     #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
     pub engine: Option<Many<String>>,
 
-    /// An option of the engine's own, such as completion=delivery for fabric; may be repeated. `tonnage devices` ends with
-    /// the engines and all their options.
+    /// An option of the engine's own, such as completion=delivery for fabric; may be repeated. `tonnage devices` ends
+    /// with the engines and all their options.
     #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
     #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
     pub engine_options: Vec<Pair>,

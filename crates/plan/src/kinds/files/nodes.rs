@@ -1,7 +1,7 @@
 //! Reading from another node: how many ranks that is, by IOR's rule, once it is known which ranks share a host.
 //!
-//! Before the ranks have joined no rank knows it for all: a launcher tells each only how many ranks its own host has, and
-//! from unequal hosts unequal plans would follow.
+//! Before the ranks have joined no rank knows it for all: a launcher tells each only how many ranks its own host has,
+//! and from unequal hosts unequal plans would follow.
 
 use super::names::ReadShift;
 use super::options::FileJob;

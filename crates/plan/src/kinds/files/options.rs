@@ -11,8 +11,8 @@ use crate::point::LimitChoice;
 use crate::sweep::Sweep;
 use tonnage_units::{Bytes, Count, Nanos};
 
-/// One file experiment. What is absent gets its default when the plan is expanded; several engines, blocks, transfers and
-/// windows multiply.
+/// One file experiment. What is absent gets its default when the plan is expanded; several engines, blocks, transfers
+/// and windows multiply.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct FileJob {
     /// Files to read or write.
@@ -49,8 +49,8 @@ pub struct FilesOptions {
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
 
-    /// The file, or what the files' names begin with; may be repeated for files of their own, and then the ranks take the
-    /// paths in turn.
+    /// The file, or what the files' names begin with; may be repeated for files of their own, and then the ranks take
+    /// the paths in turn.
     #[arg(long, value_name = "PATH", required = true)]
     #[serde(with = "whole", skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,

@@ -25,8 +25,8 @@ struct Shared {
     length: PointLength,
 }
 
-/// The points of one transfer, in each engine, op, window or batch, and size, the last of these varying fastest; at most
-/// `points_max`.
+/// The points of one transfer, in each engine, op, window or batch, and size, the last of these varying fastest; at
+/// most `points_max`.
 ///
 /// # Errors
 /// `Usage` for everything that can be found wrong without starting a rank.

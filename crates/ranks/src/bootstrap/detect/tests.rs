@@ -252,7 +252,8 @@ fn an_srun_inside_mpirun_is_not_hidden() {
             .collect::<Vec<_>>()
     };
     let one = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1")];
-    // This process is the task itself; or nobody knows where the task is, and one rank in each of two would be two runs.
+    // This process is the task itself; or nobody knows where the task is, and one rank in each of two would be two
+    // runs.
     for task in [me, "4194999", "x"] {
         let pairs: Vec<_> = one.into_iter().chain(step(task)).collect();
         refused(

@@ -70,8 +70,8 @@ impl PointOptions for FilePoint {
     }
 }
 
-/// The parts of a record are its phases. One that both reads and writes has two more, for the latencies of each. Where no
-/// phase ended, the whole is a part.
+/// The parts of a record are its phases. One that both reads and writes has two more, for the latencies of each. Where
+/// no phase ended, the whole is a part.
 impl KindBody for FileBody {
     fn point(&self) -> &dyn PointOptions {
         &self.point

@@ -256,8 +256,8 @@ fn offered_per_s(point: &TransferPoint) -> Option<f64> {
 }
 
 impl Of<'_, TransferBody> {
-    /// The part of the trials' time that the initiating workers had a CPU; they never sleep, so what is missing was taken
-    /// by others. `None` where the workers share CPUs among themselves, and where nothing was measured.
+    /// The part of the trials' time that the initiating workers had a CPU; they never sleep, so what is missing was
+    /// taken by others. `None` where the workers share CPUs among themselves, and where nothing was measured.
     pub fn cpu_share(&self) -> Option<f64> {
         let TransferBody { point, trials, .. } = self.body;
         if trials.is_empty() || self.effective.iter().any(|ranks| ranks.yielding) {

@@ -12,8 +12,8 @@ use tonnage_record::histogram::LatencyHistogram;
 use super::records::{about, all, allowed, ranks_of};
 use super::{Ended, tonnage};
 
-/// Runs an experiment, which must succeed, and returns what it printed and its one record. Nothing is left of the record
-/// in the directory.
+/// Runs an experiment, which must succeed, and returns what it printed and its one record. Nothing is left of the
+/// record in the directory.
 pub fn measured(dir: &Path, arguments: &str) -> (Ended, Record) {
     let ended = tonnage(dir, &experiment(arguments)).succeed();
     let again = tonnage(dir, "show r.jsonl").succeed();
