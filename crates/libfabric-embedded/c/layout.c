@@ -54,6 +54,8 @@ static const struct tonnage_layout rows[] = {
 	FIELD(fi_ep_attr, protocol)
 	FIELD(fi_ep_attr, protocol_version)
 	FIELD(fi_ep_attr, max_msg_size)
+	FIELD(fi_ep_attr, msg_prefix_size)
+	FIELD(fi_ep_attr, max_order_raw_size)
 	STRUCT(fi_domain_attr)
 	FIELD(fi_domain_attr, domain)
 	FIELD(fi_domain_attr, name)

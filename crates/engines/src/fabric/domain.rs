@@ -11,7 +11,7 @@ use tonnage_units::{Error, Result, WireDevice, WireKind};
 
 use super::arrival::{ArrivalProof, Granted};
 use super::options::{COMPLETION, INJECT, OPTIONS, SHM_WRITES, core_of};
-use super::worker::{FabricWorker, Ways};
+use super::worker::{FabricWorker, Flushed, Ways};
 
 /// One device of a provider.
 pub(super) struct FabricDomain {
@@ -23,6 +23,8 @@ pub(super) struct FabricDomain {
     is_shm: bool,
     shm_writes: Option<String>,
     inject: bool,
+    /// The longest write that a read after it is ordered behind.
+    pub(super) raw_bytes_max: u32,
 }
 
 impl FabricDomain {
@@ -56,8 +58,17 @@ impl FabricDomain {
             is_shm,
             shm_writes,
             inject: request.option(&OPTIONS, INJECT) == "auto",
+            raw_bytes_max: u32::try_from(attributes.raw_bytes_max).unwrap_or(u32::MAX),
             info,
         })
+    }
+}
+
+impl FabricDomain {
+    /// The longest write whose arrival a flush proves, where that is not any.
+    fn flushed_bytes_max(&self) -> Option<u32> {
+        let flushes = matches!(self.arrival, Some(ArrivalProof::Flush { .. }));
+        Some(self.raw_bytes_max).filter(|&bytes| flushes && bytes < u32::MAX)
     }
 }
 
@@ -163,6 +174,7 @@ impl Domain for FabricDomain {
                 .with("mr_mode", attributes.mr_mode.clone())
                 .with("ordering", attributes.ordering.clone())
                 .maybe("completion", self.arrival.map(ArrivalProof::describe))
+                .maybe("flushed_bytes_max", self.flushed_bytes_max())
                 .maybe("shm_writes", self.shm_writes.clone())
                 .with("inject_bytes_max", inject)
                 .with("tx_depth", attributes.tx_depth)
@@ -187,7 +199,13 @@ impl Domain for FabricDomain {
         let ways = Ways {
             inject: self.inject,
             deliver_every_write: self.arrival == Some(ArrivalProof::EveryWrite),
-            flushes: matches!(self.arrival, Some(ArrivalProof::Flush { .. })),
+            flushes: match self.arrival {
+                Some(ArrivalProof::Flush { on_request }) => Some(Flushed {
+                    bytes_max: self.raw_bytes_max,
+                    longer_delivered: on_request,
+                }),
+                _ => None,
+            },
             attaches: self.shm_writes.as_deref() == Some("cma"),
             is_shm: self.is_shm,
         };

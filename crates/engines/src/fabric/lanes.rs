@@ -20,7 +20,9 @@ pub(super) struct LaneState {
     pub(super) route: Route,
     /// The read that proves arrival, and where its byte goes; writes that are delivered need none.
     pub(super) flush: Option<(Route, u64)>,
-    /// Offset of the last byte that was written; `None` before the first write.
+    /// The longest write that such a read proves; of no account to lanes without one.
+    pub(super) flushed_bytes_max: u32,
+    /// Offset of the last byte that was written and not delivered; `None` before the first such write.
     pub(super) last_byte: Option<u64>,
     /// The sender, in the high half of the data of a write-imm.
     pub(super) sender: u64,

@@ -9,7 +9,7 @@
 //! | `queue_sizes` | queue sizes of an endpoint |
 //! | `options` | the names that a user may give |
 //! | `domain` | one device of a provider |
-//! | `worker`, `lanes` | posting and polling; what a lane stands for |
+//! | `worker`, `lanes`, `longer` | posting and polling; what a lane stands for; writes too long for a flush |
 //! | `setup`, `resolve` | before that: registrations and peers; resolving lanes |
 //! | `causes` | what usually causes an error |
 //! | `files` | files that the provider shm leaves in /dev/shm |
@@ -24,6 +24,7 @@ mod contact;
 mod domain;
 mod files;
 mod lanes;
+mod longer;
 mod mail;
 mod options;
 mod queue_sizes;

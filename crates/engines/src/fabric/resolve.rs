@@ -85,11 +85,12 @@ impl FabricWorker {
             local: mail.region,
             ..route
         };
-        let flushes = writes && !route.delivered && self.ways.flushes;
+        let flushed = self.ways.flushes.filter(|_| writes && !route.delivered);
         LaneState {
             spec,
             route,
-            flush: flushes.then(|| (flush, mail.scratch())),
+            flush: flushed.map(|_| (flush, mail.scratch())),
+            flushed_bytes_max: flushed.map_or(u32::MAX, |by| by.bytes_max),
             last_byte: None,
             sender: if self.named {
                 u64::from(self.config.rank) << 32

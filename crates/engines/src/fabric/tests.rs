@@ -15,11 +15,13 @@ use tonnage_engine::{
 };
 
 use super::ENTRY;
+use super::choose;
+use super::domain::FabricDomain;
 use super::open;
 use super::options::{COMPLETION, INJECT, SHM_WRITES};
 use support::{
     await_one, bytes_at, introduced, lane, libraries, meet, op, option, pair, plain_writes, post,
-    refused, request, side, side_of,
+    refused, request, side, side_in, side_of,
 };
 
 /// Small enough to be injected, larger than that, and larger than what goes through a queue at once.
@@ -317,6 +319,48 @@ fn a_flush_completes_behind_the_writes_of_its_lane() {
     post(&mut sides[0], op(write, 0, 0, 64));
     await_one(&mut sides, 0, Ending::Done);
     assert_eq!(sides[0].engine.flush(write, 9).unwrap(), Flush::Delivered);
+}
+
+/// Two sides over tcp, as if it ordered reads only behind writes of 4096 bytes or less.
+fn pair_with_short_order(options: &EngineOptions) -> [support::Side; 2] {
+    let request = request("tcp", options);
+    let domain = || {
+        let chosen = choose::choose(&request).unwrap();
+        let info = chosen.infos.into_iter().next().unwrap();
+        let mut domain = FabricDomain::new(&request, info, chosen.delivery, None).unwrap();
+        assert_eq!(domain.raw_bytes_max, u32::MAX, "tcp orders all of them");
+        domain.raw_bytes_max = 4096;
+        domain
+    };
+    let sides = [(0, 1), (1, 0)];
+    let mut sides = sides.map(|(rank, peer)| side_in(&domain(), rank, &[peer], false));
+    meet(&mut sides);
+    sides
+}
+
+#[test]
+fn a_flush_is_not_trusted_beyond_what_the_provider_orders() {
+    let mut sides = pair_with_short_order(&EngineOptions::new());
+    let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, false);
+    sides[0].memory.write(0, &[7; 5000]).unwrap();
+    post(&mut sides[0], op(write, 0, 1000, 4097));
+    await_one(&mut sides, 0, Ending::Done);
+    assert_eq!(bytes_at(&sides[1], 1000, 4097), [7; 4097], "delivered");
+    assert_eq!(sides[0].engine.flush(write, 9).unwrap(), Flush::Delivered);
+    post(&mut sides[0], op(write, 0, 1000, 4096));
+    await_one(&mut sides, 0, Ending::Done);
+    assert_eq!(sides[0].engine.flush(write, 9).unwrap(), Flush::Posted);
+    await_one(&mut sides, 0, Ending::Done);
+
+    let mut sides = pair_with_short_order(&option(COMPLETION, "transmit"));
+    let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, false);
+    post(&mut sides[0], op(write, 0, 1000, 4096));
+    await_one(&mut sides, 0, Ending::Done);
+    let error = sides[0].engine.post(&[op(write, 0, 1000, 4097)]);
+    let error = error.unwrap_err().to_string();
+    for part in ["4096 bytes or less", "one of 4097", "completion=auto"] {
+        assert!(error.contains(part), "{error}");
+    }
 }
 
 #[test]

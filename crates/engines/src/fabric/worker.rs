@@ -34,12 +34,21 @@ pub(super) struct Ways {
     pub(super) inject: bool,
     /// True when every write asks for delivery.
     pub(super) deliver_every_write: bool,
-    /// True when a read after the writes proves that they have arrived.
-    pub(super) flushes: bool,
+    /// Writes of which a read after them proves that they have arrived.
+    pub(super) flushes: Option<Flushed>,
     /// Writes go by attaching to the peer's memory, so that the system must allow it.
     pub(super) attaches: bool,
     /// The provider is shm.
     pub(super) is_shm: bool,
+}
+
+/// Writes whose arrival a read after them proves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Flushed {
+    /// The longest of them.
+    pub(super) bytes_max: u32,
+    /// True when longer ones can ask for delivery; else they are refused.
+    pub(super) longer_delivered: bool,
 }
 
 pub(super) struct PeerState {
@@ -142,6 +151,9 @@ impl FabricWorker {
         }
         let user = user_of(op.lane, op.tag);
         let data = lane.sender | u64::from(op.imm);
+        if op.len > lane.flushed_bytes_max {
+            return self.take_longer(op, data, user);
+        }
         let posted = self
             .endpoint
             .post(&lane.route, op.local, op.remote, op.len, data, user);
@@ -474,6 +486,6 @@ fn user_of(lane: Lane, tag: u32) -> u64 {
 }
 
 #[cold]
-fn never_resolved(lane: Lane) -> Error {
+pub(super) fn never_resolved(lane: Lane) -> Error {
     Error::Failed(format!("lane {} was never resolved", lane.0))
 }

@@ -52,6 +52,8 @@ pub struct fi_ep_attr {
     pub protocol: u32,
     pub protocol_version: u32,
     pub max_msg_size: usize,
+    pub msg_prefix_size: usize,
+    pub max_order_raw_size: usize,
 }
 
 #[repr(C)]

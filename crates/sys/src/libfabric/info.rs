@@ -110,6 +110,8 @@ pub struct Attributes {
     pub immediate_bytes: usize,
     /// Largest message.
     pub message_bytes_max: usize,
+    /// Bytes of the longest write that a read after it is ordered behind, where such an order is granted at all.
+    pub raw_bytes_max: usize,
     /// Speed of the device's link, where the provider says.
     pub link_bits_per_s: Option<u64>,
 }
@@ -286,6 +288,7 @@ unsafe fn read_attributes(info: &abi::fi_info) -> Option<Attributes> {
         inject_bytes_max: tx.inject_size,
         immediate_bytes: domain.cq_data_size,
         message_bytes_max: endpoint.max_msg_size,
+        raw_bytes_max: endpoint.max_order_raw_size,
         // SAFETY: by the caller's promise.
         link_bits_per_s: unsafe { link_bits_per_s(info) },
     })

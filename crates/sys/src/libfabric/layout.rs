@@ -112,7 +112,7 @@ fn add_attributes(layout: &mut StructLayout) {
         fi_rx_attr {
             caps, mode, op_flags, msg_order, comp_order, total_buffered_recv, size, iov_limit
         }
-        fi_ep_attr { type_, protocol, protocol_version, max_msg_size }
+        fi_ep_attr { type_, protocol, protocol_version, max_msg_size, msg_prefix_size, max_order_raw_size }
         fi_domain_attr {
             domain, name, threading, control_progress, data_progress, resource_mgmt, av_type,
             mr_mode, mr_key_size, cq_data_size, cq_cnt, ep_cnt

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::memory::HOST;
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::{
-    Card, Completion, Descriptor, Ending, Engine, EngineOptions, Lane, LaneKind, LaneSpec,
+    Card, Completion, Descriptor, Domain, Ending, Engine, EngineOptions, Lane, LaneKind, LaneSpec,
     Libraries, Neighbor, Op, OpenRequest, Region, Verb, WorkerConfig,
 };
 use tonnage_sys::clock::Clock;
@@ -82,6 +82,12 @@ pub(super) fn side_of(request: &OpenRequest<'_>, rank: u32, peers: &[u32]) -> Si
 
 /// A side that waits for its completions by polling, or by sleeping as well.
 pub(super) fn side_that(request: &OpenRequest<'_>, rank: u32, peers: &[u32], sleeps: bool) -> Side {
+    let domains = open(request).unwrap();
+    side_in(&*domains[0], rank, peers, sleeps)
+}
+
+/// A side of a domain.
+pub(super) fn side_in(domain: &dyn Domain, rank: u32, peers: &[u32], sleeps: bool) -> Side {
     let request_memory = Request {
         bytes: BYTES,
         shared: false,
@@ -96,8 +102,7 @@ pub(super) fn side_that(request: &OpenRequest<'_>, rank: u32, peers: &[u32], sle
         depth: 64,
         clock: Clock::new(),
     };
-    let domains = open(request).unwrap();
-    let mut engine = domains[0].worker(&config).unwrap();
+    let mut engine = domain.worker(&config).unwrap();
     let region = engine.register(&memory).unwrap();
     Side {
         rank,
