@@ -6,7 +6,7 @@
 //! | [`copy`] | the CPU's ways to copy memory |
 //! | [`clock`] | the clock of the timed loops |
 //! | [`libfabric`], [`mpi`], [`pmix`] | C libraries that are loaded at run time, one each |
-//! | [`library`] | loading a C library and looking symbols up |
+//! | [`library`], `signal_actions` | loading a C library and looking symbols up; signals that it takes |
 //! | [`files`], [`uring`] | system calls on files, and io_uring |
 //! | [`host`], [`interfaces`] | names of this host and container, and its network interfaces |
 //! | [`process`], [`launcher`], [`descriptor`] | permissions of this process, its launcher, and open files that it inherited |
@@ -31,5 +31,6 @@ pub mod mpi;
 pub mod out_of_memory;
 pub mod pmix;
 pub mod process;
+mod signal_actions;
 mod smaps;
 pub mod uring;

@@ -6,6 +6,8 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
 
+use crate::signal_actions::keeping;
+
 /// A loaded library. It stays loaded until the process ends, on purpose: libraries of this kind start threads and
 /// register thread-local and exit handlers, and unmapping their code under those crashes the process at its end.
 #[derive(Debug)]
@@ -50,7 +52,7 @@ impl SharedLibrary {
         let c_name = c_string(name)?;
         // SAFETY: c_name is a NUL-terminated string that outlives the call. Loading runs the constructors of the file;
         // that they are sound is what choosing the file promises, as with any program that the user starts.
-        let handle = unsafe { libc::dlopen(c_name.as_ptr(), flags) };
+        let handle = keeping(|| unsafe { libc::dlopen(c_name.as_ptr(), flags) });
         match NonNull::new(handle) {
             Some(handle) => Ok(Self {
                 handle,

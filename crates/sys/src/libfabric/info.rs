@@ -13,6 +13,7 @@ use super::offers::{
 };
 use super::{INTERFACE_MAX, Libfabric, Release, abi};
 use crate::library::text;
+use crate::signal_actions::keeping;
 
 /// Everything about registering memory that [`super::Endpoint`] can honour.
 const MR_MODE: c_int = abi::FI_MR_LOCAL
@@ -128,9 +129,9 @@ impl Info {
         let none = std::ptr::null();
         // SAFETY: node and service may be null; the hints are a live fi_info of this library; `list` is valid for the
         // one write of a pointer.
-        let code = unsafe {
+        let code = keeping(|| unsafe {
             (library.getinfo)(version, none, none, 0, asked.info.as_ptr(), &raw mut list)
-        };
+        });
         if code == -abi::FI_ENODATA {
             return Ok(Vec::new());
         }

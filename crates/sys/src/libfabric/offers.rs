@@ -8,6 +8,7 @@ use std::ffi::{c_char, c_int};
 
 use super::{INTERFACE_MAX, Libfabric, Release, abi};
 use crate::library::text;
+use crate::signal_actions::keeping;
 
 /// A bound on the list that is followed, far above what any host lists.
 const OFFERS_MAX: usize = 1 << 16;
@@ -141,8 +142,9 @@ impl Libfabric {
         let mut list: *mut abi::fi_info = std::ptr::null_mut();
         let none = std::ptr::null();
         // SAFETY: node, service and hints may be null ("everything"); `list` is valid for the one write of a pointer.
-        let code =
-            unsafe { (self.getinfo)(version, none, none, flags, std::ptr::null(), &raw mut list) };
+        let code = keeping(|| unsafe {
+            (self.getinfo)(version, none, none, flags, std::ptr::null(), &raw mut list)
+        });
         // Nothing matches, which without hints means that no provider is usable.
         if code == -abi::FI_ENODATA {
             return Ok(Vec::new());

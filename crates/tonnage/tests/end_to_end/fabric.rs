@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 use tonnage_engine::Verb;
 use tonnage_record::{Outcome, Record};
 
-use super::support::{BRIEF, Ended, free_port, records, tonnage};
+use super::support::{BRIEF, Ended, free_port, records, tonnage, wait_until};
 
 const PROVIDERS: [&str; 2] = ["shm", "tcp"];
 
@@ -466,5 +467,25 @@ fn two_versions_are_refused_by_name() {
         ] {
             assert!(why.contains(part), "no {part:?} in {why}");
         }
+    }
+}
+
+/// A library may put handlers of its own in the place of the program's, as PSM does in builds that load it.
+#[test]
+fn a_signal_is_told_whatever_the_library_does_with_signals() {
+    for library in libraries() {
+        let dir = tempdir().unwrap();
+        let arguments = format!(
+            "transfer --engine fabric:tcp --libfabric {library} --op write --ranks 2 --sizes 8,16,32,64 --trials 1 \
+             --trial-time 2s --warmup 0 --limit none -o r.jsonl"
+        );
+        let run = tonnage(dir.path(), &arguments).start();
+        wait_until("a point is done", || {
+            let text = std::fs::read_to_string(dir.path().join("r.jsonl"));
+            text.is_ok_and(|text| text.contains('\n'))
+        });
+        run.signal_rank(1, Signal::TERM);
+        let ended = run.end().with_code(143);
+        assert!(ended.stderr.contains("interrupted by signal"), "{ended:#?}");
     }
 }

@@ -1,0 +1,63 @@
+//! The actions of signals while a C library is at work that takes them for itself.
+//!
+//! PSM, which many builds of libfabric load with themselves, puts its own handlers in the place of those that are there
+//! and ends the process without a word when a signal comes.
+
+use std::mem::MaybeUninit;
+
+/// Signals whose actions are kept: those that end a run, and those by which a process says that it crashed.
+const KEPT: [libc::c_int; 6] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGABRT,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGSEGV,
+];
+
+/// Calls `work`, then gives the signals the actions back that they had before.
+pub(crate) fn keeping<T>(work: impl FnOnce() -> T) -> T {
+    let before = KEPT.map(|signal| (signal, action(signal)));
+    let outcome = work();
+    for (signal, action) in before {
+        if let Some(action) = action {
+            // SAFETY: the action is one that the system gave for this signal, whose handler is still there: it belongs to
+            // this program or to a library that was loaded before.
+            let code = unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+            debug_assert_eq!(code, 0, "a known signal");
+        }
+    }
+    outcome
+}
+
+/// The action of a signal now.
+fn action(signal: libc::c_int) -> Option<libc::sigaction> {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: a null new action changes nothing, and `action` is valid for the one write.
+    let code = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: the call wrote it when it returned 0.
+    (code == 0).then(|| unsafe { action.assume_init() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handler(signal: libc::c_int) -> usize {
+        action(signal).unwrap().sa_sigaction
+    }
+
+    #[test]
+    fn who_takes_a_signal_gives_it_back() {
+        for signal in [libc::SIGTERM, libc::SIGILL] {
+            let before = handler(signal);
+            keeping(|| {
+                // SAFETY: ignoring a signal runs no handler.
+                unsafe { libc::signal(signal, libc::SIG_IGN) };
+                assert_eq!(handler(signal), libc::SIG_IGN);
+            });
+            assert_eq!(handler(signal), before);
+            assert_ne!(before, libc::SIG_IGN);
+        }
+    }
+}
