@@ -43,6 +43,7 @@ impl Plan {
         let mut planned = Vec::new();
         let mut seen = HashSet::new();
         for (index, experiment) in self.experiments.iter().enumerate() {
+            check_label(experiment.any().label()).map_err(|error| self.located(index, error))?;
             let points_max = POINTS_MAX - planned.len();
             let expanded = experiment.points(ranks, lists, points_max);
             let (points, reading) = expanded.map_err(|error| self.located(index, error))?;
@@ -78,6 +79,17 @@ impl Plan {
             }
             (other, _) => other,
         }
+    }
+}
+
+/// Refuses a heading that would do something to a terminal, or to the lines around it.
+fn check_label(label: Option<&str>) -> Result<()> {
+    match label {
+        Some(label) if label.chars().any(char::is_control) => usage(format!(
+            "label {} has line breaks or other control characters: write one line of text",
+            quote(label)
+        )),
+        _ => Ok(()),
     }
 }
 

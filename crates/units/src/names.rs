@@ -157,8 +157,12 @@ pub fn unknown(what: &str, text: &str, choices: &[&str]) -> Error {
         Some(near) => format!("did you mean {near:?}? "),
         None => String::new(),
     };
+    let all = match what.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{what}s"),
+    };
     Error::Usage(format!(
-        "unknown {what} {}: {hint}{what}s: {}",
+        "unknown {what} {}: {hint}{all}: {}",
         quote(text),
         choices.join(", ")
     ))

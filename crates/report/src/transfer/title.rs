@@ -20,12 +20,12 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
         format!("footprint {}", footprint(records)),
         format!("{} addresses", point.addresses.name()),
         length(&point.length),
-        latency(records),
     ];
+    let latency = latency(records);
     let verified = point
         .verify
         .then(|| "every byte verified after each trial".to_owned());
-    parts.into_iter().chain(verified).collect()
+    parts.into_iter().chain(latency).chain(verified).collect()
 }
 
 fn who(point: &TransferPoint) -> String {
@@ -72,15 +72,15 @@ fn length(length: &PointLength) -> String {
     )
 }
 
-fn latency(records: &[TransferRecord<'_>]) -> String {
+/// Meaning of the latencies; `None` where nothing was measured.
+fn latency(records: &[TransferRecord<'_>]) -> Option<String> {
     let summaries = records
         .iter()
         .filter_map(|record| record.body.summary.as_ref());
-    let Some(latency) = summaries
-        .filter_map(|summary| summary.latency.as_ref())
-        .next()
-    else {
-        return "no latencies recorded".to_owned();
+    let mut latencies = summaries.map(|summary| summary.latency.as_ref()).peekable();
+    latencies.peek()?;
+    let Some(latency) = latencies.flatten().next() else {
+        return Some("no latencies recorded".to_owned());
     };
     let (local, but) = match latency.delivered {
         Some(false) => ("local ", " (its bytes may still be on their way)"),
@@ -95,7 +95,7 @@ fn latency(records: &[TransferRecord<'_>]) -> String {
             format!("from when an operation was due to its {local}completion")
         }
     };
-    format!("latency {what}{but}")
+    Some(format!("latency {what}{but}"))
 }
 
 /// Returns whether two records belong in one table: they agree in the plan, and in the point without what varies from

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use tonnage_engines::LISTS;
 use tonnage_machine::devices::Inventory;
 use tonnage_record::read::read_records;
-use tonnage_units::Result;
+use tonnage_units::{Error, Result};
 
 use super::print;
 use crate::args::{ExplainArgs, ShowArgs};
@@ -14,18 +14,21 @@ use tonnage_report::devices;
 /// Draws a file of records again.
 ///
 /// # Errors
-/// When the file cannot be read or is not one of records.
+/// When the file cannot be read, is not one of records, or holds none.
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     let file = read_records(&args.file)?;
     print(&tonnage_report::render(args.format, &file.records)?)?;
-    if file.records.is_empty() {
-        log::warn!("{} holds no records", args.file.display());
-    }
     if file.truncated_tail {
         log::warn!(
             "the last line of {} is not whole and was left out",
             args.file.display()
         );
+    }
+    if file.records.is_empty() {
+        return Err(Error::Failed(format!(
+            "{} holds no records",
+            args.file.display()
+        )));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -305,6 +305,24 @@ fn arguments_of_hundreds_of_kilobytes() {
     }
 }
 
+/// A label that would write to the terminal, and files that hold nothing to show.
+#[test]
+fn labels_that_are_no_text_and_files_without_records() {
+    let dir = tempdir().unwrap();
+    let label = "x\u{1b}[31mRED";
+    let words = "transfer --engine null --op write --ranks 2 --sizes 8 --label";
+    let mut words: Vec<_> = words.split(' ').map(str::to_owned).collect();
+    words.push(label.to_owned());
+    let ended = tonnage(dir.path(), "").arguments(&words).run().with_code(2);
+    ended.with_one_error(&["one line of text"]);
+    for (name, bytes) in [("empty", &b""[..]), ("nul", &[0; 3])] {
+        fs::write(dir.path().join(name), bytes).unwrap();
+        let shown = tonnage(dir.path(), &format!("show {name}")).run();
+        assert_ne!(shown.code, Some(0), "{name}: {shown:#?}");
+        assert!(shown.stderr.contains(name), "{shown:#?}");
+    }
+}
+
 /// A user that has no other process, and may start this many.
 fn with_processes(dir: &Path, most: u32, arguments: &str) -> Ended {
     let user = 1_000_000_000 + std::process::id();

@@ -265,6 +265,17 @@ fn the_same_point_twice_is_refused_unless_labels_tell_them_apart() {
 }
 
 #[test]
+fn a_label_is_one_line_of_text() {
+    for bad in ["a\\nb", "\\u001b[31mred"] {
+        let text = format!("name = 'n'\n[[transfer]]\n{WRITE}label = \"{bad}\"\n");
+        let error = Plan::from_toml(&text, "t").unwrap().transfer_points(2);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("one line of text"), "{error}");
+        assert!(!error.chars().any(char::is_control), "{error:?}");
+    }
+}
+
+#[test]
 fn plans_built_in_code_are_checked_too() {
     let nothing = Plan::default().transfer_points(2).unwrap_err().to_string();
     assert!(nothing.contains("add a [[transfer]], a [[file]] or a [[connect]] table"));
