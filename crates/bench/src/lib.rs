@@ -6,7 +6,7 @@
 //! | [`run`], [`settings`] | what stays the same for all of them, found out and stated |
 //! | [`observer`] | who is told |
 //! | [`failure`], [`deadlines`] | how far a failure reaches, and how long ranks wait for each other |
-//! | `settle`, `latencies`, `json` | what ranks say to each other in several kinds |
+//! | `all_or_none`, `latencies`, `json` | what ranks say to each other in several kinds |
 //! | `opening` | devices, places of workers, memory and introductions, for kinds that move bytes between memories |
 //! | [`drive`] | the timed loops |
 //! | [`kinds`] | the kinds of experiments |
@@ -19,6 +19,7 @@
 //! Engines come in as lists; none is known here by name. Results go out as records; see `tonnage_record`.
 #![forbid(unsafe_code)]
 
+mod all_or_none;
 pub mod canary;
 pub mod conductor;
 pub mod deadlines;
@@ -33,6 +34,5 @@ pub mod observer;
 mod opening;
 pub mod run;
 pub mod settings;
-mod settle;
 pub mod threads;
 pub mod wire_proof;

@@ -30,7 +30,7 @@ impl Run {
     /// When a rank does not answer, or unreadably.
     pub fn begin(rank: &mut Rank, settings: &Settings) -> Result<Self> {
         rank.phase("describing the hosts");
-        let environment = gather_environment(rank)?;
+        let environment = gather_environment(rank, settings)?;
         let run_id = format!("{:016x}", getrandom::u64().unwrap_or_else(|_| unix_ns()));
         if rank.id() == 0 {
             log::info!("run {run_id} of plan {}", settings.plan);
@@ -63,12 +63,12 @@ impl Run {
 }
 
 /// Descriptions of all hosts, told by the first rank of each.
-fn gather_environment(rank: &mut Rank) -> Result<Vec<HostGroup>> {
+fn gather_environment(rank: &mut Rank, settings: &Settings) -> Result<Vec<HostGroup>> {
     let offset = rank.clock_offset();
     let me = rank.identity().rank;
     let mine = if rank.hosts().host(me) == Some(me) {
         json!({
-            "machine": tonnage_machine::Environment::read(),
+            "machine": tonnage_machine::Environment::read(&settings.lists.variables()),
             "offset_ns": offset.offset_ns,
             "uncertainty_ns": offset.uncertainty_ns,
         })

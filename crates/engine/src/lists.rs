@@ -63,6 +63,11 @@ impl Lists {
         engines.chain(file_engines)
     }
 
+    /// The environment variables that choose these libraries.
+    pub fn variables(&self) -> Vec<&'static str> {
+        self.libraries().map(|library| library.variable).collect()
+    }
+
     /// The refusal of an experiment that names no engine.
     pub fn no_engine(&self) -> Error {
         let names: Vec<_> = self.engines.iter().map(|entry| entry.name).collect();

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::tree::Tree;
+use super::kernel_files::Tree;
 use tonnage_units::{WireDevice, WireKind};
 
 /// Counters by the names that the kernel gives them.

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use tonnage_sys::libfabric::Libfabric;
 use tonnage_sys::library::libc_version;
 
+use super::kernel_files::{Tree, value_of};
 use super::pages::{HugePool, Transparent, huge_pools, meminfo_bytes, transparent};
 use super::topology::{Topology, allowed_cpus};
-use super::tree::{Tree, value_of};
 use super::variables::steering;
 use tonnage_units::number_list;
 
@@ -128,12 +128,14 @@ pub struct MemoryState {
 }
 
 impl Environment {
-    /// Reads this host's environment in a few milliseconds. It cannot fail: what cannot be read is absent or says so.
-    pub fn read() -> Self {
-        Self::read_from(
-            &Tree::host(),
-            &Topology::read_from(&Tree::host(), allowed_cpus()),
-        )
+    /// Reads this host's environment in a few milliseconds, the environment variables `more` among those that steer. It
+    /// cannot fail: what cannot be read is absent or says so.
+    pub fn read(more: &[&str]) -> Self {
+        let topology = Topology::read_from(&Tree::host(), allowed_cpus());
+        Self {
+            variables: steering(std::env::vars_os(), more),
+            ..Self::read_from(&Tree::host(), &topology)
+        }
     }
 
     /// Reads the machine laid out in `tree`. Kernel, architecture, libraries and environment variables are those
@@ -150,7 +152,7 @@ impl Environment {
             cpu: Processors::read_from(tree, topology),
             memory: MemoryState::read_from(tree, topology),
             libraries: libraries(tree),
-            variables: steering(std::env::vars_os()),
+            variables: steering(std::env::vars_os(), &[]),
         }
     }
 }
@@ -306,7 +308,7 @@ pub(super) fn nvidia_driver(tree: &Tree) -> Option<String> {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::super::tree::invented::Machine;
+    use super::super::kernel_files::invented::Machine;
     use super::*;
 
     fn read(machine: &Machine) -> Environment {
@@ -395,13 +397,13 @@ mod tests {
 
     #[test]
     fn this_host_is_read_quickly_and_survives_json() {
-        let first = Environment::read();
+        let first = Environment::read(&[]);
         assert!(first.libraries.contains_key("libc") || cfg!(not(target_env = "gnu")));
         // The fastest of some, because the test shares its CPUs with others.
         let fastest = (0..20)
             .map(|_| {
                 let start = Instant::now();
-                assert_eq!(Environment::read().cpu, first.cpu);
+                assert_eq!(Environment::read(&[]).cpu, first.cpu);
                 start.elapsed()
             })
             .min()

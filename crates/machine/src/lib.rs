@@ -11,7 +11,7 @@
 //! | [`pages`] | huge pages |
 //! | [`counters`] | counters of devices and of TCP |
 //! | [`fabric`] | choice of the libfabric |
-//! | [`tree`] | reading the kernel's files, or an invented machine's |
+//! | [`kernel_files`] | reading the kernel's files, or an invented machine's |
 //! | `variables` | environment variables that steer communication libraries |
 //!
 //! Nothing here moves a byte, knows an engine or starts a rank; who shares a host is in `tonnage_ranks`. Next:
@@ -25,11 +25,11 @@ pub mod devices;
 pub mod direct;
 pub mod environment;
 pub mod fabric;
+pub mod kernel_files;
 pub mod mounts;
 pub mod pages;
 pub mod placement;
 pub mod topology;
-pub mod tree;
 mod variables;
 
 pub use cpu_choice::CpuChoice;

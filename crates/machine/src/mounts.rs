@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tonnage_sys::files::file_system::{self, FileSystem};
 
-use super::tree::Tree;
+use super::kernel_files::Tree;
 
 /// The file system that a path is on.
 #[derive(Debug, Clone, PartialEq, Eq)]

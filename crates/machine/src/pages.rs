@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tree::{Tree, marked};
+use super::kernel_files::{Tree, marked};
 
 /// The pool of one size of huge pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -64,7 +64,7 @@ pub fn transparent(tree: &Tree) -> Transparent {
 /// A line of /proc/meminfo in bytes, such as "MemTotal".
 pub(super) fn meminfo_bytes(tree: &Tree, key: &str) -> Option<u64> {
     let text = tree.text("proc/meminfo")?;
-    let value = super::tree::value_of(&text, key)?;
+    let value = super::kernel_files::value_of(&text, key)?;
     value
         .strip_suffix("kB")?
         .trim()
@@ -75,7 +75,7 @@ pub(super) fn meminfo_bytes(tree: &Tree, key: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::invented::Machine;
+    use super::super::kernel_files::invented::Machine;
     use super::*;
 
     #[test]

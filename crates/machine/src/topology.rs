@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use super::tree::Tree;
+use super::kernel_files::Tree;
 use tonnage_units::number_list;
 
 /// One logical CPU that is online.
@@ -241,7 +241,7 @@ fn read_core(tree: &Tree, id: u32) -> (Vec<u32>, u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::invented::Machine;
+    use super::super::kernel_files::invented::Machine;
     use super::*;
 
     #[test]

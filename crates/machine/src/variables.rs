@@ -31,14 +31,13 @@ const PREFIXES: [&str; 23] = [
 ];
 
 /// Variables with exactly these names are recorded too.
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 6] = [
     "GLIBC_TUNABLES",
     "IBV_FORK_SAFE",
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
     "OFI_NCCL_PROTOCOL",
     "ROCR_VISIBLE_DEVICES",
-    super::fabric::LIBFABRIC_VARIABLE,
 ];
 
 /// A name with one of these in it, in any case, is never recorded, whatever else it matches.
@@ -55,21 +54,25 @@ const SECRET: [&str; 7] = [
 /// A longer value is cut, so that a record stays compact.
 const VALUE_CHARS_MAX: usize = 256;
 
-/// The steering variables among `all`, with their values; values beyond 256 characters end in "…".
+/// The steering variables among `all`, with their values; values beyond 256 characters end in "…". Those that are named in
+/// `more` steer too.
 pub(super) fn steering(
     all: impl Iterator<Item = (OsString, OsString)>,
+    more: &[&str],
 ) -> BTreeMap<String, String> {
     all.filter_map(|(name, value)| {
-        let name = name.into_string().ok().filter(|name| is_recorded(name))?;
+        let name = name.into_string().ok();
+        let name = name.filter(|name| is_recorded(name, more))?;
         Some((name, shorten(&value.to_string_lossy())))
     })
     .collect()
 }
 
-fn is_recorded(name: &str) -> bool {
+fn is_recorded(name: &str, more: &[&str]) -> bool {
     let upper = name.to_ascii_uppercase();
     let secret = SECRET.iter().any(|word| upper.contains(word));
-    let steers = NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let named = NAMES.contains(&name) || more.contains(&name);
+    let steers = named || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     steers && !secret
 }
 
@@ -89,6 +92,7 @@ mod tests {
             variables
                 .iter()
                 .map(|(name, value)| (name.into(), value.into())),
+            &["TONNAGE_MPI", "MY_TOKEN"],
         )
     }
 
@@ -101,11 +105,19 @@ mod tests {
             ("LD_PRELOAD", ""),
             ("HOME", "/root"),
             ("XFI_PROVIDER", "x"),
+            ("TONNAGE_MPI", "/opt/mpi/libmpi.so"),
+            ("TONNAGE_MPI_X", "x"),
         ]);
         let names: Vec<&str> = found.keys().map(String::as_str).collect();
         assert_eq!(
             names,
-            ["FI_PROVIDER", "LD_PRELOAD", "NCCL_IB_HCA", "UCX_TLS"]
+            [
+                "FI_PROVIDER",
+                "LD_PRELOAD",
+                "NCCL_IB_HCA",
+                "TONNAGE_MPI",
+                "UCX_TLS"
+            ]
         );
         assert_eq!(found["UCX_TLS"], "rc");
     }
@@ -120,6 +132,7 @@ mod tests {
             "UCX_password",
             "NCCL_CREDENTIALS",
             "FI_secret_x",
+            "MY_TOKEN",
         ];
         for name in names {
             assert!(recorded(&[(name, "hidden")]).is_empty(), "{name}");

@@ -14,7 +14,7 @@
 //! | [`point`] | what points of several kinds share |
 //! | [`options`] | what an option is, and tables of them |
 //! | [`sweep`] | the grammar of several values for one option |
-//! | [`names`] | how a limit is written |
+//! | [`limit_choice`] | how a limit is written |
 //! | [`bounds`] | bounds that hold for several kinds |
 //! | `refuse` | the error of a plan that cannot be measured |
 //!
@@ -26,7 +26,7 @@ pub mod bounds;
 pub mod expand;
 pub mod kind;
 pub mod kinds;
-pub mod names;
+pub mod limit_choice;
 pub mod options;
 pub mod plan;
 pub mod point;

@@ -3,7 +3,7 @@
 //!
 //! | module | what it makes |
 //! | --- | --- |
-//! | [`layout`] | the one way to draw records of any kind: title, tables, lines below |
+//! | [`drawer`] | the one way to draw records of any kind: title, tables, lines below |
 //! | [`transfer`], [`files`], [`connect`] | the reports of the kinds |
 //! | [`verify`] | the table of a run that checks bytes instead of timing them |
 //! | [`table`] | tables of figures |
@@ -12,11 +12,11 @@
 //! | [`engine`], [`wire_proof`] | an engine's library and devices; the devices that the payload crossed |
 //! | [`tour`] | the page that a tour ends with |
 //! | [`devices`] | the page of `tonnage devices`: this host, and the lists of engines and memories |
-//! | [`text`] | numbers, sizes and durations as tables print them, and line wrapping |
+//! | [`text`] | lines that end before the screen does |
 //!
-//! Nothing here measures, reads a file or knows an engine. Records come from `tonnage_record`, the host
+//! Nothing here measures or reads a file, and tables know no engine by name. Records come from `tonnage_record`, the host
 //! from `tonnage_machine`, the lists from whoever calls. Next:
-//! [`tonnage_record::figures`] for what a figure means, [`layout`] for how it is laid out.
+//! [`tonnage_record::figures`] for what a figure means, [`drawer`] for how it is laid out.
 
 #![forbid(unsafe_code)]
 
@@ -24,11 +24,11 @@ pub mod connect;
 pub mod csv;
 pub mod derived;
 pub mod devices;
+pub mod drawer;
 pub mod engine;
 pub mod explain;
 pub mod files;
 pub mod jsonl;
-pub mod layout;
 pub mod table;
 pub mod text;
 pub mod tour;
@@ -45,7 +45,7 @@ use tonnage_record::Record;
 use tonnage_record::read::final_attempts;
 use tonnage_units::{Result, names};
 
-use layout::Drawer;
+use drawer::Drawer;
 
 names! {
     /// Formats that `--format` chooses from.

@@ -111,6 +111,7 @@ fn csv_of_files_has_a_row_for_each_phase_and_for_what_it_mixes() {
 fn amounts_mean_all_trials_in_every_kind_and_stand_in_one_row() {
     let mut records = samples::all();
     records.extend(samples::files::all());
+    records.extend(samples::connect::connections());
     for field in ["operations", "payload_bytes", "verified_bytes", "trials"] {
         let figure = by_field(field).unwrap();
         for record in &records {
@@ -137,10 +138,31 @@ fn amounts_mean_all_trials_in_every_kind_and_stand_in_one_row() {
                         })
                         .sum()
                 }
-                _ => unreachable!(),
+                // Connections carry nothing.
+                _ if field == "trials" => record.connect().unwrap().trials.len() as u64,
+                _ => 0,
             };
             assert_eq!(of_rows.sum::<u64>(), of_trials, "{field} of {record:?}");
         }
+    }
+}
+
+#[test]
+fn every_kind_has_a_report() {
+    let mut records = samples::all();
+    records.extend(samples::files::all());
+    records.extend(samples::connect::connections());
+    let kind = |record: &Record| serde_json::to_value(record).unwrap()["kind"].clone();
+    for (name, _) in figures::KINDS {
+        let mut sampled = records.iter().filter(|record| kind(record) == *name);
+        let record = sampled
+            .next()
+            .unwrap_or_else(|| panic!("no sample of {name}"));
+        let text = render(Format::Table, std::slice::from_ref(record)).unwrap();
+        assert!(
+            !text.is_empty(),
+            "records of {name} are drawn by none of REPORTS"
+        );
     }
 }
 

@@ -1,21 +1,7 @@
-//! Lines that end before the screen does, and the pacing of operations in words. Numbers are in
-//! [`human`](tonnage_units::quantity::human).
-
-use tonnage_plan::transfer::Pacing;
-use tonnage_units::quantity::human::prefixed;
+//! Lines that end before the screen does. Numbers are in [`human`](tonnage_units::quantity::human).
 
 /// Greatest width of a report.
 pub const WIDTH: usize = 120;
-
-/// Pacing of operations, in two or three words.
-pub fn pacing(pacing: &Pacing) -> String {
-    match pacing {
-        Pacing::PingPong => "ping-pong".to_owned(),
-        Pacing::Stream { window } => format!("window {window}"),
-        Pacing::Batch { batch } => format!("batch {batch}"),
-        Pacing::Paced { rate_per_s, .. } => format!("{} operations/s", prefixed(*rate_per_s)),
-    }
-}
 
 /// Breaks at spaces so that no line is wider than `width`, each line after the first indented by `indent` spaces. A
 /// longer word stays whole; line breaks of the text are kept.

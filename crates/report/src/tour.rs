@@ -128,7 +128,7 @@ fn floor(records: &[TransferRecord<'_>]) -> String {
             "The harness itself takes {} ns for each operation (engine {}, {}). It is part of every figure below.\n",
             number(1e9 / rate),
             record.body.point.engine,
-            super::text::pacing(&record.body.point.pacing),
+            record.body.point.pacing,
         ))
     });
     lines.map(|line| format!("\n{line}")).collect()
@@ -205,7 +205,7 @@ fn bandwidth(records: &[TransferRecord<'_>]) -> String {
             .filter(|record| record.body.point.op == op)
             .collect();
         let pacings = distinct(same.iter().map(|record| record.body.point.pacing));
-        let pacings: Vec<_> = pacings.iter().map(super::text::pacing).collect();
+        let pacings: Vec<_> = pacings.iter().map(ToString::to_string).collect();
         let what = format!("{}, {}", op.name(), pacings.join(" and "));
         text += &format!("{what}\n{}\n\n", by_size(&same));
     }

@@ -7,7 +7,7 @@ use tonnage_record::{Outcome, Record, TransferBody, TransferRecord};
 use tonnage_units::quantity::human::size;
 
 use crate::derived::{CHECKED, RANGE, RESULT, RIGHT, SIZES};
-use crate::layout::Report;
+use crate::drawer::Report;
 use crate::table::draw;
 use crate::{engine, wire_proof};
 

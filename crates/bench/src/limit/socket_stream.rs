@@ -12,17 +12,18 @@ pub mod pump;
 mod tests;
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tonnage_sys::clock::Clock;
 
+use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
-use crate::settle::settle;
 use pump::BLOCK_BYTES;
 pub use pump::{Stream, StreamDirection, Streamed, Waiting, Window, pump};
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::Rank;
 use tonnage_units::Result;
+use tonnage_units::lock::lock;
 
 /// The longest time that the streams are counted for, after a third of it that is not: long trials are for rare
 /// operations, and streams are steady before.
@@ -73,7 +74,7 @@ impl Berths {
         // The window is in the system's time, from which a counter drifts away.
         let mut clock = *clock;
         clock.resync();
-        let mut all = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.streams);
         let mine = all.get_mut(worker).map(std::mem::take).unwrap_or_default();
         drop(all);
         pump(mine, &self.window, &clock, self.waiting)
@@ -127,7 +128,7 @@ fn measure_in(
         waiting,
     });
     let carried = carry(&berths);
-    let mine = settle(rank, "carry the socket streams", carried)?;
+    let mine = all_or_none(rank, "carry the socket streams", carried)?;
     let all = rank.reduce("add up the socket streams", mine, DEADLINES.step)?;
     if all.silent == 0 && all.streams > 0 {
         return Ok(Some(all));

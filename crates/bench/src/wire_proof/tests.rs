@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::routes::DeviceGroup;
 use super::*;
 use tonnage_engine::Verb;
-use tonnage_machine::tree::invented::Machine;
+use tonnage_machine::kernel_files::invented::Machine;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Addresses, TransferPoint};
 use tonnage_ranks::{Hosts, RankInfo, pack, unpack};

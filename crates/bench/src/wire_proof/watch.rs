@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::routes::Routes;
 use tonnage_engine::Verb;
 use tonnage_machine::counters::{Counters, Snapshot, difference, received_bytes, sent_bytes};
-use tonnage_machine::tree::Tree;
+use tonnage_machine::kernel_files::Tree;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Reduce, WireDevice};
 

@@ -194,7 +194,7 @@ fn huge_advice(bytes: usize, request: &Request<'_>) -> String {
 
 /// Bytes of huge pages that are reserved and free.
 fn reserved_bytes() -> u64 {
-    let pools = tonnage_machine::pages::huge_pools(&tonnage_machine::tree::Tree::host());
+    let pools = tonnage_machine::pages::huge_pools(&tonnage_machine::kernel_files::Tree::host());
     let free = pools.iter().map(|pool| pool.page_bytes * pool.free);
     free.sum()
 }
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn available_memory_is_that_of_this_machine() {
         let available = (HOST.available)("").unwrap().machine_bytes;
-        let total = tonnage_machine::tree::Tree::host()
+        let total = tonnage_machine::kernel_files::Tree::host()
             .text("proc/meminfo")
             .unwrap();
         let total = total.split_whitespace().nth(1).unwrap();

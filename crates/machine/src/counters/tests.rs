@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::tree::invented::Machine;
+use super::super::kernel_files::invented::Machine;
 use super::*;
 
 const DEV: &str = "Inter-|   Receive                                                |  Transmit

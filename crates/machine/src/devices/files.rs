@@ -7,8 +7,8 @@ use std::time::Duration;
 use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
 
+use super::super::kernel_files::Tree;
 use super::super::mounts::unescape;
-use super::super::tree::Tree;
 use super::absent::Absent;
 use crate::devices::timeout::within;
 
@@ -162,7 +162,7 @@ fn size_of_directory(place: &Path) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::tree::invented::Machine;
+    use super::super::super::kernel_files::invented::Machine;
     use super::*;
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::super::environment::nvidia_driver;
-use super::super::tree::{Tree, value_of};
+use super::super::kernel_files::{Tree, value_of};
 use super::absent::Absent;
 use super::pci::{PciFunction, function_of, functions, hexadecimal};
 
@@ -127,7 +127,7 @@ fn unusable(tree: &Tree, vendor: &str) -> (&'static str, &'static str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::tree::invented::Machine;
+    use super::super::super::kernel_files::invented::Machine;
     use super::super::pci::tests::invent;
     use super::*;
 

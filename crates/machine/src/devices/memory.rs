@@ -3,9 +3,9 @@
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
+use super::super::kernel_files::Tree;
 use super::super::pages::{HugePool, Transparent, huge_pools, meminfo_bytes, transparent};
 use super::super::topology::Topology;
-use super::super::tree::Tree;
 use super::absent::Absent;
 use tonnage_units::number_list;
 
@@ -99,7 +99,7 @@ fn empty_pool(pool: &HugePool) -> Absent {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::tree::invented::Machine;
+    use super::super::super::kernel_files::invented::Machine;
     use super::*;
 
     #[test]

@@ -27,8 +27,8 @@ pub use pci::{PciFunction, PcieLink};
 pub use rdma::{RdmaDevice, RdmaPort};
 
 use super::environment::{HostIdentity, Processors};
+use super::kernel_files::Tree;
 use super::topology::Topology;
-use super::tree::Tree;
 
 /// Inventory of a host. An empty list or a `None` has an entry in `absent` that says why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ impl Inventory {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::super::tree::invented::Machine;
+    use super::super::kernel_files::invented::Machine;
     use super::*;
 
     #[test]

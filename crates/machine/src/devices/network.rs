@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::tree::Tree;
+use super::super::kernel_files::Tree;
 use super::absent::Absent;
 use super::pci::{PciFunction, function_of};
 
@@ -81,7 +81,7 @@ fn interface(tree: &Tree, path: &str, name: &str) -> NetworkInterface {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::tree::invented::Machine;
+    use super::super::super::kernel_files::invented::Machine;
     use super::super::pci::tests::invent;
     use super::*;
 

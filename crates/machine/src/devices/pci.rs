@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::tree::Tree;
+use super::super::kernel_files::Tree;
 
 /// Place of a device on the PCI bus.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,7 +128,7 @@ fn lane_bytes_per_s(generation: u32) -> u64 {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::super::tree::invented::Machine;
+    use super::super::super::kernel_files::invented::Machine;
     use super::*;
 
     /// A PCI function with a link of this speed and width, now and at most, as sysfs lays it out.

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read;
 
 use super::super::fabric::LIBFABRIC_VARIABLE;
-use super::super::tree::Tree;
+use super::super::kernel_files::Tree;
 use super::absent::Absent;
 use super::fabric::FabricLibrary;
 use super::rdma::RdmaDevice;

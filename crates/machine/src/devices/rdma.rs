@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::tree::Tree;
+use super::super::kernel_files::Tree;
 use super::absent::Absent;
 use super::network::NetworkInterface;
 use super::pci::{PciFunction, function_of, functions, hexadecimal};
@@ -226,7 +226,7 @@ fn soft_roce(tree: &Tree, networks: &[NetworkInterface]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::tree::invented::Machine;
+    use super::super::super::kernel_files::invented::Machine;
     use super::super::network;
     use super::super::pci::tests::invent;
     use super::*;

@@ -7,8 +7,8 @@ use tonnage_record::figures::Row;
 use tonnage_record::{ConnectBody, ConnectRecord, Outcome};
 use tonnage_units::quantity::human::{exact_duration, exact_size};
 
+use crate::drawer::Report;
 use crate::engine;
-use crate::layout::Report;
 use crate::table::{Line, Sheet};
 
 /// Connections; a table of points and one of steps for each configuration.

@@ -21,7 +21,7 @@ use tonnage_record::figures::Row;
 use tonnage_record::{FileBody, FileRecord};
 
 use crate::derived::TRIAL;
-use crate::layout::Report;
+use crate::drawer::Report;
 use crate::table::{Line, Sheet};
 
 /// File experiments; each stands for itself.

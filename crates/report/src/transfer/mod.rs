@@ -10,7 +10,7 @@ use tonnage_record::figures::Row;
 use tonnage_record::{TransferBody, TransferRecord};
 
 use crate::derived::NOTE;
-use crate::layout::Report;
+use crate::drawer::Report;
 use crate::table::{Line, Sheet};
 
 pub use notes::CPU_SHARE_LEAST;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tonnage_engines::LISTS;
 use tonnage_machine::Environment;
 use tonnage_machine::devices::Inventory;
 use tonnage_record::read::read_records;
@@ -39,7 +40,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     }
     check_writable(&output)?;
     say("Looking at this machine, then measuring it for about half a minute …");
-    let environment = Environment::read();
+    let environment = Environment::read(&LISTS.variables());
     let inventory = Inventory::read();
     let limits = limits::measure(&environment)?;
     let before = if output.exists() {

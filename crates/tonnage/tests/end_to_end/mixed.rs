@@ -11,7 +11,7 @@ use tonnage_record::{Outcome, Record};
 use super::killing::blames;
 use super::support::{records, tonnage, wait_until};
 
-/// A transfer, files, and a transfer, in this order.
+/// A transfer, files, connections, and a transfer, in this order.
 const PLAN: &str = r#"
 name = "mixed"
 
@@ -29,6 +29,11 @@ path = "t"
 block = "64k"
 transfer = "4k"
 limit = "none"
+
+[[connect]]
+engine = "shm"
+trials = 1
+duration = "10ms"
 
 [[transfer]]
 engine = "shm"
@@ -55,13 +60,14 @@ fn kinds(records: &[Record]) -> Vec<&'static str> {
     let kind = |record: &Record| match record.transfer() {
         Some(_) => "transfer",
         None if record.file().is_some() => "file",
-        None => "neither",
+        None if record.connect().is_some() => "connect",
+        None => "none of them",
     };
     records.iter().map(kind).collect()
 }
 
 #[test]
-fn a_plan_of_two_kinds_is_one_run() {
+fn a_plan_of_all_kinds_is_one_run() {
     let dir = tempdir().unwrap();
     plan(dir.path(), "5ms");
     let arguments = "--log-level info run mixed.toml --ranks 2 -o r.jsonl";
@@ -69,13 +75,14 @@ fn a_plan_of_two_kinds_is_one_run() {
     let asked = run.stderr.matches("of plan mixed").count();
     assert_eq!(asked, 1, "hosts are described once: {run:#?}");
     let records = read(&dir.path().join("r.jsonl"));
-    assert_eq!(kinds(&records), ["transfer", "file", "transfer"]);
+    assert_eq!(kinds(&records), ["transfer", "file", "connect", "transfer"]);
     for record in &records {
         assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
         assert_eq!(record.run_id, records[0].run_id);
         assert_eq!(record.environment, records[0].environment);
     }
-    assert_eq!(run.rows().len(), 2, "two transfers: {run:#?}");
+    // Two transfers, and the connections with their seven steps.
+    assert_eq!(run.rows().len(), 2 + 8, "{run:#?}");
     for phase in ["\nwrite ", "\nread "] {
         let row = run.stdout.contains(phase);
         assert!(row, "a row of each phase: {run:#?}");
@@ -125,18 +132,18 @@ fn a_rank_that_is_killed_in_a_mixed_run_is_named() {
     let path = dir.path().join("r.jsonl");
     plan(dir.path(), "1h");
     let run = tonnage(dir.path(), "run mixed.toml --ranks 2 -o r.jsonl").start();
-    wait_until("two points are done", || {
-        fs::read_to_string(&path).is_ok_and(|text| text.lines().count() >= 2)
+    wait_until("three points are done", || {
+        fs::read_to_string(&path).is_ok_and(|text| text.lines().count() >= 3)
     });
     run.signal_rank(1, Signal::KILL);
     let ended = run.end().with_code(1);
     blames(&ended, 1);
     let records = read(&path);
-    assert_eq!(kinds(&records), ["transfer", "file", "transfer"]);
+    assert_eq!(kinds(&records), ["transfer", "file", "connect", "transfer"]);
     let measured = |record: &Record| record.outcome == Outcome::Measured;
-    assert!(records[..2].iter().all(measured), "{records:#?}");
-    let Outcome::Failed { why } = &records[2].outcome else {
-        panic!("{:#?}", records[2]);
+    assert!(records[..3].iter().all(measured), "{records:#?}");
+    let Outcome::Failed { why } = &records[3].outcome else {
+        panic!("{:#?}", records[3]);
     };
     assert!(why.contains("rank 1"), "{why}");
     assert!(!dir.path().join("t").exists(), "the files are gone");

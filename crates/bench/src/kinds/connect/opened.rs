@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicBool;
 use super::capacity::Capacity;
 use super::descriptors::Descriptors;
 use super::worker::{FIRST_BYTE, Refusal, Worker};
+use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
 use crate::json::Json;
 use crate::kinds::kind::{Stage, together};
 use crate::opening::{Devices, Requirements, Seat, SizedBy, reports};
 use crate::settings::Settings;
-use crate::settle::settle;
 use tonnage_engine::{Caps, Peer};
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_ranks::Rank;
@@ -49,7 +49,7 @@ impl Opened {
             .rank
             .agree("memory of the hosts", fits, DEADLINES.step)?;
         let mine = Self::open_local(&requirements, ends, stage);
-        settle(stage.rank, "open the engine", mine)
+        all_or_none(stage.rank, "open the engine", mine)
     }
 
     fn open_local(

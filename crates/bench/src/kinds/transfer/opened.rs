@@ -8,6 +8,7 @@ use tonnage_sys::clock::Clock;
 use super::caps::check_caps;
 use super::credit_lanes::{CreditLanes, needs_credits};
 use super::description::{Device, OpenMessage};
+use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
 use crate::host::RankHost;
 use crate::json::Json;
@@ -15,7 +16,6 @@ use crate::kinds::transfer::layout::SliceLayout;
 use crate::opening::introduction::{Introduction, Introductions, locality, packed, unpacked};
 use crate::opening::{Devices, Requirements, Seat, SizedBy, reports};
 use crate::settings::Settings;
-use crate::settle::settle;
 use crate::wire_proof::{NamedDevices, Routes};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
@@ -123,16 +123,16 @@ impl OpenEngine {
         let fits = need.requirements.check_memory(rank, settings);
         rank.agree("memory of the hosts", fits, DEADLINES.step)?;
         let mine = open_local(points, &need, rank, settings, host);
-        let mut local = settle(rank, "open the engine", mine)?;
+        let mut local = all_or_none(rank, "open the engine", mine)?;
         let yielding = local.opened.yielding;
         let all = rank.gather("describe the engines", &Json(local.opened), DEADLINES.step)?;
         let opened: Vec<OpenMessage> = all.into_iter().map(|Json(opened)| opened).collect();
         rank.phase(&format!("connecting {name}"));
         let heard = rank.exchange("exchange cards", local.told, DEADLINES.step)?;
         let connected = connect(rank, &need.peers, &mut local.workers, &heard);
-        settle(rank, "connect", connected)?;
+        all_or_none(rank, "connect", connected)?;
         let met = meet(rank, &mut local.workers);
-        settle(rank, "first contact", met)?;
+        all_or_none(rank, "first contact", met)?;
         let named: Vec<_> = opened
             .iter()
             .map(|opened| opened.wire_devices.as_ref())

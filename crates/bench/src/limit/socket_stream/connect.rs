@@ -9,8 +9,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
 use super::pump::{Stream, StreamDirection, is_pause};
+use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
-use crate::settle::settle;
 use crate::threads::start;
 use tonnage_engine::Verb;
 use tonnage_plan::transfer::TransferPoint;
@@ -63,7 +63,7 @@ pub(super) fn connect_all(
         let places: Vec<IpAddr> = sources.iter().map(|ip| ip.unwrap_or(fallback)).collect();
         Door::open(&places).map(Some)
     };
-    let door = settle(rank, "listen for socket streams", door)?;
+    let door = all_or_none(rank, "listen for socket streams", door)?;
     let card = Card {
         listens: door
             .as_ref()
@@ -112,7 +112,7 @@ pub(super) fn connect_all(
         }
         Ok(all)
     });
-    let settled = settle(rank, "connect socket streams", streams);
+    let settled = all_or_none(rank, "connect socket streams", streams);
     // Open until all know why nothing was taken: a peer whose connection is refused would blame the network.
     drop(door);
     settled.map(|streams| (streams, skew_ns))

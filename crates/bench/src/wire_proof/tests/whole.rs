@@ -18,7 +18,7 @@ use tonnage_engine::{
 };
 use tonnage_machine::CpuChoice;
 use tonnage_machine::counters::{Snapshot, received_bytes};
-use tonnage_machine::tree::Tree;
+use tonnage_machine::kernel_files::Tree;
 use tonnage_plan::transfer::{Addresses, TransferPoint, TrialLength};
 use tonnage_plan::{Planned, Point};
 use tonnage_ranks::testing::run_with;

@@ -1,5 +1,7 @@
 //! A point of a transfer: everything fixed.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -88,14 +90,8 @@ impl AnyPoint for TransferPoint {
     }
 
     fn progress(&self) -> String {
-        let pacing = match self.pacing {
-            Pacing::PingPong => "ping-pong".to_owned(),
-            Pacing::Stream { window } => format!("window {window}"),
-            Pacing::Batch { batch } => format!("batch {batch}"),
-            Pacing::Paced { rate_per_s, .. } => human::rate(rate_per_s),
-        };
         let size = Bytes(self.size_bytes.into());
-        format!("{} {} {size}, {pacing}", self.engine, self.op.name())
+        format!("{} {} {size}, {}", self.engine, self.op.name(), self.pacing)
     }
 
     fn crosses_devices(&self) -> bool {
@@ -126,6 +122,20 @@ pub enum Pacing {
         /// Operations per second of each initiating rank, shared by its workers.
         rate_per_s: f64,
     },
+}
+
+/// Two or three words, such as `window 64`.
+impl fmt::Display for Pacing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PingPong => f.write_str("ping-pong"),
+            Self::Stream { window } => write!(f, "window {window}"),
+            Self::Batch { batch } => write!(f, "batch {batch}"),
+            Self::Paced { rate_per_s, .. } => {
+                write!(f, "{} operations/s", human::prefixed(*rate_per_s))
+            }
+        }
+    }
 }
 
 impl Pacing {

@@ -88,8 +88,10 @@ impl KindBody for ConnectBody {
         std::iter::once(Part::Whole).chain(steps).collect()
     }
 
-    fn trials(&self, _: Part) -> Option<u32> {
-        self.summary.as_ref().map(|summary| summary.trials)
+    fn trials(&self, part: Part) -> Option<u32> {
+        let whole = matches!(part, Part::Whole);
+        let summary = self.summary.as_ref().filter(|_| whole);
+        summary.map(|summary| summary.trials)
     }
 
     fn latency(&self, part: Part) -> Option<&Latency> {

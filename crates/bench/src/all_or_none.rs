@@ -8,7 +8,7 @@ use tonnage_units::{Error, Result};
 ///
 /// # Errors
 /// The first failing rank's reason.
-pub(crate) fn settle<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
+pub(crate) fn all_or_none<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
     match mine {
         Ok(value) => rank.agree(what, Ok(()), DEADLINES.step).map(|()| value),
         Err(error) => match rank.agree(what, Err(error), DEADLINES.step) {
