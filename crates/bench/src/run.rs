@@ -58,6 +58,7 @@ impl Run {
             limit: None,
             wire_proof: None,
             remarks: Vec::new(),
+            checksum: None,
         }
     }
 }

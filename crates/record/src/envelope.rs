@@ -48,6 +48,9 @@ pub struct Record {
     /// Remarks that a reader has to know: what a read proves, what a file system cannot do, …
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
+    /// CRC-32 of the line before this key, in eight hexadecimal digits; `None` in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<String>,
 }
 
 /// A record whose kind is known: the envelope, with a body that needs no looking at again.

@@ -12,7 +12,7 @@
 //! | [`environment`], [`grouping`] | what was really done, and on which hosts; what many say alike is said once |
 //! | [`histogram`], [`spread`], [`limit`] | samples and trials taken together, upper bounds |
 //! | [`wire_proof`] | what devices counted while the payload should have crossed them |
-//! | [`writer`], [`read`] | files of records: written, interrupted, read, taken up again |
+//! | [`writer`], [`read`], [`checksum`] | files of records: written, interrupted, read, taken up again; lines that were changed |
 //! | [`schema`] | docs/record.schema.json, from the types |
 //! | [`host_limits`] | what a host can do at most, which is in no record |
 //!
@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod body;
+pub mod checksum;
 pub mod envelope;
 pub mod environment;
 pub mod figures;

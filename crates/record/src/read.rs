@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{Outcome, Program, Record, SCHEMA_VERSION};
+use super::{Outcome, Program, Record, SCHEMA_VERSION, checksum};
 use tonnage_plan::Point;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
@@ -152,7 +152,18 @@ fn parse(line: &[u8]) -> Result<Record, Problem> {
     let head: Head = json(line)?;
     let found = head.schema_version;
     if found == SCHEMA_VERSION {
-        return json(line);
+        let record = json(line)?;
+        if !checksum::is_unchanged(line) {
+            return Err(Problem::NotRecord(
+                "it was changed after it was written, for its checksum is that of another text. Take the line out, or its \
+                 checksum if it is to be read all the same"
+                    .to_owned(),
+            ));
+        }
+        return Ok(Record {
+            checksum: None,
+            ..record
+        });
     }
     if found == 0 {
         return Err(Problem::NotRecord(

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::read::{already_measured, final_attempts, read_records};
 use super::writer::{RecordWriter, check_writable, resume};
-use super::{FileBody, Outcome, Record};
+use super::{FileBody, Outcome, Record, checksum};
 use tonnage_plan::Point;
 use tonnage_plan::files::{Phase, Published};
 use tonnage_plan::point::Reading;
@@ -54,9 +54,7 @@ fn file_in(directory: &tempfile::TempDir, bytes: &[u8]) -> PathBuf {
 }
 
 fn line(size_bytes: u32) -> Vec<u8> {
-    let mut line = serde_json::to_vec(&sample(size_bytes)).unwrap();
-    line.push(b'\n');
-    line
+    (checksum::line(&sample(size_bytes)).unwrap() + "\n").into_bytes()
 }
 
 #[test]
@@ -175,7 +173,7 @@ fn fractions_survive_the_file() {
     let record = sample(8);
     let back: Record = serde_json::from_slice(&line(8)).unwrap();
     assert_eq!(
-        back, record,
+        back.body, record.body,
         "else --resume would measure such points again"
     );
 }
@@ -351,4 +349,39 @@ fn an_edited_published_figure_measures_nothing_again() {
     assert!(already_measured(&records, &Point::File(point.clone())));
     point.window += 1;
     assert!(!already_measured(&records, &Point::File(point)));
+}
+
+#[test]
+fn a_record_that_was_changed_is_refused_and_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("r.jsonl");
+    let whole = checksum::line(&sample(8)).unwrap() + "\n";
+    let read = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        read_records(&path).map(|file| file.records)
+    };
+    assert_eq!(read(&whole).unwrap(), [sample(8)]);
+    // Every byte counts, those of the checksum too. Only its key may be made unknown.
+    let key = whole.find(",\"checksum\"").unwrap();
+    let is_key = |at: &usize| (key..key + ",\"checksum\"".len()).contains(at);
+    for at in (0..whole.len() - 1).filter(|at| !is_key(at)) {
+        let mut bytes = whole.clone().into_bytes();
+        bytes[at] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        assert!(read_records(&path).is_err(), "byte {at} of {whole}");
+    }
+    for changed in [
+        whole.replace("\"time_unix_ns\":1,", "\"time_unix_ns\":2,"),
+        whole.replace("\"}\n", "\",\"remarks\":[]}\n"),
+    ] {
+        assert_ne!(changed, whole);
+        let error = read(&changed).unwrap_err().to_string();
+        for part in ["line 1", "changed after it was written"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+    // Who wants it so takes the checksum out.
+    let (text, _) = whole.split_once(",\"checksum\"").unwrap();
+    let without = format!("{text}}}\n").replace("\"time_unix_ns\":1,", "\"time_unix_ns\":2,");
+    assert_eq!(read(&without).unwrap()[0].time_unix_ns, 2);
 }

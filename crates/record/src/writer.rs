@@ -15,7 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::Record;
+use super::{Record, checksum};
 use tonnage_units::{Error, Result};
 
 use super::read::{ReadOutcome, missing, name_too_long, read_records};
@@ -110,12 +110,10 @@ impl RecordWriter {
     /// a file's earlier lines stay whole, and a broken one is removed before the next. [`Error::Failed`] when somebody
     /// else has removed, replaced or changed the file, to which nothing more is written then.
     pub fn write(&mut self, record: &Record) -> Result<()> {
-        let mut text = serde_json::to_vec(record).map_err(|error| {
-            Error::Failed(format!("a record cannot be written as JSON: {error}"))
-        })?;
-        text.push(b'\n');
+        let text = checksum::line(record)? + "\n";
         self.check_untouched()?;
-        self.write_line(&text).map_err(|error| self.failed(error))
+        self.write_line(text.as_bytes())
+            .map_err(|error| self.failed(error))
     }
 
     /// Says when records would go where nobody finds them, or stand behind bytes of somebody else. The system reports

@@ -1,7 +1,7 @@
 //! Records as JSON lines, just as a results file holds them.
 
-use tonnage_record::Record;
-use tonnage_units::{Error, Result};
+use tonnage_record::{Record, checksum};
+use tonnage_units::Result;
 
 /// One line for each record.
 ///
@@ -10,10 +10,7 @@ use tonnage_units::{Error, Result};
 pub fn jsonl(records: &[Record]) -> Result<String> {
     let mut text = String::new();
     for record in records {
-        let line = serde_json::to_string(record).map_err(|error| {
-            Error::Failed(format!("a record cannot be written as JSON: {error}"))
-        })?;
-        text.push_str(&line);
+        text.push_str(&checksum::line(record)?);
         text.push('\n');
     }
     Ok(text)

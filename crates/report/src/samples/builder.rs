@@ -87,6 +87,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         limit: None,
         wire_proof: None,
         remarks: Vec::new(),
+        checksum: None,
     };
     Sample {
         record,

@@ -104,6 +104,7 @@ fn record(file: FilePoint, engine: serde_json::Value, phases: Vec<PhaseRecord>) 
         limit: None,
         wire_proof: None,
         remarks: Vec::new(),
+        checksum: None,
     }
 }
 
