@@ -54,8 +54,8 @@ const SECRET: [&str; 7] = [
 /// A longer value is cut, so that a record stays compact.
 const VALUE_CHARS_MAX: usize = 256;
 
-/// The steering variables among `all`, with their values; values beyond 256 characters end in "…". Those that are named in
-/// `more` steer too.
+/// The steering variables among `all`, with their values; values beyond 256 characters end in "…". Those that are named
+/// in `more` steer too.
 pub(super) fn steering(
     all: impl Iterator<Item = (OsString, OsString)>,
     more: &[&str],

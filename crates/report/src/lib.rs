@@ -14,9 +14,9 @@
 //! | [`devices`] | the page of `tonnage devices`: this host, and the lists of engines and memories |
 //! | [`text`] | lines that end before the screen does |
 //!
-//! Nothing here measures or reads a file, and tables know no engine by name. Records come from `tonnage_record`, the host
-//! from `tonnage_machine`, the lists from whoever calls. Next:
-//! [`tonnage_record::figures`] for what a figure means, [`drawer`] for how it is laid out.
+//! Nothing here measures or reads a file, and tables know no engine by name. Records come from `tonnage_record`, the
+//! host from `tonnage_machine`, the lists from whoever calls. Next: [`tonnage_record::figures`] for what a figure
+//! means, [`drawer`] for how it is laid out.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
 //! Finds out which way of copying is fastest for the operations of one point.
 //!
 //! Which one wins depends on the size, the CPU and whether the footprint fits a cache, so no table of thresholds is
-//! right everywhere. While operations are not timed, each method gets stretches in turn. A stretch begins with an untimed
-//! pass over the footprint, because methods leave the caches in different states: streaming stores empty them of the
-//! destination, for which the method after them would pay. The median block of a method decides: one block that the
-//! system interrupted says nothing. A block is timed until its stores have left the CPU's buffers; without that,
+//! right everywhere. While operations are not timed, each method gets stretches in turn. A stretch begins with an
+//! untimed pass over the footprint, because methods leave the caches in different states: streaming stores empty them
+//! of the destination, for which the method after them would pay. The median block of a method decides: one block that
+//! the system interrupted says nothing. A block is timed until its stores have left the CPU's buffers; without that,
 //! streaming stores would seem to cost nothing.
 
 use tonnage_sys::clock::Clock;

@@ -3,6 +3,7 @@
 use super::{Better, Figure, GIGA, PERCENT, Row, Style, Value};
 use crate::body::{Moved, MovedInTrial};
 use crate::limit::Limit;
+use crate::spread::Spread;
 
 /// Bandwidth over the trials.
 pub const BANDWIDTH: &[Figure] = &[
@@ -16,7 +17,7 @@ pub const BANDWIDTH: &[Figure] = &[
         computed: "Mean over the trials of payload bytes / window.",
         style: GIGA,
         better: Some(Better::High),
-        value: |row| moved(row, |moved| moved.bandwidth_bytes_per_s.mean),
+        value: |row| bandwidth(row, |spread| Some(spread.mean)),
         trials: Some(bandwidths),
     },
     Figure {
@@ -27,7 +28,7 @@ pub const BANDWIDTH: &[Figure] = &[
         computed: CI95,
         style: PERCENT,
         better: None,
-        value: |row| moved(row, |moved| moved.bandwidth_bytes_per_s.ci95_fraction()),
+        value: |row| bandwidth(row, Spread::ci95_fraction),
         trials: None,
     },
     Figure {
@@ -37,7 +38,7 @@ pub const BANDWIDTH: &[Figure] = &[
         computed: "Smallest payload bytes / window of the trials.",
         style: GIGA,
         better: Some(Better::High),
-        value: |row| moved(row, |moved| moved.bandwidth_bytes_per_s.min),
+        value: |row| bandwidth(row, |spread| Some(spread.min)),
         trials: None,
     },
     Figure {
@@ -47,7 +48,7 @@ pub const BANDWIDTH: &[Figure] = &[
         computed: "Largest payload bytes / window of the trials.",
         style: GIGA,
         better: Some(Better::High),
-        value: |row| moved(row, |moved| moved.bandwidth_bytes_per_s.max),
+        value: |row| bandwidth(row, |spread| Some(spread.max)),
         trials: None,
     },
 ];
@@ -141,6 +142,14 @@ fn moved<T: Into<Value>>(row: &Row<'_>, of: fn(&Moved<'_>) -> T) -> Value {
     row.body().moved(row.part).as_ref().map(of).into()
 }
 
+/// None of an engine that moves nothing.
+fn bandwidth(row: &Row<'_>, of: fn(&Spread) -> Option<f64>) -> Value {
+    let moved = row.body().moved(row.part);
+    let moved = moved.filter(|moved| moved.payload_bytes > 0);
+    let value = moved.and_then(|moved| of(&moved.bandwidth_bytes_per_s));
+    value.into()
+}
+
 fn limit<'a>(row: &Row<'a>) -> Option<&'a Limit> {
     let own = row.body().moved(row.part).and_then(|moved| moved.limit);
     own.or(row.record.limit.as_ref())
@@ -152,8 +161,9 @@ fn trials(row: &Row<'_>) -> impl Iterator<Item = MovedInTrial> {
 }
 
 fn bandwidths(row: &Row<'_>) -> Vec<Option<f64>> {
-    trials(row)
-        .map(|trial| Some(trial.bandwidth_bytes_per_s))
+    let bandwidths = trials(row).map(|trial| trial.bandwidth_bytes_per_s);
+    bandwidths
+        .map(|bandwidth| Some(bandwidth).filter(|&bandwidth| bandwidth > 0.0))
         .collect()
 }
 

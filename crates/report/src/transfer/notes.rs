@@ -70,6 +70,9 @@ impl Notes {
                 self.number("the time was up before CI95 became as narrow as asked for".to_owned()),
             );
         }
+        if let Some(text) = above_capacity(record) {
+            words.push(self.number(text));
+        }
         if let Some(text) = above_limit(record) {
             words.push(self.number(text));
         }
@@ -94,6 +97,21 @@ impl Notes {
 
 /// A single trial has no interval; so much of its bandwidth stands for one.
 const SINGLE_TRIAL_SPREAD: f64 = 0.05;
+
+/// An open loop that carries less than this of what is offered has a backlog that grows.
+const CARRIED_LEAST: f64 = 0.98;
+
+/// Tells that more was offered than the path carries.
+fn above_capacity(record: TransferRecord<'_>) -> Option<String> {
+    let carried = record.carried_fraction()?;
+    (carried < CARRIED_LEAST).then(|| {
+        format!(
+            "more was offered than it carries, {} of it: the backlog grows, and latencies with the length of a trial; \
+             offer less to learn its latency under load",
+            whole_percent(carried)
+        )
+    })
+}
 
 /// Tells by how much a point is above its limit, and why, if the two differ by more than their intervals.
 fn above_limit(record: TransferRecord<'_>) -> Option<String> {
@@ -122,7 +140,29 @@ fn above_limit(record: TransferRecord<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::samples;
-    use tonnage_record::Record;
+    use tonnage_record::{Body, Record};
+
+    #[test]
+    fn what_is_offered_above_capacity_is_told() {
+        let record = samples::paced()[0].clone();
+        let note_at = |carried: f64| {
+            let mut record = record.clone();
+            let offered = {
+                let record: TransferRecord<'_> = record.of_kind().unwrap();
+                let rate = record.body.summary.as_ref().unwrap().message_rate_per_s;
+                rate.mean / record.carried_fraction().unwrap()
+            };
+            let Body::Transfer(body) = &mut record.body else {
+                unreachable!("a sample of transfers");
+            };
+            let summary = body.summary.as_mut().unwrap();
+            summary.message_rate_per_s.mean = carried * offered;
+            above_capacity(record.of_kind().unwrap())
+        };
+        assert_eq!(note_at(1.0), None);
+        assert_eq!(note_at(0.985), None);
+        assert!(note_at(0.5).unwrap().contains("50 % of it"));
+    }
 
     #[test]
     fn a_limit_was_too_low_where_the_intervals_do_not_meet() {

@@ -62,6 +62,8 @@ pub struct Work<'a> {
     began_ns: u64,
     /// Index of this worker in the rank.
     worker: u32,
+    /// False for an engine whose operations carry nothing.
+    moves_bytes: bool,
 }
 
 impl<'a> Work<'a> {
@@ -127,6 +129,7 @@ impl<'a> Work<'a> {
             cpu_began_ns: 0,
             began_ns,
             worker: index,
+            moves_bytes: caps.moves_bytes,
         };
         if answers(point) {
             work.set_the_table(&caps)?;
@@ -231,7 +234,9 @@ impl<'a> Work<'a> {
         } else {
             self.window_end_ns = schedule.start_ns;
         }
-        totals.payload_bytes = totals.operations * u64::from(self.point.size_bytes);
+        if self.moves_bytes {
+            totals.payload_bytes = totals.operations * u64::from(self.point.size_bytes);
+        }
         if let Some(trial) = &self.trial {
             totals.samples = trial.count();
             totals.latency_ns_min = trial.min_ns().unwrap_or(u64::MAX);
