@@ -8,6 +8,9 @@ use super::variables::Env;
 use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::{Error, Result};
 
+/// Variable that sets both time-outs, in seconds.
+const HEARTBEAT_VARIABLE: &str = "TONNAGE_HEARTBEAT_TIMEOUT";
+
 /// Silence after which a rank on this machine counts as hanging.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -71,7 +74,7 @@ impl JoinOptions {
         } else {
             10
         };
-        let asked = seconds(env, "TONNAGE_HEARTBEAT_TIMEOUT")?;
+        let asked = seconds(env, HEARTBEAT_VARIABLE)?;
         Ok(Self {
             secret,
             plan_hash,
@@ -81,7 +84,8 @@ impl JoinOptions {
             network_timeout: asked.unwrap_or(NETWORK_TIMEOUT),
             stranger_timeout: Duration::from_secs(5),
             close_timeout: Duration::from_secs(60),
-            grace: Duration::from_secs(2),
+            // With the last words on its connections a process is gone after two seconds.
+            grace: Duration::from_millis(1800),
             fanout: 32,
             end_process: true,
             handle_signals: true,
@@ -97,6 +101,11 @@ impl JoinOptions {
 /// `TONNAGE_JOIN_TIMEOUT`, when it is set.
 pub(crate) fn join_timeout(env: Env<'_>) -> Result<Option<Duration>> {
     seconds(env, "TONNAGE_JOIN_TIMEOUT")
+}
+
+/// Silence after which a rank on this machine counts as hanging: `TONNAGE_HEARTBEAT_TIMEOUT`, else three seconds.
+pub(crate) fn heartbeat_timeout(env: Env<'_>) -> Result<Duration> {
+    Ok(seconds(env, HEARTBEAT_VARIABLE)?.unwrap_or(HEARTBEAT_TIMEOUT))
 }
 
 fn seconds(env: Env<'_>, name: &str) -> Result<Option<Duration>> {

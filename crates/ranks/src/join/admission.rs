@@ -12,7 +12,7 @@ use crate::channel::Channel;
 use crate::channel::message::{Cause, Head, Hello, Welcome};
 use crate::signals::Signals;
 use crate::tree::shape::{PeerConnection, TreePosition, children_of, message_bytes_max, parent_of};
-use tonnage_units::identity::Identity;
+use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
@@ -168,7 +168,11 @@ fn missing(
     let noun = if absent.len() == 1 { "rank" } else { "ranks" };
     Error::Rank {
         rank: absent.first().copied().unwrap_or_default(),
-        host: "unknown host".into(),
+        host: match identity.meeting {
+            // Its supervisor started all ranks where this one is.
+            Meeting::Local { .. } => me.host.clone(),
+            _ => "unknown host".into(),
+        },
         message: format!(
             "{noun} {} of {} did not come within {:.0?} to rank 0 on {}.{refused} Look at the output of those ranks; \
              TONNAGE_JOIN_TIMEOUT=seconds gives them more time",

@@ -10,11 +10,15 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getppid, kill_process, set_parent_process_death_signal,
+    waitid,
+};
 
 use super::supervisor::Supervisor;
 use super::{RankExit, Spawn, Start};
 use crate::bootstrap::Env;
+use crate::bootstrap::options::heartbeat_timeout;
 use crate::bootstrap::secret;
 use tonnage_units::{Error, Result};
 
@@ -63,10 +67,17 @@ impl Spawn for Local {
         }))
     }
 
+    fn stopped_by(&mut self, rank: u32) -> Option<i32> {
+        let pid = pid(self.child(rank).ok()?)?;
+        // The status stays, so that the next look finds it too, until the process goes on.
+        let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(pid), look).ok()??.stopping_signal()
+    }
+
     fn signal(&mut self, rank: u32, signal: i32) {
         // The child has not been waited for, so its number still means it.
         if let Ok(child) = self.child(rank)
-            && let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+            && let Some(pid) = pid(child)
             && let Some(signal) = Signal::from_named_raw(signal)
             && let Err(error) = kill_process(pid, signal)
         {
@@ -91,12 +102,23 @@ impl Spawn for Local {
     }
 }
 
+fn pid(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+}
+
 /// Starts `ranks` processes of `program` with these arguments on this host. Call it from the main thread: the ranks end
-/// when the thread that started them does.
+/// when the thread that started them does. Of the environment only the heartbeat's time-out is asked for.
 ///
 /// # Errors
-/// [`Error::Usage`] for no ranks, [`Error::Io`] when a process cannot be started; those that were started are ended.
-pub fn start_local(ranks: u32, program: &Path, args: &[OsString]) -> Result<Supervisor<Local>> {
+/// [`Error::Usage`] for no ranks or a wrong variable, [`Error::Io`] when a process cannot be started; those that were
+/// started are ended.
+pub fn start_local(
+    env: Env<'_>,
+    ranks: u32,
+    program: &Path,
+    args: &[OsString],
+) -> Result<Supervisor<Local>> {
+    let heartbeat_timeout = heartbeat_timeout(env)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .map_err(|error| Error::io("cannot listen on 127.0.0.1", error))?;
     let control = listener
@@ -117,7 +139,7 @@ pub fn start_local(ranks: u32, program: &Path, args: &[OsString]) -> Result<Supe
         ],
         input: input.take(),
     });
-    Supervisor::start(Local::default(), starts)
+    Supervisor::start(Local::default(), starts, heartbeat_timeout)
 }
 
 /// To be called first in a process that [`start_local`] started: it ends with its supervisor, even if that is killed.
@@ -148,7 +170,7 @@ mod tests {
 
     fn run(ranks: u32, script: &str) -> u8 {
         let args = ["-c".into(), script.into()];
-        start_local(ranks, Path::new("/bin/sh"), &args)
+        start_local(&|_| None, ranks, Path::new("/bin/sh"), &args)
             .unwrap()
             .wait()
             .unwrap()
@@ -188,26 +210,56 @@ mod tests {
     }
 
     #[test]
-    fn when_one_rank_fails_a_stopped_one_does_not_stay() {
+    fn when_one_rank_fails_a_stopped_one_is_killed_at_once() {
         let begun = Instant::now();
         let code = run(
             2,
-            "if [ $TONNAGE_RANK = 1 ]; then exit 1; fi; kill -STOP $$; exit 0",
+            "if [ $TONNAGE_RANK = 1 ]; then sleep 1; exit 1; fi; kill -STOP $$; exit 0",
         );
         assert_eq!(code, 1);
         let took = begun.elapsed();
-        assert!(took < Duration::from_secs(20), "{took:?}");
+        assert!(took < Duration::from_secs(4), "{took:?}");
+    }
+
+    #[test]
+    fn a_rank_that_is_stopped_is_seen_until_it_goes_on() {
+        let mut local = Local::default();
+        let start = Start {
+            program: "/bin/sleep".into(),
+            arguments: vec!["60".into()],
+            environment: Vec::new(),
+            input: None,
+        };
+        local.start(0, start).unwrap();
+        let mut wait_for = |signal: Option<i32>| {
+            let since = Instant::now();
+            while local.stopped_by(0) != signal {
+                assert!(since.elapsed() < Duration::from_secs(20), "{signal:?}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            // A look takes nothing away.
+            assert_eq!(local.stopped_by(0), signal);
+            let next = match signal {
+                None => Signal::STOP,
+                Some(_) => Signal::CONT,
+            };
+            local.signal(0, next.as_raw());
+        };
+        wait_for(None);
+        wait_for(Some(Signal::STOP.as_raw()));
+        wait_for(None);
+        local.end(0);
     }
 
     #[test]
     fn a_program_that_is_not_there_is_named() {
-        let error = start_local(1, Path::new("/nonexistent/tonnage"), &[]).unwrap_err();
+        let error = start_local(&|_| None, 1, Path::new("/nonexistent/tonnage"), &[]).unwrap_err();
         assert!(
             error.to_string().contains("/nonexistent/tonnage"),
             "{error}"
         );
         assert_eq!(
-            start_local(0, Path::new("/bin/true"), &[])
+            start_local(&|_| None, 0, Path::new("/bin/true"), &[])
                 .unwrap_err()
                 .exit_code(),
             2

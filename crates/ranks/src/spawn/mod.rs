@@ -31,6 +31,9 @@ pub trait Spawn {
     /// When the system does not tell.
     fn ended(&mut self, rank: u32) -> Result<Option<RankExit>>;
 
+    /// Returns the signal that has stopped a rank that has not ended, or `None` while it goes on or nobody knows.
+    fn stopped_by(&mut self, rank: u32) -> Option<i32>;
+
     /// Sends a signal to a rank that has not ended.
     fn signal(&mut self, rank: u32, signal: i32);
 

@@ -17,29 +17,51 @@ use tonnage_units::{Error, Result};
 /// They need their grace of two seconds at most; with a little for the end of a killed process it is less than five.
 const END_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// A stopped rank cannot end by itself, so it has only the time that a signal to go on may be behind the one to end.
+const STOPPED_END_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// Once a rank has been stopped for as long as the heartbeat allows, the others have this long to find it themselves
+/// and to end. Before they have joined they cannot, and then it is said here. With a heartbeat of three seconds the
+/// whole is less than five.
+const STOPPED_FOUND_TIMEOUT: Duration = Duration::from_millis(1800);
+
+/// Longest time between two looks: a SIGCHLD that came for another reason must not be the last.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Ranks that were started here.
 #[derive(Debug)]
 pub struct Supervisor<S: Spawn> {
     spawn: S,
     ranks: Vec<Watched>,
     signals: Signals,
+    heartbeat_timeout: Duration,
     interrupted: Option<i32>,
     ending_since: Option<Instant>,
     killed_rest: bool,
+    looked: Instant,
 }
 
 #[derive(Debug, Default)]
 struct Watched {
     ended: Option<RankExit>,
-    /// The supervisor itself ended it, so its end says nothing.
-    put_down: bool,
+    /// The supervisor itself ended it then, so its end says nothing.
+    put_down: Option<Instant>,
+    /// Set while it is stopped.
+    stopped: Option<Stopped>,
+}
+
+/// A rank that does not go on.
+#[derive(Debug, Clone, Copy)]
+struct Stopped {
+    signal: i32,
+    since: Instant,
 }
 
 impl Watched {
     /// The signal that ended it, unless the supervisor sent it.
     fn killed_by(&self) -> Option<i32> {
         match self.ended {
-            Some(RankExit::Signal(signal)) if !self.put_down => Some(signal),
+            Some(RankExit::Signal(signal)) if self.put_down.is_none() => Some(signal),
             _ => None,
         }
     }
@@ -53,19 +75,25 @@ impl Watched {
 }
 
 impl<S: Spawn> Supervisor<S> {
-    /// Starts ranks in the order of their numbers.
+    /// Starts ranks in the order of their numbers. `heartbeat_timeout` is the time that a rank may be stopped.
     ///
     /// # Errors
     /// [`Error::Usage`] for no ranks; else when one cannot be started, and then those that were started are ended.
-    pub fn start(spawn: S, starts: impl IntoIterator<Item = Start>) -> Result<Self> {
+    pub fn start(
+        spawn: S,
+        starts: impl IntoIterator<Item = Start>,
+        heartbeat_timeout: Duration,
+    ) -> Result<Self> {
         let mut supervisor = Self {
             spawn,
             ranks: Vec::new(),
             // Before any child exists, so that no end of one is missed.
             signals: Signals::of(&[SIGINT, SIGTERM, SIGCHLD])?,
+            heartbeat_timeout,
             interrupted: None,
             ending_since: None,
             killed_rest: false,
+            looked: Instant::now(),
         };
         for (rank, start) in (0u32..).zip(starts) {
             supervisor.spawn.start(rank, start)?;
@@ -96,6 +124,7 @@ impl<S: Spawn> Supervisor<S> {
             if self.ranks.iter().all(|rank| rank.ended.is_some()) {
                 break;
             }
+            self.look_for_stopped();
             self.hurry();
             let interests: Vec<_> = self.signals.interests().collect();
             wait_for(&interests, self.next_look())?;
@@ -136,31 +165,73 @@ impl<S: Spawn> Supervisor<S> {
         Ok(())
     }
 
-    /// Returns the time of the next look even if nothing is heard: a SIGCHLD that came for another reason must not be
-    /// the last.
-    fn next_look(&self) -> Duration {
-        let usual = Duration::from_secs(1);
-        match self.ending_since {
-            Some(since) if !self.killed_rest => {
-                usual.min((since + END_TIMEOUT).saturating_duration_since(Instant::now()))
+    fn look_for_stopped(&mut self) {
+        let now = Instant::now();
+        // When this process itself was stopped, so were perhaps all, and some may go on a little later than others.
+        let excused = now.duration_since(self.looked) > 2 * LOOK;
+        self.looked = now;
+        for (number, rank) in (0u32..).zip(&mut self.ranks) {
+            // What a rank was like before it was put down is kept for the report.
+            if rank.ended.is_some() || rank.put_down.is_some() {
+                continue;
             }
-            _ => usual,
+            let before = rank.stopped.filter(|_| !excused);
+            let since = before.map_or(now, |stopped| stopped.since);
+            let by = self.spawn.stopped_by(number);
+            rank.stopped = by.map(|signal| Stopped { signal, since });
         }
     }
 
-    /// Ends the ranks that had their time to end by themselves.
+    /// The time at which all that are left are put down, if there is a reason to.
+    fn all_due(&self) -> Option<Instant> {
+        let ending = self.ending_since.map(|since| since + END_TIMEOUT);
+        let patience = self.heartbeat_timeout + STOPPED_FOUND_TIMEOUT;
+        let stopped = self.stopped().map(|(_, stopped)| stopped.since + patience);
+        stopped.chain(ending).min()
+    }
+
+    /// The time at which a stopped rank is put down before the others, because the run is ending.
+    fn stopped_due(&self, stopped: Stopped) -> Option<Instant> {
+        let ending = self.ending_since?;
+        Some(ending.max(stopped.since) + STOPPED_END_TIMEOUT)
+    }
+
+    /// Ranks that are stopped and still there.
+    fn stopped(&self) -> impl Iterator<Item = (u32, Stopped)> {
+        let ranks = (0u32..).zip(&self.ranks);
+        let there = ranks.filter(|(_, rank)| rank.ended.is_none() && rank.put_down.is_none());
+        there.filter_map(|(number, rank)| Some((number, rank.stopped?)))
+    }
+
+    /// Returns the time until the next look, if nothing is heard before.
+    fn next_look(&self) -> Duration {
+        if self.killed_rest {
+            return LOOK;
+        }
+        let one = self
+            .stopped()
+            .filter_map(|(_, stopped)| self.stopped_due(stopped));
+        let due = one.chain(self.all_due()).min();
+        let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+        left.map_or(LOOK, |left| left.min(LOOK))
+    }
+
+    /// Ends the ranks that had their time to end by themselves, and those that cannot because they are stopped.
     fn hurry(&mut self) {
-        if self.killed_rest
-            || self
-                .ending_since
-                .is_none_or(|since| since.elapsed() < END_TIMEOUT)
-        {
+        if self.killed_rest {
             return;
         }
-        self.killed_rest = true;
+        let now = Instant::now();
+        self.killed_rest = self.all_due().is_some_and(|due| now >= due);
+        let due = |(number, stopped)| {
+            let due = self.stopped_due(stopped)?;
+            (now >= due).then_some(number)
+        };
+        let stopped: Vec<u32> = self.stopped().filter_map(due).collect();
         for (number, rank) in (0u32..).zip(&mut self.ranks) {
-            if rank.ended.is_none() {
-                rank.put_down = true;
+            let is_due = self.killed_rest || stopped.contains(&number);
+            if rank.ended.is_none() && rank.put_down.is_none() && is_due {
+                rank.put_down = Some(now);
                 self.spawn.signal(number, SIGKILL);
             }
         }
@@ -183,14 +254,19 @@ impl<S: Spawn> Supervisor<S> {
             return;
         }
         let killed = self.ranks.iter().any(|rank| rank.killed_by().is_some());
+        let stopped = |rank: &Watched| Some((rank.put_down?, rank.stopped?));
+        let any_stopped = self.ranks.iter().any(|rank| stopped(rank).is_some());
         for (number, rank) in (0u32..).zip(&self.ranks) {
-            let what = match rank.killed_by() {
-                Some(signal) => format!("was killed by signal {signal}"),
-                None if rank.put_down && !killed => {
+            let what = match (rank.killed_by(), stopped(rank)) {
+                (Some(signal), _) => format!("was killed by signal {signal}"),
+                _ if killed || rank.put_down.is_none() => continue,
+                (None, Some((put_down, by))) => stopped_text(by, put_down),
+                // It waited for the stopped one.
+                (None, None) if any_stopped => continue,
+                (None, None) => {
                     "did not end with the others, as if it was stopped or stuck, and was killed"
                         .to_owned()
                 }
-                None => continue,
             };
             let process = match self.spawn.process(number) {
                 Some(process) => format!("its process {process}"),
@@ -221,6 +297,16 @@ impl<S: Spawn> Supervisor<S> {
     }
 }
 
+fn stopped_text(stopped: Stopped, put_down: Instant) -> String {
+    let name = signal_hook::low_level::signal_name(stopped.signal).unwrap_or("another one");
+    format!(
+        "was stopped by signal {} ({name}), did not go on for {:.1?}, and was killed: look for who stops processes there, \
+         such as a batch system, a debugger or kill",
+        stopped.signal,
+        put_down.duration_since(stopped.since)
+    )
+}
+
 impl<S: Spawn> Drop for Supervisor<S> {
     /// Ranks that are still there, because starting another one failed, must not stay behind.
     fn drop(&mut self) {
@@ -233,130 +319,4 @@ impl<S: Spawn> Drop for Supervisor<S> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::{Arc, Mutex};
-
-    /// Behaviour of a rank without a process.
-    #[derive(Debug, Clone, Copy)]
-    enum Play {
-        CannotStart,
-        Ends(RankExit),
-        /// Until it gets a signal that nobody can ignore.
-        Stuck,
-    }
-
-    /// Ranks that are no processes; what is done to them is written down.
-    #[derive(Debug)]
-    struct Fake {
-        plays: Vec<Play>,
-        done: Arc<Mutex<Vec<String>>>,
-    }
-
-    impl Fake {
-        fn note(&self, text: String) {
-            self.done.lock().unwrap().push(text);
-        }
-    }
-
-    impl Spawn for Fake {
-        fn start(&mut self, rank: u32, start: Start) -> Result<()> {
-            if matches!(self.plays[rank as usize], Play::CannotStart) {
-                return Err(Error::Failed(format!("cannot start rank {rank}")));
-            }
-            self.note(format!("start {rank} {:?}", start.arguments));
-            Ok(())
-        }
-
-        fn ended(&mut self, rank: u32) -> Result<Option<RankExit>> {
-            Ok(match self.plays[rank as usize] {
-                Play::Ends(ending) => Some(ending),
-                _ => None,
-            })
-        }
-
-        fn signal(&mut self, rank: u32, signal: i32) {
-            self.note(format!("signal {rank} {signal}"));
-            if signal == SIGKILL {
-                self.plays[rank as usize] = Play::Ends(RankExit::Signal(signal));
-            }
-        }
-
-        fn end(&mut self, rank: u32) {
-            self.note(format!("end {rank}"));
-        }
-
-        fn host(&self, rank: u32) -> String {
-            format!("h{rank}")
-        }
-
-        fn process(&self, _rank: u32) -> Option<u32> {
-            None
-        }
-    }
-
-    type Done = Arc<Mutex<Vec<String>>>;
-
-    fn started(plays: &[Play]) -> (Result<Supervisor<Fake>>, Done) {
-        let done = Done::default();
-        let fake = Fake {
-            plays: plays.to_vec(),
-            done: done.clone(),
-        };
-        let start = |rank: usize| Start {
-            program: "tonnage".into(),
-            arguments: vec![rank.to_string().into()],
-            environment: Vec::new(),
-            input: None,
-        };
-        (Supervisor::start(fake, (0..plays.len()).map(start)), done)
-    }
-
-    fn code(endings: &[RankExit]) -> u8 {
-        let plays: Vec<_> = endings.iter().map(|ending| Play::Ends(*ending)).collect();
-        started(&plays).0.unwrap().wait().unwrap()
-    }
-
-    #[test]
-    fn the_worst_end_wins() {
-        use RankExit::{Code, Signal};
-        assert_eq!(code(&[Code(0), Code(0)]), 0);
-        assert_eq!(code(&[Code(0), Code(1), Code(2)]), 2);
-        assert_eq!(code(&[Code(143), Code(143)]), 143);
-        assert_eq!(code(&[Code(130), Code(0)]), 1);
-        assert_eq!(code(&[Code(0), Signal(9)]), 1);
-        assert_eq!(started(&[]).0.unwrap_err().exit_code(), 2);
-    }
-
-    #[test]
-    fn whoever_stays_when_another_fails_is_killed() {
-        let (supervisor, done) =
-            started(&[Play::Stuck, Play::Ends(RankExit::Code(1)), Play::Stuck]);
-        let begun = Instant::now();
-        assert_eq!(supervisor.unwrap().wait().unwrap(), 1);
-        assert!(begun.elapsed() >= END_TIMEOUT && begun.elapsed() < 3 * END_TIMEOUT);
-        let done = done.lock().unwrap();
-        assert_eq!(done[3..], ["signal 0 9", "signal 2 9"]);
-    }
-
-    #[test]
-    fn when_one_cannot_be_started_the_others_are_ended() {
-        let (supervisor, done) = started(&[Play::Stuck, Play::Stuck, Play::CannotStart]);
-        let error = supervisor.err().unwrap();
-        assert!(error.to_string().contains("cannot start rank 2"), "{error}");
-        let done = done.lock().unwrap();
-        assert_eq!(done[2..], ["end 0", "end 1"]);
-    }
-
-    #[test]
-    fn signals_go_to_those_that_have_not_ended() {
-        let (supervisor, done) =
-            started(&[Play::Stuck, Play::Ends(RankExit::Code(0)), Play::Stuck]);
-        let mut supervisor = supervisor.unwrap();
-        supervisor.reap().unwrap();
-        supervisor.tell_all(SIGINT);
-        drop(supervisor);
-        let done = done.lock().unwrap();
-        assert_eq!(done[3..], ["signal 0 2", "signal 2 2", "end 0", "end 2"]);
-    }
-}
+mod tests;

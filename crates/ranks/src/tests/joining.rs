@@ -15,6 +15,8 @@ fn missing_ranks_are_listed() {
     let four = start(4, 9, (None, address), soon, |rank| rank.unwrap_err());
     for error in [zero.join().unwrap(), four.join().unwrap()] {
         assert!(error.to_string().contains("ranks 1-3,5-8 of 9"), "{error}");
+        // All of them are on the host of their supervisor.
+        assert_eq!(blamed(&error), (1, "h0".into()));
     }
 }
 

@@ -38,7 +38,8 @@ fn as_supervisor() {
     }
     let name = "tests::processes::as_rank";
     let args = ["--exact", "--ignored", "--nocapture", name].map(Into::into);
-    let supervisor = start_local(3, &std::env::current_exe().unwrap(), &args).unwrap();
+    let program = std::env::current_exe().unwrap();
+    let supervisor = start_local(&|_| None, 3, &program, &args).unwrap();
     for pid in supervisor.pids() {
         println!("pid {pid}");
     }

@@ -12,7 +12,7 @@ use super::clock::ClockSync;
 use super::collective::{Collectives, Member};
 use super::exchange::Subtree;
 use super::missing::{Inquiry, RankState};
-use super::shape::{PeerConnection, TreePosition};
+use super::shape::{PeerConnection, TreePosition, children_of};
 use super::shared::{CollectiveResult, ControlCommand, Shared};
 use crate::RankInfo;
 use crate::channel::message::{Cause, Head};
@@ -43,6 +43,15 @@ pub(crate) struct ControlSettings {
     pub(crate) start_lead_ns: Arc<AtomicU64>,
 }
 
+impl ControlSettings {
+    fn silence_max(&self, is_remote: bool) -> Duration {
+        match is_remote {
+            true => self.network_timeout,
+            false => self.heartbeat_timeout,
+        }
+    }
+}
+
 /// Direction that a connection leads in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -58,7 +67,7 @@ pub(crate) struct Link {
     pub(crate) way: Way,
     /// True when a network lies between.
     is_remote: bool,
-    /// False until the peer's control thread has said something: before that it may still be joining.
+    /// False until the peer's control thread has said something, where before that it may still wait for its children.
     armed: bool,
     heard: Instant,
     said: Instant,
@@ -118,8 +127,13 @@ impl Control {
             .into_iter()
             .map(|peer| Link::new(peer, Way::Up))
             .collect();
-        let below = tree.children.into_iter().enumerate();
-        links.extend(below.map(|(child, peer)| Link::new(peer, Way::Down(child))));
+        for (child, peer) in tree.children.into_iter().enumerate() {
+            let is_leaf = children_of(peer.info.rank, settings.size, settings.fanout).is_empty();
+            let mut link = Link::new(peer, Way::Down(child));
+            // It has nobody to wait for, so its first words are due now.
+            link.armed = is_leaf;
+            links.push(link);
+        }
         let same_boot = is_one_boot(&settings.me.boot_id, &tree.root_boot_id);
         let is_root = settings.me.rank == 0;
         Self {
@@ -193,12 +207,11 @@ impl Control {
     fn sleep(&self) -> Result<()> {
         let now = Instant::now();
         let mut wake = now + Duration::from_secs(3600);
-        if let Some(beat) = self
-            .open_links()
-            .map(|link| link.said + self.beat_interval())
-            .min()
-        {
-            wake = wake.min(beat);
+        for link in self.open_links() {
+            wake = wake.min(link.said + self.beat_interval());
+            if link.armed {
+                wake = wake.min(link.heard + self.settings.silence_max(link.is_remote));
+            }
         }
         if let Some(inquiry) = &self.inquiry {
             wake = wake.min(inquiry.until());
@@ -304,12 +317,7 @@ impl Control {
                 link.heard = now;
             }
             let silence = now.duration_since(link.heard);
-            let timeout = if link.is_remote {
-                self.settings.network_timeout
-            } else {
-                self.settings.heartbeat_timeout
-            };
-            if link.armed && silence >= timeout {
+            if link.armed && silence >= self.settings.silence_max(link.is_remote) {
                 let me = &self.settings.me;
                 let message = format!(
                     "rank {} on {} has heard nothing of it (process {}) for {silence:.1?}: it hangs or is stopped, or its \

@@ -14,6 +14,7 @@ use tonnage_bench::settings::Settings;
 use tonnage_engine::{BeforeJoin, Lifecycle};
 use tonnage_engines::LISTS;
 use tonnage_plan::{Plan, Planned};
+use tonnage_ranks::spawn::local::start_local;
 use tonnage_ranks::{Identity, JoinOptions, Rank};
 use tonnage_record::read::already_measured;
 use tonnage_record::writer::{RecordWriter, resume};
@@ -144,7 +145,7 @@ pub(super) fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity
 pub fn supervise(ranks: u32, arguments: &[std::ffi::OsString]) -> Result<ExitCode> {
     let program = std::env::current_exe()
         .map_err(|error| Error::io("cannot find this program's own file", error))?;
-    let supervisor = tonnage_ranks::spawn::local::start_local(ranks, &program, arguments)?;
+    let supervisor = start_local(&env, ranks, &program, arguments)?;
     let pids = supervisor.pids();
     let code = supervisor.wait()?;
     if code != 0 {

@@ -1,0 +1,187 @@
+//! Ranks that are no processes, and what the supervisor does about their ends.
+
+use super::*;
+use signal_hook::consts::SIGSTOP;
+use std::sync::{Arc, Mutex};
+
+/// Behaviour of a rank without a process.
+#[derive(Debug, Clone, Copy)]
+enum Play {
+    CannotStart,
+    Ends(RankExit),
+    /// Until it gets a signal that nobody can ignore.
+    Stuck,
+    /// By SIGSTOP, and else as the one before.
+    Stopped,
+}
+
+/// Ranks that are no processes; what is done to them is written down.
+#[derive(Debug)]
+struct Fake {
+    plays: Vec<Play>,
+    done: Arc<Mutex<Vec<String>>>,
+}
+
+impl Fake {
+    fn note(&self, text: String) {
+        self.done.lock().unwrap().push(text);
+    }
+}
+
+impl Spawn for Fake {
+    fn start(&mut self, rank: u32, start: Start) -> Result<()> {
+        if matches!(self.plays[rank as usize], Play::CannotStart) {
+            return Err(Error::Failed(format!("cannot start rank {rank}")));
+        }
+        self.note(format!("start {rank} {:?}", start.arguments));
+        Ok(())
+    }
+
+    fn ended(&mut self, rank: u32) -> Result<Option<RankExit>> {
+        Ok(match self.plays[rank as usize] {
+            Play::Ends(ending) => Some(ending),
+            _ => None,
+        })
+    }
+
+    fn stopped_by(&mut self, rank: u32) -> Option<i32> {
+        matches!(self.plays[rank as usize], Play::Stopped).then_some(SIGSTOP)
+    }
+
+    fn signal(&mut self, rank: u32, signal: i32) {
+        self.note(format!("signal {rank} {signal}"));
+        if signal == SIGKILL {
+            self.plays[rank as usize] = Play::Ends(RankExit::Signal(signal));
+        }
+    }
+
+    fn end(&mut self, rank: u32) {
+        self.note(format!("end {rank}"));
+    }
+
+    fn host(&self, rank: u32) -> String {
+        format!("h{rank}")
+    }
+
+    fn process(&self, _rank: u32) -> Option<u32> {
+        None
+    }
+}
+
+type Done = Arc<Mutex<Vec<String>>>;
+
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(200);
+
+fn started(plays: &[Play]) -> (Result<Supervisor<Fake>>, Done) {
+    let done = Done::default();
+    let fake = Fake {
+        plays: plays.to_vec(),
+        done: done.clone(),
+    };
+    let start = |rank: usize| Start {
+        program: "tonnage".into(),
+        arguments: vec![rank.to_string().into()],
+        environment: Vec::new(),
+        input: None,
+    };
+    let starts = (0..plays.len()).map(start);
+    (Supervisor::start(fake, starts, HEARTBEAT_TIMEOUT), done)
+}
+
+fn code(endings: &[RankExit]) -> u8 {
+    let plays: Vec<_> = endings.iter().map(|ending| Play::Ends(*ending)).collect();
+    started(&plays).0.unwrap().wait().unwrap()
+}
+
+#[test]
+fn the_worst_end_wins() {
+    use RankExit::{Code, Signal};
+    assert_eq!(code(&[Code(0), Code(0)]), 0);
+    assert_eq!(code(&[Code(0), Code(1), Code(2)]), 2);
+    assert_eq!(code(&[Code(143), Code(143)]), 143);
+    assert_eq!(code(&[Code(130), Code(0)]), 1);
+    assert_eq!(code(&[Code(0), Signal(9)]), 1);
+    assert_eq!(started(&[]).0.unwrap_err().exit_code(), 2);
+}
+
+#[test]
+fn whoever_stays_when_another_fails_is_killed() {
+    let (supervisor, done) = started(&[Play::Stuck, Play::Ends(RankExit::Code(1)), Play::Stuck]);
+    let begun = Instant::now();
+    assert_eq!(supervisor.unwrap().wait().unwrap(), 1);
+    assert!(begun.elapsed() >= END_TIMEOUT && begun.elapsed() < 3 * END_TIMEOUT);
+    let done = done.lock().unwrap();
+    assert_eq!(done[3..], ["signal 0 9", "signal 2 9"]);
+}
+
+#[test]
+fn a_stopped_rank_is_put_down_soon_when_the_run_ends() {
+    let (supervisor, done) = started(&[Play::Stopped, Play::Ends(RankExit::Code(1))]);
+    let mut supervisor = supervisor.unwrap();
+    supervisor.heartbeat_timeout = Duration::from_secs(60);
+    let begun = Instant::now();
+    assert_eq!(supervisor.wait().unwrap(), 1);
+    let took = begun.elapsed();
+    assert!(
+        took >= STOPPED_END_TIMEOUT && took < END_TIMEOUT,
+        "{took:?}"
+    );
+    assert_eq!(done.lock().unwrap()[2..], ["signal 0 9"]);
+}
+
+#[test]
+fn a_rank_that_stays_stopped_ends_the_run_even_if_nobody_else_finds_it() {
+    let (supervisor, done) = started(&[Play::Stuck, Play::Stopped]);
+    let supervisor = supervisor.unwrap();
+    let begun = Instant::now();
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || ended.send(supervisor.wait().unwrap()));
+    assert_eq!(end.recv_timeout(3 * END_TIMEOUT), Ok(1));
+    let took = begun.elapsed();
+    assert!(
+        took >= HEARTBEAT_TIMEOUT + STOPPED_FOUND_TIMEOUT,
+        "{took:?}"
+    );
+    assert_eq!(done.lock().unwrap()[2..], ["signal 0 9", "signal 1 9"]);
+}
+
+#[test]
+fn a_rank_that_goes_on_in_time_is_left_alone() {
+    let (supervisor, done) = started(&[Play::Stopped]);
+    let mut supervisor = supervisor.unwrap();
+    supervisor.look_for_stopped();
+    assert!(supervisor.all_due().is_some());
+    // Nobody knows how long it was stopped while this process was stopped itself.
+    supervisor.looked = Instant::now().checked_sub(3 * LOOK).unwrap();
+    let long_ago = Instant::now().checked_sub(3 * END_TIMEOUT).unwrap();
+    supervisor.ranks[0].stopped = Some(Stopped {
+        signal: SIGSTOP,
+        since: long_ago,
+    });
+    supervisor.look_for_stopped();
+    supervisor.hurry();
+    supervisor.spawn.plays[0] = Play::Stuck;
+    supervisor.look_for_stopped();
+    assert!(supervisor.all_due().is_none());
+    assert_eq!(done.lock().unwrap()[1..], [""; 0]);
+}
+
+#[test]
+fn when_one_cannot_be_started_the_others_are_ended() {
+    let (supervisor, done) = started(&[Play::Stuck, Play::Stuck, Play::CannotStart]);
+    let error = supervisor.err().unwrap();
+    assert!(error.to_string().contains("cannot start rank 2"), "{error}");
+    let done = done.lock().unwrap();
+    assert_eq!(done[2..], ["end 0", "end 1"]);
+}
+
+#[test]
+fn signals_go_to_those_that_have_not_ended() {
+    let (supervisor, done) = started(&[Play::Stuck, Play::Ends(RankExit::Code(0)), Play::Stuck]);
+    let mut supervisor = supervisor.unwrap();
+    supervisor.reap().unwrap();
+    supervisor.tell_all(SIGINT);
+    drop(supervisor);
+    let done = done.lock().unwrap();
+    assert_eq!(done[3..], ["signal 0 2", "signal 2 2", "end 0", "end 2"]);
+}
