@@ -66,6 +66,17 @@ impl Signals {
         };
         self.sources.iter_mut().filter_map(came).collect()
     }
+
+    /// Fails when a signal came since the last call.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub(crate) fn refuse_to_wait(&mut self) -> Result<()> {
+        match self.take().first() {
+            Some(&signal) => Err(Error::Interrupted { signal }),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Drop for Signals {

@@ -87,6 +87,7 @@ pub(crate) struct Channel {
     outgoing: Vec<u8>,
     sent: usize,
     ended: bool,
+    wrong_secret: bool,
     received_bytes: u64,
     scratch: Vec<u8>,
     incoming: Vec<u8>,
@@ -133,6 +134,7 @@ impl Channel {
             outgoing: Vec::new(),
             sent: 0,
             ended: false,
+            wrong_secret: false,
             received_bytes: 0,
             scratch: vec![0; NOISE_BYTES_MAX],
             incoming: vec![0; NOISE_BYTES_MAX],
@@ -173,6 +175,11 @@ impl Channel {
     /// True when the peer has answered the handshake with the right secret.
     pub(crate) fn established(&self) -> bool {
         matches!(self.state, State::Transport(_))
+    }
+
+    /// True when the peer's part of the handshake failed to authenticate.
+    pub(crate) fn has_wrong_secret(&self) -> bool {
+        self.wrong_secret
     }
 
     pub(crate) fn wants_write(&self) -> bool {
@@ -257,9 +264,9 @@ impl Channel {
         while let Some(frame) = self.sealed.next_frame()? {
             match &mut self.state {
                 State::Handshake(handshake) => {
-                    handshake
-                        .read_message(&frame, &mut self.scratch)
-                        .map_err(noise)?;
+                    let read = handshake.read_message(&frame, &mut self.scratch);
+                    self.wrong_secret = read.is_err();
+                    read.map_err(noise)?;
                     self.step_handshake()?;
                 }
                 State::Transport(transport) => {

@@ -111,14 +111,11 @@ fn until_resolved<T>(
 }
 
 /// Waits, unless a signal ends the run.
-fn pause(time: Duration, signals: &mut Signals) -> Result<()> {
+pub(crate) fn pause(time: Duration, signals: &mut Signals) -> Result<()> {
     let interests: Vec<_> = signals.interests().collect();
     wait_for(&interests, time)?;
     drop(interests);
-    match signals.take().first() {
-        Some(&signal) => Err(Error::Interrupted { signal }),
-        None => Ok(()),
-    }
+    signals.refuse_to_wait()
 }
 
 fn bind(
@@ -233,25 +230,47 @@ pub(crate) fn inner_listener(to_root: &Channel, options: &JoinOptions) -> Result
 enum Attempt {
     /// Nobody listens yet.
     Later(String),
-    /// Somebody listens, but does not complete the handshake.
+    /// Somebody listens, but does not answer.
+    Silent,
+    /// Somebody listens, but closes the connection at once during the handshake.
     Refused,
     /// Trying again is pointless.
     Fatal(Error),
 }
 
-/// Connects and proves to know the secret; tries until the join deadline, because rank 0 may start later.
+/// Times of one try.
+struct Timeouts {
+    /// Whoever listens shows out those that need longer for their greeting.
+    shown_out: Duration,
+    /// Longest wait for the other side's part of the handshake.
+    answer: Duration,
+    deadline: Instant,
+}
+
+/// Connects and proves to know the secret; tries until the deadline, because rank 0 may start later.
 pub(crate) fn connect_to(
     meeting: &Meeting,
     options: &JoinOptions,
+    deadline: Instant,
     signals: &mut Signals,
 ) -> Result<Channel> {
-    let deadline = Instant::now() + options.join_timeout;
     let mut refusals = 0;
+    let mut answer_timeout = options.stranger_timeout;
     loop {
-        let (last, pause) = match try_connect(meeting, options, deadline) {
+        let timeouts = Timeouts {
+            shown_out: options.stranger_timeout,
+            answer: answer_timeout,
+            deadline,
+        };
+        let (last, pause) = match try_connect(meeting, options, &timeouts, signals) {
             Ok(channel) => return Ok(channel),
             Err(Attempt::Fatal(error)) => return Err(error),
             Err(Attempt::Later(text)) => (text, RETRY),
+            Err(Attempt::Silent) => {
+                // It may be in a long queue, where every new connection is the last one again.
+                answer_timeout *= 2;
+                ("it accepts connections but does not answer".into(), RETRY)
+            }
             Err(Attempt::Refused) => {
                 refusals += 1;
                 let text = "it closes the connection during the handshake: do all ranks have the same secret \
@@ -284,7 +303,8 @@ fn shown(meeting: &Meeting) -> String {
 fn try_connect(
     meeting: &Meeting,
     options: &JoinOptions,
-    deadline: Instant,
+    timeouts: &Timeouts,
+    signals: &mut Signals,
 ) -> std::result::Result<Channel, Attempt> {
     let addresses = match meeting {
         Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => Vec::new(),
@@ -296,11 +316,18 @@ fn try_connect(
     };
     let mut last = Attempt::Later("it has no address".into());
     for address in addresses {
-        let left = deadline.saturating_duration_since(Instant::now());
+        // Before the other side can have begun to count.
+        let begun = Instant::now();
+        let left = timeouts.deadline.saturating_duration_since(begun);
         let timeout = CONNECT.min(left).max(Duration::from_millis(1));
         match TcpStream::connect_timeout(&address, timeout) {
-            Ok(stream) => match shake_hands(stream, options) {
+            Ok(stream) => match shake_hands(stream, options, timeouts, signals) {
                 Ok(channel) => return Ok(channel),
+                Err(Attempt::Refused) if begun.elapsed() >= timeouts.shown_out => {
+                    let text = "it closed the connection before the greeting was finished: is the network between them slow \
+                                or lossy, or does somebody flood its port?";
+                    last = Attempt::Later(text.into());
+                }
                 Err(attempt) => last = attempt,
             },
             Err(error) => last = Attempt::Later(format!("{address}: {error}")),
@@ -309,9 +336,14 @@ fn try_connect(
     Err(last)
 }
 
-fn shake_hands(stream: TcpStream, options: &JoinOptions) -> std::result::Result<Channel, Attempt> {
+fn shake_hands(
+    stream: TcpStream,
+    options: &JoinOptions,
+    timeouts: &Timeouts,
+    signals: &mut Signals,
+) -> std::result::Result<Channel, Attempt> {
     let mut channel = Channel::initiate(stream, &options.secret).map_err(Attempt::Fatal)?;
-    let until = Instant::now() + options.stranger_timeout;
+    let until = timeouts.deadline.min(Instant::now() + timeouts.answer);
     while !channel.established() {
         if channel.receive().is_err() || channel.ended() {
             return Err(Attempt::Refused);
@@ -319,12 +351,14 @@ fn shake_hands(stream: TcpStream, options: &JoinOptions) -> std::result::Result<
         channel.flush();
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Attempt::Later(
-                "it accepts connections but does not answer".into(),
-            ));
+            return Err(Attempt::Silent);
         }
         if !channel.established() {
-            wait_for(&[channel.interest()], left).map_err(Attempt::Fatal)?;
+            let mut interests: Vec<_> = signals.interests().collect();
+            interests.push(channel.interest());
+            wait_for(&interests, left).map_err(Attempt::Fatal)?;
+            drop(interests);
+            signals.refuse_to_wait().map_err(Attempt::Fatal)?;
         }
     }
     Ok(channel)

@@ -5,7 +5,8 @@
 use std::time::{Duration, Instant};
 
 use super::address::root_listener;
-use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, last_words, tell};
+use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, acknowledge, last_words, tell};
+use super::refusals::JoinRefusal;
 use crate::RankInfo;
 use crate::bootstrap::options::JoinOptions;
 use crate::channel::Channel;
@@ -127,13 +128,19 @@ fn gather_members(
                 Head::Hello(hello) => {
                     let objection = objection(identity, me, options, members, &hello);
                     channel.trust(message_bytes_max(identity.size));
+                    if objection.is_none() {
+                        acknowledge(&mut channel)?;
+                    }
                     members.push(Member {
                         channel,
                         hello: *hello,
                     });
                     misfit = misfit.or(objection);
                 }
-                _ => handshakes.refuse(channel.peer(), &Error::Failed("it said no hello".into())),
+                _ => {
+                    let error = Error::Failed("it said no hello".into());
+                    handshakes.refuse(channel.peer(), &JoinRefusal::Stranger(error));
+                }
             }
         }
         // Only now, because those who came together with it are to hear the reason too.
@@ -159,12 +166,6 @@ fn missing(
 ) -> Error {
     let here = |rank: u32| members.iter().any(|member| member.hello.info.rank == rank);
     let absent: Vec<u32> = (1..identity.size).filter(|&rank| !here(rank)).collect();
-    let refused = match handshakes.refused() {
-        0 => String::new(),
-        some => format!(
-            " {some} connections were refused because they did not know the secret; see TONNAGE_SECRET."
-        ),
-    };
     let noun = if absent.len() == 1 { "rank" } else { "ranks" };
     Error::Rank {
         rank: absent.first().copied().unwrap_or_default(),
@@ -174,12 +175,13 @@ fn missing(
             _ => "unknown host".into(),
         },
         message: format!(
-            "{noun} {} of {} did not come within {:.0?} to rank 0 on {}.{refused} Look at the output of those ranks; \
+            "{noun} {} of {} did not come within {:.0?} to rank 0 on {}.{} Look at the output of those ranks; \
              TONNAGE_JOIN_TIMEOUT=seconds gives them more time",
             number_list::format(&absent),
             identity.size,
             options.join_timeout,
-            me.host
+            me.host,
+            handshakes.refusals().sentences()
         ),
     }
 }

@@ -8,6 +8,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
+use super::refusals::{JoinRefusal, Refusals};
 use crate::RankInfo;
 use crate::bootstrap::secret::Secret;
 use crate::channel::message::{Cause, Head, Message};
@@ -20,10 +21,19 @@ pub(crate) const STRANGERS_MAX: usize = 64;
 /// Others wait this much longer than rank 0, so that its reason reaches them before they give up.
 pub(crate) const MARGIN: Duration = Duration::from_secs(5);
 
+/// Time that a connection may be silent when others wait for its place: a rank's greeting comes with its connection.
+const CROWDED: Duration = Duration::from_millis(500);
+
 /// A connection that has proved nothing.
 struct Unproven {
     channel: Channel,
     since: Instant,
+}
+
+impl Unproven {
+    fn is_silent(&self) -> bool {
+        self.channel.received_bytes() == 0
+    }
 }
 
 /// A listener, and the connections to it whose handshake is under way.
@@ -33,7 +43,7 @@ pub(crate) struct Handshakes {
     pending: Vec<Unproven>,
     pending_max: usize,
     timeout: Duration,
-    refused: u64,
+    refusals: Refusals,
 }
 
 /// Result of one step of a listener.
@@ -62,19 +72,19 @@ impl Handshakes {
             pending: Vec::new(),
             pending_max,
             timeout,
-            refused: 0,
+            refusals: Refusals::new(timeout),
         })
     }
 
-    /// Number of connections that were shown out.
-    pub(crate) fn refused(&self) -> u64 {
-        self.refused
+    /// Connections that were shown out.
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     /// Shows somebody out. One report for each run is enough: a port scan must not fill the log.
-    pub(crate) fn refuse(&mut self, peer: SocketAddr, reason: &Error) {
-        self.refused += 1;
-        if self.refused == 1 {
+    pub(crate) fn refuse(&mut self, peer: SocketAddr, refusal: &JoinRefusal) {
+        if self.refusals.count(peer.ip(), refusal) {
+            let reason = self.refusals.reason(refusal);
             log::warn!(
                 "refused a connection from {peer} to the control port: {reason}. Further ones are refused silently"
             );
@@ -93,11 +103,15 @@ impl Handshakes {
     ) -> Result<HandshakeEvents> {
         // Where there are too many, newcomers wait in the system's queue until the silent have run out of time.
         let full = self.pending.len() >= self.pending_max;
-        let expiry = self
+        let time = |pending: &Unproven| match full && pending.is_silent() {
+            true => self.timeout.min(CROWDED),
+            false => self.timeout,
+        };
+        let ends = self
             .pending
             .iter()
-            .map(|pending| pending.since + self.timeout)
-            .min();
+            .map(|pending| pending.since + time(pending));
+        let expiry = ends.min();
         let wake = expiry.map_or(until, |expiry| expiry.min(until));
         let mut interests: Vec<Interest<'_>> = signals.interests().collect();
         interests.extend(watched.iter().map(|channel| channel.interest()));
@@ -111,9 +125,7 @@ impl Handshakes {
         }
         wait_for(&interests, wake.saturating_duration_since(Instant::now()))?;
         drop(interests);
-        if let Some(&signal) = signals.take().first() {
-            return Err(Error::Interrupted { signal });
-        }
+        signals.refuse_to_wait()?;
         let mut events = HandshakeEvents::default();
         for (place, channel) in watched.iter_mut().enumerate() {
             if channel.receive().is_err() || channel.ended() {
@@ -126,7 +138,22 @@ impl Handshakes {
         Ok(events)
     }
 
+    /// Shows out those that are silent for long, when others wait.
+    fn make_room(&mut self) {
+        if self.pending.len() < self.pending_max {
+            return;
+        }
+        for pending in std::mem::take(&mut self.pending) {
+            if pending.is_silent() && pending.since.elapsed() >= CROWDED {
+                self.refuse(pending.channel.peer(), &JoinRefusal::Crowded);
+            } else {
+                self.pending.push(pending);
+            }
+        }
+    }
+
     fn accept(&mut self) {
+        self.make_room();
         while self.pending.len() < self.pending_max {
             match self.listener.accept() {
                 Ok((stream, peer)) => match Channel::accept(stream, &self.secret) {
@@ -134,7 +161,7 @@ impl Handshakes {
                         channel,
                         since: Instant::now(),
                     }),
-                    Err(error) => self.refuse(peer, &error),
+                    Err(error) => self.refuse(peer, &JoinRefusal::Stranger(error)),
                 },
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -155,18 +182,13 @@ impl Handshakes {
             pending.channel.flush();
             match heard.and_then(|()| pending.channel.next_message()) {
                 Ok(Some(message)) => events.greeted.push((pending.channel, message)),
-                Err(error) => self.refuse(peer, &error),
-                Ok(None) if pending.channel.ended() => {
-                    self.refuse(
-                        peer,
-                        &Error::Failed("it closed without saying who it is".into()),
-                    );
+                Err(_) if pending.channel.has_wrong_secret() => {
+                    self.refuse(peer, &JoinRefusal::WrongSecret);
                 }
+                Err(error) => self.refuse(peer, &JoinRefusal::Stranger(error)),
+                Ok(None) if pending.channel.ended() => self.refuse(peer, &JoinRefusal::Left),
                 Ok(None) if pending.since.elapsed() >= self.timeout => {
-                    self.refuse(
-                        peer,
-                        &Error::Failed("it did not say who it is in time".into()),
-                    );
+                    self.refuse(peer, &JoinRefusal::Silent);
                 }
                 Ok(None) => self.pending.push(pending),
             }
@@ -178,6 +200,13 @@ impl Handshakes {
         // A socket that is no longer listening needs no stopping.
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
     }
+}
+
+/// Tells a rank that its introduction was heard.
+pub(crate) fn acknowledge(channel: &mut Channel) -> Result<()> {
+    channel.send(&Head::Beat, &[])?;
+    channel.flush();
+    Ok(())
 }
 
 /// Last words on a connection: why this rank ends.

@@ -4,8 +4,10 @@ use std::net::TcpListener;
 use std::ops::Range;
 use std::time::Instant;
 
-use super::address::{connect_to, inner_listener};
-use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, last_words, tell};
+use super::address::inner_listener;
+use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, acknowledge, last_words, tell};
+use super::introduction::{Listener, introduce_to};
+use super::refusals::JoinRefusal;
 use crate::RankInfo;
 use crate::bootstrap::options::JoinOptions;
 use crate::channel::message::{Cause, Head, Hello, Message, Welcome};
@@ -79,39 +81,44 @@ fn introduce(
     options: &JoinOptions,
     signals: &mut Signals,
 ) -> Result<Introduced> {
-    let mut channel = connect_to(&identity.meeting, options, signals)?;
-    let listener = if is_parent {
-        Some(inner_listener(&channel, options).inspect_err(|error| {
-            tell(&mut channel, &Cause::of(error, me.rank, &me.host));
-        })?)
-    } else {
-        None
+    let root = Listener {
+        rank: 0,
+        host: None,
+        meeting: identity.meeting.clone(),
     };
-    let listen = listener
-        .as_ref()
-        .map(|listener| listener.local_addr())
-        .transpose()
-        .map_err(|error| Error::io("address of the listening socket", error))?;
-    let hello = Hello {
-        info: me.clone(),
-        size: identity.size,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        plan_hash: options.plan_hash.clone(),
-        listen,
-    };
-    channel.send(&Head::Hello(Box::new(hello)), &[])?;
-    let welcome = wait_for_welcome(&mut channel, options, signals)
+    let mut listener = None;
+    let mut channel = introduce_to(&root, options, signals, |channel| {
+        if is_parent && listener.is_none() {
+            let made = inner_listener(channel, options).inspect_err(|error| {
+                tell(channel, &Cause::of(error, me.rank, &me.host));
+            })?;
+            listener = Some(made);
+        }
+        let address = listener.as_ref().map(TcpListener::local_addr);
+        let hello = Hello {
+            info: me.clone(),
+            size: identity.size,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            plan_hash: options.plan_hash.clone(),
+            listen: address
+                .transpose()
+                .map_err(|error| Error::io("address of the listening socket", error))?,
+        };
+        Ok(Head::Hello(Box::new(hello)))
+    })?;
+    let welcome = wait_for_welcome(&root, &mut channel, options, signals)
         .inspect_err(|error| tell(&mut channel, &Cause::of(error, me.rank, &me.host)))?;
     if let Some(address) = welcome.address {
-        let meeting = Meeting::Local { control: address };
-        channel = connect_to(&meeting, options, signals)?;
-        channel.send(
-            &Head::Attach {
+        let parent = Listener {
+            rank: welcome.parent.rank,
+            host: Some(welcome.parent.host.clone()),
+            meeting: Meeting::Local { control: address },
+        };
+        channel = introduce_to(&parent, options, signals, |_| {
+            Ok(Head::Attach {
                 info: Box::new(me.clone()),
-            },
-            &[],
-        )?;
-        channel.flush();
+            })
+        })?;
     }
     Ok(Introduced {
         channel,
@@ -121,17 +128,13 @@ fn introduce(
 }
 
 fn wait_for_welcome(
+    listener: &Listener,
     channel: &mut Channel,
     options: &JoinOptions,
     signals: &mut Signals,
 ) -> Result<Welcome> {
-    // Its host is not known by name before it answers.
-    let address = channel.peer().ip().to_string();
-    let root = |message: String| Error::Rank {
-        rank: 0,
-        host: address.clone(),
-        message,
-    };
+    let address = channel.peer();
+    let root = |message: String| listener.error(address, message);
     let deadline = Instant::now() + options.join_timeout + MARGIN;
     loop {
         channel.flush();
@@ -164,9 +167,7 @@ fn wait_for_welcome(
         interests.push(channel.interest());
         wait_for(&interests, left)?;
         drop(interests);
-        if let Some(&signal) = signals.take().first() {
-            return Err(Error::Interrupted { signal });
-        }
+        signals.refuse_to_wait()?;
     }
 }
 
@@ -190,10 +191,11 @@ fn gather_children(
                 host: "unknown host".into(),
                 message: format!(
                     "ranks {} joined rank 0 but could not reach their parent, rank {} on {}: can the hosts connect \
-                     to each other on any port?",
+                     to each other on any port?{}",
                     number_list::format(&absent),
                     identity.rank,
-                    options.host
+                    options.host,
+                    handshakes.refusals().sentences()
                 ),
             });
         }
@@ -205,15 +207,16 @@ fn gather_children(
                         && children.iter().all(|child| child.info.rank != info.rank) =>
                 {
                     channel.trust(message_bytes_max(identity.size));
+                    acknowledge(&mut channel)?;
                     children.push(PeerConnection {
                         channel,
                         info: *info,
                     });
                 }
-                _ => handshakes.refuse(
-                    channel.peer(),
-                    &Error::Failed("it belongs elsewhere".into()),
-                ),
+                _ => {
+                    let error = Error::Failed("it belongs elsewhere".into());
+                    handshakes.refuse(channel.peer(), &JoinRefusal::Stranger(error));
+                }
             }
         }
         if !events.ended.is_empty() {

@@ -9,12 +9,16 @@
 //! | [`admission`] | rank 0's side |
 //! | [`membership`] | the side of all others |
 //! | [`address`] | rank 0's address, and the connections of the others to it |
+//! | [`introduction`] | connecting to a rank that listens and saying who this one is, until that was heard |
 //! | [`handshake`] | connections that have yet to prove who they are; last words on those that fail |
+//! | [`refusals`] | connections that were shown out, by reason |
 
 pub(crate) mod address;
 mod admission;
 mod handshake;
+mod introduction;
 mod membership;
+mod refusals;
 
 pub(crate) use handshake::MARGIN;
 

@@ -1,9 +1,10 @@
 //! Ranks that do not come or do not fit, and strangers at the door.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 use super::*;
+use tonnage_units::Result;
 
 #[test]
 fn missing_ranks_are_listed() {
@@ -115,6 +116,80 @@ fn a_wrong_secret_is_refused_on_both_sides() {
         error.to_string().contains("did not know the secret"),
         "{error}"
     );
+}
+
+/// Lets connections through to `address`; of the first `slow` ones only the first `bytes` that their client says in
+/// time, and the rest so late that nobody waits for it.
+fn slow_way(address: SocketAddr, slow: usize, bytes: usize) -> SocketAddr {
+    let (listener, way) = door();
+    std::thread::spawn(move || {
+        for (place, client) in listener.incoming().flatten().enumerate() {
+            let Ok(server) = TcpStream::connect(address) else {
+                return;
+            };
+            let prompt = if place < slow { bytes } else { usize::MAX };
+            let (from_client, to_server) =
+                (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || pass_on(&from_client, &to_server, prompt));
+            std::thread::spawn(move || pass_on(&server, &client, usize::MAX));
+        }
+    });
+    way
+}
+
+fn pass_on(mut from: &TcpStream, mut to: &TcpStream, prompt: usize) {
+    let mut passed = 0;
+    let mut buffer = [0u8; 4096];
+    loop {
+        let wanted = buffer.len().min(prompt.saturating_sub(passed)).max(1);
+        if passed >= prompt {
+            sleep(4 * BRIEF);
+        }
+        let len = from.read(&mut buffer[..wanted]).unwrap_or(0);
+        if len == 0 || to.write_all(&buffer[..len]).is_err() {
+            let _ = to.shutdown(std::net::Shutdown::Both);
+            return;
+        }
+        passed += len;
+    }
+}
+
+const BRIEF: Duration = Duration::from_millis(300);
+
+#[test]
+fn a_rank_whose_first_words_are_late_tries_again() {
+    // A handshake has 52 bytes with its frame: the introduction is late, or the handshake itself, and that more often
+    // than a wrong secret is tried.
+    for (slow, bytes) in [(2, 52), (7, 20)] {
+        let (listener, address) = door();
+        let hasty = |options: &mut JoinOptions| options.stranger_timeout = BRIEF;
+        let close = |rank: Result<Rank>| rank.unwrap().close();
+        let zero = start(0, 2, (Some(listener), address), hasty, close);
+        let way = slow_way(address, slow, bytes);
+        let one = start(1, 2, (None, way), hasty, close);
+        one.join().unwrap().unwrap();
+        zero.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn connections_that_say_nothing_are_told_as_that() {
+    let (listener, address) = door();
+    let hasty = |options: &mut JoinOptions| {
+        options.stranger_timeout = BRIEF;
+        options.join_timeout = 3 * BRIEF;
+    };
+    let zero = start(0, 2, (Some(listener), address), hasty, |rank| {
+        rank.unwrap_err()
+    });
+    let silent: Vec<_> = (0..3)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    let text = zero.join().unwrap().to_string();
+    let wanted = "3 connections from 127.0.0.1 did not finish the greeting in 300.0ms";
+    assert!(text.contains(wanted), "{text}");
+    assert!(!text.contains("secret"), "{text}");
+    drop(silent);
 }
 
 /// Reads until the other side closes; false when it does not within the time.

@@ -1,0 +1,122 @@
+//! Introducing this rank to one that listens: connecting and saying who it is, until it was heard.
+//!
+//! The listener gives everybody a bounded time for the first words, because anybody can connect. A rank whose words
+//! were late, since the network loses packets or many others were at the door, is shown out like a stranger, and tries
+//! again here until the join deadline. That it was heard is the listener's answer, a beat.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use super::address::{connect_to, pause};
+use crate::bootstrap::options::JoinOptions;
+use crate::channel::message::{Head, Message};
+use crate::channel::{Channel, wait_for};
+use crate::signals::Signals;
+use tonnage_units::identity::Meeting;
+use tonnage_units::{Error, Result};
+
+/// Pause before the next try, so that a listener that shuts everybody out is not asked at full speed.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// The listener that a rank introduces itself to.
+pub(crate) struct Listener {
+    pub(crate) rank: u32,
+    /// Not known by name before it answers.
+    pub(crate) host: Option<String>,
+    pub(crate) meeting: Meeting,
+}
+
+impl Listener {
+    pub(crate) fn error(&self, address: SocketAddr, message: String) -> Error {
+        Error::Rank {
+            rank: self.rank,
+            host: match &self.host {
+                Some(host) => host.clone(),
+                None => address.ip().to_string(),
+            },
+            message,
+        }
+    }
+}
+
+/// Connects and says what `words` gives for the connection, again until the other side has heard it.
+pub(crate) fn introduce_to(
+    listener: &Listener,
+    options: &JoinOptions,
+    signals: &mut Signals,
+    mut words: impl FnMut(&mut Channel) -> Result<Head>,
+) -> Result<Channel> {
+    let deadline = Instant::now() + options.join_timeout;
+    let mut unheard = 0;
+    loop {
+        let mut channel = connect_to(&listener.meeting, options, deadline, signals)?;
+        let head = words(&mut channel)?;
+        channel.send(&head, &[])?;
+        if is_heard(listener, &mut channel, deadline, signals)? {
+            return Ok(channel);
+        }
+        unheard += 1;
+        log::debug!(
+            "{} closed the connection before it had heard who this rank is; trying again",
+            channel.peer()
+        );
+        if Instant::now() + RETRY >= deadline {
+            return Err(unheard_until_the_end(listener, &channel, options, unheard));
+        }
+        pause(RETRY, signals)?;
+    }
+}
+
+/// Returns true when the other side has heard the words, false when it closed the connection before.
+fn is_heard(
+    listener: &Listener,
+    channel: &mut Channel,
+    deadline: Instant,
+    signals: &mut Signals,
+) -> Result<bool> {
+    loop {
+        channel.flush();
+        channel.receive()?;
+        match channel.next_message()? {
+            Some(Message {
+                head: Head::Beat, ..
+            }) => return Ok(true),
+            Some(Message {
+                head: Head::Abort { cause },
+                ..
+            }) => return Err(Error::from(&cause)),
+            Some(_) => {
+                let message = "it said something unexpected while joining".into();
+                return Err(listener.error(channel.peer(), message));
+            }
+            None if channel.ended() => return Ok(false),
+            None => {}
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        let mut interests: Vec<_> = signals.interests().collect();
+        interests.push(channel.interest());
+        wait_for(&interests, left)?;
+        drop(interests);
+        signals.refuse_to_wait()?;
+    }
+}
+
+fn unheard_until_the_end(
+    listener: &Listener,
+    channel: &Channel,
+    options: &JoinOptions,
+    unheard: u32,
+) -> Error {
+    let tries = if unheard == 1 { "try" } else { "tries" };
+    listener.error(
+        channel.peer(),
+        format!(
+            "it knows the secret, but has not heard within {:.0?} and {unheard} {tries} who {} is: is the network between \
+             them slow or lossy, or does somebody flood its port? TONNAGE_JOIN_TIMEOUT=seconds gives more time",
+            options.join_timeout, options.host
+        ),
+    )
+}

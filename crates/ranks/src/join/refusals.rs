@@ -1,0 +1,166 @@
+//! Connections that were shown out, counted by reason, and the words about them for whoever waits for ranks in vain.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tonnage_units::Error;
+
+/// Addresses that are named for each reason: enough to find them, and few enough for one line.
+const NAMED_MAX: usize = 4;
+
+/// The reason to show somebody out.
+#[derive(Debug)]
+pub(crate) enum JoinRefusal {
+    /// The greeting was not finished in time.
+    Silent,
+    /// It had said nothing yet, and others wanted its place.
+    Crowded,
+    /// It closed the connection before the greeting was finished.
+    Left,
+    /// Its greeting failed to authenticate.
+    WrongSecret,
+    /// It says what no rank would say here.
+    Stranger(Error),
+}
+
+/// Connections that were shown out.
+#[derive(Debug)]
+pub(crate) struct Refusals {
+    timeout: Duration,
+    silent: Tally,
+    crowded: Tally,
+    left: Tally,
+    wrong_secret: Tally,
+    strangers: Tally,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    count: u64,
+    from: BTreeSet<IpAddr>,
+}
+
+impl Refusals {
+    /// None yet; `timeout` is the time that a greeting may take.
+    pub(crate) fn new(timeout: Duration) -> Self {
+        Self {
+            timeout,
+            silent: Tally::default(),
+            crowded: Tally::default(),
+            left: Tally::default(),
+            wrong_secret: Tally::default(),
+            strangers: Tally::default(),
+        }
+    }
+
+    /// Counts one; true if it is the first of all.
+    pub(crate) fn count(&mut self, from: IpAddr, refusal: &JoinRefusal) -> bool {
+        let is_first = self.all().iter().all(|(tally, _)| tally.count == 0);
+        let tally = match refusal {
+            JoinRefusal::Silent => &mut self.silent,
+            JoinRefusal::Crowded => &mut self.crowded,
+            JoinRefusal::Left => &mut self.left,
+            JoinRefusal::WrongSecret => &mut self.wrong_secret,
+            JoinRefusal::Stranger(_) => &mut self.strangers,
+        };
+        tally.count += 1;
+        // One more than is named says that there are more.
+        if tally.from.len() <= NAMED_MAX {
+            tally.from.insert(from.to_canonical());
+        }
+        is_first
+    }
+
+    /// The reason in words.
+    pub(crate) fn reason(&self, refusal: &JoinRefusal) -> String {
+        match refusal {
+            JoinRefusal::Silent => format!("it did not say who it is within {:.1?}", self.timeout),
+            JoinRefusal::Crowded => "it said nothing while too many others waited".into(),
+            JoinRefusal::Left => "it closed without saying who it is".into(),
+            JoinRefusal::WrongSecret => {
+                "it is not a rank of this run, or it has another secret (TONNAGE_SECRET)".into()
+            }
+            JoinRefusal::Stranger(error) => error.to_string(),
+        }
+    }
+
+    fn all(&self) -> [(&Tally, String); 5] {
+        let slow = format!(
+            "did not finish the greeting in {:.1?}: is the network slow or lossy, or the host overloaded?",
+            self.timeout
+        );
+        let secret = "did not know the secret: is TONNAGE_SECRET (or TONNAGE_SECRET_FILE, ~/.config/tonnage/secret) the \
+                      same for all ranks?";
+        [
+            (&self.silent, slow),
+            (
+                &self.crowded,
+                "said nothing and had to make room for others.".into(),
+            ),
+            (
+                &self.left,
+                "closed before the greeting was finished.".into(),
+            ),
+            (&self.wrong_secret, secret.into()),
+            (
+                &self.strangers,
+                "said what no rank of this run says.".into(),
+            ),
+        ]
+    }
+
+    /// Sentences about what was seen, each behind a space; nothing when there is nothing to tell.
+    pub(crate) fn sentences(&self) -> String {
+        let all = self.all();
+        let seen = all.iter().filter(|(tally, _)| tally.count > 0);
+        seen.map(|(tally, what)| format!(" {} {what}", tally.subject()))
+            .collect()
+    }
+}
+
+impl Tally {
+    fn subject(&self) -> String {
+        let noun = if self.count == 1 {
+            "connection"
+        } else {
+            "connections"
+        };
+        let named: Vec<String> = self
+            .from
+            .iter()
+            .take(NAMED_MAX)
+            .map(IpAddr::to_string)
+            .collect();
+        let more = if self.from.len() > NAMED_MAX {
+            " and others"
+        } else {
+            ""
+        };
+        format!("{} {noun} from {}{more}", self.count, named.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_is_told_by_reason() {
+        let mut refusals = Refusals::new(Duration::from_secs(5));
+        assert_eq!(refusals.sentences(), "");
+        let from = |last: u8| IpAddr::from([10, 0, 0, last]);
+        assert!(refusals.count(from(1), &JoinRefusal::Silent));
+        assert!(!refusals.count(from(1), &JoinRefusal::Silent));
+        let text = refusals.sentences();
+        let wanted = " 2 connections from 10.0.0.1 did not finish the greeting in 5.0s: ";
+        assert!(text.starts_with(wanted), "{text}");
+        assert!(!text.contains("secret"), "{text}");
+        for last in 1..9 {
+            refusals.count(from(last), &JoinRefusal::WrongSecret);
+        }
+        let text = refusals.sentences();
+        let wanted = " 8 connections from 10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4 and others did not know the secret: ";
+        assert!(text.contains(wanted), "{text}");
+    }
+}
