@@ -73,7 +73,7 @@ impl Signals {
     /// [`Error::Interrupted`].
     pub(crate) fn refuse_to_wait(&mut self) -> Result<()> {
         match self.take().first() {
-            Some(&signal) => Err(Error::Interrupted { signal }),
+            Some(&signal) => Err(Error::Interrupted { signal, rank: None }),
             None => Ok(()),
         }
     }

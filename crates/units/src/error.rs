@@ -35,10 +35,12 @@ pub enum Error {
         message: String,
     },
     /// The user or the launcher ended the run by a signal. Exit code 128 + signal.
-    #[error("interrupted by signal {signal}")]
+    #[error("{}", interrupted(*.signal, .rank.as_ref()))]
     Interrupted {
         /// The signal's number.
         signal: i32,
+        /// Number and host of the rank that got it, where it was one rank and not all of them.
+        rank: Option<(u32, String)>,
     },
     /// The operating system refused.
     #[error("{what}: {source}")]
@@ -79,12 +81,24 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Interrupted { signal } => {
+            Self::Interrupted { signal, .. } => {
                 128u8.saturating_add(u8::try_from(*signal).unwrap_or(u8::MAX))
             }
             _ => 1,
         }
     }
+}
+
+fn interrupted(signal: i32, rank: Option<&(u32, String)>) -> String {
+    let place = rank.map_or_else(String::new, |(rank, host)| {
+        format!("rank {rank} on {host}: ")
+    });
+    let name = match signal {
+        2 => " (SIGINT)",
+        15 => " (SIGTERM)",
+        _ => "",
+    };
+    format!("{place}interrupted by signal {signal}{name}")
 }
 
 #[cfg(test)]
@@ -94,8 +108,20 @@ mod tests {
     #[test]
     fn exit_codes_follow_the_kind() {
         assert_eq!(Error::Usage("x".into()).exit_code(), 2);
-        assert_eq!(Error::Interrupted { signal: 2 }.exit_code(), 130);
+        let interrupted = |rank| Error::Interrupted { signal: 2, rank };
+        assert_eq!(interrupted(None).exit_code(), 130);
         assert_eq!(Error::Failed("x".into()).exit_code(), 1);
+    }
+
+    #[test]
+    fn a_signal_is_named_with_the_rank_that_got_it() {
+        let text = |signal, rank| Error::Interrupted { signal, rank }.to_string();
+        let rank = Some((1, "h1".into()));
+        assert_eq!(
+            text(15, rank),
+            "rank 1 on h1: interrupted by signal 15 (SIGTERM)"
+        );
+        assert_eq!(text(2, None), "interrupted by signal 2 (SIGINT)");
     }
 
     #[test]

@@ -181,6 +181,8 @@ pub enum Cause {
     Interrupted {
         /// As in the error.
         signal: i32,
+        /// As in the error.
+        rank: Option<(u32, String)>,
     },
 }
 
@@ -199,8 +201,25 @@ impl Cause {
                 host,
                 message,
             } => Self::rank(*rank, host, message),
-            Error::Interrupted { signal } => Self::Interrupted { signal: *signal },
+            Error::Interrupted {
+                signal,
+                rank: named,
+            } => {
+                let (rank, host) = match named {
+                    Some((rank, host)) => (*rank, host.as_str()),
+                    None => (rank, host),
+                };
+                Self::interrupted(*signal, rank, host)
+            }
             Error::Io { .. } | Error::Failed(_) => Self::rank(rank, host, &error.to_string()),
+        }
+    }
+
+    /// A signal that one rank got.
+    pub fn interrupted(signal: i32, rank: u32, host: &str) -> Self {
+        Self::Interrupted {
+            signal,
+            rank: Some((rank, clip(host))),
         }
     }
 
@@ -228,7 +247,7 @@ impl From<&Cause> for Error {
                 host,
                 message,
             },
-            Cause::Interrupted { signal } => Self::Interrupted { signal },
+            Cause::Interrupted { signal, rank } => Self::Interrupted { signal, rank },
         }
     }
 }
@@ -381,7 +400,10 @@ mod tests {
     fn causes_keep_their_kind() {
         for error in [
             Error::Usage("a".into()),
-            Error::Interrupted { signal: 2 },
+            Error::Interrupted {
+                signal: 2,
+                rank: Some((3, "h".into())),
+            },
             Error::Unavailable {
                 what: "a".into(),
                 why: "b".into(),

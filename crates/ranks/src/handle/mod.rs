@@ -68,7 +68,7 @@ impl Rank {
         } else {
             Signals::none()
         };
-        let tree = join::join(&identity, &me, &mut options, &mut signals)?;
+        let tree = join::join(&identity, &me, &mut options, &mut signals).map_err(named(&me))?;
         let start_lead_ns = Arc::new(AtomicU64::new(0));
         let settings = ControlSettings {
             me,
@@ -266,6 +266,17 @@ impl Rank {
     fn host(&self) -> String {
         let mine = self.infos.get(self.identity.rank as usize);
         mine.map_or_else(tonnage_sys::host::name, |info| info.host.clone())
+    }
+}
+
+/// Names this rank in an interruption that nobody is named in: the signal came to this process.
+fn named(me: &RankInfo) -> impl Fn(Error) -> Error {
+    |error| match error {
+        Error::Interrupted { signal, rank: None } => Error::Interrupted {
+            signal,
+            rank: Some((me.rank, me.host.clone())),
+        },
+        error => error,
     }
 }
 

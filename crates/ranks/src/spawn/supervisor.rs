@@ -281,7 +281,7 @@ impl<S: Spawn> Supervisor<S> {
 
     fn exit_code(&self) -> u8 {
         if let Some(signal) = self.interrupted {
-            return Error::Interrupted { signal }.exit_code();
+            return Error::Interrupted { signal, rank: None }.exit_code();
         }
         let codes: Vec<Option<i32>> = self.ranks.iter().map(Watched::code).collect();
         if codes.iter().all(|code| *code == Some(0)) {

@@ -109,6 +109,9 @@ fn a_killed_rank_ends_ranks_that_are_stuck_and_is_reported_once() {
 fn a_signal_to_one_rank_ends_all_with_its_code() {
     let (output, said, _) = given("interrupt 2");
     assert_eq!(output.status.code(), Some(130), "{said}");
+    let host = tonnage_sys::host::name();
+    let wanted = format!("rank 2 on {host}: interrupted by signal 2 (SIGINT)");
+    assert!(said.contains(&wanted), "{said}");
 }
 
 /// Reads the numbers of the ranks' processes from the supervisor's first lines.

@@ -108,7 +108,7 @@ pub(crate) struct Control {
     pub(crate) clock: ClockSync,
     pub(crate) inquiry: Option<Inquiry>,
     pub(crate) shared: Arc<Shared>,
-    signals: Signals,
+    pub(crate) signals: Signals,
     aborted: Option<Instant>,
     leaving: bool,
     ticked: Instant,
@@ -195,7 +195,9 @@ impl Control {
             self.obey(command);
         }
         for signal in self.signals.take() {
-            self.abort(Cause::Interrupted { signal });
+            let me = &self.settings.me;
+            let cause = Cause::interrupted(signal, me.rank, &me.host);
+            self.abort(cause);
         }
         self.tick();
         for link in self.links.iter_mut().filter(|link| link.open) {

@@ -26,7 +26,10 @@ impl Control {
         match (head, link.way) {
             (Head::Beat, _) => {}
             (Head::Goodbye, _) => link.goodbye = true,
-            (Head::Abort { cause }, _) => self.abort(cause),
+            (Head::Abort { cause }, _) => {
+                let cause = self.name_if_one(cause);
+                self.abort(cause);
+            }
             (head, Way::Up) => return self.understand_parent(head, payload),
             (head, Way::Down(child)) => {
                 let from = link.place();
@@ -34,6 +37,16 @@ impl Control {
             }
         }
         Ok(())
+    }
+
+    /// A signal that this rank got too was meant for all of them, so none is named.
+    fn name_if_one(&mut self, cause: Cause) -> Cause {
+        match cause {
+            Cause::Interrupted { signal, .. } if self.signals.take().contains(&signal) => {
+                Cause::Interrupted { signal, rank: None }
+            }
+            cause => cause,
+        }
     }
 
     fn understand_parent(&mut self, head: Head, payload: Vec<u8>) -> Result<()> {

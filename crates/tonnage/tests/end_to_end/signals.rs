@@ -43,6 +43,10 @@ fn a_signal_to_the_supervisor_or_a_rank_ends_the_run_with_its_code() {
         assert_eq!(ended.code, Some(code), "{to_rank:?} {signal:?}: {ended:#?}");
         let told = ended.stderr.matches("interrupted by signal").count();
         assert_eq!(told, 1, "{ended:#?}");
+        if let Some(rank) = to_rank {
+            let name = format!("rank {rank} on {}: interrupted", tonnage_sys::host::name());
+            ended.saying(&[&name, &format!("signal {} (SIG", signal.as_raw())]);
+        }
     }
 }
 
@@ -59,6 +63,11 @@ fn a_signal_to_a_launched_rank_ends_the_others() {
     let ended: Vec<_> = runs.drain(..).map(|run| run.end()).collect();
     assert!(sent.elapsed() < SOON, "{:?}: {ended:#?}", sent.elapsed());
     assert!(ended.iter().all(|run| run.code == Some(130)), "{ended:#?}");
+    let name = format!(
+        "rank 1 on {}: interrupted by signal 2",
+        tonnage_sys::host::name()
+    );
+    assert!(ended[0].stderr.contains(&name), "{ended:#?}");
 }
 
 #[test]

@@ -92,7 +92,10 @@ mod tests {
             Error::io("cannot pin a thread to CPU 9", Errno::INVAL),
             Error::io("cannot open it", Errno::ACCESS),
             Error::Usage("wrong".into()),
-            Error::Interrupted { signal: 2 },
+            Error::Interrupted {
+                signal: 2,
+                rank: None,
+            },
         ];
         for other in others {
             assert_eq!(Shortage::of(&other), None, "{other}");
