@@ -249,6 +249,8 @@ impl Rank {
     /// Why the run ended early, if it did.
     pub fn close(mut self) -> Result<()> {
         self.phase("end of the run");
+        // Before anybody can have left, so that no rank of a next run at the same port comes to this one.
+        self.shared.command(ControlCommand::CloseDoor);
         let outcome = self.barrier("end of the run", self.close_timeout);
         self.leave();
         outcome

@@ -5,6 +5,8 @@
 use std::time::{Duration, Instant};
 
 use super::address::root_listener;
+use super::conditions::Conditions;
+use super::door::LateDoor;
 use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, acknowledge, last_words, tell};
 use super::refusals::JoinRefusal;
 use crate::RankInfo;
@@ -41,10 +43,16 @@ pub(crate) fn admit(
         connections_max,
         options.stranger_timeout,
     )?;
+    let conditions = Conditions {
+        me: me.clone(),
+        size: identity.size,
+        source: identity.source.clone(),
+        plan_hash: options.plan_hash.clone(),
+    };
     let mut members = Vec::new();
     let outcome = gather_members(
         identity,
-        me,
+        &conditions,
         options,
         signals,
         &mut handshakes,
@@ -63,7 +71,14 @@ pub(crate) fn admit(
             identity.size as usize - members.len(),
         );
     }
-    handshakes.close();
+    let door = match (&outcome, &identity.meeting) {
+        (Ok(()), Meeting::Master { .. }) => Some(LateDoor::new(handshakes, conditions)),
+        // Who was started by the supervisor, or failed to start, has no latecomers.
+        _ => {
+            handshakes.close();
+            None
+        }
+    };
     outcome?;
     let mut table = vec![me.clone()];
     table.extend(members.iter().map(|member| member.hello.info.clone()));
@@ -80,6 +95,7 @@ pub(crate) fn admit(
         parent: None,
         children,
         table,
+        door,
         root_boot_id: me.boot_id.clone(),
     })
 }
@@ -106,7 +122,7 @@ fn tell_latecomers(
 
 fn gather_members(
     identity: &Identity,
-    me: &RankInfo,
+    conditions: &Conditions,
     options: &JoinOptions,
     signals: &mut Signals,
     handshakes: &mut Handshakes,
@@ -115,6 +131,7 @@ fn gather_members(
     let deadline = Instant::now() + options.join_timeout;
     while members.len() + 1 < identity.size as usize {
         if Instant::now() >= deadline {
+            let me = &conditions.me;
             return Err(missing(identity, me, options, handshakes, members));
         }
         let mut watched: Vec<&mut Channel> = members
@@ -126,7 +143,8 @@ fn gather_members(
         for (mut channel, message) in events.greeted {
             match message.head {
                 Head::Hello(hello) => {
-                    let objection = objection(identity, me, options, members, &hello);
+                    let known = members.iter().map(|member| &member.hello.info);
+                    let objection = conditions.objection(known, &hello);
                     channel.trust(message_bytes_max(identity.size));
                     if objection.is_none() {
                         acknowledge(&mut channel)?;
@@ -184,55 +202,6 @@ fn missing(
             handshakes.refusals().sentences()
         ),
     }
-}
-
-/// Returns the reason why this rank cannot be part of this run, if there is one.
-fn objection(
-    identity: &Identity,
-    me: &RankInfo,
-    options: &JoinOptions,
-    members: &[Member],
-    hello: &Hello,
-) -> Option<Error> {
-    let info = &hello.info;
-    let object = |message: String| {
-        Some(Error::Rank {
-            rank: info.rank,
-            host: info.host.clone(),
-            message,
-        })
-    };
-    if hello.version != env!("CARGO_PKG_VERSION") {
-        return object(format!(
-            "it is tonnage {}, rank 0 on {} is tonnage {}: install the same version on all hosts",
-            hello.version,
-            me.host,
-            env!("CARGO_PKG_VERSION")
-        ));
-    }
-    if hello.size != identity.size || info.rank >= identity.size {
-        return object(format!(
-            "it was told of {} ranks, rank 0 on {} of {} ({}): give all the same number",
-            hello.size, me.host, identity.size, identity.source
-        ));
-    }
-    let twin = members
-        .iter()
-        .map(|member| &member.hello.info)
-        .find(|other| other.rank == info.rank);
-    if let Some(twin) = twin.or((info.rank == 0).then_some(me)) {
-        return object(format!(
-            "process {} says that it is rank {}, but so does process {} on {}: give every process its own rank",
-            info.pid, info.rank, twin.pid, twin.host
-        ));
-    }
-    if hello.plan_hash != options.plan_hash {
-        return object(format!(
-            "it was started with another command line or plan than rank 0 on {}: start all ranks alike",
-            me.host
-        ));
-    }
-    None
 }
 
 /// Tells every member its parent.

@@ -101,46 +101,65 @@ impl Handshakes {
         signals: &mut Signals,
         watched: &mut [&mut Channel],
     ) -> Result<HandshakeEvents> {
+        let wake = self.expiry().map_or(until, |expiry| expiry.min(until));
+        let mut interests: Vec<Interest<'_>> = signals.interests().collect();
+        interests.extend(watched.iter().map(|channel| channel.interest()));
+        interests.extend(self.interests());
+        wait_for(&interests, wake.saturating_duration_since(Instant::now()))?;
+        drop(interests);
+        signals.refuse_to_wait()?;
+        let mut ended = Vec::new();
+        for (place, channel) in watched.iter_mut().enumerate() {
+            if channel.receive().is_err() || channel.ended() {
+                ended.push(place);
+            }
+            channel.flush();
+        }
+        let served = self.serve();
+        Ok(HandshakeEvents { ended, ..served })
+    }
+
+    /// Lowers the number of connections that are looked at together.
+    pub(crate) fn bound(&mut self, pending_max: usize) {
+        self.pending_max = pending_max;
+    }
+
+    fn is_full(&self) -> bool {
+        self.pending.len() >= self.pending_max
+    }
+
+    /// Events to wait for.
+    pub(crate) fn interests(&self) -> impl Iterator<Item = Interest<'_>> {
         // Where there are too many, newcomers wait in the system's queue until the silent have run out of time.
-        let full = self.pending.len() >= self.pending_max;
+        let newcomers = (!self.is_full()).then(|| Interest::read(&self.listener));
+        let pending = self.pending.iter();
+        pending
+            .map(|pending| pending.channel.interest())
+            .chain(newcomers)
+    }
+
+    /// The time at which a connection has run out of it.
+    pub(crate) fn expiry(&self) -> Option<Instant> {
+        let full = self.is_full();
         let time = |pending: &Unproven| match full && pending.is_silent() {
             true => self.timeout.min(CROWDED),
             false => self.timeout,
         };
-        let ends = self
-            .pending
-            .iter()
-            .map(|pending| pending.since + time(pending));
-        let expiry = ends.min();
-        let wake = expiry.map_or(until, |expiry| expiry.min(until));
-        let mut interests: Vec<Interest<'_>> = signals.interests().collect();
-        interests.extend(watched.iter().map(|channel| channel.interest()));
-        interests.extend(
-            self.pending
-                .iter()
-                .map(|pending| pending.channel.interest()),
-        );
-        if !full {
-            interests.push(Interest::read(&self.listener));
-        }
-        wait_for(&interests, wake.saturating_duration_since(Instant::now()))?;
-        drop(interests);
-        signals.refuse_to_wait()?;
+        let pending = self.pending.iter();
+        pending.map(|pending| pending.since + time(pending)).min()
+    }
+
+    /// Does what can be done without waiting.
+    pub(crate) fn serve(&mut self) -> HandshakeEvents {
         let mut events = HandshakeEvents::default();
-        for (place, channel) in watched.iter_mut().enumerate() {
-            if channel.receive().is_err() || channel.ended() {
-                events.ended.push(place);
-            }
-            channel.flush();
-        }
         self.accept();
         self.listen(&mut events);
-        Ok(events)
+        events
     }
 
     /// Shows out those that are silent for long, when others wait.
     fn make_room(&mut self) {
-        if self.pending.len() < self.pending_max {
+        if !self.is_full() {
             return;
         }
         for pending in std::mem::take(&mut self.pending) {
@@ -154,7 +173,7 @@ impl Handshakes {
 
     fn accept(&mut self) {
         self.make_room();
-        while self.pending.len() < self.pending_max {
+        while !self.is_full() {
             match self.listener.accept() {
                 Ok((stream, peer)) => match Channel::accept(stream, &self.secret) {
                     Ok(channel) => self.pending.push(Unproven {

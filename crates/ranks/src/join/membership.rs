@@ -60,6 +60,7 @@ pub(crate) fn become_member(
         parent: Some(parent),
         children,
         table: Vec::new(),
+        door: None,
         root_boot_id: welcome.root_boot_id,
     })
 }

@@ -7,6 +7,8 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`admission`] | rank 0's side |
+//! | [`conditions`] | the comparison of a rank with the run |
+//! | [`door`] | rank 0's port when the run has begun |
 //! | [`membership`] | the side of all others |
 //! | [`address`] | rank 0's address, and the connections of the others to it |
 //! | [`introduction`] | connecting to a rank that listens and saying who this one is, until that was heard |
@@ -15,6 +17,8 @@
 
 pub(crate) mod address;
 mod admission;
+mod conditions;
+pub(crate) mod door;
 mod handshake;
 mod introduction;
 mod membership;
@@ -41,6 +45,7 @@ pub(crate) fn join(
             parent: None,
             children: Vec::new(),
             table: vec![me.clone()],
+            door: None,
             root_boot_id: me.boot_id.clone(),
         }),
         0 => admission::admit(identity, me, options, signals),

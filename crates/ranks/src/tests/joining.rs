@@ -1,7 +1,7 @@
 //! Ranks that do not come or do not fit, and strangers at the door.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use super::*;
 use tonnage_units::Result;
@@ -77,6 +77,43 @@ fn two_processes_of_one_rank_are_refused_by_name() {
     for twin in twins {
         twin.join().unwrap();
     }
+}
+
+#[test]
+fn a_process_that_comes_when_the_run_has_begun_is_told_why_it_cannot_join() {
+    let (listener, address) = door();
+    let join = |rank: u32, size: u32, listener: Option<TcpListener>| {
+        let mut identity = identity(rank, size, address);
+        identity.meeting = Meeting::Master {
+            host: address.ip().to_string(),
+            port: address.port(),
+            source: AddressSource::Variable,
+        };
+        let mut options = options(&identity);
+        options.listener = listener;
+        Rank::join(identity, options)
+    };
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| join(1, 2, None).unwrap());
+        let zero = join(0, 2, Some(listener)).unwrap();
+        let one = one.join().unwrap();
+        let begun = Instant::now();
+        let says_rank_1 = join(1, 2, None).unwrap_err().to_string();
+        let wanted = "says that it is rank 1, but so does process";
+        assert!(says_rank_1.contains(wanted), "{says_rank_1}");
+        let of_another = join(2, 3, None).unwrap_err().to_string();
+        assert!(of_another.contains("was told of 3 ranks"), "{of_another}");
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begun.elapsed()
+        );
+        // The run does not notice, and its end frees the port.
+        let other = scope.spawn(|| one.close());
+        zero.close().unwrap();
+        other.join().unwrap().unwrap();
+        TcpListener::bind(address).unwrap();
+    });
 }
 
 #[test]

@@ -18,6 +18,7 @@ use crate::RankInfo;
 use crate::channel::message::{Cause, Head};
 use crate::channel::{Channel, Interest, wait_for};
 use crate::hosts::is_one_boot;
+use crate::join::door::LateDoor;
 use crate::signals::Signals;
 use tonnage_units::lock::lock;
 use tonnage_units::message::say;
@@ -109,6 +110,7 @@ pub(crate) struct Control {
     pub(crate) inquiry: Option<Inquiry>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) signals: Signals,
+    door: Option<LateDoor>,
     aborted: Option<Instant>,
     leaving: bool,
     ticked: Instant,
@@ -151,6 +153,7 @@ impl Control {
             inquiry: None,
             shared,
             signals,
+            door: tree.door,
             aborted: None,
             leaving: false,
             ticked: Instant::now(),
@@ -190,6 +193,9 @@ impl Control {
         for index in 0..self.links.len() {
             self.listen(index);
         }
+        if let Some(door) = &mut self.door {
+            door.turn_away(&self.table);
+        }
         let commands = std::mem::take(&mut *lock(&self.shared.commands));
         for command in commands {
             self.obey(command);
@@ -223,6 +229,10 @@ impl Control {
         }
         let mut interests = vec![Interest::read(self.shared.wake())];
         interests.extend(self.signals.interests());
+        if let Some(door) = &self.door {
+            interests.extend(door.interests());
+            wake = door.expiry().map_or(wake, |expiry| expiry.min(wake));
+        }
         interests.extend(self.open_links().map(|link| link.channel.interest()));
         wait_for(&interests, wake.saturating_duration_since(now)).map(|_| ())
     }
@@ -290,6 +300,7 @@ impl Control {
             ControlCommand::Enter(enter) => self.enter(enter),
             ControlCommand::Overdue { seq, what, waited } => self.overdue(seq, what, waited),
             ControlCommand::Abort(cause) => self.abort(cause),
+            ControlCommand::CloseDoor => self.close_door(),
             ControlCommand::Leave => self.leaving = true,
         }
     }
@@ -387,11 +398,19 @@ impl Control {
         if self.aborted.is_some() {
             return;
         }
+        // Who is told of the end may be started again at once, and must not find this run.
+        self.close_door();
         self.aborted = Some(Instant::now());
         self.shared.stop(&cause);
         self.collectives.stop();
         self.shared.clock_known.set(CollectiveResult::Stopped);
         self.tell_all(&Head::Abort { cause }, &[]);
+    }
+
+    fn close_door(&mut self) {
+        if let Some(door) = self.door.take() {
+            door.close();
+        }
     }
 
     /// This rank's answer to an inquiry.

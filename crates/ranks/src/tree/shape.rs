@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use crate::RankInfo;
 use crate::channel::Channel;
+use crate::join::door::LateDoor;
 
 /// A connection to a rank of this run.
 pub(crate) struct PeerConnection {
@@ -19,6 +20,8 @@ pub(crate) struct TreePosition {
     pub(crate) children: Vec<PeerConnection>,
     /// All ranks; only rank 0 has it.
     pub(crate) table: Vec<RankInfo>,
+    /// The port at which latecomers are turned away, where rank 0 has one.
+    pub(crate) door: Option<LateDoor>,
     /// Rank 0's boot.
     pub(crate) root_boot_id: String,
 }

@@ -30,6 +30,8 @@ pub(crate) enum ControlCommand {
     },
     /// This rank ends the run.
     Abort(Cause),
+    /// The run ends, so the next one may have rank 0's port.
+    CloseDoor,
     /// The main thread is done with the channel: say goodbye and end.
     Leave,
 }
