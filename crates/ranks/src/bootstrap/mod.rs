@@ -7,6 +7,7 @@
 //! | [`rendezvous`] | ranks that a launcher started agree on a place and a secret |
 //! | `first_host`, `advert`, `pmi1` | the ways to do so: by a list of hosts, by a card of each rank's host, over PMI-1 |
 //! | [`secret`] | the proof that a connection belongs to the run |
+//! | [`launcher_process`] | the launcher's process, where its end would not end the ranks |
 //! | [`options`] | deadlines and choices of a run |
 //!
 //! No rank talks to another here, except by what a launcher passes on; that begins in `crate::join`.
@@ -14,6 +15,7 @@
 mod advert;
 pub mod detect;
 mod first_host;
+pub mod launcher_process;
 mod launchers;
 pub mod options;
 mod pmi1;

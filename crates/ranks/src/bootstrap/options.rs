@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
+use super::launcher_process::LauncherProcess;
 use super::secret::Secret;
 use super::variables::Env;
 use tonnage_units::identity::{Identity, Meeting};
@@ -43,6 +44,8 @@ pub struct JoinOptions {
     pub fanout: u32,
     /// End the process when the main thread does not end within `grace`, because it may be stuck inside a library.
     pub end_process: bool,
+    /// The launcher, where this rank has to end with it.
+    pub launcher: Option<LauncherProcess>,
     /// Let SIGINT and SIGTERM end the run.
     pub handle_signals: bool,
     /// This host's name.
@@ -88,6 +91,7 @@ impl JoinOptions {
             grace: Duration::from_millis(1800),
             fanout: 32,
             end_process: true,
+            launcher: LauncherProcess::find(env),
             handle_signals: true,
             host: tonnage_sys::host::name(),
             boot_id: tonnage_sys::host::boot_id(),

@@ -21,7 +21,8 @@ use crate::hosts::{Hosts, count_local_ranks};
 use crate::join::{self, MARGIN};
 use crate::settle::lead_ns;
 use crate::signals::Signals;
-use crate::tree::control::{Control, ControlSettings, speaks};
+use crate::tree::control::{Control, speaks};
+use crate::tree::settings::ControlSettings;
 use crate::tree::shape::{message_bytes_max, parent_of};
 use crate::tree::shared::{CollectiveResult, ControlCommand, Shared};
 use crate::{ClockOffset, RankInfo};
@@ -79,6 +80,7 @@ impl Rank {
             network_timeout: options.network_timeout,
             grace: options.grace,
             end_process: options.end_process,
+            launcher: options.launcher,
             supervised: matches!(identity.meeting, Meeting::Local { .. }),
             start_lead_ns: start_lead_ns.clone(),
         };

@@ -5,13 +5,14 @@
 //! message means is in [`super::protocol`]; how contributions are combined in [`super::collective`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::clock::ClockSync;
 use super::collective::{Collectives, Member};
 use super::exchange::Subtree;
 use super::missing::{Inquiry, RankState};
+use super::settings::ControlSettings;
 use super::shape::{PeerConnection, TreePosition, children_of};
 use super::shared::{CollectiveResult, ControlCommand, Shared};
 use crate::RankInfo;
@@ -27,31 +28,6 @@ use tonnage_units::{Error, Result};
 /// Time for last words when the run ends in order, and when it does not.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_ABORT: Duration = Duration::from_millis(200);
-
-/// Settings that the control thread gets at its start.
-pub(crate) struct ControlSettings {
-    pub(crate) me: RankInfo,
-    pub(crate) size: u32,
-    pub(crate) fanout: u32,
-    pub(crate) message_bytes_max: usize,
-    pub(crate) heartbeat_timeout: Duration,
-    pub(crate) network_timeout: Duration,
-    pub(crate) grace: Duration,
-    pub(crate) end_process: bool,
-    /// True when a supervisor reports the loss of rank 0.
-    pub(crate) supervised: bool,
-    /// Lead of an aligned start; rank 0 learns it when all clocks are known.
-    pub(crate) start_lead_ns: Arc<AtomicU64>,
-}
-
-impl ControlSettings {
-    fn silence_max(&self, is_remote: bool) -> Duration {
-        match is_remote {
-            true => self.network_timeout,
-            false => self.heartbeat_timeout,
-        }
-    }
-}
 
 /// Direction that a connection leads in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,7 +162,7 @@ impl Control {
     }
 
     fn turn(&mut self) -> Result<()> {
-        self.sleep()?;
+        let launcher_ended = self.sleep()?;
         self.shared.awake();
         // Links come first: when a rank is killed its launcher often ends the others by a signal, and the cause is the
         // better message.
@@ -205,6 +181,9 @@ impl Control {
             let cause = Cause::interrupted(signal, me.rank, &me.host);
             self.abort(cause);
         }
+        if launcher_ended {
+            self.lose_launcher();
+        }
         self.tick();
         for link in self.links.iter_mut().filter(|link| link.open) {
             link.channel.flush();
@@ -212,7 +191,8 @@ impl Control {
         Ok(())
     }
 
-    fn sleep(&self) -> Result<()> {
+    /// Sleeps until something happens; returns whether it is the end of the launcher.
+    fn sleep(&self) -> Result<bool> {
         let now = Instant::now();
         let mut wake = now + Duration::from_secs(3600);
         for link in self.open_links() {
@@ -227,14 +207,32 @@ impl Control {
         if let Some(aborted) = self.aborted {
             wake = now + (aborted + self.settings.grace).saturating_duration_since(now);
         }
-        let mut interests = vec![Interest::read(self.shared.wake())];
+        let launcher = self.settings.launcher.as_ref();
+        let mut interests: Vec<_> = launcher
+            .map(|launcher| Interest::read(&launcher.ended))
+            .into_iter()
+            .collect();
+        interests.push(Interest::read(self.shared.wake()));
         interests.extend(self.signals.interests());
         if let Some(door) = &self.door {
             interests.extend(door.interests());
             wake = door.expiry().map_or(wake, |expiry| expiry.min(wake));
         }
         interests.extend(self.open_links().map(|link| link.channel.interest()));
-        wait_for(&interests, wake.saturating_duration_since(now)).map(|_| ())
+        let ready = wait_for(&interests, wake.saturating_duration_since(now))?;
+        Ok(launcher.is_some() && ready.first() == Some(&true))
+    }
+
+    fn lose_launcher(&mut self) {
+        if let Some(launcher) = self.settings.launcher.take() {
+            let me = &self.settings.me;
+            let message = format!(
+                "its launcher (process {}) ended before the run did: it was killed or it crashed. Look at its output",
+                launcher.pid
+            );
+            let cause = Cause::rank(me.rank, &me.host, &message);
+            self.abort(cause);
+        }
     }
 
     fn open_links(&self) -> impl Iterator<Item = &Link> {

@@ -2,6 +2,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
+//! | [`settings`] | what the thread is told at its start |
 //! | [`shape`] | parents and children; the open connections of one rank |
 //! | [`control`] | the thread: it waits, sends, notices silence, ends the run |
 //! | [`protocol`] | its reaction to each message |
@@ -19,5 +20,6 @@ pub(crate) mod control;
 pub(crate) mod exchange;
 mod missing;
 mod protocol;
+pub(crate) mod settings;
 pub(crate) mod shape;
 pub(crate) mod shared;

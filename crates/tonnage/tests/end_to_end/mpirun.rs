@@ -232,6 +232,22 @@ fn a_stopped_launcher_does_not_keep_a_run_that_is_over() {
 }
 
 #[test]
+fn a_killed_launcher_leaves_no_rank_behind() {
+    for (launcher, _) in MPIRUNS.into_iter().filter(|(name, _)| is_there(name)) {
+        let dir = tempdir().unwrap();
+        let arguments = format!("transfer --engine shm --op write --sizes 8 {LONG} -o r.jsonl");
+        let run = under_mpirun(dir.path(), launcher, &arguments).start();
+        wait_until("the ranks have joined", || {
+            dir.path().join("r.jsonl").exists()
+        });
+        run.rank(1);
+        run.signal(Signal::KILL);
+        // That its ranks end within 5 s is looked at for every run.
+        run.end();
+    }
+}
+
+#[test]
 fn a_secret_that_was_given_is_used() {
     for (launcher, _) in MPIRUNS.into_iter().filter(|(name, _)| is_there(name)) {
         let dir = tempdir().unwrap();

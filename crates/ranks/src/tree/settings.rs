@@ -1,0 +1,36 @@
+//! Settings of the control thread.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use crate::RankInfo;
+use crate::bootstrap::launcher_process::LauncherProcess;
+
+/// Settings that the control thread gets at its start.
+pub(crate) struct ControlSettings {
+    pub(crate) me: RankInfo,
+    pub(crate) size: u32,
+    pub(crate) fanout: u32,
+    pub(crate) message_bytes_max: usize,
+    pub(crate) heartbeat_timeout: Duration,
+    pub(crate) network_timeout: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) end_process: bool,
+    /// The launcher, whose end is this run's.
+    pub(crate) launcher: Option<LauncherProcess>,
+    /// True when a supervisor reports the loss of rank 0.
+    pub(crate) supervised: bool,
+    /// Lead of an aligned start; rank 0 learns it when all clocks are known.
+    pub(crate) start_lead_ns: Arc<AtomicU64>,
+}
+
+impl ControlSettings {
+    /// Longest silence of a rank that is not taken for lost.
+    pub(crate) fn silence_max(&self, is_remote: bool) -> Duration {
+        match is_remote {
+            true => self.network_timeout,
+            false => self.heartbeat_timeout,
+        }
+    }
+}
