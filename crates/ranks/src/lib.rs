@@ -12,7 +12,7 @@
 //! | `channel` | one encrypted connection, its frames ([`frame`]) and its messages ([`message`]) |
 //! | `tree` | the control thread's side: collectives, clocks, missing ranks |
 //! | [`hosts`] | who shares a host, a network, CPUs |
-//! | `handle`, `agreement`, `settle` | [`Rank`], the main thread's side |
+//! | `handle`, `agreement`, `start_lead` | [`Rank`], the main thread's side |
 //! | `signals` | SIGINT and SIGTERM as something to wait for |
 //!
 //! The measurements of a run, and the messages of its ranks about them, are in `tonnage_bench`; the form of a place in
@@ -26,9 +26,9 @@ mod channel;
 mod handle;
 pub mod hosts;
 mod join;
-mod settle;
 mod signals;
 pub mod spawn;
+mod start_lead;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
