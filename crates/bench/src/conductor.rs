@@ -121,6 +121,7 @@ impl Conductor<'_> {
         asked: AnnotatedPoint<'_, K::Point>,
         record: &mut Record,
     ) -> Result<(), StepFailure> {
+        Run::renew_clocks(self.stage.rank, record)?;
         let cpus = kind.canary_cpus(open, asked.point, &self.stage);
         let before = self.canary(cpus.as_ref())?;
         kind.measure(open, asked, &mut self.stage, record, &mut take_steps)?;

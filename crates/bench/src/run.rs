@@ -1,5 +1,6 @@
 //! State that stays the same for all records of a run: its number, its hosts, and this host's CPUs.
 
+use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -40,6 +41,34 @@ impl Run {
             environment,
             host: RankHost::look(rank)?,
         })
+    }
+
+    /// Writes into a record how far the hosts' clocks are off now: they drift, and the estimates are renewed while ranks
+    /// run. Ranks of one boot share one clock, and ask nobody.
+    ///
+    /// # Errors
+    /// When a rank does not answer.
+    pub fn renew_clocks(rank: &mut Rank, record: &mut Record) -> Result<()> {
+        let boots = rank.infos().iter().map(|info| &info.boot_id);
+        if boots.collect::<BTreeSet<_>>().len() < 2 {
+            return Ok(());
+        }
+        let me = rank.identity().rank;
+        let first_of_host = rank.hosts().host(me) == Some(me);
+        let clock = rank.clock_offset();
+        let mine = first_of_host.then_some((clock.offset_ns, clock.uncertainty_ns));
+        let all = rank.gather("the hosts' clocks", &mine, DEADLINES.step)?;
+        let hosts = record.environment.iter_mut();
+        for host in hosts.flat_map(|group| &mut group.hosts) {
+            let ranks = number_list::parse(&host.ranks)?;
+            let first = ranks.first().and_then(|&first| all.get(first as usize));
+            let told = first.copied().flatten();
+            if let Some((offset_ns, uncertainty_ns)) = told {
+                host.clock_offset_ns = offset_ns;
+                host.clock_uncertainty_ns = uncertainty_ns;
+            }
+        }
+        Ok(())
     }
 
     /// A record around a body, with nothing yet of what only some kinds have.

@@ -73,7 +73,8 @@ pub struct HostEntry {
     pub ranks: String,
     /// Offset of this host's clock from rank 0's: subtract it from a local time. 0 on rank 0's own host.
     pub clock_offset_ns: i64,
-    /// Half the round trip of the best sample: the estimate cannot be off by more.
+    /// The estimate cannot be off by more: half the best round trip, and 100 ppm of its age. Both are of when the point
+    /// began.
     pub clock_uncertainty_ns: u64,
     /// Memory of this host; absent where it is as the description says.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -21,6 +21,7 @@ use crate::hosts::{Hosts, count_local_ranks};
 use crate::join::{self, MARGIN};
 use crate::signals::Signals;
 use crate::start_lead::lead_ns;
+use crate::tree::clock::monotonic_ns;
 use crate::tree::control::{Control, speaks};
 use crate::tree::settings::ControlSettings;
 use crate::tree::shape::{message_bytes_max, parent_of};
@@ -156,7 +157,7 @@ impl Rank {
                 ));
             }
         }
-        let path_rtt_ns = lock(&self.shared.clock).1;
+        let path_rtt_ns = lock(&self.shared.clock).base.path_rtt_ns;
         let Largest(longest_ns) = self.reduce(
             "round trip of the control channel",
             Largest(path_rtt_ns),
@@ -217,6 +218,12 @@ impl Rank {
         self.shared.stopped.clone()
     }
 
+    /// The estimate of this host's clock as it was made last.
+    #[cfg(test)]
+    pub(crate) fn known_clock(&self) -> crate::tree::clock::KnownClock {
+        *lock(&self.shared.clock)
+    }
+
     /// Returns the reason why the run ended early, once it has.
     pub fn why_stopped(&self) -> Option<Error> {
         self.shared.cause().as_ref().map(Error::from)
@@ -240,9 +247,9 @@ impl Rank {
         }
     }
 
-    /// Difference between this host's clock and rank 0's.
+    /// Difference between this host's clock and rank 0's. It is estimated anew with every heartbeat.
     pub fn clock_offset(&self) -> ClockOffset {
-        lock(&self.shared.clock).0
+        lock(&self.shared.clock).at(monotonic_ns())
     }
 
     /// Ends the run in order: waits until every rank is here, after which nobody is reported as lost.

@@ -1,15 +1,26 @@
 //! Offset of this host's clock from rank 0's, estimated along the tree.
 //!
-//! Each rank asks its parent for its clock several times and believes the answer with the shortest round trip: the true
-//! offset cannot be further from the middle of it than half that round trip. The parent's own estimate is added. Ranks
-//! of one boot share one clock, so there the offset is exactly 0.
+//! Each rank asks its parent for its clock, several times when it joins and again with every heartbeat, and believes the
+//! answer that leaves the least doubt: the true offset cannot be further from the middle of a round trip than half of it,
+//! and clocks drift apart as the answer grows old. The parent's own estimate is added. Ranks of one boot share one clock,
+//! so there the offset is exactly 0.
 
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::ClockOffset;
+use crate::channel::message::Head;
 
-/// Round trips of which the shortest is believed.
+/// Round trips at the beginning, before anything is estimated.
 const SAMPLES: u32 = 16;
+
+/// Two clocks gain on each other by less than one part in so many (100 ppm): the crystals of computers are specified to
+/// 50 ppm or better.
+const DRIFT_ONE_IN: u64 = 10_000;
+
+/// Nanoseconds that two clocks may have come apart in so many.
+fn drift_ns(age_ns: u64) -> u64 {
+    age_ns.div_ceil(DRIFT_ONE_IN)
+}
 
 /// Nanoseconds of this host's `CLOCK_MONOTONIC`.
 pub(crate) fn monotonic_ns() -> u64 {
@@ -19,32 +30,80 @@ pub(crate) fn monotonic_ns() -> u64 {
 }
 
 /// An estimate against rank 0 and the path that it was made over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Base {
     pub(crate) clock: ClockOffset,
     /// Round trips of all links to rank 0, added up.
     pub(crate) path_rtt_ns: u64,
 }
 
+/// This rank's estimate, of which the doubt grows from when it was made.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct KnownClock {
+    /// At the time below.
+    pub(crate) base: Base,
+    /// Time by this clock; `None` where the clock is rank 0's own.
+    pub(crate) known_ns: Option<u64>,
+}
+
+impl KnownClock {
+    /// The estimate at a time of this clock.
+    pub(crate) fn at(&self, now_ns: u64) -> ClockOffset {
+        let age_ns = self
+            .known_ns
+            .map_or(0, |known_ns| now_ns.saturating_sub(known_ns));
+        let ClockOffset {
+            offset_ns,
+            uncertainty_ns,
+        } = self.base.clock;
+        ClockOffset {
+            offset_ns,
+            // Both of this clock's way to rank 0's: its own drift from the parent's, and the parent's from rank 0's.
+            uncertainty_ns: uncertainty_ns.saturating_add(2 * drift_ns(age_ns)),
+        }
+    }
+}
+
+/// One answer of the parent.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    rtt_ns: u64,
+    offset_ns: i64,
+    /// Time by this clock at which it came.
+    came_ns: u64,
+}
+
+impl Sample {
+    /// The most that it can be off by now.
+    fn doubt_ns(&self, now_ns: u64) -> u64 {
+        let age_ns = now_ns.saturating_sub(self.came_ns);
+        self.rtt_ns.div_ceil(2).saturating_add(drift_ns(age_ns))
+    }
+}
+
+/// The clock that a rank is compared with.
+enum Against {
+    /// Rank 0's is its own.
+    Itself,
+    /// The parent's, once it has told what it knows of rank 0's, with the time by this clock at which it came.
+    Parent(Option<(Base, u64)>),
+}
+
 /// The state of one rank's estimate.
 pub(crate) struct ClockSync {
     samples_left: u32,
-    best: Option<(u64, i64)>,
-    base: Option<Base>,
+    best: Option<Sample>,
+    against: Against,
     same_boot: bool,
 }
 
 impl ClockSync {
     /// Rank 0 needs no estimate.
     pub(crate) fn root() -> Self {
-        let base = Base {
-            clock: ClockOffset::default(),
-            path_rtt_ns: 0,
-        };
         Self {
             samples_left: 0,
-            best: Some((0, 0)),
-            base: Some(base),
+            best: None,
+            against: Against::Itself,
             same_boot: true,
         }
     }
@@ -54,14 +113,28 @@ impl ClockSync {
         Self {
             samples_left: SAMPLES,
             best: None,
-            base: None,
+            against: Against::Parent(None),
             same_boot,
         }
     }
 
-    /// Returns whether the parent should be asked again.
+    /// Returns whether the parent should be asked again at once.
     pub(crate) fn wants_sample(&self) -> bool {
         self.samples_left > 0
+    }
+
+    /// Returns whether the estimate grows old, so that the parent should be asked now and then.
+    pub(crate) fn ages(&self) -> bool {
+        !self.same_boot && self.samples_left == 0
+    }
+
+    /// The sign of life for a neighbour, the parent or a child. A question is as good a sign as any.
+    pub(crate) fn beat(&self, to_parent: bool) -> Head {
+        if to_parent && self.ages() {
+            let sent_ns = monotonic_ns();
+            return Head::ClockPing { sent_ns };
+        }
+        Head::Beat
     }
 
     /// The parent's answer: asked at `sent_ns`, received at `now_ns` by this clock, `at_ns` by the parent's.
@@ -69,31 +142,54 @@ impl ClockSync {
         self.samples_left = self.samples_left.saturating_sub(1);
         let rtt_ns = now_ns.saturating_sub(sent_ns);
         let middle_ns = sent_ns.saturating_add(rtt_ns / 2);
-        let offset_ns = middle_ns.wrapping_sub(at_ns).cast_signed();
-        if self.best.is_none_or(|(best_ns, _)| rtt_ns < best_ns) {
-            self.best = Some((rtt_ns, offset_ns));
+        let sample = Sample {
+            rtt_ns,
+            offset_ns: middle_ns.wrapping_sub(at_ns).cast_signed(),
+            came_ns: now_ns,
+        };
+        // All grow old alike, so that one that is better now stays better.
+        let doubt_ns = sample.doubt_ns(now_ns);
+        if self
+            .best
+            .is_none_or(|best| doubt_ns <= best.doubt_ns(now_ns))
+        {
+            self.best = Some(sample);
         }
     }
 
-    /// The parent's own estimate.
-    pub(crate) fn parent_knows(&mut self, base: Base) {
-        self.base = Some(base);
+    /// The parent's own estimate, which came at `now_ns`.
+    pub(crate) fn parent_knows(&mut self, base: Base, now_ns: u64) {
+        self.against = Against::Parent(Some((base, now_ns)));
     }
 
-    /// This rank's estimate, once everything for it has come.
-    pub(crate) fn result(&self) -> Option<Base> {
-        let (rtt_ns, offset_ns) = self.best.filter(|_| self.samples_left == 0)?;
-        let base = self.base?;
-        let path_rtt_ns = base.path_rtt_ns.saturating_add(rtt_ns);
-        let clock = if self.same_boot {
-            ClockOffset::default()
-        } else {
-            ClockOffset {
-                offset_ns: base.clock.offset_ns.saturating_add(offset_ns),
-                uncertainty_ns: base.clock.uncertainty_ns.saturating_add(rtt_ns.div_ceil(2)),
-            }
+    /// This rank's estimate at `now_ns`, once everything for it has come.
+    pub(crate) fn result(&self, now_ns: u64) -> Option<KnownClock> {
+        let Against::Parent(parent) = &self.against else {
+            return Some(KnownClock::default());
         };
-        Some(Base { clock, path_rtt_ns })
+        let best = self.best.filter(|_| self.samples_left == 0)?;
+        let (parent, told_ns) = (*parent)?;
+        let path_rtt_ns = parent.path_rtt_ns.saturating_add(best.rtt_ns);
+        if self.same_boot {
+            let clock = ClockOffset::default();
+            return Some(KnownClock {
+                base: Base { clock, path_rtt_ns },
+                known_ns: None,
+            });
+        }
+        let told_age_ns = now_ns.saturating_sub(told_ns);
+        let parents_doubt_ns = parent
+            .clock
+            .uncertainty_ns
+            .saturating_add(drift_ns(told_age_ns));
+        let clock = ClockOffset {
+            offset_ns: parent.clock.offset_ns.saturating_add(best.offset_ns),
+            uncertainty_ns: parents_doubt_ns.saturating_add(best.doubt_ns(now_ns)),
+        };
+        Some(KnownClock {
+            base: Base { clock, path_rtt_ns },
+            known_ns: Some(now_ns),
+        })
     }
 }
 
@@ -117,40 +213,85 @@ mod tests {
         // This clock is 1000 ahead of the parent's; one way takes 10 and the other 30, or once 500 and 900.
         sync.sample(2000, 1500, 3400);
         for at in 0..u64::from(SAMPLES) - 1 {
-            assert_eq!(sync.result(), None);
+            assert!(sync.result(2040).is_none());
             sync.sample(2000 + at, 1010 + at, 2040 + at);
         }
-        assert_eq!(sync.result(), None, "the parent's estimate is missing");
-        sync.parent_knows(base(-5000, 7));
-        let result = sync.result().unwrap();
+        let now_ns = 2039 + u64::from(SAMPLES) - 1;
+        assert!(sync.result(now_ns).is_none(), "the parent's is missing");
+        sync.parent_knows(base(-5000, 7), now_ns);
+        let result = sync.result(now_ns).unwrap();
         assert_eq!(
-            result.clock,
+            result.at(now_ns),
             ClockOffset {
                 offset_ns: 1010 - 5000,
                 uncertainty_ns: 27
             }
         );
-        assert_eq!(result.path_rtt_ns, 140);
+        assert_eq!(result.base.path_rtt_ns, 140);
+        assert_eq!(result.at(now_ns + 1_000_000).uncertainty_ns, 27 + 200);
+    }
+
+    /// A clock that gains 20 ppm on its parent's, asked twice a second over a path that delays at random.
+    fn worst_error_ns(hour_ns: u64, asked_again: bool) -> (u64, u64) {
+        let (mut sync, mut seed, mut worst) = (ClockSync::child(false), 1u64, (0, 0));
+        sync.parent_knows(Base::default(), 0);
+        let mut delay_ns = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            10_000 + (seed >> 33) % 200_000
+        };
+        let parents = |now_ns: u64| now_ns - now_ns / 50_000;
+        let mut now_ns = 0;
+        while now_ns < hour_ns {
+            let (sent_ns, there_ns) = (now_ns, now_ns + delay_ns());
+            now_ns = there_ns + delay_ns();
+            if asked_again || sync.wants_sample() {
+                sync.sample(sent_ns, parents(there_ns), now_ns);
+                sync.parent_knows(Base::default(), now_ns);
+            }
+            if let Some(known) = sync.result(now_ns) {
+                let (offset, true_ns) = (known.at(now_ns), now_ns - parents(now_ns));
+                let error_ns = offset.offset_ns.abs_diff(true_ns.cast_signed());
+                assert!(error_ns <= offset.uncertainty_ns, "{error_ns} {offset:?}");
+                worst = (worst.0.max(error_ns), worst.1.max(offset.uncertainty_ns));
+            }
+            now_ns += 500_000_000;
+        }
+        worst
+    }
+
+    #[test]
+    fn a_clock_that_drifts_is_followed_and_never_further_off_than_said() {
+        const HOUR_NS: u64 = 3_600_000_000_000;
+        let (error_ns, _) = worst_error_ns(HOUR_NS, false);
+        assert!(error_ns > 70_000_000, "it drifts, {error_ns}");
+        let (error_ns, uncertainty_ns) = worst_error_ns(HOUR_NS, true);
+        assert!(error_ns < 150_000, "{error_ns}");
+        assert!(uncertainty_ns < 300_000, "{uncertainty_ns}");
     }
 
     #[test]
     fn the_same_boot_has_the_same_clock() {
         let mut sync = ClockSync::child(true);
-        sync.parent_knows(base(5, 5));
+        sync.parent_knows(base(5, 5), 0);
         for _ in 0..SAMPLES {
             sync.sample(0, 77, 10);
         }
-        assert_eq!(sync.result().unwrap().clock, ClockOffset::default());
-        assert_eq!(ClockSync::root().result().unwrap().path_rtt_ns, 0);
+        let known = sync.result(10).unwrap();
+        assert_eq!(known.at(1 << 60), ClockOffset::default());
+        assert!(!sync.ages());
+        let root = ClockSync::root().result(10).unwrap();
+        assert_eq!(root.at(1 << 60), ClockOffset::default());
+        assert_eq!(root.base.path_rtt_ns, 0);
     }
 
     #[test]
     fn absurd_clocks_do_not_overflow() {
         let mut sync = ClockSync::child(false);
-        sync.parent_knows(base(i64::MIN, u64::MAX));
+        sync.parent_knows(base(i64::MIN, u64::MAX), u64::MAX);
         for _ in 0..SAMPLES {
             sync.sample(u64::MAX, 0, 0);
         }
-        assert!(sync.result().is_some());
+        assert!(sync.result(0).is_some());
+        assert!(sync.result(u64::MAX).unwrap().at(u64::MAX).uncertainty_ns > 0);
     }
 }

@@ -340,7 +340,8 @@ impl Control {
                 return;
             }
             if now.duration_since(link.said) >= interval {
-                self.send(index, &Head::Beat, &[]);
+                let head = self.clock.beat(link.way == Way::Up);
+                self.send(index, &head, &[]);
             }
         }
         if self

@@ -66,7 +66,8 @@ impl Control {
                     offset_ns,
                     uncertainty_ns,
                 };
-                self.clock.parent_knows(Base { clock, path_rtt_ns });
+                let base = Base { clock, path_rtt_ns };
+                self.clock.parent_knows(base, monotonic_ns());
                 self.publish_clock();
             }
             Head::Who { seq } => self.answer_inquiry(seq),
@@ -230,15 +231,16 @@ impl Control {
         }
     }
 
-    /// Tells the main thread and the children when this rank's clock is known.
+    /// Tells the main thread and the children what is known of this rank's clock, once it is, and when it is better known.
     pub(crate) fn publish_clock(&mut self) {
-        let Some(base) = self.clock.result() else {
+        let Some(known) = self.clock.result(monotonic_ns()) else {
             return;
         };
-        if self.shared.clock_known.is_done() {
+        if self.shared.clock_known.is_done() && !self.clock.ages() {
             return;
         }
-        *lock(&self.shared.clock) = (base.clock, base.path_rtt_ns);
+        *lock(&self.shared.clock) = known;
+        let base = known.base;
         self.shared
             .clock_known
             .set(CollectiveResult::Result(Vec::new()));

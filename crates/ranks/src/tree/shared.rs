@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::ClockOffset;
+use super::clock::KnownClock;
 use crate::channel::message::{Cause, CollectiveKind};
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
@@ -120,7 +120,7 @@ pub(crate) struct Shared {
     pub(crate) commands: Mutex<VecDeque<ControlCommand>>,
     pub(crate) stopped: Arc<AtomicBool>,
     pub(crate) phase: Mutex<(String, Instant)>,
-    pub(crate) clock: Mutex<(ClockOffset, u64)>,
+    pub(crate) clock: Mutex<KnownClock>,
     pub(crate) clock_known: Arc<Slot>,
     /// Files to remove when the process has to be ended from outside its main thread.
     pub(crate) bequest: Mutex<Vec<PathBuf>>,
@@ -138,7 +138,7 @@ impl Shared {
             commands: Mutex::new(VecDeque::new()),
             stopped: Arc::new(AtomicBool::new(false)),
             phase: Mutex::new(("starting".into(), Instant::now())),
-            clock: Mutex::new((ClockOffset::default(), 0)),
+            clock: Mutex::new(KnownClock::default()),
             clock_known: Slot::new(),
             bequest: Mutex::new(Vec::new()),
             received_bytes: AtomicU64::new(0),
