@@ -27,6 +27,7 @@
 //! | [`files_refused`] | file experiments that cannot be, files of others, and what is left of it all |
 //! | [`files_faults`] | full disks, ranks that are killed or interrupted while they write |
 //! | [`files_stonewall`] | phases that end by time |
+//! | [`files_hosts`] | file experiments of ranks on several hosts |
 //! | [`files_memory`] | memory of a rank, which must not grow with its files |
 //! | [`support`] | starting the program under a watchdog, and reading its records |
 //!
@@ -45,6 +46,8 @@ mod fabric;
 mod files;
 #[cfg(test)]
 mod files_faults;
+#[cfg(test)]
+mod files_hosts;
 #[cfg(test)]
 mod files_memory;
 #[cfg(test)]

@@ -6,7 +6,8 @@ use super::experiment::{Experiment, quota, split};
 use super::phase::PhaseJob;
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
-use crate::kinds::files::names::path_of;
+use crate::kinds::files::names::{bytes_of_file, path_of};
+use crate::kinds::files::sequence::{Pieces, Sequence};
 use tonnage_plan::files::{FileLayout, FilePoint, Phase};
 use tonnage_ranks::{pack, unpack};
 use tonnage_record::files::CacheState;
@@ -20,14 +21,14 @@ impl Experiment<'_> {
         written: Option<&Written>,
     ) -> Result<CacheState, StepFailure> {
         let point = self.point;
-        // A shared file is looked at once on each host.
         let id = self.rank.id();
-        let looks =
-            point.layout == FileLayout::PerProcess || self.rank.hosts().host(id) == Some(id);
         if point.drop_caches {
+            // Ranks of one machine share its page cache, so that one of them drops a shared file.
+            let drops =
+                point.layout == FileLayout::PerProcess || self.rank.hosts().machine(id) == Some(id);
             let own = path_of(point, id, job.trial);
             let both = [&own, &job.path];
-            let mine = if looks {
+            let mine = if drops {
                 both.into_iter()
                     .filter(|path| path.exists())
                     .try_for_each(|path| drop_file(path))
@@ -36,25 +37,25 @@ impl Experiment<'_> {
             };
             self.agree("drop what is cached", mine)?;
         }
-        let mine = if looks {
-            Cached::look(&job.path, self.bytes_to_read(job, written))
-        } else {
-            Cached::default()
-        };
+        let mine = self.to_read(job, written);
+        let mine = mine.map_or_else(Cached::default, |reads| Cached::look(&job.path, &reads));
         let all = self.rank.reduce("what is cached", mine, DEADLINES.phase)?;
         Ok(all.record(point.drop_caches, point.direct))
     }
 
-    /// Bytes of a file that are read in a phase, by whichever rank.
-    fn bytes_to_read(&self, job: &PhaseJob<'_>, written: Option<&Written>) -> u64 {
+    /// The part of its file that this rank looks at for the others: what it will read itself, so that no host is asked
+    /// about what another one reads. No two ranks read the same bytes, so that each is counted once.
+    fn to_read(&self, job: &PhaseJob<'_>, written: Option<&Written>) -> Option<Pieces> {
         let point = self.point;
-        let transfers = match point.layout {
-            FileLayout::PerProcess => job.quota,
-            FileLayout::Shared => (0..point.ranks)
-                .map(|part| quota(point, written, part))
-                .sum(),
-        };
-        transfers * point.transfer_bytes
+        let everything = point.layout == FileLayout::Shared
+            && self.rank.hosts().is_one_machine()
+            && (0..point.ranks)
+                .all(|part| quota(point, written, part) == point.transfers_of_rank());
+        if everything {
+            // One question instead of one for each place of a shuffled order.
+            return (self.rank.id() == 0).then(|| Pieces::whole(bytes_of_file(point)));
+        }
+        Some(Sequence::new(point, job.part, job.phase).pieces(job.quota))
     }
 
     /// The seed of what is written or checked: rank 0 says it.

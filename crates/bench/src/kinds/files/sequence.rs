@@ -13,11 +13,67 @@ pub struct Access {
     pub write: bool,
 }
 
+/// Bytes of a file that lie together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Offset in the file.
+    pub offset: u64,
+    /// Their number.
+    pub bytes: u64,
+}
+
+/// Contiguous pieces of a file that some transfers move, each found without a list.
+#[derive(Debug, Clone, Copy)]
+pub struct Pieces {
+    /// `None` for the begin of a file.
+    places: Option<Sequence>,
+    transfers: u64,
+    transfers_of_piece: u64,
+    transfer_bytes: u64,
+}
+
+impl Pieces {
+    /// The first bytes of a file.
+    pub fn whole(bytes: u64) -> Self {
+        Self {
+            places: None,
+            transfers: 1,
+            transfers_of_piece: 1,
+            transfer_bytes: bytes,
+        }
+    }
+
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> u64 {
+        self.transfers * self.transfer_bytes
+    }
+
+    /// Number of pieces.
+    pub fn count(&self) -> u64 {
+        self.transfers.div_ceil(self.transfers_of_piece)
+    }
+
+    /// A piece, counted from 0.
+    pub fn at(&self, index: u64) -> Piece {
+        let first = index.saturating_mul(self.transfers_of_piece);
+        let transfers = self
+            .transfers
+            .saturating_sub(first)
+            .min(self.transfers_of_piece);
+        Piece {
+            offset: self.places.map_or(0, |places| places.at(first).offset),
+            bytes: transfers * self.transfer_bytes,
+        }
+    }
+}
+
 /// The transfers of one rank's data in one phase.
 #[derive(Debug, Clone, Copy)]
 pub struct Sequence {
     part: u64,
     ranks: u64,
+    /// All transfers on the data.
+    own: u64,
     transfer_bytes: u64,
     block_transfers: u64,
     shared: bool,
@@ -47,6 +103,7 @@ impl Sequence {
         Self {
             part: u64::from(part),
             ranks: u64::from(point.ranks),
+            own,
             transfer_bytes: point.transfer_bytes,
             block_transfers: point.block_bytes / point.transfer_bytes.max(1),
             shared,
@@ -74,6 +131,27 @@ impl Sequence {
         Access {
             offset: slot * self.transfer_bytes,
             write: self.writes(index),
+        }
+    }
+
+    /// The pieces of the file that the first `transfers` of them move.
+    pub fn pieces(&self, transfers: u64) -> Pieces {
+        let everything = self
+            .shuffle
+            .is_some_and(|_| !self.shared && transfers == self.own);
+        if everything {
+            return Pieces::whole(transfers * self.transfer_bytes);
+        }
+        let transfers_of_piece = match (self.shuffle, self.shared) {
+            (Some(_), _) => 1,
+            (None, false) => transfers,
+            (None, true) => self.block_transfers,
+        };
+        Pieces {
+            places: Some(*self),
+            transfers,
+            transfers_of_piece: transfers_of_piece.max(1),
+            transfer_bytes: self.transfer_bytes,
         }
     }
 
@@ -165,6 +243,31 @@ pub(crate) mod tests {
     }
 
     proptest! {
+        #[test]
+        fn pieces_are_what_the_transfers_move(
+            ranks in 1u32..5,
+            part in 0u32..5,
+            left_out in 0u64..8,
+            shared: bool,
+            shuffled: bool,
+        ) {
+            let mut point = point(ranks);
+            point.layout = if shared { FileLayout::Shared } else { FileLayout::PerProcess };
+            point.order = if shuffled { FileOrder::Shuffled } else { FileOrder::Sequential };
+            let transfers = point.transfers_of_rank() - left_out;
+            let places = Sequence::new(&point, part % ranks, Phase::Read);
+            let pieces = places.pieces(transfers);
+            let mut of_pieces: Vec<u64> = (0..pieces.count())
+                .map(|index| pieces.at(index))
+                .flat_map(|piece| (piece.offset..piece.offset + piece.bytes).step_by(16))
+                .collect();
+            let mut expected: Vec<u64> = (0..transfers).map(|index| places.at(index).offset).collect();
+            prop_assert_eq!(pieces.bytes(), 16 * transfers);
+            of_pieces.sort_unstable();
+            expected.sort_unstable();
+            prop_assert_eq!(of_pieces, expected);
+        }
+
         #[test]
         fn every_place_is_used_once_and_ranks_have_the_same_number(
             ranks in 1u32..9,

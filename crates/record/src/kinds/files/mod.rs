@@ -320,8 +320,8 @@ pub struct CacheState {
     pub bytes: u64,
     /// Bytes of these that were resident before.
     pub resident_bytes: u64,
-    /// Source of the figures: "cachestat" or "mincore"; or why there are none: then `resident_bytes` is 0 and says
-    /// nothing.
+    /// Source of the figures: "cachestat" or "mincore", "of a sample" where the pieces were too many to ask about each;
+    /// or why there are none: then `resident_bytes` is 0 and says nothing.
     pub how: String,
     /// True when it could be found out on all ranks.
     pub known: bool,
