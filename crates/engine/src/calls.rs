@@ -238,6 +238,8 @@ pub trait Queue {
     /// # Errors
     /// When the queue is dead.
     fn wait(&mut self) -> Result<()>;
+    /// The most transfers that were really in flight since this was asked last: handed over, and not taken back.
+    fn take_most_in_flight(&mut self) -> u32;
 }
 
 /// The lane of a queue's operations on a file.

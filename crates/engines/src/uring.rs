@@ -320,6 +320,10 @@ impl Queue for Uring {
     fn wait(&mut self) -> Result<()> {
         self.ring.wait().map_err(|error| dead(&error))
     }
+
+    fn take_most_in_flight(&mut self) -> u32 {
+        self.ring.take_most_in_flight()
+    }
 }
 
 impl Calls for Uring {

@@ -116,4 +116,6 @@ pub struct MovedInTrial {
     pub bandwidth_bytes_per_s: f64,
     /// CPU time of one operation; `None` where there was none.
     pub cpu_ns_per_operation: Option<f64>,
+    /// The most operations that a thread had in flight; `None` in records that do not say it.
+    pub in_flight_max: Option<u64>,
 }

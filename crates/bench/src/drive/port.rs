@@ -47,6 +47,8 @@ pub struct Port<'a> {
     credits: Option<&'a mut Credits>,
     /// Operations, flushes included, that have not completed.
     outstanding: u64,
+    /// The most of these at a time.
+    most_in_flight: u64,
 }
 
 impl<'a> Port<'a> {
@@ -70,6 +72,7 @@ impl<'a> Port<'a> {
             reposting: true,
             credits: None,
             outstanding: 0,
+            most_in_flight: 0,
         }
     }
 
@@ -220,7 +223,13 @@ impl<'a> Port<'a> {
     pub fn post(&mut self, ops: &[Op]) -> Result<usize> {
         let taken = self.engine.post(ops)?;
         self.outstanding += taken as u64;
+        self.most_in_flight = self.most_in_flight.max(self.outstanding);
         Ok(taken)
+    }
+
+    /// The most operations that were handed over and not seen to end, since this was asked last.
+    pub fn take_most_in_flight(&mut self) -> u64 {
+        std::mem::take(&mut self.most_in_flight)
     }
 
     /// Spends a turn without work: looks at the stop flag, hands over receives, and rests.

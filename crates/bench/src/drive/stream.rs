@@ -79,15 +79,12 @@ mod tests {
             let mut flows = [flow(0, 1), flow(1, 2)];
             let mut scratch = Scratch::new(2, window);
             let mut until = Until::operations(operations);
-            let completed = stream(
-                &mut silent_port(&mut mock, &stop),
-                &mut flows,
-                &mut scratch,
-                &mut until,
-                &mut Silent,
-            )
-            .unwrap();
+            let mut port = silent_port(&mut mock, &stop);
+            let completed =
+                stream(&mut port, &mut flows, &mut scratch, &mut until, &mut Silent).unwrap();
             assert_eq!(completed, operations);
+            let told = port.take_most_in_flight();
+            assert_eq!(told, mock.most_in_flight as u64);
             assert_eq!(mock.posted, operations);
             // Flows take turns, whatever the window: none may be starved by the others.
             let [one, other] = [&flows[0], &flows[1]].map(|flow| flow.issued);

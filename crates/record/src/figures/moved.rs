@@ -127,6 +127,22 @@ pub const AMOUNTS: &[Figure] = &[
         trials: None,
     },
     Figure {
+        name: "In flight",
+        field: "in_flight_max",
+        meaning: "The most operations that one thread really had in flight at a time, of all its lanes; the window says how \
+             many it might have had.",
+        computed: "Largest over the threads, ranks and trials of what was handed over and had not been seen to end.",
+        style: Style::Plain,
+        better: None,
+        value: |row| {
+            trials(row)
+                .filter_map(|trial| trial.in_flight_max)
+                .max()
+                .into()
+        },
+        trials: None,
+    },
+    Figure {
         name: "Verified (B)",
         field: "verified_bytes",
         meaning: "Bytes of all trials that were checked outside the clock and found right; absent where none were checked.",

@@ -3,7 +3,7 @@
 
 use tonnage_engine::fact_names::{CLOCK, HINTS_NOT_TAKEN, HINTS_NOT_TAKEN_EFFECT};
 use tonnage_engine::{EngineReport, Fact};
-use tonnage_plan::files::Phase;
+use tonnage_plan::files::{Fsync, Phase};
 use tonnage_record::files::{CacheState, PhaseRecord, PhaseTrial, StonewallFigures, Storage};
 use tonnage_record::grouping::by_answer;
 use tonnage_record::{FileRecord, Outcome};
@@ -35,6 +35,7 @@ pub fn lines(record: FileRecord<'_>) -> Vec<String> {
     for phase in &record.body.phases {
         let phase_name = name(record, phase);
         lines.extend(spread(&phase_name, phase));
+        lines.extend(not_stored(&phase_name, record, phase));
         for (words, trial) in detailed(&phase_name, &phase.trials) {
             let cold = trial
                 .cache
@@ -233,6 +234,18 @@ fn spread(phase_name: &str, phase: &PhaseRecord) -> Option<String> {
         gigabytes_per_s(spread.min),
         gigabytes_per_s(spread.max)
     ))
+}
+
+/// Tells why writes that nobody waited for have no utilization.
+fn not_stored(phase_name: &str, record: FileRecord<'_>, phase: &PhaseRecord) -> Option<String> {
+    let (point, summary) = (&record.body.point, &phase.summary);
+    let buffered = phase.phase.writes() && !point.direct && point.fsync == Fsync::None;
+    (buffered && summary.limit.is_some() && summary.utilization.is_none()).then(|| {
+        format!(
+            "{phase_name}: memory took what was written, and nothing waited until it was stored, so that it is no part of \
+             the storage's limit; --fsync end waits"
+        )
+    })
 }
 
 /// Tells whether bytes came from the storage or from memory. Only the ranks' own hosts are known.

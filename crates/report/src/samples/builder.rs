@@ -140,6 +140,7 @@ impl Sample {
             initiator_cpu_ns: window_ns,
             target_cpu_ns: window_ns / 2,
             start_skew_ns: 120,
+            in_flight_max: Some(64),
             verified_bytes: self.body.point.verify.then_some(payload_bytes),
         });
         if recorded {

@@ -88,6 +88,8 @@ pub struct Ring<F: AsFd> {
     free: Vec<u32>,
     /// Operations that were pushed and not yet handed to the kernel.
     pushed: u32,
+    /// The most operations that the kernel had since this was asked for last.
+    most_in_flight: u32,
     /// True when the last poll found nothing and handed nothing over.
     found_nothing: bool,
     /// Set once the thread that uses the ring has made it its own.
@@ -139,6 +141,7 @@ impl<F: AsFd> Ring<F> {
             flights: vec![nothing; depth as usize].into_boxed_slice(),
             free: (0..depth).rev().collect(),
             pushed: 0,
+            most_in_flight: 0,
             found_nothing: false,
             enabled: level > Level::SingleIssuer,
             batch: config.batch.max(1),
@@ -161,6 +164,11 @@ impl<F: AsFd> Ring<F> {
     #[inline]
     pub fn in_flight(&self) -> u32 {
         self.flights.len() as u32 - self.free.len() as u32
+    }
+
+    /// The most operations that had been handed to the kernel and not been taken back, since this was asked last.
+    pub fn take_most_in_flight(&mut self) -> u32 {
+        std::mem::take(&mut self.most_in_flight)
     }
 
     /// Operations that `post` would still take.
@@ -436,6 +444,8 @@ impl<F: AsFd> Ring<F> {
             self.ring.submit_and_wait(wanted.min(1) as usize)
         };
         self.pushed = self.ring.submission().len() as u32;
+        // Once for each system call, which costs a thousand times as much.
+        self.most_in_flight = self.most_in_flight.max(self.in_flight() - self.pushed);
         match result {
             Ok(_) => Ok(()),
             // A signal, a long time, or a kernel that first wants completions taken or memory freed: the caller polls

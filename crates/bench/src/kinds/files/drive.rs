@@ -104,6 +104,8 @@ pub struct Samples {
     pub timeline: Timeline,
     /// Time in syncs after each write.
     pub sync_ns: u64,
+    /// The most transfers that were in flight at a time.
+    pub in_flight_max: u32,
 }
 
 impl Samples {
@@ -117,6 +119,7 @@ impl Samples {
             write_latencies: LatencyHistogram::new(),
             timeline: Timeline::default(),
             sync_ns: 0,
+            in_flight_max: 0,
         }
     }
 
@@ -264,6 +267,7 @@ pub fn blocking(
             now_ns = synced_ns;
         }
         samples.add(task, write, latency_ns, now_ns);
+        samples.in_flight_max = 1;
         inspect.look(local, place)?;
         then_ns = now_ns;
     }
@@ -322,6 +326,7 @@ pub fn queued(
         let posted = queue.post(&slots.staged)?;
         slots.staged.drain(..posted);
         if samples.transfers == begun {
+            samples.in_flight_max = samples.in_flight_max.max(queue.take_most_in_flight());
             return Ok(());
         }
         task.check_stop()?;

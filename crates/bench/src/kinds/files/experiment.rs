@@ -396,7 +396,8 @@ impl Experiment<'_> {
     /// The phases that have at least one repetition.
     fn records(&self, state: &State) -> Vec<PhaseRecord> {
         let in_memory = state.places.iter().all(|place| place.memory);
-        let record = |sums: &Sums| sums.record(self.limit(state, sums.phase), in_memory);
+        let record =
+            |sums: &Sums| sums.record(self.point, self.limit(state, sums.phase), in_memory);
         state.sums.iter().filter_map(record).collect()
     }
 

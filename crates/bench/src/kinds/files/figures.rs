@@ -1,6 +1,6 @@
 //! Sums of a phase's repetitions on rank 0, and its record.
 
-use tonnage_plan::files::Phase;
+use tonnage_plan::files::{FilePoint, Fsync, Phase};
 use tonnage_record::files::{PhaseRecord, PhaseSummary, PhaseTrial, TransferLatency};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
@@ -33,7 +33,12 @@ impl Sums {
     }
 
     /// The record of the phase; `None` without a repetition.
-    pub(super) fn record(&self, limit: Option<Limit>, in_memory: bool) -> Option<PhaseRecord> {
+    pub(super) fn record(
+        &self,
+        point: &FilePoint,
+        limit: Option<Limit>,
+        in_memory: bool,
+    ) -> Option<PhaseRecord> {
         if self.trials.is_empty() {
             return None;
         }
@@ -48,14 +53,19 @@ impl Sums {
         Some(PhaseRecord {
             phase: self.phase,
             trials: self.trials.clone(),
-            summary: self.summary(limit, in_memory),
+            summary: self.summary(limit, in_memory || !self.is_of_memory(point)),
             latencies: latencies.into_iter().flatten().collect(),
         })
     }
 
-    fn summary(&self, limit: Option<Limit>, in_memory: bool) -> PhaseSummary {
-        // What came out of the page cache says nothing about the storage, unless that is memory anyhow.
-        let from_memory = !in_memory && self.trials.iter().any(is_warm);
+    /// Returns whether the page cache served what was read, or took what was written.
+    fn is_of_memory(&self, point: &FilePoint) -> bool {
+        let unsynced = self.phase.writes() && !point.direct && point.fsync == Fsync::None;
+        unsynced || self.trials.iter().any(is_warm)
+    }
+
+    /// `comparable` is false where the bandwidth says nothing about the storage that the limit is of.
+    fn summary(&self, limit: Option<Limit>, comparable: bool) -> PhaseSummary {
         let values =
             |of: fn(&PhaseTrial) -> f64| -> Vec<f64> { self.trials.iter().map(of).collect() };
         let sum = |of: fn(&PhaseTrial) -> u64| -> u64 { self.trials.iter().map(of).sum() };
@@ -75,7 +85,7 @@ impl Sums {
             cpu_ns_per_gib: per(sum(|trial| trial.cpu_ns), gib),
             utilization: limit
                 .as_ref()
-                .filter(|_| !from_memory)
+                .filter(|_| comparable)
                 .map(|limit| bandwidth.mean / limit.bytes_per_s),
             limit,
         }
@@ -92,4 +102,42 @@ fn is_warm(trial: &PhaseTrial) -> bool {
 /// 0 where there is nothing to divide by.
 fn per(ns: u64, count: f64) -> f64 {
     if count > 0.0 { ns as f64 / count } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::files::sequence::tests::point;
+    use crate::kinds::files::totals::tests::rank;
+
+    /// The utilization of a phase of one repetition.
+    fn utilization(phase: Phase, point: &FilePoint, in_memory: bool) -> Option<f64> {
+        let mut sums = Sums::new(phase);
+        sums.trials
+            .push(rank(0, 1_000_000_100, 4).trial(point, None, 0, &[]));
+        let limit = Limit {
+            what: "stated".into(),
+            bytes_per_s: 128.0,
+            ci95_bytes_per_s: None,
+        };
+        sums.record(point, Some(limit), in_memory)?
+            .summary
+            .utilization
+    }
+
+    #[test]
+    fn writes_that_only_memory_took_are_no_part_of_the_storages_limit() {
+        let mut point = point(1);
+        assert_eq!(utilization(Phase::Write, &point, false), None);
+        assert_eq!(utilization(Phase::Mixed, &point, false), None);
+        assert!(utilization(Phase::Read, &point, false).is_some());
+        // Files in memory, beside a limit that somebody stated for it.
+        assert!(utilization(Phase::Write, &point, true).is_some());
+        for fsync in [Fsync::End, Fsync::Each] {
+            point.fsync = fsync;
+            assert!(utilization(Phase::Write, &point, false).is_some());
+        }
+        (point.fsync, point.direct) = (Fsync::None, true);
+        assert!(utilization(Phase::Write, &point, false).is_some());
+    }
 }

@@ -133,7 +133,7 @@ pub fn run<I: Inspect + Send>(
     inspectors: &mut [I],
     rank: &mut Rank,
 ) -> Result<Vec<ThreadFigures>> {
-    let cpu_begin_ns = process_cpu_ns();
+    let mut cpu = TeamCpu::begin();
     let queues = team.iter_mut().any(|worker| worker.calls.queue().is_some());
     let mut workers = team.iter_mut().zip(inspectors.iter_mut()).enumerate();
     let lead = workers.next();
@@ -146,7 +146,9 @@ pub fn run<I: Inspect + Send>(
             gates.push(gate);
             let work = move || {
                 opened.recv().ok()?;
-                Some(Steps::new(plan, shared, index, None).take(worker, inspect))
+                let figures = Steps::new(plan, shared, index, None).take(worker, inspect);
+                // The thread began with the phase, so that this is all it ever used.
+                Some((figures, thread_cpu_ns()))
             };
             followers.push(threads::start(scope, &format!("thread {index}"), work)?);
         }
@@ -160,7 +162,10 @@ pub fn run<I: Inspect + Send>(
         }
         for follower in followers {
             match follower.join() {
-                Ok(said) => figures.extend(said),
+                Ok(said) => figures.extend(said.map(|(said, used_ns)| {
+                    cpu.followers_ns += used_ns;
+                    said
+                })),
                 Err(_) => shared.fail(Error::Failed("a thread of this rank panicked".into())),
             }
         }
@@ -168,19 +173,43 @@ pub fn run<I: Inspect + Send>(
     })?;
     shared.outcome()?;
     if queues {
-        count_kernel_threads(&mut figures, process_cpu_ns() - cpu_begin_ns);
+        count_kernel_threads(&mut figures, cpu.of_kernel_threads_ns());
     }
     Ok(figures)
 }
 
-/// Counts the work of a queue's kernel threads, which is in the process's CPU time and in no thread's. It belongs to
-/// the transfers.
-fn count_kernel_threads(figures: &mut [ThreadFigures], process_ns: u64) {
-    let own: u64 = figures.iter().map(|thread| thread.cpu_ns).sum();
+/// CPU time of the process and of the team's threads since before the phase. What they use while they wait for the
+/// common start is in both, so that it falls out of the difference.
+struct TeamCpu {
+    lead_begin_ns: u64,
+    process_begin_ns: u64,
+    followers_ns: u64,
+}
+
+impl TeamCpu {
+    fn begin() -> Self {
+        Self {
+            // The lead's span encloses the process's, so that no work of ours is taken for the kernel's.
+            lead_begin_ns: thread_cpu_ns(),
+            process_begin_ns: process_cpu_ns(),
+            followers_ns: 0,
+        }
+    }
+
+    /// CPU time that the kernel's threads for a queue took, which is in the process's and in no thread's. To be asked on
+    /// the lead's thread when the followers have ended.
+    fn of_kernel_threads_ns(&self) -> u64 {
+        let all_ns = process_cpu_ns() - self.process_begin_ns;
+        let lead_ns = thread_cpu_ns() - self.lead_begin_ns;
+        all_ns.saturating_sub(lead_ns + self.followers_ns)
+    }
+}
+
+/// Counts the work of a queue's kernel threads, which belongs to the transfers.
+fn count_kernel_threads(figures: &mut [ThreadFigures], kernel_ns: u64) {
     if let Some(lead) = figures.first_mut() {
-        let more_ns = process_ns.saturating_sub(own);
-        lead.cpu_ns += more_ns;
-        lead.transfer_cpu_ns += more_ns;
+        lead.cpu_ns += kernel_ns;
+        lead.transfer_cpu_ns += kernel_ns;
     }
 }
 

@@ -122,6 +122,7 @@ pub struct PhaseTotals {
     slowest: Vec<(u64, u32)>,
     cpu_ns: u64,
     transfer_cpu_ns: u64,
+    in_flight_max: u32,
     timeline: Timeline,
 }
 
@@ -170,6 +171,7 @@ impl PhaseTotals {
             slowest: Vec::new(),
             cpu_ns: figures.cpu_ns,
             transfer_cpu_ns: figures.transfer_cpu_ns,
+            in_flight_max: samples.in_flight_max,
             timeline: samples.timeline.clone(),
         }
     }
@@ -195,6 +197,7 @@ impl PhaseTotals {
         self.done_last_ns = self.done_last_ns.max(other.done_last_ns);
         self.cpu_ns += other.cpu_ns;
         self.transfer_cpu_ns += other.transfer_cpu_ns;
+        self.in_flight_max = self.in_flight_max.max(other.in_flight_max);
     }
 
     /// The phase as the record shows it, but for what is found out before or after it.
@@ -225,6 +228,7 @@ impl PhaseTotals {
             outliers: self.outliers(outlier_ns, infos),
             cpu_ns: self.cpu_ns,
             transfer_cpu_ns: self.transfer_cpu_ns,
+            in_flight_max: Some(self.in_flight_max),
             first_done_ns: self.done_first_ns,
             first_done_bytes: self.timeline.bytes_at(self.done_first_ns),
             last_done_ns: self.done_last_ns,
@@ -299,7 +303,7 @@ fn per_second(count: u64, ns: u64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::kinds::files::sequence::tests::point;
     use tonnage_plan::files::Stonewall;
@@ -322,11 +326,12 @@ mod tests {
             transfers,
             reads: transfers,
             before_wall,
+            in_flight_max: transfers as u32,
             ..Samples::new()
         }
     }
 
-    fn rank(number: u32, end_ns: u64, transfers: u64) -> PhaseTotals {
+    pub fn rank(number: u32, end_ns: u64, transfers: u64) -> PhaseTotals {
         let (figures, samples) = (figures(100, end_ns), samples(transfers, transfers));
         PhaseTotals::of_rank(number, [(&figures, &samples)].into_iter()).unwrap()
     }
@@ -373,6 +378,8 @@ mod tests {
             transfers_min: 0,
         });
         let trial = both.trial(&point, None, 0, &[]);
+        // The most of a thread, not of all of them together.
+        assert_eq!(trial.in_flight_max, Some(5));
         assert_eq!(trial.transfer_of_rank.ns_min, 2090 - 110);
         assert_eq!(trial.transfer_of_rank.ns_max, 2090 - 110);
         let wall = trial.stonewall.unwrap();

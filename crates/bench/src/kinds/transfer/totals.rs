@@ -36,6 +36,8 @@ pub struct TrialTotals {
     pub verified_bytes: u64,
     /// Time since the point began, checks and pauses included; the longest.
     pub elapsed_ns: u64,
+    /// The most operations that a worker had in flight.
+    pub in_flight_max: u64,
     /// Workers whose engine is still trying out how to carry operations out.
     pub unsettled: u64,
 }
@@ -57,6 +59,7 @@ impl TrialTotals {
         late: 0,
         verified_bytes: 0,
         elapsed_ns: 0,
+        in_flight_max: 0,
         unsettled: 0,
     };
 
@@ -76,6 +79,7 @@ impl TrialTotals {
             initiator_cpu_ns: self.initiator_cpu_ns,
             target_cpu_ns: self.target_cpu_ns,
             start_skew_ns: self.start_skew_ns,
+            in_flight_max: Some(self.in_flight_max),
             verified_bytes: verified.then_some(self.verified_bytes),
         }
     }
@@ -98,6 +102,7 @@ impl Reduce for TrialTotals {
         self.late += other.late;
         self.verified_bytes += other.verified_bytes;
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
+        self.in_flight_max = self.in_flight_max.max(other.in_flight_max);
         self.unsettled += other.unsettled;
     }
 }
@@ -109,6 +114,7 @@ mod tests {
     fn totals(n: u64) -> TrialTotals {
         TrialTotals {
             window_ns: 1000 * n,
+            in_flight_max: n,
             operations: n,
             payload_bytes: 8 * n,
             samples: 1,
@@ -128,6 +134,7 @@ mod tests {
             (5000, 8, 3)
         );
         let trial = merged.trial(false);
+        assert_eq!(trial.in_flight_max, Some(5));
         assert_eq!(trial.bandwidth_bytes_per_s, 64.0 / 5e-6);
         assert_eq!(trial.latency_ns_mean, Some(4.0));
     }

@@ -221,6 +221,7 @@ impl<'a> Work<'a> {
         let clock = self.port.clock;
         // A peer may begin a moment earlier by its clock, so peers are served while it waits.
         self.serve_peers(|| clock.now_ns() >= schedule.start_ns)?;
+        self.port.take_most_in_flight();
         self.cpu_began_ns = thread_cpu_ns();
         let began_ns = clock.now_ns();
         let mut totals = TrialTotals {
@@ -231,6 +232,7 @@ impl<'a> Work<'a> {
             self.drive_flows(schedule, &mut totals)?;
             totals.initiator_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
             self.window_end_ns = clock.now_ns();
+            totals.in_flight_max = self.port.take_most_in_flight();
         } else {
             self.window_end_ns = schedule.start_ns;
         }

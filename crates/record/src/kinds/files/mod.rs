@@ -110,6 +110,7 @@ impl KindBody for FileBody {
             bandwidth_bytes_per_s: trial.bandwidth_bytes_per_s,
             cpu_ns_per_operation: (trial.operations > 0)
                 .then(|| trial.transfer_cpu_ns as f64 / trial.operations as f64),
+            in_flight_max: trial.in_flight_max.map(u64::from),
         });
         Some(Moved {
             bandwidth_bytes_per_s: summary.bandwidth_bytes_per_s,
@@ -238,6 +239,10 @@ pub struct PhaseTrial {
     pub cpu_ns: u64,
     /// Part of `cpu_ns` that the transfers and their syncs took.
     pub transfer_cpu_ns: u64,
+    /// The most transfers that any thread had in flight at a time: handed to the system and not taken back. 1 where each
+    /// transfer is a call that blocks; absent in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight_max: Option<u32>,
     /// Time at which the first rank had made all its transfers, from the common start.
     pub first_done_ns: u64,
     /// Bytes of all ranks by then; exact to one interval of the series.

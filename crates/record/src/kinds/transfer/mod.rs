@@ -100,6 +100,7 @@ impl KindBody for TransferBody {
         let trials = self.trials.iter().map(|trial| MovedInTrial {
             bandwidth_bytes_per_s: trial.bandwidth_bytes_per_s,
             cpu_ns_per_operation: per(trial.initiator_cpu_ns, trial.operations),
+            in_flight_max: trial.in_flight_max,
         });
         Some(Moved {
             bandwidth_bytes_per_s: summary.bandwidth_bytes_per_s,
@@ -161,6 +162,10 @@ pub struct Trial {
     pub target_cpu_ns: u64,
     /// Delay of the last rank's real start after the aligned start.
     pub start_skew_ns: u64,
+    /// The most operations that any worker had in flight at a time, on all its lanes together; absent in records of older
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight_max: Option<u64>,
     /// Bytes that were checked after the trial and found right; absent without `--verify`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_bytes: Option<u64>,

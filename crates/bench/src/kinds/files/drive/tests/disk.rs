@@ -164,4 +164,8 @@ impl Queue for Disk {
         }
         Ok(())
     }
+
+    fn take_most_in_flight(&mut self) -> u32 {
+        self.most_in_flight as u32
+    }
 }
