@@ -4,10 +4,11 @@ use tonnage_plan::files::FilePoint;
 
 use super::figures::{BlockFigures, Pass};
 
+pub(super) const HEAD: &str = "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter\n";
+
 /// A head and one line for each pass.
 pub fn render(point: &FilePoint, figures: &BlockFigures) -> String {
-    let mut out = "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter\n"
-        .to_owned();
+    let mut out = HEAD.to_owned();
     for pass in &figures.passes {
         out.push_str(&line(point, pass));
     }

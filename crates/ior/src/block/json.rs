@@ -13,6 +13,9 @@ use crate::options::IorOptions;
 /// The release of IOR whose result block this is.
 pub const VERSION: &str = "4.1.0";
 
+/// Words by which a block says that it is not IOR's own.
+pub(super) const MEASURED_BY: &str = "measured by tonnage";
+
 /// One object.
 pub fn render(
     options: &IorOptions,
@@ -44,7 +47,7 @@ pub fn render(
         );
     }
     let whole = json!({
-        "Version": format!("{VERSION} (measured by tonnage {})", run.version),
+        "Version": format!("{VERSION} ({MEASURED_BY} {})", run.version),
         "Began": date(run.began_unix_ns),
         "Command line": run.command.join(" "),
         "Machine": machine(record),

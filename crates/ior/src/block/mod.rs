@@ -33,5 +33,23 @@ pub fn render(options: &IorOptions, run: &RunFacts, record: FileRecord<'_>) -> S
     }
 }
 
+/// Returns whether a text is a result block of tonnage in any format, and nothing else: a new one may take its place.
+pub fn is_block(text: &str) -> bool {
+    let lines = || text.lines().filter(|line| !line.trim().is_empty());
+    if let Some(rows) = text.strip_prefix(csv::HEAD) {
+        let columns = csv::HEAD.split(',').count();
+        return rows.lines().all(|row| row.split(',').count() == columns);
+    }
+    if let Ok(whole) = serde_json::from_str::<serde_json::Value>(text) {
+        let version = whole["Version"].as_str();
+        return version.is_some_and(|version| version.contains(json::MEASURED_BY));
+    }
+    let begins = |line: &str| line.starts_with("IOR-") && line.contains(json::MEASURED_BY);
+    lines().next().is_some_and(begins)
+        && lines()
+            .last()
+            .is_some_and(|line| line.starts_with("Finished"))
+}
+
 #[cfg(test)]
 mod tests;

@@ -37,8 +37,9 @@ fn write(
 ) -> std::fmt::Result {
     writeln!(
         out,
-        "IOR-{}: MPI Coordinated Test of Parallel I/O (IOR's result block, measured by tonnage {})",
+        "IOR-{}: MPI Coordinated Test of Parallel I/O (IOR's result block, {} {})",
         json::VERSION,
+        json::MEASURED_BY,
         run.version
     )?;
     pair(out, "Began", &date(run.began_unix_ns))?;

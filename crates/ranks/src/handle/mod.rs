@@ -8,7 +8,6 @@ mod exchanges;
 pub use exchanges::Pending;
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -207,10 +206,10 @@ impl Rank {
         *lock(&self.shared.phase) = (short(text), Instant::now());
     }
 
-    /// Names the files to remove should the run end while the main thread is stuck in a library, so that its process is
-    /// ended without it. Those that were named before are forgotten.
-    pub fn bequeath(&self, files: Vec<PathBuf>) {
-        *lock(&self.shared.bequest) = files;
+    /// Says what is to be done should the run end while the main thread is stuck in a library, so that its process is
+    /// ended without it. What was said before is forgotten.
+    pub fn bequeath(&self, last_will: impl FnOnce() + Send + 'static) {
+        lock(&self.shared.bequest).0 = Some(Box::new(last_will));
     }
 
     /// Becomes true when the run ends early; timed loops look at it.

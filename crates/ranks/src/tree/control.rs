@@ -481,9 +481,9 @@ impl Control {
         ) {
             say(&format!("tonnage: {error}"));
         }
-        for path in lock(&self.shared.bequest).iter() {
-            // It may never have been made, or be gone already.
-            drop(std::fs::remove_file(path));
+        let last_will = lock(&self.shared.bequest).0.take();
+        if let Some(last_will) = last_will {
+            last_will();
         }
         std::process::exit(i32::from(error.exit_code()));
     }

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -114,6 +113,16 @@ impl Slot {
     }
 }
 
+/// Work of a rank that is left to whoever ends its process.
+#[derive(Default)]
+pub(crate) struct LastWill(pub(crate) Option<Box<dyn FnOnce() + Send>>);
+
+impl std::fmt::Debug for LastWill {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("LastWill").field(&self.0.is_some()).finish()
+    }
+}
+
 /// State that both threads of a rank see.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -122,8 +131,8 @@ pub(crate) struct Shared {
     pub(crate) phase: Mutex<(String, Instant)>,
     pub(crate) clock: Mutex<KnownClock>,
     pub(crate) clock_known: Arc<Slot>,
-    /// Files to remove when the process has to be ended from outside its main thread.
-    pub(crate) bequest: Mutex<Vec<PathBuf>>,
+    /// Work to do when the process has to be ended from outside its main thread.
+    pub(crate) bequest: Mutex<LastWill>,
     /// Bytes that have come on all connections since they are this thread's.
     pub(crate) received_bytes: AtomicU64,
     cause: Mutex<Option<Cause>>,
@@ -140,7 +149,7 @@ impl Shared {
             phase: Mutex::new(("starting".into(), Instant::now())),
             clock: Mutex::new(KnownClock::default()),
             clock_known: Slot::new(),
-            bequest: Mutex::new(Vec::new()),
+            bequest: Mutex::default(),
             received_bytes: AtomicU64::new(0),
             cause: Mutex::new(None),
             wake,

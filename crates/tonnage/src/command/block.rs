@@ -1,5 +1,6 @@
 //! IOR's result block, where a command line of IOR asks for it.
 
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tonnage_ior::block;
@@ -11,6 +12,34 @@ use tonnage_units::{Error, Result};
 
 use super::print;
 use crate::args::ior::OwnArgs;
+
+/// No result block is longer.
+const BLOCK_BYTES_MAX: u64 = 64 << 20;
+
+/// Checks that a result block may be written to a file: it is empty, or holds an earlier block and nothing else. IOR
+/// overwrites whatever is there.
+///
+/// # Errors
+/// [`Error::Usage`] when it holds anything else.
+pub fn check_summary(path: &Path) -> Result<()> {
+    let Ok(found) = std::fs::metadata(path) else {
+        return Ok(());
+    };
+    // A pipe or a terminal holds nothing that could be lost.
+    if !found.is_file() || found.len() == 0 {
+        return Ok(());
+    }
+    let small = found.len() <= BLOCK_BYTES_MAX;
+    let text = small.then(|| std::fs::read_to_string(path).ok()).flatten();
+    if text.is_some_and(|text| block::is_block(&text)) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "-O summaryFile={shown}: {shown} is there and is no result block of tonnage, so it is not overwritten: name another \
+         file, or remove it yourself",
+        shown = path.display()
+    )))
+}
 
 /// IOR's result block, as it will be written.
 pub struct Block {
@@ -54,8 +83,13 @@ impl Block {
         }
         let text = block::render(&self.options, &self.run, record);
         match &self.options.summary_file {
-            Some(path) => std::fs::write(path, text)
-                .map_err(|error| Error::io(format!("cannot write the summary to {path}"), error)),
+            Some(path) => {
+                // Somebody may have put a file there since the run began.
+                check_summary(Path::new(path))?;
+                std::fs::write(path, text).map_err(|error| {
+                    Error::io(format!("cannot write the summary to {path}"), error)
+                })
+            }
             None if self.only_to_file => Ok(()),
             None if self.options.summary_format == SummaryFormat::Text => {
                 print(&format!("{text}\n"))

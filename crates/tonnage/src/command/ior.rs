@@ -9,7 +9,7 @@ use tonnage_record::writer::check_writable;
 use tonnage_report::Format;
 use tonnage_units::{Error, Result};
 
-use super::block::Block;
+use super::block::{Block, check_summary};
 use super::job::Job;
 use super::measure::{how_many, start};
 use super::{env, print};
@@ -44,6 +44,7 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
         && identity.is_none_or(|identity| identity.rank == 0)
     {
         check_writable(Path::new(path))?;
+        check_summary(Path::new(path))?;
     }
     let output = own.results.destination()?;
     let output = output.map(|to| (to.path.to_owned(), to.resume));

@@ -2,14 +2,15 @@
 //! stay.
 
 use std::fs::{self, File};
-use std::os::unix::fs::symlink;
+use std::io::Write;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 
 use tempfile::tempdir;
 
 use super::files::{in_memory, names};
 use super::support::file_records::{experiment, failed, measured, only, why};
-use super::support::{Ended, tonnage, under};
+use super::support::{Ended, tonnage, under, wait_until};
 
 /// Refused before a rank starts.
 fn refused(arguments: &str, parts: &[&str]) {
@@ -281,4 +282,55 @@ fn files_of_others_stay() {
     assert!(at("holes").exists());
     measured(dir.path(), "--path holes --block 64k --transfer 16k");
     assert!(!at("holes").exists());
+}
+
+#[test]
+fn what_became_somebody_elses_during_a_run_is_left() {
+    type Change = fn(&Path);
+    let changes: [(Change, &str); 3] = [
+        (
+            |path| {
+                let letters = path.with_file_name("letters");
+                fs::write(&letters, vec![b'x'; 1 << 20]).unwrap();
+                fs::rename(letters, path).unwrap();
+            },
+            "it is not the file that this run made there",
+        ),
+        (
+            |path| {
+                let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+                file.write_all(b"notes").unwrap();
+            },
+            "it has 1048581 bytes, and this run wrote at most 1048576",
+        ),
+        (
+            |path| {
+                let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+                file.write_all_at(b"notes", 512).unwrap();
+            },
+            "at offset 512 it holds what this run did not write",
+        ),
+    ];
+    for (change, why) in changes {
+        let dir = tempdir().unwrap();
+        // Between the phases there is time.
+        let arguments = "--path t --block 1m --transfer 64k --delay 2s --phases write,read";
+        let run = tonnage(dir.path(), &experiment(arguments)).start();
+        let path = dir.path().join("t");
+        wait_until("the file is written", || {
+            fs::metadata(&path).is_ok_and(|found| found.len() == 1 << 20)
+        });
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        change(&path);
+        let changed = fs::read(&path).unwrap();
+        let ended = run.end();
+        assert_eq!(ended.code, Some(0), "{ended:#?}");
+        assert_eq!(fs::read(&path).unwrap(), changed, "{why}");
+        let record = only(&dir.path().join("r.jsonl"));
+        let remarks = record.remarks.join("; ");
+        assert!(
+            remarks.contains("t was left") && remarks.contains(why),
+            "{remarks}"
+        );
+    }
 }

@@ -150,6 +150,30 @@ fn summaries_are_json_or_csv_for_scripts() {
 }
 
 #[test]
+fn a_summary_takes_the_place_of_nothing_but_a_summary() {
+    let dir = tempdir().unwrap();
+    let summary = dir.path().join("sum");
+    for format in ["default", "JSON", "CSV"] {
+        let line =
+            format!("-F -w -b 64k -t 16k -o s.dat -O summaryFormat={format} -O summaryFile=sum");
+        // An empty file, and then a block of the same kind.
+        fs::write(&summary, "").unwrap();
+        for _ in 0..2 {
+            ior(dir.path(), &line).with_code(0);
+        }
+        let mut letters = fs::read_to_string(&summary).unwrap();
+        assert!(!letters.is_empty());
+        letters.push_str("somebody's letters\n");
+        for letters in [&*letters, "somebody's letters\n"] {
+            fs::write(&summary, letters).unwrap();
+            let refused = ior(dir.path(), &line).with_code(2);
+            refused.with_one_error(&["summaryFile=sum", "no result block"]);
+            assert_eq!(fs::read_to_string(&summary).unwrap(), letters);
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_done_is_an_error_before_a_rank_starts() {
     let dir = tempdir().unwrap();
     for (line, parts) in [

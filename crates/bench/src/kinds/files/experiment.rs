@@ -29,6 +29,9 @@ use tonnage_ranks::Rank;
 use tonnage_record::files::PhaseRecord;
 use tonnage_record::{FileBody, Limit, Record};
 use tonnage_units::Bytes;
+/// Files that remarks name at most, when somebody else's are in the place of ours.
+const LEFT_TOLD: usize = 8;
+
 use tonnage_units::reduce::Any;
 use tonnage_units::{Error, Result};
 
@@ -121,7 +124,7 @@ impl Steps for Open<'_, '_> {
     }
 
     fn close(&mut self) -> Result<(), StepFailure> {
-        let (domain, state) = (&*self.domain, &self.state);
+        let (domain, state) = (&*self.domain, &mut self.state);
         self.experiment
             .conclude(domain, state, self.record, self.body)
     }
@@ -189,7 +192,7 @@ impl Experiment<'_> {
     fn conclude(
         &mut self,
         domain: &dyn FileDomain,
-        state: &State,
+        state: &mut State,
         record: &mut Record,
         body: &mut FileBody,
     ) -> Result<(), StepFailure> {
@@ -197,12 +200,27 @@ impl Experiment<'_> {
         body.storage = storage::group(&state.places, state.striping.as_deref());
         self.rank
             .barrier("the files are no longer needed", DEADLINES.phase)?;
-        let mine = self.tidy();
-        self.agree("remove the files", mine)
+        let (left, mine) = split(self.tidy());
+        self.agree("remove the files", mine)?;
+        let left = left.unwrap_or_default();
+        let left = self
+            .rank
+            .gather("which files were left", &left, DEADLINES.step)?;
+        state
+            .remarks
+            .extend(left.into_iter().flatten().take(LEFT_TOLD));
+        Ok(())
     }
 
-    /// Removes this rank's files, unless they are to stay; the shared one is rank 0's.
-    fn tidy(&mut self) -> Result<()> {
+    /// Has this rank's files removed also when its process ends while its main thread is stuck.
+    pub(super) fn bequeath(&self) {
+        let mut made = self.made.clone();
+        self.rank.bequeath(move || made.remove_all());
+    }
+
+    /// Removes this rank's files, unless they are to stay; the shared one is rank 0's. Returns a line for each that
+    /// was left to somebody else.
+    fn tidy(&mut self) -> Result<Vec<String>> {
         let (point, id) = (self.point, self.rank.id());
         let trials = if point.file_per_trial {
             point.trials
@@ -212,7 +230,7 @@ impl Experiment<'_> {
         let to_clean = (0..trials).flat_map(|trial| files_to_clean(point, id, trial));
         if point.keep {
             // Those that this run made were put aside when they were made.
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mine = point.layout == FileLayout::PerProcess || id == 0;
         let own = (0..trials)
@@ -220,7 +238,7 @@ impl Experiment<'_> {
             .map(|trial| path_of(point, id, trial));
         let removed = self.made.remove(own);
         self.made.forget(to_clean);
-        self.rank.bequeath(self.made.files());
+        self.bequeath();
         removed
     }
 

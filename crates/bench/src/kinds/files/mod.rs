@@ -14,7 +14,7 @@
 //! | [`cache`] | the state of the page cache |
 //! | [`storage`], [`limit`], [`scratch`] | the storage of the files, and the bandwidth that it gives to a single stream |
 //! | `space` | space for the files, beside what their storages have |
-//! | [`clean`] | removing files |
+//! | [`clean`], [`ours`] | removing files, and telling whether they hold what tonnage wrote |
 //! | [`names`], [`order`], [`sequence`] | the file of a rank, a permutation without a table, and the sequence of a thread's transfers |
 //! | [`stamp`], [`data`], [`wrong`] | what marks a sector, content of files, and wrong bytes that were read |
 //! | [`timeline`] | bytes over time, in bounded memory |
@@ -36,6 +36,7 @@ pub mod limit;
 pub mod names;
 mod opened;
 pub mod order;
+mod ours;
 mod phase;
 mod reading;
 mod remarks;

@@ -83,6 +83,11 @@ impl Experiment<'_> {
             .map(|(seed, pool)| (FileKey::new(seed, number_of(point, job.part)), pool));
         let figures = self.run(state, &job, &mut vec![Blind; state.team.len()])?;
         let totals = self.add_up(state, index, &figures)?;
+        if phase.writes() {
+            // All ranks have closed their files: what is there now is as this run left it.
+            self.made.note();
+            self.bequeath();
+        }
         if phase == Phase::Write {
             self.note_written(state, &job)?;
         }
@@ -120,6 +125,8 @@ impl Experiment<'_> {
             self.run(state, &job, &mut vec![Blind; state.team.len()])?;
             // Nobody looks at a file before all have written their part of it.
             self.rank.barrier("the files are filled", DEADLINES.phase)?;
+            self.made.note();
+            self.bequeath();
         }
         state.prefilled = true;
         Ok(())
@@ -180,7 +187,7 @@ impl Experiment<'_> {
             };
             self.agree("remove what an earlier run has written", mine)?;
             self.made.remember(point, id, job.trial);
-            self.rank.bequeath(self.made.files());
+            self.bequeath();
             if let Some(striping) = point.striping.filter(|_| fresh) {
                 let place = state.places.get(id as usize).filter(|_| makes);
                 let made = place.map(|place| before::make_striped(&job.path, place, striping));
