@@ -47,7 +47,7 @@ pub fn is_block(text: &str) -> bool {
     let begins = |line: &str| line.starts_with("IOR-") && line.contains(json::MEASURED_BY);
     lines().next().is_some_and(begins)
         && lines()
-            .last()
+            .next_back()
             .is_some_and(|line| line.starts_with("Finished"))
 }
 

@@ -162,6 +162,7 @@ fn trial(
         outliers: Vec::new(),
         cpu_ns: transfer_ns * 3 / 2 + MS,
         transfer_cpu_ns: transfer_ns * 3 / 2,
+        in_flight_max: Some(1),
         first_done_ns: open_ns + transfer_ns * 95 / 100,
         first_done_bytes: payload_bytes / 100 * 97,
         last_done_ns: open_ns + transfer_ns,

@@ -35,8 +35,8 @@ pub fn check_summary(path: &Path) -> Result<()> {
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "-O summaryFile={shown}: {shown} is there and is no result block of tonnage, so it is not overwritten: name another \
-         file, or remove it yourself",
+        "-O summaryFile={shown}: {shown} is there and is no result block of tonnage, so it is not overwritten: name \
+         another file, or remove it yourself",
         shown = path.display()
     )))
 }

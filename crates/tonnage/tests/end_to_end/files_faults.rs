@@ -164,7 +164,8 @@ fn writing(run: &Started, dir: &Path) {
         }
         files.retain(|(path, length)| {
             let name = path.file_name().unwrap().to_str().unwrap();
-            name.starts_with('t') && path.is_file() && *length > 0
+            // A file of others that is written into begins with a single byte.
+            name.starts_with('t') && path.is_file() && *length > 1
         });
         let both = files.len() > 1;
         both || files.iter().any(|(path, _)| path.ends_with("t"))

@@ -28,6 +28,7 @@
 //! | [`files_faults`] | full disks, ranks that are killed or interrupted while they write |
 //! | [`files_stonewall`] | phases that end by time |
 //! | [`files_hosts`] | file experiments of ranks on several hosts |
+//! | [`files_queues`] | transfers that queues really had in flight, and their CPU time |
 //! | [`files_memory`] | memory of a rank, which must not grow with its files |
 //! | [`support`] | starting the program under a watchdog, and reading its records |
 //!
@@ -50,6 +51,8 @@ mod files_faults;
 mod files_hosts;
 #[cfg(test)]
 mod files_memory;
+#[cfg(test)]
+mod files_queues;
 #[cfg(test)]
 mod files_refused;
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Removing files: old ones before they are written anew, and those of this run when it is over. Only what tonnage
-//! wrote is ever removed: a file counts as this run's by what it is, not by its name, and by what it holds ([`ours`]).
+//! wrote is ever removed: a file counts as this run's by what it is, not by its name, and by what it holds (`ours`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};

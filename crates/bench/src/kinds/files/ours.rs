@@ -125,8 +125,8 @@ impl Found {
         FileKey::of_stamp(*stamp, self.number, at).filter(|_| *stamp != [0; STAMP_BYTES])
     }
 
-    /// Returns whether a sector may be one of tonnage of which a transfer, or the file's end, has cut the stamp: what is
-    /// there of it is right, the rest is zeros.
+    /// Returns whether a sector may be one of tonnage of which a transfer, or the file's end, has cut the stamp: what
+    /// is there of it is right, the rest is zeros.
     fn may_be_cut(&self, sector: &[u8], at: u64) -> bool {
         let stamp = &sector[..sector.len().min(STAMP_BYTES)];
         let Some(key) = self.key else {

@@ -87,6 +87,8 @@ pub struct PhaseState {
     /// Bytes that each thread has moved, for whoever watches.
     pub watched: Vec<AtomicU64>,
 }
+    /// CPU time that the process had used at the common start.
+    process_begin_ns: AtomicU64,
 
 impl PhaseState {
     /// Makes the state of a rank of so many threads.
@@ -100,6 +102,7 @@ impl PhaseState {
             watched: (0..threads).map(|_| AtomicU64::new(0)).collect(),
         }
     }
+            process_begin_ns: AtomicU64::new(0),
 
     fn fail(&self, error: Error) {
         let mut first = self
@@ -173,13 +176,14 @@ pub fn run<I: Inspect + Send>(
     })?;
     shared.outcome()?;
     if queues {
-        count_kernel_threads(&mut figures, cpu.of_kernel_threads_ns());
+        let at_start_ns = shared.process_begin_ns.load(Ordering::Relaxed);
+        let kernel_ns = cpu.of_kernel_threads_ns(&figures, at_start_ns);
+        count_kernel_threads(&mut figures, kernel_ns);
     }
     Ok(figures)
 }
 
-/// CPU time of the process and of the team's threads since before the phase. What they use while they wait for the
-/// common start is in both, so that it falls out of the difference.
+/// CPU time of the process and of the team's threads since before the phase.
 struct TeamCpu {
     lead_begin_ns: u64,
     process_begin_ns: u64,
@@ -196,12 +200,20 @@ impl TeamCpu {
         }
     }
 
-    /// CPU time that the kernel's threads for a queue took, which is in the process's and in no thread's. To be asked on
-    /// the lead's thread when the followers have ended.
-    fn of_kernel_threads_ns(&self) -> u64 {
-        let all_ns = process_cpu_ns() - self.process_begin_ns;
-        let lead_ns = thread_cpu_ns() - self.lead_begin_ns;
-        all_ns.saturating_sub(lead_ns + self.followers_ns)
+    /// CPU time that the kernel's threads for a queue took, which is in the process's and in no thread's. To be asked
+    /// on the lead's thread when the followers have ended.
+    ///
+    /// Since before the phase it has the start of other threads of the process in it. Since the common start it has
+    /// what followers used while they waited on other CPUs, because the kernel adds that up late. Neither is too low,
+    /// so that the lower one is nearer.
+    fn of_kernel_threads_ns(&self, figures: &[ThreadFigures], at_start_ns: u64) -> u64 {
+        let (process_ns, lead_ns) = (process_cpu_ns(), thread_cpu_ns());
+        let whole = (process_ns - self.process_begin_ns)
+            .saturating_sub(lead_ns - self.lead_begin_ns + self.followers_ns);
+        let before: u64 = figures.iter().map(|thread| thread.cpu_begin_ns).sum();
+        let own = (lead_ns + self.followers_ns).saturating_sub(before);
+        let since_start = process_ns.saturating_sub(at_start_ns).saturating_sub(own);
+        whole.min(since_start)
     }
 }
 
@@ -250,6 +262,12 @@ impl<'a, 'b> Steps<'a, 'b> {
         let open = self.timed(|_| open(plan, worker));
         self.meet("files are open");
         let (cpu_transfer_ns, begin_ns) = (thread_cpu_ns(), clock.now_ns());
+        if self.lead.is_some() {
+            let begin_ns = process_cpu_ns();
+            self.shared
+                .process_begin_ns
+                .store(begin_ns, Ordering::Relaxed);
+        }
         self.transfers(worker, inspect);
         let done_ns = clock.now_ns();
         if plan.fsync == Fsync::End && plan.access.1 {
@@ -276,6 +294,7 @@ impl<'a, 'b> Steps<'a, 'b> {
             cpu_ns: thread_cpu_ns() - cpu_begin_ns,
             transfer_cpu_ns,
         }
+            cpu_begin_ns,
     }
 
     fn step(&mut self, take: impl FnOnce(&mut Self) -> Result<()>) {

@@ -51,6 +51,8 @@ pub struct ThreadFigures {
     pub sync_ns: u64,
     /// Closing.
     pub close: Span,
+    /// CPU time that the thread had used at the common start.
+    pub cpu_begin_ns: u64,
     /// CPU time, open to close.
     pub cpu_ns: u64,
     /// CPU time of transfers and syncs.
@@ -316,6 +318,7 @@ pub(super) mod tests {
             done_ns: end_ns - 20,
             sync_ns: 10,
             close: span(end_ns - 10, end_ns),
+            cpu_begin_ns: 0,
             cpu_ns: 7,
             transfer_cpu_ns: 5,
         }

@@ -239,8 +239,8 @@ pub struct PhaseTrial {
     pub cpu_ns: u64,
     /// Part of `cpu_ns` that the transfers and their syncs took.
     pub transfer_cpu_ns: u64,
-    /// The most transfers that any thread had in flight at a time: handed to the system and not taken back. 1 where each
-    /// transfer is a call that blocks; absent in records of older versions.
+    /// The most transfers that any thread had in flight at a time: handed to the system and not taken back. 1 where
+    /// each transfer is a call that blocks; absent in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight_max: Option<u32>,
     /// Time at which the first rank had made all its transfers, from the common start.

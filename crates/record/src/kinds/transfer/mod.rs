@@ -162,8 +162,8 @@ pub struct Trial {
     pub target_cpu_ns: u64,
     /// Delay of the last rank's real start after the aligned start.
     pub start_skew_ns: u64,
-    /// The most operations that any worker had in flight at a time, on all its lanes together; absent in records of older
-    /// versions.
+    /// The most operations that any worker had in flight at a time, on all its lanes together; absent in records of
+    /// older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight_max: Option<u64>,
     /// Bytes that were checked after the trial and found right; absent without `--verify`.
