@@ -3,6 +3,8 @@
 //! What is written to be verified is in [`crate::pattern`]; the memories themselves are in `tonnage_engines::memory`, a
 //! [`MemoryEntry`] each. Which part of a memory belongs to whom is not known here.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -10,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonnage_sys::clock::Clock;
 use tonnage_sys::mapping::Arena;
+use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
 use crate::name::Variant;
@@ -165,8 +168,15 @@ pub struct MemoryReport {
     pub transparent_huge_bytes: Option<u64>,
     /// True when peers can map it.
     pub shared: bool,
-    /// NUMA node that it is bound to; `null` where it was left to the kernel.
+    /// NUMA node that its pages are on, read back from the kernel: of several the one with most; `null` where the
+    /// kernel does not tell.
     pub numa_node: Option<u32>,
+    /// All nodes that its pages are on, such as "0-1"; absent where that is one, or is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numa_nodes: Option<String>,
+    /// NUMA node that was asked for; absent where it was left to the kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numa_asked: Option<u32>,
     /// Reason why it is not bound to the node that was chosen.
     pub why_not_bound: Option<String>,
     /// Reasons why its pages are not larger, one for each kind of page.
@@ -174,6 +184,21 @@ pub struct MemoryReport {
     /// The device that it belongs to; absent for memory of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+}
+
+impl MemoryReport {
+    /// Adds the node that was asked for, and those that pages are on: so many of them on each.
+    pub fn on_nodes(mut self, asked: Option<u32>, pages: &BTreeMap<u32, u64>) -> Self {
+        self.numa_asked = asked;
+        // Of two with as many, the lower one.
+        let most = pages
+            .iter()
+            .max_by_key(|&(&node, &count)| (count, Reverse(node)));
+        self.numa_node = most.map(|(&node, _)| node);
+        let nodes: Vec<u32> = pages.keys().copied().collect();
+        self.numa_nodes = (nodes.len() > 1).then(|| number_list::format(&nodes));
+        self
+    }
 }
 
 /// Two stretches of one memory between which is copied, piece by piece.

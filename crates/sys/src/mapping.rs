@@ -481,5 +481,6 @@ fn non_null(pointer: *mut c_void) -> io::Result<NonNull<u8>> {
         .ok_or_else(|| io::Error::other("the kernel mapped memory at address 0"))
 }
 
+mod nodes;
 #[cfg(test)]
 mod tests;

@@ -241,21 +241,23 @@ impl HostMemory {
             Pages::Huge2M => "2 MiB",
             Pages::Huge1G => "1 GiB",
         };
-        let (node, refused) = match binding {
+        let (asked, refused) = match binding {
             Binding::Node(node) => (*node, None),
             Binding::Refused(why) => (None, Some(why)),
         };
+        // Some containers forbid the question, and then nobody knows.
+        let nodes = arena.nodes().unwrap_or_default();
         let report = MemoryReport {
             kind: kind.to_owned(),
             bytes: arena.len() as u64,
             pages: Some(pages.to_owned()),
             transparent_huge_bytes: Some(transparent),
             shared: arena.file().is_some(),
-            numa_node: node,
             why_not_bound: refused.cloned(),
             why_not_larger_pages: why_not_better,
-            device: None,
-        };
+            ..MemoryReport::default()
+        }
+        .on_nodes(asked, &nodes);
         Self {
             arena: Arc::new(arena),
             report,

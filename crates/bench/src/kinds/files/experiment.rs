@@ -1,15 +1,13 @@
 //! One experiment on all ranks: look at the storage, open the engine, then phase after phase.
 
 use std::sync::Arc;
-
-use tonnage_sys::mapping::{Arena, Pages, Sharing};
-
 use std::time::Instant;
 
 use super::before::{self, Written};
 use super::clean::{Made, files_to_clean};
 use super::figures::Sums;
 use super::limit::{self, Streams};
+use super::memory::ThreadSource;
 use super::space;
 use super::storage::{self, LocalStorage};
 use super::team::FileWorker;
@@ -28,12 +26,11 @@ use tonnage_plan::point::{LimitChoice, Reading};
 use tonnage_ranks::Rank;
 use tonnage_record::files::PhaseRecord;
 use tonnage_record::{FileBody, Limit, Record};
-use tonnage_units::Bytes;
-/// Files that remarks name at most, when somebody else's are in the place of ours.
-const LEFT_TOLD: usize = 8;
-
 use tonnage_units::reduce::Any;
 use tonnage_units::{Error, Result};
+
+/// Files that remarks name at most, when somebody else's are in the place of ours.
+const LEFT_TOLD: usize = 8;
 
 /// One experiment as one rank takes part in it.
 pub struct Experiment<'a> {
@@ -349,29 +346,23 @@ impl Experiment<'_> {
         let buffers =
             BufferLayout::new(point.transfer_bytes, slots, !entry.queues && self.writes());
         let worker = |(thread, cpu): (u32, Option<u32>)| {
-            let memory = Arena::allocate(
-                buffers.bytes() as usize,
-                Pages::Normal,
-                Sharing::Private,
-                None,
-            );
-            let memory = Arc::new(memory.map_err(|error| {
-                let what = format!(
-                    "cannot allocate {} for thread {thread}",
-                    Bytes(buffers.bytes())
-                );
-                Error::io(what, error)
-            })?);
+            let source = ThreadSource::of(self.settings.numa, &self.host.topology, cpu)?;
+            let memory = source.allocate(buffers.bytes(), thread)?;
             Ok(FileWorker {
-                calls: domain.thread(thread, memory.clone())?,
-                memory,
+                calls: domain.thread(thread, memory.arena.clone())?,
+                memory: memory.arena.clone(),
+                allocated: memory,
                 buffers,
                 samples: Samples::new(),
                 slots: InFlight::new(buffers.count),
                 cpu,
             })
         };
-        (0u32..).zip(cpus).map(worker).collect()
+        let first = cpus.first().copied().flatten();
+        let team = (0u32..).zip(cpus).map(worker).collect();
+        // This thread is the first of them, whichever was pinned last.
+        first.map_or(Ok(()), tonnage_machine::pin_thread)?;
+        team
     }
 
     /// One stream for each device at once, where the storage has a limit.

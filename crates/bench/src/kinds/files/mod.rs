@@ -9,12 +9,13 @@
 //! | `reading`, `after` | facts about files that are there, and the steps after a phase |
 //! | [`before`] | preparations and checks before a phase's clock starts |
 //! | [`team`] | the threads of a rank in one phase |
+//! | [`memory`] | memory of the threads, and the NUMA nodes that it is on |
 //! | [`totals`] | sums of threads and ranks |
 //! | [`verify`] | reading back and comparing |
 //! | [`cache`] | the state of the page cache |
 //! | [`storage`], [`limit`], [`scratch`] | the storage of the files, and the bandwidth that it gives to a single stream |
 //! | `space` | space for the files, beside what their storages have |
-//! | [`clean`], [`ours`] | removing files, and telling whether they hold what tonnage wrote |
+//! | [`clean`], `ours` | removing files, and telling whether they hold what tonnage wrote |
 //! | [`names`], [`order`], [`sequence`] | the file of a rank, a permutation without a table, and the sequence of a thread's transfers |
 //! | [`stamp`], [`data`], [`wrong`] | what marks a sector, content of files, and wrong bytes that were read |
 //! | [`timeline`] | bytes over time, in bounded memory |
@@ -33,6 +34,7 @@ pub mod drive;
 pub mod experiment;
 mod figures;
 pub mod limit;
+pub mod memory;
 pub mod names;
 mod opened;
 pub mod order;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::experiment::{Experiment, State};
+use super::memory;
 use crate::deadlines::DEADLINES;
 use crate::json::Json;
 use crate::kinds::kind::together;
@@ -32,18 +33,10 @@ impl Experiment<'_> {
         for worker in &state.team {
             engine.facts.extend(worker.calls.chosen());
         }
-        let bytes = state
-            .team
-            .iter()
-            .map(|worker| worker.memory.len() as u64)
-            .sum::<u64>();
+        let allocated = state.team.iter().map(|worker| &worker.allocated);
         let opened = OpenMessage {
             engine,
-            memory: MemoryReport {
-                kind: "host".to_owned(),
-                bytes,
-                ..MemoryReport::default()
-            },
+            memory: memory::report(allocated),
             cpus: state.team.iter().map(|worker| worker.cpu).collect(),
         };
         let what = "what the engines are";

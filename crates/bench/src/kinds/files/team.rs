@@ -16,6 +16,7 @@ use crate::kinds::files::data::Pool;
 use crate::kinds::files::drive::{
     BufferLayout, InFlight, Inspect, Samples, Task, blocking, queued,
 };
+use crate::kinds::files::memory::ThreadMemory;
 use crate::kinds::files::sequence::Sequence;
 use crate::kinds::files::stamp::FileKey;
 use crate::threads;
@@ -37,6 +38,8 @@ pub struct FileWorker {
     pub calls: Box<dyn Calls>,
     /// Its bytes.
     pub memory: Arc<Arena>,
+    /// Memory as it was allocated, with the node that it was asked of.
+    pub allocated: ThreadMemory,
     /// Division of that memory.
     pub buffers: BufferLayout,
     /// Samples that it measured in this phase.
@@ -84,11 +87,11 @@ pub struct PhaseState {
     first_error: Mutex<Option<Error>>,
     meeting: Barrier,
     most: AtomicU64,
+    /// CPU time that the process had used at the common start.
+    process_begin_ns: AtomicU64,
     /// Bytes that each thread has moved, for whoever watches.
     pub watched: Vec<AtomicU64>,
 }
-    /// CPU time that the process had used at the common start.
-    process_begin_ns: AtomicU64,
 
 impl PhaseState {
     /// Makes the state of a rank of so many threads.
@@ -99,10 +102,10 @@ impl PhaseState {
             first_error: Mutex::new(None),
             meeting: Barrier::new(threads),
             most: AtomicU64::new(0),
+            process_begin_ns: AtomicU64::new(0),
             watched: (0..threads).map(|_| AtomicU64::new(0)).collect(),
         }
     }
-            process_begin_ns: AtomicU64::new(0),
 
     fn fail(&self, error: Error) {
         let mut first = self
@@ -259,15 +262,15 @@ impl<'a, 'b> Steps<'a, 'b> {
         }
         self.await_start();
         let cpu_begin_ns = thread_cpu_ns();
-        let open = self.timed(|_| open(plan, worker));
-        self.meet("files are open");
-        let (cpu_transfer_ns, begin_ns) = (thread_cpu_ns(), clock.now_ns());
         if self.lead.is_some() {
             let begin_ns = process_cpu_ns();
             self.shared
                 .process_begin_ns
                 .store(begin_ns, Ordering::Relaxed);
         }
+        let open = self.timed(|_| open(plan, worker));
+        self.meet("files are open");
+        let (cpu_transfer_ns, begin_ns) = (thread_cpu_ns(), clock.now_ns());
         self.transfers(worker, inspect);
         let done_ns = clock.now_ns();
         if plan.fsync == Fsync::End && plan.access.1 {
@@ -291,10 +294,10 @@ impl<'a, 'b> Steps<'a, 'b> {
             done_ns: since(done_ns),
             sync_ns: worker.samples.sync_ns + if plan.access.1 { sync_end_ns } else { 0 },
             close,
+            cpu_begin_ns,
             cpu_ns: thread_cpu_ns() - cpu_begin_ns,
             transfer_cpu_ns,
         }
-            cpu_begin_ns,
     }
 
     fn step(&mut self, take: impl FnOnce(&mut Self) -> Result<()>) {
