@@ -314,7 +314,7 @@ fn stonewall(record: FileRecord<'_>, trial: &PhaseTrial, figures: &StonewallFigu
 fn done(record: FileRecord<'_>, trial: &PhaseTrial) -> Option<String> {
     (record.body.point.ranks > 1).then(|| {
         format!(
-            "the first rank was done after {}, when {} of {} had been moved; the last after {}",
+            "the first rank was done {} after the common start, when {} of {} had been moved; the last {} after it",
             seconds(trial.first_done_ns),
             size(trial.first_done_bytes),
             size(trial.payload_bytes),

@@ -11,8 +11,10 @@ use rustix::fs::inotify;
 use tempfile::{TempDir, tempdir, tempdir_in};
 use tonnage_plan::files::Phase;
 use tonnage_record::Record;
+use tonnage_record::read::read_records;
 
 use super::support::file_records::{failed, measured};
+use super::support::tonnage;
 
 const MIB: u64 = 1 << 20;
 
@@ -178,6 +180,28 @@ fn the_storages_own_limit_stands_beside_the_figures() {
     let last_of = |begin: char| names.iter().rposition(|name| name.starts_with(begin));
     let (file, stream) = (last_of('t'), last_of('#').or(last_of('.')));
     assert!(file.unwrap() < stream.unwrap(), "{names:?}");
+}
+
+/// The stream of the limit is read from the file before it is removed.
+#[test]
+fn a_read_that_removes_its_file_has_a_limit() {
+    let dir = on_disk();
+    let table = "[[file]]\npath = 't'\nblock = '1m'\ntransfer = '256k'\nphases";
+    let plan =
+        format!("name = 'p'\n{table} = 'write'\nkeep = true\nlimit = 'none'\n{table} = 'read'\n");
+    fs::write(dir.path().join("p.toml"), plan).unwrap();
+    let ended = tonnage(dir.path(), "run p.toml --ranks 2 -o r.jsonl").succeed();
+    assert_eq!(names(dir.path()), ["p.toml", "r.jsonl"]);
+    assert!(!ended.stdout.contains("limit is not known"), "{ended:#?}");
+    let records = read_records(&dir.path().join("r.jsonl")).unwrap().records;
+    let body = records[1].file().unwrap();
+    if body.storage.iter().any(|it| it.direct_alignment.is_none()) {
+        return println!(
+            "skip: this file system has no direct transfers, and so no stream to read"
+        );
+    }
+    let limit = body.phases[0].summary.limit.as_ref();
+    assert!(limit.unwrap().bytes_per_s > 0.0, "{body:#?}");
 }
 
 /// Files that are made, opened and removed in a directory from now on.

@@ -193,7 +193,7 @@ fn workers_go_where_they_are_told() {
     for part in &unpinned[0].effective {
         assert_eq!(part.cpus, [None]);
         assert!(
-            part.memory.all()[0].numa_node.is_none(),
+            part.memory.all()[0].numa_asked.is_none(),
             "{:?}",
             part.memory
         );
@@ -207,7 +207,8 @@ fn workers_go_where_they_are_told() {
         );
     }
     let node = transfer(&format!("8 --numa 0 {BRIEF}"));
-    assert_eq!(node[0].effective[0].memory.all()[0].numa_node, Some(0));
+    let memory = &node[0].effective[0].memory.all()[0];
+    assert_eq!((memory.numa_asked, memory.numa_node), (Some(0), Some(0)));
 }
 
 #[test]

@@ -87,8 +87,8 @@ struct Open<'o, 'a> {
 impl Steps for Open<'_, '_> {
     fn limit(&mut self, when: When) -> Result<(), StepFailure> {
         // Streams before the phases would change what these find: free memory, the device's own cache, its room.
-        if when == When::After && self.experiment.point.limit == LimitChoice::Auto {
-            self.experiment.streams(&mut self.state)?;
+        if when == When::After && self.experiment.writes() {
+            self.streams()?;
         }
         Ok(())
     }
@@ -121,9 +121,22 @@ impl Steps for Open<'_, '_> {
     }
 
     fn close(&mut self) -> Result<(), StepFailure> {
+        // Who only reads has its stream from the file that it read, which may be removed now.
+        if !self.experiment.writes() {
+            self.streams()?;
+        }
         let (domain, state) = (&*self.domain, &mut self.state);
         self.experiment
             .conclude(domain, state, self.record, self.body)
+    }
+}
+
+impl Open<'_, '_> {
+    fn streams(&mut self) -> Result<(), StepFailure> {
+        match self.experiment.point.limit {
+            LimitChoice::Auto => self.experiment.streams(&mut self.state),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -59,13 +59,18 @@ impl Timeline {
         }
     }
 
-    /// Bytes that had been moved at an instant; within an interval it is taken to be even.
-    pub fn bytes_at(&self, since_start_ns: u64) -> u64 {
+    /// Bytes that had been moved at an instant of a phase that ended at `end_ns`; within an interval it is taken to be
+    /// even.
+    pub fn bytes_at(&self, since_start_ns: u64, end_ns: u64) -> u64 {
         let whole = (since_start_ns >> self.shift) as usize;
         let before: u64 = self.bytes.iter().take(whole).sum();
-        let part_ns = since_start_ns & ((1 << self.shift) - 1);
+        let begin_ns = since_start_ns >> self.shift << self.shift;
+        // The last interval is over when the phase is.
+        let length_ns = end_ns.saturating_sub(begin_ns).min(self.interval_ns());
+        let part_ns = (since_start_ns - begin_ns).min(length_ns);
         let within = self.bytes.get(whole).copied().unwrap_or(0);
-        before + ((u128::from(within) * u128::from(part_ns)) >> self.shift) as u64
+        let part = u128::from(within) * u128::from(part_ns) / u128::from(length_ns.max(1));
+        before + part as u64
     }
 
     /// Length of one interval.
@@ -93,8 +98,9 @@ mod tests {
         assert_eq!(timeline.intervals().iter().sum::<u64>(), 1000);
         assert!(timeline.interval_ns() * INTERVALS as u64 > 99_000_000_000);
         // Half of it in half the time, to one interval.
-        assert!(timeline.bytes_at(49_500_000_000).abs_diff(500) <= 10);
-        assert_eq!(timeline.bytes_at(u64::MAX >> 1), 1000);
+        let at = |ns| timeline.bytes_at(ns, u64::MAX);
+        assert!(at(49_500_000_000).abs_diff(500) <= 10);
+        assert_eq!(at(u64::MAX >> 1), 1000);
     }
 
     #[test]
@@ -107,6 +113,16 @@ mod tests {
         other.merge(short.clone());
         short.merge(long);
         assert_eq!(short, other);
-        assert_eq!(short.bytes_at(1 << 39), 6);
+        assert_eq!(short.bytes_at(1 << 39, 1 << 41), 6);
+    }
+
+    #[test]
+    fn the_last_interval_ends_with_the_phase() {
+        let mut timeline = Timeline::default();
+        timeline.add(1000, 10);
+        timeline.add(2000, 10);
+        assert_eq!(timeline.bytes_at(2000, 2000), 20);
+        assert_eq!(timeline.bytes_at(1000, 2000), 10);
+        assert_eq!(timeline.bytes_at(0, 2000), 0);
     }
 }

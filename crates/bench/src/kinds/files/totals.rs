@@ -232,7 +232,9 @@ impl PhaseTotals {
             transfer_cpu_ns: self.transfer_cpu_ns,
             in_flight_max: Some(self.in_flight_max),
             first_done_ns: self.done_first_ns,
-            first_done_bytes: self.timeline.bytes_at(self.done_first_ns),
+            first_done_bytes: self
+                .timeline
+                .bytes_at(self.done_first_ns, self.done_last_ns),
             last_done_ns: self.done_last_ns,
             stonewall: self.stonewall(point),
             series: Series {
