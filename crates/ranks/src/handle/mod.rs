@@ -46,13 +46,40 @@ pub struct Rank {
     parent_is_root: bool,
 }
 
+/// Failure of a rank to join.
+#[derive(Debug)]
+pub struct JoinFailure {
+    /// The reason.
+    pub error: Error,
+    /// True where another rank says it, so that it is said once.
+    pub is_told: bool,
+}
+
+impl From<JoinFailure> for Error {
+    fn from(failure: JoinFailure) -> Self {
+        failure.error
+    }
+}
+
+impl From<Error> for JoinFailure {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            is_told: false,
+        }
+    }
+}
+
 impl Rank {
     /// Finds the other ranks, and returns when all are there and their clocks are known.
     ///
     /// # Errors
     /// [`Error::Rank`] names ranks that did not come in time or do not fit this run; [`Error::Usage`] an address that
     /// is not this host's; [`Error::Interrupted`] a signal that came meanwhile.
-    pub fn join(identity: Identity, mut options: JoinOptions) -> Result<Self> {
+    pub fn join(
+        identity: Identity,
+        mut options: JoinOptions,
+    ) -> std::result::Result<Self, JoinFailure> {
         let deadline = Instant::now() + options.join_timeout + 2 * MARGIN;
         let me = RankInfo {
             rank: identity.rank,
@@ -69,7 +96,8 @@ impl Rank {
         } else {
             Signals::none()
         };
-        let tree = join::join(&identity, &me, &mut options, &mut signals).map_err(named(&me))?;
+        let tree = join::join(&identity, &me, &mut options, &mut signals)
+            .map_err(|error| unjoined(error, &me))?;
         let start_lead_ns = Arc::new(AtomicU64::new(0));
         let settings = ControlSettings {
             me,
@@ -113,7 +141,8 @@ impl Rank {
             Ok(()) => Ok(rank),
             Err(error) => {
                 rank.fail(&error);
-                Err(error)
+                let is_told = !rank.reports_failure();
+                Err(JoinFailure { error, is_told })
             }
         }
     }
@@ -279,9 +308,17 @@ impl Rank {
     }
 }
 
+/// A rank that got a signal while it joined says so itself.
+fn unjoined(error: Error, me: &RankInfo) -> JoinFailure {
+    let error = named(error, me);
+    let is_told =
+        matches!(&error, Error::Interrupted { rank: Some((rank, _)), .. } if *rank != me.rank);
+    JoinFailure { error, is_told }
+}
+
 /// Names this rank in an interruption that nobody is named in: the signal came to this process.
-fn named(me: &RankInfo) -> impl Fn(Error) -> Error {
-    |error| match error {
+fn named(error: Error, me: &RankInfo) -> Error {
+    match error {
         Error::Interrupted { signal, rank: None } => Error::Interrupted {
             signal,
             rank: Some((me.rank, me.host.clone())),

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGCHLD, SIGINT, SIGKILL, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGKILL, SIGSTOP, SIGTERM};
 
 use super::{RankExit, Spawn, Start};
 use crate::channel::wait_for;
@@ -228,12 +228,18 @@ impl<S: Spawn> Supervisor<S> {
             (now >= due).then_some(number)
         };
         let stopped: Vec<u32> = self.stopped().filter_map(due).collect();
+        let mut due = Vec::new();
         for (number, rank) in (0u32..).zip(&mut self.ranks) {
             let is_due = self.killed_rest || stopped.contains(&number);
             if rank.ended.is_none() && rank.put_down.is_none() && is_due {
                 rank.put_down = Some(now);
-                self.spawn.signal(number, SIGKILL);
+                due.push(number);
             }
+        }
+        // All are still before one is gone, so that none blames it.
+        for signal in [SIGSTOP, SIGKILL] {
+            due.iter()
+                .for_each(|&number| self.spawn.signal(number, signal));
         }
     }
 
@@ -273,7 +279,7 @@ impl<S: Spawn> Supervisor<S> {
                 None => "it".to_owned(),
             };
             say(&format!(
-                "tonnage: rank {number} on {}: {process} {what}",
+                "error: rank {number} on {}: {process} {what}",
                 self.spawn.host(number)
             ));
         }
@@ -287,7 +293,11 @@ impl<S: Spawn> Supervisor<S> {
         if codes.iter().all(|code| *code == Some(0)) {
             return 0;
         }
-        // When a signal reached one rank alone, all ranks end with its code.
+        // When a signal reached one rank alone, all ranks end with its code; or it came before that looked at signals.
+        let mut killed_by = self.ranks.iter().filter_map(Watched::killed_by);
+        if let Some(signal) = killed_by.find(|signal| [SIGINT, SIGTERM].contains(signal)) {
+            return Error::Interrupted { signal, rank: None }.exit_code();
+        }
         let ended_by = |code| codes.iter().all(|other| *other == Some(code));
         match [130, 143].into_iter().find(|&code| ended_by(code)) {
             Some(code) => code as u8,

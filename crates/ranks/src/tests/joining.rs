@@ -91,7 +91,7 @@ fn a_process_that_comes_when_the_run_has_begun_is_told_why_it_cannot_join() {
         };
         let mut options = options(&identity);
         options.listener = listener;
-        Rank::join(identity, options)
+        Rank::join(identity, options).map_err(tonnage_units::Error::from)
     };
     std::thread::scope(|scope| {
         let one = scope.spawn(|| join(1, 2, None).unwrap());

@@ -87,7 +87,7 @@ fn given(play: &str) -> (Output, String, Duration) {
 fn a_run_that_closes_ends_with_0_and_says_nothing() {
     let (output, said, _) = given("close");
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(!said.contains("tonnage:"), "{said}");
+    assert!(!said.contains("error:"), "{said}");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_killed_rank_ends_ranks_that_are_stuck_and_is_reported_once() {
         assert_eq!(output.status.code(), Some(1), "{said}");
         let lines: Vec<_> = said
             .lines()
-            .filter(|line| line.contains("tonnage: "))
+            .filter(|line| line.starts_with("error: "))
             .collect();
         assert_eq!(lines.len(), 1, "{said}");
         assert!(lines[0].contains(rank), "{said}");

@@ -479,7 +479,7 @@ impl Control {
             self.settings.supervised,
             &cause,
         ) {
-            say(&format!("tonnage: {error}"));
+            say(&format!("error: {error}"));
         }
         let last_will = lock(&self.shared.bequest).0.take();
         if let Some(last_will) = last_will {

@@ -165,7 +165,11 @@ fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCo
     let mut options = JoinOptions::new(&env, &identity, met.secret, hash)?;
     options.listener = met.listener;
     options.interface.clone_from(&job.ranks.interface);
-    let mut rank = Rank::join(identity, options)?;
+    let mut rank = match Rank::join(identity, options) {
+        Ok(rank) => rank,
+        Err(failure) if failure.is_told => return Ok(failure.error.exit_code().into()),
+        Err(failure) => return Err(failure.error),
+    };
     log::debug!(
         "rank {} of {} has joined as process {}",
         rank.id(),

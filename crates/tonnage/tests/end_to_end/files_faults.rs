@@ -12,9 +12,9 @@ use tonnage_record::Outcome;
 
 use super::files::{names, on_disk, unavailable};
 use super::files_refused::{left, on_tmpfs};
-use super::killing::{blames, nothing_new, pids, shared_memory};
+use super::killing::{blames, nothing_new, pids};
 use super::support::file_records::{experiment, failed, only, why};
-use super::support::{Started, tonnage, wait_until};
+use super::support::{Started, shared_memory, tonnage, wait_until};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -322,7 +322,7 @@ fn the_supervisor_that_is_killed() {
     let pids = pids(&run);
     run.signal(Signal::KILL);
     let ended = run.end();
-    assert_eq!(ended.code, None, "{ended:#?}");
+    assert_eq!(ended.signal, Some(9), "{ended:#?}");
     nothing_new(&before, &pids);
     assert!(
         names(dir.path()).iter().all(|name| name == "r.jsonl"),

@@ -50,6 +50,23 @@ fn a_signal_to_the_supervisor_or_a_rank_ends_the_run_with_its_code() {
     }
 }
 
+/// Before a rank looks at signals, while it waits for the others, and while all tell each other who they are.
+#[test]
+fn a_signal_to_a_rank_that_joins_is_told_once() {
+    for (step, delay_ms) in (0u32..).zip([0, 2, 5, 10, 15, 20, 25, 30, 40, 60]) {
+        let dir = tempdir().unwrap();
+        let run = long_run(dir.path(), "--ranks 4 --traffic fan-in").start();
+        let rank = step % 2 * 3;
+        run.rank(rank);
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        run.signal_rank(rank, Signal::TERM);
+        let sent = Instant::now();
+        let ended = run.end().with_code(143);
+        assert!(sent.elapsed() < SOON, "{:?}: {ended:#?}", sent.elapsed());
+        ended.with_one_error(&[&format!("rank {rank} on {}", tonnage_sys::host::name())]);
+    }
+}
+
 #[test]
 fn a_signal_to_a_launched_rank_ends_the_others() {
     let dir = tempdir().unwrap();

@@ -1,7 +1,6 @@
 //! Ranks that are no processes, and what the supervisor does about their ends.
 
 use super::*;
-use signal_hook::consts::SIGSTOP;
 use std::sync::{Arc, Mutex};
 
 /// Behaviour of a rank without a process.
@@ -101,6 +100,9 @@ fn the_worst_end_wins() {
     assert_eq!(code(&[Code(143), Code(143)]), 143);
     assert_eq!(code(&[Code(130), Code(0)]), 1);
     assert_eq!(code(&[Code(0), Signal(9)]), 1);
+    // A rank that was interrupted before it looked at signals, and what the others make of its absence.
+    assert_eq!(code(&[Code(1), Signal(2)]), 130);
+    assert_eq!(code(&[Signal(15), Code(1)]), 143);
     assert_eq!(started(&[]).0.unwrap_err().exit_code(), 2);
 }
 
@@ -111,7 +113,10 @@ fn whoever_stays_when_another_fails_is_killed() {
     assert_eq!(supervisor.unwrap().wait().unwrap(), 1);
     assert!(begun.elapsed() >= END_TIMEOUT && begun.elapsed() < 3 * END_TIMEOUT);
     let done = done.lock().unwrap();
-    assert_eq!(done[3..], ["signal 0 9", "signal 2 9"]);
+    assert_eq!(
+        done[3..],
+        ["signal 0 19", "signal 2 19", "signal 0 9", "signal 2 9"]
+    );
 }
 
 #[test]
@@ -126,7 +131,7 @@ fn a_stopped_rank_is_put_down_soon_when_the_run_ends() {
         took >= STOPPED_END_TIMEOUT && took < END_TIMEOUT,
         "{took:?}"
     );
-    assert_eq!(done.lock().unwrap()[2..], ["signal 0 9"]);
+    assert_eq!(done.lock().unwrap()[2..], ["signal 0 19", "signal 0 9"]);
 }
 
 #[test]
@@ -142,7 +147,10 @@ fn a_rank_that_stays_stopped_ends_the_run_even_if_nobody_else_finds_it() {
         took >= HEARTBEAT_TIMEOUT + STOPPED_FOUND_TIMEOUT,
         "{took:?}"
     );
-    assert_eq!(done.lock().unwrap()[2..], ["signal 0 9", "signal 1 9"]);
+    assert_eq!(
+        done.lock().unwrap()[2..],
+        ["signal 0 19", "signal 1 19", "signal 0 9", "signal 1 9"]
+    );
 }
 
 #[test]

@@ -12,6 +12,9 @@ pub mod processes;
 pub mod program;
 pub mod records;
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 pub use program::{Ended, Program, Started, tonnage, tonnage_by, tonnage_in, under};
@@ -38,4 +41,16 @@ pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
 pub fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
+}
+
+/// Names of this user's files in /dev/shm.
+pub fn shared_memory() -> BTreeSet<String> {
+    let entries = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    entries
+        .filter(|entry| {
+            let owner = entry.metadata().map(|metadata| metadata.uid());
+            owner.is_ok_and(|uid| uid == rustix::process::getuid().as_raw())
+        })
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect()
 }

@@ -51,11 +51,10 @@ fn look(pid: i32, mark: &str) -> Option<Process> {
     })
 }
 
-/// Sends a signal to a process, unless it has ended or its number means another one by now.
-pub fn send(process: &Process, mark: &str, signal: Signal) {
+/// Sends a signal to a process, unless it has ended or its number means another one by now. Returns whether it did.
+pub fn send(process: &Process, mark: &str, signal: Signal) -> bool {
     let is_still_the_same = look(process.pid, mark).is_some_and(|now| now.rank == process.rank);
-    if let Some(pid) = Pid::from_raw(process.pid).filter(|_| is_still_the_same) {
-        // It may end between the look and the signal, which is as good.
-        let _ = kill_process(pid, signal);
-    }
+    let pid = Pid::from_raw(process.pid).filter(|_| is_still_the_same);
+    // It may end between the look and the signal, which is as good.
+    pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
 }

@@ -149,6 +149,8 @@ pub struct Started {
 pub struct Ended {
     /// Exit code; `None` when a signal ended it.
     pub code: Option<i32>,
+    /// Signal that ended it, where one did.
+    pub signal: Option<i32>,
     /// Its standard output.
     pub stdout: String,
     /// Its standard error.
@@ -178,15 +180,30 @@ impl Started {
 
     /// Sends a signal to the process of a rank.
     pub fn signal_rank(&self, rank: u32, signal: Signal) {
-        processes::send(&self.rank(rank), &self.mark, signal);
+        self.signal_process(&self.rank(rank), signal);
+    }
+
+    /// Sends a signal to one of its processes, unless that has ended. Returns whether it did.
+    pub fn signal_process(&self, process: &Process, signal: Signal) -> bool {
+        processes::send(process, &self.mark, signal)
+    }
+
+    /// Returns whether the process that was started goes on.
+    #[allow(dead_code, reason = "the fault tests use it")]
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Number of the process that was started.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
     }
 
     /// Sends a signal to the process that was started.
     pub fn signal(&self, signal: Signal) {
-        let pid = self.child.id() as i32;
         let processes = self.processes();
-        if let Some(process) = processes.iter().find(|process| process.pid == pid) {
-            processes::send(process, &self.mark, signal);
+        if let Some(process) = processes.iter().find(|process| process.pid == self.pid()) {
+            self.signal_process(process, signal);
         }
     }
 
@@ -205,16 +222,13 @@ impl Started {
         let text = |reader: Reader| String::from_utf8(reader.join().unwrap()).unwrap();
         let ended = Ended {
             code: status.and_then(|status| status.code()),
+            signal: status.and_then(|status| status.signal()),
             stdout: text(stdout),
             stderr: text(stderr),
             took,
         };
-        let signal = status.and_then(|status| status.signal());
         assert!(status.is_some(), "the watchdog had to end it: {ended:#?}");
-        assert!(
-            left.is_empty(),
-            "left behind: {left:#?} by {ended:#?}, signal {signal:?}"
-        );
+        assert!(left.is_empty(), "left behind: {left:#?} by {ended:#?}");
         ended
     }
 
@@ -233,8 +247,9 @@ impl Started {
         // Again and again, for one that is being started carries no mark yet.
         for _ in 0..10 {
             let left = self.processes();
-            left.iter()
-                .for_each(|process| processes::send(process, &self.mark, Signal::KILL));
+            for process in &left {
+                processes::send(process, &self.mark, Signal::KILL);
+            }
             if left.is_empty() {
                 break;
             }
