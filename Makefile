@@ -1,6 +1,6 @@
 # The commands that matter. `make` alone lists them.
 
-.PHONY: help build check test-unit test-system test fmt doc hosts
+.PHONY: help build check test-unit test-system test-faults test fmt doc hosts
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\): ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -16,6 +16,10 @@ test-unit: ## Tests beside the code, and those in the documentation.
 
 test-system: ## The program from outside, hosts on this machine, crates as others use them.
 	@bash scripts/test.sh system
+
+test-faults: ## Signals to random ranks at random moments: make test-faults FAULTS=170 FAULT_SEED=10 FAULT_CASE=
+	@FAULTS=$(or $(FAULTS),170) FAULT_SEED=$(FAULT_SEED) FAULT_CASE=$(FAULT_CASE) \
+	cargo test --quiet --locked -p tonnage --test faults -- --nocapture
 
 test: ## All three: everything that must pass.
 	@bash scripts/test.sh check unit system

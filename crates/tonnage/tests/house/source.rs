@@ -117,6 +117,8 @@ pub fn add(
                 let directory = directory.map(|directory| directory.join(&child));
                 add(all, &inner, items, directory.as_deref(), name);
             }
+            // A file with a path of its own belongs to another head, and is looked at there.
+            (None, _) if module.attrs.iter().any(|it| it.path().is_ident("path")) => {}
             (None, Some(directory)) => {
                 let below = directory.join(&child);
                 let beside = below.with_extension("rs");
