@@ -1,6 +1,5 @@
 //! State that stays the same for all records of a run: its number, its hosts, and this host's CPUs.
 
-use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 use crate::deadlines::DEADLINES;
 use crate::host::RankHost;
 use crate::settings::Settings;
-use tonnage_ranks::Rank;
+use tonnage_ranks::{Rank, RankInfo};
 use tonnage_record::environment::{Described, HostEntry};
 use tonnage_record::{Body, HostGroup, Outcome, Record, SCHEMA_VERSION};
 use tonnage_units::number_list;
@@ -43,14 +42,16 @@ impl Run {
         })
     }
 
-    /// Writes into a record how far the hosts' clocks are off now: they drift, and the estimates are renewed while ranks
-    /// run. Ranks of one boot share one clock, and ask nobody.
+    /// Writes into a record how far the hosts' clocks are off now: they drift, and the estimates are renewed while
+    /// ranks run. Ranks of one boot share one clock, and ask nobody.
     ///
     /// # Errors
     /// When a rank does not answer.
     pub fn renew_clocks(rank: &mut Rank, record: &mut Record) -> Result<()> {
-        let boots = rank.infos().iter().map(|info| &info.boot_id);
-        if boots.collect::<BTreeSet<_>>().len() < 2 {
+        let boot = rank.infos().first().map(|info| info.boot_id.clone());
+        let boot = boot.filter(|boot| !boot.is_empty());
+        let is_of_it = |info: &RankInfo| Some(&info.boot_id) == boot.as_ref();
+        if rank.infos().iter().all(is_of_it) {
             return Ok(());
         }
         let me = rank.identity().rank;

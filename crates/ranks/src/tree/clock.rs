@@ -1,9 +1,11 @@
 //! Offset of this host's clock from rank 0's, estimated along the tree.
 //!
-//! Each rank asks its parent for its clock, several times when it joins and again with every heartbeat, and believes the
-//! answer that leaves the least doubt: the true offset cannot be further from the middle of a round trip than half of it,
-//! and clocks drift apart as the answer grows old. The parent's own estimate is added. Ranks of one boot share one clock,
-//! so there the offset is exactly 0.
+//! Each rank asks its parent for its clock, several times when it joins and again with every heartbeat, and believes
+//! the answer that leaves the least doubt: the true offset cannot be further from the middle of a round trip than half
+//! of it, and clocks drift apart as the answer grows old. The parent's own estimate is added. Ranks of one boot share
+//! one clock, so there the offset is exactly 0.
+
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -95,6 +97,8 @@ pub(crate) struct ClockSync {
     best: Option<Sample>,
     against: Against,
     same_boot: bool,
+    /// Time by this clock of the last question that came after those of the beginning.
+    asked_ns: u64,
 }
 
 impl ClockSync {
@@ -105,6 +109,7 @@ impl ClockSync {
             best: None,
             against: Against::Itself,
             same_boot: true,
+            asked_ns: 0,
         }
     }
 
@@ -115,6 +120,7 @@ impl ClockSync {
             best: None,
             against: Against::Parent(None),
             same_boot,
+            asked_ns: 0,
         }
     }
 
@@ -128,13 +134,14 @@ impl ClockSync {
         !self.same_boot && self.samples_left == 0
     }
 
-    /// The sign of life for a neighbour, the parent or a child. A question is as good a sign as any.
-    pub(crate) fn beat(&self, to_parent: bool) -> Head {
-        if to_parent && self.ages() {
-            let sent_ns = monotonic_ns();
-            return Head::ClockPing { sent_ns };
+    /// The question for the parent that is due at `now_ns`: one in each interval, however much else is said.
+    pub(crate) fn question(&mut self, now_ns: u64, interval: Duration) -> Option<Head> {
+        let since_ns = now_ns.saturating_sub(self.asked_ns);
+        if !self.ages() || u128::from(since_ns) < interval.as_nanos() {
+            return None;
         }
-        Head::Beat
+        self.asked_ns = now_ns;
+        Some(Head::ClockPing { sent_ns: now_ns })
     }
 
     /// The parent's answer: asked at `sent_ns`, received at `now_ns` by this clock, `at_ns` by the parent's.
@@ -177,11 +184,11 @@ impl ClockSync {
                 known_ns: None,
             });
         }
-        let told_age_ns = now_ns.saturating_sub(told_ns);
-        let parents_doubt_ns = parent
-            .clock
-            .uncertainty_ns
-            .saturating_add(drift_ns(told_age_ns));
+        // A parent that shares rank 0's clock says so once, and that does not grow old.
+        let parents_doubt_ns = match parent.clock.uncertainty_ns {
+            0 => 0,
+            told => told.saturating_add(drift_ns(now_ns.saturating_sub(told_ns))),
+        };
         let clock = ClockOffset {
             offset_ns: parent.clock.offset_ns.saturating_add(best.offset_ns),
             uncertainty_ns: parents_doubt_ns.saturating_add(best.doubt_ns(now_ns)),
@@ -246,7 +253,6 @@ mod tests {
             now_ns = there_ns + delay_ns();
             if asked_again || sync.wants_sample() {
                 sync.sample(sent_ns, parents(there_ns), now_ns);
-                sync.parent_knows(Base::default(), now_ns);
             }
             if let Some(known) = sync.result(now_ns) {
                 let (offset, true_ns) = (known.at(now_ns), now_ns - parents(now_ns));
@@ -267,6 +273,25 @@ mod tests {
         let (error_ns, uncertainty_ns) = worst_error_ns(HOUR_NS, true);
         assert!(error_ns < 150_000, "{error_ns}");
         assert!(uncertainty_ns < 300_000, "{uncertainty_ns}");
+    }
+
+    #[test]
+    fn questions_are_due_by_time_and_only_where_clocks_differ() {
+        let interval = Duration::from_nanos(500);
+        for same_boot in [false, true] {
+            let mut sync = ClockSync::child(same_boot);
+            assert!(
+                sync.question(5000, interval).is_none(),
+                "those of the beginning"
+            );
+            for _ in 0..SAMPLES {
+                sync.sample(0, 77, 10);
+            }
+            let asked =
+                [5000, 5499, 5500, 5501].map(|now_ns| sync.question(now_ns, interval).is_some());
+            let due = [true, false, true, false].map(|due| due && !same_boot);
+            assert_eq!(asked, due);
+        }
     }
 
     #[test]

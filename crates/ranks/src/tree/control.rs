@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::clock::ClockSync;
+use super::clock::{ClockSync, monotonic_ns};
 use super::collective::{Collectives, Member};
 use super::exchange::Subtree;
 use super::missing::{Inquiry, RankState};
@@ -320,6 +320,9 @@ impl Control {
             return;
         }
         let interval = self.beat_interval();
+        if let Some(question) = self.clock.question(monotonic_ns(), interval) {
+            self.tell_parent(&question, &[]);
+        }
         for index in 0..self.links.len() {
             let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
                 continue;
@@ -340,8 +343,7 @@ impl Control {
                 return;
             }
             if now.duration_since(link.said) >= interval {
-                let head = self.clock.beat(link.way == Way::Up);
-                self.send(index, &head, &[]);
+                self.send(index, &Head::Beat, &[]);
             }
         }
         if self

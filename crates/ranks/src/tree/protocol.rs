@@ -231,7 +231,8 @@ impl Control {
         }
     }
 
-    /// Tells the main thread and the children what is known of this rank's clock, once it is, and when it is better known.
+    /// Tells the main thread and the children what is known of this rank's clock, once it is, and when it is better
+    /// known.
     pub(crate) fn publish_clock(&mut self) {
         let Some(known) = self.clock.result(monotonic_ns()) else {
             return;
