@@ -4,6 +4,7 @@
 //! and ends the process without a word when a signal comes.
 
 use std::mem::MaybeUninit;
+use std::sync::{Mutex, PoisonError};
 
 /// Signals whose actions are kept: those that end a run, and those by which a process says that it crashed.
 const KEPT: [libc::c_int; 6] = [
@@ -17,6 +18,9 @@ const KEPT: [libc::c_int; 6] = [
 
 /// Calls `work`, then gives the signals the actions back that they had before.
 pub(crate) fn keeping<T>(work: impl FnOnce() -> T) -> T {
+    // Of two at once, one would take the other's library for what was before.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let before = KEPT.map(|signal| (signal, action(signal)));
     let outcome = work();
     for (signal, action) in before {
