@@ -172,12 +172,13 @@ impl Conductor<'_> {
         if rank.why_stopped().is_none() {
             rank.fail(&error);
         }
-        kind.abandon();
         // It comes back with the rank's name.
         await_first_cause(rank);
         let error = rank.why_stopped().unwrap_or(error);
-        self.emit(record, outcome(&error))?;
-        Err(error)
+        // The record comes first: this process is ended soon, however long cleaning up takes.
+        let told = self.emit(record, outcome(&error));
+        kind.abandon();
+        told.and(Err(error))
     }
 
     fn blank<K: Kind>(&self, asked: AnnotatedPoint<'_, K::Point>) -> Record {

@@ -84,8 +84,13 @@ impl Block {
         let text = block::render(&self.options, &self.run, record);
         match &self.options.summary_file {
             Some(path) => {
-                // Somebody may have put a file there since the run began.
-                check_summary(Path::new(path))?;
+                // Somebody may have put a file there since the run began; the block is not lost then.
+                if let Err(error) = check_summary(Path::new(path)) {
+                    if !self.only_to_file {
+                        print(&format!("{text}\n"))?;
+                    }
+                    return Err(error);
+                }
                 std::fs::write(path, text).map_err(|error| {
                     Error::io(format!("cannot write the summary to {path}"), error)
                 })

@@ -93,12 +93,12 @@ impl Made {
         }
     }
 
-    /// Notes which files these are, when a phase has written to them and nobody of this run does any more.
-    pub fn note(&mut self) {
-        for (path, file) in self.files.iter_mut().chain(&mut self.kept) {
-            if let Ok(found) = fs::symlink_metadata(path) {
-                file.noted = Some(Noted::of(&found));
-            }
+    /// Notes which file this is, when a phase has written to it and nobody of this run does any more. Others may be
+    /// somebody else's by now, which noting them would hide.
+    pub fn note(&mut self, path: &Path) {
+        let made = self.files.get_mut(path).or(self.kept.get_mut(path));
+        if let (Some(file), Ok(found)) = (made, fs::symlink_metadata(path)) {
+            file.noted = Some(Noted::of(&found));
         }
     }
 
@@ -118,11 +118,20 @@ impl Made {
     /// # Errors
     /// The first that could not be removed; the others are tried all the same.
     pub fn remove(&mut self, paths: impl IntoIterator<Item = PathBuf>) -> Result<Vec<String>> {
+        self.remove_after(paths, Much::Sample)
+    }
+
+    /// Removes files of which so much is looked at where they have changed.
+    fn remove_after(
+        &mut self,
+        paths: impl IntoIterator<Item = PathBuf>,
+        much: Much,
+    ) -> Result<Vec<String>> {
         let (mut outcome, mut left) = (Ok(()), Vec::new());
         for path in paths {
             let (made, kept) = (self.files.remove(&path), self.kept.remove(&path));
             let Some(file) = made.or(kept) else { continue };
-            match file.why_left(&path) {
+            match file.why_left(&path, much) {
                 Some(why) => left.push(format!("{} was left: {why}", path.display())),
                 None => outcome = outcome.and(remove_file(&path)),
             }
@@ -143,7 +152,8 @@ impl Made {
     /// Removes what this run made and was not to keep, after a failure.
     pub fn remove_all(&mut self) {
         let all: Vec<_> = self.files.keys().cloned().collect();
-        match self.remove(all) {
+        // The run failed and its processes are about to be ended: there is no time to read much.
+        match self.remove_after(all, Much::Begin) {
             Ok(left) => left.iter().for_each(|line| log::warn!("{line}")),
             Err(error) => log::warn!("{error}"),
         }
@@ -152,7 +162,7 @@ impl Made {
 
 impl MadeFile {
     /// Reason why what is at the path is not this run's to remove; `None` where it is, or nothing is there.
-    fn why_left(&self, path: &Path) -> Option<String> {
+    fn why_left(&self, path: &Path, much: Much) -> Option<String> {
         let found = fs::symlink_metadata(path).ok()?;
         let now = Noted::of(&found);
         if !found.is_file() || self.noted.is_some_and(|noted| noted.file != now.file) {
@@ -167,7 +177,7 @@ impl MadeFile {
         // Reading a file that nobody has written to since would take as long as measuring it did.
         let much = match self.noted == Some(now) {
             true => Much::Begin,
-            false => Much::Sample,
+            false => much,
         };
         match ours::look(path, self.number, much) {
             Content::Nothing | Content::Ours => None,
@@ -359,7 +369,7 @@ mod tests {
         assert!(!own.exists() && !directory.path().join("7").exists());
         let (_, mut all, own) = made(directory.path(), true);
         fs::write(&own, stamped(0, 8)).unwrap();
-        all.note();
+        all.note(&own);
         all.remove_all();
         assert!(own.exists());
         all.remove([own.clone()]).unwrap();
@@ -373,7 +383,7 @@ mod tests {
             let (_, mut all, own) = made(directory.path(), false);
             fs::write(&own, stamped(0, 8)).unwrap();
             if noted {
-                all.note();
+                all.note(&own);
             }
             change(&own);
             let left = all.remove([own.clone()]).unwrap();

@@ -85,7 +85,7 @@ impl Experiment<'_> {
         let totals = self.add_up(state, index, &figures)?;
         if phase.writes() {
             // All ranks have closed their files: what is there now is as this run left it.
-            self.made.note();
+            self.made.note(&job.path);
             self.bequeath();
         }
         if phase == Phase::Write {
@@ -125,7 +125,7 @@ impl Experiment<'_> {
             self.run(state, &job, &mut vec![Blind; state.team.len()])?;
             // Nobody looks at a file before all have written their part of it.
             self.rank.barrier("the files are filled", DEADLINES.phase)?;
-            self.made.note();
+            self.made.note(&job.path);
             self.bequeath();
         }
         state.prefilled = true;
