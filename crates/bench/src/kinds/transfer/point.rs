@@ -168,7 +168,7 @@ impl Lead<'_, '_> {
         };
         let means: Vec<f64> = trials
             .iter()
-            .map(|trial| trial.bandwidth_bytes_per_s)
+            .map(|trial| trial.message_rate_per_s)
             .collect();
         if ci_narrow_enough(&means, fraction) {
             return Some(Some(true));

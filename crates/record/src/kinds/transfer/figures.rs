@@ -256,14 +256,6 @@ fn offered_per_s(point: &TransferPoint) -> Option<f64> {
 }
 
 impl Of<'_, TransferBody> {
-    /// The part of the operations that were offered in an open loop which the path carried; `None` of other pacings,
-    /// and where nothing was measured.
-    pub fn carried_fraction(&self) -> Option<f64> {
-        let summary = self.body.summary.as_ref()?;
-        let offered = offered_per_s(&self.body.point)?;
-        Some(summary.message_rate_per_s.mean / offered)
-    }
-
     /// The part of the trials' time that the initiating workers had a CPU; they never sleep, so what is missing was
     /// taken by others. `None` where the workers share CPUs among themselves, and where nothing was measured.
     pub fn cpu_share(&self) -> Option<f64> {
