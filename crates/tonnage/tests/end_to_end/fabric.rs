@@ -470,14 +470,15 @@ fn two_versions_are_refused_by_name() {
     }
 }
 
-/// A library may put handlers of its own in the place of the program's, as PSM does in builds that load it.
+/// A library may put handlers of its own in the place of the program's, as PSM does in builds that load it. Little is
+/// in flight, for libfabric 1.17 may crash when a peer goes in the middle of a stream.
 #[test]
 fn a_signal_is_told_whatever_the_library_does_with_signals() {
     for library in libraries() {
         let dir = tempdir().unwrap();
         let arguments = format!(
-            "transfer --engine fabric:tcp --libfabric {library} --op write --ranks 2 --sizes 8,16,32,64 --trials 1 \
-             --trial-time 2s --warmup 0 --limit none -o r.jsonl"
+            "transfer --engine fabric:tcp --libfabric {library} --op write --ranks 2 --sizes 8,16,32,64 --rate 5 \
+             --trials 1 --trial-time 2s --warmup 0 --limit none -o r.jsonl"
         );
         let run = tonnage(dir.path(), &arguments).start();
         wait_until("a point is done", || {

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `rooms` | arrows between crates |
 //! | `circles` | files of a crate that use each other |
-//! | `names` | types of one name |
+//! | `names`, `engines` | types of one name; engines that are known by name |
 //! | `style` | lengths of functions and files, widths and openings of comments, `unsafe` |
 //! | `source` | reading the source |
 //!
@@ -12,6 +12,8 @@
 
 #[cfg(test)]
 mod circles;
+#[cfg(test)]
+mod engines;
 #[cfg(test)]
 mod names;
 #[cfg(test)]

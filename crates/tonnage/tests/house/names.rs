@@ -88,13 +88,13 @@ impl<'ast> Visit<'ast> for Types {
 }
 
 /// Recognises `#[cfg(test)]`.
-fn is_for_tests(attribute: &Attribute) -> bool {
+pub(super) fn is_for_tests(attribute: &Attribute) -> bool {
     let names_tests = |list: &syn::MetaList| list.tokens.to_string() == "test";
     attribute.path().is_ident("cfg") && attribute.meta.require_list().is_ok_and(names_tests)
 }
 
 /// Recognises a file whose types others may see: no test, and of no crate that stands apart.
-fn is_seen(file: &File) -> bool {
+pub(super) fn is_seen(file: &File) -> bool {
     let is_test = |part: &str| part == "tests" || part == "tests.rs";
     crate_of(&file.path) != APART
         && file.path.contains("/src/")

@@ -1,0 +1,99 @@
+//! Names of engines: the command, the loops, the ranks and the records know none.
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::visit::Visit;
+use syn::{ItemMod, LitStr, Macro};
+use tonnage_engines::LISTS;
+
+use super::names::{is_for_tests, is_seen};
+use super::source::{self, File, crate_of};
+
+/// Crates to which one engine is as good as another.
+const IMPARTIAL: &[&str] = &["bench", "ranks", "record", "tonnage"];
+
+/// Texts of a file outside of its tests, each with its line.
+#[derive(Default)]
+struct Texts(Vec<(String, usize)>);
+
+impl Texts {
+    fn tokens(&mut self, tokens: TokenStream) {
+        for token in tokens {
+            match token {
+                TokenTree::Group(group) => self.tokens(group.stream()),
+                TokenTree::Literal(literal) => {
+                    let text = syn::parse_str::<LitStr>(&literal.to_string());
+                    let line = literal.span().start().line;
+                    self.0.extend(text.map(|text| (text.value(), line)));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Texts {
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        if !item.attrs.iter().any(is_for_tests) {
+            syn::visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_lit_str(&mut self, text: &'ast LitStr) {
+        self.0.push((text.value(), text.span().start().line));
+    }
+
+    fn visit_macro(&mut self, found: &'ast Macro) {
+        self.tokens(found.tokens.clone());
+    }
+}
+
+/// Texts that are the name of an engine, alone or with what follows its colon.
+fn named(file: &File) -> Vec<String> {
+    if !is_seen(file) || !IMPARTIAL.contains(&crate_of(&file.path)) {
+        return Vec::new();
+    }
+    let memory = LISTS.engines.iter().map(|entry| entry.name);
+    let files = LISTS.file_engines.iter().map(|entry| entry.name);
+    let names: Vec<_> = memory.chain(files).collect();
+    let mut texts = Texts::default();
+    texts.visit_file(&syn::parse_file(&file.text).unwrap());
+    let is_name = |text: &str| names.contains(&text.split(':').next().unwrap_or_default());
+    let found = texts.0.iter().filter(|(text, _)| is_name(text));
+    found
+        .map(|(text, line)| {
+            format!(
+                "{}:{line}: {text:?} is an engine: ask what it says of itself instead",
+                file.path
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn no_engine_is_known_by_name() {
+    let found: Vec<String> = source::files().iter().flat_map(named).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn an_engine_that_is_known_by_name_is_found() {
+    let found = |path: &str, text: &str| {
+        let (path, text) = (path.to_owned(), text.to_owned());
+        named(&File { path, text }).len()
+    };
+    let (loops, engines) = ("crates/bench/src/attic.rs", "crates/engines/src/attic.rs");
+    for bad in [
+        "fn f(name: &str) -> bool { name == \"shm\" }",
+        "fn f() -> bool { matches!(name(), \"fabric:tcp\") }",
+        "const A: &[&str] = &[\"uring\"];",
+    ] {
+        assert_eq!(found(loops, bad), 1, "{bad}");
+        assert_eq!(found(engines, bad), 0, "{bad}");
+    }
+    for good in [
+        "/// As shm does.\nfn f() -> &'static str { \"shm is fast\" }",
+        "#[cfg(test)]\nmod tests {\n    const A: &str = \"shm\";\n}",
+    ] {
+        assert_eq!(found(loops, good), 0, "{good}");
+    }
+}
