@@ -4,11 +4,12 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::channel::Interest;
+use crate::channel::{Interest, wait_for};
 use tonnage_units::{Error, Result};
 
 /// Signals that were asked for; each makes its own socket readable.
@@ -65,6 +66,25 @@ impl Signals {
             _ => None,
         };
         self.sources.iter_mut().filter_map(came).collect()
+    }
+
+    /// Waits until something of `more` is ready, or the time is over.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] when a signal came, and when the system cannot wait.
+    pub(crate) fn wait<'a>(
+        &mut self,
+        more: impl IntoIterator<Item = Interest<'a>>,
+        time: Duration,
+    ) -> Result<()> {
+        let mut interests: Vec<Interest<'_>> = self.interests().collect();
+        // One by one, since the two live for different times.
+        for one in more {
+            interests.push(one);
+        }
+        wait_for(&interests, time)?;
+        drop(interests);
+        self.refuse_to_wait()
     }
 
     /// Fails when a signal came since the last call.

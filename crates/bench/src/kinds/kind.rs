@@ -111,7 +111,7 @@ pub trait Stretches {
 pub type Course<'a> = &'a mut dyn FnMut(&mut dyn Steps) -> Result<(), StepFailure>;
 
 /// The steps of a point that is ready, in the order in which they are taken. All ranks take each of them together.
-/// Where one fails with [`StepFailure::Point`], the next is [`Self::close`].
+/// After one that fails with [`StepFailure::Point`], the next is [`Self::close`].
 pub trait Steps {
     /// Measures the upper bound that results are a fraction of, beside the trials.
     ///

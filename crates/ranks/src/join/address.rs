@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use crate::bootstrap::options::JoinOptions;
-use crate::channel::{Channel, wait_for};
+use crate::channel::Channel;
 use crate::signals::Signals;
 use tonnage_units::identity::{AddressSource, Identity, Meeting};
 use tonnage_units::{Error, Result};
@@ -112,10 +112,7 @@ fn until_resolved<T>(
 
 /// Waits, unless a signal ends the run.
 pub(crate) fn pause(time: Duration, signals: &mut Signals) -> Result<()> {
-    let interests: Vec<_> = signals.interests().collect();
-    wait_for(&interests, time)?;
-    drop(interests);
-    signals.refuse_to_wait()
+    signals.wait([], time)
 }
 
 fn bind(
@@ -354,11 +351,8 @@ fn shake_hands(
             return Err(Attempt::Silent);
         }
         if !channel.established() {
-            let mut interests: Vec<_> = signals.interests().collect();
-            interests.push(channel.interest());
-            wait_for(&interests, left).map_err(Attempt::Fatal)?;
-            drop(interests);
-            signals.refuse_to_wait().map_err(Attempt::Fatal)?;
+            let waited = signals.wait([channel.interest()], left);
+            waited.map_err(Attempt::Fatal)?;
         }
     }
     Ok(channel)

@@ -12,7 +12,7 @@ use super::refusals::{JoinRefusal, Refusals};
 use crate::RankInfo;
 use crate::bootstrap::secret::Secret;
 use crate::channel::message::{Cause, Head, Message};
-use crate::channel::{Channel, Interest, wait_for};
+use crate::channel::{Channel, Interest};
 use crate::signals::Signals;
 use tonnage_units::{Error, Result};
 
@@ -102,12 +102,9 @@ impl Handshakes {
         watched: &mut [&mut Channel],
     ) -> Result<HandshakeEvents> {
         let wake = self.expiry().map_or(until, |expiry| expiry.min(until));
-        let mut interests: Vec<Interest<'_>> = signals.interests().collect();
-        interests.extend(watched.iter().map(|channel| channel.interest()));
-        interests.extend(self.interests());
-        wait_for(&interests, wake.saturating_duration_since(Instant::now()))?;
-        drop(interests);
-        signals.refuse_to_wait()?;
+        let interests = watched.iter().map(|channel| channel.interest());
+        let time = wake.saturating_duration_since(Instant::now());
+        signals.wait(interests.chain(self.interests()), time)?;
         let mut ended = Vec::new();
         for (place, channel) in watched.iter_mut().enumerate() {
             if channel.receive().is_err() || channel.ended() {

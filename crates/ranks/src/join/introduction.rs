@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::address::{connect_to, pause};
 use crate::bootstrap::options::JoinOptions;
+use crate::channel::Channel;
 use crate::channel::message::{Head, Message};
-use crate::channel::{Channel, wait_for};
 use crate::signals::Signals;
 use tonnage_units::identity::Meeting;
 use tonnage_units::{Error, Result};
@@ -96,11 +96,7 @@ fn is_heard(
         if left.is_zero() {
             return Ok(false);
         }
-        let mut interests: Vec<_> = signals.interests().collect();
-        interests.push(channel.interest());
-        wait_for(&interests, left)?;
-        drop(interests);
-        signals.refuse_to_wait()?;
+        signals.wait([channel.interest()], left)?;
     }
 }
 

@@ -10,8 +10,8 @@ use super::introduction::{Listener, introduce_to};
 use super::refusals::JoinRefusal;
 use crate::RankInfo;
 use crate::bootstrap::options::JoinOptions;
+use crate::channel::Channel;
 use crate::channel::message::{Cause, Head, Hello, Message, Welcome};
-use crate::channel::{Channel, wait_for};
 use crate::signals::Signals;
 use crate::tree::shape::{PeerConnection, TreePosition, children_of, message_bytes_max};
 use tonnage_units::identity::{Identity, Meeting};
@@ -164,11 +164,7 @@ fn wait_for_welcome(
                 options.join_timeout
             )));
         }
-        let mut interests: Vec<_> = signals.interests().collect();
-        interests.push(channel.interest());
-        wait_for(&interests, left)?;
-        drop(interests);
-        signals.refuse_to_wait()?;
+        signals.wait([channel.interest()], left)?;
     }
 }
 
