@@ -16,6 +16,8 @@ use tonnage_units::{Error, Result};
 #[derive(Debug)]
 pub(crate) struct Signals {
     sources: Vec<Source>,
+    /// One that was taken too early to act on it.
+    put_back: Option<i32>,
 }
 
 #[derive(Debug)]
@@ -35,6 +37,7 @@ impl Signals {
     pub(crate) fn none() -> Self {
         Self {
             sources: Vec::new(),
+            put_back: None,
         }
     }
 
@@ -48,7 +51,10 @@ impl Signals {
             let id = signal_hook::low_level::pipe::register(signal, writer).map_err(failed)?;
             sources.push(Source { signal, socket, id });
         }
-        Ok(Self { sources })
+        Ok(Self {
+            sources,
+            put_back: None,
+        })
     }
 
     /// Events to wait for.
@@ -65,7 +71,13 @@ impl Signals {
             Ok(len) if len > 0 => Some(source.signal),
             _ => None,
         };
-        self.sources.iter_mut().filter_map(came).collect()
+        let taken = self.sources.iter_mut().filter_map(came);
+        self.put_back.take().into_iter().chain(taken).collect()
+    }
+
+    /// Lets the next wait end with this signal again.
+    pub(crate) fn put_back(&mut self, signal: i32) {
+        self.put_back = Some(signal);
     }
 
     /// Waits until something of `more` is ready, or the time is over.
@@ -82,7 +94,9 @@ impl Signals {
         for one in more {
             interests.push(one);
         }
-        wait_for(&interests, time)?;
+        if self.put_back.is_none() {
+            wait_for(&interests, time)?;
+        }
         drop(interests);
         self.refuse_to_wait()
     }

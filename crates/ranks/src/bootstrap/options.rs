@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::launcher_process::LauncherProcess;
 use super::secret::Secret;
 use super::variables::Env;
+use crate::RankInfo;
 use tonnage_units::identity::{Identity, Meeting};
 use tonnage_units::{Error, Result};
 
@@ -99,6 +100,20 @@ impl JoinOptions {
             pid_namespace: tonnage_sys::host::pid_namespace(),
             listener: None,
         })
+    }
+
+    /// Description of the rank with this identity for the others.
+    pub(crate) fn info(&self, identity: &Identity) -> RankInfo {
+        RankInfo {
+            rank: identity.rank,
+            host: self.host.clone(),
+            pid: std::process::id(),
+            boot_id: self.boot_id.clone(),
+            network_namespace: self.network_namespace.clone(),
+            pid_namespace: self.pid_namespace.clone(),
+            local_rank: identity.local_rank,
+            local_size: identity.local_size,
+        }
     }
 }
 

@@ -81,16 +81,7 @@ impl Rank {
         mut options: JoinOptions,
     ) -> std::result::Result<Self, JoinFailure> {
         let deadline = Instant::now() + options.join_timeout + 2 * MARGIN;
-        let me = RankInfo {
-            rank: identity.rank,
-            host: options.host.clone(),
-            pid: std::process::id(),
-            boot_id: options.boot_id.clone(),
-            network_namespace: options.network_namespace.clone(),
-            pid_namespace: options.pid_namespace.clone(),
-            local_rank: identity.local_rank,
-            local_size: identity.local_size,
-        };
+        let me = options.info(&identity);
         let mut signals = if options.handle_signals {
             Signals::ending()?
         } else {

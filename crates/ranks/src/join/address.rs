@@ -8,8 +8,9 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use super::handshake::LAST_WORDS;
 use crate::bootstrap::options::JoinOptions;
-use crate::channel::Channel;
+use crate::channel::{Channel, wait_for};
 use crate::signals::Signals;
 use tonnage_units::identity::{AddressSource, Identity, Meeting};
 use tonnage_units::{Error, Result};
@@ -340,7 +341,7 @@ fn shake_hands(
     signals: &mut Signals,
 ) -> std::result::Result<Channel, Attempt> {
     let mut channel = Channel::initiate(stream, &options.secret).map_err(Attempt::Fatal)?;
-    let until = timeouts.deadline.min(Instant::now() + timeouts.answer);
+    let mut until = timeouts.deadline.min(Instant::now() + timeouts.answer);
     while !channel.established() {
         if channel.receive().is_err() || channel.ended() {
             return Err(Attempt::Refused);
@@ -348,11 +349,20 @@ fn shake_hands(
         channel.flush();
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
+            signals.refuse_to_wait().map_err(Attempt::Fatal)?;
             return Err(Attempt::Silent);
         }
         if !channel.established() {
-            let waited = signals.wait([channel.interest()], left);
-            waited.map_err(Attempt::Fatal)?;
+            match signals.wait([channel.interest()], left) {
+                // Whoever leaves in the middle of a handshake cannot say why.
+                Err(Error::Interrupted { signal, .. }) => {
+                    until = until.min(Instant::now() + LAST_WORDS);
+                    let waited = wait_for(&[channel.interest()], left.min(LAST_WORDS));
+                    waited.map_err(Attempt::Fatal)?;
+                    signals.put_back(signal);
+                }
+                waited => waited.map_err(Attempt::Fatal)?,
+            }
         }
     }
     Ok(channel)

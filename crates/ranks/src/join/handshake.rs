@@ -21,6 +21,9 @@ pub(crate) const STRANGERS_MAX: usize = 64;
 /// Others wait this much longer than rank 0, so that its reason reaches them before they give up.
 pub(crate) const MARGIN: Duration = Duration::from_secs(5);
 
+/// Time for a rank that ends to say why to another.
+pub(crate) const LAST_WORDS: Duration = Duration::from_millis(500);
+
 /// Time that a connection may be silent when others wait for its place: a rank's greeting comes with its connection.
 const CROWDED: Duration = Duration::from_millis(500);
 
@@ -237,7 +240,7 @@ pub(crate) fn tell(channel: &mut Channel, cause: &Cause) {
         )
         .is_ok()
     {
-        channel.flush_until(Instant::now() + Duration::from_millis(500));
+        channel.flush_until(Instant::now() + LAST_WORDS);
         channel.finish_writing();
     }
 }

@@ -2,15 +2,18 @@
 //!
 //! The listener gives everybody a bounded time for the first words, because anybody can connect. A rank whose words
 //! were late, since the network loses packets or many others were at the door, is shown out like a stranger, and tries
-//! again here until the join deadline. That it was heard is the listener's answer, a beat.
+//! again here until the join deadline. That it was heard is the listener's answer, a beat. A rank that a signal ends
+//! before says who it was and why it goes, since otherwise the others would wait for it until their time is over.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::address::{connect_to, pause};
+use super::handshake::{LAST_WORDS, tell};
+use crate::RankInfo;
 use crate::bootstrap::options::JoinOptions;
 use crate::channel::Channel;
-use crate::channel::message::{Head, Message};
+use crate::channel::message::{Cause, Head, Message};
 use crate::signals::Signals;
 use tonnage_units::identity::Meeting;
 use tonnage_units::{Error, Result};
@@ -42,6 +45,7 @@ impl Listener {
 /// Connects and says what `words` gives for the connection, again until the other side has heard it.
 pub(crate) fn introduce_to(
     listener: &Listener,
+    me: &RankInfo,
     options: &JoinOptions,
     signals: &mut Signals,
     mut words: impl FnMut(&mut Channel) -> Result<Head>,
@@ -49,10 +53,20 @@ pub(crate) fn introduce_to(
     let deadline = Instant::now() + options.join_timeout;
     let mut unheard = 0;
     loop {
-        let mut channel = connect_to(&listener.meeting, options, deadline, signals)?;
+        let connected = connect_to(&listener.meeting, options, deadline, signals);
+        let mut channel = match connected {
+            Err(error @ Error::Interrupted { .. }) => {
+                let cause = Cause::of(&error, me.rank, &me.host);
+                resign(listener, options, &cause, &mut words);
+                return Err(error);
+            }
+            connected => connected?,
+        };
         let head = words(&mut channel)?;
         channel.send(&head, &[])?;
-        if is_heard(listener, &mut channel, deadline, signals)? {
+        let heard = is_heard(listener, &mut channel, deadline, signals)
+            .inspect_err(|error| tell(&mut channel, &Cause::of(error, me.rank, &me.host)))?;
+        if heard {
             return Ok(channel);
         }
         unheard += 1;
@@ -63,7 +77,39 @@ pub(crate) fn introduce_to(
         if Instant::now() + RETRY >= deadline {
             return Err(unheard_until_the_end(listener, &channel, options, unheard));
         }
-        pause(RETRY, signals)?;
+        if let Err(error) = pause(RETRY, signals) {
+            resign(
+                listener,
+                options,
+                &Cause::of(&error, me.rank, &me.host),
+                &mut words,
+            );
+            return Err(error);
+        }
+    }
+}
+
+/// Says on a connection of its own who this rank is, and why it goes.
+fn resign(
+    listener: &Listener,
+    options: &JoinOptions,
+    cause: &Cause,
+    words: &mut impl FnMut(&mut Channel) -> Result<Head>,
+) {
+    let deadline = Instant::now() + LAST_WORDS;
+    let connected = connect_to(&listener.meeting, options, deadline, &mut Signals::none());
+    let said = connected.and_then(|mut channel| {
+        let head = words(&mut channel)?;
+        channel.send(&head, &[])?;
+        tell(&mut channel, cause);
+        Ok(())
+    });
+    // Then the supervisor or the launcher has to end the others.
+    if let Err(error) = said {
+        log::debug!(
+            "rank {} did not hear why this one ends: {error}",
+            listener.rank
+        );
     }
 }
 
@@ -115,4 +161,37 @@ fn unheard_until_the_end(
             options.join_timeout, options.host
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use signal_hook::consts::SIGUSR1;
+
+    use super::super::membership::become_member;
+    use super::*;
+    use crate::testing::{door, identity, options, start};
+
+    #[test]
+    fn rank_0_hears_of_a_signal_to_a_rank_that_it_has_not_met() {
+        let (listener, address) = door();
+        let zero = start(
+            0,
+            3,
+            (Some(listener), address),
+            |_| {},
+            |rank| rank.unwrap_err(),
+        );
+        let mut signals = Signals::of(&[SIGUSR1]).unwrap();
+        signal_hook::low_level::raise(SIGUSR1).unwrap();
+        let identity = identity(1, 3, address);
+        let options = options(&identity);
+        let me = options.info(&identity);
+        let ended = become_member(&identity, &me, &options, &mut signals);
+        assert_eq!(ended.err().unwrap().exit_code(), 128 + SIGUSR1 as u8);
+        let begun = Instant::now();
+        let error = zero.join().unwrap();
+        let wanted = "rank 1 on h1: interrupted by signal 10";
+        assert!(error.to_string().contains(wanted), "{error}");
+        assert!(begun.elapsed() < options.join_timeout / 2);
+    }
 }

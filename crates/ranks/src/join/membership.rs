@@ -88,7 +88,7 @@ fn introduce(
         meeting: identity.meeting.clone(),
     };
     let mut listener = None;
-    let mut channel = introduce_to(&root, options, signals, |channel| {
+    let mut channel = introduce_to(&root, me, options, signals, |channel| {
         if is_parent && listener.is_none() {
             let made = inner_listener(channel, options).inspect_err(|error| {
                 tell(channel, &Cause::of(error, me.rank, &me.host));
@@ -115,7 +115,7 @@ fn introduce(
             host: Some(welcome.parent.host.clone()),
             meeting: Meeting::Local { control: address },
         };
-        channel = introduce_to(&parent, options, signals, |_| {
+        channel = introduce_to(&parent, me, options, signals, |_| {
             Ok(Head::Attach {
                 info: Box::new(me.clone()),
             })

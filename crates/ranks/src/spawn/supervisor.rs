@@ -256,7 +256,7 @@ impl<S: Spawn> Supervisor<S> {
     fn report(&self) {
         let root = self.ranks.first();
         let root_told = root.is_some_and(|root| root.code().is_some_and(|code| code != 0));
-        if root_told || self.interrupted.is_some() {
+        if root_told || self.interrupted.is_some() || self.ended_by_interruption().is_some() {
             return;
         }
         let killed = self.ranks.iter().any(|rank| rank.killed_by().is_some());
@@ -298,12 +298,21 @@ impl<S: Spawn> Supervisor<S> {
         if let Some(signal) = killed_by.find(|signal| [SIGINT, SIGTERM].contains(signal)) {
             return Error::Interrupted { signal, rank: None }.exit_code();
         }
-        let ended_by = |code| codes.iter().all(|other| *other == Some(code));
-        match [130, 143].into_iter().find(|&code| ended_by(code)) {
-            Some(code) => code as u8,
+        match self.ended_by_interruption() {
+            Some(code) => code,
             None if codes.contains(&Some(2)) => 2,
             None => 1,
         }
+    }
+
+    /// Code of an interrupted run, where all ranks that ended by themselves have it. Those that did not had not joined
+    /// when the signal came to another, or could not hear of it.
+    fn ended_by_interruption(&self) -> Option<u8> {
+        let mut own = self.ranks.iter().filter(|rank| rank.put_down.is_none());
+        let first = own.next()?.code()?;
+        let is_same = own.all(|rank| rank.code() == Some(first));
+        let code = u8::try_from(first).ok()?;
+        (is_same && [130, 143].contains(&code)).then_some(code)
     }
 }
 

@@ -120,6 +120,12 @@ fn whoever_stays_when_another_fails_is_killed() {
 }
 
 #[test]
+fn whoever_had_not_joined_when_another_was_interrupted_does_not_change_the_code() {
+    let plays = [Play::Stuck, Play::Ends(RankExit::Code(143))];
+    assert_eq!(started(&plays).0.unwrap().wait().unwrap(), 143);
+}
+
+#[test]
 fn a_stopped_rank_is_put_down_soon_when_the_run_ends() {
     let (supervisor, done) = started(&[Play::Stopped, Play::Ends(RankExit::Code(1))]);
     let mut supervisor = supervisor.unwrap();
