@@ -19,6 +19,9 @@ pub struct Deadlines {
     pub phase: Duration,
     /// Until what a peer has completed is seen in this rank's memory.
     pub arrival: Duration,
+    /// For operations that make no progress, beyond the time in which a lost rank or host is found: a mended network
+    /// tries again at growing intervals, and what the heartbeat finds says more.
+    pub stall: Duration,
     /// From an engine's failure until the control channel tells its cause, which may be another rank's end.
     pub cause: Duration,
 }
@@ -31,6 +34,7 @@ impl Deadlines {
             operations: step.saturating_mul(60),
             phase: step.saturating_mul(7 * 24 * 60),
             arrival: Duration::from_nanos(step.as_nanos() as u64 / 6),
+            stall: Duration::from_nanos(step.as_nanos() as u64 / 30),
             cause: Duration::from_nanos(step.as_nanos() as u64 / 120),
         }
     }
@@ -43,7 +47,16 @@ mod tests {
     #[test]
     fn a_longer_step_makes_every_deadline_longer() {
         let (short, long) = (DEADLINES, Deadlines::from_step(DEADLINES.step * 2));
-        let all = |of: Deadlines| [of.cause, of.arrival, of.step, of.operations, of.phase];
+        let all = |of: Deadlines| {
+            [
+                of.cause,
+                of.stall,
+                of.arrival,
+                of.step,
+                of.operations,
+                of.phase,
+            ]
+        };
         assert!(all(short).is_sorted());
         assert_eq!(all(short).map(|each| each * 2), all(long));
         assert_eq!(short.cause, Duration::from_millis(500));

@@ -164,7 +164,49 @@ impl Hosts {
         }
     }
 
-    /// Cuts a host's cable: its interface stays as it is, but has no carrier.
+    /// Lays a cable between two hosts beside their links to the switch, and waits until it carries: `eth1` at both
+    /// ends, `10.254.0.1` at the first.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] when the system refuses.
+    pub fn lay_cable(&self, one: usize, other: usize) -> Result<()> {
+        let ends = [self.namespace(one), self.namespace(other)];
+        let pair = "eth1 type veth peer name eth1";
+        run(
+            "ip",
+            &format!("-n {} link add {pair} netns {}", ends[0], ends[1]),
+        )?;
+        for (last, space) in (1..).zip(&ends) {
+            run(
+                "ip",
+                &format!("-n {space} address add 10.254.0.{last}/24 dev eth1"),
+            )?;
+            run("ip", &format!("-n {space} link set eth1 up"))?;
+        }
+        let since = Instant::now();
+        for space in &ends {
+            while !run("ip", &format!("-n {space} -o link show eth1"))?.contains("state UP") {
+                if since.elapsed() > LINK_PATIENCE {
+                    return Err(Error::Failed(format!(
+                        "the cable in {space} does not come up"
+                    )));
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts a cable that was laid from this host.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] when the system refuses.
+    pub fn cut_cable(&self, host: usize) -> Result<()> {
+        let space = self.namespace(host);
+        run("ip", &format!("-n {space} link set eth1 down")).map(drop)
+    }
+
+    /// Cuts a host's cable to the switch: its interface stays as it is, but has no carrier.
     ///
     /// # Errors
     /// [`Error::Failed`] when the system refuses.
@@ -172,7 +214,7 @@ impl Hosts {
         self.set_port(host, "down")
     }
 
-    /// Mends a host's cable, and waits until it carries.
+    /// Mends a host's cable to the switch, and waits until it carries.
     ///
     /// # Errors
     /// [`Error::Failed`] when the system refuses.

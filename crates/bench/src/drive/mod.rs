@@ -8,6 +8,7 @@
 //! | [`ping_pong`] | one operation, one answer; both sides |
 //! | [`paced`] | operations due at fixed times |
 //! | [`credits`] | beside the loops: a message is done once its receiver has taken it |
+//! | [`stall`] | beside the loops: operations that make no progress |
 //! | [`serve`] | the target of one-sided operations: progress until everybody is done |
 //!
 //! The start and end of a trial, the agreement on them, and the checks afterwards are in [`crate::kinds`].
@@ -22,6 +23,7 @@ pub mod ping_pong;
 pub mod port;
 pub mod recorder;
 pub mod serve;
+pub mod stall;
 pub mod stream;
 pub mod until;
 pub mod walk;
@@ -56,6 +58,21 @@ impl Scratch {
             flow_of_tag: (0..tags).map(|tag| (tag % flows.max(1)) as u32).collect(),
             staged: Vec::with_capacity(BURST),
         }
+    }
+
+    /// Flows whose tags were not given back, in a loop that keeps a window for each flow.
+    pub fn waiting_flows(&self) -> Vec<u32> {
+        let mut is_ready = vec![false; self.flow_of_tag.len()];
+        for &tag in &self.ready {
+            is_ready[tag as usize] = true;
+        }
+        let waiting = self.flow_of_tag.iter().zip(is_ready);
+        let mut flows: Vec<u32> = waiting
+            .filter_map(|(&flow, is_ready)| (!is_ready).then_some(flow))
+            .collect();
+        flows.sort_unstable();
+        flows.dedup();
+        flows
     }
 
     fn reset(&mut self) {

@@ -244,7 +244,11 @@ pub fn serve_first<R: Recorder>(
         let start_ns = recorder.now_ns();
         let before = port.arrivals.count;
         table.hit(index, port)?;
+        // A transport may call the own operation done before the peer has it: only the answer is progress.
+        port.awaited = 1;
         table.wait(index, port, before)?;
+        port.awaited = 0;
+        port.answered += 1;
         recorder.sample(recorder.now_ns().saturating_sub(start_ns) / 2);
         trips += 1;
         index = if index + 1 == table.flows.len() {

@@ -8,6 +8,7 @@ use tonnage_sys::clock::Clock;
 use super::BURST;
 use super::credits::Credits;
 use super::flow::{Flow, Receives};
+use super::stall::{Stall, StallWatch};
 use tonnage_engine::{Completion, Ending, Engine, Flush, Op};
 use tonnage_units::{Error, Result};
 
@@ -49,7 +50,21 @@ pub struct Port<'a> {
     outstanding: u64,
     /// The most of these at a time.
     most_in_flight: u64,
+    /// Operations that completed.
+    completed: u64,
+    /// Answers of peers that a loop waits for now.
+    pub awaited: u64,
+    /// Answers that it has had.
+    pub answered: u64,
+    /// Turns without work.
+    idle_turns: u32,
+    watch: Option<StallWatch>,
+    stall: Option<Stall>,
 }
+
+/// An idle loop looks at the clock once in so many turns; one that gives its CPU away in each turn, for milliseconds
+/// perhaps, more often.
+const LOOK_TURNS: [u32; 2] = [256, 16];
 
 impl<'a> Port<'a> {
     /// A port that ends with an error when `stop` becomes true, and yields the CPU when idle if `yielding`.
@@ -73,6 +88,31 @@ impl<'a> Port<'a> {
             credits: None,
             outstanding: 0,
             most_in_flight: 0,
+            completed: 0,
+            awaited: 0,
+            answered: 0,
+            idle_turns: 0,
+            watch: None,
+            stall: None,
+        }
+    }
+
+    /// Ends the loops with an error when operations make no progress.
+    pub fn with_watch(mut self, watch: StallWatch) -> Self {
+        self.watch = Some(watch);
+        self
+    }
+
+    /// The operations that made no progress, if that was the error.
+    pub fn stall(&self) -> Option<&Stall> {
+        self.stall.as_ref()
+    }
+
+    /// Forgets how long flows were without progress, such as between two trials.
+    pub fn restart_watch(&mut self) {
+        self.awaited = 0;
+        if let Some(watch) = &mut self.watch {
+            watch.restart();
         }
     }
 
@@ -179,6 +219,7 @@ impl<'a> Port<'a> {
             Some(outstanding) => self.outstanding = outstanding,
             None => return Err(self.completed_twice(done_here)),
         }
+        self.completed += done_here;
         Ok(count)
     }
 
@@ -237,6 +278,13 @@ impl<'a> Port<'a> {
     fn idle(&mut self) -> Result<()> {
         self.date_arrivals();
         self.check_stop()?;
+        self.idle_turns = self.idle_turns.wrapping_add(1);
+        if self
+            .idle_turns
+            .is_multiple_of(LOOK_TURNS[usize::from(self.yielding)])
+        {
+            self.look()?;
+        }
         if !self.staged.is_empty() {
             self.hand_over_receives()?;
         }
@@ -249,6 +297,39 @@ impl<'a> Port<'a> {
             std::hint::spin_loop();
         }
         Ok(())
+    }
+
+    #[cold]
+    fn look(&mut self) -> Result<()> {
+        let now_ns = self.clock.now_ns();
+        let completed = self.completed + self.answered;
+        let outstanding = self.outstanding + self.awaited;
+        let look = |watch: &mut StallWatch| watch.look(completed, outstanding, now_ns);
+        let found = self.watch.as_mut().and_then(look);
+        self.stalled(found)
+    }
+
+    /// Fails when one of the flows makes no progress. For a loop that is not idle, now and then.
+    ///
+    /// # Errors
+    /// When one does not.
+    #[cold]
+    pub fn look_at_flows(&mut self, flows: &[Flow]) -> Result<()> {
+        let (now_ns, outstanding) = (self.clock.now_ns(), self.outstanding);
+        let look = |watch: &mut StallWatch| watch.look_at_flows(flows, outstanding, now_ns);
+        let found = self.watch.as_mut().and_then(look);
+        self.stalled(found)
+    }
+
+    fn stalled(&mut self, found: Option<Stall>) -> Result<()> {
+        let Some(stall) = found else { return Ok(()) };
+        let error = Error::Failed(format!(
+            "no operation has ended for {:.1} s, with {} in flight",
+            stall.quiet_ns as f64 / 1e9,
+            stall.in_flight
+        ));
+        self.stall = Some(stall);
+        Err(error)
     }
 
     /// Fails when the run was stopped; loops that do not poll look at it now and then.
@@ -341,6 +422,25 @@ mod tests {
             port.poll(&mut done).unwrap();
             assert_eq!(port.take_arrivals(), Arrivals::default());
         }
+    }
+
+    #[test]
+    fn operations_that_never_end_end_the_loop() {
+        let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
+        mock.stuck = true;
+        let op = super::super::mock::flow(3, 1).next_op(0);
+        let watch = StallWatch::new(50_000_000, 0, 1);
+        let mut port = silent_port(&mut mock, &stop).with_watch(watch);
+        let error = port.complete(&[op]).unwrap_err().to_string();
+        assert!(
+            error.contains("no operation has ended for 0.1 s, with 1 in flight"),
+            "{error}"
+        );
+        let stall = port.stall().unwrap();
+        assert!(
+            stall.quiet_ns > 50_000_000 && stall.in_flight == 1,
+            "{stall:?}"
+        );
     }
 
     #[test]

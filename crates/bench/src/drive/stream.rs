@@ -8,6 +8,10 @@ use super::{BURST, Scratch};
 use tonnage_engine::{Completion, Ending};
 use tonnage_units::Result;
 
+/// The flows are looked at once in so many turns that handed over operations, or as there are flows: a look costs as
+/// much as there are.
+const LOOK_GRANTS: usize = 64;
+
 /// Runs until `until` says so and everything in flight has completed. Returns the number of completed operations.
 ///
 /// The window is per flow: a completion is replaced by an operation of the same flow, and the flows take turns. One
@@ -32,6 +36,7 @@ pub fn stream<R: Recorder>(
     } = scratch;
     let mut done = [Completion::EMPTY; BURST];
     let (mut taken, mut in_flight, mut completed) = (0, 0, 0);
+    let (mut grants, looks) = (0, LOOK_GRANTS.max(flows.len()));
     let mut now_ns = recorder.now_ns();
     loop {
         if taken == staged.len() {
@@ -46,6 +51,13 @@ pub fn stream<R: Recorder>(
                 staged.push(flows[flow_of_tag[tag as usize] as usize].next_op(tag));
             }
             in_flight += granted;
+            if granted > 0 {
+                grants += 1;
+                if grants == looks {
+                    grants = 0;
+                    port.look_at_flows(flows)?;
+                }
+            }
         }
         if taken < staged.len() {
             taken += port.post(&staged[taken..])?;
@@ -69,6 +81,7 @@ pub fn stream<R: Recorder>(
 mod tests {
     use super::super::mock::{Mock, flow, silent_port};
     use super::super::recorder::Silent;
+    use super::super::stall::StallWatch;
     use super::*;
     use std::sync::atomic::AtomicBool;
 
@@ -95,6 +108,19 @@ mod tests {
                 "{most} of {window}"
             );
         }
+    }
+
+    /// Nothing is handed over any more, so that flows do not move; only what completes counts.
+    #[test]
+    fn what_is_in_flight_at_the_end_has_its_time() {
+        let (mut mock, stop) = (Mock::new(64), AtomicBool::new(false));
+        mock.stall_ns = Some((8, 200_000_000));
+        let watch = StallWatch::new(50_000_000, 1 << 20, 1);
+        let mut port = silent_port(&mut mock, &stop).with_watch(watch);
+        let mut until = Until::operations(8);
+        let (mut flows, mut scratch) = ([flow(0, 1)], Scratch::new(1, 8));
+        let completed = stream(&mut port, &mut flows, &mut scratch, &mut until, &mut Silent);
+        assert_eq!(completed.unwrap(), 8);
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub struct Rank {
     next_seq: u64,
     message_bytes_max: usize,
     close_timeout: Duration,
+    network_timeout: Duration,
     parent_is_root: bool,
 }
 
@@ -126,6 +127,7 @@ impl Rank {
             thread: Some(thread),
             next_seq: 0,
             close_timeout: options.close_timeout,
+            network_timeout: options.network_timeout,
             parent_is_root,
         };
         match rank.settle(table, &start_lead_ns, options.fanout, deadline) {
@@ -214,6 +216,11 @@ impl Rank {
     /// Identity of this rank, with the place on this host filled in.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// Silence after which a rank of another host counts as lost.
+    pub fn network_timeout(&self) -> Duration {
+        self.network_timeout
     }
 
     /// Bytes that have come to this rank on the control channel since the ranks joined.

@@ -166,14 +166,14 @@ fn a_link_of_10_gigabits_reads_1196_megabytes() {
     every_operation(Rate::GBIT_10);
 }
 
-/// Two ranks in a long point over a link that is not shaped, which have begun to transfer.
-fn streaming(hosts: &Hosts, dir: &Path, length: &str) -> Vec<Started> {
+/// Two ranks in a long point over `interface`, which have begun to transfer.
+fn streaming(hosts: &Hosts, dir: &Path, interface: &str, length: &str) -> Vec<Started> {
     let arguments = format!(
-        "transfer --engine fabric:tcp --op write --sizes 1M --window 8 {length} -o r.jsonl"
+        "transfer --engine fabric:tcp --devices {interface} --op write --sizes 1M {length} -o r.jsonl"
     );
     let runs = start(hosts, 1, dir, &arguments, |rank| rank);
     let sent = || {
-        let counter = "cat /sys/class/net/eth0/statistics/tx_bytes";
+        let counter = &format!("cat /sys/class/net/{interface}/statistics/tx_bytes");
         let output = hosts
             .command(0, "sh")
             .args(["-c", counter])
@@ -198,7 +198,8 @@ fn an_outage_of_two_seconds_shows_and_the_run_goes_on() {
     let runs = streaming(
         &hosts,
         dir.path(),
-        "--trials 1 --trial-time 8s --warmup 0 --limit none",
+        "eth0",
+        "--window 8 --trials 1 --trial-time 8s --warmup 0 --limit none",
     );
     hosts.link_down(1).unwrap();
     std::thread::sleep(Duration::from_secs(2));
@@ -227,7 +228,8 @@ fn an_outage_for_ever_ends_the_run_and_names_both_ends() {
     let runs = streaming(
         &hosts,
         dir.path(),
-        "--trials 1 --trial-time 1h --warmup 0 --limit none",
+        "eth0",
+        "--window 8 --trials 1 --trial-time 1h --warmup 0 --limit none",
     );
     hosts.link_down(1).unwrap();
     let since = Instant::now();
@@ -251,6 +253,33 @@ fn an_outage_for_ever_ends_the_run_and_names_both_ends() {
     );
 }
 
+/// The control channel lives, so that no heartbeat finds it. In a ping-pong each side's own operations may be done all
+/// the same, since a socket has taken them.
+#[test]
+fn a_data_path_that_is_cut_for_ever_ends_the_run_and_names_the_pair() {
+    for pacing in ["--window 8", "--ping-pong"] {
+        let Some(hosts) = hosts(2, None) else { return };
+        hosts.lay_cable(0, 1).unwrap();
+        let dir = tempdir().unwrap();
+        let length = format!("{pacing} --trials 1 --trial-time 1h --warmup 0 --limit none");
+        let runs = streaming(&hosts, dir.path(), "eth1", &length);
+        hosts.cut_cable(0).unwrap();
+        let since = Instant::now();
+        let ended = end(runs);
+        // Five seconds beside the network's seven.
+        assert!(since.elapsed() < Duration::from_secs(12), "{ended:#?}");
+        assert!(ended.iter().all(|run| run.code == Some(1)), "{ended:#?}");
+        let said = &ended[0].stderr;
+        for part in [
+            "rank 0 on h0: ",
+            "fabric:tcp: no write with rank 1 on h1 has ended for ",
+            " by eth1 (10.254.0.1)",
+        ] {
+            assert!(said.contains(part), "{part}: {ended:#?}");
+        }
+    }
+}
+
 #[test]
 fn a_rank_that_is_killed_while_it_streams_is_named_on_the_other_host() {
     let Some(hosts) = hosts(2, None) else { return };
@@ -258,8 +287,9 @@ fn a_rank_that_is_killed_while_it_streams_is_named_on_the_other_host() {
     let runs = streaming(
         &hosts,
         dir.path(),
+        "eth0",
         // That of libfabric 1.17 can crash by itself when a peer dies, and then says nothing.
-        "--libfabric embedded --trials 1 --trial-time 1h --warmup 0 --limit none",
+        "--window 8 --libfabric embedded --trials 1 --trial-time 1h --warmup 0 --limit none",
     );
     runs[1].signal_rank(1, rustix::process::Signal::KILL);
     let since = Instant::now();

@@ -54,6 +54,15 @@ impl Device {
             interface: address.and_then(interface_of),
         }
     }
+
+    /// Its interface and address; `None` where it has neither.
+    pub(super) fn name(&self) -> Option<String> {
+        match (&self.interface, self.address) {
+            (Some(interface), Some(address)) => Some(format!("{interface} ({address})")),
+            (None, Some(address)) => Some(address.to_string()),
+            (interface, None) => interface.clone(),
+        }
+    }
 }
 
 /// The network interface that has an address; `None` when none has, or the system does not list them.

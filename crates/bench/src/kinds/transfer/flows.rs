@@ -1,10 +1,14 @@
 //! Setting up what a worker drives: its flows, with their lanes resolved, and the timetable of a paced trial.
 
+use std::sync::Arc;
+
 use super::opened::{OpenEngine, TransferWorker};
 use super::trial::Schedule;
 use crate::drive::flow::{Flow, Receives};
 use crate::drive::paced::Timetable;
+use crate::drive::ping_pong::{Signal, Table};
 use crate::kinds::transfer::layout::{SliceLayout, answers};
+use tonnage_engine::memory::Memory;
 use tonnage_engine::{Caps, LaneKind, LaneSpec, Verb};
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_units::{Error, Result};
@@ -40,6 +44,41 @@ pub(super) fn make_flow(
         })?;
     let local = layout.out_origin(index);
     Ok(Flow::new(point, rank, target, lane, local, remote))
+}
+
+/// The table in which both sides of a ping-pong keep their flows.
+///
+/// # Errors
+/// [`Error::Unavailable`] for memory that the CPU cannot look at, where it would have to.
+pub(super) fn make_table(
+    point: &TransferPoint,
+    rank: u32,
+    layout: &SliceLayout,
+    flows: Vec<Flow>,
+    memory: &Arc<dyn Memory>,
+    caps: &Caps,
+) -> Result<Table> {
+    let signals = if point.op == Verb::Write {
+        let visible = memory.host().ok_or_else(|| invisible(point))?;
+        let signal = |(index, &peer): (usize, &u32)| {
+            let (out, into) = (layout.out_origin(index), layout.into_origin(index));
+            Signal::new(point, rank, peer, Arc::clone(visible), out, into)
+        };
+        layout.out.iter().enumerate().map(signal).collect()
+    } else {
+        Vec::new()
+    };
+    Ok(Table::new(flows, signals, !begins(point, rank), caps))
+}
+
+/// A worker's flows, which a table has under ping-pong.
+pub(super) fn flows_of<'a>(table: &'a Option<Table>, flows: &'a [Flow]) -> &'a [Flow] {
+    table.as_ref().map_or(flows, |table| &table.flows)
+}
+
+/// Returns whether a rank's workers issue operations of their own accord.
+pub(super) fn begins(point: &TransferPoint, rank: u32) -> bool {
+    !point.traffic.targets(rank, point.ranks).is_empty()
 }
 
 /// Returns whether completed writes are visible to the peer: always, and where it is asked for.
@@ -140,6 +179,23 @@ pub(super) fn timetable(
         give_up_ns: start_ns
             .saturating_add(planned_ns.saturating_mul(2))
             .saturating_add(1_000_000),
+    }
+}
+
+/// Operations of one flow that the loops tell apart.
+pub(super) fn tags_of_flow(point: &TransferPoint) -> usize {
+    match point.pacing {
+        Pacing::Stream { window } | Pacing::Paced { window, .. } => window as usize,
+        Pacing::PingPong | Pacing::Batch { .. } => 1,
+    }
+}
+
+/// Error that the plan gives where it knows the memory; a row of the list may promise more than its memory keeps.
+fn invisible(point: &TransferPoint) -> Error {
+    Error::Unavailable {
+        what: format!("ping-pong with op write in memory {}", point.memory),
+        why: "it waits for the last byte to appear, and the CPU cannot look at this memory".into(),
+        how: "Choose --op write-imm or --op send, or another --memory".into(),
     }
 }
 

@@ -8,6 +8,7 @@
 //! | [`layout`] | division of a worker's memory among its flows |
 //! | [`point`] | one point from warm-up to its figures |
 //! | [`crew`], [`work`], `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
+//! | `stalled` | words about operations that make no progress |
 //! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
 //! | [`totals`], [`summary`] | sums of workers and ranks, and the summary of trials |
 
@@ -20,6 +21,7 @@ pub(crate) mod flows;
 pub mod layout;
 pub mod opened;
 pub mod point;
+mod stalled;
 pub mod summary;
 pub mod totals;
 pub mod trial;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::crew::{Crew, CrewOrder, CrewReport, Deck, follow};
 use super::opened::OpenEngine;
 use super::totals::TrialTotals;
-use super::trial::{Issued, Schedule, WARM_UP};
+use super::trial::{Issued, Schedule, Station, WARM_UP};
 use super::work::Work;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree, await_first_cause};
@@ -65,7 +65,14 @@ pub fn measure(
     let mut cpus = Vec::new();
     for (index, worker) in (0u32..).zip(&mut open.workers) {
         cpus.push(worker.cpu);
-        works.push(Work::new(point, (id, index), worker, &stop, yielding)?);
+        let station = Station {
+            rank: id,
+            worker: index,
+            ranks: rank.infos(),
+            yielding,
+            patience: rank.network_timeout() + DEADLINES.stall,
+        };
+        works.push(Work::new(point, station, worker, &stop)?);
     }
     let mut works = works.into_iter();
     let own = works

@@ -1,10 +1,28 @@
-//! One trial: what a worker is told before it, and what it reports after it.
+//! Orders and reports of a worker: its place in the run, each trial before it, and what came of it.
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tonnage_plan::transfer::TrialLength;
+use tonnage_ranks::RankInfo;
 
 /// The number of a warm-up, which is no trial: engines may try things out in it.
 pub const WARM_UP: u64 = 0;
+
+/// The place of a worker in the run.
+#[derive(Debug, Clone, Copy)]
+pub struct Station<'a> {
+    /// The rank.
+    pub rank: u32,
+    /// Index of the worker in the rank.
+    pub worker: u32,
+    /// All ranks.
+    pub ranks: &'a [RankInfo],
+    /// True for one that shares its CPU.
+    pub yielding: bool,
+    /// Time without progress of its operations that is forgiven.
+    pub patience: Duration,
+}
 
 /// Start and length of a trial.
 #[derive(Debug, Clone, Copy)]

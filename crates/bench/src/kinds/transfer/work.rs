@@ -6,22 +6,26 @@ use std::sync::atomic::AtomicBool;
 use tonnage_sys::clock::thread_cpu_ns;
 
 use super::credit_lanes::begin;
-use super::flows::{make_flow, make_receives, timetable};
+use super::flows::{
+    begins, flows_of, make_flow, make_receives, make_table, tags_of_flow, timetable,
+};
 use super::opened::TransferWorker;
 use super::totals::TrialTotals;
-use super::trial::{Issued, Schedule, WARM_UP};
+use super::trial::{Issued, Schedule, Station, WARM_UP};
 use crate::deadlines::DEADLINES;
 use crate::drive::Scratch;
 use crate::drive::batch::batch;
 use crate::drive::flow::{Flow, Receives};
 use crate::drive::paced::paced;
-use crate::drive::ping_pong::{Signal, Table, read_in_turn, return_all, serve_first};
+use crate::drive::ping_pong::{Table, read_in_turn, return_all, serve_first};
 use crate::drive::port::Port;
 use crate::drive::recorder::{PerOperation, Recorder, Silent};
 use crate::drive::serve::serve;
+use crate::drive::stall::StallWatch;
 use crate::drive::stream::stream;
 use crate::drive::until::Until;
 use crate::kinds::transfer::layout::{SliceLayout, answers};
+use crate::kinds::transfer::stalled::FlowNames;
 use crate::kinds::transfer::verify::{Expected, SliceWalks, check_immediates};
 use crate::limit::memory_copy::copy_rates;
 use crate::limit::socket_stream::{Berths, Streamed};
@@ -64,20 +68,21 @@ pub struct Work<'a> {
     worker: u32,
     /// False for an engine whose operations carry nothing.
     moves_bytes: bool,
+    names: FlowNames,
 }
 
 impl<'a> Work<'a> {
-    /// Resolves the lanes of a point and posts its receives, for the `index`-th worker of `rank`.
+    /// Resolves the lanes of a point and posts its receives.
     ///
     /// # Errors
     /// When the engine cannot do what the point asks.
     pub fn new(
         point: &'a TransferPoint,
-        (rank, index): (u32, u32),
+        station: Station<'_>,
         worker: &'a mut TransferWorker,
         stop: &'a AtomicBool,
-        yielding: bool,
     ) -> Result<Self> {
+        let rank = station.rank;
         let layout = SliceLayout::new(point, rank);
         let memory = Arc::clone(&worker.memory);
         let began_ns = worker.clock.now_ns();
@@ -95,7 +100,11 @@ impl<'a> Work<'a> {
         let credits = worker.credits.as_mut();
         let device = worker.engine.as_mut();
         let credited = begin(credits, point, (device, &caps), &flows, &layout)?;
-        let mut port = Port::new(worker.engine.as_mut(), worker.clock, stop, yielding);
+        let names = FlowNames::new(&layout.out, station.ranks, &worker.device);
+        let patience_ns = station.patience.as_nanos() as u64;
+        let watch = StallWatch::new(patience_ns, point.size_bytes, flows.len());
+        let mut port = Port::new(worker.engine.as_mut(), worker.clock, stop, station.yielding)
+            .with_watch(watch);
         if let Some((credits, tells)) = credited {
             lanes.extend(tells);
             port = port.with_credits(credits);
@@ -109,7 +118,7 @@ impl<'a> Work<'a> {
             port.post_receives(receives, receives_depth)?;
         }
         let scratch = Scratch::new(flows.len(), tags_of_flow(point));
-        let mut work = Self {
+        let work = Self {
             watch: SliceWalks::new(point, rank, &layout),
             point,
             rank,
@@ -128,47 +137,31 @@ impl<'a> Work<'a> {
             window_end_ns: 0,
             cpu_began_ns: 0,
             began_ns,
-            worker: index,
+            worker: station.worker,
             moves_bytes: caps.moves_bytes,
+            names,
         };
+        work.made_ready(&caps)
+    }
+
+    /// This worker with what a ping-pong needs, and with data in place.
+    fn made_ready(mut self, caps: &Caps) -> Result<Self> {
+        let (point, rank) = (self.point, self.rank);
         if answers(point) {
-            work.set_the_table(&caps)?;
+            let flows = std::mem::take(&mut self.flows);
+            let table = make_table(point, rank, &self.layout, flows, &self.memory, caps)?;
+            self.table = Some(table);
         }
         if caps.moves_bytes {
             // Zeros would be a flattering payload: links compress them, and memories skip them.
-            work.watch.fill(work.memory.as_ref(), WARM_UP)?;
+            self.watch.fill(self.memory.as_ref(), WARM_UP)?;
         }
-        Ok(work)
-    }
-
-    /// Makes the table in which both sides of a ping-pong keep their flows.
-    fn set_the_table(&mut self, caps: &Caps) -> Result<()> {
-        let flows = std::mem::take(&mut self.flows);
-        let signals = if self.point.op == Verb::Write {
-            let visible = self.memory.host().ok_or_else(|| invisible(self.point))?;
-            let signal = |(index, &peer): (usize, &u32)| {
-                let (out, into) = (
-                    self.layout.out_origin(index),
-                    self.layout.into_origin(index),
-                );
-                let arena = Arc::clone(visible);
-                Signal::new(self.point, self.rank, peer, arena, out, into)
-            };
-            self.layout.out.iter().enumerate().map(signal).collect()
-        } else {
-            Vec::new()
-        };
-        self.table = Some(Table::new(flows, signals, !self.begins(), caps));
-        Ok(())
+        Ok(self)
     }
 
     /// Returns whether this worker issues operations of its own accord.
     pub fn begins(&self) -> bool {
-        !self
-            .point
-            .traffic
-            .targets(self.rank, self.point.ranks)
-            .is_empty()
+        begins(self.point, self.rank)
     }
 
     /// Copy rates over this point's footprint.
@@ -229,7 +222,9 @@ impl<'a> Work<'a> {
             ..TrialTotals::NONE
         };
         if self.begins() {
-            self.drive_flows(schedule, &mut totals)?;
+            self.port.restart_watch();
+            self.drive_flows(schedule, &mut totals)
+                .map_err(|error| self.with_stalled(error))?;
             totals.initiator_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
             self.window_end_ns = clock.now_ns();
             totals.in_flight_max = self.port.take_most_in_flight();
@@ -248,6 +243,23 @@ impl<'a> Work<'a> {
                 .map_or(0, |mean| (mean * totals.samples as f64) as u64);
         }
         Ok(totals)
+    }
+
+    /// Names what made no progress, if that is the error.
+    fn with_stalled(&self, error: Error) -> Error {
+        let Some(stall) = self.port.stall() else {
+            return error;
+        };
+        let waiting = match self.point.pacing {
+            Pacing::Stream { .. } => self.scratch.waiting_flows(),
+            _ => Vec::new(),
+        };
+        self.names.error(
+            self.point,
+            stall,
+            flows_of(&self.table, &self.flows),
+            &waiting,
+        )
     }
 
     fn drive_flows(&mut self, schedule: &Schedule, totals: &mut TrialTotals) -> Result<()> {
@@ -297,10 +309,7 @@ impl<'a> Work<'a> {
             }
         };
         let writes = matches!(self.point.op, Verb::Write | Verb::WriteImm);
-        let flows = self
-            .table
-            .as_ref()
-            .map_or(&self.flows, |table| &table.flows);
+        let flows = flows_of(&self.table, &self.flows);
         match writes {
             true => self.port.flush(flows),
             false => Ok(()),
@@ -313,10 +322,11 @@ impl<'a> Work<'a> {
     /// When the engine fails or the run is stopped.
     pub fn serve_peers(&mut self, over: impl FnMut() -> bool) -> Result<()> {
         let begins = self.begins();
-        match &mut self.table {
+        let served = match &mut self.table {
             Some(table) if !begins => return_all(&mut self.port, table, over).map(|_| ()),
             _ => serve(&mut self.port, over),
-        }
+        };
+        served.map_err(|error| self.with_stalled(error))
     }
 
     /// Polls until `over` and answers nothing, for what is not part of a trial.
@@ -324,15 +334,12 @@ impl<'a> Work<'a> {
     /// # Errors
     /// When the engine fails or the run is stopped.
     pub fn poll_until(&mut self, over: impl FnMut() -> bool) -> Result<()> {
-        serve(&mut self.port, over)
+        serve(&mut self.port, over).map_err(|error| self.with_stalled(error))
     }
 
     /// Operations that this worker's flows issued in the trial that was just driven.
     pub fn issued(&mut self) -> Issued {
-        let flows = self
-            .table
-            .as_ref()
-            .map_or(&self.flows, |table| &table.flows);
+        let flows = flows_of(&self.table, &self.flows);
         Issued {
             ranges: self.watch.issued(flows),
         }
@@ -340,10 +347,7 @@ impl<'a> Work<'a> {
 
     /// Peers and how many operations went to each since the point began, answers and the warm-up's included.
     pub fn operations(&self) -> Vec<(u32, u64)> {
-        let flows = self
-            .table
-            .as_ref()
-            .map_or(&self.flows, |table| &table.flows);
+        let flows = flows_of(&self.table, &self.flows);
         flows.iter().map(|flow| (flow.peer, flow.issued)).collect()
     }
 
@@ -359,7 +363,8 @@ impl<'a> Work<'a> {
         totals: &mut TrialTotals,
     ) -> Result<()> {
         if let Some(count) = expected.arrivals {
-            self.await_arrivals(count)?;
+            let awaited = self.await_arrivals(count);
+            awaited.map_err(|error| self.with_stalled(error))?;
         }
         let arrivals = self.port.take_arrivals();
         self.window_end_ns = self.window_end_ns.max(arrivals.last_ns);
@@ -418,8 +423,9 @@ impl<'a> Work<'a> {
     pub fn close(&mut self) -> Result<()> {
         self.port.use_up_receives();
         if self.point.op == Verb::Send {
-            self.use_up_receives()?;
-            self.port.settle_credits()?;
+            let used_up = self.use_up_receives();
+            let settled = used_up.and_then(|()| self.port.settle_credits());
+            settled.map_err(|error| self.with_stalled(error))?;
         }
         for lane in std::mem::take(&mut self.lanes) {
             self.port.engine.release(lane);
@@ -428,10 +434,7 @@ impl<'a> Work<'a> {
     }
 
     fn use_up_receives(&mut self) -> Result<()> {
-        let flows = self
-            .table
-            .as_ref()
-            .map_or(&self.flows, |table| &table.flows);
+        let flows = flows_of(&self.table, &self.flows);
         let fillers: Vec<_> = flows
             .iter()
             .flat_map(|flow| std::iter::repeat_n(flow.filler_op(), self.receives_depth as usize))
@@ -478,22 +481,5 @@ impl<'a> Work<'a> {
     /// Choices that the engine made by itself.
     pub fn chosen(&self) -> Facts {
         self.port.engine.chosen()
-    }
-}
-
-/// Operations of one flow that the loops tell apart.
-fn tags_of_flow(point: &TransferPoint) -> usize {
-    match point.pacing {
-        Pacing::Stream { window } | Pacing::Paced { window, .. } => window as usize,
-        Pacing::PingPong | Pacing::Batch { .. } => 1,
-    }
-}
-
-/// Error that the plan gives where it knows the memory; a row of the list may promise more than its memory keeps.
-fn invisible(point: &TransferPoint) -> Error {
-    Error::Unavailable {
-        what: format!("ping-pong with op write in memory {}", point.memory),
-        why: "it waits for the last byte to appear, and the CPU cannot look at this memory".into(),
-        how: "Choose --op write-imm or --op send, or another --memory".into(),
     }
 }

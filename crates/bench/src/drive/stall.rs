@@ -1,0 +1,248 @@
+//! Operations that make no progress, such as behind a data path that was cut while the control channel lives.
+//!
+//! The loops look now and then, and only where they have time: when nothing completes, or after some hundreds of
+//! operations. What is done about it is in [`super::port`] and above.
+
+use super::flow::Flow;
+
+/// Quiet looks at a flow, with others moving on in between, before it can count as stalled: a pause of the whole
+/// process must not look like one of a flow.
+const QUIET_LOOKS: u32 = 8;
+
+/// Operations may be quiet for so many times the longest time that they have been quiet before.
+const QUIET_FACTOR: u64 = 3;
+
+/// Slowest rate that the first operations are waited for: nothing is known yet of the path. A byte takes a microsecond
+/// at 1 MB/s, a tenth of a link of 100 Mb/s.
+const FIRST_NS_PER_BYTE: u64 = 1000;
+
+/// Watch over the operations of one worker.
+#[derive(Debug, Clone)]
+pub struct StallWatch {
+    /// Time without progress that is always forgiven, such as a cable that is pulled and put back.
+    patience_ns: u64,
+    /// Longest time of an operation while none has been seen to complete.
+    first_ns: u64,
+    all: Progress,
+    flows: Vec<Progress>,
+}
+
+/// Peers of operations that have stalled, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stall {
+    /// Time without progress.
+    pub quiet_ns: u64,
+    /// Operations that have not completed.
+    pub in_flight: u64,
+    /// The rank at the other end, where other peers' operations went on.
+    pub peer: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Progress {
+    count: u64,
+    since_ns: u64,
+    looked_ns: u64,
+    quiet_ns: u64,
+    quiet_looks: u32,
+    /// False until the count was seen to change.
+    has_moved: bool,
+    /// The longest time without progress that ended.
+    longest_ns: u64,
+}
+
+impl Progress {
+    /// Looks at a count. After a pause between looks that is longer than `pause_ns_max` the time without progress
+    /// counts anew: this process itself may have been stopped.
+    fn look(&mut self, count: u64, now_ns: u64, pause_ns_max: u64) {
+        let is_first = self.looked_ns == 0;
+        let paused = now_ns.saturating_sub(self.looked_ns) > pause_ns_max;
+        self.looked_ns = now_ns;
+        if is_first || paused || count != self.count {
+            self.has_moved |= !is_first && count != self.count;
+            if !paused {
+                self.longest_ns = self.longest_ns.max(self.quiet_ns);
+            }
+            self.count = count;
+            self.restart(now_ns);
+        } else {
+            self.quiet_looks += 1;
+            self.quiet_ns = now_ns.saturating_sub(self.since_ns);
+        }
+    }
+
+    fn restart(&mut self, now_ns: u64) {
+        self.since_ns = now_ns;
+        self.quiet_ns = 0;
+        self.quiet_looks = 0;
+    }
+}
+
+impl StallWatch {
+    /// A watch over operations of `size_bytes` on `flows` flows.
+    pub fn new(patience_ns: u64, size_bytes: u32, flows: usize) -> Self {
+        Self {
+            patience_ns,
+            first_ns: u64::from(size_bytes) * FIRST_NS_PER_BYTE,
+            all: Progress::default(),
+            flows: vec![Progress::default(); flows],
+        }
+    }
+
+    fn forgiven_ns(&self, progress: &Progress, in_flight: u64) -> u64 {
+        let known_ns = match progress.has_moved {
+            false => self.first_ns.saturating_mul(in_flight),
+            true => progress.longest_ns.saturating_mul(QUIET_FACTOR),
+        };
+        self.patience_ns.saturating_add(known_ns)
+    }
+
+    /// Looks at a worker that has nothing to do: `completed` operations so far, and `in_flight` that have not.
+    pub fn look(&mut self, completed: u64, in_flight: u64, now_ns: u64) -> Option<Stall> {
+        let mut all = self.all;
+        all.look(completed, now_ns, self.patience_ns / 2);
+        if in_flight == 0 {
+            all.restart(now_ns);
+        }
+        self.all = all;
+        let stalled = all.quiet_ns > self.forgiven_ns(&all, in_flight);
+        stalled.then_some(Stall {
+            quiet_ns: all.quiet_ns,
+            in_flight,
+            peer: None,
+        })
+    }
+
+    /// Looks at the flows of a worker that hands over operations: one of them may have used up its window and stay
+    /// there. What it misses, because looks are too far apart, is found once nothing more is handed over.
+    pub fn look_at_flows(&mut self, flows: &[Flow], in_flight: u64, now_ns: u64) -> Option<Stall> {
+        for (index, flow) in flows.iter().enumerate() {
+            let progress = self.flows.get_mut(index)?;
+            progress.look(flow.issued, now_ns, self.patience_ns / 2);
+            let progress = *progress;
+            let is_late = progress.quiet_ns > self.forgiven_ns(&progress, in_flight);
+            if is_late && progress.quiet_looks >= QUIET_LOOKS {
+                return Some(Stall {
+                    quiet_ns: progress.quiet_ns,
+                    in_flight,
+                    peer: Some(flow.peer),
+                });
+            }
+        }
+        None
+    }
+
+    /// Forgets how long the flows were quiet, such as between two trials.
+    pub fn restart(&mut self) {
+        for progress in &mut self.flows {
+            progress.looked_ns = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mock::flow;
+    use super::*;
+
+    const PATIENCE_NS: u64 = 1000;
+
+    fn watch(size_bytes: u32) -> StallWatch {
+        StallWatch::new(PATIENCE_NS, size_bytes, 2)
+    }
+
+    /// Looks every 100 ns from `from_ns` on; the time at which a stall is found.
+    fn found(
+        watch: &mut StallWatch,
+        (completed, in_flight): (u64, u64),
+        from_ns: u64,
+    ) -> Option<u64> {
+        (from_ns..from_ns + 100 * PATIENCE_NS)
+            .step_by(100)
+            .find(|&now_ns| watch.look(completed, in_flight, now_ns).is_some())
+    }
+
+    #[test]
+    fn what_makes_no_progress_is_found_after_the_patience() {
+        let mut watch = watch(0);
+        assert_eq!(watch.look(4, 1, 50), None);
+        assert_eq!(watch.look(5, 1, 100), None);
+        assert_eq!(found(&mut watch, (5, 1), 200), Some(1200));
+    }
+
+    #[test]
+    fn nothing_in_flight_is_no_stall() {
+        assert_eq!(found(&mut watch(0), (5, 0), 100), None);
+    }
+
+    #[test]
+    fn first_operations_have_a_microsecond_a_byte() {
+        assert_eq!(
+            found(&mut watch(3), (0, 2), 100),
+            Some(100 + 1000 + 6000 + 100)
+        );
+    }
+
+    #[test]
+    fn slow_operations_may_be_slow_again() {
+        let mut watch = watch(0);
+        for (completed, now_ns) in [(1, 100), (1, 500), (1, 900), (2, 950)] {
+            assert_eq!(watch.look(completed, 1, now_ns), None);
+        }
+        // 800 ns were seen, so three times as long is added.
+        assert_eq!(
+            found(&mut watch, (2, 1), 1000),
+            Some(950 + 1000 + 2400 + 50)
+        );
+    }
+
+    #[test]
+    fn a_stop_of_this_process_is_no_stall() {
+        let mut watch = watch(0);
+        assert_eq!(watch.look(4, 1, 50), None);
+        assert_eq!(watch.look(5, 1, 100), None);
+        assert_eq!(watch.look(5, 1, 5000), None);
+        assert_eq!(found(&mut watch, (5, 1), 5100), Some(6100));
+    }
+
+    #[test]
+    fn a_flow_that_stays_while_others_go_on_is_named() {
+        let mut flows = [flow(0, 4), flow(1, 7)];
+        let mut watch = watch(0);
+        assert_eq!(watch.look_at_flows(&flows, 9, 50), None);
+        flows[1].next_op(0);
+        for now_ns in (100..=1100).step_by(100) {
+            flows[0].next_op(0);
+            assert_eq!(watch.look_at_flows(&flows, 9, now_ns), None);
+        }
+        flows[0].next_op(0);
+        let stall = watch.look_at_flows(&flows, 9, 1200).unwrap();
+        assert_eq!((stall.peer, stall.quiet_ns), (Some(flows[1].peer), 1100));
+        watch.restart();
+        assert_eq!(watch.look_at_flows(&flows, 9, 5000), None);
+    }
+
+    #[test]
+    fn a_flow_that_has_not_moved_yet_has_time_for_what_is_in_flight() {
+        let mut flows = [flow(0, 4), flow(1, 7)];
+        // A millisecond an operation.
+        let mut watch = watch(1000);
+        flows[1].next_op(0);
+        let mut found = None;
+        for now_ns in (100..=100_000).step_by(100) {
+            flows[0].next_op(0);
+            found = found.or(watch.look_at_flows(&flows, 1, now_ns));
+        }
+        assert_eq!(found, None);
+    }
+
+    #[test]
+    fn one_long_pause_is_not_blamed_on_a_flow() {
+        let mut flows = [flow(0, 4), flow(1, 7)];
+        let mut watch = watch(0);
+        for now_ns in [100, 9000, 9100] {
+            flows[0].next_op(0);
+            assert_eq!(watch.look_at_flows(&flows, 9, now_ns), None);
+        }
+    }
+}

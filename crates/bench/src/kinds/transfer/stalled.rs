@@ -1,0 +1,138 @@
+//! Words about operations that make no progress: their peers, and the device that carries them.
+
+use super::description::Device;
+use crate::drive::flow::Flow;
+use crate::drive::stall::Stall;
+use tonnage_plan::transfer::TransferPoint;
+use tonnage_ranks::RankInfo;
+use tonnage_units::Error;
+
+/// Peers that a message names.
+const PEERS_NAMED_MAX: usize = 4;
+
+/// Names of the two ends of a worker's flows.
+#[derive(Debug, Clone)]
+pub struct FlowNames {
+    /// The rank and host at the other end of each flow.
+    peers: Vec<String>,
+    /// The interface and address at this end, where there are such.
+    device: Option<String>,
+}
+
+impl FlowNames {
+    /// Names for flows to these ranks.
+    pub fn new(peers: &[u32], ranks: &[RankInfo], device: &Device) -> Self {
+        let name = |&rank: &u32| match ranks.get(rank as usize) {
+            Some(info) => format!("rank {rank} on {}", info.host),
+            None => format!("rank {rank}"),
+        };
+        Self {
+            peers: peers.iter().map(name).collect(),
+            device: device.name(),
+        }
+    }
+
+    /// Error for operations that make no progress. The flows meant are the one to the stall's peer, if it knows one,
+    /// else those whose place is in `waiting`, else all that were used.
+    pub fn error(
+        &self,
+        point: &TransferPoint,
+        stall: &Stall,
+        flows: &[Flow],
+        waiting: &[u32],
+    ) -> Error {
+        let is_meant = |(index, flow): &(usize, &Flow)| match stall.peer {
+            Some(peer) => flow.peer == peer,
+            None if waiting.is_empty() => flow.issued > 0,
+            None => waiting.contains(&(*index as u32)),
+        };
+        let meant = flows.iter().enumerate().filter(is_meant);
+        let peers: Vec<_> = meant
+            .filter_map(|(index, _)| self.peers.get(index))
+            .collect();
+        let device = match &self.device {
+            Some(device) => format!(" by {device}"),
+            None => String::new(),
+        };
+        Error::Failed(format!(
+            "{}: no {} with {} has ended for {:.1} s, with {} in flight{device}, while the ranks still hear of each other: \
+             the path of the data is cut or stuck. Look at its links and counters; the control channel may go another way",
+            point.engine,
+            point.op.name(),
+            list(&peers, stall.peer.is_some() || !waiting.is_empty()),
+            stall.quiet_ns as f64 / 1e9,
+            stall.in_flight,
+        ))
+    }
+}
+
+/// Names of peers; of several, one is meant unless `all` are.
+fn list(peers: &[&String], all: bool) -> String {
+    let named = peers.iter().take(PEERS_NAMED_MAX);
+    let mut named: Vec<String> = named.map(|peer| (*peer).clone()).collect();
+    if peers.len() > named.len() {
+        named.push(format!("{} more", peers.len() - named.len()));
+    }
+    let one_of = if all || peers.len() < 2 {
+        ""
+    } else {
+        "one of "
+    };
+    one_of.to_owned() + &named.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::mock::flow;
+    use crate::drive::walk::tests::point;
+    use tonnage_plan::transfer::Addresses;
+
+    fn names(peers: u32) -> FlowNames {
+        FlowNames {
+            peers: (0..peers)
+                .map(|peer| format!("rank {peer} on h{peer}"))
+                .collect(),
+            device: Some("eth1 (10.0.0.1)".into()),
+        }
+    }
+
+    fn said(stall_peer: Option<u32>, peers: u32, waiting: &[u32]) -> String {
+        let flows: Vec<_> = (0..peers)
+            .map(|peer| {
+                let mut flow = flow(peer, peer);
+                flow.next_op(0);
+                flow
+            })
+            .collect();
+        let stall = Stall {
+            quiet_ns: 9_040_000_000,
+            in_flight: 64,
+            peer: stall_peer,
+        };
+        let point = point(Addresses::Sequential, 8);
+        names(peers)
+            .error(&point, &stall, &flows, waiting)
+            .to_string()
+    }
+
+    #[test]
+    fn those_that_wait_are_named() {
+        let text = said(None, 3, &[1]);
+        let wanted =
+            " with rank 1 on h1 has ended for 9.0 s, with 64 in flight by eth1 (10.0.0.1), while";
+        assert!(text.contains(wanted), "{text}");
+        let text = said(Some(2), 3, &[]);
+        assert!(text.contains(" with rank 2 on h2 has ended"), "{text}");
+    }
+
+    #[test]
+    fn of_many_the_first_are_named() {
+        let text = said(None, 9, &[]);
+        assert!(
+            text.contains("one of rank 0 on h0, ")
+                && text.contains("rank 3 on h3, 5 more has ended"),
+            "{text}"
+        );
+    }
+}
