@@ -31,88 +31,153 @@ impl Method {
         }
     }
 
+    /// Shortest copy that it makes in a way of its own.
+    pub fn bytes_min(self) -> u64 {
+        match self {
+            Self::Memcpy | Self::RepMovsb => 0,
+            Self::NonTemporal => 256,
+        }
+    }
+
     /// Copies `len` bytes. A method that the CPU lacks copies with `memcpy`.
+    ///
+    /// Other threads and processes may write either side at the same time; what comes out then is a mixture.
     ///
     /// # Safety
     /// `from` must be readable and `to` writable for `len` bytes, and the two must not overlap.
     #[inline]
     pub(crate) unsafe fn copy(self, from: *const u8, to: *mut u8, len: usize) {
         match self {
-            // SAFETY: the caller's promise is what `copy_nonoverlapping` asks for.
-            Self::Memcpy => unsafe { std::ptr::copy_nonoverlapping(from, to, len) },
-            // SAFETY: the caller's promise is passed on.
-            Self::RepMovsb => unsafe { rep_movsb(from, to, len) },
-            // SAFETY: the caller's promise is passed on.
-            Self::NonTemporal => unsafe { non_temporal(from, to, len) },
+            // SAFETY: the caller's promise is passed on, here and below.
+            Self::Memcpy => unsafe { shared::memcpy(from, to, len) },
+            // SAFETY: as above.
+            Self::RepMovsb => unsafe { shared::rep_movsb(from, to, len) },
+            // SAFETY: as above.
+            Self::NonTemporal => unsafe { shared::non_temporal(from, to, len) },
         }
     }
 }
 
+/// Copies of memory that others may be writing. In the language such a race has no meaning at all, not even that of a
+/// mixture, unless each access is atomic. The instructions here are the processor's, for which single bytes are, and
+/// the compiler does not see into them.
 #[cfg(target_arch = "x86_64")]
-unsafe fn rep_movsb(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: every x86-64 CPU has the instruction; it reads and writes exactly `len` bytes, which the caller promised,
-    // and the direction flag is clear by the calling convention.
-    unsafe {
-        core::arch::asm!(
-            "rep movsb",
-            inout("rcx") len => _,
-            inout("rsi") from => _,
-            inout("rdi") to => _,
-            options(nostack, preserves_flags)
-        );
-    }
-}
+mod shared {
+    use std::arch::asm;
 
-#[cfg(target_arch = "x86_64")]
-unsafe fn non_temporal(from: *const u8, to: *mut u8, len: usize) {
-    if len >= 256 && std::arch::is_x86_feature_detected!("avx") {
-        // SAFETY: AVX was just detected, and the caller's promise is passed on.
-        unsafe { stream_avx(from, to, len) };
-    } else {
-        // SAFETY: the caller's promise is what `copy_nonoverlapping` asks for.
-        unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
-    }
-}
+    /// The non-temporal copy moves so many bytes a turn.
+    const TURN: usize = 128;
 
-/// 128 bytes per turn with aligned streaming stores; head and tail by `memcpy`.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx")]
-unsafe fn stream_avx(from: *const u8, to: *mut u8, len: usize) {
-    use core::arch::x86_64::{_mm_sfence, _mm256_loadu_si256, _mm256_stream_si256};
-    let head = to.align_offset(32).min(len);
-    // SAFETY: every access below lies within `len` bytes of both pointers: the head is at most `len`, each turn is
-    // entered only with 128 bytes left, and the tail is what remains. The stores are 32-byte aligned after the head.
-    // The fence orders the streaming stores before whatever tells a peer that the bytes are there.
-    unsafe {
-        std::ptr::copy_nonoverlapping(from, to, head);
-        let mut at = head;
-        while at + 128 <= len {
-            let (source, target) = (from.add(at), to.add(at));
-            let a = _mm256_loadu_si256(source.cast());
-            let b = _mm256_loadu_si256(source.add(32).cast());
-            let c = _mm256_loadu_si256(source.add(64).cast());
-            let d = _mm256_loadu_si256(source.add(96).cast());
-            _mm256_stream_si256(target.cast(), a);
-            _mm256_stream_si256(target.add(32).cast(), b);
-            _mm256_stream_si256(target.add(64).cast(), c);
-            _mm256_stream_si256(target.add(96).cast(), d);
-            at += 128;
+    /// # Safety
+    /// As for [`super::Method::copy`].
+    #[inline]
+    pub(super) unsafe fn memcpy(from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: the C library's function by its calling convention; the caller's promise is what it asks for.
+        unsafe {
+            asm!(
+                "call {memcpy}@PLT",
+                memcpy = sym libc::memcpy,
+                inout("rdi") to => _,
+                inout("rsi") from => _,
+                inout("rdx") len => _,
+                clobber_abi("C"),
+            );
         }
-        std::ptr::copy_nonoverlapping(from.add(at), to.add(at), len - at);
-        _mm_sfence();
+    }
+
+    /// # Safety
+    /// As for [`super::Method::copy`].
+    #[inline]
+    pub(super) unsafe fn rep_movsb(from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: every x86-64 CPU has the instruction; it reads and writes exactly `len` bytes, which the caller
+        // promised, and the direction flag is clear by the calling convention.
+        unsafe {
+            asm!(
+                "rep movsb",
+                inout("rcx") len => _,
+                inout("rsi") from => _,
+                inout("rdi") to => _,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+
+    /// # Safety
+    /// As for [`super::Method::copy`].
+    pub(super) unsafe fn non_temporal(from: *const u8, to: *mut u8, len: usize) {
+        if (len as u64) < super::Method::NonTemporal.bytes_min()
+            || !std::arch::is_x86_feature_detected!("avx")
+        {
+            // SAFETY: the caller's promise is passed on.
+            return unsafe { memcpy(from, to, len) };
+        }
+        // Head and tail by `memcpy`, so that the stores between are aligned.
+        let head = to.align_offset(32);
+        let body = (len - head) / TURN * TURN;
+        let tail = head + body;
+        // SAFETY: head, body and tail are the `len` bytes that the caller promised: the head is less than 32 of them.
+        // AVX was just detected.
+        unsafe {
+            memcpy(from, to, head);
+            stream(from.add(head), to.add(head), body);
+            memcpy(from.add(tail), to.add(tail), len - tail);
+        }
+    }
+
+    /// Streaming stores, with a fence that orders them before whatever tells a peer that the bytes are there.
+    ///
+    /// # Safety
+    /// As for [`super::Method::copy`]; `len` is a multiple of [`TURN`] and above 0, `to` of 32, and the CPU has AVX.
+    unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: reads and writes exactly `len` bytes by the caller's promise; all registers that change are declared.
+        unsafe {
+            asm!(
+                "2:",
+                "vmovdqu ymm0, ymmword ptr [rsi]",
+                "vmovdqu ymm1, ymmword ptr [rsi + 32]",
+                "vmovdqu ymm2, ymmword ptr [rsi + 64]",
+                "vmovdqu ymm3, ymmword ptr [rsi + 96]",
+                "vmovntdq ymmword ptr [rdi], ymm0",
+                "vmovntdq ymmword ptr [rdi + 32], ymm1",
+                "vmovntdq ymmword ptr [rdi + 64], ymm2",
+                "vmovntdq ymmword ptr [rdi + 96], ymm3",
+                "add rsi, 128",
+                "add rdi, 128",
+                "sub rcx, 128",
+                "jnz 2b",
+                "sfence",
+                "vzeroupper",
+                inout("rsi") from => _,
+                inout("rdi") to => _,
+                inout("rcx") len => _,
+                // Vector registers, all of which vzeroupper changes.
+                clobber_abi("C"),
+                options(nostack)
+            );
+        }
     }
 }
 
+/// As above, for other processors: by the C library's function, which the compiler is kept from knowing.
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn rep_movsb(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's promise is what `copy_nonoverlapping` asks for.
-    unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
-}
+mod shared {
+    use std::hint::black_box;
 
-#[cfg(not(target_arch = "x86_64"))]
-unsafe fn non_temporal(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's promise is what `copy_nonoverlapping` asks for.
-    unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+    /// # Safety
+    /// As for [`super::Method::copy`].
+    pub(super) unsafe fn memcpy(from: *const u8, to: *mut u8, len: usize) {
+        type Memcpy = unsafe extern "C" fn(
+            *mut libc::c_void,
+            *const libc::c_void,
+            libc::size_t,
+        ) -> *mut libc::c_void;
+        let memcpy: Memcpy = black_box(libc::memcpy);
+        // SAFETY: the caller's promise is what the function asks for.
+        unsafe { memcpy(to.cast(), from.cast(), len) };
+    }
+
+    pub(super) use memcpy as rep_movsb;
+    pub(super) use memcpy as non_temporal;
 }
 
 #[cfg(test)]

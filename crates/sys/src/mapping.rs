@@ -56,8 +56,8 @@ pub struct Arena {
     range: (NonNull<u8>, usize),
 }
 
-// SAFETY: the arena owns its mapping, and all access goes through copies that the callers order among themselves or
-// through atomics; the mapping does not belong to a thread.
+// SAFETY: the arena owns its mapping, which does not belong to a thread. All access goes through atomics or through
+// copies by which threads may race without harm (see `crate::copy`).
 unsafe impl Send for Arena {}
 // SAFETY: as above; `&Arena` gives no reference to plain bytes.
 unsafe impl Sync for Arena {}
@@ -329,8 +329,8 @@ impl Arena {
         // SAFETY: the range was checked, and a slice of this process cannot overlap the mapping, over which no slice
         // is ever formed.
         unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(at), bytes.len())
-        };
+            Method::Memcpy.copy(bytes.as_ptr(), self.base.as_ptr().add(at), bytes.len());
+        }
         Ok(())
     }
 
@@ -340,15 +340,10 @@ impl Arena {
     /// When the range does not lie inside.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), OutOfRange> {
         let at = self.check(offset, bytes.len() as u64)?;
-        // SAFETY: as for `write`. A peer that writes at the same time makes the copy a mixture, never undefined
-        // memory, because the bytes are copied out before anybody looks at them.
+        // SAFETY: as for `write`. A thread or a peer that writes at the same time makes the copy a mixture.
         unsafe {
-            std::ptr::copy_nonoverlapping(
-                self.base.as_ptr().add(at),
-                bytes.as_mut_ptr(),
-                bytes.len(),
-            )
-        };
+            Method::Memcpy.copy(self.base.as_ptr().add(at), bytes.as_mut_ptr(), bytes.len());
+        }
         Ok(())
     }
 

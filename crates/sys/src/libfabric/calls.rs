@@ -101,6 +101,8 @@ impl EndpointCalls {
 /// One operation with its addresses resolved.
 pub(super) struct Operation<'a> {
     pub(super) route: &'a Route,
+    /// The library's address of the route's peer.
+    pub(super) peer: abi::fi_addr_t,
     pub(super) buffer: *mut c_void,
     pub(super) len: usize,
     pub(super) desc: *mut c_void,
@@ -115,13 +117,14 @@ impl EndpointCalls {
     pub(super) unsafe fn inject(&self, operation: &Operation<'_>) -> isize {
         let Operation {
             route,
+            peer,
             buffer,
             len,
             address,
             data,
             ..
         } = *operation;
-        let (ep, peer, key) = (self.endpoint, route.peer.0, route.remote.key);
+        let (ep, key) = (self.endpoint, route.remote.key);
         // SAFETY: the endpoint is open and its tables live with it; the caller promises the buffer.
         unsafe {
             match route.action {
@@ -142,13 +145,14 @@ impl EndpointCalls {
     pub(super) unsafe fn start(&self, operation: &Operation<'_>, context: *mut c_void) -> isize {
         let Operation {
             route,
+            peer,
             buffer,
             len,
             desc,
             address,
             data,
         } = *operation;
-        let (ep, peer, key) = (self.endpoint, route.peer.0, route.remote.key);
+        let (ep, key) = (self.endpoint, route.remote.key);
         let any = abi::FI_ADDR_UNSPEC;
         if route.delivered {
             // SAFETY: by the caller's promise.
@@ -200,7 +204,7 @@ impl EndpointCalls {
             msg_iov: &raw const iov,
             desc: &raw mut desc,
             iov_count: 1,
-            addr: route.peer.0,
+            addr: operation.peer,
             rma_iov: &raw const target,
             rma_iov_count: 1,
             context,

@@ -36,6 +36,8 @@ pub(super) struct RegisteredArena {
 pub struct Endpoint {
     pub(super) calls: EndpointCalls,
     pub(super) slots: Slots,
+    /// The library's addresses of the peers that were inserted.
+    pub(super) peers: Vec<abi::fi_addr_t>,
     /// Regions; one that was taken back leaves its place to the next.
     pub(super) regions: Vec<Option<RegisteredArena>>,
     /// Memory whose registration was taken back: a provider may still be carrying out what a peer has begun.
@@ -94,6 +96,7 @@ impl Endpoint {
         Ok(Self {
             calls,
             slots: Slots::new(sizes.operations, sizes.receives),
+            peers: Vec::new(),
             regions: Vec::new(),
             retired: Vec::new(),
             virtual_addresses: mr_mode & abi::FI_MR_VIRT_ADDR != 0,
@@ -315,7 +318,10 @@ impl Endpoint {
             )
         };
         match count {
-            1 => Ok(PeerAddress(address)),
+            1 => {
+                self.peers.push(address);
+                Ok(PeerAddress(self.peers.len() - 1))
+            }
             0 => Err("fi_av_insert did not take the peer's address".to_owned()),
             code => Err(format!(
                 "fi_av_insert: {}",
@@ -362,5 +368,50 @@ impl Drop for Endpoint {
             }
             std::mem::forget(std::mem::take(&mut self.retired));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Action, Hints, Route};
+    use super::*;
+    use crate::mapping::{Pages, Sharing};
+
+    fn endpoint() -> Endpoint {
+        let library = Arc::new(Libfabric::embedded());
+        let hints = Hints {
+            provider: "shm",
+            messages: false,
+            ordered_writes: false,
+            reads_after_writes: false,
+            delivery: false,
+            virtual_addresses: true,
+        };
+        let info = Info::query(&library, &hints).unwrap().remove(0);
+        let sizes = QueueSizes {
+            operations: 8,
+            receives: 8,
+            peers: 2,
+        };
+        Endpoint::open(info, sizes, false).unwrap()
+    }
+
+    #[test]
+    fn a_peer_of_another_endpoint_is_refused() {
+        let [mut one, mut other] = [endpoint(), endpoint()];
+        let arena = Arena::allocate(4096, Pages::Normal, Sharing::Shared, None).unwrap();
+        let local = one.register(Arc::new(arena), 1).unwrap();
+        let name = one.name().to_vec();
+        let peer = other.insert(&name).unwrap();
+        let route = Route {
+            action: Action::Write,
+            peer,
+            remote: one.remote(local).unwrap(),
+            local,
+            delivered: false,
+            inject_bytes_max: 0,
+        };
+        let refused = one.post(&route, 0, 0, 8, 0, 5).unwrap_err();
+        assert_eq!((refused.user, refused.code), (Some(5), libc::EFAULT));
     }
 }

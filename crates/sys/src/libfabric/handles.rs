@@ -2,11 +2,10 @@
 //!
 //! They are numbers; what they stand for is in [`super::endpoint`].
 
-use super::abi;
-
-/// A peer in the address vector.
+/// A peer in the address vector: its place in the endpoint's list. What the library calls an address may be a pointer,
+/// so it never leaves the endpoint that it is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PeerAddress(pub(super) abi::fi_addr_t);
+pub struct PeerAddress(pub(super) usize);
 
 /// A registered arena: its place in the endpoint's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

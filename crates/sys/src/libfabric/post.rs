@@ -72,7 +72,8 @@ impl Endpoint {
     /// Hands over one operation: `len` bytes at `local` of the route's own region, and at `remote` of the peer's.
     ///
     /// # Errors
-    /// When a range lies outside of its memory, or the library refuses the operation.
+    /// When a range lies outside of its memory, the peer was inserted into another endpoint and is not known here, or
+    /// the library refuses the operation.
     #[inline]
     pub fn post(
         &mut self,
@@ -100,8 +101,10 @@ impl Endpoint {
         if reaches && end.is_none_or(|end| end > route.remote.len) {
             return Err(outside(user));
         }
+        let peer = *self.peers.get(route.peer.0).ok_or_else(|| outside(user))?;
         let operation = Operation {
             route,
+            peer,
             buffer: buffer.cast(),
             len: len as usize,
             desc: region.desc,
@@ -247,7 +250,8 @@ fn outside(user: u64) -> Box<FabricError> {
     Box::new(FabricError {
         user: Some(user),
         code: libc::EFAULT,
-        text: "the operation lies outside of registered memory".to_owned(),
+        text: "the operation lies outside of registered memory, or goes to a peer that is not known here"
+            .to_owned(),
     })
 }
 

@@ -36,6 +36,36 @@ fn overlapping_copies_are_refused() {
     assert!(arena.copy_to(0, &arena, 8, 8, Method::Memcpy).is_ok());
 }
 
+/// Bytes of two writers mix, and everything beside them stays as it is.
+#[test]
+fn threads_may_write_one_place_at_the_same_time() {
+    let [arena, other] = [arena(8192), arena(8192)];
+    std::thread::scope(|scope| {
+        for byte in [1, 2] {
+            let (arena, other) = (&arena, &other);
+            scope.spawn(move || {
+                let bytes = [byte; 2000];
+                for &method in Method::available() {
+                    for _ in 0..200 {
+                        arena.write(1000, &bytes).unwrap();
+                        other.copy_to(0, arena, 1000, 2000, method).unwrap();
+                        arena.copy_to(1000, other, 4000, 2000, method).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let mut all = [0; 8192];
+    arena.read(0, &mut all).unwrap();
+    assert!(all[1000..3000].iter().all(|byte| *byte <= 2));
+    assert!(
+        all[..1000]
+            .iter()
+            .chain(&all[3000..])
+            .all(|byte| *byte == 0)
+    );
+}
+
 #[test]
 fn two_mappings_of_one_file_show_the_same_bytes() {
     let first = Arena::allocate(8192, Pages::Normal, Sharing::Shared, None).unwrap();
