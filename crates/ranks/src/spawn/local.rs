@@ -107,7 +107,8 @@ fn pid(child: &Child) -> Option<Pid> {
 }
 
 /// Starts `ranks` processes of `program` with these arguments on this host. Call it from the main thread: the ranks end
-/// when the thread that started them does. Of the environment only the heartbeat's time-out is asked for.
+/// when the thread that started them does. They inherit the environment and `variables`; of this process's own only the
+/// heartbeat's time-out is asked for.
 ///
 /// # Errors
 /// [`Error::Usage`] for no ranks or a wrong variable, [`Error::Io`] when a process cannot be started; those that were
@@ -117,6 +118,7 @@ pub fn start_local(
     ranks: u32,
     program: &Path,
     args: &[OsString],
+    variables: &[(&'static str, String)],
 ) -> Result<Supervisor<Local>> {
     let heartbeat_timeout = heartbeat_timeout(env)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
@@ -130,13 +132,16 @@ pub fn start_local(
     let starts = (0..ranks).map(|rank| Start {
         program: program.to_owned(),
         arguments: args.to_vec(),
-        environment: vec![
+        environment: [
             ("TONNAGE_RANK", rank.to_string()),
             ("TONNAGE_SIZE", ranks.to_string()),
             ("TONNAGE_CONTROL", control.to_string()),
             ("TONNAGE_SECRET", secret.clone()),
             ("TONNAGE_PARENT", std::process::id().to_string()),
-        ],
+        ]
+        .into_iter()
+        .chain(variables.iter().cloned())
+        .collect(),
         input: input.take(),
     });
     Supervisor::start(Local::default(), starts, heartbeat_timeout)
@@ -170,7 +175,7 @@ mod tests {
 
     fn run(ranks: u32, script: &str) -> u8 {
         let args = ["-c".into(), script.into()];
-        start_local(&|_| None, ranks, Path::new("/bin/sh"), &args)
+        start_local(&|_| None, ranks, Path::new("/bin/sh"), &args, &[])
             .unwrap()
             .wait()
             .unwrap()
@@ -253,13 +258,14 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_named() {
-        let error = start_local(&|_| None, 1, Path::new("/nonexistent/tonnage"), &[]).unwrap_err();
+        let error =
+            start_local(&|_| None, 1, Path::new("/nonexistent/tonnage"), &[], &[]).unwrap_err();
         assert!(
             error.to_string().contains("/nonexistent/tonnage"),
             "{error}"
         );
         assert_eq!(
-            start_local(&|_| None, 0, Path::new("/bin/true"), &[])
+            start_local(&|_| None, 0, Path::new("/bin/true"), &[], &[])
                 .unwrap_err()
                 .exit_code(),
             2

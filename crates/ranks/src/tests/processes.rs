@@ -39,7 +39,7 @@ fn as_supervisor() {
     let name = "tests::processes::as_rank";
     let args = ["--exact", "--ignored", "--nocapture", name].map(Into::into);
     let program = std::env::current_exe().unwrap();
-    let supervisor = start_local(&|_| None, 3, &program, &args).unwrap();
+    let supervisor = start_local(&|_| None, 3, &program, &args, &[]).unwrap();
     for pid in supervisor.pids() {
         println!("pid {pid}");
     }

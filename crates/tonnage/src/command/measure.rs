@@ -29,6 +29,7 @@ use super::checks::{
 };
 use super::job::Job;
 use super::observer::Keeper;
+use super::spare::{Spare, SpareWriter};
 use super::{env, print};
 use crate::args::common::{RankArgs, ResultArgs};
 use crate::args::experiment::ExperimentArgs;
@@ -120,7 +121,7 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
                 check_output(path, *resume)?;
             }
             let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-            supervise(ranks, &arguments)
+            supervise(ranks, &arguments, Some(job))
         }
     }
 }
@@ -138,20 +139,47 @@ pub(super) fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity
     }
 }
 
-/// Starts the ranks with these arguments and returns the run's exit code.
+/// Starts the ranks with these arguments and returns the run's exit code. Where rank 0 is lost before it has shown the
+/// records of `shown`, they are shown here.
 ///
 /// # Errors
-/// When a process cannot be started.
-pub fn supervise(ranks: u32, arguments: &[std::ffi::OsString]) -> Result<ExitCode> {
+/// When a process cannot be started, or what is shown cannot be written.
+pub fn supervise(
+    ranks: u32,
+    arguments: &[std::ffi::OsString],
+    shown: Option<&Job>,
+) -> Result<ExitCode> {
     let program = std::env::current_exe()
         .map_err(|error| Error::io("cannot find this program's own file", error))?;
-    let supervisor = start_local(&env, ranks, &program, arguments)?;
+    // A stream of records goes out as they come.
+    let shown = shown.filter(|job| job.format.is_some_and(|format| format != Format::Jsonl));
+    let spare = shown.and_then(|_| Spare::new());
+    let variables: Vec<_> = spare.iter().map(Spare::variable).collect();
+    let supervisor = start_local(&env, ranks, &program, arguments, &variables)?;
     let pids = supervisor.pids();
     let code = supervisor.wait()?;
     if code != 0 {
         pids.into_iter().for_each(clean_up);
     }
+    if let (Some(job), Some(spare)) = (shown, spare) {
+        let records = spare.not_shown()?;
+        if !records.is_empty() {
+            log::warn!("rank 0 was lost before it had shown what was measured, which is:");
+            show(job, &records)?;
+        }
+    }
     Ok(ExitCode::from(code))
+}
+
+/// Shows records as the job asks for it.
+fn show(job: &Job, records: &[Record]) -> Result<()> {
+    if let Some(block) = &job.block {
+        block.write(records)?;
+    }
+    match job.format {
+        Some(format) if format != Format::Jsonl => print(&tonnage_report::render(format, records)?),
+        _ => Ok(()),
+    }
 }
 
 /// Joins the run, measures, and on rank 0 keeps and shows the records.
@@ -266,20 +294,16 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
     let (before, writer) = prepared?;
     let left = points_left(points, rank, &before)?;
     let format = job.format.unwrap_or_default();
-    let mut keeper = Keeper::new(before, writer, format);
     let settings = settings(job)?;
+    let spare = SpareWriter::inherited(rank.identity(), &before);
+    let mut keeper = Keeper::new(before, writer, spare, format);
     let result = conductor::run(&left, rank, &settings, &mut keeper);
     let stored = keeper.finish();
-    if rank.id() == 0
-        && let Some(block) = &job.block
-    {
-        block.write(&keeper.records)?;
-    }
-    if rank.id() == 0
-        && let Some(format) = job.format
-        && format != Format::Jsonl
-    {
-        print(&tonnage_report::render(format, &keeper.records)?)?;
+    if rank.id() == 0 {
+        let shown = show(job, &keeper.records);
+        // Also what could not be written: the supervisor could not either.
+        keeper.shown();
+        shown?;
     }
     result.and(stored)?;
     let unproven = match job.require_path && rank.id() == 0 {

@@ -13,12 +13,14 @@ use tonnage_units::Result;
 use tonnage_units::quantity::human;
 
 use super::print;
+use super::spare::SpareWriter;
 
 /// Keeps records, writes them on, and shows how far the run is.
 pub struct Keeper {
     /// All records of the run, those that a resumed file held already first.
     pub records: Vec<Record>,
     writer: Option<RecordWriter>,
+    spare: Option<SpareWriter>,
     /// JSON lines go out as they come, so that a reader of the pipe need not wait for the end.
     stream: bool,
     progress: ProgressBar,
@@ -30,7 +32,12 @@ pub struct Keeper {
 
 impl Keeper {
     /// Starts with the records of a resumed file.
-    pub fn new(records: Vec<Record>, writer: Option<RecordWriter>, format: Format) -> Self {
+    pub fn new(
+        records: Vec<Record>,
+        writer: Option<RecordWriter>,
+        spare: Option<SpareWriter>,
+        format: Format,
+    ) -> Self {
         let progress = if std::io::stderr().is_terminal() {
             progress_line()
         } else {
@@ -39,6 +46,7 @@ impl Keeper {
         Self {
             records,
             writer,
+            spare,
             stream: format == Format::Jsonl,
             progress,
             point: String::new(),
@@ -53,6 +61,13 @@ impl Keeper {
     pub fn finish(&mut self) -> Result<()> {
         self.progress.finish_and_clear();
         self.writer.take().map_or(Ok(()), RecordWriter::finish)
+    }
+
+    /// Takes note that all records have been shown.
+    pub fn shown(&self) {
+        if let Some(Err(error)) = self.spare.as_ref().map(SpareWriter::shown) {
+            log::warn!("{error}: the supervisor may show the records once more");
+        }
     }
 
     /// Returns whether everything that was asked for was measured, be it at a second attempt.
@@ -82,6 +97,12 @@ impl Observer for Keeper {
                 Format::Jsonl,
                 std::slice::from_ref(&record),
             )?)?;
+        }
+        if let Some(spare) = &mut self.spare
+            && let Err(error) = spare.write(&record)
+        {
+            log::warn!("{error}: should rank 0 be lost, its records are not shown");
+            self.spare = None;
         }
         if let Some(writer) = &mut self.writer
             && let Err(error) = writer.write(&record)

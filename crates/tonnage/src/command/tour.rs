@@ -48,7 +48,11 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     } else {
         0
     };
-    let code = supervise(job.plan.ranks.unwrap_or(2), &rank_arguments(args, &output))?;
+    let code = supervise(
+        job.plan.ranks.unwrap_or(2),
+        &rank_arguments(args, &output),
+        None,
+    )?;
     let records = read_records(&output)?.records.split_off(before);
     let program = std::env::args()
         .next()

@@ -101,6 +101,11 @@ fn kill_one_of(
     blames(&ended, rank);
     kept(&dir.path().join("r.jsonl"), measured);
     nothing_new(&before, &pids);
+    // Whoever is left shows what was measured.
+    if measured > 0 {
+        let shown = tonnage(dir.path(), "show r.jsonl").run().with_code(0);
+        assert_eq!(ended.stdout, shown.stdout, "{ended:#?}");
+    }
 }
 
 fn lines_of(dir: &Path) -> usize {
