@@ -12,12 +12,14 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
+use env_logger::Target;
 use tonnage_units::Result;
 use tonnage_units::message::{bounded, say};
 
 use args::common::LogLevel;
 use args::run::TourArgs;
 use args::{Cli, Command};
+use command::screen::MessageWriter;
 
 #[global_allocator]
 static ALLOCATOR: tonnage_sys::out_of_memory::OrEnd = tonnage_sys::out_of_memory::OrEnd;
@@ -68,6 +70,7 @@ fn start_log(level: LogLevel) {
     };
     env_logger::Builder::new()
         .filter_level(level)
+        .target(Target::Pipe(Box::new(MessageWriter)))
         .format(|out, record| {
             writeln!(
                 out,

@@ -5,6 +5,7 @@
 //! | [`measure`] | the commands of kinds, `run` and `verify`: a plan, ranks, records, a table |
 //! | `job` | a plan with everything that a command needs to run it |
 //! | `observer` | records as they come |
+//! | [`screen`] | messages above the rows of a run |
 //! | `spare` | a copy of them, for the case that rank 0 is lost |
 //! | `checks` | checks before a rank starts |
 //! | [`ior`] | `ior`: a command line of IOR becomes a plan |
@@ -22,6 +23,7 @@ pub mod limits;
 pub mod manual;
 pub mod measure;
 mod observer;
+pub mod screen;
 pub mod show;
 mod spare;
 pub mod tour;

@@ -1,8 +1,11 @@
-//! Destinations of records on rank 0 as they come: to the file, to the screen's progress line, and kept for the table.
+//! Destinations of records on rank 0 as they come: to the file, to the screen, and kept for the table.
+//!
+//! On a terminal the rows so far stand above the progress line. Both go when the whole table is printed.
 
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::termios::tcgetwinsize;
 use tonnage_bench::observer::{Observer, Progress};
 use tonnage_plan::Point;
 use tonnage_record::read::final_attempts;
@@ -12,8 +15,8 @@ use tonnage_report::Format;
 use tonnage_units::Result;
 use tonnage_units::quantity::human;
 
-use super::print;
 use super::spare::SpareWriter;
+use super::{print, screen};
 
 /// Keeps records, writes them on, and shows how far the run is.
 pub struct Keeper {
@@ -24,6 +27,8 @@ pub struct Keeper {
     /// JSON lines go out as they come, so that a reader of the pipe need not wait for the end.
     stream: bool,
     progress: ProgressBar,
+    /// True where rows are shown as they come.
+    shows_rows: bool,
     /// Words for the point that is measured.
     point: String,
     /// The file could not be written; the run goes on for the table's sake and ends with an error.
@@ -38,16 +43,18 @@ impl Keeper {
         spare: Option<SpareWriter>,
         format: Format,
     ) -> Self {
-        let progress = if std::io::stderr().is_terminal() {
-            progress_line()
-        } else {
-            ProgressBar::hidden()
+        let is_shown = std::io::stderr().is_terminal();
+        let progress = match is_shown {
+            true => progress_line(),
+            false => ProgressBar::hidden(),
         };
+        screen::stands(is_shown.then(|| progress.clone()));
         Self {
             records,
             writer,
             spare,
             stream: format == Format::Jsonl,
+            shows_rows: format == Format::Table && !progress.is_hidden(),
             progress,
             point: String::new(),
             lost_writer: false,
@@ -59,6 +66,7 @@ impl Keeper {
     /// # Errors
     /// When the file cannot be stored.
     pub fn finish(&mut self) -> Result<()> {
+        screen::stands(None);
         self.progress.finish_and_clear();
         self.writer.take().map_or(Ok(()), RecordWriter::finish)
     }
@@ -101,19 +109,23 @@ impl Observer for Keeper {
         if let Some(spare) = &mut self.spare
             && let Err(error) = spare.write(&record)
         {
-            log::warn!("{error}: should rank 0 be lost, its records are not shown");
+            // Such as a limit on the size of files, which counts for those in memory too. A part would look like all.
+            log::debug!("{error}: should rank 0 be lost, its records are not shown");
+            self.shown();
             self.spare = None;
         }
         if let Some(writer) = &mut self.writer
             && let Err(error) = writer.write(&record)
         {
-            self.progress.suspend(|| {
-                log::error!("{error}; going on without the file, with the records in memory")
-            });
+            log::error!("{error}; going on without the file, with the records in memory");
             self.writer = None;
             self.lost_writer = true;
         }
         self.records.push(record);
+        if self.shows_rows {
+            let rows = rows_so_far(&self.records, screen())?;
+            self.progress.set_prefix(rows);
+        }
         Ok(())
     }
 }
@@ -121,10 +133,40 @@ impl Observer for Keeper {
 fn progress_line() -> ProgressBar {
     let bar = ProgressBar::new(0);
     // The template is fixed, so that a failure to read it could only lose the line's looks.
-    if let Ok(style) = ProgressStyle::with_template("{pos}/{len} {elapsed} {wide_msg}") {
+    if let Ok(style) = ProgressStyle::with_template("{prefix}{pos}/{len} {elapsed} {wide_msg}") {
         bar.set_style(style);
     }
     bar
+}
+
+/// Lines and columns of the terminal.
+fn screen() -> (usize, usize) {
+    match tcgetwinsize(std::io::stderr()) {
+        Ok(size) if size.ws_row > 0 && size.ws_col > 0 => (size.ws_row.into(), size.ws_col.into()),
+        _ => (24, 80),
+    }
+}
+
+/// The end of the report so far that fits on a screen of these lines and columns, above the progress line.
+///
+/// # Errors
+/// As for the report.
+fn rows_so_far(records: &[Record], (lines, columns): (usize, usize)) -> Result<String> {
+    // No more records than lines could show anything.
+    let last = records.get(records.len().saturating_sub(lines)..);
+    let report = tonnage_report::render(Format::Table, last.unwrap_or(records))?;
+    let all: Vec<&str> = report.lines().collect();
+    // A line for the progress, and one for the cursor.
+    let first = all.len().saturating_sub(lines.saturating_sub(2));
+    let shown = all.iter().skip(first);
+    Ok(shown
+        .map(|line| {
+            line.chars()
+                .take(columns.saturating_sub(1))
+                .collect::<String>()
+                + "\n"
+        })
+        .collect())
 }
 
 /// Describes progress, such as `write, 45 % at 1.93 GB/s, 12 s left`. The rate is rank 0's own times the ranks, which

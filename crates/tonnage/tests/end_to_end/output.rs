@@ -6,7 +6,8 @@ use std::process::Command;
 
 use tempfile::tempdir;
 
-use super::support::{BRIEF, Ended, records, tonnage};
+use super::support::terminal::Terminal;
+use super::support::{BRIEF, Ended, records, tonnage, wait_until};
 
 fn transfer(dir: &Path, output: &str) -> Ended {
     let arguments = format!("transfer --engine shm --op write --ranks 2 --sizes 8..64 {BRIEF}");
@@ -157,4 +158,30 @@ fn nobody_reads_the_table() {
         said.starts_with("error: cannot write to standard output"),
         "{said}"
     );
+}
+
+#[test]
+fn on_a_terminal_each_row_appears_when_its_point_is_done() {
+    let dir = tempdir().unwrap();
+    let length = "--trials 1 --trial-time 2s --warmup 0 --limit none";
+    let arguments =
+        format!("transfer --engine shm --op write --ranks 2 --sizes 8,4099 {length} -o r.jsonl");
+    let (terminal, end) = Terminal::open(30, 100);
+    let run = tonnage(dir.path(), &arguments)
+        .env("TERM", "xterm")
+        .stderr(end)
+        .start();
+    wait_until("the row of the first point", || {
+        terminal.shown().contains("Msg rate")
+    });
+    let shown = terminal.shown();
+    let records = records::read(&dir.path().join("r.jsonl"));
+    assert_eq!(records.len(), 1, "{shown}");
+    // The second size is on the progress line at most.
+    assert!(
+        !shown.contains("\n 4099 ") && shown.contains("1/2"),
+        "{shown}"
+    );
+    let ended = run.end().with_code(0);
+    assert!(ended.stdout.contains("4099"), "{ended:#?}");
 }

@@ -5,12 +5,14 @@
 //! | [`program`] | one start of the program under a watchdog |
 //! | [`processes`] | the processes of a start, and signals to them |
 //! | [`records`] | records of a file, checked one by one |
+//! | [`terminal`] | a terminal for the program |
 //! | [`file_records`] | records of file experiments, and running one |
 
 pub mod file_records;
 pub mod processes;
 pub mod program;
 pub mod records;
+pub mod terminal;
 
 use std::collections::BTreeSet;
 use std::fs;

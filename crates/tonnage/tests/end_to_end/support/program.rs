@@ -1,6 +1,7 @@
 //! One start of the program under a watchdog.
 
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -87,6 +88,12 @@ impl Program {
         self
     }
 
+    /// Gives it another standard error than a pipe; then none is collected.
+    pub fn stderr(mut self, to: OwnedFd) -> Self {
+        self.command.stderr(to);
+        self
+    }
+
     /// Makes it a rank of a launcher that has these many, meeting on this port of 127.0.0.1.
     pub fn launched(self, rank: u32, size: u32, port: u16) -> Self {
         self.env("RANK", rank.to_string())
@@ -100,7 +107,12 @@ impl Program {
         let begun = Instant::now();
         let mut child = self.command.spawn().unwrap();
         let stdout = collect(child.stdout.take().unwrap());
-        let stderr = collect(child.stderr.take().unwrap());
+        let stderr = match child.stderr.take() {
+            Some(pipe) => collect(pipe),
+            None => collect(std::io::empty()),
+        };
+        // Or this process would keep the other end of what is no pipe.
+        drop(self.command);
         Started {
             child,
             mark: self.mark,
