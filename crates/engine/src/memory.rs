@@ -208,9 +208,13 @@ pub struct Stretch {
     pub from: u64,
     /// Offset of the destination.
     pub to: u64,
-    /// Bytes of one copy, and the distance between two.
+    /// Bytes of one copy, unless it is the last of a slice.
     pub piece_bytes: u64,
-    /// Pieces of one slice.
+    /// Bytes of the last copy of a slice, which ends where the footprint does.
+    pub last_piece_bytes: u64,
+    /// Distance between the starts of two pieces.
+    pub stride_bytes: u64,
+    /// Pieces of one slice, 1 or more.
     pub pieces: u64,
     /// Slices, each with its source and its destination.
     pub slices: u64,
@@ -224,10 +228,21 @@ impl Stretch {
         self.slices * self.pieces
     }
 
-    /// Offset of a slot's piece from the start of source and destination.
+    /// Bytes of all pieces of all slices.
+    pub fn pass_bytes(&self) -> u64 {
+        self.slices * ((self.pieces - 1) * self.piece_bytes + self.last_piece_bytes)
+    }
+
+    /// Offset of a slot's piece from the start of source and destination, and its bytes.
     #[inline]
-    pub fn offset(&self, slot: u64) -> u64 {
-        slot / self.pieces * self.slice_bytes + slot % self.pieces * self.piece_bytes
+    pub fn piece(&self, slot: u64) -> (u64, u64) {
+        let (slice, piece) = (slot / self.pieces, slot % self.pieces);
+        let offset = slice * self.slice_bytes + piece * self.stride_bytes;
+        if piece + 1 == self.pieces {
+            (offset, self.last_piece_bytes)
+        } else {
+            (offset, self.piece_bytes)
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The memory-copy limit of a point: the fastest of all ways in which the memory copies the same footprint in the same
-//! address order, measured by all initiating workers at once. The copying itself is the memory's
+//! The memory-copy limit of a point: the fastest of all ways in which the memory copies the very bytes that operations
+//! use, footprint, stride and address order alike, measured by all initiating workers at once. The copying itself is the memory's
 //! ([`Memory::copy_rates`]).
 
 use tonnage_engine::memory::{CopyRate, Memory, Stretch};
@@ -10,8 +10,8 @@ use tonnage_units::Result;
 use crate::drive::walk::Walk;
 use crate::kinds::transfer::layout::{SLICE_BYTES_MIN, SliceLayout};
 
-/// Smallest copy that operations are compared with: the limit is the hardware's, and the cost of each small operation
-/// is what utilization should show.
+/// Smallest copy that operations without gaps between them are compared with: the limit is the hardware's, and the cost
+/// of each small operation is what utilization should show.
 pub const PIECE_BYTES_MIN: u64 = 64 << 10;
 
 /// Measures the copy rates of one worker from its outgoing slices to as many incoming ones.
@@ -24,18 +24,38 @@ pub fn copy_rates(
     point: &TransferPoint,
     clock: &Clock,
 ) -> Result<Vec<CopyRate>> {
-    let footprint = point.footprint_bytes.max(SLICE_BYTES_MIN);
-    let piece_bytes = u64::from(point.size_bytes).max(PIECE_BYTES_MIN);
-    let stretch = Stretch {
+    let stretch = stretch(layout, point);
+    let mut walk = Walk::over(point.addresses, stretch.slots(), point.seed);
+    memory.copy_rates(&stretch, &mut || walk.next_slot(), clock)
+}
+
+/// The pieces that are copied: slot for slot what operations use. Small slots that follow each other without a gap are
+/// copied many at a time, the last of these copies up to the end of the footprint.
+fn stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
+    let footprint_bytes = point.footprint_bytes.max(SLICE_BYTES_MIN);
+    let size_bytes = u64::from(point.size_bytes);
+    let joined = size_bytes < PIECE_BYTES_MIN && !point.has_gaps();
+    let (piece_bytes, stride_bytes) = if joined {
+        (PIECE_BYTES_MIN, PIECE_BYTES_MIN)
+    } else {
+        (size_bytes, point.stride_bytes)
+    };
+    let pieces = if joined {
+        footprint_bytes.div_ceil(stride_bytes)
+    } else {
+        footprint_bytes / stride_bytes
+    };
+    let last_at = (pieces - 1) * stride_bytes;
+    Stretch {
         from: layout.out_origin(0),
         to: layout.into_origin(0),
         piece_bytes,
-        pieces: footprint / piece_bytes,
+        last_piece_bytes: piece_bytes.min(footprint_bytes - last_at),
+        stride_bytes,
+        pieces,
         slices: layout.out_slices(),
         slice_bytes: layout.slice_bytes(),
-    };
-    let mut walk = Walk::over(point.addresses, stretch.slots(), point.seed);
-    memory.copy_rates(&stretch, &mut || walk.next_slot(), clock)
+    }
 }
 
 /// Adds the rates of another worker or rank, way by way.
@@ -59,9 +79,21 @@ fn merge(all: &mut Vec<CopyRate>, others: Vec<CopyRate>, join: fn(f64, f64) -> f
     }
 }
 
-/// The limit in words and bytes per second, from the summed rates of `copiers` workers; `None` where nothing was
-/// copied.
-pub fn describe(rates: &[CopyRate], copiers: u64) -> Option<tonnage_record::Limit> {
+/// The slots of a point in words, where they are copied one by one because there are gaps between them.
+pub fn gaps(point: &TransferPoint) -> Option<String> {
+    point.has_gaps().then(|| {
+        let (size, stride) = (point.size_bytes, point.stride_bytes);
+        format!("slots of {size} B, {stride} B apart")
+    })
+}
+
+/// The limit in words and bytes per second, from the summed rates of `copiers` workers and the `slots` that they
+/// copied, where there is more to say than their bytes; `None` where nothing was copied.
+pub fn describe(
+    rates: &[CopyRate],
+    copiers: u64,
+    slots: Option<&str>,
+) -> Option<tonnage_record::Limit> {
     let best = rates
         .iter()
         .reduce(|best, rate| match rate.bytes_per_s > best.bytes_per_s {
@@ -73,8 +105,9 @@ pub fn describe(rates: &[CopyRate], copiers: u64) -> Option<tonnage_record::Limi
     } else {
         format!("{copiers} copiers at once")
     };
+    let slots = slots.map_or_else(String::new, |slots| format!(", {slots}"));
     Some(tonnage_record::Limit {
-        what: format!("memory copy by {}, {who}", best.method),
+        what: format!("memory copy by {}, {who}{slots}", best.method),
         bytes_per_s: best.bytes_per_s,
         ci95_bytes_per_s: None,
     })
@@ -98,8 +131,50 @@ mod tests {
         });
         let rates = copy_rates(&*memory.unwrap(), &layout, &point, &Clock::new()).unwrap();
         assert!(rates.iter().all(|rate| rate.bytes_per_s > 1e8), "{rates:?}");
-        let limit = describe(&rates, 2).unwrap();
+        let limit = describe(&rates, 2, None).unwrap();
         assert!(limit.what.ends_with("2 copiers at once"), "{limit:?}");
+    }
+
+    /// Offsets and lengths of all copies of one pass.
+    fn pieces(size_bytes: u32, stride_bytes: u64, footprint_bytes: u64) -> Vec<(u64, u64)> {
+        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1);
+        (point.size_bytes, point.stride_bytes) = (size_bytes, stride_bytes);
+        point.footprint_bytes = footprint_bytes;
+        let layout = SliceLayout::new(&point, 0);
+        let stretch = stretch(&layout, &point);
+        let all: Vec<_> = (0..stretch.slots())
+            .map(|slot| stretch.piece(slot))
+            .collect();
+        let sum: u64 = all.iter().map(|(_, bytes)| bytes).sum();
+        assert_eq!(stretch.pass_bytes(), sum);
+        let end = all.iter().map(|(at, bytes)| at + bytes).max().unwrap();
+        assert!(end <= layout.slice_bytes());
+        all
+    }
+
+    #[test]
+    fn a_footprint_is_copied_to_its_last_byte() {
+        const KIB: u64 = 1 << 10;
+        let end_in_part = [(0, 64 * KIB), (64 * KIB, 36 * KIB)];
+        assert_eq!(pieces(4096, 4096, 100 * KIB), end_in_part);
+        // Slots that are a few bytes apart because they are aligned touch every cache line.
+        assert_eq!(pieces(4089, 4096, 100 * KIB), end_in_part);
+        assert_eq!(pieces(4096, 4096, 128 * KIB), [(0, 65536), (65536, 65536)]);
+        assert_eq!(pieces(8, 8, 8), [(0, 64 * KIB)]);
+        let odd = [(0, 100_001), (100_008, 100_001)];
+        assert_eq!(pieces(100_001, 100_008, 200_016), odd);
+    }
+
+    #[test]
+    fn slots_that_are_apart_are_copied_apart() {
+        const KIB: u64 = 1 << 10;
+        let apart: Vec<_> = (0..4).map(|at| (at * 128 * KIB, 64 * KIB)).collect();
+        assert_eq!(pieces(64 << 10, 128 * KIB, 512 * KIB), apart);
+        let small: Vec<_> = (0..256).map(|at| (at * 4096, 8)).collect();
+        assert_eq!(pieces(8, 4096, 1024 * KIB), small);
+        // A footprint that is less than a slice counts as one, with as many slots as it has room for.
+        let few: Vec<_> = (0..21).map(|at| (at * 3000, 24)).collect();
+        assert_eq!(pieces(24, 3000, 6000), few);
     }
 
     fn rate(method: &str, bytes_per_s: f64) -> CopyRate {
@@ -116,6 +191,6 @@ mod tests {
         assert_eq!(sum, [rate("memcpy", 3.0), rate("rep movsb", 5.0)]);
         let best = better(&sum, &[rate("memcpy", 4.0)]);
         assert_eq!(best, [rate("memcpy", 4.0), rate("rep movsb", 5.0)]);
-        assert_eq!(describe(&[], 0), None);
+        assert_eq!(describe(&[], 0, None), None);
     }
 }

@@ -120,7 +120,10 @@ impl<'a> Bound<'a> {
                     copiers,
                 }),
                 Some(Measurement::Copies { rates: after, .. }),
-            ) => memory_copy::describe(&better(&before, &after), copiers),
+            ) => {
+                let slots = memory_copy::gaps(self.point);
+                memory_copy::describe(&better(&before, &after), copiers, slots.as_deref())
+            }
             _ if self.point.pacing == Pacing::PingPong => None,
             _ if matches!(self.kind, LimitKind::Link { .. }) => {
                 link_limit(self.point, self.opened, hosts)

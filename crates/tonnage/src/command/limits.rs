@@ -64,6 +64,8 @@ fn copy(bytes: u64) -> Result<Limit> {
             from: 0,
             to: bytes,
             piece_bytes: piece,
+            last_piece_bytes: piece,
+            stride_bytes: piece,
             pieces: bytes / piece,
             slices: 1,
             slice_bytes: 0,
@@ -72,7 +74,7 @@ fn copy(bytes: u64) -> Result<Limit> {
         memory.copy_rates(&stretch, &mut || walk.next_slot(), &Clock::new())
     })?;
     let none = || Error::Failed("host memory has no way to be copied".into());
-    memory_copy::describe(&rates, 1).ok_or_else(none)
+    memory_copy::describe(&rates, 1, None).ok_or_else(none)
 }
 
 /// Runs on a new thread that is pinned to the `index`-th CPU of this process; the caller's own pinning stays.

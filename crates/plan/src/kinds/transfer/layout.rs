@@ -11,7 +11,7 @@ use tonnage_units::{Error, Result};
 const FOOTPRINT_BYTES_DEFAULT_MAX: u64 = 64 << 20;
 
 /// Slots begin at multiples of this where `stride` is not said, so that words are never split.
-const ALIGNMENT_BYTES: u64 = 8;
+pub(super) const ALIGNMENT_BYTES: u64 = 8;
 
 /// Places of the slots of one lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

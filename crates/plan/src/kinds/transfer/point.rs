@@ -5,6 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::layout::ALIGNMENT_BYTES;
 use crate::kind::AnyPoint;
 use crate::point::{LimitChoice, Traffic};
 use tonnage_engine::{EngineOptions, Verb};
@@ -59,6 +60,11 @@ impl TransferPoint {
     /// Slots in the footprint of one lane, at least 1.
     pub fn slots(&self) -> u64 {
         (self.footprint_bytes / self.stride_bytes.max(1)).max(1)
+    }
+
+    /// Returns whether bytes lie between the slots that no operation touches, more than their alignment asks for.
+    pub fn has_gaps(&self) -> bool {
+        self.stride_bytes > u64::from(self.size_bytes).next_multiple_of(ALIGNMENT_BYTES)
     }
 
     /// Operations that one lane may have in flight.
