@@ -15,6 +15,8 @@ pub struct RankHost {
     pub topology: Topology,
     /// This rank's place among those that it shares CPUs with, and how many they are, itself included.
     pub neighbours: (u32, u32),
+    /// The ranks of its machine, ascending, itself included, with the CPUs that each may use.
+    pub ranks: Vec<(u32, Vec<u32>)>,
 }
 
 impl RankHost {
@@ -34,7 +36,11 @@ impl RankHost {
             .map(|(from, bytes)| std::str::from_utf8(bytes).map_err(|_| unreadable(from)))
             .collect::<Result<_>>()?;
         let neighbours = neighbours(rank.hosts(), &lists, rank.id())?;
+        let beside = rank.hosts().ranks_of_machine(rank.id());
+        let cpus_of = |rank: u32| read(lists.get(rank as usize).copied().unwrap_or_default());
+        let ranks = beside.into_iter().map(|rank| Ok((rank, cpus_of(rank)?)));
         Ok(Self {
+            ranks: ranks.collect::<Result<_>>()?,
             topology,
             neighbours,
         })

@@ -84,6 +84,7 @@ impl Run {
             body,
             effective: Vec::new(),
             environment: self.environment.clone(),
+            placed: None,
             canary: None,
             limit: None,
             wire_proof: None,

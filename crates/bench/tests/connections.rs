@@ -25,6 +25,7 @@ fn point(engine: &str, traffic: Traffic, ranks: u32, workers: u32) -> ConnectPoi
         traffic,
         ranks,
         workers,
+        place: None,
         register_bytes: 4096,
         memory: "host".into(),
         trials: 2,

@@ -78,6 +78,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         traffic: Traffic::Pair,
         ranks: 2,
         workers,
+        place: None,
         size_bytes: 64,
         pacing,
         memory: "host".into(),

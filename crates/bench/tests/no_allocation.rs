@@ -79,6 +79,7 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
         traffic: Traffic::Pair,
         ranks: 2,
         workers: 1,
+        place: None,
         size_bytes,
         pacing,
         memory: "host".into(),

@@ -7,6 +7,7 @@
 //! | [`direct`] | transfers of a file past the page cache |
 //! | [`topology`] | CPUs, cores, sockets, NUMA nodes |
 //! | [`placement`], [`cpu_choice`] | CPUs of workers |
+//! | [`pair_placement`] | CPUs of workers that exchange bytes: on one socket, or on two |
 //! | [`mounts`] | mounts that hold files |
 //! | [`pages`] | huge pages |
 //! | [`counters`] | counters of devices and of TCP |
@@ -28,11 +29,13 @@ pub mod fabric;
 pub mod kernel_files;
 pub mod mounts;
 pub mod pages;
+pub mod pair_placement;
 pub mod placement;
 pub mod topology;
 mod variables;
 
 pub use cpu_choice::CpuChoice;
 pub use environment::{Environment, HostIdentity};
+pub use pair_placement::{MachineRank, place_by_itself, place_pairs};
 pub use placement::{Placement, pin_thread, place_workers};
 pub use topology::{Topology, allowed_cpus};

@@ -136,6 +136,13 @@ fn round_robin(cpus: &[u32], job: &Job) -> Placement {
 }
 
 fn place_auto(topology: &Topology, job: &Job) -> Result<Placement> {
+    let mut mine = place_ranks(topology, job.local_rank + 1, job)?;
+    mine.pop()
+        .ok_or_else(|| Error::Failed("no rank was placed".to_owned()))
+}
+
+/// Places the workers of the first `ranks` local ranks automatically, without regard to which of them exchange bytes.
+fn place_ranks(topology: &Topology, ranks: u32, job: &Job) -> Result<Vec<Placement>> {
     let mut free = Free::new(topology);
     let all: Vec<u32> = free.in_order().iter().map(|cpu| cpu.id).collect();
     if all.is_empty() {
@@ -144,17 +151,48 @@ fn place_auto(topology: &Topology, job: &Job) -> Result<Placement> {
                 .to_owned(),
         ));
     }
-    if job.total > all.len() as u64 {
-        return Ok(round_robin(&all, job));
-    }
-    let mut mine = Vec::new();
-    for _ in 0..=job.local_rank {
-        mine = free.take(job.workers as usize);
-    }
-    Ok(Placement {
-        cpus: mine.into_iter().map(Some).collect(),
-        yielding: false,
-    })
+    let own = |local_rank| {
+        if job.total > all.len() as u64 {
+            return round_robin(&all, &Job { local_rank, ..*job });
+        }
+        let cpus = free.take(job.workers as usize);
+        Placement {
+            cpus: cpus.into_iter().map(Some).collect(),
+            yielding: false,
+        }
+    };
+    Ok((0..ranks).map(own).collect())
+}
+
+/// Places the workers of all ranks of a host as [`place_workers`] does each rank's by [`CpuChoice::Auto`].
+///
+/// # Errors
+/// As for [`place_workers`].
+pub(crate) fn place_all(topology: &Topology, ranks: u32, workers: u32) -> Result<Vec<Placement>> {
+    let total = u64::from(ranks) * u64::from(workers);
+    let job = Job {
+        local_rank: 0,
+        workers,
+        total,
+    };
+    place_ranks(topology, ranks, &job)
+}
+
+/// The CPUs that a process may use, by node, then core, then number. One that is allowed but not known to be online is
+/// one that the kernel says nothing about: a core of its own.
+pub(crate) fn known_cpus(topology: &Topology, allowed: &[u32]) -> Vec<Cpu> {
+    let known = |id: &u32| {
+        let alone = Cpu {
+            id: *id,
+            core: *id,
+            package: None,
+            node: 0,
+        };
+        topology.cpu(*id).copied().unwrap_or(alone)
+    };
+    let mut cpus: Vec<Cpu> = allowed.iter().map(known).collect();
+    cpus.sort_by_key(|cpu| (cpu.node, cpu.core, cpu.id));
+    cpus
 }
 
 /// The CPUs that no rank has taken yet.
@@ -167,21 +205,8 @@ struct Free {
 
 impl Free {
     fn new(topology: &Topology) -> Self {
-        // A CPU that is allowed but not known to be online is one that the kernel says nothing about: a core of its
-        // own.
-        let known = |id: &u32| {
-            let alone = Cpu {
-                id: *id,
-                core: *id,
-                package: 0,
-                node: 0,
-            };
-            topology.cpu(*id).copied().unwrap_or(alone)
-        };
-        let mut cpus: Vec<Cpu> = topology.allowed.iter().map(known).collect();
-        cpus.sort_by_key(|cpu| (cpu.node, cpu.core, cpu.id));
         Self {
-            cpus,
+            cpus: known_cpus(topology, &topology.allowed),
             used_cores: Vec::new(),
         }
     }
@@ -248,7 +273,7 @@ mod tests {
             Cpu {
                 id,
                 core,
-                package: core / cores,
+                package: Some(core / cores),
                 node: core / cores,
             }
         };

@@ -17,8 +17,8 @@ pub struct Cpu {
     pub id: u32,
     /// The physical core: the lowest number among the CPUs that share it, unique on the host.
     pub core: u32,
-    /// The socket's number.
-    pub package: u32,
+    /// The socket's number; `None` where the kernel does not say, as on some virtual machines.
+    pub package: Option<u32>,
     /// The NUMA node; 0 where the kernel knows of none.
     pub node: u32,
 }
@@ -105,9 +105,35 @@ impl Topology {
             .map(|node| node.id)
     }
 
-    /// Number of sockets.
+    /// The socket that a CPU belongs to; `None` where that is not known.
+    pub fn socket_of_cpu(&self, id: u32) -> Option<u32> {
+        self.cpu(id)?.package
+    }
+
+    /// Number of sockets; one where the kernel knows of none.
     pub fn sockets(&self) -> u32 {
-        count_distinct(self.cpus.iter().map(|cpu| cpu.package))
+        count_distinct(self.cpus.iter().filter_map(|cpu| cpu.package)).max(1)
+    }
+
+    /// Number of the sockets of whose CPUs this process may use some.
+    pub fn allowed_sockets(&self) -> u32 {
+        count_distinct(
+            self.allowed
+                .iter()
+                .filter_map(|&cpu| self.socket_of_cpu(cpu)),
+        )
+    }
+
+    /// Returns whether a pair may be near and may be far: the CPUs that this process may use are on two sockets, and
+    /// two of them on one.
+    pub fn has_near_and_far(&self) -> bool {
+        let sockets: Vec<u32> = self
+            .allowed
+            .iter()
+            .filter_map(|&cpu| self.socket_of_cpu(cpu))
+            .collect();
+        let distinct = count_distinct(sockets.iter().copied());
+        distinct >= 2 && sockets.len() > distinct as usize
     }
 
     /// Number of physical cores.
@@ -199,7 +225,7 @@ fn read_cpus(tree: &Tree, online: &[u32], nodes: &[Node]) -> Vec<Cpu> {
         .flat_map(|node| node.cpus.iter().map(|cpu| (*cpu, node.id)))
         .collect();
     // One core's files tell about all CPUs that share it, which halves the number of files to read.
-    let mut shared = BTreeMap::<u32, (u32, u32)>::new();
+    let mut shared = BTreeMap::<u32, (u32, Option<u32>)>::new();
     let mut cpus = Vec::with_capacity(online.len());
     for &id in online {
         let (core, package) = match shared.get(&id) {
@@ -225,18 +251,16 @@ fn read_cpus(tree: &Tree, online: &[u32], nodes: &[Node]) -> Vec<Cpu> {
     cpus
 }
 
-/// The CPUs that share a core with `id`, and the socket's number.
-fn read_core(tree: &Tree, id: u32) -> (Vec<u32>, u32) {
+/// The CPUs that share a core with `id`, and the socket's number where the kernel says it.
+fn read_core(tree: &Tree, id: u32) -> (Vec<u32>, Option<u32>) {
     let topology = format!("sys/devices/system/cpu/cpu{id}/topology");
     let siblings = tree.text(format!("{topology}/thread_siblings_list"));
     let siblings = siblings
         .and_then(|text| number_list::parse(&text).ok())
         .unwrap_or(vec![id]);
     // Some ARM and virtual machines say -1.
-    let package: i64 = tree
-        .number(format!("{topology}/physical_package_id"))
-        .unwrap_or(0);
-    (siblings, u32::try_from(package).unwrap_or(0))
+    let package: Option<i64> = tree.number(format!("{topology}/physical_package_id"));
+    (siblings, package.and_then(|id| u32::try_from(id).ok()))
 }
 
 #[cfg(test)]
@@ -264,7 +288,7 @@ mod tests {
             Some(&Cpu {
                 id: 12,
                 core: 4,
-                package: 1,
+                package: Some(1),
                 node: 1
             })
         );
@@ -301,6 +325,40 @@ mod tests {
         assert_eq!(topology.nodes.len(), 1);
         assert_eq!(topology.memory_node_of_cpu(1), Some(0));
         assert_eq!(topology.allowed, [0, 1]);
+        assert_eq!(
+            (topology.socket_of_cpu(1), topology.allowed_sockets()),
+            (None, 0)
+        );
+    }
+
+    #[test]
+    fn a_socket_that_the_kernel_does_not_name_is_unknown() {
+        let machine = Machine::new();
+        machine.processors(2, 1, 1);
+        machine.file(
+            "sys/devices/system/cpu/cpu1/topology/physical_package_id",
+            "-1",
+        );
+        let topology = Topology::read_from(&machine.tree(), vec![]);
+        let sockets = [0, 1, 2].map(|cpu| topology.socket_of_cpu(cpu));
+        assert_eq!(sockets, [Some(0), None, None]);
+        assert_eq!((topology.sockets(), topology.allowed_sockets()), (1, 1));
+    }
+
+    #[test]
+    fn near_and_far_need_two_sockets_and_two_cpus_on_one() {
+        let machine = Machine::new();
+        machine.processors(2, 2, 1);
+        for (allowed, sockets, both) in [
+            (vec![], 2, true),
+            (vec![0, 1, 2], 2, true),
+            (vec![0, 2], 2, false),
+            (vec![2, 3], 1, false),
+        ] {
+            let topology = Topology::read_from(&machine.tree(), allowed);
+            let found = (topology.allowed_sockets(), topology.has_near_and_far());
+            assert_eq!(found, (sockets, both), "{:?}", topology.allowed);
+        }
     }
 
     #[test]

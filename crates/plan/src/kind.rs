@@ -8,7 +8,7 @@ use std::fmt::Debug;
 
 use clap::{ArgMatches, Args, Command};
 use tonnage_engine::{Library, Lifecycle, Lists};
-use tonnage_units::Result;
+use tonnage_units::{PairPlace, Result};
 
 use crate::options::{Parsed, Source, Tables, from_command_line};
 use crate::point::Reading;
@@ -84,6 +84,11 @@ pub trait AnyPoint {
 
     /// Pinned threads in each rank.
     fn workers(&self) -> u32;
+
+    /// Sockets that were asked for of its workers that exchange bytes.
+    fn place(&self) -> Option<PairPlace> {
+        None
+    }
 
     /// Names it among the points of its plan: `engine shm, op write, size 8`.
     fn name(&self) -> String;

@@ -16,6 +16,7 @@
 //! | [`sweep`] | the grammar of several values for one option |
 //! | [`limit_choice`] | how a limit is written |
 //! | [`bounds`] | bounds that hold for several kinds |
+//! | `place` | places of pairs that an experiment is measured in |
 //! | `refuse` | the error of a plan that cannot be measured |
 //!
 //! Measuring a point is not known here; see `tonnage_bench`.
@@ -28,6 +29,7 @@ pub mod kind;
 pub mod kinds;
 pub mod limit_choice;
 pub mod options;
+mod place;
 pub mod plan;
 pub mod point;
 pub mod read;

@@ -8,6 +8,7 @@ use std::fmt::Debug;
 use tonnage_engine::EngineOptions;
 use tonnage_plan::Point;
 use tonnage_plan::point::Traffic;
+use tonnage_units::PairPlace;
 
 use crate::histogram::Latency;
 use crate::limit::Limit;
@@ -45,6 +46,11 @@ pub trait PointOptions: Debug {
 
     /// Pattern between the ranks, where they exchange anything.
     fn traffic(&self) -> Option<Traffic> {
+        None
+    }
+
+    /// Sockets that were asked for of workers that exchange bytes.
+    fn place(&self) -> Option<PairPlace> {
         None
     }
 

@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::environment::{Effective, HostGroup};
+use crate::environment::{Effective, HostGroup, Placed};
 use crate::kinds::{self, Body, ConnectBody, FileBody, Kind, TransferBody, with_kinds};
 use crate::limit::Limit;
 use crate::wire_proof::WireProof;
@@ -36,6 +36,10 @@ pub struct Record {
     pub effective: Vec<Effective>,
     /// Environment of the hosts, hosts with the same answer together.
     pub environment: Vec<HostGroup>,
+    /// Sockets of the workers that exchange bytes with each other; absent where some are on different hosts, are not
+    /// pinned, or run on CPUs whose sockets the kernel does not name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placed: Option<Placed>,
     /// A cache-line ping-pong beside the point, which tells whether the machine itself changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
@@ -138,6 +142,12 @@ pub type FileRecord<'a> = Of<'a, FileBody>;
 pub type ConnectRecord<'a> = Of<'a, ConnectBody>;
 
 impl Record {
+    /// Sockets of the workers that exchange bytes: as they were, or as they were asked for where nothing was placed.
+    pub fn place(&self) -> Option<Placed> {
+        let asked = self.body.any().point().place().map(Placed::from);
+        self.placed.or(asked)
+    }
+
     /// The record with its body, if it is of this kind.
     pub fn of_kind<B: Kind>(&self) -> Option<Of<'_, B>> {
         let body = B::of(&self.body)?;

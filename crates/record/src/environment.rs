@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonnage_engine::EngineReport;
 use tonnage_engine::memory::MemoryReport;
-use tonnage_units::number_list;
+use tonnage_units::{PairPlace, number_list};
 
 /// The effective configuration of some ranks that share it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -18,8 +18,49 @@ pub struct Effective {
     pub memory: Memories,
     /// CPU of each worker, `null` where not pinned.
     pub cpus: Vec<Option<u32>>,
+    /// Socket of each of these CPUs, `null` where the kernel does not say or the worker is not pinned; absent in
+    /// records of files and of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<Option<u32>>,
     /// True when there are more workers than CPUs on the host, so that they yield instead of spinning.
     pub yielding: bool,
+}
+
+tonnage_units::names! {
+    /// Sockets of the workers that exchange bytes with each other, as they were.
+    pub enum Placed: "place of pairs" {
+        /// Initiator and target of each pair on one socket.
+        Near = "near",
+        /// Initiator and target of each pair on two sockets.
+        Far = "far",
+        /// Some on one socket, some on two.
+        Mixed = "mixed",
+    }
+}
+
+impl Placed {
+    /// Returns whether it is what was asked for.
+    pub fn is(self, asked: PairPlace) -> bool {
+        self == Self::from(asked)
+    }
+
+    /// The place in plain words, for titles of tables.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Near => PairPlace::Near.about(),
+            Self::Far => PairPlace::Far.about(),
+            Self::Mixed => "some peers on one socket, some on two",
+        }
+    }
+}
+
+impl From<PairPlace> for Placed {
+    fn from(place: PairPlace) -> Self {
+        match place {
+            PairPlace::Near => Self::Near,
+            PairPlace::Far => Self::Far,
+        }
+    }
 }
 
 /// Memory of the workers of a rank: one description where it is the same for all.

@@ -39,7 +39,7 @@ pub mod wire_proof;
 pub mod writer;
 
 pub use envelope::*;
-pub use environment::{Effective, HostGroup};
+pub use environment::{Effective, HostGroup, Placed};
 pub use histogram::{HistogramData, Latency, LatencyKind};
 pub use kinds::*;
 pub use limit::Limit;

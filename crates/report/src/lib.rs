@@ -10,6 +10,7 @@
 //! | [`csv`], [`jsonl`] | every figure for programs |
 //! | [`explain`], [`derived`] | meanings of columns, for `tonnage explain`, and the columns that are no figures |
 //! | [`engine`], [`wire_proof`] | an engine's library and devices; the devices that the payload crossed |
+//! | [`place`] | sockets of workers that exchange bytes, in titles |
 //! | [`tour`] | the page that a tour ends with |
 //! | [`devices`] | the page of `tonnage devices`: this host, and the lists of engines and memories |
 //! | [`text`] | lines that end before the screen does |
@@ -29,6 +30,7 @@ pub mod engine;
 pub mod explain;
 pub mod files;
 pub mod jsonl;
+pub mod place;
 pub mod table;
 pub mod text;
 pub mod tour;

@@ -7,7 +7,7 @@ use std::path::Path;
 use tonnage_engine::{Fact, Verb, fact_names};
 use tonnage_machine::devices::Inventory;
 use tonnage_plan::transfer::Pacing;
-use tonnage_record::{Canary, Outcome, Record, TransferRecord};
+use tonnage_record::{Canary, Outcome, Placed, Record, TransferRecord};
 use tonnage_units::quantity::human::{exact_size, number, whole_percent};
 
 use tonnage_record::figures::engine::means;
@@ -17,6 +17,7 @@ use crate::derived::{
     ABOVE, BANDWIDTH, CACHE_LINE, Derived, INTERVAL, LIMIT, MEASURED, OF_LIMIT, OPERATION, P50,
     P99, TIMED, VALUE,
 };
+use crate::place;
 use crate::table::draw;
 use crate::text::{entry, wrap};
 use crate::transfer::CPU_SHARE_LEAST;
@@ -137,6 +138,7 @@ fn floor(records: &[TransferRecord<'_>]) -> String {
 /// Eight bytes one way against the cache line, and a read against the same.
 fn latency(records: &[TransferRecord<'_>]) -> String {
     let mut rows = vec![header(&[OPERATION, TIMED, P50, P99, CACHE_LINE, ABOVE])];
+    let several = places(records).len() > 1;
     for record in records
         .iter()
         .filter(|record| record.body.point.pacing == Pacing::PingPong)
@@ -166,10 +168,14 @@ fn latency(records: &[TransferRecord<'_>]) -> String {
         };
         rows.push(vec![
             format!(
-                "{} {} {}",
+                "{} {} {}{}",
                 record.body.point.engine,
                 record.body.point.op.name(),
-                exact_size(u64::from(record.body.point.size_bytes))
+                exact_size(u64::from(record.body.point.size_bytes)),
+                match record.place().filter(|_| several) {
+                    Some(place) => format!(", {place}"),
+                    None => String::new(),
+                }
             ),
             what.to_owned(),
             number(latency.latency_ns_p50 as f64),
@@ -186,7 +192,13 @@ fn latency(records: &[TransferRecord<'_>]) -> String {
     heading("Latency of a few bytes between two ranks") + &draw(rows, |column| column >= 2) + "\n"
 }
 
-/// A table for each operation: a row for each size, bandwidth and part of the limit for each engine.
+/// The places of workers that exchange bytes, where they are known.
+fn places(records: &[TransferRecord<'_>]) -> Vec<Placed> {
+    distinct(records.iter().filter_map(|record| record.place()))
+}
+
+/// A table for each operation, and for each place where there are several: a row for each size, bandwidth and part of
+/// the limit for each engine.
 fn bandwidth(records: &[TransferRecord<'_>]) -> String {
     let is_shown = |record: &TransferRecord<'_>| {
         let streams = matches!(record.body.point.pacing, Pacing::Stream { .. });
@@ -196,17 +208,25 @@ fn bandwidth(records: &[TransferRecord<'_>]) -> String {
     if streams.is_empty() {
         return String::new();
     }
-    let ops = distinct(streams.iter().map(|record| record.body.point.op));
+    let several = places(&streams).len() > 1;
+    let place = |record: &TransferRecord<'_>| record.place().filter(|_| several);
+    let tables = distinct(
+        streams
+            .iter()
+            .map(|record| (record.body.point.op, place(record))),
+    );
     let mut text = heading("Bandwidth between two ranks");
-    for op in ops {
+    for table in tables {
         let same: Vec<TransferRecord<'_>> = streams
             .iter()
             .copied()
-            .filter(|record| record.body.point.op == op)
+            .filter(|record| (record.body.point.op, place(record)) == table)
             .collect();
         let pacings = distinct(same.iter().map(|record| record.body.point.pacing));
         let pacings: Vec<_> = pacings.iter().map(ToString::to_string).collect();
-        let what = format!("{}, {}", op.name(), pacings.join(" and "));
+        let (op, place) = table;
+        let place = place.map_or(String::new(), |place| format!(", {}", place::name(place)));
+        let what = format!("{}, {}{place}", op.name(), pacings.join(" and "));
         text += &format!("{what}\n{}\n\n", by_size(&same));
     }
     text += &wrap(&what_limits(&streams), WIDTH, 0);
@@ -313,7 +333,10 @@ fn not_measured(records: &[TransferRecord<'_>]) -> String {
             .filter(|record| why(record).as_ref() == Some(&reason));
         let what = same.clone().map(|record| {
             let point = &record.body.point;
-            format!("{} {}", point.engine, point.op.name())
+            let place = point
+                .place
+                .map_or(String::new(), |place| format!(", {place}"));
+            format!("{} {}{place}", point.engine, point.op.name())
         });
         let what = distinct(what).join(", ");
         let points = match same.count() {
@@ -382,79 +405,4 @@ fn next(output: &Path, program: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::samples;
-    use tonnage_machine::devices::Inventory;
-    use tonnage_record::Limit;
-
-    fn inventory() -> Inventory {
-        let text = r#"{
-            "host": { "name": "node1", "boot_id": "0" },
-            "cpu": {
-                "model": "Example CPU", "online": "0-1", "allowed": "0-1", "sockets": 1, "cores": 2,
-                "threads_per_core": 1, "governor": "performance"
-            },
-            "numa": [],
-            "memory": {
-                "total_bytes": 8589934592, "available_bytes": 4294967296, "huge_pools": [],
-                "transparent": { "enabled": "madvise", "shmem_enabled": "never" }
-            },
-            "networks": [], "rdma": [], "libfabric": [], "providers_absent": [], "gpus": [], "file_systems": [],
-            "absent": [{ "what": "GPUs", "why": "none is on the PCI bus", "how": "use a host with one" }]
-        }"#;
-        serde_json::from_str(text).unwrap()
-    }
-
-    #[test]
-    fn the_page_reads_from_top_to_bottom() {
-        let limit = |what: &str, bytes_per_s| Limit {
-            what: what.to_owned(),
-            bytes_per_s,
-            ci95_bytes_per_s: None,
-        };
-        let limits = HostLimits {
-            copy_in_cache: (limit("memory copy by memcpy, 1 copier", 5.5e10), 1 << 18),
-            copy_in_dram: (
-                limit("memory copy by non-temporal stores, 1 copier", 1.4e10),
-                1 << 27,
-            ),
-            socket_bytes_per_s: 4.2e9,
-            cache_line_ns: Ok(([0, 1], 62.5)),
-        };
-        let records = [
-            samples::ping_pongs(),
-            samples::streams(),
-            samples::side_by_side(),
-        ];
-        let records = records.concat();
-        let page = page(&Tour {
-            inventory: &inventory(),
-            limits: &limits,
-            records: &records,
-            output: Path::new("tour.jsonl"),
-            program: "tonnage",
-        });
-        for line in page.lines() {
-            assert!(line.chars().count() <= WIDTH, "{line:?} is too wide");
-        }
-        insta::assert_snapshot!(page);
-    }
-
-    #[test]
-    fn an_engine_that_moves_nothing_is_the_floor_whatever_its_name() {
-        let mut record = samples::streams().swap_remove(1);
-        assert_eq!(floor(&[record.as_transfer().unwrap()]), "");
-        let facts = &mut record.effective[0].engine.facts;
-        facts
-            .0
-            .insert(fact_names::MOVES_BYTES.to_owned(), Fact::Flag(false));
-        let records = [record.as_transfer().unwrap()];
-        let text = floor(&records);
-        assert!(
-            text.contains("for each operation (engine shm, window 64)"),
-            "{text}"
-        );
-        assert_eq!(bandwidth(&records), "");
-    }
-}
+mod tests;

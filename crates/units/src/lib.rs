@@ -10,6 +10,7 @@
 //! | [`error`] | the kinds of errors and their exit codes |
 //! | [`reduce`] | what contributions of threads and ranks add up to |
 //! | [`identity`] | a rank's place in the run |
+//! | [`pair_place`] | sockets of two workers that exchange bytes |
 //! | [`wire`] | the name of a device that payload crosses |
 //! | [`lock`] | locking a mutex whatever became of its last holder |
 //!
@@ -23,6 +24,7 @@ pub mod lock;
 pub mod message;
 pub mod names;
 pub mod number_list;
+pub mod pair_place;
 pub mod quantity;
 pub mod reduce;
 pub mod wire;
@@ -30,6 +32,7 @@ pub mod written;
 
 pub use error::{Error, Result};
 pub use identity::Identity;
+pub use pair_place::PairPlace;
 pub use quantity::*;
 pub use reduce::Reduce;
 pub use wire::{WireDevice, WireKind};

@@ -108,6 +108,7 @@ pub(crate) mod tests {
             traffic: Traffic::Pair,
             ranks: 2,
             workers: 1,
+            place: None,
             size_bytes: 8,
             pacing: Pacing::Stream { window: 4 },
             memory: "host".into(),

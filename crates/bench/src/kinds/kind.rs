@@ -197,6 +197,7 @@ mod tests {
             engine: EngineReport::default(),
             memory: Vec::new().into(),
             cpus: vec![Some(cpu)],
+            sockets: vec![Some(0)],
             yielding: false,
         };
         let all = together([1, 2, 1, 1].into_iter().map(effective));

@@ -1,6 +1,6 @@
 //! The memory-copy limit of a point: the fastest of all ways in which the memory copies the very bytes that operations
-//! use, footprint, stride and address order alike, measured by all initiating workers at once. The copying itself is the memory's
-//! ([`Memory::copy_rates`]).
+//! use, footprint, stride and address order alike, measured by all initiators at once. The copying itself is the
+//! memory's ([`Memory::copy_rates`]).
 
 use tonnage_engine::memory::{CopyRate, Memory, Stretch};
 use tonnage_plan::transfer::TransferPoint;

@@ -244,6 +244,7 @@ mod tests {
     fn opened(limit: LimitKind, device: Option<(&str, [u8; 4])>) -> OpenMessage {
         OpenMessage {
             cpus: Vec::new(),
+            sockets: Vec::new(),
             yielding: false,
             memory: Vec::new(),
             engine: EngineReport::default(),

@@ -5,13 +5,16 @@
 //! | `mod` | devices of the engine, places of the workers, their memories |
 //! | [`introduction`] | what workers tell their peers, and what they were told |
 //! | [`memory`] | the check that the workers' memories fit together |
+//! | [`pairs`] | CPUs of workers that exchange bytes, and the sockets that they are really on |
 //!
 //! Connecting, and demands of a kind on a device beyond its verbs, are in [`crate::kinds`].
 
 pub(crate) mod introduction;
 mod memory;
+mod pairs;
 
 pub(crate) use memory::SizedBy;
+pub(crate) use pairs::Pairs;
 
 use std::sync::Arc;
 
@@ -21,7 +24,7 @@ use tonnage_engine::memory::{Memory, MemoryReport, Request};
 use tonnage_engine::{
     Domain, EngineOptions, EngineReport, Entry, OpenRequest, Verb, WorkerConfig, split_name,
 };
-use tonnage_machine::{Placement, place_workers};
+use tonnage_machine::{Placement, Topology};
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result};
 
@@ -39,6 +42,8 @@ pub(crate) struct Requirements<'a> {
     pub(crate) bytes: u64,
     pub(crate) sized_by: SizedBy,
     pub(crate) workers: u32,
+    /// Ranks that exchange bytes, and where they are to be.
+    pub(crate) pairs: Pairs,
     /// Peers of each worker, at most.
     pub(crate) peers_max: u32,
     /// Operations in flight on a lane, at most.
@@ -53,6 +58,12 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
+    /// The socket of each worker's CPU.
+    pub(crate) fn sockets(&self, topology: &Topology) -> Vec<Option<u32>> {
+        let cpus = self.placement.cpus.iter();
+        cpus.map(|cpu| topology.socket_of_cpu((*cpu)?)).collect()
+    }
+
     /// The first device's report; of several, each one's is in it.
     pub(crate) fn report(&self) -> EngineReport {
         let mut report = self.domains[0].report();
@@ -143,9 +154,7 @@ impl Requirements<'_> {
                 self.engine
             )));
         }
-        let (index, count) = host.neighbours;
-        let (topology, workers) = (&host.topology, self.workers);
-        let placement = place_workers(topology, index, count, workers, &settings.cpus)?;
+        let placement = self.pairs.placement(rank, self.workers, settings, host)?;
         Ok(Devices { domains, placement })
     }
 

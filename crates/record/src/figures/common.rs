@@ -94,6 +94,18 @@ pub const EXCHANGE: &[Figure] = &[
         trials: None,
     },
     Figure {
+        name: "Place",
+        field: "place",
+        meaning: "Sockets of the workers that exchange bytes with each other: near (each with its peer on one socket), \
+             far (initiator and target on two) or mixed. Empty where they are on different hosts or not pinned, and where the kernel \
+             names no sockets.",
+        computed: "From the CPUs that workers were pinned to; as the plan asked for it where none was.",
+        style: Style::Plain,
+        better: None,
+        value: |row| row.record.place().map(|place| place.name()).into(),
+        trials: None,
+    },
+    Figure {
         name: "Memory",
         field: "memory",
         meaning: "Memory that the bytes live in; `tonnage devices` lists the memories. The record's `effective` part says \

@@ -8,8 +8,8 @@ use tonnage_record::{ConnectBody, ConnectRecord, Outcome};
 use tonnage_units::quantity::human::{exact_duration, exact_size};
 
 use crate::drawer::Report;
-use crate::engine;
 use crate::table::{Line, Sheet};
+use crate::{engine, place};
 
 /// Connections; a table of points and one of steps for each configuration.
 pub struct Connections;
@@ -41,7 +41,9 @@ impl Report for Connections {
     type Body = ConnectBody;
 
     fn together(left: ConnectRecord<'_>, right: ConnectRecord<'_>) -> bool {
-        left.plan == right.plan && shared(&left.body.point) == shared(&right.body.point)
+        left.plan == right.plan
+            && place::agree(left.record, right.record)
+            && shared(&left.body.point) == shared(&right.body.point)
     }
 
     fn configuration(records: &[ConnectRecord<'_>]) -> Vec<String> {
@@ -51,13 +53,17 @@ impl Report for Connections {
         let point = &first.body.point;
         let plural = if point.trials == 1 { "" } else { "s" };
         let length = exact_duration(point.trial_ns);
-        vec![
+        let ends = [
             format!("{} connections", engine::name(point)),
             point.traffic.among(point.ranks),
+        ];
+        let place = place::words(records.iter().map(|record| record.record));
+        let parts = [
             format!("{} memory", point.memory),
             format!("{} trial{plural} of at least {length}", point.trials),
             "latency of one worker's step".to_owned(),
-        ]
+        ];
+        ends.into_iter().chain(place).chain(parts).collect()
     }
 
     fn tables(records: &[ConnectRecord<'_>]) -> Vec<String> {

@@ -9,7 +9,8 @@ use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
 use tonnage_record::transfer::{Pace, Summary, Trial};
 use tonnage_record::{
-    Canary, Effective, LatencyKind, Limit, Outcome, Program, Record, SCHEMA_VERSION, TransferBody,
+    Canary, Effective, LatencyKind, Limit, Outcome, Placed, Program, Record, SCHEMA_VERSION,
+    TransferBody,
 };
 
 /// Under construction.
@@ -39,6 +40,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         traffic: Traffic::Pair,
         ranks: 2,
         workers: 1,
+        place: None,
         size_bytes,
         pacing,
         memory: "host".into(),
@@ -62,6 +64,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         engine: account(json!({"name": "shm"})),
         memory: host_memory(),
         cpus: vec![Some(0)],
+        sockets: vec![Some(0)],
         yielding: false,
     };
     let body = TransferBody::new(point);
@@ -78,6 +81,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         body: body.clone().into(),
         effective: vec![effective],
         environment: Vec::new(),
+        placed: Some(Placed::Near),
         canary: Some(Canary::Measured {
             cpus: [0, 1],
             before_ns: 52.1,

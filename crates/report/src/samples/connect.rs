@@ -31,6 +31,7 @@ fn body(workers: u32, register_bytes: u64) -> ConnectBody {
         traffic: Traffic::Pair,
         ranks: 2,
         workers,
+        place: None,
         register_bytes,
         memory: "huge".to_owned(),
         trials: 3,

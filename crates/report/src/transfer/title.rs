@@ -4,7 +4,7 @@ use tonnage_plan::transfer::{Pacing, PointLength, TransferPoint, TrialLength};
 use tonnage_record::{LatencyKind, TransferRecord};
 use tonnage_units::quantity::human::{exact_duration, exact_size, number};
 
-use crate::engine;
+use crate::{engine, place};
 
 /// The configuration of one or more records that share it.
 pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
@@ -12,10 +12,13 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
         return Vec::new();
     };
     let point = &first.body.point;
-    let parts = [
+    let ends = [
         format!("{} {}", engine::name(point), point.op.name()),
         point.pacing.name().to_owned(),
         who(point),
+    ];
+    let place = place::words(records.iter().map(|record| record.record));
+    let parts = [
         format!("{} memory", point.memory),
         format!("footprint {}", footprint(records)),
         format!("{} addresses", point.addresses.name()),
@@ -25,7 +28,8 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
     let verified = point
         .verify
         .then(|| "every byte verified after each trial".to_owned());
-    parts.into_iter().chain(latency).chain(verified).collect()
+    let all = ends.into_iter().chain(place).chain(parts);
+    all.chain(latency).chain(verified).collect()
 }
 
 fn who(point: &TransferPoint) -> String {
@@ -99,9 +103,11 @@ fn latency(records: &[TransferRecord<'_>]) -> Option<String> {
 }
 
 /// Returns whether two records belong in one table: they agree in the plan, and in the point without what varies from
-/// row to row.
+/// row to row; and their workers were as near.
 pub fn same_table(left: TransferRecord<'_>, right: TransferRecord<'_>) -> bool {
-    left.plan == right.plan && shared(&left.body.point) == shared(&right.body.point)
+    left.plan == right.plan
+        && place::agree(left.record, right.record)
+        && shared(&left.body.point) == shared(&right.body.point)
 }
 
 fn shared(point: &TransferPoint) -> TransferPoint {

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
+use tonnage_bench::settings::Numa;
 use tonnage_engines::LISTS;
-use tonnage_machine::{Topology, place_workers};
+use tonnage_machine::{CpuChoice, Topology, place_workers};
 use tonnage_plan::Planned;
 use tonnage_plan::kind::EngineFacts;
 use tonnage_record::read::read_records;
 use tonnage_record::writer::check_writable;
 use tonnage_units::names::unknown;
+use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
 use super::job::Job;
@@ -117,6 +119,35 @@ pub fn check_devices(devices: usize, points: &[Planned], ranks: Option<u32>) -> 
 pub fn facts(points: &[Planned]) -> impl Iterator<Item = EngineFacts> + '_ {
     let all = points.iter();
     all.filter_map(|planned| planned.point.any().engine_facts(&LISTS).ok())
+}
+
+/// Refuses a place of pairs beside options that choose CPUs or the memory's node themselves: one of the two would be
+/// without effect, or what the place says of the bytes would be wrong.
+///
+/// # Errors
+/// `Usage` with the two options.
+pub fn check_places(job: &Job, points: &[Planned]) -> Result<()> {
+    let mut places = points
+        .iter()
+        .filter_map(|planned| planned.point.any().place());
+    let Some(place) = places.next() else {
+        return Ok(());
+    };
+    match job.placement() {
+        (CpuChoice::List(cpus), _) => Err(Error::Usage(format!(
+            "--cpus {} and place {place} contradict each other, for both choose the workers' CPUs: leave one of them out",
+            number_list::format(&cpus)
+        ))),
+        (CpuChoice::None, _) => Err(Error::Usage(format!(
+            "--cpus none and place {place} contradict each other, for workers that are not pinned are on no socket: \
+             leave one of them out"
+        ))),
+        (CpuChoice::Auto, Numa::Node(node)) => Err(Error::Usage(format!(
+            "--numa {node} and place {place} contradict each other, for a place is that of the workers with their \
+             memory, and all of it would be on node {node}: leave one of them out"
+        ))),
+        (CpuChoice::Auto, Numa::Auto | Numa::None) => Ok(()),
+    }
 }
 
 /// CPUs and NUMA nodes that this host lacks are refused here, before a rank starts; each rank looks at its own host.

@@ -25,7 +25,8 @@ use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
 use super::checks::{
-    check_devices, check_effects, check_interface, check_output, check_placement, facts,
+    check_devices, check_effects, check_interface, check_output, check_placement, check_places,
+    facts,
 };
 use super::job::Job;
 use super::observer::Keeper;
@@ -107,6 +108,7 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
     if print_plan {
         return print(&job.plan.to_toml()?).map(|()| ExitCode::SUCCESS);
     }
+    check_places(job, &points)?;
     check_placement(job, &points)?;
     check_effects(job, &points)?;
     let here = identity

@@ -5,12 +5,14 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tonnage_engines::LISTS;
-use tonnage_machine::Environment;
 use tonnage_machine::devices::Inventory;
+use tonnage_machine::{Environment, Topology};
+use tonnage_plan::{Experiment, Plan};
 use tonnage_record::read::read_records;
 use tonnage_record::writer::check_writable;
+use tonnage_units::identity::Meeting;
 use tonnage_units::message::say;
-use tonnage_units::{Error, Result};
+use tonnage_units::{Error, PairPlace, Result};
 
 use super::job::Job;
 use super::limits;
@@ -26,8 +28,18 @@ use tonnage_report::tour;
 /// A wrong request, or what ended the run.
 pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     let output = args.output.clone().map_or_else(default_output, Ok)?;
+    let mut plan = args.to_plan()?;
+    let identity = tonnage_ranks::detect(&env, None)?;
+    // Hosts and CPUs of a launcher's ranks may differ, and all must have one plan.
+    let is_of_one_host = identity
+        .as_ref()
+        .is_none_or(|identity| matches!(identity.meeting, Meeting::Local { .. }));
+    let has_both_places = is_of_one_host && Topology::read().has_near_and_far();
+    if has_both_places {
+        at_both_places(&mut plan);
+    }
     let job = Job {
-        plan: args.to_plan()?,
+        plan,
         ranks: RankArgs::default(),
         output: Some((output.clone(), false)),
         format: None,
@@ -35,11 +47,17 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
         block: None,
     };
     // Printing the plan and being a rank are the same as for any plan; only a person's own start makes a page.
-    if args.print_plan || tonnage_ranks::detect(&env, None)?.is_some() {
+    if args.print_plan || identity.is_some() {
         return start(&job, args.print_plan);
     }
     check_writable(&output)?;
-    say("Looking at this machine, then measuring it for about half a minute …");
+    let time = match has_both_places {
+        true => "a minute",
+        false => "half a minute",
+    };
+    say(&format!(
+        "Looking at this machine, then measuring it for about {time} …"
+    ));
     let environment = Environment::read(&LISTS.variables());
     let inventory = Inventory::read();
     let limits = limits::measure(&environment)?;
@@ -67,6 +85,19 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     Ok(code)
 }
 
+/// Measures what moves bytes on one socket and on two.
+fn at_both_places(plan: &mut Plan) {
+    let moves_bytes = |engine: &String| LISTS.engine(engine).is_ok_and(|entry| entry.moves_bytes);
+    for experiment in &mut plan.experiments {
+        if let Experiment::Transfer(transfer) = experiment
+            && let Some(engines) = &transfer.what.engine
+            && engines.values().iter().any(moves_bytes)
+        {
+            transfer.what.place = Some(PairPlace::ALL.to_vec().into());
+        }
+    }
+}
+
 /// The ranks are told the file's name, since each would make up one of its own.
 fn rank_arguments(args: &TourArgs, output: &Path) -> Vec<std::ffi::OsString> {
     let mut arguments = vec!["tour".into(), "--output".into(), output.into()];
@@ -87,4 +118,26 @@ fn default_output() -> Result<PathBuf> {
         })?
         .as_secs();
     Ok(PathBuf::from(format!("tonnage-tour-{seconds}.jsonl")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_move_are_measured_near_and_far() {
+        let mut plan = TourArgs::default().to_plan().unwrap();
+        let before = plan.points(2, &LISTS).unwrap();
+        at_both_places(&mut plan);
+        let after = plan.points(2, &LISTS).unwrap();
+        let of = |place| {
+            let all = after.iter().map(|planned| planned.point.any().place());
+            all.filter(|this| *this == place).count()
+        };
+        // The harness's own floor has no place.
+        assert_eq!(of(None), 1);
+        for place in PairPlace::ALL {
+            assert_eq!(of(Some(place)), before.len() - 1);
+        }
+    }
 }

@@ -64,6 +64,26 @@ const TRANSFERS: &[(&str, &[&str])] = &[
     ("--engine shm --op write --sizes 64..8", &["write 8..64"]),
     ("--engine shm --op write --sizes eight", &["eight"]),
     (
+        "--engine shm --op write --sizes 8 --place nere",
+        &["unknown place of pairs \"nere\"", "did you mean \"near\"?"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --place near,near",
+        &["the same point is asked for twice"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --place far --cpus 0",
+        &["--cpus 0 and place far contradict each other"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --place near --cpus none",
+        &["--cpus none and place near contradict each other"],
+    ),
+    (
+        "--engine shm --op write --sizes 8 --place far --numa 0",
+        &["--numa 0 and place far contradict each other", "on node 0"],
+    ),
+    (
         "--engine shm --op write --sizes 8 --window 0",
         &["the smallest window is 1"],
     ),

@@ -5,6 +5,7 @@
 //! | [`promised`] | the commands that the documentation promises, and the records that they write |
 //! | [`operations`] | every operation with every pacing and pattern, bytes checked |
 //! | [`plans`] | plans, options of length, memory and place, other formats |
+//! | [`places`] | places of pairs on the sockets of this machine |
 //! | [`fabric`] | the engine fabric: its commands, records, libraries, devices, and what is refused |
 //! | [`ior`] | IOR's command lines and its result block |
 //! | [`known_answers`] | links of known speed, links that are cut, and a real Slurm, on hosts of this machine |
@@ -79,6 +80,8 @@ mod mpirun;
 mod operations;
 #[cfg(test)]
 mod output;
+#[cfg(test)]
+mod places;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]

@@ -71,7 +71,7 @@ impl Kind for Connects {
         course: Course<'_>,
     ) -> Result<(), StepFailure> {
         seat_all(open, asked.point, stage)?;
-        record.effective = open.effective(stage.rank)?;
+        (record.effective, record.placed) = open.effective(asked.point, stage)?;
         let mut body = ConnectBody::new(asked.point.clone());
         let ended = Team::work(open, asked.point, stage, &mut body, |team| course(team));
         record.body = body.into();

@@ -9,14 +9,14 @@ use super::descriptors::Descriptors;
 use super::worker::{FIRST_BYTE, Refusal, Worker};
 use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
+use crate::failure::StepFailure;
 use crate::json::Json;
 use crate::kinds::kind::{Stage, together};
-use crate::opening::{Devices, Requirements, Seat, SizedBy, reports};
+use crate::opening::{Devices, Pairs, Requirements, Seat, SizedBy, reports};
 use crate::settings::Settings;
 use tonnage_engine::{Caps, Peer};
 use tonnage_plan::connect::ConnectPoint;
-use tonnage_ranks::Rank;
-use tonnage_record::Effective;
+use tonnage_record::{Effective, Placed};
 use tonnage_units::{Error, Result};
 
 /// Devices and memory that stay open between rounds on this rank.
@@ -113,21 +113,30 @@ impl Opened {
         Ok(())
     }
 
-    /// Descriptions of all ranks, ranks with the same answer together.
+    /// Descriptions of all ranks, ranks with the same answer together, and the sockets of those that are connected.
     ///
     /// # Errors
-    /// When a rank does not answer, or unreadably.
-    pub fn effective(&self, rank: &mut Rank) -> Result<Vec<Effective>> {
+    /// When a rank does not answer, or unreadably; [`StepFailure::Point`] where the sockets are not those asked for.
+    pub fn effective(
+        &self,
+        point: &ConnectPoint,
+        stage: &mut Stage<'_>,
+    ) -> Result<(Vec<Effective>, Option<Placed>), StepFailure> {
         let memories = self.seats.iter().map(|(seat, _)| &seat.memory);
         let mine = Effective {
             ranks: String::new(),
             engine: self.devices.report(),
             memory: reports(memories).into(),
             cpus: self.devices.placement.cpus.clone(),
+            sockets: self.devices.sockets(&stage.host.topology),
             yielding: self.devices.placement.yielding,
         };
-        let all = rank.gather("what the engines are", &Json(mine), DEADLINES.step)?;
-        Ok(together(all.into_iter().map(|Json(one)| one)))
+        let what = "what the engines are";
+        let all = stage.rank.gather(what, &Json(mine), DEADLINES.step)?;
+        let sockets: Vec<_> = all.iter().map(|Json(one)| &*one.sockets).collect();
+        let placed = pairs(point).placed(stage.rank.hosts(), &sockets);
+        pairs(point).check(placed).map_err(StepFailure::Point)?;
+        Ok((together(all.into_iter().map(|Json(one)| one)), placed))
     }
 
     /// The ranks that each worker is connected with.
@@ -173,9 +182,18 @@ fn requirements<'a>(
             bytes: point.register_bytes,
         },
         workers: point.workers,
+        pairs: pairs(point),
         peers_max: (ends.0.len() + ends.1.len()) as u32,
         depth: 1,
     })
+}
+
+fn pairs(point: &ConnectPoint) -> Pairs {
+    Pairs {
+        traffic: point.traffic,
+        ranks: point.ranks,
+        asked: point.place,
+    }
 }
 
 /// Refuses a device that cannot move the first byte.

@@ -117,7 +117,7 @@ mod tests {
                 .map(|id| Cpu {
                     id,
                     core: id,
-                    package: id,
+                    package: Some(id),
                     node: id,
                 })
                 .collect(),

@@ -46,6 +46,7 @@ impl Experiment<'_> {
             engine: opened.engine,
             memory: Memories::Alike(opened.memory),
             cpus: opened.cpus,
+            sockets: Vec::new(),
             yielding: false,
         });
         Ok(together(all))

@@ -13,6 +13,8 @@ use tonnage_engine::{Domain, EngineReport, LimitKind};
 pub struct OpenMessage {
     /// CPUs of the workers; `None` where one is not pinned.
     pub cpus: Vec<Option<u32>>,
+    /// Sockets of these CPUs; `None` where that is not known.
+    pub sockets: Vec<Option<u32>>,
     /// True with more workers than CPUs on the host.
     pub yielding: bool,
     /// Memory of its workers: said once where it is the same for all.

@@ -19,6 +19,7 @@ pub fn effective(open: &OpenEngine, chosen: &[Facts]) -> Vec<Effective> {
             engine,
             memory: opened.memory.clone().into(),
             cpus: opened.cpus.clone(),
+            sockets: opened.sockets.clone(),
             yielding: opened.yielding,
         }
     }))

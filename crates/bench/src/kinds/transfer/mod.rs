@@ -90,6 +90,7 @@ impl Kind for Transfers {
         course: Course<'_>,
     ) -> Result<(), StepFailure> {
         record.effective = effective::effective(open, &[]);
+        record.placed = open.placed;
         let measured = point::measure(point, open, stage.rank, course)?;
         record.effective = effective::effective(open, &measured.chosen);
         let mut summary = summary::summarize(point, &measured);

@@ -14,7 +14,7 @@ use crate::host::RankHost;
 use crate::json::Json;
 use crate::kinds::transfer::layout::SliceLayout;
 use crate::opening::introduction::{Introduction, Introductions, locality, packed, unpacked};
-use crate::opening::{Devices, Requirements, Seat, SizedBy, reports};
+use crate::opening::{Devices, Pairs, Requirements, Seat, SizedBy, reports};
 use crate::settings::Settings;
 use crate::wire_proof::{NamedDevices, Routes};
 use tonnage_engine::memory::Memory;
@@ -24,7 +24,8 @@ use tonnage_engine::{
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;
-use tonnage_units::{Error, Result, WireDevice};
+use tonnage_record::Placed;
+use tonnage_units::{Error, PairPlace, Result, WireDevice};
 
 /// Point at which a send is done where the engine does not say so itself, for the record.
 const SENDS_COUNTED: &str = "when taken, by counts that receivers write to their senders";
@@ -75,6 +76,8 @@ pub struct OpenEngine {
     pub yielding: bool,
     /// Devices that each rank uses.
     pub routes: Routes,
+    /// Sockets of the workers that exchange bytes.
+    pub placed: Option<Placed>,
     // Kept last, so that workers close before their domains do.
     _domains: Vec<Arc<dyn Domain>>,
 }
@@ -89,6 +92,7 @@ pub struct EngineKey {
     memory: String,
     workers: u32,
     traffic: Traffic,
+    place: Option<PairPlace>,
 }
 
 impl EngineKey {
@@ -101,6 +105,7 @@ impl EngineKey {
             memory: point.memory.clone(),
             workers: point.workers,
             traffic: point.traffic,
+            place: point.place,
         }
     }
 }
@@ -127,6 +132,10 @@ impl OpenEngine {
         let yielding = local.opened.yielding;
         let all = rank.gather("describe the engines", &Json(local.opened), DEADLINES.step)?;
         let opened: Vec<OpenMessage> = all.into_iter().map(|Json(opened)| opened).collect();
+        let sockets: Vec<_> = opened.iter().map(|opened| &*opened.sockets).collect();
+        let pairs = &need.requirements.pairs;
+        let placed = pairs.placed(rank.hosts(), &sockets);
+        pairs.check(placed)?;
         rank.phase(&format!("connecting {name}"));
         let heard = rank.exchange("exchange cards", local.told, DEADLINES.step)?;
         let connected = connect(rank, &need.peers, &mut local.workers, &heard);
@@ -142,6 +151,7 @@ impl OpenEngine {
             workers: local.workers,
             opened,
             routes,
+            placed,
             moves_bytes: entry.moves_bytes,
             yielding,
             _domains: local.domains,
@@ -178,6 +188,11 @@ impl<'a> Need<'a> {
                 bytes: largest.unwrap_or(0),
             },
             workers: first.workers,
+            pairs: Pairs {
+                traffic: first.traffic,
+                ranks: first.ranks,
+                asked: first.place,
+            },
             peers_max: peers.len() as u32,
             depth: points.iter().map(|point| point.depth()).max().unwrap_or(1),
         };
@@ -224,7 +239,7 @@ fn open_local(
         told.push(introductions);
     }
     Ok(Local {
-        opened: describe(&devices, &workers, wire_devices),
+        opened: describe(&devices, &workers, wire_devices, host),
         workers,
         told: packed(told)?,
         domains: devices.domains,
@@ -290,6 +305,7 @@ fn describe(
     devices: &Devices,
     workers: &[TransferWorker],
     wire_devices: Vec<WireDevice>,
+    host: &RankHost,
 ) -> OpenMessage {
     let mut engine = devices.report();
     let still = !devices.domains[0].caps().moves_bytes;
@@ -303,6 +319,7 @@ fn describe(
         .maybe("sends_counted", counted.map(|_| SENDS_COUNTED));
     OpenMessage {
         cpus: devices.placement.cpus.clone(),
+        sockets: devices.sockets(&host.topology),
         yielding: devices.placement.yielding,
         memory: reports(workers.iter().map(|worker| &worker.memory)),
         engine,

@@ -8,6 +8,7 @@ use super::options::{
 use super::point::ConnectPoint;
 use crate::bounds::{MEMORY_BYTES_MAX, POINTS_MAX, RANKS_MAX, WORKERS_MAX};
 use crate::options::pairs;
+use crate::place::places;
 use crate::point::Traffic;
 use crate::refuse::usage;
 use crate::sweep::Sweep;
@@ -20,7 +21,7 @@ const TRIALS_MAX: u64 = 100_000;
 const TRIAL_NS_MIN: u64 = 10_000_000;
 const TRIAL_NS_MAX: u64 = 24 * 3_600_000_000_000;
 
-/// The points of one experiment, in each engine, memory, workers and bytes to register, the last of these varying
+/// The points of one experiment, in each engine, memory, place, workers and bytes to register, the last varying
 /// fastest; at most `points_max`.
 ///
 /// # Errors
@@ -38,7 +39,14 @@ pub(super) fn expand(
     let workers = workers(&values(&what.workers, WORKERS_DEFAULT))?;
     let register = register(&values(&what.register, REGISTER_BYTES_DEFAULT), &workers)?;
     let memories = memories(what, lists)?;
-    let counts = [named.len(), memories.len(), workers.len(), register.len()];
+    let places = places(&what.place, traffic, ranks)?;
+    let counts = [
+        named.len(),
+        memories.len(),
+        places.len(),
+        workers.len(),
+        register.len(),
+    ];
     let total = counts.into_iter().fold(1, usize::saturating_mul);
     if total > points_max {
         return usage(format!(
@@ -49,7 +57,10 @@ pub(super) fn expand(
     let mut points = Vec::with_capacity(total);
     for (engine, options) in &named {
         for memory in &memories {
-            for &workers in &workers {
+            let places = places.iter();
+            let cells =
+                places.flat_map(|&place| workers.iter().map(move |&workers| (place, workers)));
+            for (place, workers) in cells {
                 for &register_bytes in &register {
                     points.push(ConnectPoint {
                         label: what.label.clone(),
@@ -58,6 +69,7 @@ pub(super) fn expand(
                         traffic,
                         ranks,
                         workers,
+                        place,
                         register_bytes,
                         memory: memory.clone(),
                         trials,

@@ -3,10 +3,10 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::options::{Group, Many, Pair, one_of_these, pairs, with_default};
+use crate::options::{Group, Many, Pair, many_of, one_of_these, pairs, with_default};
 use crate::point::Traffic;
 use crate::sweep::Sweep;
-use tonnage_units::{Count, Nanos};
+use tonnage_units::{Count, Nanos, PairPlace};
 
 /// One experiment that sets up connections and takes them down again.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
@@ -52,6 +52,11 @@ pub struct What {
         value_delimiter = ','
     )]
     pub workers: Option<Sweep>,
+
+    /// Sockets of workers that exchange bytes, on one host; several are joined by commas. [default: near where each has
+    /// a core of its own so]
+    #[arg(long, value_name = "NAMES", value_parser = many_of::<PairPlace>(), value_delimiter = ',')]
+    pub place: Option<Many<PairPlace>>,
 
     /// Bytes of memory that each worker registers for its connections: a value or a sweep.
     #[arg(

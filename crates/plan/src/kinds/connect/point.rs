@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::kind::AnyPoint;
 use crate::point::Traffic;
 use tonnage_engine::EngineOptions;
-use tonnage_units::Bytes;
+use tonnage_units::{Bytes, PairPlace};
 
 /// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +26,9 @@ pub struct ConnectPoint {
     pub ranks: u32,
     /// Pinned threads in each rank, each with a connection to each of its peers.
     pub workers: u32,
+    /// Sockets of workers that exchange bytes, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<PairPlace>,
     /// Bytes of memory that each worker registers.
     pub register_bytes: u64,
     /// Kind of the memory with these bytes.
@@ -53,6 +56,10 @@ impl AnyPoint for ConnectPoint {
         self.workers
     }
 
+    fn place(&self) -> Option<PairPlace> {
+        self.place
+    }
+
     fn name(&self) -> String {
         format!(
             "engine {}, workers {}, register {}",
@@ -63,6 +70,8 @@ impl AnyPoint for ConnectPoint {
     }
 
     fn progress(&self) -> String {
-        format!("{} {} workers", self.engine, self.workers)
+        let place = self.place.map(|place| format!(", {place}"));
+        let place = place.unwrap_or_default();
+        format!("{} {} workers{place}", self.engine, self.workers)
     }
 }

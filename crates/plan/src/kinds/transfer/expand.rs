@@ -11,6 +11,7 @@ use super::pacing::pacings;
 use super::point::{Addresses, Pacing, PointLength, TransferPoint, TrialLength};
 use crate::bounds::{POINTS_MAX, RANKS_MAX, WORKERS_MAX};
 use crate::options::{Many, pairs};
+use crate::place::places;
 use crate::point::Traffic;
 use crate::refuse::usage;
 use tonnage_engine::memory::MemoryEntry;
@@ -25,7 +26,7 @@ struct Shared {
     length: PointLength,
 }
 
-/// The points of one transfer, in each engine, op, window or batch, and size, the last of these varying fastest; at
+/// The points of one transfer, in each engine, op, place, window or batch, and size, the last varying fastest; at
 /// most `points_max`.
 ///
 /// # Errors
@@ -51,13 +52,20 @@ pub(super) fn expand(
     let entries = entries(what, lists)?;
     let memory = lists.memory(&shared.memory)?;
     let ops = ops(what)?;
+    let places = places(&what.place, traffic, ranks)?;
     let pacings = pacings(&transfer.pacing, transfer.measure.latency)?;
     let sizes = match &what.sizes {
         Some(sweep) => sizes(sweep)?,
         None => return usage("sizes is missing: write sizes 8..1M".to_owned()),
     };
     check_rate(&pacings, shared.length.trial)?;
-    let counts = [entries.len(), ops.len(), pacings.len(), sizes.len()];
+    let counts = [
+        entries.len(),
+        ops.len(),
+        places.len(),
+        pacings.len(),
+        sizes.len(),
+    ];
     let total = counts.into_iter().fold(1, usize::saturating_mul);
     if total > points_max {
         return usage(format!(
@@ -71,9 +79,14 @@ pub(super) fn expand(
             check_support(transfer, named.entry, op, lists.engines)?;
             check_visible(transfer, memory, op)?;
             check_roles(transfer, shared.traffic, op)?;
-            for &pacing in &pacings {
+            let places = places.iter();
+            let cells =
+                places.flat_map(|&place| pacings.iter().map(move |&pacing| (place, pacing)));
+            for (place, pacing) in cells {
                 for &size in &sizes {
-                    points.push(point(transfer, &shared, ranks, (named, op, pacing, size))?);
+                    let cell = (named, op, pacing, size);
+                    let point = point(transfer, &shared, ranks, cell)?;
+                    points.push(TransferPoint { place, ..point });
                 }
             }
         }
@@ -95,6 +108,7 @@ fn point(
         traffic: shared.traffic,
         ranks,
         workers: shared.workers,
+        place: None,
         size_bytes,
         pacing,
         memory: shared.memory.clone(),

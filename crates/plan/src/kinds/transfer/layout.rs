@@ -1,6 +1,7 @@
 //! Bytes that operations walk over: what `sizes`, `stride` and `footprint` mean together.
 
 use super::options::MemoryOptions;
+use super::point::ALIGNMENT_BYTES;
 use crate::bounds::{MEMORY_BYTES_MAX, SIZE_BYTES_MAX};
 use crate::point::Traffic;
 use crate::sweep::Sweep;
@@ -9,9 +10,6 @@ use tonnage_units::{Error, Result};
 
 /// Greatest footprint without `footprint`: every operation in flight gets a slot of its own as long as this is enough.
 const FOOTPRINT_BYTES_DEFAULT_MAX: u64 = 64 << 20;
-
-/// Slots begin at multiples of this where `stride` is not said, so that words are never split.
-pub(super) const ALIGNMENT_BYTES: u64 = 8;
 
 /// Places of the slots of one lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::options::{Group, Many, Pair, many_of, on_off, one_of, pairs, text, wi
 use crate::point::{LimitChoice, Traffic};
 use crate::sweep::Sweep;
 use tonnage_engine::Verb;
-use tonnage_units::{Bytes, Count};
+use tonnage_units::{Bytes, Count, PairPlace};
 
 /// One experiment between memories. What is absent gets its default when the plan is expanded; several values multiply.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
@@ -78,6 +78,11 @@ pub struct OperationOptions {
     /// Pinned threads in each rank, each with queues of its own.
     #[arg(long, value_name = "N")]
     pub workers: Option<Count>,
+
+    /// Sockets of workers that exchange bytes, on one host; several are joined by commas. [default: near where each has
+    /// a core of its own so]
+    #[arg(long, value_name = "NAMES", value_parser = many_of::<PairPlace>(), value_delimiter = ',')]
+    pub place: Option<Many<PairPlace>>,
 }
 
 pub(super) const TRAFFIC_DEFAULT: Traffic = Traffic::Pair;

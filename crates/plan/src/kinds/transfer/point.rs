@@ -5,12 +5,14 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::layout::ALIGNMENT_BYTES;
 use crate::kind::AnyPoint;
 use crate::point::{LimitChoice, Traffic};
 use tonnage_engine::{EngineOptions, Verb};
-use tonnage_units::Bytes;
 use tonnage_units::quantity::human;
+use tonnage_units::{Bytes, PairPlace};
+
+/// Slots begin at multiples of this where `stride` is not said, so that words are never split.
+pub(super) const ALIGNMENT_BYTES: u64 = 8;
 
 /// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -32,6 +34,9 @@ pub struct TransferPoint {
     pub ranks: u32,
     /// Pinned threads in each rank, each with its own engine.
     pub workers: u32,
+    /// Sockets of workers that exchange bytes, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<PairPlace>,
     /// Payload bytes of one operation, 1 or more.
     pub size_bytes: u32,
     /// Pacing of operations.
@@ -86,6 +91,10 @@ impl AnyPoint for TransferPoint {
         self.workers
     }
 
+    fn place(&self) -> Option<PairPlace> {
+        self.place
+    }
+
     fn name(&self) -> String {
         format!(
             "engine {}, op {}, size {}",
@@ -97,7 +106,14 @@ impl AnyPoint for TransferPoint {
 
     fn progress(&self) -> String {
         let size = Bytes(self.size_bytes.into());
-        format!("{} {} {size}, {}", self.engine, self.op.name(), self.pacing)
+        let place = self.place.map(|place| format!(", {place}"));
+        let place = place.unwrap_or_default();
+        format!(
+            "{} {} {size}, {}{place}",
+            self.engine,
+            self.op.name(),
+            self.pacing
+        )
     }
 
     fn crosses_devices(&self) -> bool {

@@ -11,7 +11,7 @@ use crate::transfer::{
     Addresses, LengthOptions, MeasureOptions, MemoryOptions, OperationOptions, PacingOptions,
 };
 use tonnage_engine::Verb;
-use tonnage_units::{Bytes, Fraction, Nanos, PerSecond};
+use tonnage_units::{Bytes, Fraction, Nanos, PairPlace, PerSecond};
 
 use proptest::option;
 use proptest::prelude::*;
@@ -122,6 +122,11 @@ fn long() -> Group<Long> {
     (counts(), times(), counts(), times(), times(), part, times()).boxed()
 }
 
+fn places() -> impl Strategy<Value = Option<Many<PairPlace>>> {
+    let place = proptest::sample::select(PairPlace::ALL.to_vec());
+    option::of(proptest::collection::vec(place, 1..3).prop_map(Many))
+}
+
 prop_compose! {
     fn transfers()(
         (label, engine, op, traffic, sizes) in what(),
@@ -130,10 +135,11 @@ prop_compose! {
         (latency, verify, limit) in (option::of(any::<bool>()), any::<bool>(), option::of(limits())),
         engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
         (trials, trial_time, iters, duration, warmup, until_ci, max_duration) in long(),
+        place in places(),
     ) -> Transfer {
         let engine_options = engine_options.into_iter().collect();
         Transfer {
-            what: OperationOptions { label, engine, engine_options, op, traffic, sizes, workers },
+            what: OperationOptions { label, engine, engine_options, op, traffic, sizes, workers, place },
             pacing: PacingOptions { window, batch, ping_pong, rate },
             memory: MemoryOptions { memory, footprint, stride, addresses, seed },
             measure: MeasureOptions { latency, verify, limit },
@@ -149,10 +155,11 @@ prop_compose! {
         register in option::of(sweeps()),
         memory in option::of(proptest::collection::vec("[a-z]{1,4}", 1..3).prop_map(Many)),
         (trials, duration, _, _, _, _, _) in long(),
+        place in places(),
     ) -> Connect {
         let engine_options = engine_options.into_iter().collect();
         Connect {
-            what: connect::What { label, engine, engine_options, traffic, workers, register, memory },
+            what: connect::What { label, engine, engine_options, traffic, workers, place, register, memory },
             length: connect::Length { duration, trials },
         }
     }

@@ -12,6 +12,7 @@ use tonnage_engine::EngineOptions;
 use tonnage_plan::Point;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_plan::point::Traffic;
+use tonnage_units::PairPlace;
 
 use crate::body::{KindBody, Part, PointOptions};
 use crate::histogram::{HistogramData, Latency};
@@ -66,6 +67,10 @@ impl PointOptions for ConnectPoint {
 
     fn traffic(&self) -> Option<Traffic> {
         Some(self.traffic)
+    }
+
+    fn place(&self) -> Option<PairPlace> {
+        self.place
     }
 
     fn memory(&self) -> Option<&str> {

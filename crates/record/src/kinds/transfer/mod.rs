@@ -9,6 +9,7 @@ use tonnage_engine::EngineOptions;
 use tonnage_plan::Point;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
+use tonnage_units::PairPlace;
 
 use crate::body::{KindBody, Moved, MovedInTrial, Part, PointOptions};
 use crate::histogram::{HistogramData, Latency};
@@ -64,6 +65,10 @@ impl PointOptions for TransferPoint {
 
     fn traffic(&self) -> Option<Traffic> {
         Some(self.traffic)
+    }
+
+    fn place(&self) -> Option<PairPlace> {
+        self.place
     }
 
     fn memory(&self) -> Option<&str> {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::fixture::LISTS;
 use crate::{Experiment, Plan, Point};
+use tonnage_units::PairPlace;
 
 /// The one-experiment plan with these lines after the engine.
 fn plan(lines: &str) -> Plan {
@@ -32,6 +33,7 @@ fn everything_that_is_not_said_has_its_default() {
         traffic: Traffic::Pair,
         ranks: 2,
         workers: 1,
+        place: None,
         register_bytes: 4096,
         memory: "host".to_owned(),
         trials: 5,
@@ -42,7 +44,7 @@ fn everything_that_is_not_said_has_its_default() {
 
 #[test]
 fn everything_that_is_said_is_in_the_point_and_printed() {
-    let lines = "label = \"mine\"\ntraffic = \"fan-in\"\nworkers = 3\nregister = \"1G\"\nmemory = \"huge\"\n\
+    let lines = "label = \"mine\"\ntraffic = \"fan-in\"\nworkers = 3\nplace = \"far\"\nregister = \"1G\"\nmemory = \"huge\"\n\
                  duration = \"3s\"\ntrials = 2\n";
     let expected = ConnectPoint {
         label: Some("mine".into()),
@@ -51,6 +53,7 @@ fn everything_that_is_said_is_in_the_point_and_printed() {
         traffic: Traffic::FanIn,
         ranks: 2,
         workers: 3,
+        place: Some(PairPlace::Far),
         register_bytes: 1 << 30,
         memory: "huge".to_owned(),
         trials: 2,
@@ -58,7 +61,7 @@ fn everything_that_is_said_is_in_the_point_and_printed() {
     };
     assert_eq!(points(lines), [expected]);
     let text = "name = \"test\"\n\n[[connect]]\nlabel = \"mine\"\nengine = \"shm\"\ntraffic = \"fan-in\"\n\
-                workers = 3\nregister = \"1G\"\nmemory = \"huge\"\nduration = \"3s\"\ntrials = 2\n";
+                workers = 3\nplace = \"far\"\nregister = \"1G\"\nmemory = \"huge\"\nduration = \"3s\"\ntrials = 2\n";
     assert_eq!(plan(lines).to_toml().unwrap(), text);
 }
 

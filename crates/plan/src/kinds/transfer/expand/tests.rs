@@ -3,7 +3,7 @@ use crate::fixture::{Expand, SHIPPED};
 use crate::point::LimitChoice;
 use crate::transfer::Addresses;
 use crate::{Experiment, Plan};
-use tonnage_units::Bytes;
+use tonnage_units::{Bytes, PairPlace};
 
 /// The one-transfer plan with these lines after the ones that must be there.
 fn plan(lines: &str) -> Plan {
@@ -38,6 +38,7 @@ fn everything_that_is_not_said_has_its_default() {
         traffic: Traffic::Pair,
         ranks: 2,
         workers: 1,
+        place: None,
         size_bytes: 64,
         pacing: Pacing::Stream { window: 64 },
         memory: "host".to_owned(),
@@ -63,7 +64,7 @@ fn everything_that_is_not_said_has_its_default() {
 fn everything_that_is_said_is_in_the_point() {
     let point = points(
         "engine = 'shm'\nop = 'read'\nsizes = '4k'\nlabel = 'mine'\ntraffic = 'all-to-all'\n\
-         window = 8\nrate = '200k'\nworkers = 3\nmemory = 'huge'\nfootprint = '1M'\nstride = '8k'\n\
+         window = 8\nrate = '200k'\nworkers = 3\nplace = 'near'\nmemory = 'huge'\nfootprint = '1M'\nstride = '8k'\n\
          addresses = 'random'\nseed = 7\nverify = true\nlimit = '12.5GB/s'\ntrials = 3\n\
          trial-time = '10ms'\nwarmup = 0\nuntil-ci = '2%'\nmax-duration = '5s'",
     )
@@ -76,6 +77,7 @@ fn everything_that_is_said_is_in_the_point() {
         traffic: Traffic::AllToAll,
         ranks: 2,
         workers: 3,
+        place: Some(PairPlace::Near),
         size_bytes: 4096,
         pacing: Pacing::Paced {
             window: 8,
@@ -101,6 +103,25 @@ fn everything_that_is_said_is_in_the_point() {
     };
     assert_eq!(point, expected);
     assert!(!points(&format!("{WRITE}latency = false")).remove(0).latency);
+}
+
+#[test]
+fn places_multiply_and_far_needs_two_sides() {
+    let points = points("engine = 'shm'\nop = 'write'\nsizes = '8,16'\nplace = 'near,far'");
+    let cells: Vec<_> = points
+        .iter()
+        .map(|point| (point.place.unwrap().name(), point.size_bytes))
+        .collect();
+    assert_eq!(cells, [("near", 8), ("near", 16), ("far", 8), ("far", 16)]);
+    let all = "traffic = 'all-to-all'\nplace = ['near', 'far']";
+    let message = message_for(4, all);
+    assert!(
+        message.contains("place far and traffic all-to-all contradict each other"),
+        "{message}"
+    );
+    // Two ranks are two sides.
+    let two = plan(&format!("{WRITE}{all}")).transfer_points(2).unwrap();
+    assert_eq!(two.len(), 2);
 }
 
 #[test]

@@ -1,0 +1,236 @@
+//! CPUs of the workers of a machine by who exchanges bytes with whom, and the sockets that they are really on.
+
+use crate::host::RankHost;
+use crate::settings::Settings;
+use tonnage_machine::{
+    CpuChoice, MachineRank, Placement, place_by_itself, place_pairs, place_workers,
+};
+use tonnage_plan::point::Traffic;
+use tonnage_ranks::{Hosts, Rank};
+use tonnage_record::Placed;
+use tonnage_units::{Error, PairPlace, Result};
+
+/// Ranks that exchange bytes, and the sockets that were asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pairs {
+    pub(crate) traffic: Traffic,
+    pub(crate) ranks: u32,
+    pub(crate) asked: Option<PairPlace>,
+}
+
+impl Pairs {
+    /// CPUs of this rank's workers.
+    pub(super) fn placement(
+        &self,
+        rank: &Rank,
+        workers: u32,
+        settings: &Settings,
+        host: &RankHost,
+    ) -> Result<Placement> {
+        let (topology, (index, count)) = (&host.topology, host.neighbours);
+        let alone = || place_workers(topology, index, count, workers, &settings.cpus);
+        if settings.cpus != CpuChoice::Auto {
+            return alone();
+        }
+        let (ranks, asked) = (self.of_machine(host), self.asked);
+        let placed = match asked {
+            Some(place) => {
+                self.check_hosts(rank.hosts(), rank.id())?;
+                place_pairs(topology, &ranks, workers, place)?
+            }
+            None if bound_alike(&ranks) => place_by_itself(topology, &ranks, workers)?,
+            // A launcher that bound ranks to CPUs of their own has decided how far they are from each other.
+            None => return alone(),
+        };
+        let own = host.ranks.iter().position(|(other, _)| *other == rank.id());
+        let none = || Error::Failed("this rank is not among those of its machine".into());
+        own.and_then(|own| placed.into_iter().nth(own))
+            .ok_or_else(none)
+    }
+
+    /// The ranks of a machine, and which of them exchange bytes.
+    fn of_machine(&self, host: &RankHost) -> Vec<MachineRank> {
+        let place_of = |rank: u32| host.ranks.binary_search_by_key(&rank, |(rank, _)| *rank);
+        let of = |(rank, allowed): &(u32, Vec<u32>)| {
+            let mut peers = self.peers(*rank);
+            // An order that does not depend on who looks.
+            peers.sort_unstable();
+            peers.dedup();
+            MachineRank {
+                rank: *rank,
+                allowed: allowed.clone(),
+                peers: peers
+                    .into_iter()
+                    .filter_map(|peer| place_of(peer).ok())
+                    .collect(),
+            }
+        };
+        host.ranks.iter().map(of).collect()
+    }
+
+    fn peers(&self, rank: u32) -> Vec<u32> {
+        let mut peers = self.traffic.targets(rank, self.ranks);
+        peers.extend(self.traffic.initiators(rank, self.ranks));
+        peers
+    }
+
+    /// Refuses a place for pairs that are not on one machine: sockets of two hosts are neither near nor far.
+    fn check_hosts(&self, hosts: &Hosts, rank: u32) -> Result<()> {
+        let elsewhere = |peer: &u32| !hosts.share_machine(rank, *peer);
+        match (self.asked, self.peers(rank).into_iter().find(elsewhere)) {
+            (Some(place), Some(peer)) => Err(Error::Unavailable {
+                what: format!("--place {place}"),
+                why: format!(
+                    "ranks {rank} and {peer} exchange bytes and are on different hosts, and a place is about the \
+                     sockets of one"
+                ),
+                how: "Leave --place out, or start all ranks on one host".to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sockets of the workers that exchange bytes, from those of all ranks; `None` where some are on different hosts or
+    /// a socket is not known.
+    pub(crate) fn placed(&self, hosts: &Hosts, sockets: &[&[Option<u32>]]) -> Option<Placed> {
+        let mut placed = None;
+        for initiator in 0..self.ranks {
+            for target in self.traffic.targets(initiator, self.ranks) {
+                if !hosts.share_machine(initiator, target) {
+                    return None;
+                }
+                let of = |rank: u32| sockets.get(rank as usize).copied();
+                for (one, other) in of(initiator)?.iter().zip(of(target)?) {
+                    let this = match (*one)? == (*other)? {
+                        true => Placed::Near,
+                        false => Placed::Far,
+                    };
+                    placed = match placed {
+                        None => Some(this),
+                        Some(before) if before == this => placed,
+                        Some(_) => Some(Placed::Mixed),
+                    };
+                }
+            }
+        }
+        placed
+    }
+
+    /// Refuses another place than the one that was asked for, the same on all ranks.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] with the place that was had.
+    pub(crate) fn check(&self, placed: Option<Placed>) -> Result<()> {
+        let Some(asked) = self
+            .asked
+            .filter(|asked| !placed.is_some_and(|had| had.is(*asked)))
+        else {
+            return Ok(());
+        };
+        Err(Error::Unavailable {
+            what: format!("--place {asked}"),
+            why: match placed {
+                Some(had) => format!("the workers were placed otherwise: {}", had.about()),
+                None => "it is not known which sockets the workers are on".to_owned(),
+            },
+            how: "Leave --place out, and --cpus where it is given".to_owned(),
+        })
+    }
+}
+
+/// Returns whether all ranks may use the same CPUs.
+fn bound_alike(ranks: &[MachineRank]) -> bool {
+    ranks
+        .windows(2)
+        .all(|pair| pair[0].allowed == pair[1].allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonnage_ranks::RankInfo;
+
+    fn hosts(boots: &[&str]) -> Hosts {
+        let info = |(rank, boot): (u32, &&str)| RankInfo {
+            rank,
+            host: (*boot).into(),
+            pid: 1,
+            boot_id: (*boot).into(),
+            network_namespace: String::new(),
+            pid_namespace: String::new(),
+            local_rank: 0,
+            local_size: Some(1),
+        };
+        let infos: Vec<_> = (0..).zip(boots).map(info).collect();
+        Hosts::of(&infos)
+    }
+
+    const PAIRS: Pairs = Pairs {
+        traffic: Traffic::Pair,
+        ranks: 4,
+        asked: Some(PairPlace::Far),
+    };
+
+    #[test]
+    fn what_was_had_is_told_from_the_sockets() {
+        let one = hosts(&["a"; 4]);
+        let placed = |sockets: [&[Option<u32>]; 4]| PAIRS.placed(&one, &sockets);
+        let (s0, s1): (&[_], &[_]) = (&[Some(0)], &[Some(1)]);
+        assert_eq!(placed([s0, s1, s0, s1]), Some(Placed::Near));
+        assert_eq!(placed([s0, s0, s1, s1]), Some(Placed::Far));
+        assert_eq!(placed([s0, s1, s1, s1]), Some(Placed::Mixed));
+        assert_eq!(placed([s0, s1, s0, &[None]]), None);
+        let two = hosts(&["a", "a", "b", "b"]);
+        assert_eq!(PAIRS.placed(&two, &[s0, s0, s1, s1]), None);
+    }
+
+    #[test]
+    fn another_place_than_was_asked_for_is_refused() {
+        assert!(PAIRS.check(Some(Placed::Far)).is_ok());
+        let had = PAIRS.check(Some(Placed::Mixed)).unwrap_err().to_string();
+        assert!(
+            had.contains("some peers on one socket, some on two"),
+            "{had}"
+        );
+        assert!(matches!(PAIRS.check(None), Err(Error::Unavailable { .. })));
+        let any = Pairs {
+            asked: None,
+            ..PAIRS
+        };
+        assert!(any.check(None).is_ok());
+    }
+
+    #[test]
+    fn pairs_on_different_hosts_are_neither_near_nor_far() {
+        let two = hosts(&["a", "a", "b", "b"]);
+        let message = PAIRS.check_hosts(&two, 1).unwrap_err().to_string();
+        assert!(
+            message.starts_with("--place far cannot be used here: ranks 1 and 3 exchange bytes and are on different hosts"),
+            "{message}"
+        );
+        assert!(PAIRS.check_hosts(&hosts(&["a", "b", "a", "b"]), 1).is_ok());
+    }
+
+    #[test]
+    fn ranks_of_a_machine_know_their_peers_by_their_places_in_its_list() {
+        let host = RankHost {
+            topology: tonnage_machine::Topology::read(),
+            neighbours: (0, 2),
+            ranks: vec![(1, vec![0]), (3, vec![0, 1])],
+        };
+        let ranks = PAIRS.of_machine(&host);
+        assert_eq!((ranks[0].rank, &ranks[0].peers), (1, &vec![1]));
+        assert_eq!((ranks[1].rank, &ranks[1].peers), (3, &vec![0]));
+        assert!(!bound_alike(&ranks));
+        let fan = Pairs {
+            traffic: Traffic::FanIn,
+            ..PAIRS
+        };
+        // Their only peer is on another machine.
+        assert!(
+            fan.of_machine(&host)
+                .iter()
+                .all(|rank| rank.peers.is_empty())
+        );
+    }
+}

@@ -1,0 +1,405 @@
+//! Placement of workers that exchange bytes with each other: on one socket, or on two.
+//!
+//! Like [`super::placement`] pure functions: every rank of a machine works out the places of all ranks from the same
+//! topology and takes its own. Worker w of a rank exchanges bytes with workers w of other ranks, so that those of all
+//! ranks which are connected, in as many steps as it takes, are placed together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::placement::{Placement, known_cpus, place_all};
+use super::topology::{Cpu, Topology};
+use tonnage_units::number_list;
+use tonnage_units::{Error, PairPlace, Result};
+
+/// A rank of this machine, as far as the places of workers depend on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineRank {
+    /// Its number in the run.
+    pub rank: u32,
+    /// CPUs that it may use, ascending.
+    pub allowed: Vec<u32>,
+    /// Ranks that it exchanges bytes with, by their places in the list of the machine's ranks.
+    pub peers: Vec<usize>,
+}
+
+/// Places the workers of all ranks of a machine, all that exchange bytes on one socket, or initiators and targets on
+/// two.
+///
+/// Whole cores are taken while there are enough, on one NUMA node if they fit; then second threads, on another core
+/// than the peer's while there is one. Workers share CPUs, and yield, only where there are more of them than CPUs.
+///
+/// # Errors
+/// [`Error::Unavailable`] where no CPUs lie so, with the reason; [`Error::Usage`] for far ranks that cannot be told
+/// apart in two groups.
+pub fn place_pairs(
+    topology: &Topology,
+    ranks: &[MachineRank],
+    workers: u32,
+    place: PairPlace,
+) -> Result<Vec<Placement>> {
+    let mut seats = Seats::new(topology, ranks);
+    let groups = Group::all(ranks);
+    if place == PairPlace::Far && groups.iter().any(|group| !group.is_two_sided) {
+        return Err(Error::Usage(
+            "place far needs initiators and targets, and three ranks that all exchange bytes with each other cannot be \
+             on two sockets: use traffic pair, fan-out or fan-in"
+                .to_owned(),
+        ));
+    }
+    let regions = match place {
+        PairPlace::Near => seats.near(|cpu| cpu.package.is_some()),
+        PairPlace::Far => seats.far(),
+    };
+    let unavailable = |why: String| Error::Unavailable {
+        what: format!("--place {}", place.name()),
+        why,
+        how: match place {
+            PairPlace::Near => "Leave --place out, or choose --place far".to_owned(),
+            PairPlace::Far => "Leave --place out, or choose --place near".to_owned(),
+        },
+    };
+    let has_no_region = |group: &&Group| seats.shared(group, &regions).is_none();
+    if let Some(group) = groups.iter().find(has_no_region) {
+        let why = why_not(topology, &seats.cpus, ranks, group, place);
+        return Err(unavailable(why));
+    }
+    let total = ranks.len() * workers as usize;
+    let shares = total > seats.cpus.len();
+    let placed = seats.place(&groups, workers, |seats, group| {
+        let own = seats.unshared(group, &regions);
+        own.or_else(|| seats.shared(group, &regions).filter(|_| shares))
+    });
+    placed.ok_or_else(|| unavailable(too_few(&seats.cpus, total)))
+}
+
+/// Places the workers of all ranks of a machine, which may use the same CPUs, as [`super::place_workers`] does
+/// alone; but those that exchange bytes on one socket, on cores of their own and on one NUMA node, where that leaves no
+/// core unused.
+///
+/// # Errors
+/// [`Error::Usage`] when no CPU is known.
+pub fn place_by_itself(
+    topology: &Topology,
+    ranks: &[MachineRank],
+    workers: u32,
+) -> Result<Vec<Placement>> {
+    let plain = place_all(topology, ranks.len() as u32, workers)?;
+    let mut seats = Seats::new(topology, ranks);
+    let groups = Group::all(ranks);
+    let fault = |placed: &[Placement]| fault(topology, &groups, placed);
+    if plain.iter().any(|rank| rank.yielding) || fault(&plain) == Fault::default() {
+        return Ok(plain);
+    }
+    let regions = seats.near(|_| true);
+    let near = seats.place(&groups, workers, |seats, group| {
+        seats.unshared(group, &regions)
+    });
+    let better = |near: &Vec<Placement>| {
+        fault(near) < fault(&plain) && cores(topology, near) >= cores(topology, &plain)
+    };
+    Ok(near.filter(better).unwrap_or(plain))
+}
+
+/// One rank's worker among those that are placed together.
+#[derive(Debug, Clone, Copy)]
+struct Member {
+    /// The place of its rank in the machine's list.
+    rank: usize,
+    /// 0 or 1: no two of one side exchange bytes.
+    side: usize,
+}
+
+/// Ranks that are connected with each other.
+struct Group {
+    members: Vec<Member>,
+    /// False where two of one side exchange bytes all the same.
+    is_two_sided: bool,
+}
+
+impl Group {
+    fn all(ranks: &[MachineRank]) -> Vec<Self> {
+        let mut sides = vec![None; ranks.len()];
+        let mut groups = Vec::new();
+        for first in 0..ranks.len() {
+            if sides[first].is_some() {
+                continue;
+            }
+            sides[first] = Some(0);
+            let mut group = Self {
+                members: vec![Member {
+                    rank: first,
+                    side: 0,
+                }],
+                is_two_sided: true,
+            };
+            let mut next = 0;
+            while let Some(&Member { rank, side }) = group.members.get(next) {
+                next += 1;
+                for &peer in &ranks[rank].peers {
+                    match sides[peer] {
+                        Some(known) => group.is_two_sided &= known != side,
+                        None => {
+                            let side = 1 - side;
+                            sides[peer] = Some(side);
+                            group.members.push(Member { rank: peer, side });
+                        }
+                    }
+                }
+            }
+            group.members.sort_by_key(|member| member.rank);
+            groups.push(group);
+        }
+        groups
+    }
+}
+
+/// Socket and, where it matters, NUMA node of either side of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Region([(Option<u32>, Option<u32>); 2]);
+
+impl Region {
+    fn has(&self, cpu: &Cpu, side: usize) -> bool {
+        let (socket, node) = self.0[side];
+        cpu.package == socket && node.is_none_or(|node| node == cpu.node)
+    }
+}
+
+/// CPUs that a worker may be given, from best to worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Take {
+    /// Cores that nobody uses.
+    UnusedCores,
+    /// CPUs that nobody uses, on other cores than the other members of the group.
+    OtherCores,
+    /// CPUs that nobody uses.
+    OwnCpus,
+    /// Any.
+    Shared,
+}
+
+/// CPUs of a machine, and how many workers have been put on each.
+struct Seats<'a> {
+    ranks: &'a [MachineRank],
+    /// By node, then core, then number.
+    cpus: Vec<Cpu>,
+    /// Workers of each of these CPUs.
+    workers: Vec<u32>,
+    /// Workers of each core.
+    workers_of_core: BTreeMap<u32, u32>,
+}
+
+impl<'a> Seats<'a> {
+    fn new(topology: &Topology, ranks: &'a [MachineRank]) -> Self {
+        let allowed: BTreeSet<u32> = ranks
+            .iter()
+            .flat_map(|rank| &rank.allowed)
+            .copied()
+            .collect();
+        let allowed: Vec<u32> = allowed.into_iter().collect();
+        let cpus = known_cpus(topology, &allowed);
+        Self {
+            ranks,
+            workers: vec![0; cpus.len()],
+            cpus,
+            workers_of_core: BTreeMap::new(),
+        }
+    }
+
+    /// Regions on one socket: first each NUMA node, then each whole socket.
+    fn near(&self, fits: impl Fn(&Cpu) -> bool) -> Vec<Region> {
+        let cpus = || self.cpus.iter().filter(|cpu| fits(cpu));
+        let nodes: BTreeSet<_> = cpus().map(|cpu| (cpu.package, Some(cpu.node))).collect();
+        let sockets: BTreeSet<_> = cpus().map(|cpu| (cpu.package, None)).collect();
+        let both = nodes.into_iter().chain(sockets);
+        both.map(|place| Region([place, place])).collect()
+    }
+
+    /// Regions on two sockets: each with each other.
+    fn far(&self) -> Vec<Region> {
+        let known = self.cpus.iter().filter(|cpu| cpu.package.is_some());
+        let sockets: BTreeSet<_> = known.map(|cpu| (cpu.package, None)).collect();
+        let with_others = |one| {
+            let others = sockets.iter().filter(move |other| **other != one);
+            others.map(move |&other| Region([one, other]))
+        };
+        sockets.iter().flat_map(|&one| with_others(one)).collect()
+    }
+
+    /// Places worker after worker of group after group, where `choose` says; `None` where it cannot.
+    fn place(
+        &mut self,
+        groups: &[Group],
+        workers: u32,
+        choose: impl Fn(&Self, &Group) -> Option<Vec<usize>>,
+    ) -> Option<Vec<Placement>> {
+        let mut cpus = vec![Vec::new(); self.ranks.len()];
+        for group in groups {
+            for _ in 0..workers {
+                let chosen = choose(self, group)?;
+                for (member, at) in group.members.iter().zip(chosen) {
+                    let Cpu { id, core, .. } = self.cpus[at];
+                    self.workers[at] += 1;
+                    *self.workers_of_core.entry(core).or_default() += 1;
+                    cpus[member.rank].push(Some(id));
+                }
+            }
+        }
+        let yielding = self.workers.iter().any(|&workers| workers > 1);
+        let placed = cpus.into_iter().map(|cpus| Placement { cpus, yielding });
+        Some(placed.collect())
+    }
+
+    /// CPUs of their own for the members of a group.
+    fn unshared(&self, group: &Group, regions: &[Region]) -> Option<Vec<usize>> {
+        let ways = [Take::UnusedCores, Take::OtherCores, Take::OwnCpus];
+        let mut all = ways
+            .iter()
+            .flat_map(|take| regions.iter().map(move |region| (region, *take)));
+        all.find_map(|(region, take)| self.seat(group, region, take))
+    }
+
+    /// CPUs for the members of a group that others may use too: in the region that is used least.
+    fn shared(&self, group: &Group, regions: &[Region]) -> Option<Vec<usize>> {
+        let all = regions
+            .iter()
+            .filter_map(|region| self.seat(group, region, Take::Shared));
+        all.min_by_key(|chosen| chosen.iter().map(|&at| self.workers[at]).sum::<u32>())
+    }
+
+    /// CPUs for the members of a group in one region.
+    fn seat(&self, group: &Group, region: &Region, take: Take) -> Option<Vec<usize>> {
+        let choices = |member: &Member| self.ranks[member.rank].allowed.len();
+        let mut order: Vec<usize> = (0..group.members.len()).collect();
+        // Those that may use the fewest CPUs choose first.
+        order.sort_by_key(|&at| choices(&group.members[at]));
+        let mut chosen = vec![None; group.members.len()];
+        let mut on_cpu = vec![0u32; self.cpus.len()];
+        let mut on_core = BTreeMap::<u32, u32>::new();
+        for at in order {
+            let Member { rank, side } = group.members[at];
+            let allowed = &self.ranks[rank].allowed;
+            let beside = |cpu: &Cpu| on_core.get(&cpu.core).copied().unwrap_or(0);
+            let used = |cpu: &Cpu| self.workers_of_core.get(&cpu.core).copied().unwrap_or(0);
+            let may = |(at, cpu): &(usize, &Cpu)| {
+                let free = self.workers[*at] + on_cpu[*at] == 0;
+                region.has(cpu, side)
+                    && allowed.binary_search(&cpu.id).is_ok()
+                    && match take {
+                        Take::UnusedCores => used(cpu) + beside(cpu) == 0,
+                        Take::OtherCores => free && beside(cpu) == 0,
+                        Take::OwnCpus => free,
+                        Take::Shared => true,
+                    }
+            };
+            let all = self.cpus.iter().enumerate().filter(may);
+            let (best, cpu) = all.min_by_key(|&(at, cpu)| {
+                (self.workers[at] + on_cpu[at], beside(cpu), used(cpu), at)
+            })?;
+            let core = cpu.core;
+            on_cpu[best] += 1;
+            *on_core.entry(core).or_default() += 1;
+            chosen[at] = Some(best);
+        }
+        chosen.into_iter().collect()
+    }
+}
+
+/// Faults of a placement, the worst first: the number of groups of workers on several sockets, of workers that share a
+/// core with a peer, and of groups on several nodes.
+#[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Fault {
+    on_several_sockets: usize,
+    on_core_of_peer: usize,
+    on_several_nodes: usize,
+}
+
+fn fault(topology: &Topology, groups: &[Group], placed: &[Placement]) -> Fault {
+    let mut fault = Fault::default();
+    let workers = placed.first().map_or(0, |rank| rank.cpus.len());
+    for (group, worker) in groups
+        .iter()
+        .flat_map(|group| (0..workers).map(move |worker| (group, worker)))
+    {
+        let ids = group.members.iter().filter_map(|member| {
+            let cpus = &placed.get(member.rank)?.cpus;
+            cpus.get(worker).copied().flatten()
+        });
+        let ids: Vec<u32> = ids.collect();
+        let cpus = known_cpus(topology, &ids);
+        let distinct = |of: fn(&Cpu) -> Option<u32>| cpus.iter().map(of).collect::<BTreeSet<_>>();
+        fault.on_several_sockets += usize::from(distinct(|cpu| cpu.package).len() > 1);
+        fault.on_core_of_peer += cpus.len() - distinct(|cpu| Some(cpu.core)).len();
+        fault.on_several_nodes += usize::from(distinct(|cpu| Some(cpu.node)).len() > 1);
+    }
+    fault
+}
+
+/// Number of cores that workers are on.
+fn cores(topology: &Topology, placed: &[Placement]) -> usize {
+    let ids: Vec<u32> = placed
+        .iter()
+        .flat_map(|rank| rank.cpus.iter().flatten().copied())
+        .collect();
+    let cpus = known_cpus(topology, &ids);
+    let cores: BTreeSet<u32> = cpus.iter().map(|cpu| cpu.core).collect();
+    cores.len()
+}
+
+/// Reason that workers have no CPUs of their own in such places, though there are enough of them.
+fn too_few(cpus: &[Cpu], workers: usize) -> String {
+    let mut sockets = BTreeMap::<u32, usize>::new();
+    for socket in cpus.iter().filter_map(|cpu| cpu.package) {
+        *sockets.entry(socket).or_default() += 1;
+    }
+    let each = sockets
+        .iter()
+        .map(|(socket, cpus)| format!("{cpus} on socket {socket}"));
+    let each: Vec<String> = each.collect();
+    format!(
+        "{workers} workers so placed need other CPUs than there are: {}",
+        each.join(", ")
+    )
+}
+
+/// Reason that the workers of a group cannot be placed so, though CPUs may be shared.
+fn why_not(
+    topology: &Topology,
+    cpus: &[Cpu],
+    ranks: &[MachineRank],
+    group: &Group,
+    place: PairPlace,
+) -> String {
+    let sockets: BTreeSet<u32> = cpus.iter().filter_map(|cpu| cpu.package).collect();
+    if let Some(unknown) = cpus.iter().find(|cpu| cpu.package.is_none())
+        && sockets.len() < 2
+    {
+        return format!(
+            "the kernel does not say which socket CPU {} is on",
+            unknown.id
+        );
+    }
+    if place == PairPlace::Far && topology.sockets() < 2 {
+        return "this machine has one socket".to_owned();
+    }
+    if place == PairPlace::Far && sockets.len() < 2 {
+        let ids: Vec<u32> = cpus.iter().map(|cpu| cpu.id).collect();
+        return format!(
+            "this machine has {} sockets, and the ranks may use only CPUs {} of one of them",
+            topology.sockets(),
+            number_list::format(&ids)
+        );
+    }
+    let bound = group.members.iter().map(|member| {
+        let MachineRank { rank, allowed, .. } = &ranks[member.rank];
+        format!("rank {rank} may use CPUs {}", number_list::format(allowed))
+    });
+    let bound: Vec<String> = bound.collect();
+    let which = match place {
+        PairPlace::Near => "no socket has CPUs for all that exchange bytes",
+        PairPlace::Far => "no two sockets have CPUs for both sides",
+    };
+    format!("{which}: {}", bound.join(", "))
+}
+
+#[cfg(test)]
+mod tests;

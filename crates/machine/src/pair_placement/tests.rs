@@ -1,0 +1,260 @@
+use super::super::kernel_files::invented::Machine;
+use super::*;
+
+/// Ranks that may use the same CPUs, of which those of each list exchange bytes with rank 0's side of it.
+fn ranks_of(topology: &Topology, count: usize, pairs: &[(usize, usize)]) -> Vec<MachineRank> {
+    let mut ranks: Vec<MachineRank> = (0..count as u32)
+        .map(|rank| MachineRank {
+            rank,
+            allowed: topology.allowed.clone(),
+            peers: Vec::new(),
+        })
+        .collect();
+    for &(one, other) in pairs {
+        ranks[one].peers.push(other);
+        ranks[other].peers.push(one);
+    }
+    ranks
+}
+
+/// So many pairs, rank i with rank i + N/2.
+fn pairs(topology: &Topology, count: usize) -> Vec<MachineRank> {
+    let both: Vec<_> = (0..count).map(|rank| (rank, rank + count)).collect();
+    ranks_of(topology, 2 * count, &both)
+}
+
+fn machine(sockets: u32, cores: u32, threads: u32, allowed: &[u32]) -> Topology {
+    let machine = Machine::new();
+    machine.processors(sockets, cores, threads);
+    Topology::read_from(&machine.tree(), allowed.to_vec())
+}
+
+fn cpus(placed: &[Placement]) -> Vec<Vec<u32>> {
+    let of = |rank: &Placement| rank.cpus.iter().map(|cpu| cpu.unwrap()).collect();
+    placed.iter().map(of).collect()
+}
+
+fn placed(
+    topology: &Topology,
+    ranks: &[MachineRank],
+    workers: u32,
+    place: PairPlace,
+) -> Result<Vec<Vec<u32>>> {
+    let placed = place_pairs(topology, ranks, workers, place)?;
+    assert!(placed.iter().all(|rank| !rank.yielding), "{placed:?}");
+    Ok(cpus(&placed))
+}
+
+fn near(topology: &Topology, count: usize, workers: u32) -> Vec<Vec<u32>> {
+    placed(topology, &pairs(topology, count), workers, PairPlace::Near).unwrap()
+}
+
+fn far(topology: &Topology, count: usize, workers: u32) -> Vec<Vec<u32>> {
+    placed(topology, &pairs(topology, count), workers, PairPlace::Far).unwrap()
+}
+
+fn why_not(topology: &Topology, place: PairPlace) -> String {
+    let refused = place_pairs(topology, &pairs(topology, 1), 1, place).unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { .. }), "{refused:?}");
+    refused.to_string()
+}
+
+fn by_itself(topology: &Topology, ranks: &[MachineRank], workers: u32) -> Vec<Vec<u32>> {
+    cpus(&place_by_itself(topology, ranks, workers).unwrap())
+}
+
+#[test]
+fn two_sockets_take_a_pair_together_or_one_worker_each() {
+    // Cores 0 and 1 on socket 0, 2 and 3 on socket 1; second threads 4 to 7.
+    let topology = machine(2, 2, 2, &[]);
+    assert_eq!(near(&topology, 1, 1), [[0], [1]]);
+    assert_eq!(far(&topology, 1, 1), [[0], [2]]);
+    assert_eq!(near(&topology, 1, 2), [[0, 2], [1, 3]]);
+    assert_eq!(far(&topology, 1, 2), [[0, 1], [2, 3]]);
+    assert_eq!(near(&topology, 2, 1), [[0], [2], [1], [3]]);
+    assert_eq!(far(&topology, 2, 1), [[0], [1], [2], [3]]);
+}
+
+#[test]
+fn a_pair_is_not_on_two_threads_of_a_core_while_cores_are_free() {
+    let topology = machine(2, 2, 2, &[]);
+    // The third pair has second threads, of two cores.
+    assert_eq!(near(&topology, 1, 3), [[0, 2, 4], [1, 3, 5]]);
+    assert_eq!(far(&topology, 1, 4), [[0, 1, 4, 5], [2, 3, 6, 7]]);
+    // Cores 0 with both threads, and one thread of core 1: on one socket there are two cores.
+    let some = machine(2, 2, 2, &[0, 4, 5]);
+    assert_eq!(near(&some, 1, 1), [[0], [5]]);
+    // A core of each socket: on one socket there is no other core.
+    let halves = machine(2, 2, 2, &[0, 4, 2, 6]);
+    assert_eq!(near(&halves, 1, 1), [[0], [4]]);
+    // Socket 0 has one whole core, socket 1 two: the pair goes where both have a core.
+    let uneven = machine(2, 2, 2, &[0, 4, 2, 3]);
+    assert_eq!(near(&uneven, 1, 1), [[2], [3]]);
+}
+
+#[test]
+fn cpus_that_are_not_allowed_are_not_used() {
+    let topology = machine(2, 4, 1, &[1, 5, 6]);
+    assert_eq!(near(&topology, 1, 1), [[5], [6]]);
+    assert_eq!(far(&topology, 1, 1), [[1], [5]]);
+    let one_side = machine(2, 4, 1, &[4, 5, 6]);
+    assert_eq!(
+        why_not(&one_side, PairPlace::Far),
+        "--place far cannot be used here: this machine has 2 sockets, and the ranks may use only CPUs 4-6 of one of \
+         them. Leave --place out, or choose --place near"
+    );
+}
+
+#[test]
+fn nodes_of_a_socket_are_nearer_than_the_socket_and_not_as_far_as_another() {
+    // Two sockets with two nodes each, two cores a node.
+    let machine = Machine::new();
+    machine.processors(2, 4, 1);
+    for (node, cpus) in ["0-1", "2-3", "4-5", "6-7"].iter().enumerate() {
+        machine.file(&format!("sys/devices/system/node/node{node}/cpulist"), cpus);
+    }
+    let topology = Topology::read_from(&machine.tree(), vec![]);
+    assert_eq!(near(&topology, 1, 2), [[0, 2], [1, 3]]);
+    assert_eq!(far(&topology, 1, 2), [[0, 1], [4, 5]]);
+    // Where no node has two CPUs, the socket is near enough.
+    let few = Topology::read_from(&machine.tree(), vec![1, 2, 4, 6]);
+    assert_eq!(near(&few, 1, 2), [[1, 4], [2, 6]]);
+    // Three ranks that send to one.
+    let fan = ranks_of(&topology, 4, &[(0, 1), (0, 2), (0, 3)]);
+    let together = placed(&topology, &fan, 1, PairPlace::Near).unwrap();
+    assert_eq!(together, [[0], [1], [2], [3]]);
+    let apart = placed(&topology, &fan, 1, PairPlace::Far).unwrap();
+    assert_eq!(apart, [[0], [4], [5], [6]]);
+}
+
+#[test]
+fn one_socket_has_no_far_pairs_however_many_nodes_it_has() {
+    let machine = Machine::new();
+    machine.processors(1, 4, 1);
+    machine.file("sys/devices/system/node/node0/cpulist", "0-1");
+    machine.file("sys/devices/system/node/node1/cpulist", "2-3");
+    let topology = Topology::read_from(&machine.tree(), vec![]);
+    assert_eq!(
+        why_not(&topology, PairPlace::Far),
+        "--place far cannot be used here: this machine has one socket. Leave --place out, or choose --place near"
+    );
+    assert_eq!(near(&topology, 1, 2), [[0, 2], [1, 3]]);
+}
+
+#[test]
+fn a_kernel_that_names_no_socket_gives_neither() {
+    let machine = Machine::new();
+    machine.processors(1, 2, 1);
+    for cpu in [0, 1] {
+        let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id");
+        machine.file(&path, "-1");
+    }
+    let topology = Topology::read_from(&machine.tree(), vec![]);
+    for place in PairPlace::ALL {
+        let message = why_not(&topology, place);
+        assert!(
+            message.contains("the kernel does not say which socket CPU 0 is on"),
+            "{message}"
+        );
+    }
+    // By itself nothing is asked of the sockets.
+    assert_eq!(by_itself(&topology, &pairs(&topology, 1), 1), [[0], [1]]);
+}
+
+#[test]
+fn more_workers_than_cpus_share_them_on_their_sockets() {
+    let topology = machine(2, 1, 1, &[]);
+    for place in PairPlace::ALL {
+        let placed = place_pairs(&topology, &pairs(&topology, 2), 1, place).unwrap();
+        assert!(placed.iter().all(|rank| rank.yielding), "{placed:?}");
+        let expected = match place {
+            PairPlace::Near => [[0], [1], [0], [1]],
+            PairPlace::Far => [[0], [0], [1], [1]],
+        };
+        assert_eq!(cpus(&placed), expected);
+    }
+}
+
+#[test]
+fn cpus_are_not_shared_while_there_are_enough_elsewhere() {
+    let one_each = machine(2, 2, 1, &[0, 2]);
+    assert!(why_not(&one_each, PairPlace::Near).contains(
+        "2 workers so placed need other CPUs than there are: 1 on socket 0, 1 on socket 1"
+    ));
+    let three_and_one = machine(2, 4, 1, &[0, 1, 2, 4]);
+    for place in PairPlace::ALL {
+        let refused = place_pairs(&three_and_one, &pairs(&three_and_one, 2), 1, place);
+        let message = refused.unwrap_err().to_string();
+        assert!(
+            message.contains("3 on socket 0, 1 on socket 1"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn ranks_that_a_launcher_bound_are_placed_within_their_cpus() {
+    let topology = machine(2, 2, 1, &[]);
+    let mut ranks = pairs(&topology, 1);
+    (ranks[0].allowed, ranks[1].allowed) = (vec![2, 3], vec![0, 1]);
+    assert_eq!(
+        placed(&topology, &ranks, 1, PairPlace::Far).unwrap(),
+        [[2], [0]]
+    );
+    let refused = place_pairs(&topology, &ranks, 1, PairPlace::Near).unwrap_err();
+    assert!(
+        refused.to_string().contains(
+            "no socket has CPUs for all that exchange bytes: rank 0 may use CPUs 2-3, rank 1 may use CPUs 0-1"
+        ),
+        "{refused}"
+    );
+    // Rank 1 has one choice only, which rank 0 leaves to it.
+    (ranks[0].allowed, ranks[1].allowed) = (vec![0, 1], vec![0]);
+    assert_eq!(
+        placed(&topology, &ranks, 1, PairPlace::Near).unwrap(),
+        [[1], [0]]
+    );
+}
+
+#[test]
+fn three_ranks_that_all_exchange_bytes_are_never_far() {
+    let topology = machine(3, 2, 1, &[]);
+    let all = ranks_of(&topology, 3, &[(0, 1), (0, 2), (1, 2)]);
+    let refused = place_pairs(&topology, &all, 1, PairPlace::Far).unwrap_err();
+    assert_eq!(refused.exit_code(), 2, "{refused}");
+    // Two of them are two sides.
+    let two = ranks_of(&topology, 2, &[(0, 1)]);
+    assert_eq!(
+        placed(&topology, &two, 1, PairPlace::Far).unwrap(),
+        [[0], [2]]
+    );
+}
+
+#[test]
+fn by_itself_a_pair_is_near() {
+    let topology = machine(2, 4, 2, &[]);
+    // Rank after rank would put the targets of four pairs, and all of a rank with three workers, on the other socket.
+    let four = by_itself(&topology, &pairs(&topology, 4), 1);
+    assert_eq!(four, [[0], [2], [4], [6], [1], [3], [5], [7]]);
+    let three = by_itself(&topology, &pairs(&topology, 1), 3);
+    assert_eq!(three, [[0, 2, 4], [1, 3, 5]]);
+    // What was near before is as it was.
+    assert_eq!(
+        by_itself(&topology, &pairs(&topology, 1), 2),
+        [[0, 1], [2, 3]]
+    );
+}
+
+#[test]
+fn by_itself_cores_of_their_own_come_before_a_common_socket() {
+    // One core on each socket: near would be its two threads.
+    let topology = machine(2, 1, 2, &[]);
+    assert_eq!(by_itself(&topology, &pairs(&topology, 1), 1), [[0], [1]]);
+    // Second threads are needed anyhow, and a pair is on two cores.
+    let small = machine(1, 4, 2, &[]);
+    let all = by_itself(&small, &pairs(&small, 1), 4);
+    assert_eq!(all, [[0, 2, 4, 6], [1, 3, 5, 7]]);
+    // More workers than CPUs take turns as they did.
+    let tiny = machine(2, 1, 1, &[]);
+    assert_eq!(by_itself(&tiny, &pairs(&tiny, 2), 1), [[0], [1], [0], [1]]);
+}

@@ -1,0 +1,65 @@
+//! Sockets of workers that exchange bytes, in titles of tables.
+
+use tonnage_record::{Outcome, Placed, Record};
+
+/// The place of records that share a table, such as `near (peers on one socket)`; `None` where it is not known.
+pub fn words<'a>(records: impl Iterator<Item = &'a Record>) -> Option<String> {
+    records.filter_map(Record::place).next().map(name)
+}
+
+/// A place, by its name and in plain words.
+pub fn name(place: Placed) -> String {
+    format!("{place} ({})", place.about())
+}
+
+/// Returns whether two records may share a table: one in which nothing was measured goes with any.
+pub fn agree(left: &Record, right: &Record) -> bool {
+    let is_open = |record: &Record| record.place().is_none() && record.outcome != Outcome::Measured;
+    left.place() == right.place() || is_open(left) || is_open(right)
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_plan::transfer::Pacing;
+    use tonnage_units::PairPlace;
+
+    use super::*;
+    use crate::samples::sample;
+
+    fn placed(placed: Option<Placed>, asked: Option<PairPlace>) -> Record {
+        let sample = sample(Pacing::PingPong, 8).with(|point| point.place = asked);
+        sample.record_with(|record| record.placed = placed)
+    }
+
+    #[test]
+    fn the_place_is_that_which_was_had_or_else_asked_for() {
+        let (near, far) = (Some(Placed::Near), Some(PairPlace::Far));
+        let of = |record: Record| words([&record].into_iter());
+        assert_eq!(
+            of(placed(near, None)).unwrap(),
+            "near (peers on one socket)"
+        );
+        assert_eq!(of(placed(None, far)).unwrap(), "far (peers on two sockets)");
+        assert_eq!(
+            of(placed(Some(Placed::Mixed), None)).unwrap(),
+            "mixed (some peers on one socket, some on two)"
+        );
+        assert_eq!(of(placed(None, None)), None);
+    }
+
+    #[test]
+    fn near_and_far_are_in_tables_of_their_own() {
+        let (near, far) = (
+            placed(Some(Placed::Near), None),
+            placed(Some(Placed::Far), None),
+        );
+        assert!(!agree(&near, &far) && agree(&near, &near));
+        // What was measured without a place must not stand under one.
+        assert!(
+            !agree(&near, &placed(None, None)) && agree(&placed(None, None), &placed(None, None))
+        );
+        let mut skipped = placed(None, None);
+        skipped.outcome = Outcome::Skipped { why: "none".into() };
+        assert!(agree(&near, &skipped) && agree(&skipped, &far));
+    }
+}

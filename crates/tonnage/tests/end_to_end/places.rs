@@ -1,0 +1,119 @@
+//! Places of pairs: near, far, and by themselves, on whatever sockets this machine has.
+
+use tempfile::tempdir;
+use tonnage_machine::Topology;
+use tonnage_record::{Outcome, Placed, Record};
+
+use super::support::{BRIEF, Ended, records, tonnage};
+
+const TRANSFER: &str = "transfer --engine shm --op write --ranks 2 --sizes 8";
+
+fn run(arguments: &str) -> (Ended, Vec<Record>) {
+    let dir = tempdir().unwrap();
+    let run = tonnage(dir.path(), &format!("{arguments} -o r.jsonl")).run();
+    let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+    (run, records)
+}
+
+/// Sockets of all workers.
+fn sockets(record: &Record) -> Vec<Option<u32>> {
+    let parts = record.effective.iter();
+    parts.flat_map(|part| part.sockets.clone()).collect()
+}
+
+/// Two where pairs may be near and far here, one where they may be near; `None` with a visible skip where neither.
+fn sockets_here() -> Option<u32> {
+    let topology = Topology::read();
+    match (topology.has_near_and_far(), topology.allowed_sockets()) {
+        (true, _) => Some(2),
+        (false, 1) if topology.allowed.len() > 1 => Some(1),
+        _ => {
+            println!("skip: the kernel names no sockets, or none has two CPUs for this process");
+            None
+        }
+    }
+}
+
+#[test]
+fn places_are_measured_where_the_machine_has_them() {
+    let Some(sockets_here) = sockets_here() else {
+        return;
+    };
+    let (run, records) = run(&format!("{TRANSFER} --place near,far {BRIEF}"));
+    let [near, far] = &records[..] else {
+        panic!("{run:#?}");
+    };
+    assert_eq!(near.outcome, Outcome::Measured, "{run:#?}");
+    assert_eq!(near.placed, Some(Placed::Near));
+    assert!(sockets(near).windows(2).all(|pair| pair[0] == pair[1]));
+    for title in ["near (peers on one socket)", "far (peers on two sockets)"] {
+        assert!(run.stdout.contains(title), "{title}: {run:#?}");
+    }
+    match &far.outcome {
+        Outcome::Measured => {
+            assert!(sockets_here > 1, "{run:#?}");
+            assert_eq!((run.code, far.placed), (Some(0), Some(Placed::Far)));
+            assert!(sockets(far).windows(2).all(|pair| pair[0] != pair[1]));
+        }
+        Outcome::Skipped { why } => {
+            assert_eq!((run.code, sockets_here), (Some(1), 1), "{run:#?}");
+            assert_eq!(far.placed, None);
+            assert!(
+                why.starts_with("--place far cannot be used here: this machine has ")
+                    && why.contains("socket"),
+                "{why}"
+            );
+            assert!(run.stdout.contains("skipped"), "{run:#?}");
+        }
+        Outcome::Failed { why } => panic!("{why}"),
+    }
+}
+
+#[test]
+fn a_pair_is_placed_near_by_itself_and_the_title_says_so() {
+    if sockets_here().is_none() {
+        return;
+    }
+    let (run, records) = run(&format!("{TRANSFER} {BRIEF}"));
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    let placed = records[0].placed.unwrap();
+    assert_eq!(placed, Placed::Near, "{run:#?}");
+    assert!(run.stdout.contains(placed.about()), "{run:#?}");
+    assert_eq!(records[0].transfer().unwrap().point.place, None);
+    let unpinned = self::run(&format!("{TRANSFER} --cpus none {BRIEF}"));
+    assert_eq!(unpinned.1[0].placed, None);
+    assert!(!unpinned.0.stdout.contains("(peers on"), "{unpinned:#?}");
+}
+
+#[test]
+fn a_place_is_a_column_for_programs() {
+    if sockets_here().is_none() {
+        return;
+    }
+    let dir = tempdir().unwrap();
+    let arguments = format!("{TRANSFER} --place near {BRIEF} --format csv");
+    let table = tonnage(dir.path(), &arguments).succeed().stdout;
+    let mut lines = table
+        .lines()
+        .map(|line| line.split(',').collect::<Vec<_>>());
+    let (head, row) = (lines.next().unwrap(), lines.next().unwrap());
+    let at = head.iter().position(|field| *field == "place").unwrap();
+    assert_eq!(row[at], "near");
+}
+
+#[test]
+fn connections_have_places_too() {
+    let Some(sockets_here) = sockets_here() else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let arguments = "connect --engine shm --ranks 2 --place near,far --duration 50ms --trials 2";
+    let run = tonnage(dir.path(), arguments).run();
+    assert_eq!(run.code, Some(i32::from(sockets_here < 2)), "{run:#?}");
+    for words in ["near (peers on one socket)", "far (peers on two sockets)"] {
+        assert!(run.stdout.contains(words), "{words}: {run:#?}");
+    }
+    if sockets_here < 2 {
+        assert!(run.stdout.contains("skipped: --place far"), "{run:#?}");
+    }
+}
