@@ -52,7 +52,7 @@ pub struct FilesOptions {
     /// The file, or what the files' names begin with; may be repeated for files of their own, and then the ranks take
     /// the paths in turn.
     #[arg(long, value_name = "PATH", required = true)]
-    #[serde(with = "whole", skip_serializing_if = "Vec::is_empty")]
+    #[serde(with = "whole")]
     pub path: Vec<String>,
 
     /// Spread of the data over files. Files of their own are named PATH.00000000, PATH.00000001, …

@@ -147,6 +147,11 @@ fn paths_are_names_of_files_and_several_are_for_files_of_their_own() {
         plan.file_points(2).unwrap_err().to_string()
     };
     assert!(message("[]", "").contains("write path data/file"));
+    let none = "name = 'test'\n\n[[file]]\npath = []\n";
+    let plan = Plan::from_toml(none, "test.toml").unwrap();
+    // Printed without the key it could not be read back.
+    let printed = plan.to_toml().unwrap();
+    assert_eq!(Plan::from_toml(&printed, "printed").unwrap(), plan);
     assert!(message("''", "").contains("cannot be the name of a file"));
     assert!(message("'a/'", "").contains("write path a/file"));
     assert!(message("['a', 'b']", "").contains("leave 1 of them out, or use layout per-process"));
