@@ -1,27 +1,33 @@
 #!/usr/bin/env bash
-# Tests that must pass: `scripts/test.sh check unit system`, or some of these parts. `make` has a command for each of them.
+# Tests that must pass: `scripts/test.sh check unit system`, or some of these parts; and those without an end. `make`
+# has a command for each of them.
 #
 #     check     formatting, lints, documentation, licences     check.sh
 #     unit      tests beside the code, and those in the documentation     tests.sh
-#     system    the program from outside, hosts on this machine, whole crates     tests.sh
+#     system    the program from outside, hosts on this machine, whole crates, fuzz targets for some seconds
+#                                                                             tests.sh, fuzz.sh
+#     fuzz      fuzz targets for as long as FUZZ_SECONDS says     fuzz.sh
+#     corpus    what is committed of their inputs, made anew     fuzz.sh
 #
 # As root on Debian or Ubuntu it installs what the optional tests need (packages.sh); elsewhere it says what is missing.
 # Tests that could not run are never silent: every skip is printed where it happens and again at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-for part in lib packages check tests; do
+for part in lib packages check tests fuzz; do
     # shellcheck source=/dev/null
     source "scripts/$part.sh"
 done
 
 [ $# != 0 ] || { echo "usage: scripts/test.sh [check] [unit] [system]" >&2; exit 2; }
 trap report EXIT
-[ "$*" = check ] || packages
+[[ " $* " != *" unit "* && " $* " != *" system "* ]] || packages
 for part in "$@"; do
     case $part in
         check) check ;;
         unit) unit_tests ;;
-        system) system_tests ;;
-        *) echo "scripts/test.sh: no part $part: check, unit or system" >&2; exit 2 ;;
+        system) system_tests; fuzz_briefly ;;
+        fuzz) fuzz ;;
+        corpus) fuzz_corpus ;;
+        *) echo "scripts/test.sh: no part $part: check, unit, system, fuzz or corpus" >&2; exit 2 ;;
     esac
 done

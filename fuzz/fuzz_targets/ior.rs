@@ -1,8 +1,6 @@
 //! Any words are a command line of IOR or refused; what is read has sizes that go together.
 //!
 //! Words are separated by line ends, so that the empty word and blanks are explored too.
-//!
-//!     cargo +nightly fuzz run ior
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,4 @@
 //! Any text is a plan or refused, printing a plan and reading it again changes nothing, and expanding it ends.
-//!
-//!     cargo +nightly fuzz run plan
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -22,7 +20,7 @@ const MEMORIES: [MemoryEntry; 1] = [MemoryEntry {
     variant: None,
     host_addressable: true,
     allocate: |_| Err(Error::Failed("the fuzzer allocates nothing".to_owned())),
-    check_fits: |_| Ok(()),
+    available: |_| None,
 }];
 
 const ENGINES: [Entry; 1] = [Entry {

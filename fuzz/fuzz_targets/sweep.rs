@@ -1,6 +1,4 @@
 //! Any text is a bounded sweep or refused, and a sweep prints as text that reads back as the same sweep.
-//!
-//!     cargo +nightly fuzz run sweep
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Whole runs with threads as ranks over loopback, for tests of this crate and of those above it.
+//! Whole runs with threads as ranks over loopback, for tests of this crate and of those above it; and readers that only
+//! fuzz targets call from outside.
 //!
 //! The tree has a fan-out of 2, so that 13 ranks have four levels. Nothing ends the process and no signals are taken.
 #![allow(
@@ -10,9 +11,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tonnage_units::Result;
+use tonnage_units::{Error, Result};
 
-use crate::{Identity, JoinOptions, Meeting, Rank, Secret};
+use crate::bootstrap::advert::Advert;
+use crate::channel::message::Hello;
+use crate::join::conditions::Conditions;
+use crate::{Identity, JoinOptions, Meeting, Rank, RankInfo, Secret};
 
 pub(crate) const SECRET: &str = "a secret of the tests";
 #[cfg(test)]
@@ -99,4 +103,30 @@ pub fn run<T: Send + 'static>(
     body: impl Fn(Rank) -> T + Clone + Send + 'static,
 ) -> Vec<T> {
     run_with(size, |_, _| {}, move |rank| body(rank.unwrap()))
+}
+
+/// Reads a rank's advert and writes it again; `None` when it is none.
+pub fn advert(text: &str) -> Option<String> {
+    Advert::parse(text).map(|advert| advert.text())
+}
+
+/// Returns the objection of rank 0 of an invented run to an introduction.
+pub fn objection(hello: &Hello, size: u32) -> Option<Error> {
+    let me = RankInfo {
+        rank: 0,
+        host: "h0".into(),
+        pid: 1,
+        boot_id: "boot".into(),
+        network_namespace: "1".into(),
+        pid_namespace: "1".into(),
+        local_rank: 0,
+        local_size: None,
+    };
+    let conditions = Conditions {
+        me,
+        size,
+        source: "test".into(),
+        plan_hash: "plan".into(),
+    };
+    conditions.objection(std::iter::empty(), hello)
 }

@@ -42,7 +42,15 @@ pub fn read_records(path: &Path) -> Result<ReadOutcome> {
         ErrorKind::InvalidFilename => name_too_long(path),
         _ => cannot_read(error),
     })?;
-    let mut reader = BufReader::new(file);
+    read_records_of(BufReader::new(file), path)
+}
+
+/// Reads all records of what a file holds; `path` is its name in messages.
+///
+/// # Errors
+/// As [`read_records`], but for a file that is not there.
+pub fn read_records_of(mut reader: impl BufRead, path: &Path) -> Result<ReadOutcome> {
+    let cannot_read = |error| Error::io(format!("cannot read {}", path.display()), error);
     let mut outcome = ReadOutcome {
         records: Vec::new(),
         truncated_tail: false,

@@ -12,7 +12,7 @@
 //!
 //! No rank talks to another here, except by what a launcher passes on; that begins in `crate::join`.
 
-mod advert;
+pub(crate) mod advert;
 pub mod detect;
 mod first_host;
 pub mod launcher_process;

@@ -17,7 +17,7 @@
 
 pub(crate) mod address;
 mod admission;
-mod conditions;
+pub(crate) mod conditions;
 pub(crate) mod door;
 mod handshake;
 mod introduction;

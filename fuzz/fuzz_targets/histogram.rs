@@ -1,0 +1,30 @@
+//! Any bytes of a rank are an encoded histogram or refused; what was read encodes to the same again, its quantiles
+//! rise, and adding it to itself doubles it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tonnage_record::histogram::{LatencyHistogram, merge_encoded};
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(histogram) = LatencyHistogram::decode(data) else {
+        return;
+    };
+    let encoded = histogram.encode();
+    let again = LatencyHistogram::decode(&encoded).expect("what was encoded can be decoded");
+    assert_eq!(again.encode(), encoded);
+    let quantiles = [0.0, 0.5, 0.9, 0.99, 0.999, 1.0].map(|part| histogram.quantile_ns(part));
+    assert!(quantiles.is_sorted());
+    assert!(quantiles[0] >= histogram.min_ns() && quantiles[5] <= histogram.max_ns());
+    let kept = LatencyHistogram::from_data(&histogram.to_data()).expect("what is kept can be read");
+    assert_eq!(kept.count(), histogram.count());
+    let mut sum = encoded.clone();
+    merge_encoded(&mut sum, &encoded).expect("it can be added to itself");
+    // Thousands may be added, but a sum is only taken back as long as its count is one that a run can have.
+    if let Ok(sum) = LatencyHistogram::decode(&sum) {
+        assert_eq!(sum.count(), 2 * histogram.count());
+        assert_eq!(
+            (sum.min_ns(), sum.max_ns()),
+            (histogram.min_ns(), histogram.max_ns())
+        );
+    }
+});

@@ -1,0 +1,32 @@
+//! Any words of a rank that knows the secret are an introduction or refused; who is let in fits the run, and what is
+//! said to others travels to them.
+//!
+//! The input is the text of the introduction; the head around it, whose bytes the target `frame` explores, is put here.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tonnage_ranks::message::{Cause, Head, Message};
+use tonnage_ranks::{pack, testing};
+
+/// Number of the introduction among the heads, which is the same in all versions.
+const HELLO: u32 = 0;
+const SIZE: u32 = 4;
+
+fuzz_target!(|text: &str| {
+    let bytes = pack(&(HELLO, text)).unwrap();
+    let Ok(message) = Message::decode(&bytes) else {
+        return;
+    };
+    let Head::Hello(hello) = &message.head else {
+        panic!("another head than an introduction: {:?}", message.head);
+    };
+    match testing::objection(hello, SIZE) {
+        None => assert!((1..SIZE).contains(&hello.info.rank) && hello.size == SIZE),
+        Some(error) => {
+            // Also to ranks of another version, whatever the introduction put into the words.
+            let cause = Cause::of(&error, 0, "h0");
+            let bytes = Message::encode(&Head::Abort { cause }, &[]).expect("a cause fits a head");
+            Message::decode(&bytes).expect("a cause can be read");
+        }
+    }
+});
