@@ -132,11 +132,29 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_is_a_part_of_its_mean() {
+        let of = |mean: f64, ci95| {
+            Spread {
+                mean,
+                ci95,
+                ..spread(&[])
+            }
+            .ci95_fraction()
+        };
+        assert_eq!(of(8.0, Some(2.0)), Some(0.25));
+        assert_eq!((of(8.0, None), of(0.0, Some(2.0))), (None, None));
+    }
+
+    #[test]
     fn confidence_needs_three_trials() {
         assert!(!ci_narrow_enough(&[1.0, 1.0], 0.5));
         assert!(ci_narrow_enough(&[1.0, 1.0, 1.0], 0.0));
         // The half width is 4.3027 × 0.01 / √3 = 0.02484.
         let values = [0.99, 1.0, 1.01];
+        assert!(ci_narrow_enough(&values, 0.025));
+        assert!(!ci_narrow_enough(&values, 0.0248));
+        // And as a part of any other mean.
+        let values = values.map(|value| 10.0 * value);
         assert!(ci_narrow_enough(&values, 0.025));
         assert!(!ci_narrow_enough(&values, 0.0248));
     }

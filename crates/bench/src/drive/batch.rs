@@ -62,29 +62,15 @@ fn one_batch(port: &mut Port, flows: &mut [Flow], size: u64, scratch: &mut Scrat
 
 #[cfg(test)]
 mod tests {
-    use super::super::mock::{Mock, flow, silent_port};
+    use super::super::mock::{Counter, Mock, flow, silent_port};
     use super::*;
     use std::sync::atomic::AtomicBool;
-
-    /// Counts samples; its clock advances by one at each reading.
-    struct Counter(std::cell::Cell<u64>, Vec<u64>);
-
-    impl Recorder for Counter {
-        fn now_ns(&self) -> u64 {
-            self.0.set(self.0.get() + 1);
-            self.0.get()
-        }
-
-        fn sample(&mut self, latency_ns: u64) {
-            self.1.push(latency_ns);
-        }
-    }
 
     #[test]
     fn each_batch_is_complete_before_the_next_and_timed_once() {
         for size in [1, 3, 64, 1000] {
             let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
-            let mut recorder = Counter(std::cell::Cell::new(0), Vec::new());
+            let mut recorder = Counter::default();
             let mut flows = [flow(0, 1), flow(1, 2)];
             let completed = batch(
                 &mut silent_port(&mut mock, &stop),
@@ -96,7 +82,7 @@ mod tests {
             )
             .unwrap();
             assert_eq!(completed, 5 * 2 * u64::from(size));
-            assert_eq!(recorder.1, [1; 5]);
+            assert_eq!(recorder.samples, [1; 5]);
             assert_eq!(flows.map(|flow| flow.issued), [5 * u64::from(size); 2]);
             assert!(mock.most_in_flight <= 2 * size as usize);
         }

@@ -120,3 +120,43 @@ impl Receives {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::walk::tests::point;
+    use tonnage_plan::transfer::Addresses;
+
+    #[test]
+    fn operations_and_receives_lie_a_stride_apart_behind_their_origins() {
+        let point = TransferPoint {
+            stride_bytes: 24,
+            footprint_bytes: 72,
+            ..point(Addresses::Sequential, 3)
+        };
+        let mut flow = Flow::new(&point, 0, 1, Lane(2), 1000, 5000);
+        let mut receives = Receives::new(&point, 0, 1, Lane(3), 7000);
+        assert_eq!(receives.lane(), Lane(3));
+        let written = |op: Op| format!("{op:?}");
+        for (number, offset) in [(0, 0), (1, 24), (2, 48), (3, 0)] {
+            let expected = Op {
+                lane: Lane(2),
+                tag: 9,
+                local: 1000 + offset,
+                remote: 5000 + offset,
+                len: 8,
+                imm: number,
+            };
+            assert_eq!(written(flow.next_op(9)), written(expected));
+            let expected = Op {
+                lane: Lane(3),
+                tag: 4,
+                local: 7000 + offset,
+                remote: 0,
+                len: 8,
+                imm: 0,
+            };
+            assert_eq!(written(receives.next_op(4)), written(expected));
+        }
+    }
+}

@@ -8,6 +8,7 @@ use tonnage_sys::clock::Clock;
 
 use super::flow::Flow;
 use super::port::Port;
+use super::recorder::Recorder;
 use crate::drive::walk::tests::point;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
@@ -113,6 +114,7 @@ impl Engine for Mock {
     }
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        assert!(!ops.is_empty(), "a call for nothing costs time");
         let taken = ops.len().min(self.room);
         self.in_flight.extend(&ops[..taken]);
         self.posted += taken as u64;
@@ -156,6 +158,24 @@ impl Engine for Mock {
             count += 1;
         }
         Ok(count)
+    }
+}
+
+/// Keeps samples; its clock advances by one at each reading.
+#[derive(Default)]
+pub(crate) struct Counter {
+    pub(crate) readings: std::cell::Cell<u64>,
+    pub(crate) samples: Vec<u64>,
+}
+
+impl Recorder for Counter {
+    fn now_ns(&self) -> u64 {
+        self.readings.set(self.readings.get() + 1);
+        self.readings.get()
+    }
+
+    fn sample(&mut self, latency_ns: u64) {
+        self.samples.push(latency_ns);
     }
 }
 

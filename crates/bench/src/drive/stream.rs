@@ -79,7 +79,7 @@ pub fn stream<R: Recorder>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::mock::{Mock, flow, silent_port};
+    use super::super::mock::{Counter, Mock, flow, silent_port};
     use super::super::recorder::Silent;
     use super::super::stall::StallWatch;
     use super::*;
@@ -108,6 +108,24 @@ mod tests {
                 "{most} of {window}"
             );
         }
+    }
+
+    #[test]
+    fn the_clock_is_read_once_for_what_completes_together() {
+        let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+        // Polls that find nothing are no reason to read it.
+        mock.stall_ns = Some((5, 1_000_000));
+        let mut recorder = Counter::default();
+        let completed = stream(
+            &mut silent_port(&mut mock, &stop),
+            &mut [flow(0, 1)],
+            &mut Scratch::new(1, 1),
+            &mut Until::operations(10),
+            &mut recorder,
+        );
+        assert_eq!(completed.unwrap(), 10);
+        assert_eq!(recorder.samples, [1; 10]);
+        assert_eq!(recorder.readings.get(), 11);
     }
 
     /// Nothing is handed over any more, so that flows do not move; only what completes counts.

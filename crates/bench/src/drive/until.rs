@@ -14,18 +14,51 @@ pub struct Until {
 
 #[derive(Debug)]
 enum End {
-    Operations {
-        left: u64,
-    },
-    Time {
-        clock: Clock,
-        end_ns: u64,
-        credit: u64,
-        granted: u64,
-        checked_ns: u64,
-        begun: bool,
-        closed: bool,
-    },
+    Operations { left: u64 },
+    Time { clock: Clock, countdown: Countdown },
+}
+
+/// Time that is left, known from few readings of the clock.
+#[derive(Debug)]
+struct Countdown {
+    end_ns: u64,
+    credit: u64,
+    granted: u64,
+    checked_ns: u64,
+    begun: bool,
+    closed: bool,
+}
+
+impl Countdown {
+    fn new(now_ns: u64, end_ns: u64) -> Self {
+        Self {
+            end_ns,
+            credit: 1,
+            granted: 0,
+            checked_ns: now_ns,
+            begun: false,
+            closed: false,
+        }
+    }
+
+    /// Returns whether `want` more operations may be issued; asks for the time when it does not know.
+    #[inline]
+    fn grants(&mut self, want: u64, now_ns: impl FnOnce() -> u64) -> bool {
+        if self.credit < want && !self.closed {
+            let now = now_ns();
+            self.closed = self.begun && now >= self.end_ns;
+            let left_ns = self.end_ns.saturating_sub(now);
+            self.credit = next_credit(self.granted, now - self.checked_ns, left_ns);
+            (self.granted, self.checked_ns) = (0, now);
+        }
+        if self.closed {
+            return false;
+        }
+        self.begun = true;
+        self.credit = self.credit.saturating_sub(want);
+        self.granted += want;
+        true
+    }
 }
 
 impl Until {
@@ -39,17 +72,9 @@ impl Until {
     /// Stops at `end_ns` on the clock's scale; the loop starts now. A loop that the system kept from beginning until
     /// then still does one operation (or batch, or round trip): a trial of none would measure nothing.
     pub fn time(clock: Clock, end_ns: u64) -> Self {
-        let checked_ns = clock.now_ns();
+        let countdown = Countdown::new(clock.now_ns(), end_ns);
         Self {
-            end: End::Time {
-                clock,
-                end_ns,
-                credit: 1,
-                granted: 0,
-                checked_ns,
-                begun: false,
-                closed: false,
-            },
+            end: End::Time { clock, countdown },
         }
     }
 
@@ -62,28 +87,11 @@ impl Until {
                 *left -= granted;
                 granted as usize
             }
-            End::Time {
-                clock,
-                end_ns,
-                credit,
-                granted,
-                checked_ns,
-                begun,
-                closed,
-            } => {
-                if *credit < want as u64 && !*closed {
-                    let now = clock.now_ns();
-                    *closed = *begun && now >= *end_ns;
-                    *credit = next_credit(*granted, now - *checked_ns, end_ns.saturating_sub(now));
-                    (*granted, *checked_ns) = (0, now);
+            End::Time { clock, countdown } => {
+                match countdown.grants(want as u64, || clock.now_ns()) {
+                    true => want,
+                    false => 0,
                 }
-                if *closed {
-                    return 0;
-                }
-                *begun = true;
-                *credit = credit.saturating_sub(want as u64);
-                *granted += want as u64;
-                want
             }
         }
     }
@@ -120,6 +128,38 @@ mod tests {
         }
         let took = clock.now_ns() - start;
         assert!(took >= 20_000_000, "stopped {took} ns after the start");
+    }
+
+    /// Issues operations of 100 ns each until the countdown ends, and returns when that was and how often it asked.
+    fn counted_down(end_ns: u64, want: u64) -> (u64, u32) {
+        let (start_ns, mut reads) = (7_000_000, 0);
+        let mut now_ns = start_ns;
+        let mut countdown = Countdown::new(start_ns, start_ns + end_ns);
+        let mut grants = |now_ns: u64| {
+            countdown.grants(want, || {
+                reads += 1;
+                now_ns
+            })
+        };
+        while grants(now_ns) {
+            now_ns += 100 * want;
+        }
+        assert!(!grants(now_ns), "what is closed stays closed");
+        (now_ns - start_ns, reads)
+    }
+
+    #[test]
+    fn the_clock_is_read_about_every_50_us_and_never_for_what_was_granted() {
+        for want in [1, 4] {
+            let (took_ns, reads) = counted_down(20_000_000, want);
+            assert!((20_000_000..20_100_000).contains(&took_ns), "{took_ns}");
+            // 400 in the long run, some while the rate is found out, and some when the end is near.
+            assert!((400..460).contains(&reads), "{reads} readings");
+        }
+        // The end itself is over.
+        assert_eq!(counted_down(100, 1), (100, 1));
+        let mut countdown = Countdown::new(0, 100);
+        assert!(countdown.grants(1, || panic!("the first one is granted")));
     }
 
     #[test]

@@ -163,6 +163,35 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn random_is_split_mix_64() {
+        // The first numbers of its authors' code for the seed 0, without the last bit.
+        let mut walk = Walk::over(Addresses::Random, 1 << 63, 0);
+        assert_eq!(walk.slots(), 1 << 63);
+        for number in [
+            0xe220_a839_7b1d_cdaf_u64,
+            0x6e78_9e6a_a1b9_65f4,
+            0x06c4_5d18_8009_454f,
+        ] {
+            assert_eq!(walk.next_slot(), number >> 1);
+        }
+    }
+
+    #[test]
+    fn every_flow_and_seed_has_a_walk_of_its_own() {
+        let mut seen = std::collections::HashSet::new();
+        for seed in 0..16 {
+            for (initiator, target) in [(0, 1), (1, 0), (1, 2), (2, 1), (3, 1), (1, 3)] {
+                let point = TransferPoint {
+                    seed,
+                    ..point(Addresses::Random, 1 << 60)
+                };
+                let mut walk = Walk::new(&point, initiator, target);
+                assert!(seen.insert(walk.next_slot()), "{seed} {initiator} {target}");
+            }
+        }
+    }
+
+    #[test]
     fn skipping_equals_stepping() {
         for addresses in [Addresses::Sequential, Addresses::Random, Addresses::Fixed] {
             let mut stepped = Walk::new(&point(addresses, 7), 0, 1);
@@ -172,6 +201,9 @@ pub(crate) mod tests {
             }
             skipped.skip(1000);
             assert_eq!(stepped.next_slot(), skipped.next_slot());
+            // As many steps as a flow can ever have made.
+            skipped.skip(u64::MAX);
+            assert!(skipped.next_slot() < 7);
         }
     }
 
@@ -180,5 +212,12 @@ pub(crate) mod tests {
         let mut used = vec![false; 5];
         Walk::new(&point(Addresses::Sequential, 5), 0, 1).mark(3, &mut used);
         assert_eq!(used, [true, true, true, false, false]);
+        // It stops when all are used, and not after a million steps.
+        let (mut walk, mut used) = (
+            Walk::new(&point(Addresses::Sequential, 5), 0, 1),
+            [false; 5],
+        );
+        walk.mark(1_000_001, &mut used);
+        assert_eq!(walk.next_slot(), 0);
     }
 }

@@ -70,3 +70,96 @@ fn pace(point: &TransferPoint, measured: &Measured, reached_per_s: f64) -> Optio
         late_fraction: late as f64 / due.max(1) as f64,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::totals::TrialTotals;
+    use super::*;
+    use crate::drive::walk::tests::point;
+    use tonnage_plan::point::Traffic;
+    use tonnage_plan::transfer::Addresses;
+    use tonnage_record::Limit;
+    use tonnage_record::histogram::LatencyHistogram;
+
+    /// Two trials of a second: 100 and 300 operations of 8 bytes.
+    fn measured() -> Measured {
+        let totals = [100, 300].map(|operations| TrialTotals {
+            window_ns: 1_000_000_000,
+            operations,
+            payload_bytes: 8 * operations,
+            initiator_cpu_ns: 5 * operations,
+            target_cpu_ns: 7 * operations,
+            due: 2 * operations,
+            late: operations / 2,
+            ..TrialTotals::NONE
+        });
+        Measured {
+            trials: totals.iter().map(|each| each.trial(false)).collect(),
+            totals: totals.into(),
+            histogram: LatencyHistogram::new(),
+            limit: Some(Limit {
+                what: "a test".into(),
+                bytes_per_s: 6400.0,
+                ci95_bytes_per_s: None,
+            }),
+            converged: Some(true),
+            chosen: Vec::new(),
+            wire_proof: None,
+        }
+    }
+
+    #[test]
+    fn trials_are_taken_together() {
+        let summary = summarize(&point(Addresses::Sequential, 4), &measured());
+        assert_eq!((summary.trials, summary.operations), (2, 400));
+        assert_eq!(summary.payload_bytes, 3200);
+        let bandwidth = summary.bandwidth_bytes_per_s;
+        assert_eq!((bandwidth.mean, bandwidth.min), (1600.0, 800.0));
+        assert_eq!(summary.message_rate_per_s.mean, 200.0);
+        assert_eq!(summary.initiator_cpu_ns_per_operation, 5.0);
+        assert_eq!(summary.target_cpu_ns_per_operation, 7.0);
+        assert_eq!(summary.utilization, Some(0.25));
+        assert_eq!((summary.pace, summary.latency), (None, None));
+        assert_eq!(summary.converged, Some(true));
+    }
+
+    #[test]
+    fn what_was_offered_is_the_rate_of_all_who_initiate() {
+        for (traffic, ranks, offered_per_s) in [
+            (Traffic::Pair, 4, 100.0),
+            (Traffic::FanOut, 4, 50.0),
+            (Traffic::FanIn, 4, 150.0),
+            (Traffic::AllToAll, 4, 200.0),
+        ] {
+            let point = TransferPoint {
+                traffic,
+                ranks,
+                pacing: Pacing::Paced {
+                    window: 4,
+                    rate_per_s: 50.0,
+                },
+                ..point(Addresses::Sequential, 4)
+            };
+            let pace = summarize(&point, &measured()).pace.unwrap();
+            assert_eq!(pace.offered_per_s, offered_per_s, "{traffic:?}");
+            assert_eq!((pace.reached_per_s, pace.late_fraction), (200.0, 0.25));
+        }
+    }
+
+    #[test]
+    fn a_sample_is_of_the_pacing_s_kind() {
+        let kind = |op, pacing| {
+            latency_kind(&TransferPoint {
+                op,
+                pacing,
+                ..point(Addresses::Sequential, 4)
+            })
+        };
+        assert_eq!(kind(Verb::Read, Pacing::PingPong), LatencyKind::Operation);
+        assert_eq!(kind(Verb::Send, Pacing::PingPong), LatencyKind::OneWay);
+        assert_eq!(
+            kind(Verb::Read, Pacing::Batch { batch: 2 }),
+            LatencyKind::Batch
+        );
+    }
+}

@@ -114,14 +114,21 @@ mod tests {
     fn totals(n: u64) -> TrialTotals {
         TrialTotals {
             window_ns: 1000 * n,
-            in_flight_max: n,
+            start_skew_ns: 10 * n,
             operations: n,
             payload_bytes: 8 * n,
+            initiator_cpu_ns: 20 * n,
+            target_cpu_ns: 30 * n,
             samples: 1,
             latency_ns_sum: n,
             latency_ns_min: n,
             latency_ns_max: n,
-            ..TrialTotals::NONE
+            due: 40 * n,
+            late: 50 * n,
+            verified_bytes: 60 * n,
+            elapsed_ns: 70 * n,
+            in_flight_max: n,
+            unsettled: n,
         }
     }
 
@@ -129,13 +136,37 @@ mod tests {
     fn trials_of_ranks_add_up() {
         let mut merged = totals(3);
         merged.merge(totals(5));
-        assert_eq!(
-            (merged.window_ns, merged.operations, merged.latency_ns_min),
-            (5000, 8, 3)
-        );
+        let expected = TrialTotals {
+            // The longest and the most; all else adds up.
+            window_ns: 5000,
+            start_skew_ns: 50,
+            elapsed_ns: 350,
+            in_flight_max: 5,
+            samples: 2,
+            latency_ns_min: 3,
+            latency_ns_max: 5,
+            ..totals(8)
+        };
+        assert_eq!(merged, expected);
+        let mut alone = TrialTotals::NONE;
+        alone.merge(totals(3));
+        assert_eq!(alone, totals(3));
         let trial = merged.trial(false);
         assert_eq!(trial.in_flight_max, Some(5));
         assert_eq!(trial.bandwidth_bytes_per_s, 64.0 / 5e-6);
+        assert_eq!(trial.message_rate_per_s, 8.0 / 5e-6);
         assert_eq!(trial.latency_ns_mean, Some(4.0));
+        assert_eq!(trial.verified_bytes, None);
+        assert_eq!(merged.trial(true).verified_bytes, Some(480));
+        let silent = TrialTotals::NONE.trial(false);
+        assert_eq!(silent.bandwidth_bytes_per_s, 0.0);
+        assert_eq!(
+            (
+                silent.latency_ns_mean,
+                silent.latency_ns_min,
+                silent.latency_ns_max
+            ),
+            (None, None, None)
+        );
     }
 }

@@ -1,0 +1,266 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::drive::walk::tests::point;
+use tonnage_engine::Lane;
+use tonnage_engine::memory::Request;
+use tonnage_engines::memory::HOST;
+use tonnage_plan::transfer::Addresses;
+
+#[test]
+fn immediates_add_up_over_the_32_bit_edge() {
+    assert_eq!((immediates_below(0), immediates_below(5)), (0, 10));
+    let edge = 1u64 << 32;
+    let by_hand: u64 = (edge - 3..edge + 4)
+        .map(|number| number & 0xffff_ffff)
+        .sum();
+    assert_eq!(
+        immediates_below(edge + 4).wrapping_sub(immediates_below(edge - 3)),
+        by_hand
+    );
+}
+
+#[test]
+fn lost_doubled_and_changed_arrivals_are_told() {
+    let mut point = point(Addresses::Sequential, 4);
+    point.op = Verb::WriteImm;
+    let issued = vec![
+        vec![Issued {
+            ranges: vec![(10, 14)],
+        }],
+        vec![Issued::default()],
+    ];
+    let expected = Expected::new(&point, 1, 0, &issued).unwrap();
+    assert_eq!(
+        (expected.arrivals, expected.immediates, &expected.into[..]),
+        (Some(4), 46, &[4][..])
+    );
+    let seen = |count, immediates| {
+        check_immediates(
+            &point,
+            &expected,
+            &Arrivals {
+                count,
+                immediates,
+                last_ns: 0,
+            },
+        )
+    };
+    assert!(seen(4, 46).is_ok());
+    assert!(seen(3, 33).is_err() && seen(5, 59).is_err() && seen(4, 47).is_err());
+}
+
+#[test]
+fn every_ping_has_its_answer() {
+    let mut point = point(Addresses::Sequential, 4);
+    point.pacing = Pacing::PingPong;
+    point.op = Verb::WriteImm;
+    // Rank 1 reported before it answered.
+    let issued = vec![
+        vec![Issued {
+            ranges: vec![(10, 14)],
+        }],
+        vec![Issued {
+            ranges: vec![(10, 10)],
+        }],
+    ];
+    for rank in [0, 1] {
+        let expected = Expected::new(&point, rank, 0, &issued).unwrap();
+        assert_eq!((expected.arrivals, expected.immediates), (Some(4), 46));
+        assert_eq!((expected.into, expected.out), (vec![4], vec![4]));
+    }
+    point.pacing = Pacing::Stream { window: 4 };
+    let expected = Expected::new(&point, 0, 0, &issued).unwrap();
+    assert_eq!((expected.into, expected.out), (vec![], vec![4]));
+}
+
+#[test]
+fn a_report_of_another_plan_is_refused() {
+    let point = point(Addresses::Sequential, 4);
+    assert!(Expected::new(&point, 1, 0, &[Vec::new(), Vec::new()]).is_err());
+}
+
+#[test]
+fn workers_tell_what_they_issued_only_where_it_is_checked() {
+    let asked = |op, verify, moves_bytes| {
+        let point = TransferPoint {
+            op,
+            verify,
+            ..point(Addresses::Sequential, 4)
+        };
+        Expected::is_needed(&point, moves_bytes)
+    };
+    for op in Verb::ALL {
+        assert!(!asked(op, true, false) && !asked(op, false, false));
+        assert!(asked(op, true, true));
+        assert_eq!(asked(op, false, true), op.notifies_target());
+    }
+}
+
+/// Both ends of a flow from rank 0 to rank 1: 4 slots of 8 bytes with 8 bytes between them.
+struct Pair {
+    point: TransferPoint,
+    memories: [Arc<dyn Memory>; 2],
+    walks: [SliceWalks; 2],
+    layouts: [SliceLayout; 2],
+    flow: Flow,
+}
+
+impl Pair {
+    fn new(op: Verb, pacing: Pacing) -> Self {
+        let point = TransferPoint {
+            op,
+            pacing,
+            stride_bytes: 16,
+            footprint_bytes: 64,
+            verify: true,
+            ..point(Addresses::Sequential, 4)
+        };
+        let layouts = [0, 1].map(|rank| SliceLayout::new(&point, rank));
+        let memories = [0, 1].map(|rank: usize| {
+            let bytes = layouts[rank].bytes();
+            let request = Request {
+                bytes,
+                ..Request::default()
+            };
+            (HOST.allocate)(&request).unwrap()
+        });
+        let walks = [0, 1].map(|rank| SliceWalks::new(&point, rank, &layouts[rank as usize]));
+        let origins = (layouts[0].out_origin(0), layouts[1].into_origin(0));
+        let flow = Flow::new(&point, 0, 1, Lane(0), origins.0, origins.1);
+        Self {
+            point,
+            memories,
+            walks,
+            layouts,
+            flow,
+        }
+    }
+
+    /// The rank where bytes land.
+    fn target(&self) -> usize {
+        usize::from(self.point.op != Verb::Read)
+    }
+
+    /// Fills both memories and carries out `operations`, as an engine would.
+    fn trial(&mut self, number: u64, operations: u64) -> Expected {
+        for rank in 0..2 {
+            let memory = &*self.memories[rank];
+            self.walks[rank].fill(memory, number).unwrap();
+        }
+        for _ in 0..operations {
+            let op = self.flow.next_op(0);
+            let mut bytes = vec![0; op.len as usize];
+            let [near, far] = [(0, op.local), (1, op.remote)];
+            let (from, to) = match self.point.op {
+                Verb::Read => (far, near),
+                _ => (near, far),
+            };
+            self.memories[from.0].read(from.1, &mut bytes).unwrap();
+            self.memories[to.0].write(to.1, &bytes).unwrap();
+        }
+        let ranges = self.walks[0].issued(std::slice::from_ref(&self.flow));
+        assert_eq!(ranges, [(self.flow.issued - operations, self.flow.issued)]);
+        let issued = vec![vec![Issued { ranges }], vec![Issued::default()]];
+        Expected::new(&self.point, self.target() as u32, 0, &issued).unwrap()
+    }
+
+    /// Verified bytes, wrong ones of these, and wrong ones elsewhere.
+    fn check(&self, number: u64, expected: &Expected) -> (u64, u64, u64) {
+        let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
+        let (walks, memory) = (&self.walks[self.target()], &*self.memories[self.target()]);
+        walks
+            .check(memory, number, expected, &mut moved, &mut untouched)
+            .unwrap();
+        (
+            moved.checked_bytes,
+            moved.wrong_bytes,
+            untouched.wrong_bytes,
+        )
+    }
+
+    /// Offset of the first slot where bytes land.
+    fn landing(&self) -> u64 {
+        match self.target() {
+            0 => self.layouts[0].out_origin(0),
+            _ => self.layouts[1].into_origin(0),
+        }
+    }
+
+    fn damage(&self, offset: u64) {
+        let (memory, at) = (&self.memories[self.target()], self.landing() + offset);
+        let mut byte = [0];
+        memory.read(at, &mut byte).unwrap();
+        memory.write(at, &[!byte[0]]).unwrap();
+    }
+}
+
+#[test]
+fn a_wrong_byte_is_found_wherever_it_lies() {
+    for op in [Verb::Write, Verb::Read] {
+        let mut pair = Pair::new(op, Pacing::Stream { window: 4 });
+        let expected = pair.trial(1, 3);
+        assert_eq!(pair.check(1, &expected), (24, 0, 0), "{op:?}");
+        assert_ne!(pair.check(2, &expected).1, 0, "another trial's data");
+        // In a slot that was used, between two, in one that was not, behind the last, and in the guard.
+        for (offset, wrong) in [
+            (0, (24, 1, 0)),
+            (39, (24, 1, 0)),
+            (40, (24, 0, 1)),
+            (47, (24, 0, 1)),
+            (48, (24, 0, 1)),
+            (63, (24, 0, 1)),
+            (64, (24, 0, 1)),
+            (64 + GUARD_BYTES - 1, (24, 0, 1)),
+        ] {
+            pair.damage(offset);
+            assert_eq!(pair.check(1, &expected), wrong, "{op:?} {offset}");
+            pair.damage(offset);
+        }
+        // Bytes that never came are wrong ones.
+        let mut more = expected.clone();
+        match op {
+            Verb::Read => more.out[0] += 1,
+            _ => more.into[0] += 1,
+        }
+        let (checked, wrong, _) = pair.check(1, &more);
+        assert!(checked == 32 && wrong > 0, "{op:?} {wrong}");
+    }
+}
+
+#[test]
+fn the_walks_go_on_from_trial_to_trial() {
+    let mut pair = Pair::new(Verb::Write, Pacing::Stream { window: 4 });
+    for (number, operations) in [(1, 3), (2, 2), (3, 4), (4, 9)] {
+        let expected = pair.trial(number, operations);
+        let verified = 8 * operations.min(4);
+        assert_eq!(pair.check(number, &expected), (verified, 0, 0), "{number}");
+        pair.walks[1].advance(&expected);
+    }
+}
+
+#[test]
+fn the_byte_that_signals_an_arrival_is_not_data() {
+    for (op, bytes) in [(Verb::Write, 7), (Verb::WriteImm, 8)] {
+        let mut pair = Pair::new(op, Pacing::PingPong);
+        for rank in 0..2 {
+            pair.walks[rank].fill(&*pair.memories[rank], 1).unwrap();
+        }
+        // One operation each way: both ends wrote into slots of the other.
+        let layout = &pair.layouts[1];
+        let mut data = [0; 8];
+        let op = pair.flow.next_op(0);
+        pair.memories[0].read(op.local, &mut data).unwrap();
+        pair.memories[1]
+            .write(layout.into_origin(0), &data)
+            .unwrap();
+        let expected = Expected {
+            into: vec![1],
+            out: vec![1],
+            ..Expected::default()
+        };
+        assert_eq!(pair.check(1, &expected), (bytes, 0, 0));
+        pair.damage(7);
+        assert_eq!(pair.check(1, &expected), (bytes, bytes - 7, 0));
+    }
+}
