@@ -1,6 +1,6 @@
 # The commands that matter. `make` alone lists them.
 
-.PHONY: help build check test-unit test-system test-faults test fuzz fuzz-corpus fmt doc hosts
+.PHONY: help build check test-unit test-system test-faults test fuzz fuzz-corpus mutants fmt doc hosts
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\): ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -26,6 +26,9 @@ fuzz: ## Each fuzz target for SECONDS with coverage, or one: make fuzz SECONDS=3
 
 fuzz-corpus: ## Fewest inputs that reach what any has reached, for fuzz/corpus: make fuzz-corpus TARGET=plan
 	@FUZZ_TARGET=$(TARGET) bash scripts/test.sh corpus
+
+mutants: ## Changes that no unit test notices: make mutants FILES='crates/bench/src/drive/*.rs' DIFF= SECONDS=1800
+	@MUTANT_FILES="$(FILES)" MUTANT_DIFF=$(DIFF) MUTANT_SECONDS=$(SECONDS) bash scripts/test.sh mutants
 
 test: ## All three: everything that must pass.
 	@bash scripts/test.sh check unit system

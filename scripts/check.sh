@@ -1,24 +1,11 @@
 # For test.sh: what is checked without running the program.
 
-# cargo-deny is built once and kept under target/. Unoptimised it builds in about a minute on two cores and runs in a
-# second, where its own release profile would take ten times as long to build.
 CARGO_DENY_VERSION=0.20.2
 
 # component NAME COMMAND: succeeds when cargo has the command, which rustup may first have to add.
 component() {
     cargo "$2" --version >/dev/null 2>&1 && return
     command -v rustup >/dev/null && rustup component add "$1" && cargo "$2" --version >/dev/null 2>&1
-}
-
-has_cargo_deny() { [ "$(cargo deny --version 2>/dev/null)" = "cargo-deny $CARGO_DENY_VERSION" ]; }
-
-cargo_deny() {
-    has_cargo_deny && return
-    say "cargo install cargo-deny $CARGO_DENY_VERSION (once, into target/tools)"
-    CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --profile dev --root "$TOOLS" \
-        --target-dir "$TOOLS/build" --version "$CARGO_DENY_VERSION" cargo-deny || return
-    rm -rf "$TOOLS/build"
-    has_cargo_deny
 }
 
 check() {
@@ -36,7 +23,7 @@ check() {
     fi
     say "cargo doc, warnings denied"
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
-    if cargo_deny; then
+    if cargo_tool deny "$CARGO_DENY_VERSION"; then
         say "cargo deny check licenses bans sources"
         cargo deny --log-level error --all-features check licenses bans sources
     else

@@ -18,6 +18,19 @@ skip() {
     SKIPS+=("$*")
 }
 
+has_cargo_tool() { [ "$(cargo "$1" --version 2>/dev/null)" = "cargo-$1 $2" ]; }
+
+# cargo_tool NAME VERSION: succeeds when cargo has the command, which is built once and kept under target/. Unoptimised it
+# builds in about a minute on two cores, where its own release profile would take ten times as long.
+cargo_tool() {
+    has_cargo_tool "$@" && return
+    say "cargo install cargo-$1 $2 (once, into target/tools)"
+    CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --profile dev --root "$TOOLS" \
+        --target-dir "$TOOLS/build" --version "$2" "cargo-$1" || return
+    rm -rf "$TOOLS/build"
+    has_cargo_tool "$@"
+}
+
 # Runs at the end, however it comes.
 report() {
     local status=$? line

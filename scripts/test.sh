@@ -8,12 +8,13 @@
 #                                                                             tests.sh, fuzz.sh
 #     fuzz      fuzz targets for as long as FUZZ_SECONDS says     fuzz.sh
 #     corpus    what is committed of their inputs, made anew     fuzz.sh
+#     mutants   changes that no unit test notices     mutants.sh
 #
 # As root on Debian or Ubuntu it installs what the optional tests need (packages.sh); elsewhere it says what is missing.
 # Tests that could not run are never silent: every skip is printed where it happens and again at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-for part in lib packages check tests fuzz; do
+for part in lib packages check tests fuzz mutants; do
     # shellcheck source=/dev/null
     source "scripts/$part.sh"
 done
@@ -28,6 +29,7 @@ for part in "$@"; do
         system) system_tests; fuzz_briefly ;;
         fuzz) fuzz ;;
         corpus) fuzz_corpus ;;
-        *) echo "scripts/test.sh: no part $part: check, unit, system, fuzz or corpus" >&2; exit 2 ;;
+        mutants) mutants ;;
+        *) echo "scripts/test.sh: no part $part: check, unit, system, fuzz, corpus or mutants" >&2; exit 2 ;;
     esac
 done

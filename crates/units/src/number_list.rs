@@ -94,6 +94,8 @@ mod tests {
             assert!(matches!(error, Error::Usage(_)), "{text:?}");
             assert!(error.to_string().contains(&format!("{text:?}")), "{error}");
         }
+        assert_eq!(parse("0-65535").unwrap().len(), 65_536);
+        assert!(parse("0-65535,0").is_err());
         let many = ["0-65535"; 3].join(",");
         assert!(parse(&many).is_err());
     }
