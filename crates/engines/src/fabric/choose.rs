@@ -182,13 +182,27 @@ fn by_device(offered: &[Info], devices: &[String], provider: &str) -> Result<Vec
                 let names: Vec<_> = names.into_iter().collect();
                 Err(unavailable(
                     provider,
-                    format!("it has no device {device} on this host"),
+                    format!(
+                        "it has no device {device} on this host{}",
+                        not_running(device)
+                    ),
                     format!("Choose --devices among {}", names.join(", ")),
                 ))
             }
         }
     };
     devices.iter().map(find).collect()
+}
+
+/// Words about a network interface that is there and does not run, which libraries do not list.
+fn not_running(device: &str) -> String {
+    let state = std::fs::read_to_string(format!("/sys/class/net/{device}/operstate"));
+    match state.as_deref().map(str::trim) {
+        Ok("up" | "unknown") | Err(_) => String::new(),
+        Ok(state) => format!(
+            ": the interface {device} is there and {state}: it came up only now, or has no carrier"
+        ),
+    }
 }
 
 /// A device is meant by the name of its domain, with or without what EFA and verbs add ("-rdm"), or by its address.

@@ -26,6 +26,8 @@ pub(super) struct Address {
     pub(super) libfabric: String,
     pub(super) library: String,
     pub(super) name: Vec<u8>,
+    /// Its device, in words.
+    pub(super) device: String,
     /// Its mailbox for this peer, and the place in it where it waits for the greeting.
     pub(super) mailbox: FarMemory,
     pub(super) place: u64,
@@ -91,6 +93,7 @@ impl Address {
             libfabric: library.release().to_string(),
             library: library.path().to_owned(),
             name: name.to_vec(),
+            device: device(attributes),
             mailbox: mail.remote.into(),
             place,
             peer,
@@ -167,17 +170,40 @@ impl Address {
     }
 }
 
+/// A device in words, such as `eth0 (10.0.0.1)`.
+pub(super) fn device(attributes: &Attributes) -> String {
+    match attributes.address {
+        Some(address) => format!("{} ({address})", attributes.domain),
+        None => attributes.domain.clone(),
+    }
+}
+
 /// First contact in progress.
 pub(super) struct Contact {
-    /// Each peer, and where its greeting comes.
-    places: Vec<(u32, Arc<Arena>, u64)>,
+    /// This side's device.
+    device: String,
+    awaited: Vec<Awaited>,
     began: Instant,
 }
 
+/// A peer whose greeting is to come.
+pub(super) struct Awaited {
+    pub(super) rank: u32,
+    /// Its device.
+    pub(super) device: String,
+    /// The place that the greeting comes to.
+    pub(super) mailbox: Arc<Arena>,
+    pub(super) place: u64,
+}
+
+/// Peers whose devices a message names.
+const DEVICES_NAMED_MAX: usize = 3;
+
 impl Contact {
-    pub(super) fn new(places: Vec<(u32, Arc<Arena>, u64)>) -> Self {
+    pub(super) fn new(device: String, awaited: Vec<Awaited>) -> Self {
         Self {
-            places,
+            device,
+            awaited,
             began: Instant::now(),
         }
     }
@@ -185,11 +211,11 @@ impl Contact {
     /// The peers whose greeting has not come.
     fn missing(&self) -> Vec<u32> {
         let mut missing = Vec::new();
-        for (peer, mailbox, place) in &self.places {
+        for peer in &self.awaited {
             let mut bytes = [0; 8];
-            let read = mailbox.read(*place, &mut bytes);
-            if read.is_err() || u64::from_le_bytes(bytes) != greeting(*peer) {
-                missing.push(*peer);
+            let read = peer.mailbox.read(peer.place, &mut bytes);
+            if read.is_err() || u64::from_le_bytes(bytes) != greeting(peer.rank) {
+                missing.push(peer.rank);
             }
         }
         missing
@@ -228,8 +254,17 @@ impl Contact {
             ));
         }
         let what = what.join(", and ");
+        let silent = |peer: &&Awaited| unsent.contains(&peer.rank) || missing.contains(&peer.rank);
+        let silent = self.awaited.iter().filter(silent);
+        let silent = silent.take(DEVICES_NAMED_MAX);
+        let theirs: Vec<String> = silent
+            .map(|peer| format!("rank {} at {}", peer.rank, peer.device))
+            .collect();
         Err(Error::Failed(format!(
-            "{what} within {seconds} s: is there a route between their devices, and is it not filtered? See --devices"
+            "{what} within {seconds} s; this rank is at {}, {}: is there a route between these devices, and is it not \
+             filtered (see --devices)? Did one of them come up only now, or is memory short (ulimit -v)?",
+            self.device,
+            theirs.join(", ")
         )))
     }
 }

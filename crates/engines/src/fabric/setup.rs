@@ -102,6 +102,7 @@ impl FabricWorker {
         })?;
         Ok(PeerState {
             rank,
+            device: address.device,
             peer,
             mailbox: address.mailbox.into(),
             place: address.place,

@@ -269,6 +269,10 @@ fn a_silent_peer_is_the_one_that_is_named() {
         let healthy = 1 - rank;
         assert!(error.contains("rank 2 did not reach"), "{error}");
         assert!(
+            error.contains("; this rank is at lo (127.0.0.1), rank 2 at lo (127.0.0.1): "),
+            "{error}"
+        );
+        assert!(
             !error.contains(&format!("rank {healthy} did not reach")),
             "{error}"
         );

@@ -14,7 +14,7 @@ use tonnage_sys::libfabric::{
 use tonnage_units::{Error, Result};
 
 use super::causes::usual_cause;
-use super::contact::{Contact, FarMemory};
+use super::contact::{Awaited, Contact, FarMemory, device};
 use super::files::{self, remove_own};
 use super::lanes::LaneState;
 use super::mail::{Greeted, Mail};
@@ -53,6 +53,8 @@ pub(super) struct Flushed {
 
 pub(super) struct PeerState {
     pub(super) rank: u32,
+    /// Its device, in words.
+    pub(super) device: String,
     pub(super) peer: PeerAddress,
     pub(super) mailbox: RemoteRegion,
     /// Place of this side's greeting.
@@ -357,11 +359,14 @@ impl Engine for FabricWorker {
 
     fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
         let fresh = &self.peers[self.met..];
-        let place = |peer: &PeerState| {
-            let mail = &self.mails[peer.greeted.mail];
-            (peer.rank, Arc::clone(&mail.arena), peer.greeted.place)
+        let awaited = |peer: &PeerState| Awaited {
+            rank: peer.rank,
+            device: peer.device.clone(),
+            mailbox: Arc::clone(&self.mails[peer.greeted.mail].arena),
+            place: peer.greeted.place,
         };
-        let contact = Contact::new(fresh.iter().map(place).collect());
+        let own = device(&self.attributes);
+        let contact = Contact::new(own, fresh.iter().map(awaited).collect());
         let all = fresh.len();
         let mut left: Vec<u32> = fresh.iter().map(|peer| peer.rank).collect();
         let mut completed = 0;
