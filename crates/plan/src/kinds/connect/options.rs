@@ -53,8 +53,8 @@ pub struct What {
     )]
     pub workers: Option<Sweep>,
 
-    /// Sockets of workers that exchange bytes, on one host; several are joined by commas. [default: near where each has
-    /// a core of its own so]
+    /// Sockets of workers that exchange bytes, on one host; several are joined by commas. [default: near, unless that
+    /// leaves cores unused]
     #[arg(long, value_name = "NAMES", value_parser = many_of::<PairPlace>(), value_delimiter = ',')]
     pub place: Option<Many<PairPlace>>,
 

@@ -79,8 +79,8 @@ pub struct OperationOptions {
     #[arg(long, value_name = "N")]
     pub workers: Option<Count>,
 
-    /// Sockets of workers that exchange bytes, on one host; several are joined by commas. [default: near where each has
-    /// a core of its own so]
+    /// Sockets of workers that exchange bytes, on one host; several are joined by commas. [default: near, unless that
+    /// leaves cores unused]
     #[arg(long, value_name = "NAMES", value_parser = many_of::<PairPlace>(), value_delimiter = ',')]
     pub place: Option<Many<PairPlace>>,
 }
