@@ -47,22 +47,22 @@ pub struct Rank {
     parent_is_root: bool,
 }
 
-/// Failure of a rank to join.
+/// Failure of a rank to join, or to end in order.
 #[derive(Debug)]
-pub struct JoinFailure {
+pub struct RankFailure {
     /// The reason.
     pub error: Error,
     /// True where another rank says it, so that it is said once.
     pub is_told: bool,
 }
 
-impl From<JoinFailure> for Error {
-    fn from(failure: JoinFailure) -> Self {
+impl From<RankFailure> for Error {
+    fn from(failure: RankFailure) -> Self {
         failure.error
     }
 }
 
-impl From<Error> for JoinFailure {
+impl From<Error> for RankFailure {
     fn from(error: Error) -> Self {
         Self {
             error,
@@ -80,7 +80,7 @@ impl Rank {
     pub fn join(
         identity: Identity,
         mut options: JoinOptions,
-    ) -> std::result::Result<Self, JoinFailure> {
+    ) -> std::result::Result<Self, RankFailure> {
         let deadline = Instant::now() + options.join_timeout + 2 * MARGIN;
         let me = options.info(&identity);
         let mut signals = if options.handle_signals {
@@ -135,7 +135,7 @@ impl Rank {
             Err(error) => {
                 rank.fail(&error);
                 let is_told = !rank.reports_failure();
-                Err(JoinFailure { error, is_told })
+                Err(RankFailure { error, is_told })
             }
         }
     }
@@ -282,13 +282,14 @@ impl Rank {
     ///
     /// # Errors
     /// Why the run ended early, if it did.
-    pub fn close(mut self) -> Result<()> {
+    pub fn close(mut self) -> std::result::Result<(), RankFailure> {
         self.phase("end of the run");
         // Before anybody can have left, so that no rank of a next run at the same port comes to this one.
         self.shared.command(ControlCommand::CloseDoor);
         let outcome = self.barrier("end of the run", self.close_timeout);
+        let is_told = !self.reports_failure();
         self.leave();
-        outcome
+        outcome.map_err(|error| RankFailure { error, is_told })
     }
 
     fn leave(&mut self) {
@@ -307,11 +308,11 @@ impl Rank {
 }
 
 /// A rank that got a signal while it joined says so itself.
-fn unjoined(error: Error, me: &RankInfo) -> JoinFailure {
+fn unjoined(error: Error, me: &RankInfo) -> RankFailure {
     let error = named(error, me);
     let is_told =
         matches!(&error, Error::Interrupted { rank: Some((rank, _)), .. } if *rank != me.rank);
-    JoinFailure { error, is_told }
+    RankFailure { error, is_told }
 }
 
 /// Names this rank in an interruption that nobody is named in: the signal came to this process.

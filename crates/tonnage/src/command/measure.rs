@@ -212,7 +212,8 @@ fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCo
     let failure = match result {
         Ok(code) => match rank.close() {
             Ok(()) => return Ok(code),
-            Err(error) => return Err(error),
+            Err(failure) if failure.is_told => return Ok(failure.error.exit_code().into()),
+            Err(failure) => return Err(failure.error),
         },
         Err(error) => error,
     };

@@ -160,6 +160,17 @@ fn nobody_reads_the_table() {
     );
 }
 
+/// Neither rank 0 nor the supervisor can write the table; one of them says so, and that once.
+#[test]
+fn nobody_reads_the_table_of_a_run() {
+    let dir = tempdir().unwrap();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full");
+    let arguments = format!("transfer --engine shm --op write --ranks 2 --sizes 8 {BRIEF}");
+    let run = tonnage(dir.path(), &arguments).stdout(full.unwrap()).run();
+    let run = run.with_code(1);
+    run.with_one_error(&["rank 0", "cannot write to standard output"]);
+}
+
 #[test]
 fn on_a_terminal_each_row_appears_when_its_point_is_done() {
     let dir = tempdir().unwrap();

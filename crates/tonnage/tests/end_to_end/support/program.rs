@@ -88,6 +88,12 @@ impl Program {
         self
     }
 
+    /// Gives it another standard output than a pipe; then none is collected.
+    pub fn stdout(mut self, to: impl Into<Stdio>) -> Self {
+        self.command.stdout(to);
+        self
+    }
+
     /// Gives it another standard error than a pipe; then none is collected.
     pub fn stderr(mut self, to: OwnedFd) -> Self {
         self.command.stderr(to);
@@ -106,7 +112,10 @@ impl Program {
     pub fn start(mut self) -> Started {
         let begun = Instant::now();
         let mut child = self.command.spawn().unwrap();
-        let stdout = collect(child.stdout.take().unwrap());
+        let stdout = match child.stdout.take() {
+            Some(pipe) => collect(pipe),
+            None => collect(std::io::empty()),
+        };
         let stderr = match child.stderr.take() {
             Some(pipe) => collect(pipe),
             None => collect(std::io::empty()),
