@@ -57,9 +57,10 @@ fuzz_run() {
     mkdir -p "$FUZZ/tmp"
     for name in "$@"; do mkdir -p "$FUZZ/corpus/$name" "$FUZZ/artifacts/$name" "fuzz/corpus/$name"; done
     printf '%s\n' "$@" | TMPDIR=$FUZZ/tmp xargs -P "$(nproc)" -I '{}' sh -c '
-        timeout $(($3 + 120)) "$1/$2" $8 -max_total_time="$3" -timeout="$4" -rss_limit_mb="$5" -artifact_prefix="$6/artifacts/$2/" \
-            "$6/corpus/$2" "fuzz/corpus/$2" >"$7/fuzz-$2.txt" 2>&1 || echo "$2" >>"$7/fuzz-failed.txt"' \
-        fuzz "$FUZZ_PROGRAMS" '{}' "$seconds" "$FUZZ_INPUT_S_MAX" "$FUZZ_MEMORY_MIB_MAX" "$FUZZ" "$LOGS" "${FUZZ_OPTIONS:-}"
+        timeout $(($3 + 120)) "$1/$2" $8 -max_total_time="$3" -timeout="$4" -rss_limit_mb="$5" \
+            -artifact_prefix="$6/artifacts/$2/" "$6/corpus/$2" "fuzz/corpus/$2" >"$7/fuzz-$2.txt" 2>&1 || echo "$2" >>"$7/fuzz-failed.txt"' \
+        fuzz "$FUZZ_PROGRAMS" '{}' "$seconds" "$FUZZ_INPUT_S_MAX" "$FUZZ_MEMORY_MIB_MAX" "$FUZZ" "$LOGS" \
+        "${FUZZ_OPTIONS:-}"
     rm -rf "$FUZZ/tmp"
     for name in "$@"; do fuzz_figures "$name"; done
 }

@@ -19,7 +19,7 @@ for part in lib packages check tests fuzz mutants; do
     source "scripts/$part.sh"
 done
 
-[ $# != 0 ] || { echo "usage: scripts/test.sh [check] [unit] [system]" >&2; exit 2; }
+[ $# != 0 ] || { echo "usage: scripts/test.sh [check] [unit] [system] [fuzz] [corpus] [mutants]" >&2; exit 2; }
 trap report EXIT
 [[ " $* " != *" unit "* && " $* " != *" system "* ]] || packages
 for part in "$@"; do

@@ -13,7 +13,7 @@ const QUIET_LOOKS: u32 = 8;
 const QUIET_FACTOR: u64 = 3;
 
 /// Slowest rate that the first operations are waited for: nothing is known yet of the path. A byte takes a microsecond
-/// at 1 MB/s, a tenth of a link of 100 Mb/s.
+/// at 1 MB/s, a twelfth of a link of 100 Mb/s.
 const FIRST_NS_PER_BYTE: u64 = 1000;
 
 /// Watch over the operations of one worker.
