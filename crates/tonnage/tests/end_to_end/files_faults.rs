@@ -13,7 +13,7 @@ use tonnage_record::Outcome;
 use super::files::{names, on_disk, unavailable};
 use super::files_refused::{left, on_tmpfs};
 use super::killing::{blames, nothing_new, pids};
-use super::support::file_records::{experiment, failed, only, why};
+use super::support::file_records::{experiment, failed, only, walled, why};
 use super::support::{Started, shared_memory, tonnage, wait_until};
 
 const SOON: Duration = Duration::from_secs(5);
@@ -124,9 +124,8 @@ fn files_that_no_disk_has_room_for() {
         assert!(record.file().unwrap().phases.is_empty());
         assert_eq!(names(dir.path()), Vec::<String>::new());
     }
-    let bounded =
-        "--path t --block 1024T --transfer 4k --fsync each --stonewall 20ms --phases write";
-    tonnage(dir.path(), &experiment(bounded)).run().with_code(0);
+    let bounded = "--path t --block 1024T --transfer 4k --fsync each --phases write";
+    walled(dir.path(), bounded);
 }
 
 /// Bytes of the file that is there are free for the one that takes its place.

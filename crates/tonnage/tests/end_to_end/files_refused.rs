@@ -9,7 +9,7 @@ use std::path::Path;
 use tempfile::tempdir;
 
 use super::files::{in_memory, names};
-use super::support::file_records::{experiment, failed, measured, only, why};
+use super::support::file_records::{experiment, failed, measured, only, walled, why};
 use super::support::{Ended, tonnage, under, wait_until};
 
 /// Refused before a rank starts.
@@ -275,9 +275,9 @@ fn files_of_others_stay() {
         }
     }
     // What tonnage wrote is told from them also when its first bytes were never written.
-    measured(
+    walled(
         dir.path(),
-        "--path holes --block 64M --transfer 4k --order shuffled --fsync each --stonewall 20ms --phases write --keep",
+        "--path holes --block 64M --transfer 4k --order shuffled --fsync each --phases write --keep",
     );
     assert!(at("holes").exists());
     measured(dir.path(), "--path holes --block 64k --transfer 16k");

@@ -9,10 +9,11 @@ use tonnage_record::Record;
 use tonnage_record::files::PhaseTrial;
 
 use super::files::unavailable;
-use super::support::file_records::{failed, measured};
+use super::support::file_records::{experiment, failed, measured, read, walled, why};
+use super::support::tonnage;
 
 /// Far more than can be written until the stonewall, because each write is synced.
-const SLOW: &str = "--block 1G --transfer 4k --fsync each --stonewall 60ms --phases write";
+const SLOW: &str = "--block 1G --transfer 4k --fsync each --phases write";
 
 fn write_trial(record: &Record) -> &PhaseTrial {
     &record.file().unwrap().phases[0].trials[0]
@@ -36,10 +37,11 @@ fn who_is_cut_off_counts_what_had_ended() {
         "--layout per-process --threads 2",
         "--order shuffled --barriers",
     ] {
-        let (ended, record) = measured(dir.path(), &format!("--ranks 2 --path t {SLOW} {more}"));
+        let (ended, record) = walled(dir.path(), &format!("--ranks 2 --path t {SLOW} {more}"));
         let trial = write_trial(&record);
         let wall = trial.stonewall.unwrap();
-        assert_eq!(wall.after_ns, 60_000_000);
+        let asked = record.file().unwrap().point.stonewall.unwrap();
+        assert_eq!(wall.after_ns, asked.after_ns);
         assert!(trial.last_done_ns >= wall.after_ns, "{trial:?}");
         // Of each thread at most one was under way.
         let threads =
@@ -71,6 +73,44 @@ fn a_stonewall_that_never_comes_changes_nothing() {
     }
 }
 
+/// A phase in which nothing was moved is no measurement, and says why; its files go. So many threads do not meet within
+/// a millisecond, or twice as many do not.
+#[test]
+fn a_stonewall_before_the_first_transfer_fails_the_phase() {
+    let dir = tempdir().unwrap();
+    for more in ["", "--wear-out", "--layout per-process"] {
+        let begun = |ranks: u32| {
+            let arguments = format!(
+                "--ranks {ranks} --threads 4 --barriers --path t --block 1M --transfer 4k --stonewall 1ms {more}"
+            );
+            tonnage(dir.path(), &experiment(&arguments)).run()
+        };
+        let mut runs = [16, 32, 64].into_iter().map(begun);
+        let ended = runs.find(|ended| ended.code != Some(0)).unwrap();
+        let record = read(&dir.path().join("r.jsonl")).pop().unwrap();
+        fs::remove_file(dir.path().join("r.jsonl")).unwrap();
+        let why = why(&record, &ended.with_code(1));
+        for part in [
+            "the write phase of repetition 1 moved nothing: its stonewall came 1ms after the start",
+            "give it more time",
+        ] {
+            assert!(why.contains(part), "{why}");
+        }
+        assert!(record.file().is_none_or(|file| file.phases.is_empty()));
+        assert_eq!(super::files::names(dir.path()), Vec::<String>::new());
+    }
+    // Somebody's status says that nothing was written.
+    fs::write(dir.path().join("t"), vec![1; 1 << 20]).unwrap();
+    fs::write(dir.path().join("s.json"), "{\"transfers\":[0,0]}\n").unwrap();
+    let read =
+        "--ranks 2 --path t --block 64k --transfer 4k --phases read --stonewall-status s.json";
+    let (why, _) = failed(dir.path(), read);
+    assert!(
+        why.contains("less had been written before than one transfer of each rank"),
+        "{why}"
+    );
+}
+
 #[test]
 fn after_wearing_out_all_ranks_have_moved_the_same() {
     for (engine, more) in [
@@ -91,10 +131,10 @@ fn after_wearing_out_all_ranks_have_moved_the_same() {
         };
         // What is not synced goes to memory, and is less.
         let block = if engine == "uring" { "64M" } else { "1G" };
-        let (_, record) = measured(
+        let (_, record) = walled(
             dir.path(),
             &format!(
-                "--ranks 3 --engine {engine} --path t --block {block} --transfer 4k --stonewall 40ms --phases write \
+                "--ranks 3 --engine {engine} --path t --block {block} --transfer 4k --phases write \
                  --wear-out --layout per-process --stonewall-status s.json {more}"
             ),
         );
@@ -122,7 +162,7 @@ fn a_later_job_reads_what_was_written() {
     ] {
         let dir = super::files::on_disk();
         let common = format!("--ranks 2 --path t --stonewall-status s.json {more}");
-        let (_, record) = measured(dir.path(), &format!("{common} {SLOW} --keep"));
+        let (_, record) = walled(dir.path(), &format!("{common} {SLOW} --keep"));
         let transfers = written(&dir.path().join("s.json"));
         let all = transfers.iter().sum::<u64>();
         let trial = write_trial(&record);
@@ -163,7 +203,7 @@ fn a_later_phase_reads_what_was_written() {
         "--read-shift 1 --layout per-process",
     ] {
         let slow = SLOW.replace("--phases write", "--phases write,read");
-        let (_, record) = measured(
+        let (_, record) = walled(
             dir.path(),
             &format!("--ranks 2 --path t {slow} --verify=write,read {more}"),
         );

@@ -91,6 +91,10 @@ impl Experiment<'_> {
         if phase == Phase::Write {
             self.note_written(state, &job)?;
         }
+        // All ranks know the same sums.
+        if let Some(why) = totals.why_empty(point, phase, trial) {
+            return Err(StepFailure::Point(Error::Failed(why)));
+        }
         let mut entry = totals.trial(point, self.reading.outlier_ns, trial, self.rank.infos());
         entry.cache = cache;
         entry.data_seed = seed;

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::kinds::files::drive::Samples;
 use crate::kinds::files::timeline::Timeline;
-use tonnage_plan::files::FilePoint;
+use tonnage_plan::files::{FilePoint, Phase};
 use tonnage_ranks::RankInfo;
 use tonnage_record::files::{Outlier, PhaseTrial, RankTimes, Series, StonewallFigures};
-use tonnage_units::Reduce;
+use tonnage_units::{Nanos, Reduce};
 
 /// The slowest ranks that are kept by name.
 const SLOWEST: usize = 8;
@@ -200,6 +200,25 @@ impl PhaseTotals {
         self.cpu_ns += other.cpu_ns;
         self.transfer_cpu_ns += other.transfer_cpu_ns;
         self.in_flight_max = self.in_flight_max.max(other.in_flight_max);
+    }
+
+    /// Says why not one transfer was made, if none was: there is nothing to measure then.
+    pub fn why_empty(&self, point: &FilePoint, phase: Phase, trial: u32) -> Option<String> {
+        if self.transfers > 0 {
+            return None;
+        }
+        let which = format!("the {} phase of repetition {}", phase.name(), trial + 1);
+        Some(match point.stonewall {
+            Some(wall) if wall.after_ns <= self.transfer.end_ns => format!(
+                "{which} moved nothing: its stonewall came {} after the start, when no rank had ended a transfer (files \
+                 were open after {:.1} ms); give it more time",
+                Nanos(wall.after_ns),
+                self.open.end_ns as f64 / 1e6
+            ),
+            _ => format!(
+                "{which} moved nothing: less had been written before than one transfer of each rank"
+            ),
+        })
     }
 
     /// The phase as the record shows it, but for what is found out before or after it.

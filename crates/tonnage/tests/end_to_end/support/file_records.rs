@@ -23,6 +23,26 @@ pub fn measured(dir: &Path, arguments: &str) -> (Ended, Record) {
     (ended, record)
 }
 
+/// Measures with a stonewall: the shortest by which a busy disk had opened the files.
+pub fn walled(dir: &Path, arguments: &str) -> (Ended, Record) {
+    for wall_ms in [60, 240, 960] {
+        let ended = tonnage(
+            dir,
+            &experiment(&format!("{arguments} --stonewall {wall_ms}ms")),
+        )
+        .run();
+        let again = tonnage(dir, "show r.jsonl").run();
+        let record = only(&dir.join("r.jsonl"));
+        if record.outcome == Outcome::Measured {
+            assert_eq!(again.stdout, ended.stdout);
+            return (ended.with_code(0), record);
+        }
+        let why = why(&record, &ended);
+        assert!(why.contains("its stonewall came"), "{why}");
+    }
+    panic!("no file could be opened within a second");
+}
+
 /// Runs an experiment that must end with code 1, and returns why, as its one record says it, and the record.
 pub fn failed(dir: &Path, arguments: &str) -> (String, Record) {
     let ended = tonnage(dir, &experiment(arguments)).run().with_code(1);
