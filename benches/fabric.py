@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Engine fabric beside the programs that people use today, on the same libfabric and the same CPUs, in turn: fi_rma_bw,
-fi_rma_pingpong and iperf3. What exactly is compared, and alike in what, is in README.md."""
+fi_rma_pingpong, fi_rdm_bw, fi_rdm_tagged_bw and iperf3. What exactly is compared, and alike in what, is in README.md."""
 
 import ctypes
 import itertools
@@ -11,7 +11,7 @@ import common
 import peers
 
 PROVIDERS = ["shm", "tcp"]
-PARTS = ["bandwidth", "latency", "iperf3"]
+PARTS = ["bandwidth", "sends", "latency", "iperf3"]
 WINDOW = 64
 # tonnage's name of an operation, fi_rma_bw's, and whether fi_rma_bw issues it from both sides at once.
 OPS = [("write", "write", True), ("write-imm", "writedata", False), ("read", "read", True)]
@@ -22,14 +22,20 @@ UNORDERED = ("--engine-option", "shm-writes=cma")
 # At least this many times fi_rma_bw's rate, by provider and size.
 RATE_GOALS = {
     ("shm", 64): 1.0,
+    ("shm", 4096): 1.0,
     ("shm", 65536): 1.3,
     ("shm", 1048576): 1.0,
     ("tcp", 64): 1.0,
+    ("tcp", 4096): 1.0,
     ("tcp", 65536): 1.3,
     ("tcp", 1048576): 1.3,
 }
 # At 1 MiB over shm once more, with the pages that tonnage takes by itself.
 OWN_PAGES_GOAL = 1.3
+# Sends: at least this many times the rate of fi_rdm_bw and fi_rdm_tagged_bw, at these sizes.
+SENDS_GOAL = 1.0
+SEND_BYTES = [64, 256, 4096, 65536, 262144]
+SEND_PROGRAMS = ["fi_rdm_bw", "fi_rdm_tagged_bw"]
 # At most this many times fi_rma_pingpong's half round trip.
 HALF_TRIP_GOALS = {"shm": 1.10, "tcp": 1.05}
 HALF_TRIP_BYTES = 8
@@ -67,9 +73,9 @@ class Pair(NamedTuple):
 def main():
     options = arguments()
     cpus = options.cpus.split(",")
-    programs = {"bandwidth": "fi_rma_bw", "latency": "fi_rma_pingpong", "iperf3": "iperf3"}
+    programs = {"bandwidth": ["fi_rma_bw"], "sends": SEND_PROGRAMS, "latency": ["fi_rma_pingpong"], "iperf3": ["iperf3"]}
     rivals = peers.Peers(os.path.abspath(options.peers), cpus, options.seconds)
-    rivals.require([programs[part] for part in options.only])
+    rivals.require([program for part in options.only for program in programs[part]])
     binary = common.program(options)
     switch_large_pages(False)
     library = rivals.library if options.libfabric is None else options.libfabric
@@ -139,6 +145,8 @@ def comparisons(rivals, options):
     for provider in options.provider:
         if "bandwidth" in options.only:
             lines += bandwidths(rivals, provider)
+        if "sends" in options.only:
+            lines += sends(rivals, provider)
         if "latency" in options.only:
             lines += latencies(rivals, provider)
     if "iperf3" in options.only and "tcp" in options.provider:
@@ -158,7 +166,7 @@ def stream_words(provider, op, size):
 
 def bandwidths(rivals, provider):
     lines = []
-    for (op, peer_op, both_ways), size in itertools.product(OPS, [64, 65536, 1048576]):
+    for (op, peer_op, both_ways), size in itertools.product(OPS, [64, 4096, 65536, 1048576]):
         peer = lambda peer_op=peer_op, size=size: rivals.fabtests(
             "fi_rma_bw", provider, peer_op, size, ("-W", str(WINDOW))
         )
@@ -175,6 +183,17 @@ def bandwidths(rivals, provider):
         if both_ways:
             both = line._replace(name=f"{name} both ways", words=words + traffic, goal=None, client_only=False)
             lines.append(both)
+    return lines
+
+
+def sends(rivals, provider):
+    lines = []
+    for size, program in itertools.product(SEND_BYTES, SEND_PROGRAMS):
+        peer = lambda program=program, size=size: rivals.fabtests(program, provider, None, size, ("-W", str(WINDOW)))
+        # All of the peer's contexts point at one slot, so that this is what both of them walk over.
+        words = stream_words(provider, "send", size) + ("--footprint", str(size))
+        name = f"{provider} send {size_name(size)} / {program}"
+        lines.append(Comparison(name, peer, words, SENDS_GOAL, False, size))
     return lines
 
 

@@ -1,4 +1,5 @@
-"""The programs that `fabric.py` compares with: fi_rma_bw and fi_rma_pingpong of libfabric's fabtests, and iperf3.
+"""The programs that `fabric.py` compares with: fi_rma_bw, fi_rma_pingpong, fi_rdm_bw and fi_rdm_tagged_bw of libfabric's
+fabtests, and iperf3.
 
 What lives here: finding them, running a server and a client of them on two CPUs, and reading what they print. They are
 neither built nor fetched here.
@@ -22,14 +23,16 @@ RUN_SECONDS_MAX = 60
 # Longest time that a server may take to listen.
 LISTEN_SECONDS_MAX = 10
 # Iterations of the first run of each comparison, by size: short, so that its CPU time is what setting up takes.
-FIRST_ITERATIONS = {8: 500, 64: 5_000, 65536: 200, 1048576: 80}
+FIRST_ITERATIONS = {8: 500, 64: 5_000, 256: 5_000, 4096: 1_000, 65536: 200, 262144: 100, 1048576: 80}
+# Programs whose client sends and whose server receives: they know no `-o`.
+ONE_WAY = ["fi_rdm_bw", "fi_rdm_tagged_bw"]
 LISTENING = "0A"
 
 WHERE = """\
 They are not part of this project and are not built by it. How to get them:
   libfabric and fabtests  sources at https://github.com/ofiwg/libfabric (fabtests is a folder of it), or your system's
                           packages; both installed under one PREFIX, which --peers names: PREFIX/bin/fi_rma_bw,
-                          PREFIX/bin/fi_rma_pingpong, PREFIX/lib/libfabric.so.1
+                          and so on, PREFIX/lib/libfabric.so.1
   iperf3                  apt-get install iperf3, or --only without iperf3"""
 
 
@@ -82,15 +85,15 @@ class Peers:
         return ", ".join(words)
 
     def fabtests(self, name, provider, op, size, extra=()):
-        """Runs `fi_rma_bw` or `fi_rma_pingpong` for about `self.seconds`."""
+        """Runs a program of fabtests for about `self.seconds`. `op` is `None` for those of `ONE_WAY`."""
         key = (name, provider, op, size)
         if key not in self.lengths:
             self.lengths[key] = self.find_length(key, extra)
         first, iterations = self.lengths[key]
         raw = self.fabtests_once(*key, iterations, extra)
         # Each half of a round trip is an operation. A window of reads or writes is issued by both sides at once, one of
-        # writedata by the client alone (see `fi_rma_bw -h`).
-        sides = 1 if name == "fi_rma_bw" and op == "writedata" else 2
+        # writedata or of sends by the client alone (see `fi_rma_bw -h`).
+        sides = 1 if op == "writedata" and name == "fi_rma_bw" or name in ONE_WAY else 2
         client_rate_per_s = raw.iterations / raw.client_s
         if name == "fi_rma_pingpong":
             rate_per_s = client_rate_per_s = 2 * client_rate_per_s
@@ -110,7 +113,8 @@ class Peers:
 
     def fabtests_once(self, name, provider, op, size, iterations, extra):
         port = free_port()
-        words = [self.program(name), "-p", provider, f"-E={port}", "-m", "-o", op, "-S", str(size)]
+        words = [self.program(name), "-p", provider, f"-E={port}", "-m", "-S", str(size)]
+        words += [] if name in ONE_WAY else ["-o", op]
         words += ["-I", str(iterations), *extra, *(["-s", "127.0.0.1"] if provider == "tcp" else [])]
         outputs, cpu_s = self.pair(port, words, [*words, "127.0.0.1"])
         server_s, client_s = [fabtests_seconds(output, words) for output in outputs]
