@@ -17,7 +17,7 @@ use crate::bootstrap::options::JoinOptions;
 use crate::channel::message::{Cause, short};
 use crate::channel::pack::{pack, unpack};
 use crate::hosts::{Hosts, count_local_ranks};
-use crate::join::{self, MARGIN};
+use crate::join::{self, JoinFailure, MARGIN};
 use crate::signals::Signals;
 use crate::start_lead::lead_ns;
 use crate::tree::clock::monotonic_ns;
@@ -307,11 +307,13 @@ impl Rank {
     }
 }
 
-/// A rank that got a signal while it joined says so itself.
-fn unjoined(error: Error, me: &RankInfo) -> RankFailure {
-    let error = named(error, me);
-    let is_told =
-        matches!(&error, Error::Interrupted { rank: Some((rank, _)), .. } if *rank != me.rank);
+/// A rank that got a signal while it joined says so itself. Of a rank 0 that is no more its supervisor tells.
+fn unjoined(failure: JoinFailure, me: &RankInfo) -> RankFailure {
+    let error = named(failure.error, me);
+    let is_told = match &error {
+        Error::Interrupted { rank, .. } => rank.as_ref().is_some_and(|(rank, _)| *rank != me.rank),
+        _ => failure.deserted,
+    };
     RankFailure { error, is_told }
 }
 

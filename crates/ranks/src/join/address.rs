@@ -1,26 +1,22 @@
-//! Addresses: rank 0's, and the connections of the others to it.
+//! Addresses that ranks listen on: rank 0's, and those of other parents. Connecting to them is in
+//! [`super::connection`].
 //!
 //! No rank listens on more interfaces than needed: rank 0 takes the address that `MASTER_ADDR` stands for (which must
 //! be one of its own) or the one of a chosen interface, other parents the address that they reached rank 0 from.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use super::handshake::LAST_WORDS;
 use crate::bootstrap::options::JoinOptions;
-use crate::channel::{Channel, wait_for};
+use crate::channel::Channel;
 use crate::signals::Signals;
 use tonnage_units::identity::{AddressSource, Identity, Meeting};
 use tonnage_units::{Error, Result};
 
-/// Pause between two tries to reach rank 0.
-const RETRY: Duration = Duration::from_millis(100);
-/// Longest wait for one address to accept.
-const CONNECT: Duration = Duration::from_secs(2);
-/// Closed handshakes after which trying again is pointless.
-const REFUSALS_MAX: u32 = 5;
+/// Pause between two tries to reach a rank.
+pub(super) const RETRY: Duration = Duration::from_millis(100);
 
 /// The socket on which rank 0 waits for the others.
 pub(crate) fn root_listener(
@@ -163,7 +159,7 @@ pub(crate) fn listen_on(
     })
 }
 
-fn resolve(host: &str, port: u16, source: AddressSource) -> Result<Vec<SocketAddr>> {
+pub(super) fn resolve(host: &str, port: u16, source: AddressSource) -> Result<Vec<SocketAddr>> {
     let failed = |error| {
         let host = source.host(host);
         Error::io(format!("cannot find the address of {host}"), error)
@@ -222,150 +218,6 @@ pub(crate) fn inner_listener(to_root: &Channel, options: &JoinOptions) -> Result
         None => mine,
     };
     TcpListener::bind((ip, 0)).map_err(|error| Error::io(format!("cannot listen on {ip}"), error))
-}
-
-/// Reason why one try did not work.
-enum Attempt {
-    /// Nobody listens yet.
-    Later(String),
-    /// Somebody listens, but does not answer.
-    Silent,
-    /// Somebody listens, but closes the connection at once during the handshake.
-    Refused,
-    /// Trying again is pointless.
-    Fatal(Error),
-}
-
-/// Times of one try.
-struct Timeouts {
-    /// Whoever listens shows out those that need longer for their greeting.
-    shown_out: Duration,
-    /// Longest wait for the other side's part of the handshake.
-    answer: Duration,
-    deadline: Instant,
-}
-
-/// Connects and proves to know the secret; tries until the deadline, because rank 0 may start later.
-pub(crate) fn connect_to(
-    meeting: &Meeting,
-    options: &JoinOptions,
-    deadline: Instant,
-    signals: &mut Signals,
-) -> Result<Channel> {
-    let mut refusals = 0;
-    let mut answer_timeout = options.stranger_timeout;
-    loop {
-        let timeouts = Timeouts {
-            shown_out: options.stranger_timeout,
-            answer: answer_timeout,
-            deadline,
-        };
-        let (last, pause) = match try_connect(meeting, options, &timeouts, signals) {
-            Ok(channel) => return Ok(channel),
-            Err(Attempt::Fatal(error)) => return Err(error),
-            Err(Attempt::Later(text)) => (text, RETRY),
-            Err(Attempt::Silent) => {
-                // It may be in a long queue, where every new connection is the last one again.
-                answer_timeout *= 2;
-                ("it accepts connections but does not answer".into(), RETRY)
-            }
-            Err(Attempt::Refused) => {
-                refusals += 1;
-                let text = "it closes the connection during the handshake: do all ranks have the same secret \
-                            (TONNAGE_SECRET, TONNAGE_SECRET_FILE, ~/.config/tonnage/secret), and is it rank 0 of this \
-                            run that listens there, and not of another?";
-                (text.to_owned(), 2 * RETRY)
-            }
-        };
-        if Instant::now() + pause >= deadline || refusals >= REFUSALS_MAX {
-            return Err(Error::Failed(format!(
-                "{} cannot reach {}: {last}",
-                options.host,
-                shown(meeting)
-            )));
-        }
-        self::pause(pause, signals)?;
-    }
-}
-
-fn shown(meeting: &Meeting) -> String {
-    match meeting {
-        Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => {
-            "any other rank".into()
-        }
-        Meeting::Local { control } => format!("the rank that listens on {control}"),
-        Meeting::Master { host, port, .. } => format!("rank 0 on {host} port {port}"),
-    }
-}
-
-fn try_connect(
-    meeting: &Meeting,
-    options: &JoinOptions,
-    timeouts: &Timeouts,
-    signals: &mut Signals,
-) -> std::result::Result<Channel, Attempt> {
-    let addresses = match meeting {
-        Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => Vec::new(),
-        Meeting::Local { control } => vec![*control],
-        // A name may be known later than this process starts, such as that of a pod.
-        Meeting::Master { host, port, source } => {
-            resolve(host, *port, *source).map_err(|error| Attempt::Later(error.to_string()))?
-        }
-    };
-    let mut last = Attempt::Later("it has no address".into());
-    for address in addresses {
-        // Before the other side can have begun to count.
-        let begun = Instant::now();
-        let left = timeouts.deadline.saturating_duration_since(begun);
-        let timeout = CONNECT.min(left).max(Duration::from_millis(1));
-        match TcpStream::connect_timeout(&address, timeout) {
-            Ok(stream) => match shake_hands(stream, options, timeouts, signals) {
-                Ok(channel) => return Ok(channel),
-                Err(Attempt::Refused) if begun.elapsed() >= timeouts.shown_out => {
-                    let text = "it closed the connection before the greeting was finished: is the network between them slow \
-                                or lossy, or does somebody flood its port?";
-                    last = Attempt::Later(text.into());
-                }
-                Err(attempt) => last = attempt,
-            },
-            Err(error) => last = Attempt::Later(format!("{address}: {error}")),
-        }
-    }
-    Err(last)
-}
-
-fn shake_hands(
-    stream: TcpStream,
-    options: &JoinOptions,
-    timeouts: &Timeouts,
-    signals: &mut Signals,
-) -> std::result::Result<Channel, Attempt> {
-    let mut channel = Channel::initiate(stream, &options.secret).map_err(Attempt::Fatal)?;
-    let mut until = timeouts.deadline.min(Instant::now() + timeouts.answer);
-    while !channel.established() {
-        if channel.receive().is_err() || channel.ended() {
-            return Err(Attempt::Refused);
-        }
-        channel.flush();
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            signals.refuse_to_wait().map_err(Attempt::Fatal)?;
-            return Err(Attempt::Silent);
-        }
-        if !channel.established() {
-            match signals.wait([channel.interest()], left) {
-                // Whoever leaves in the middle of a handshake cannot say why.
-                Err(Error::Interrupted { signal, .. }) => {
-                    until = until.min(Instant::now() + LAST_WORDS);
-                    let waited = wait_for(&[channel.interest()], left.min(LAST_WORDS));
-                    waited.map_err(Attempt::Fatal)?;
-                    signals.put_back(signal);
-                }
-                waited => waited.map_err(Attempt::Fatal)?,
-            }
-        }
-    }
-    Ok(channel)
 }
 
 #[cfg(test)]

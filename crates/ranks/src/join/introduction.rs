@@ -5,42 +5,18 @@
 //! again here until the join deadline. That it was heard is the listener's answer, a beat. A rank that a signal ends
 //! before says who it was and why it goes, since otherwise the others would wait for it until their time is over.
 
-use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::address::{connect_to, pause};
+use super::address::{RETRY, pause};
+use super::connection::{Listener, connect_to};
+use super::failure::JoinFailure;
 use super::handshake::{LAST_WORDS, tell};
 use crate::RankInfo;
 use crate::bootstrap::options::JoinOptions;
 use crate::channel::Channel;
 use crate::channel::message::{Cause, Head, Message};
 use crate::signals::Signals;
-use tonnage_units::identity::Meeting;
 use tonnage_units::{Error, Result};
-
-/// Pause before the next try, so that a listener that shuts everybody out is not asked at full speed.
-const RETRY: Duration = Duration::from_millis(100);
-
-/// The listener that a rank introduces itself to.
-pub(crate) struct Listener {
-    pub(crate) rank: u32,
-    /// Not known by name before it answers.
-    pub(crate) host: Option<String>,
-    pub(crate) meeting: Meeting,
-}
-
-impl Listener {
-    pub(crate) fn error(&self, address: SocketAddr, message: String) -> Error {
-        Error::Rank {
-            rank: self.rank,
-            host: match &self.host {
-                Some(host) => host.clone(),
-                None => address.ip().to_string(),
-            },
-            message,
-        }
-    }
-}
 
 /// Connects and says what `words` gives for the connection, again until the other side has heard it.
 pub(crate) fn introduce_to(
@@ -49,16 +25,16 @@ pub(crate) fn introduce_to(
     options: &JoinOptions,
     signals: &mut Signals,
     mut words: impl FnMut(&mut Channel) -> Result<Head>,
-) -> Result<Channel> {
+) -> Result<Channel, JoinFailure> {
     let deadline = Instant::now() + options.join_timeout;
     let mut unheard = 0;
     loop {
-        let connected = connect_to(&listener.meeting, options, deadline, signals);
+        let connected = connect_to(listener, options, deadline, signals);
         let mut channel = match connected {
-            Err(error @ Error::Interrupted { .. }) => {
-                let cause = Cause::of(&error, me.rank, &me.host);
+            Err(failure) if matches!(failure.error, Error::Interrupted { .. }) => {
+                let cause = Cause::of(&failure.error, me.rank, &me.host);
                 resign(listener, options, &cause, &mut words);
-                return Err(error);
+                return Err(failure);
             }
             connected => connected?,
         };
@@ -75,7 +51,7 @@ pub(crate) fn introduce_to(
             channel.peer()
         );
         if Instant::now() + RETRY >= deadline {
-            return Err(unheard_until_the_end(listener, &channel, options, unheard));
+            return Err(unheard_until_the_end(listener, &channel, options, unheard).into());
         }
         if let Err(error) = pause(RETRY, signals) {
             resign(
@@ -84,7 +60,7 @@ pub(crate) fn introduce_to(
                 &Cause::of(&error, me.rank, &me.host),
                 &mut words,
             );
-            return Err(error);
+            return Err(error.into());
         }
     }
 }
@@ -97,13 +73,15 @@ fn resign(
     words: &mut impl FnMut(&mut Channel) -> Result<Head>,
 ) {
     let deadline = Instant::now() + LAST_WORDS;
-    let connected = connect_to(&listener.meeting, options, deadline, &mut Signals::none());
-    let said = connected.and_then(|mut channel| {
-        let head = words(&mut channel)?;
-        channel.send(&head, &[])?;
-        tell(&mut channel, cause);
-        Ok(())
-    });
+    let connected = connect_to(listener, options, deadline, &mut Signals::none());
+    let said = connected
+        .map_err(|failure| failure.error)
+        .and_then(|mut channel| {
+            let head = words(&mut channel)?;
+            channel.send(&head, &[])?;
+            tell(&mut channel, cause);
+            Ok(())
+        });
     // Then the supervisor or the launcher has to end the others.
     if let Err(error) = said {
         log::debug!(
@@ -187,7 +165,7 @@ mod tests {
         let options = options(&identity);
         let me = options.info(&identity);
         let ended = become_member(&identity, &me, &options, &mut signals);
-        assert_eq!(ended.err().unwrap().exit_code(), 128 + SIGUSR1 as u8);
+        assert_eq!(ended.err().unwrap().error.exit_code(), 128 + SIGUSR1 as u8);
         let begun = Instant::now();
         let error = zero.join().unwrap();
         let wanted = "rank 1 on h1: interrupted by signal 10";

@@ -5,8 +5,10 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::address::inner_listener;
+use super::connection::{Listener, is_inherited};
+use super::failure::JoinFailure;
 use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, acknowledge, last_words, tell};
-use super::introduction::{Listener, introduce_to};
+use super::introduction::introduce_to;
 use super::refusals::JoinRefusal;
 use crate::RankInfo;
 use crate::bootstrap::options::JoinOptions;
@@ -24,7 +26,7 @@ pub(crate) fn become_member(
     me: &RankInfo,
     options: &JoinOptions,
     signals: &mut Signals,
-) -> Result<TreePosition> {
+) -> Result<TreePosition, JoinFailure> {
     let children = children_of(identity.rank, identity.size, options.fanout);
     let Introduced {
         mut channel,
@@ -81,7 +83,7 @@ fn introduce(
     is_parent: bool,
     options: &JoinOptions,
     signals: &mut Signals,
-) -> Result<Introduced> {
+) -> Result<Introduced, JoinFailure> {
     let root = Listener {
         rank: 0,
         host: None,
@@ -107,8 +109,10 @@ fn introduce(
         };
         Ok(Head::Hello(Box::new(hello)))
     })?;
-    let welcome = wait_for_welcome(&root, &mut channel, options, signals)
-        .inspect_err(|error| tell(&mut channel, &Cause::of(error, me.rank, &me.host)))?;
+    let welcome =
+        wait_for_welcome(&root, &mut channel, options, signals).inspect_err(|failure| {
+            tell(&mut channel, &Cause::of(&failure.error, me.rank, &me.host));
+        })?;
     if let Some(address) = welcome.address {
         let parent = Listener {
             rank: welcome.parent.rank,
@@ -133,7 +137,7 @@ fn wait_for_welcome(
     channel: &mut Channel,
     options: &JoinOptions,
     signals: &mut Signals,
-) -> Result<Welcome> {
+) -> Result<Welcome, JoinFailure> {
     let address = channel.peer();
     let root = |message: String| listener.error(address, message);
     let deadline = Instant::now() + options.join_timeout + MARGIN;
@@ -148,12 +152,17 @@ fn wait_for_welcome(
             Some(Message {
                 head: Head::Abort { cause },
                 ..
-            }) => return Err(Error::from(&cause)),
-            Some(_) => return Err(root("it said something unexpected while joining".into())),
+            }) => return Err(Error::from(&cause).into()),
+            Some(_) => {
+                return Err(root("it said something unexpected while joining".into()).into());
+            }
             None if channel.ended() => {
-                return Err(root(
-                    "it closed the connection before all ranks had come: look at its output".into(),
-                ));
+                let message =
+                    "it closed the connection before all ranks had come: look at its output";
+                return Err(JoinFailure {
+                    error: root(message.into()),
+                    deserted: is_inherited(listener),
+                });
             }
             None => {}
         }
@@ -162,7 +171,8 @@ fn wait_for_welcome(
             return Err(root(format!(
                 "it did not say within {:.0?} that all ranks have come",
                 options.join_timeout
-            )));
+            ))
+            .into());
         }
         signals.wait([channel.interest()], left)?;
     }

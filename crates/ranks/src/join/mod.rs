@@ -10,7 +10,9 @@
 //! | [`conditions`] | the comparison of a rank with the run |
 //! | [`door`] | rank 0's port when the run has begun |
 //! | [`membership`] | the side of all others |
-//! | [`address`] | rank 0's address, and the connections of the others to it |
+//! | [`address`] | addresses that ranks listen on |
+//! | [`connection`] | connecting to one of them |
+//! | [`failure`] | what a rank that cannot join ends with |
 //! | [`introduction`] | connecting to a rank that listens and saying who this one is, until that was heard |
 //! | [`handshake`] | connections that have yet to prove who they are; last words on those that fail |
 //! | [`refusals`] | connections that were shown out, by reason |
@@ -18,19 +20,21 @@
 pub(crate) mod address;
 mod admission;
 pub(crate) mod conditions;
+mod connection;
 pub(crate) mod door;
+mod failure;
 mod handshake;
 mod introduction;
 mod membership;
 mod refusals;
 
+pub(crate) use failure::JoinFailure;
 pub(crate) use handshake::MARGIN;
 
 use crate::RankInfo;
 use crate::bootstrap::options::JoinOptions;
 use crate::signals::Signals;
 use crate::tree::shape::TreePosition;
-use tonnage_units::Result;
 use tonnage_units::identity::Identity;
 
 /// Joins the run.
@@ -39,7 +43,7 @@ pub(crate) fn join(
     me: &RankInfo,
     options: &mut JoinOptions,
     signals: &mut Signals,
-) -> Result<TreePosition> {
+) -> Result<TreePosition, JoinFailure> {
     match identity.rank {
         0 if identity.size == 1 => Ok(TreePosition {
             parent: None,
@@ -48,7 +52,7 @@ pub(crate) fn join(
             door: None,
             root_boot_id: me.boot_id.clone(),
         }),
-        0 => admission::admit(identity, me, options, signals),
+        0 => Ok(admission::admit(identity, me, options, signals)?),
         _ => membership::become_member(identity, me, options, signals),
     }
 }

@@ -305,14 +305,17 @@ impl<S: Spawn> Supervisor<S> {
         }
     }
 
-    /// Code of an interrupted run, where all ranks that ended by themselves have it. Those that did not had not joined
-    /// when the signal came to another, or could not hear of it.
+    /// Code of an interrupted run, where all ranks that ended by themselves have it, or rank 0 has: those that found it
+    /// gone end otherwise. Those that did not end by themselves had not joined when the signal came to another, or
+    /// could not hear of it.
     fn ended_by_interruption(&self) -> Option<u8> {
-        let mut own = self.ranks.iter().filter(|rank| rank.put_down.is_none());
-        let first = own.next()?.code()?;
-        let is_same = own.all(|rank| rank.code() == Some(first));
-        let code = u8::try_from(first).ok()?;
-        (is_same && [130, 143].contains(&code)).then_some(code)
+        let is_interruption = |code: &i32| [130, 143].contains(code);
+        let own = || self.ranks.iter().filter(|rank| rank.put_down.is_none());
+        let root = self.ranks.first()?.code().filter(is_interruption);
+        let root = root.filter(|_| own().all(|rank| rank.code() != Some(0)));
+        let first = own().next()?.code().filter(is_interruption);
+        let of_all = first.filter(|_| own().all(|rank| rank.code() == first));
+        u8::try_from(root.or(of_all)?).ok()
     }
 }
 

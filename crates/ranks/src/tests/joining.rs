@@ -21,15 +21,23 @@ fn missing_ranks_are_listed() {
     }
 }
 
+/// Nobody waits for a rank 0 that is no more: the supervisor listened before any rank was there.
 #[test]
-fn nobody_at_the_meeting_place_says_where_it_was_looked_for() {
+fn nobody_at_the_supervisors_meeting_place_ends_the_run_at_once() {
     let (listener, address) = door();
     drop(listener);
-    let soon = |options: &mut JoinOptions| options.join_timeout = Duration::from_millis(400);
-    let error = start(1, 2, (None, address), soon, |rank| rank.unwrap_err())
+    let begun = Instant::now();
+    let error = start(1, 2, (None, address), |_| {}, |rank| rank.unwrap_err())
         .join()
         .unwrap();
-    assert!(error.to_string().contains(&address.to_string()), "{error}");
+    assert_eq!(blamed(&error), (0, "127.0.0.1".into()));
+    assert!(
+        error
+            .to_string()
+            .contains("it has ended before all ranks had come"),
+        "{error}"
+    );
+    assert!(begun.elapsed() < Duration::from_secs(1));
 }
 
 /// All ranks of a run of three in which rank 2 joins with a fault.

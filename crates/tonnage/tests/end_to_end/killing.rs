@@ -232,6 +232,31 @@ fn soon_after_the_start() {
     }
 }
 
+/// Ranks that have not come yet find nobody where they should meet, and the others are left in the middle of joining:
+/// it is over at once, and said once.
+#[test]
+fn rank_0_before_all_have_come() {
+    let dir = tempdir().unwrap();
+    for delay_ms in [0, 100] {
+        let run = tonnage(
+            dir.path(),
+            &format!("transfer --engine null --op write --sizes 8 --ranks 4 {LONG}"),
+        )
+        .start();
+        run.signal_rank(3, Signal::STOP);
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        run.signal_rank(0, Signal::KILL);
+        let killed = Instant::now();
+        run.signal_rank(3, Signal::CONT);
+        let ended = run.end().with_code(1);
+        // Ranks that do not end by themselves have four seconds.
+        assert!(killed.elapsed() < Duration::from_secs(2), "{ended:#?}");
+        let errors = ended.stderr.matches("error: ").count();
+        assert_eq!(errors, 1, "{ended:#?}");
+        blames(&ended, 0);
+    }
+}
+
 #[test]
 fn ranks_of_a_launcher_end_too() {
     for (engine, victim) in [("shm", 0), ("shm", 1), ("fabric:shm", 0), ("fabric:tcp", 1)] {

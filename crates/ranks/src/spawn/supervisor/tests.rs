@@ -99,6 +99,9 @@ fn the_worst_end_wins() {
     assert_eq!(code(&[Code(0), Code(1), Code(2)]), 2);
     assert_eq!(code(&[Code(143), Code(143)]), 143);
     assert_eq!(code(&[Code(130), Code(0)]), 1);
+    // One that came when rank 0 had gone because of the signal.
+    assert_eq!(code(&[Code(130), Code(130), Code(1)]), 130);
+    assert_eq!(code(&[Code(1), Code(130)]), 1);
     assert_eq!(code(&[Code(0), Signal(9)]), 1);
     // A rank that was interrupted before it looked at signals, and what the others make of its absence.
     assert_eq!(code(&[Code(1), Signal(2)]), 130);
