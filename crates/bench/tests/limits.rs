@@ -77,6 +77,8 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         op,
         traffic: Traffic::Pair,
         ranks: 2,
+        initiators: None,
+        target_shift: 0,
         workers,
         place: None,
         size_bytes: 64,

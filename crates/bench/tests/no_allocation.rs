@@ -78,6 +78,8 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
         op,
         traffic: Traffic::Pair,
         ranks: 2,
+        initiators: None,
+        target_shift: 0,
         workers: 1,
         place: None,
         size_bytes,

@@ -12,6 +12,7 @@
 //! | [`mod@read`] | a plan as TOML, read and written |
 //! | [`expand`] | the points of a plan, whatever their kind |
 //! | [`point`] | what points of several kinds share |
+//! | [`roles`] | who initiates towards whom: a traffic pattern among so many ranks |
 //! | [`options`] | what an option is, and tables of them |
 //! | [`sweep`] | the grammar of several values for one option |
 //! | [`limit_choice`] | how a limit is written |
@@ -34,6 +35,7 @@ pub mod plan;
 pub mod point;
 pub mod read;
 mod refuse;
+pub mod roles;
 pub mod sweep;
 
 #[cfg(test)]

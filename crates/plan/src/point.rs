@@ -32,53 +32,6 @@ tonnage_units::names! {
     }
 }
 
-impl Traffic {
-    /// The targets of `rank` among `ranks`, ascending. Empty when it only serves.
-    pub fn targets(self, rank: u32, ranks: u32) -> Vec<u32> {
-        match self {
-            Self::Pair if rank < ranks / 2 => vec![rank + ranks / 2],
-            Self::FanOut if rank == 0 => (1..ranks).collect(),
-            Self::FanIn if rank != 0 => vec![0],
-            Self::AllToAll => (0..ranks).filter(|&other| other != rank).collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Ranks that initiate, and the targets of each; counted without listing them, because there may be any number.
-    pub fn initiating(self, ranks: u32) -> (u32, u32) {
-        let others = ranks.saturating_sub(1);
-        match self {
-            Self::Pair => (ranks / 2, 1),
-            Self::FanOut => (1, others),
-            Self::FanIn => (others, 1),
-            Self::AllToAll => (ranks, others),
-        }
-    }
-
-    /// Describes it among so many ranks, for the title of a table.
-    pub fn among(self, ranks: u32) -> String {
-        let others = ranks.saturating_sub(1);
-        match self {
-            Self::Pair if ranks == 2 => "one pair of ranks".to_owned(),
-            Self::Pair => format!("{} pairs of ranks at once", ranks / 2),
-            Self::FanOut => format!("fan-out from rank 0 to {others} others"),
-            Self::FanIn => format!("fan-in from {others} ranks to rank 0"),
-            Self::AllToAll => format!("all-to-all among {ranks} ranks"),
-        }
-    }
-
-    /// The ranks that initiate towards `rank`, ascending.
-    pub fn initiators(self, rank: u32, ranks: u32) -> Vec<u32> {
-        match self {
-            Self::Pair if rank >= ranks / 2 && rank < ranks / 2 * 2 => vec![rank - ranks / 2],
-            Self::FanOut if rank != 0 => vec![0],
-            Self::FanIn if rank == 0 => (1..ranks).collect(),
-            Self::AllToAll => (0..ranks).filter(|&other| other != rank).collect(),
-            _ => Vec::new(),
-        }
-    }
-}
-
 tonnage_units::names! {
     /// One part of an experiment, measured by itself.
     pub enum Phase: "phase" {
@@ -138,34 +91,4 @@ pub enum LimitChoice {
         /// Bytes per second.
         bytes_per_s: f64,
     },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranks_are_counted_as_the_traffic_lists_them() {
-        for traffic in Traffic::ALL {
-            for ranks in [2, 4, 10] {
-                let lists = (0..ranks).map(|rank| traffic.targets(rank, ranks));
-                let lists: Vec<_> = lists.filter(|targets| !targets.is_empty()).collect();
-                let (initiating, targets_of_each) = traffic.initiating(ranks);
-                assert_eq!(lists.len(), initiating as usize, "{traffic:?} {ranks}");
-                let fits = |targets: &Vec<u32>| targets.len() == targets_of_each as usize;
-                assert!(lists.iter().all(fits), "{traffic:?} {ranks}");
-            }
-        }
-    }
-
-    #[test]
-    fn initiators_and_targets_name_each_other() {
-        for traffic in Traffic::ALL {
-            for (rank, other) in (0..6).flat_map(|rank| (0..6).map(move |other| (rank, other))) {
-                let initiates = traffic.targets(rank, 6).contains(&other);
-                let is_told = traffic.initiators(other, 6).contains(&rank);
-                assert_eq!(initiates, is_told, "{traffic:?} {rank} {other}");
-            }
-        }
-    }
 }

@@ -6,7 +6,7 @@ pub mod files;
 mod network;
 
 pub use builder::sample;
-use builder::{COPY, three_trials};
+use builder::{COPY, Sample, three_trials};
 use tonnage_engine::Verb;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Pacing, TrialLength};
@@ -106,6 +106,30 @@ pub fn streams() -> Vec<Record> {
                 })
             }),
     ]
+}
+
+/// One, four and eight clients of one rank, then pairs with more initiators than targets, turned.
+pub fn clients() -> Vec<Record> {
+    let measured = |sample: Sample, middle_ns| {
+        three_trials(sample, middle_ns)
+            .summarize(LatencyKind::Operation, None)
+            .record()
+    };
+    let read = |initiators| {
+        sample(Pacing::Stream { window: 12 }, 64).with(|point| {
+            (point.traffic, point.ranks, point.op) = (Traffic::FanIn, 9, Verb::Read);
+            point.initiators = Some(initiators);
+        })
+    };
+    let pairs = sample(Pacing::Stream { window: 12 }, 64)
+        .with(|point| (point.ranks, point.initiators, point.target_shift) = (5, Some(3), 1));
+    let mut records = vec![measured(pairs, 210)];
+    let fan_in = [(1, 150), (4, 190), (8, 400)];
+    records.splice(
+        ..0,
+        fan_in.map(|(initiators, middle_ns)| measured(read(initiators), middle_ns)),
+    );
+    records
 }
 
 /// Ping-pongs one way, and a read, whose figures are of whole operations.

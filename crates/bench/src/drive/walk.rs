@@ -107,6 +107,8 @@ pub(crate) mod tests {
             op: Verb::Write,
             traffic: Traffic::Pair,
             ranks: 2,
+            initiators: None,
+            target_shift: 0,
             workers: 1,
             place: None,
             size_bytes: 8,

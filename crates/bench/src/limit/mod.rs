@@ -201,8 +201,8 @@ fn link_limit(point: &TransferPoint, opened: &[OpenMessage], hosts: &Hosts) -> O
     // Devices with their network: two of them may have devices of one name.
     let mut sides: [Vec<(Option<u32>, &Device)>; 2] = [Vec::new(), Vec::new()];
     for (rank, opened) in (0u32..).zip(opened) {
-        let initiates = !point.traffic.targets(rank, point.ranks).is_empty();
-        let is_target = !point.traffic.initiators(rank, point.ranks).is_empty();
+        let initiates = !point.roles().targets(rank).is_empty();
+        let is_target = !point.roles().initiators_of(rank).is_empty();
         for device in &opened.devices {
             let device = (hosts.network(rank), device);
             for (side, takes_part) in sides.iter_mut().zip([initiates, is_target]) {

@@ -5,7 +5,7 @@ use crate::settings::Settings;
 use tonnage_machine::{
     CpuChoice, MachineRank, Placement, place_by_itself, place_pairs, place_workers,
 };
-use tonnage_plan::point::Traffic;
+use tonnage_plan::roles::Roles;
 use tonnage_ranks::{Hosts, Rank};
 use tonnage_record::Placed;
 use tonnage_units::{Error, PairPlace, Result};
@@ -13,8 +13,7 @@ use tonnage_units::{Error, PairPlace, Result};
 /// Ranks that exchange bytes, and the sockets that were asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pairs {
-    pub(crate) traffic: Traffic,
-    pub(crate) ranks: u32,
+    pub(crate) roles: Roles,
     pub(crate) asked: Option<PairPlace>,
 }
 
@@ -69,8 +68,8 @@ impl Pairs {
     }
 
     fn peers(&self, rank: u32) -> Vec<u32> {
-        let mut peers = self.traffic.targets(rank, self.ranks);
-        peers.extend(self.traffic.initiators(rank, self.ranks));
+        let mut peers = self.roles.targets(rank);
+        peers.extend(self.roles.initiators_of(rank));
         peers
     }
 
@@ -94,8 +93,8 @@ impl Pairs {
     /// a socket is not known.
     pub(crate) fn placed(&self, hosts: &Hosts, sockets: &[&[Option<u32>]]) -> Option<Placed> {
         let mut placed = None;
-        for initiator in 0..self.ranks {
-            for target in self.traffic.targets(initiator, self.ranks) {
+        for initiator in 0..self.roles.ranks {
+            for target in self.roles.targets(initiator) {
                 if !hosts.share_machine(initiator, target) {
                     return None;
                 }
@@ -148,6 +147,7 @@ fn bound_alike(ranks: &[MachineRank]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tonnage_plan::point::Traffic;
     use tonnage_ranks::RankInfo;
 
     fn hosts(boots: &[&str]) -> Hosts {
@@ -166,8 +166,7 @@ mod tests {
     }
 
     const PAIRS: Pairs = Pairs {
-        traffic: Traffic::Pair,
-        ranks: 4,
+        roles: Roles::new(Traffic::Pair, 4),
         asked: Some(PairPlace::Far),
     };
 
@@ -223,7 +222,7 @@ mod tests {
         assert_eq!((ranks[1].rank, &ranks[1].peers), (3, &vec![0]));
         assert!(!bound_alike(&ranks));
         let fan = Pairs {
-            traffic: Traffic::FanIn,
+            roles: Roles::new(Traffic::FanIn, 4),
             ..PAIRS
         };
         // Their only peer is on another machine.

@@ -106,7 +106,7 @@ impl Watch<'_> {
         };
         let ranks = self.point.ranks;
         (0..ranks).filter(|&rank| is_here(rank)).find_map(|rank| {
-            let targets = self.point.traffic.targets(rank, ranks);
+            let targets = self.point.roles().targets(rank);
             let target = targets.into_iter().find(|&target| is_here(target))?;
             let ours = group.ranks.contains(&rank) || group.ranks.contains(&target);
             ours.then_some((rank, target))

@@ -55,7 +55,7 @@ impl Report for Connections {
         let length = exact_duration(point.trial_ns);
         let ends = [
             format!("{} connections", engine::name(point)),
-            point.traffic.among(point.ranks),
+            point.roles().title(),
         ];
         let place = place::words(records.iter().map(|record| record.record));
         let parts = [

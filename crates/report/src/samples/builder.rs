@@ -39,6 +39,8 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         op: Verb::Write,
         traffic: Traffic::Pair,
         ranks: 2,
+        initiators: None,
+        target_shift: 0,
         workers: 1,
         place: None,
         size_bytes,

@@ -74,6 +74,7 @@ const BATCH: ModeTable = ModeTable {
         "bandwidth_bytes_per_s_max_batch",
     ],
     known: &[
+        "initiators",
         "bandwidth_bytes_per_s_mean",
         "latency_ns_min",
         "latency_ns_mean",
@@ -88,6 +89,7 @@ const BATCH: ModeTable = ModeTable {
 const STREAM: ModeTable = ModeTable {
     always: &["size_bytes", "window"],
     known: &[
+        "initiators",
         "bandwidth_bytes_per_s_mean",
         "bandwidth_ci95_fraction",
         "bandwidth_bytes_per_s_max",
@@ -104,6 +106,7 @@ const STREAM: ModeTable = ModeTable {
 const PING_PONG: ModeTable = ModeTable {
     always: &["size_bytes"],
     known: &[
+        "initiators",
         "latency_ns_min",
         "latency_ns_mean",
         "latency_ns_p50",
@@ -118,6 +121,7 @@ const PING_PONG: ModeTable = ModeTable {
 const PACED: ModeTable = ModeTable {
     always: &["size_bytes", "window"],
     known: &[
+        "initiators",
         "offered_per_s",
         "reached_per_s",
         "late_fraction",

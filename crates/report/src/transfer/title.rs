@@ -33,9 +33,8 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
 }
 
 fn who(point: &TransferPoint) -> String {
-    let TransferPoint { ranks, workers, .. } = point;
-    let pattern = point.traffic.among(*ranks);
-    let plural = if *workers == 1 { "" } else { "s" };
+    let (workers, pattern) = (point.workers, point.roles().title());
+    let plural = if workers == 1 { "" } else { "s" };
     format!("{pattern}, {workers} worker{plural} each")
 }
 
@@ -122,6 +121,7 @@ fn shared(point: &TransferPoint) -> TransferPoint {
     };
     TransferPoint {
         size_bytes: 0,
+        initiators: point.initiators.map(|_| 0),
         footprint_bytes: 0,
         stride_bytes: 0,
         seed: 0,

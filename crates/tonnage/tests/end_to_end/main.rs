@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`promised`] | the commands that the documentation promises, and the records that they write |
 //! | [`operations`] | every operation with every pacing and pattern, bytes checked |
+//! | [`roles`] | who initiates towards whom, and how many of them |
 //! | [`plans`] | plans, options of length, memory and place, other formats |
 //! | [`places`] | places of pairs on the sockets of this machine |
 //! | [`fabric`] | the engine fabric: its commands, records, libraries, devices, and what is refused |
@@ -88,6 +89,8 @@ mod plans;
 mod promised;
 #[cfg(test)]
 mod resuming;
+#[cfg(test)]
+mod roles;
 #[cfg(test)]
 mod signals;
 #[cfg(test)]

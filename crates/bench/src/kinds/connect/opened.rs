@@ -38,11 +38,8 @@ impl Opened {
     /// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
     pub fn open(point: &ConnectPoint, stage: &mut Stage<'_>) -> Result<Self> {
         stage.rank.phase(&format!("opening {}", point.engine));
-        let (id, ranks) = (stage.rank.id(), point.ranks);
-        let ends = (
-            point.traffic.targets(id, ranks),
-            point.traffic.initiators(id, ranks),
-        );
+        let (id, roles) = (stage.rank.id(), point.roles());
+        let ends = (roles.targets(id), roles.initiators_of(id));
         let requirements = requirements(point, &ends, stage.settings)?;
         let fits = requirements.check_memory(stage.rank, stage.settings);
         stage
@@ -190,8 +187,7 @@ fn requirements<'a>(
 
 fn pairs(point: &ConnectPoint) -> Pairs {
     Pairs {
-        traffic: point.traffic,
-        ranks: point.ranks,
+        roles: point.roles(),
         asked: point.place,
     }
 }

@@ -1,7 +1,6 @@
 //! Points that an open device cannot do: the list of engines could not know it before.
 
 use tonnage_engine::{Caps, Verb};
-use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
@@ -27,8 +26,7 @@ pub(super) fn check_caps(points: &[&TransferPoint], caps: &Caps, name: &str) -> 
         }
         let answers_several = point.pacing == Pacing::PingPong
             && point.op == Verb::WriteImm
-            && point.traffic == Traffic::FanIn
-            && point.ranks > 2;
+            && point.roles().initiators_max() > 1;
         if answers_several && !caps.arrivals_named {
             return Err(Error::Unavailable {
                 what: format!("ping-pong of several ranks with write-imm on {name}"),

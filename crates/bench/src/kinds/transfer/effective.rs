@@ -34,11 +34,8 @@ pub fn canary_cpus(
 ) -> Result<[u32; 2], String> {
     let (from, to) = (0..point.ranks)
         .find_map(|from| {
-            point
-                .traffic
-                .targets(from, point.ranks)
-                .first()
-                .map(|&to| (from, to))
+            let targets = point.roles().targets(from);
+            targets.first().map(|&to| (from, to))
         })
         .ok_or("nobody exchanges bytes")?;
     let hosts = rank.hosts();

@@ -78,7 +78,7 @@ pub(super) fn flows_of<'a>(table: &'a Option<Table>, flows: &'a [Flow]) -> &'a [
 
 /// Returns whether a rank's workers issue operations of their own accord.
 pub(super) fn begins(point: &TransferPoint, rank: u32) -> bool {
-    !point.traffic.targets(rank, point.ranks).is_empty()
+    !point.roles().targets(rank).is_empty()
 }
 
 /// Returns whether completed writes are visible to the peer: always, and where it is asked for.
@@ -99,7 +99,7 @@ pub(crate) fn delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool
     }
     let ranks = (0u32..).zip(&open.opened);
     let initiating = ranks.filter(|(rank, _)| {
-        let targets = point.traffic.targets(*rank, point.ranks);
+        let targets = point.roles().targets(*rank);
         !targets.is_empty()
     });
     let devices = initiating.flat_map(|(_, opened)| &opened.devices);

@@ -30,8 +30,8 @@ pub struct SliceLayout {
 impl SliceLayout {
     /// The layout of `rank`'s workers.
     pub fn new(point: &TransferPoint, rank: u32) -> Self {
-        let mut out = point.traffic.targets(rank, point.ranks);
-        let mut into = point.traffic.initiators(rank, point.ranks);
+        let mut out = point.roles().targets(rank);
+        let mut into = point.roles().initiators_of(rank);
         if answers(point) {
             // Every ping is answered by an operation the other way.
             out.extend(&into);

@@ -21,7 +21,7 @@ use tonnage_engine::memory::Memory;
 use tonnage_engine::{
     Caps, Descriptor, Domain, Engine, EngineOptions, Entry, Peer, RegionId, Verb, fact_names,
 };
-use tonnage_plan::point::Traffic;
+use tonnage_plan::roles::Roles;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;
 use tonnage_record::Placed;
@@ -91,7 +91,7 @@ pub struct EngineKey {
     op: Verb,
     memory: String,
     workers: u32,
-    traffic: Traffic,
+    roles: Roles,
     place: Option<PairPlace>,
 }
 
@@ -104,7 +104,7 @@ impl EngineKey {
             op: point.op,
             memory: point.memory.clone(),
             workers: point.workers,
-            traffic: point.traffic,
+            roles: point.roles(),
             place: point.place,
         }
     }
@@ -189,8 +189,7 @@ impl<'a> Need<'a> {
             },
             workers: first.workers,
             pairs: Pairs {
-                traffic: first.traffic,
-                ranks: first.ranks,
+                roles: first.roles(),
                 asked: first.place,
             },
             peers_max: peers.len() as u32,

@@ -59,13 +59,11 @@ fn pace(point: &TransferPoint, measured: &Measured, reached_per_s: f64) -> Optio
     let Pacing::Paced { rate_per_s, .. } = point.pacing else {
         return None;
     };
-    let initiators = (0..point.ranks)
-        .filter(|&rank| !point.traffic.targets(rank, point.ranks).is_empty())
-        .count();
+    let (initiators, _) = point.roles().initiating();
     let due: u64 = measured.totals.iter().map(|totals| totals.due).sum();
     let late: u64 = measured.totals.iter().map(|totals| totals.late).sum();
     Some(Pace {
-        offered_per_s: rate_per_s * initiators as f64,
+        offered_per_s: rate_per_s * f64::from(initiators),
         reached_per_s,
         late_fraction: late as f64 / due.max(1) as f64,
     })

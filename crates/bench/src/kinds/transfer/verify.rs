@@ -50,7 +50,7 @@ impl Expected {
         };
         let range = |from: u32, to: u32| -> Result<(u64, u64)> {
             // An answer is issued after its rank reported; there is one for each operation of the side that began.
-            let began = !answered || point.traffic.targets(from, point.ranks).contains(&to);
+            let began = !answered || point.roles().targets(from).contains(&to);
             let (from, to) = if began { (from, to) } else { (to, from) };
             let place = SliceLayout::new(point, from)
                 .out

@@ -20,7 +20,7 @@ use crate::drive::paced::paced;
 use crate::drive::ping_pong::{Table, read_in_turn, return_all, serve_first};
 use crate::drive::port::Port;
 use crate::drive::recorder::{PerOperation, Recorder, Silent};
-use crate::drive::serve::serve;
+use crate::drive::serve::{rest, serve};
 use crate::drive::stall::StallWatch;
 use crate::drive::stream::stream;
 use crate::drive::until::Until;
@@ -164,6 +164,11 @@ impl<'a> Work<'a> {
         begins(self.point, self.rank)
     }
 
+    /// Returns whether this worker initiates, or others initiate to it.
+    fn takes_part(&self) -> bool {
+        !(self.layout.out.is_empty() && self.layout.into.is_empty())
+    }
+
     /// Copy rates over this point's footprint.
     ///
     /// # Errors
@@ -217,8 +222,10 @@ impl<'a> Work<'a> {
         self.port.take_most_in_flight();
         self.cpu_began_ns = thread_cpu_ns();
         let began_ns = clock.now_ns();
+        // Whoever takes no part may be late.
+        let skew_ns = began_ns.saturating_sub(schedule.start_ns);
         let mut totals = TrialTotals {
-            start_skew_ns: began_ns - schedule.start_ns,
+            start_skew_ns: if self.takes_part() { skew_ns } else { 0 },
             ..TrialTotals::NONE
         };
         if self.begins() {
@@ -321,10 +328,11 @@ impl<'a> Work<'a> {
     /// # Errors
     /// When the engine fails or the run is stopped.
     pub fn serve_peers(&mut self, over: impl FnMut() -> bool) -> Result<()> {
-        let begins = self.begins();
+        let (begins, takes_part) = (self.begins(), self.takes_part());
         let served = match &mut self.table {
             Some(table) if !begins => return_all(&mut self.port, table, over).map(|_| ()),
-            _ => serve(&mut self.port, over),
+            _ if takes_part => serve(&mut self.port, over),
+            _ => rest(&mut self.port, over),
         };
         served.map_err(|error| self.with_stalled(error))
     }
@@ -334,7 +342,11 @@ impl<'a> Work<'a> {
     /// # Errors
     /// When the engine fails or the run is stopped.
     pub fn poll_until(&mut self, over: impl FnMut() -> bool) -> Result<()> {
-        serve(&mut self.port, over).map_err(|error| self.with_stalled(error))
+        let waited = match self.takes_part() {
+            true => serve(&mut self.port, over),
+            false => rest(&mut self.port, over),
+        };
+        waited.map_err(|error| self.with_stalled(error))
     }
 
     /// Operations that this worker's flows issued in the trial that was just driven.
@@ -368,7 +380,7 @@ impl<'a> Work<'a> {
         }
         let arrivals = self.port.take_arrivals();
         self.window_end_ns = self.window_end_ns.max(arrivals.last_ns);
-        if !self.begins() {
+        if !self.begins() && self.takes_part() {
             totals.target_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
         }
         totals.window_ns = self.window_end_ns.saturating_sub(schedule.start_ns);

@@ -55,7 +55,7 @@ pub(super) fn connect_all(
     sources: &[Option<IpAddr>],
 ) -> Result<(Vec<Vec<Stream>>, u64)> {
     let me = rank.id();
-    let expected = point.traffic.initiators(me, point.ranks);
+    let expected = point.roles().initiators_of(me);
     let door = if expected.is_empty() {
         Ok(None)
     } else {
@@ -89,7 +89,7 @@ pub(super) fn connect_all(
         initiators_send: point.op != Verb::Read,
     };
     let deadline = Instant::now() + CONNECT_TIMEOUT;
-    let targets = point.traffic.targets(me, point.ranks);
+    let targets = point.roles().targets(me);
     // Both at once: a rank that only connected first could wait for one that does the same.
     let (taken, connected) = std::thread::scope(|scope| {
         let taking = start(scope, "streams", || match &door {

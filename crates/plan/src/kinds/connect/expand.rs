@@ -11,6 +11,7 @@ use crate::options::pairs;
 use crate::place::places;
 use crate::point::Traffic;
 use crate::refuse::usage;
+use crate::roles::Roles;
 use crate::sweep::Sweep;
 use tonnage_engine::{EngineOptions, Lists};
 use tonnage_units::{Bytes, Count, Nanos, Result};
@@ -39,7 +40,7 @@ pub(super) fn expand(
     let workers = workers(&values(&what.workers, WORKERS_DEFAULT))?;
     let register = register(&values(&what.register, REGISTER_BYTES_DEFAULT), &workers)?;
     let memories = memories(what, lists)?;
-    let places = places(&what.place, traffic, ranks)?;
+    let places = places(&what.place, &[Roles::new(traffic, ranks)])?;
     let counts = [
         named.len(),
         memories.len(),

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kind::AnyPoint;
 use crate::point::Traffic;
+use crate::roles::Roles;
 use tonnage_engine::EngineOptions;
 use tonnage_units::{Bytes, PairPlace};
 
@@ -42,8 +43,13 @@ pub struct ConnectPoint {
 impl ConnectPoint {
     /// Connections that all ranks together have at a time: one for each pair of workers that are connected.
     pub fn connections(&self) -> u64 {
-        let initiators = (0..self.ranks).map(|rank| self.traffic.targets(rank, self.ranks).len());
-        initiators.sum::<usize>() as u64 * u64::from(self.workers)
+        let (initiators, targets) = self.roles().initiating();
+        u64::from(initiators) * u64::from(targets) * u64::from(self.workers)
+    }
+
+    /// Ranks that connect to each other.
+    pub fn roles(&self) -> Roles {
+        Roles::new(self.traffic, self.ranks)
     }
 }
 

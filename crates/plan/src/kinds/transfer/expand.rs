@@ -4,30 +4,30 @@
 use super::layout::{check_memory, layout, sizes};
 use super::length::length;
 use super::options::{
-    ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT,
-    TRAFFIC_DEFAULT, Transfer, WORKERS_DEFAULT,
+    ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT, Transfer,
+    WORKERS_DEFAULT,
 };
 use super::pacing::pacings;
 use super::point::{Addresses, Pacing, PointLength, TransferPoint, TrialLength};
-use crate::bounds::{POINTS_MAX, RANKS_MAX, WORKERS_MAX};
+use super::roles::{check_sides, roles};
+use crate::bounds::{POINTS_MAX, WORKERS_MAX};
 use crate::options::{Many, pairs};
 use crate::place::places;
-use crate::point::Traffic;
 use crate::refuse::usage;
+use crate::roles::Roles;
 use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::{EngineOptions, Entry, Lists, Verb};
 use tonnage_units::{Count, Nanos, Result};
 
 /// Properties that all points of a transfer share.
 struct Shared {
-    traffic: Traffic,
     workers: u32,
     memory: String,
     length: PointLength,
 }
 
-/// The points of one transfer, in each engine, op, place, window or batch, and size, the last varying fastest; at
-/// most `points_max`.
+/// The points of one transfer, in each engine, op, place, number of initiators, window or batch, and size, the last
+/// varying fastest; at most `points_max`.
 ///
 /// # Errors
 /// `Usage` for everything that can be found wrong without starting a rank.
@@ -38,10 +38,8 @@ pub(super) fn expand(
     points_max: usize,
 ) -> Result<Vec<TransferPoint>> {
     let what = &transfer.what;
-    let traffic = what.traffic.unwrap_or(TRAFFIC_DEFAULT);
-    check_ranks(ranks, traffic)?;
+    let roles = roles(what, ranks)?;
     let shared = Shared {
-        traffic,
         workers: workers(what)?,
         memory: match &transfer.memory.memory {
             Some(memory) => memory.clone(),
@@ -52,7 +50,7 @@ pub(super) fn expand(
     let entries = entries(what, lists)?;
     let memory = lists.memory(&shared.memory)?;
     let ops = ops(what)?;
-    let places = places(&what.place, traffic, ranks)?;
+    let places = places(&what.place, &roles)?;
     let pacings = pacings(&transfer.pacing, transfer.measure.latency)?;
     let sizes = match &what.sizes {
         Some(sweep) => sizes(sweep)?,
@@ -63,6 +61,7 @@ pub(super) fn expand(
         entries.len(),
         ops.len(),
         places.len(),
+        roles.len(),
         pacings.len(),
         sizes.len(),
     ];
@@ -78,14 +77,13 @@ pub(super) fn expand(
         for &op in ops {
             check_support(transfer, named.entry, op, lists.engines)?;
             check_visible(transfer, memory, op)?;
-            check_roles(transfer, shared.traffic, op)?;
-            let places = places.iter();
-            let cells =
-                places.flat_map(|&place| pacings.iter().map(move |&pacing| (place, pacing)));
-            for (place, pacing) in cells {
+            check_sides(transfer, &roles, op)?;
+            let by_role = |&place| roles.iter().map(move |&roles| (place, roles));
+            let by_pacing = |seat| pacings.iter().map(move |&pacing| (seat, pacing));
+            for ((place, roles), pacing) in places.iter().flat_map(by_role).flat_map(by_pacing) {
                 for &size in &sizes {
                     let cell = (named, op, pacing, size);
-                    let point = point(transfer, &shared, ranks, cell)?;
+                    let point = point(transfer, &shared, roles, cell)?;
                     points.push(TransferPoint { place, ..point });
                 }
             }
@@ -97,7 +95,7 @@ pub(super) fn expand(
 fn point(
     transfer: &Transfer,
     shared: &Shared,
-    ranks: u32,
+    roles: Roles,
     (named, op, pacing, size_bytes): (&ChosenEngine<'_>, Verb, Pacing, u32),
 ) -> Result<TransferPoint> {
     let mut point = TransferPoint {
@@ -105,8 +103,10 @@ fn point(
         engine: named.engine.to_owned(),
         engine_options: named.options.clone(),
         op,
-        traffic: shared.traffic,
-        ranks,
+        traffic: roles.traffic,
+        ranks: roles.ranks,
+        initiators: roles.initiators,
+        target_shift: roles.target_shift,
         workers: shared.workers,
         place: None,
         size_bytes,
@@ -123,7 +123,7 @@ fn point(
     };
     check_seed(&transfer.memory, &point)?;
     let layout = layout(&transfer.memory, size_bytes, point.depth())?;
-    check_memory(layout, shared.traffic, ranks, shared.workers)?;
+    check_memory(layout, roles, shared.workers)?;
     point.footprint_bytes = layout.footprint_bytes;
     point.stride_bytes = layout.stride_bytes;
     Ok(point)
@@ -140,45 +140,6 @@ fn check_seed(memory: &MemoryOptions, point: &TransferPoint) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-fn check_ranks(ranks: u32, traffic: Traffic) -> Result<()> {
-    if ranks < 2 {
-        let has = if ranks == 1 {
-            "there is one"
-        } else {
-            "there are none"
-        };
-        return usage(format!(
-            "a transfer needs two ranks and {has}: use --ranks 2"
-        ));
-    }
-    if ranks > RANKS_MAX {
-        return usage(format!(
-            "{ranks} ranks are too many: the most is --ranks {RANKS_MAX}"
-        ));
-    }
-    if traffic == Traffic::Pair && !ranks.is_multiple_of(2) {
-        return usage(format!(
-            "pair traffic needs an even number of ranks and there are {ranks}: \
-             use --ranks {}, or another pattern such as --traffic fan-out",
-            ranks + 1
-        ));
-    }
-    Ok(())
-}
-
-/// Refuses ranks that would have two roles: in a ping-pong one side begins and the other answers, so no rank can do
-/// both. A read has nothing to answer.
-fn check_roles(transfer: &Transfer, traffic: Traffic, op: Verb) -> Result<()> {
-    if transfer.pacing.ping_pong && traffic == Traffic::AllToAll && op != Verb::Read {
-        return usage(format!(
-            "ping-pong with op {} and traffic all-to-all contradict each other, for every rank would both begin \
-             and answer: use traffic pair, fan-out or fan-in, or op read, which needs no answer",
-            op.name()
-        ));
-    }
-    Ok(())
 }
 
 fn workers(what: &OperationOptions) -> Result<u32> {

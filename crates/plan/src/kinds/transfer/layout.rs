@@ -3,7 +3,7 @@
 use super::options::MemoryOptions;
 use super::point::ALIGNMENT_BYTES;
 use crate::bounds::{MEMORY_BYTES_MAX, SIZE_BYTES_MAX};
-use crate::point::Traffic;
+use crate::roles::Roles;
 use crate::sweep::Sweep;
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
@@ -98,16 +98,8 @@ fn too_large(what: &str, bytes: u64) -> Error {
 ///
 /// # Errors
 /// `Usage`, with the largest footprint that would fit.
-pub(super) fn check_memory(
-    layout: SlotLayout,
-    traffic: Traffic,
-    ranks: u32,
-    workers: u32,
-) -> Result<()> {
-    // No rank has more peers than rank 0.
-    let peers =
-        [traffic.targets(0, ranks), traffic.initiators(0, ranks)].map(|peers| peers.len() as u64);
-    let lanes = peers.into_iter().fold(1, u64::max);
+pub(super) fn check_memory(layout: SlotLayout, roles: Roles, workers: u32) -> Result<()> {
+    let lanes = u64::from(roles.peers_max().max(1));
     let footprints = lanes * 2 * u64::from(workers);
     if layout.footprint_bytes.saturating_mul(footprints) <= MEMORY_BYTES_MAX {
         return Ok(());
@@ -127,6 +119,7 @@ pub(super) fn check_memory(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::point::Traffic;
 
     fn with(footprint: Option<u64>, stride: Option<u64>) -> MemoryOptions {
         MemoryOptions {
@@ -202,9 +195,9 @@ mod tests {
             footprint_bytes: 1 << 30,
             stride_bytes: 8,
         };
-        assert!(check_memory(layout, Traffic::Pair, 1000, 512).is_ok());
-        assert!(check_memory(layout, Traffic::AllToAll, 129, 1).is_ok());
-        let message = check_memory(layout, Traffic::AllToAll, 1025, 1)
+        assert!(check_memory(layout, Roles::new(Traffic::Pair, 1000), 512).is_ok());
+        assert!(check_memory(layout, Roles::new(Traffic::AllToAll, 129), 1).is_ok());
+        let message = check_memory(layout, Roles::new(Traffic::AllToAll, 1025), 1)
             .unwrap_err()
             .to_string();
         assert_eq!(
@@ -215,7 +208,7 @@ mod tests {
             footprint_bytes: 1 << 30,
             stride_bytes: 1 << 30,
         };
-        let message = check_memory(huge, Traffic::FanIn, 1025, 1)
+        let message = check_memory(huge, Roles::new(Traffic::FanIn, 1025), 1)
             .unwrap_err()
             .to_string();
         assert!(

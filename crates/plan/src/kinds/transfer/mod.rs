@@ -5,7 +5,7 @@
 //! | `options` | the options of a transfer |
 //! | [`point`] | one cell of a sweep, with everything fixed |
 //! | `expand` | the points of a transfer, and the checks of engines, verbs and ranks |
-//! | `pacing`, `length`, `layout` | what one group of options means together |
+//! | `roles`, `pacing`, `length`, `layout` | what one group of options means together |
 //! | `kind` | what makes it a kind |
 //!
 //! Measuring a point is not known here; see `tonnage_bench`.
@@ -17,6 +17,7 @@ mod length;
 mod options;
 mod pacing;
 pub mod point;
+mod roles;
 
 pub use length::LengthOptions;
 pub use options::{MeasureOptions, MemoryOptions, OperationOptions, Transfer};

@@ -65,6 +65,20 @@ pub struct OperationOptions {
     #[arg(long, value_name = "PATTERN", value_parser = one_of::<Traffic>())]
     pub traffic: Option<Traffic>,
 
+    /// Ranks that initiate: of pairs the first N, each towards one of the ranks behind them in turn; of a fan-in the N
+    /// ranks after rank 0. The others take no part. A value or a sweep. [default: half of the ranks, or all but rank 0]
+    #[arg(
+        long,
+        value_name = "SWEEP",
+        allow_hyphen_values = true,
+        value_delimiter = ','
+    )]
+    pub initiators: Option<Sweep>,
+
+    /// Turns the targets of pairs: of M initiators the i-th goes to rank M + (i + K) mod (ranks - M).
+    #[arg(long, value_name = "K")]
+    pub target_shift: Option<Count>,
+
     /// Payload bytes of one operation: a value or a sweep.
     #[arg(
         long,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kind::AnyPoint;
 use crate::point::{LimitChoice, Traffic};
+use crate::roles::Roles;
 use tonnage_engine::{EngineOptions, Verb};
 use tonnage_units::quantity::human;
 use tonnage_units::{Bytes, PairPlace};
@@ -32,6 +33,12 @@ pub struct TransferPoint {
     pub traffic: Traffic,
     /// Ranks of the run.
     pub ranks: u32,
+    /// Ranks that initiate, where a number was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initiators: Option<u32>,
+    /// Places by which the targets of pairs are turned.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub target_shift: u32,
     /// Pinned threads in each rank, each with its own engine.
     pub workers: u32,
     /// Sockets of workers that exchange bytes, where they were asked for.
@@ -62,6 +69,16 @@ pub struct TransferPoint {
 }
 
 impl TransferPoint {
+    /// Ranks that initiate towards each other.
+    pub fn roles(&self) -> Roles {
+        Roles {
+            traffic: self.traffic,
+            ranks: self.ranks,
+            initiators: self.initiators,
+            target_shift: self.target_shift,
+        }
+    }
+
     /// Slots in the footprint of one lane, at least 1.
     pub fn slots(&self) -> u64 {
         (self.footprint_bytes / self.stride_bytes.max(1)).max(1)
@@ -80,6 +97,11 @@ impl TransferPoint {
             Pacing::Batch { batch } => batch,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl AnyPoint for TransferPoint {

@@ -136,10 +136,12 @@ prop_compose! {
         engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
         (trials, trial_time, iters, duration, warmup, until_ci, max_duration) in long(),
         place in places(),
+        initiators in option::of(sweeps()),
+        target_shift in option::of(any::<u64>().prop_map(Count)),
     ) -> Transfer {
         let engine_options = engine_options.into_iter().collect();
         Transfer {
-            what: OperationOptions { label, engine, engine_options, op, traffic, sizes, workers, place },
+            what: OperationOptions { label, engine, engine_options, op, traffic, initiators, target_shift, sizes, workers, place },
             pacing: PacingOptions { window, batch, ping_pong, rate },
             memory: MemoryOptions { memory, footprint, stride, addresses, seed },
             measure: MeasureOptions { latency, verify, limit },

@@ -42,6 +42,33 @@ const OPERATIONS: &[Figure] = &[
         trials: None,
     },
     Figure {
+        name: "Initiators",
+        field: "initiators",
+        meaning: "Ranks that initiate operations, where a number was asked for: of pairs the first ones, of a fan-in those \
+             after rank 0. Otherwise the traffic and the number of ranks say it.",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| {
+            row.record
+                .transfer()
+                .and_then(|body| body.point.initiators)
+                .into()
+        },
+        trials: None,
+    },
+    Figure {
+        name: "Target shift",
+        field: "target_shift",
+        meaning: "Places by which the targets of pairs are turned: of M initiators the i-th goes to rank M + (i + shift) \
+             mod (ranks - M).",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| point.target_shift),
+        trials: None,
+    },
+    Figure {
         name: "Addresses",
         field: "addresses",
         meaning: "Order in which operations walk over the footprint: sequential, random (seeded) or fixed (always the same \
@@ -251,7 +278,7 @@ fn offered_per_s(point: &TransferPoint) -> Option<f64> {
     let Pacing::Paced { rate_per_s, .. } = point.pacing else {
         return None;
     };
-    let (initiators, _) = point.traffic.initiating(point.ranks);
+    let (initiators, _) = point.roles().initiating();
     Some(rate_per_s * f64::from(initiators))
 }
 
@@ -263,7 +290,7 @@ impl Of<'_, TransferBody> {
         if trials.is_empty() || self.effective.iter().any(|ranks| ranks.yielding) {
             return None;
         }
-        let (initiators, _) = point.traffic.initiating(point.ranks);
+        let (initiators, _) = point.roles().initiating();
         let workers = f64::from(initiators) * f64::from(point.workers);
         let cpu_ns: u64 = trials.iter().map(|trial| trial.initiator_cpu_ns).sum();
         let window_ns: u64 = trials.iter().map(|trial| trial.window_ns).sum();

@@ -127,7 +127,7 @@ impl KindBody for TransferBody {
 impl TransferBody {
     /// Lanes over which operations are posted at once: pairs of initiator and target, times workers.
     pub fn lanes(&self) -> u64 {
-        let (initiators, targets) = self.point.traffic.initiating(self.point.ranks);
+        let (initiators, targets) = self.point.roles().initiating();
         u64::from(initiators)
             .saturating_mul(targets.into())
             .saturating_mul(self.point.workers.into())

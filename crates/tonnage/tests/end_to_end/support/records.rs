@@ -158,11 +158,12 @@ fn check_trial(point: &TransferPoint, trial: &Trial) {
 
 fn initiators(point: &TransferPoint) -> u64 {
     let ranks = u64::from(point.ranks);
-    match point.traffic {
-        Traffic::Pair => ranks / 2,
-        Traffic::FanOut => 1,
-        Traffic::FanIn => ranks - 1,
-        Traffic::AllToAll => ranks,
+    match (point.traffic, point.initiators) {
+        (Traffic::Pair | Traffic::FanIn, Some(asked)) => asked.into(),
+        (Traffic::Pair, None) => ranks / 2,
+        (Traffic::FanOut, _) => 1,
+        (Traffic::FanIn, None) => ranks - 1,
+        (Traffic::AllToAll, _) => ranks,
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::fixture::{Expand, SHIPPED};
-use crate::point::LimitChoice;
+use crate::point::{LimitChoice, Traffic};
 use crate::transfer::Addresses;
 use crate::{Experiment, Plan};
 use tonnage_units::{Bytes, PairPlace};
@@ -37,6 +37,8 @@ fn everything_that_is_not_said_has_its_default() {
         op: Verb::Write,
         traffic: Traffic::Pair,
         ranks: 2,
+        initiators: None,
+        target_shift: 0,
         workers: 1,
         place: None,
         size_bytes: 64,
@@ -63,7 +65,7 @@ fn everything_that_is_not_said_has_its_default() {
 #[test]
 fn everything_that_is_said_is_in_the_point() {
     let point = points(
-        "engine = 'shm'\nop = 'read'\nsizes = '4k'\nlabel = 'mine'\ntraffic = 'all-to-all'\n\
+        "engine = 'shm'\nop = 'read'\nsizes = '4k'\nlabel = 'mine'\ntraffic = 'fan-in'\ninitiators = 1\n\
          window = 8\nrate = '200k'\nworkers = 3\nplace = 'near'\nmemory = 'huge'\nfootprint = '1M'\nstride = '8k'\n\
          addresses = 'random'\nseed = 7\nverify = true\nlimit = '12.5GB/s'\ntrials = 3\n\
          trial-time = '10ms'\nwarmup = 0\nuntil-ci = '2%'\nmax-duration = '5s'",
@@ -74,8 +76,10 @@ fn everything_that_is_said_is_in_the_point() {
         engine: "shm".into(),
         engine_options: Default::default(),
         op: Verb::Read,
-        traffic: Traffic::AllToAll,
+        traffic: Traffic::FanIn,
         ranks: 2,
+        initiators: Some(1),
+        target_shift: 0,
         workers: 3,
         place: Some(PairPlace::Near),
         size_bytes: 4096,
@@ -178,7 +182,7 @@ fn ranks_must_fit_the_traffic() {
     assert!(message_for(0, "").contains("use --ranks 2"));
     assert_eq!(
         message_for(3, ""),
-        "pair traffic needs an even number of ranks and there are 3: use --ranks 4, \
+        "pair traffic needs an even number of ranks and there are 3: use --ranks 4, initiators 1, \
          or another pattern such as --traffic fan-out"
     );
     assert!(message_for(u32::MAX, "").contains("the most is --ranks 65536"));

@@ -1,0 +1,211 @@
+//! Ranks that initiate: what `traffic`, `initiators` and `target-shift` mean together.
+
+use super::options::{OperationOptions, TRAFFIC_DEFAULT, Transfer};
+use crate::bounds::RANKS_MAX;
+use crate::point::Traffic;
+use crate::refuse::usage;
+use crate::roles::Roles;
+use tonnage_engine::Verb;
+use tonnage_units::{Count, Result};
+
+/// The roles to measure, each with points of its own: one for each number of initiators.
+///
+/// # Errors
+/// `Usage` for ranks that the pattern cannot divide, and for options that it has no use for.
+pub(super) fn roles(what: &OperationOptions, ranks: u32) -> Result<Vec<Roles>> {
+    let own = Roles::new(what.traffic.unwrap_or(TRAFFIC_DEFAULT), ranks);
+    check_ranks(ranks)?;
+    let Some(asked) = &what.initiators else {
+        check_even(own)?;
+        return Ok(vec![turned(what, own)?]);
+    };
+    let with = |&asked: &u64| {
+        let initiators = Some(initiators(own, asked)?);
+        turned(what, Roles { initiators, ..own })
+    };
+    asked.values().iter().map(with).collect()
+}
+
+fn check_ranks(ranks: u32) -> Result<()> {
+    if ranks < 2 {
+        let has = if ranks == 1 {
+            "there is one"
+        } else {
+            "there are none"
+        };
+        return usage(format!(
+            "a transfer needs two ranks and {has}: use --ranks 2"
+        ));
+    }
+    if ranks > RANKS_MAX {
+        return usage(format!(
+            "{ranks} ranks are too many: the most is --ranks {RANKS_MAX}"
+        ));
+    }
+    Ok(())
+}
+
+/// Pairs of an odd number leave one rank out.
+fn check_even(roles: Roles) -> Result<()> {
+    let Roles { traffic, ranks, .. } = roles;
+    if traffic != Traffic::Pair || ranks.is_multiple_of(2) {
+        return Ok(());
+    }
+    usage(format!(
+        "pair traffic needs an even number of ranks and there are {ranks}: use --ranks {}, initiators {}, or another \
+         pattern such as --traffic fan-out",
+        ranks + 1,
+        ranks / 2
+    ))
+}
+
+/// A number of initiators that leaves a rank to be their target.
+fn initiators(roles: Roles, asked: u64) -> Result<u32> {
+    let Roles { traffic, ranks, .. } = roles;
+    if !matches!(traffic, Traffic::Pair | Traffic::FanIn) {
+        return usage(format!(
+            "initiators {asked} and traffic {name} contradict each other, for {who}: leave initiators out, or use \
+             traffic pair or fan-in",
+            name = traffic.name(),
+            who = match traffic {
+                Traffic::FanOut => "rank 0 alone initiates",
+                _ => "every rank initiates",
+            }
+        ));
+    }
+    match u32::try_from(asked) {
+        Ok(0) => usage("initiators 0 would move nothing: the fewest is initiators 1".to_owned()),
+        Ok(narrow) if narrow < ranks => Ok(narrow),
+        _ => usage(format!(
+            "initiators {asked} leave none of {ranks} ranks to be their target: write initiators {} or less, or use \
+             --ranks {}",
+            ranks - 1,
+            asked.saturating_add(1)
+        )),
+    }
+}
+
+/// The roles with their targets turned as it was asked for; a shift that goes round once is none.
+fn turned(what: &OperationOptions, roles: Roles) -> Result<Roles> {
+    let Some(Count(shift)) = what.target_shift else {
+        return Ok(roles);
+    };
+    if roles.traffic != Traffic::Pair {
+        return usage(format!(
+            "target-shift {shift} turns the targets of pairs, and traffic {} has none: leave target-shift out, or use \
+             traffic pair",
+            roles.traffic.name()
+        ));
+    }
+    let (initiators, _) = roles.initiating();
+    let targets = roles.ranks - initiators;
+    match u32::try_from(shift) {
+        Ok(target_shift) if target_shift < targets => Ok(Roles {
+            target_shift,
+            ..roles
+        }),
+        _ if targets == 1 => usage(format!(
+            "target-shift {shift} changes nothing where {initiators} initiators have one target: leave target-shift out, \
+             or use --ranks {}",
+            roles.ranks + 1
+        )),
+        _ => usage(format!(
+            "target-shift {shift} goes round among {targets} targets: write target-shift {} or less",
+            targets - 1
+        )),
+    }
+}
+
+/// Refuses ranks that would have two roles: in a ping-pong one side begins and the other answers, so no rank can do
+/// both. A read has nothing to answer.
+pub(super) fn check_sides(transfer: &Transfer, roles: &[Roles], op: Verb) -> Result<()> {
+    let both = |roles: &Roles| roles.traffic == Traffic::AllToAll;
+    if transfer.pacing.ping_pong && roles.iter().any(both) && op != Verb::Read {
+        return usage(format!(
+            "ping-pong with op {} and traffic all-to-all contradict each other, for every rank would both begin \
+             and answer: use traffic pair, fan-out or fan-in, or op read, which needs no answer",
+            op.name()
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::Sweep;
+
+    fn what(traffic: Traffic, initiators: Option<&str>, shift: Option<u64>) -> OperationOptions {
+        OperationOptions {
+            traffic: Some(traffic),
+            initiators: initiators.map(|text| text.parse::<Sweep>().unwrap()),
+            target_shift: shift.map(Count),
+            ..OperationOptions::default()
+        }
+    }
+
+    #[test]
+    fn each_number_of_initiators_has_roles_of_its_own() {
+        let found = roles(&what(Traffic::FanIn, Some("1,4,8"), None), 9).unwrap();
+        let numbers: Vec<_> = found.iter().map(|roles| roles.initiating().0).collect();
+        assert_eq!(numbers, [1, 4, 8]);
+        let found = roles(&what(Traffic::Pair, Some("2"), Some(1)), 4).unwrap();
+        assert_eq!((found[0].initiators, found[0].target_shift), (Some(2), 1));
+        let found = roles(&what(Traffic::Pair, None, None), 4).unwrap();
+        assert_eq!(found, [Roles::new(Traffic::Pair, 4)]);
+    }
+
+    fn message(traffic: Traffic, initiators: Option<&str>, shift: Option<u64>) -> String {
+        let error = roles(&what(traffic, initiators, shift), 4).unwrap_err();
+        error.to_string()
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_name_the_nearest_that_can() {
+        for (traffic, initiators, part) in [
+            (Traffic::Pair, "0", "the fewest is initiators 1"),
+            (
+                Traffic::Pair,
+                "1,4",
+                "write initiators 3 or less, or use --ranks 5",
+            ),
+            (Traffic::Pair, "8T", "leave none of 4 ranks"),
+            (Traffic::FanIn, "4", "write initiators 3 or less"),
+            (Traffic::FanOut, "1", "rank 0 alone initiates"),
+            (Traffic::AllToAll, "1", "every rank initiates"),
+        ] {
+            let message = message(traffic, Some(initiators), None);
+            assert!(message.contains(part), "{message}");
+        }
+        let odd = roles(&what(Traffic::Pair, None, None), 5).unwrap_err();
+        assert!(
+            odd.to_string().contains("use --ranks 6, initiators 2, or"),
+            "{odd}"
+        );
+        let alone = roles(&what(Traffic::Pair, None, None), 1).unwrap_err();
+        assert!(alone.to_string().contains("use --ranks 2"), "{alone}");
+    }
+
+    #[test]
+    fn shifts_that_change_nothing_name_one_that_does() {
+        for (traffic, initiators, shift, part) in [
+            (Traffic::FanIn, Some("1"), 1, "leave target-shift out"),
+            (
+                Traffic::Pair,
+                Some("1"),
+                3,
+                "among 3 targets: write target-shift 2 or less",
+            ),
+            (Traffic::Pair, None, 2, "write target-shift 1 or less"),
+            (
+                Traffic::Pair,
+                Some("1,3"),
+                1,
+                "3 initiators have one target",
+            ),
+        ] {
+            let message = message(traffic, initiators, Some(shift));
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}

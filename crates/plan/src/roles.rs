@@ -1,0 +1,235 @@
+//! Ranks that initiate towards each other: a traffic pattern among so many ranks. What each of them does then is in the
+//! points of [`crate::kinds`].
+
+use crate::point::Traffic;
+
+/// A traffic pattern among the ranks of a run, from which every rank knows its own part and those of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Roles {
+    /// Pattern.
+    pub traffic: Traffic,
+    /// Ranks of the run.
+    pub ranks: u32,
+    /// Ranks that initiate, where they are fewer or more than the pattern's own: of pairs the first ones, of a fan-in
+    /// those after rank 0. Other patterns have none.
+    pub initiators: Option<u32>,
+    /// Places by which the targets of pairs are turned.
+    pub target_shift: u32,
+}
+
+impl Roles {
+    /// The pattern's own roles.
+    pub const fn new(traffic: Traffic, ranks: u32) -> Self {
+        Self {
+            traffic,
+            ranks,
+            initiators: None,
+            target_shift: 0,
+        }
+    }
+
+    /// Initiators and targets of pairs: the first ranks, and the ones behind them.
+    fn sides(self) -> (u32, u32) {
+        let half = self.ranks / 2;
+        match self.initiators {
+            Some(initiators) => (initiators, self.ranks.saturating_sub(initiators)),
+            None => (half, half),
+        }
+    }
+
+    /// The target of an initiator of pairs; `None` for a rank that is none.
+    fn partner(self, rank: u32) -> Option<u32> {
+        let (initiators, targets) = self.sides();
+        let shifted = u64::from(rank) + u64::from(self.target_shift);
+        let place = shifted.checked_rem(targets.into())? as u32;
+        (rank < initiators).then_some(initiators + place)
+    }
+
+    /// The initiators of a target of pairs, found without asking each of them.
+    fn partners_of(self, rank: u32) -> Vec<u32> {
+        let (initiators, targets) = self.sides();
+        let Some(place) = rank
+            .checked_sub(initiators)
+            .filter(|&place| place < targets)
+        else {
+            return Vec::new();
+        };
+        let first = (place + targets - self.target_shift % targets) % targets;
+        (first..initiators).step_by(targets as usize).collect()
+    }
+
+    /// Clients of a fan-in.
+    fn clients(self) -> u32 {
+        let others = self.ranks.saturating_sub(1);
+        self.initiators.unwrap_or(others).min(others)
+    }
+
+    fn others(self, rank: u32) -> Vec<u32> {
+        (0..self.ranks).filter(|&other| other != rank).collect()
+    }
+
+    /// The targets of `rank`, ascending. Empty when it only serves, or takes no part.
+    pub fn targets(self, rank: u32) -> Vec<u32> {
+        match self.traffic {
+            Traffic::Pair => self.partner(rank).into_iter().collect(),
+            Traffic::FanOut if rank == 0 => self.others(0),
+            Traffic::FanIn if (1..=self.clients()).contains(&rank) => vec![0],
+            Traffic::AllToAll => self.others(rank),
+            Traffic::FanOut | Traffic::FanIn => Vec::new(),
+        }
+    }
+
+    /// The ranks that initiate towards `rank`, ascending.
+    pub fn initiators_of(self, rank: u32) -> Vec<u32> {
+        match self.traffic {
+            Traffic::Pair => self.partners_of(rank),
+            Traffic::FanOut if rank != 0 => vec![0],
+            Traffic::FanIn if rank == 0 => (1..=self.clients()).collect(),
+            Traffic::AllToAll => self.others(rank),
+            Traffic::FanOut | Traffic::FanIn => Vec::new(),
+        }
+    }
+
+    /// Ranks that initiate, and the targets of each; counted without listing them, because there may be any number.
+    pub fn initiating(self) -> (u32, u32) {
+        let others = self.ranks.saturating_sub(1);
+        match self.traffic {
+            Traffic::Pair => (self.sides().0, 1),
+            Traffic::FanOut => (1, others),
+            Traffic::FanIn => (self.clients(), 1),
+            Traffic::AllToAll => (self.ranks, others),
+        }
+    }
+
+    /// The most ranks that initiate to one rank.
+    pub fn initiators_max(self) -> u32 {
+        match self.traffic {
+            Traffic::Pair => {
+                let (initiators, targets) = self.sides();
+                initiators.div_ceil(targets.max(1))
+            }
+            Traffic::FanOut => 1,
+            Traffic::FanIn => self.clients(),
+            Traffic::AllToAll => self.ranks.saturating_sub(1),
+        }
+    }
+
+    /// The most ranks that one rank initiates to, or that initiate to one rank.
+    pub fn peers_max(self) -> u32 {
+        let (_, targets) = self.initiating();
+        targets.max(self.initiators_max())
+    }
+
+    /// Describes it for the title of a table, without the number of initiators where that was asked for: it is a column
+    /// then.
+    pub fn title(self) -> String {
+        let (ranks, others) = (self.ranks, self.ranks.saturating_sub(1));
+        let shifted = match self.target_shift {
+            0 => String::new(),
+            shift => format!(", targets shifted by {shift}"),
+        };
+        match (self.traffic, self.initiators) {
+            (Traffic::Pair, Some(_)) => format!("pairs among {ranks} ranks at once{shifted}"),
+            (Traffic::Pair, None) if ranks == 2 => format!("one pair of ranks{shifted}"),
+            (Traffic::Pair, None) => format!("{} pairs of ranks at once{shifted}", ranks / 2),
+            (Traffic::FanOut, _) => format!("fan-out from rank 0 to {others} others"),
+            (Traffic::FanIn, Some(_)) => format!("fan-in to rank 0 of {ranks} ranks"),
+            (Traffic::FanIn, None) => format!("fan-in from {others} ranks to rank 0"),
+            (Traffic::AllToAll, _) => format!("all-to-all among {ranks} ranks"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every pattern, with every number of initiators that it may have.
+    fn all() -> Vec<Roles> {
+        let mut all: Vec<Roles> = Vec::new();
+        for (traffic, ranks) in Traffic::ALL.into_iter().flat_map(|traffic| {
+            let ranks = [2, 4, 10];
+            ranks.into_iter().map(move |ranks| (traffic, ranks))
+        }) {
+            let own = Roles::new(traffic, ranks);
+            all.push(own);
+            for initiators in (1..ranks).map(Some) {
+                match traffic {
+                    Traffic::Pair => all.extend([0, 1, 13].map(|target_shift| Roles {
+                        initiators,
+                        target_shift,
+                        ..own
+                    })),
+                    Traffic::FanIn => all.push(Roles { initiators, ..own }),
+                    Traffic::FanOut | Traffic::AllToAll => {}
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn ranks_are_counted_as_the_roles_list_them() {
+        for roles in all() {
+            let lists = (0..roles.ranks).map(|rank| roles.targets(rank));
+            let lists: Vec<_> = lists.filter(|targets| !targets.is_empty()).collect();
+            let (initiating, targets_of_each) = roles.initiating();
+            assert_eq!(lists.len(), initiating as usize, "{roles:?}");
+            let fits = |targets: &Vec<u32>| targets.len() == targets_of_each as usize;
+            assert!(lists.iter().all(fits), "{roles:?}");
+            let ranks = 0..roles.ranks;
+            let ends = ranks.flat_map(|rank| [roles.targets(rank), roles.initiators_of(rank)]);
+            let most = ends.map(|peers| peers.len()).max().unwrap();
+            assert_eq!(most, roles.peers_max() as usize, "{roles:?}");
+        }
+    }
+
+    #[test]
+    fn initiators_and_targets_name_each_other() {
+        for roles in all() {
+            for rank in 0..roles.ranks {
+                let mut listed = roles.initiators_of(rank);
+                let found = (0..roles.ranks).filter(|&from| roles.targets(from).contains(&rank));
+                assert_eq!(listed, found.collect::<Vec<_>>(), "{roles:?} {rank}");
+                listed.dedup();
+                assert!(
+                    listed.is_sorted() && !listed.contains(&rank),
+                    "{roles:?} {rank}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn initiators_of_pairs_take_turns_with_the_targets_behind_them() {
+        let roles = |initiators, target_shift| Roles {
+            initiators: Some(initiators),
+            target_shift,
+            ..Roles::new(Traffic::Pair, 5)
+        };
+        let partners = |roles: Roles| (0..5).map(|rank| roles.targets(rank)).collect::<Vec<_>>();
+        assert_eq!(
+            partners(roles(3, 0)),
+            [vec![3], vec![4], vec![3], vec![], vec![]]
+        );
+        assert_eq!(
+            partners(roles(3, 1)),
+            [vec![4], vec![3], vec![4], vec![], vec![]]
+        );
+        assert_eq!(
+            partners(roles(1, 6)),
+            [vec![3], vec![], vec![], vec![], vec![]]
+        );
+    }
+
+    #[test]
+    fn a_fan_in_of_a_few_clients_leaves_the_others_out() {
+        let roles = Roles {
+            initiators: Some(2),
+            ..Roles::new(Traffic::FanIn, 5)
+        };
+        assert_eq!(roles.initiators_of(0), [1, 2]);
+        let idle = |rank| roles.targets(rank).is_empty() && roles.initiators_of(rank).is_empty();
+        assert!(idle(3) && idle(4) && !idle(2));
+    }
+}
