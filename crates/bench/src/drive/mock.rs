@@ -18,6 +18,9 @@ use tonnage_engine::{
 use tonnage_plan::transfer::Addresses;
 use tonnage_units::Result;
 
+/// A peer's answers to operations, where it sends one back.
+pub(crate) type Replies = Box<dyn FnMut(&Op) -> Option<Completion> + Send>;
+
 /// The engine. It takes at most `room` operations per post, and completes at most 5 per poll.
 pub(crate) struct Mock {
     pub(crate) posted: u64,
@@ -26,6 +29,14 @@ pub(crate) struct Mock {
     pub(crate) fail_at: Option<u64>,
     /// The next poll reports one arrival with this immediate, and nothing else.
     pub(crate) arrives: Option<u32>,
+    /// Arrivals that are reported one by one, each before anything that was posted.
+    pub(crate) arriving: VecDeque<Completion>,
+    /// The peer: told of each operation, it may send something back.
+    pub(crate) peer: Option<Replies>,
+    /// Posts of which it takes nothing, to begin with.
+    pub(crate) busy: u32,
+    /// The most operations that it was handed at a time.
+    pub(crate) most_handed: usize,
     /// Number of operations after which nothing completes, and for how long.
     pub(crate) stall_ns: Option<(u64, u64)>,
     /// Number of times that it was asked to flush.
@@ -44,6 +55,10 @@ impl Mock {
             stuck: false,
             fail_at: None,
             arrives: None,
+            arriving: VecDeque::new(),
+            peer: None,
+            busy: 0,
+            most_handed: 0,
             stall_ns: None,
             flushes: 0,
             room,
@@ -115,7 +130,15 @@ impl Engine for Mock {
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         assert!(!ops.is_empty(), "a call for nothing costs time");
+        self.most_handed = self.most_handed.max(ops.len());
+        if self.busy > 0 {
+            self.busy -= 1;
+            return Ok(0);
+        }
         let taken = ops.len().min(self.room);
+        if let Some(peer) = &mut self.peer {
+            self.arriving.extend(ops[..taken].iter().filter_map(peer));
+        }
         self.in_flight.extend(&ops[..taken]);
         self.posted += taken as u64;
         self.most_in_flight = self.most_in_flight.max(self.in_flight.len());
@@ -135,6 +158,10 @@ impl Engine for Mock {
                 ending: Ending::Arrived,
                 ..Completion::EMPTY
             };
+            return Ok(1);
+        }
+        if let Some(arrival) = self.arriving.pop_front() {
+            done[0] = arrival;
             return Ok(1);
         }
         if self.stuck || (self.stalled_until > 0 && self.clock.now_ns() < self.stalled_until) {
@@ -158,6 +185,15 @@ impl Engine for Mock {
             count += 1;
         }
         Ok(count)
+    }
+}
+
+/// An arrival from the peer of this lane.
+pub(crate) fn arrival(lane: Lane) -> Completion {
+    Completion {
+        lane,
+        ending: Ending::Arrived,
+        ..Completion::EMPTY
     }
 }
 

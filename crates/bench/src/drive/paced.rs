@@ -207,4 +207,128 @@ mod tests {
         .unwrap();
         assert!(result.completed > 0 && result.late > (1 << 39));
     }
+
+    /// Keeps the time of each sample.
+    struct Ends(Clock, Vec<u64>);
+
+    impl Recorder for Ends {
+        fn now_ns(&self) -> u64 {
+            self.0.now_ns()
+        }
+
+        fn sample(&mut self, _latency_ns: u64) {
+            self.1.push(self.0.now_ns());
+        }
+    }
+
+    #[test]
+    fn no_operation_is_issued_before_it_is_due_and_the_last_one_has_its_time_too() {
+        let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
+        let mut port = silent_port(&mut mock, &stop);
+        let clock = port.clock;
+        let start_ns = clock.now_ns();
+        let timetable = Timetable {
+            start_ns,
+            rate_per_s: 50.0,
+            operations: 2,
+            give_up_ns: start_ns + 5_000_000_000,
+        };
+        let mut recorder = Ends(clock, Vec::new());
+        let mut scratch = Scratch::new(1, 4);
+        let flows = &mut [flow(0, 1)];
+        paced(&mut port, flows, &timetable, &mut scratch, &mut recorder).unwrap();
+        let took_ns = clock.now_ns() - start_ns;
+        assert!(took_ns >= 40_000_000, "{took_ns}");
+        let ends = recorder.1;
+        assert!(
+            ends.len() == 2 && ends[1] >= start_ns + 20_000_000,
+            "{ends:?}"
+        );
+    }
+
+    /// Everything of `operations` is due at once.
+    fn all_due(clock: Clock, operations: u64) -> Timetable {
+        let start_ns = clock.now_ns();
+        Timetable {
+            start_ns,
+            rate_per_s: 1e12,
+            operations,
+            give_up_ns: u64::MAX,
+        }
+    }
+
+    #[test]
+    fn flows_take_turns_in_bursts_that_have_a_bound() {
+        let (mut mock, stop) = (Mock::new(1000), AtomicBool::new(false));
+        let mut port = silent_port(&mut mock, &stop);
+        let timetable = all_due(port.clock, 99);
+        let flows = &mut [flow(0, 1), flow(1, 2), flow(2, 3)];
+        let mut scratch = Scratch::new(3, 40);
+        // A recorder without a clock does not keep the loop from its end.
+        let result = paced(
+            &mut port,
+            flows,
+            &timetable,
+            &mut scratch,
+            &mut super::super::recorder::Silent,
+        )
+        .unwrap();
+        assert_eq!(result.completed, 99);
+        assert!(result.late <= 99, "{result:?}");
+        assert!(flows.iter().all(|flow| flow.issued == 33));
+        assert_eq!(mock.most_handed, BURST);
+    }
+
+    /// Reads the clock a second late.
+    struct SecondLate(Samples);
+
+    impl Recorder for SecondLate {
+        fn now_ns(&self) -> u64 {
+            self.0.now_ns() + 1_000_000_000
+        }
+
+        fn sample(&mut self, latency_ns: u64) {
+            self.0.sample(latency_ns);
+        }
+    }
+
+    #[test]
+    fn latencies_go_from_the_due_time_to_the_completion() {
+        let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
+        let mut port = silent_port(&mut mock, &stop);
+        let clock = port.clock;
+        let timetable = all_due(clock, 20);
+        let mut recorder = SecondLate(Samples(clock, Vec::new()));
+        let mut scratch = Scratch::new(1, 4);
+        let flows = &mut [flow(0, 1)];
+        paced(&mut port, flows, &timetable, &mut scratch, &mut recorder).unwrap();
+        let most_ns = recorder.now_ns() - timetable.start_ns;
+        let latencies = recorder.0.1;
+        assert_eq!(latencies.len(), 20);
+        assert!(
+            latencies
+                .iter()
+                .all(|latency| (1_000_000_000..=most_ns).contains(latency)),
+            "{latencies:?}, at most {most_ns}"
+        );
+    }
+
+    #[test]
+    fn what_is_never_issued_is_late_once() {
+        let (mut mock, stop) = (Mock::new(7), AtomicBool::new(false));
+        let mut port = silent_port(&mut mock, &stop);
+        let timetable = Timetable {
+            give_up_ns: 0,
+            ..all_due(port.clock, 1000)
+        };
+        let flows = &mut [flow(0, 1)];
+        let mut recorder = Samples(port.clock, Vec::new());
+        let mut scratch = Scratch::new(1, 4);
+        let result = paced(&mut port, flows, &timetable, &mut scratch, &mut recorder).unwrap();
+        assert!(result.completed > 0 && result.completed < 1000);
+        assert!(
+            (1000 - result.completed..=1000).contains(&result.late),
+            "{result:?}"
+        );
+    }
 }

@@ -339,3 +339,6 @@ pub fn return_all(
 fn outside(error: OutOfRange) -> Error {
     Error::Failed(error.to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,3 +45,26 @@ impl Recorder for PerOperation<'_> {
         self.histogram.record(latency_ns);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_has_no_time_and_a_histogram_has_every_latency() {
+        assert_eq!(Silent.now_ns(), 0);
+        let clock = Clock::new();
+        let mut histogram = LatencyHistogram::new();
+        let mut recorder = PerOperation {
+            clock,
+            histogram: &mut histogram,
+        };
+        let before_ns = clock.now_ns();
+        let now_ns = recorder.now_ns();
+        assert!((before_ns..=clock.now_ns()).contains(&now_ns));
+        recorder.sample(7);
+        recorder.sample(9);
+        assert_eq!(histogram.count(), 2);
+        assert_eq!((histogram.min_ns(), histogram.max_ns()), (Some(7), Some(9)));
+    }
+}

@@ -161,6 +161,11 @@ mod tests {
         assert_eq!(pieces(4089, 4096, 100 * KIB), end_in_part);
         assert_eq!(pieces(4096, 4096, 128 * KIB), [(0, 65536), (65536, 65536)]);
         assert_eq!(pieces(8, 8, 8), [(0, 64 * KIB)]);
+        // Operations of a whole piece use whole slots only.
+        assert_eq!(
+            pieces(65536, 65536, 160 * KIB),
+            [(0, 65536), (65536, 65536)]
+        );
         let odd = [(0, 100_001), (100_008, 100_001)];
         assert_eq!(pieces(100_001, 100_008, 200_016), odd);
     }
@@ -192,5 +197,22 @@ mod tests {
         let best = better(&sum, &[rate("memcpy", 4.0)]);
         assert_eq!(best, [rate("memcpy", 4.0), rate("rep movsb", 5.0)]);
         assert_eq!(describe(&[], 0, None), None);
+    }
+
+    #[test]
+    fn the_fastest_way_is_the_limit_and_the_first_of_equals() {
+        let rates = [("a", 2.0), ("b", 5.0), ("c", 5.0), ("d", 3.0)];
+        let rates = rates.map(|(method, speed)| rate(method, speed));
+        let limit = describe(&rates, 1, Some("slots of 8 B")).unwrap();
+        assert_eq!(limit.bytes_per_s, 5.0);
+        assert_eq!(limit.what, "memory copy by b, 1 copier, slots of 8 B");
+    }
+
+    #[test]
+    fn slots_are_told_where_there_are_gaps_between_them() {
+        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1);
+        assert_eq!(gaps(&point), None);
+        point.stride_bytes = 4096;
+        assert_eq!(gaps(&point).unwrap(), "slots of 8 B, 4096 B apart");
     }
 }
