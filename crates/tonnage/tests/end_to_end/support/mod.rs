@@ -17,6 +17,7 @@ pub mod terminal;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 pub use program::{Ended, Program, Started, tonnage, tonnage_by, tonnage_in, under};
@@ -39,10 +40,21 @@ pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     }
 }
 
-/// A TCP port of 127.0.0.1 that was free a moment ago.
+/// A TCP port of 127.0.0.1 at which nobody listens, nor at the one behind it, which torchrun leaves to its ranks. Both
+/// are below those that the system gives to connections: one of them could be another test's by the time it is used.
 pub fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let is_free = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
+    loop {
+        let taken = TAKEN.fetch_add(2, Ordering::Relaxed);
+        assert!(taken < 20_000, "no port is free");
+        // Test programs that run at the same time begin at different places.
+        let place = std::process::id().wrapping_mul(200).wrapping_add(taken) % 20_000;
+        let port = 10_000 + place as u16;
+        if is_free(port) && is_free(port + 1) {
+            return port;
+        }
+    }
 }
 
 /// Names of this user's files in /dev/shm.
