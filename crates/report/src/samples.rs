@@ -108,7 +108,8 @@ pub fn streams() -> Vec<Record> {
     ]
 }
 
-/// One, four and eight clients of one rank, then pairs with more initiators than targets, turned.
+/// One, four and eight clients of one rank, then pairs with more initiators than targets, turned, and pairs of one and
+/// of two workers.
 pub fn clients() -> Vec<Record> {
     let measured = |sample: Sample, middle_ns| {
         three_trials(sample, middle_ns)
@@ -123,7 +124,15 @@ pub fn clients() -> Vec<Record> {
     };
     let pairs = sample(Pacing::Stream { window: 12 }, 64)
         .with(|point| (point.ranks, point.initiators, point.target_shift) = (5, Some(3), 1));
-    let mut records = vec![measured(pairs, 210)];
+    let workers =
+        |workers| sample(Pacing::Stream { window: 12 }, 64).with(|point| point.workers = workers);
+    let mut records = vec![
+        measured(pairs, 210),
+        measured(workers(1), 210),
+        three_trials(workers(2), 190)
+            .summarize(LatencyKind::Operation, None)
+            .record_with(|record| record.effective[0].yielding = true),
+    ];
     let fan_in = [(1, 150), (4, 190), (8, 400)];
     records.splice(
         ..0,

@@ -12,7 +12,7 @@ pub fn lines(records: &[TransferRecord<'_>]) -> Vec<String> {
     let of_all = [limit(records), canary(records), verified(records)];
     lines.extend(of_all.into_iter().flatten());
     lines.extend(wire_proof::lines(records.iter().copied()));
-    lines.extend(remarks(records).map(str::to_owned));
+    lines.extend(remarks(records));
     lines
 }
 
@@ -95,10 +95,7 @@ fn verified(records: &[TransferRecord<'_>]) -> Option<String> {
 }
 
 /// Remarks that hold for the whole table.
-fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = &'static str> {
-    let yielding = records
-        .iter()
-        .any(|record| record.effective.iter().any(|ranks| ranks.yielding));
+fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = String> {
     let crowd = records.iter().any(|record| {
         let latency = record
             .body
@@ -109,11 +106,23 @@ fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = &'static str>
             && latency.is_some()
             && record.body.lanes() > 1
     });
-    let yielding = yielding.then_some("workers yield, because there are more of them than CPUs");
-    let crowd = crowd.then_some(
-        "Max BW is n/a: several lanes post batches at once, and the fastest batch of one says nothing about all",
-    );
-    yielding.into_iter().chain(crowd)
+    let crowd = crowd.then(|| {
+        "Max BW is n/a: several lanes post batches at once, and the fastest batch of one says nothing about all"
+            .to_owned()
+    });
+    yielding(records).into_iter().chain(crowd)
+}
+
+/// Says that workers share CPUs, and from how many on where not all rows do.
+fn yielding(records: &[TransferRecord<'_>]) -> Option<String> {
+    let yields = |record: &&TransferRecord<'_>| record.effective.iter().any(|ranks| ranks.yielding);
+    let crowded = records.iter().filter(yields);
+    let fewest = crowded.map(|record| record.body.point.workers).min()?;
+    let why = "because there are more of them than CPUs";
+    Some(match records.iter().all(|record| yields(&record)) {
+        true => format!("workers yield, {why}"),
+        false => format!("workers yield from {fewest} a rank on, {why}"),
+    })
 }
 
 #[cfg(test)]

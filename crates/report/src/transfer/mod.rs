@@ -38,9 +38,14 @@ impl Report for Transfers {
             true => &[FOOTPRINT],
             false => &[],
         };
+        let workers: &[&str] = match title::workers(records) {
+            Some(_) => &[],
+            None => &[WORKERS],
+        };
         let (notes, _) = marks(records);
         let sheet = Sheet::new(lines, "n/a")
             .always(layout.always)
+            .always(workers)
             .always(footprint)
             .known(layout.known)
             .words(NOTE.name, notes, false);
@@ -65,6 +70,7 @@ struct ModeTable {
 }
 
 const FOOTPRINT: &str = "footprint_bytes";
+const WORKERS: &str = "workers";
 
 const BATCH: ModeTable = ModeTable {
     always: &[
@@ -162,7 +168,7 @@ mod tests {
     #[test]
     fn every_layout_names_figures_that_exist() {
         for ModeTable { always, known } in [BATCH, STREAM, PING_PONG, PACED] {
-            for field in always.iter().chain(known).chain([&FOOTPRINT]) {
+            for field in always.iter().chain(known).chain([&FOOTPRINT, &WORKERS]) {
                 assert!(by_field(field).is_some(), "{field}");
             }
         }

@@ -15,7 +15,7 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
     let ends = [
         format!("{} {}", engine::name(point), point.op.name()),
         point.pacing.name().to_owned(),
-        who(point),
+        who(records, point),
     ];
     let place = place::words(records.iter().map(|record| record.record));
     let parts = [
@@ -32,10 +32,20 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
     all.chain(latency).chain(verified).collect()
 }
 
-fn who(point: &TransferPoint) -> String {
-    let (workers, pattern) = (point.workers, point.roles().title());
-    let plural = if workers == 1 { "" } else { "s" };
-    format!("{pattern}, {workers} worker{plural} each")
+fn who(records: &[TransferRecord<'_>], point: &TransferPoint) -> String {
+    let pattern = point.roles().title();
+    match workers(records) {
+        Some(1) => format!("{pattern}, 1 worker each"),
+        Some(workers) => format!("{pattern}, {workers} workers each"),
+        None => pattern,
+    }
+}
+
+/// Workers of each rank; `None` where the rows have different numbers of them.
+pub fn workers(records: &[TransferRecord<'_>]) -> Option<u32> {
+    let mut all = records.iter().map(|record| record.body.point.workers);
+    let first = all.next()?;
+    all.all(|workers| workers == first).then_some(first)
 }
 
 fn footprint(records: &[TransferRecord<'_>]) -> String {
@@ -121,6 +131,7 @@ fn shared(point: &TransferPoint) -> TransferPoint {
     };
     TransferPoint {
         size_bytes: 0,
+        workers: 0,
         initiators: point.initiators.map(|_| 0),
         footprint_bytes: 0,
         stride_bytes: 0,

@@ -62,6 +62,26 @@ fn pairs_may_have_more_of_one_side() {
     }
 }
 
+#[test]
+fn several_numbers_of_workers_are_rows_of_one_table() {
+    let records = measured("--engine null --op write --ranks 2 --workers 1,2,4 --sizes 64");
+    let found = records.iter().map(|record| {
+        let body = record.transfer().unwrap();
+        (
+            body.point.workers,
+            body.summary.as_ref().unwrap().operations,
+        )
+    });
+    assert_eq!(found.collect::<Vec<_>>(), [(1, 80), (2, 160), (4, 320)]);
+    let dir = tempdir().unwrap();
+    let arguments =
+        format!("transfer --engine shm --op read --ranks 2 --workers 1,3 --sizes 64 {BRIEF}");
+    let run = tonnage(dir.path(), &arguments).succeed();
+    assert_eq!(run.rows().len(), 2, "{run:#?}");
+    assert!(run.stdout.contains("  Workers  "), "{run:#?}");
+    assert!(!run.stdout.contains("each"), "{run:#?}");
+}
+
 /// A rank that takes no part rests, and is in no figure: the target of one client costs what one target costs.
 #[test]
 fn ranks_that_take_no_part_use_no_cpu() {

@@ -17,17 +17,10 @@ use crate::refuse::usage;
 use crate::roles::Roles;
 use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::{EngineOptions, Entry, Lists, Verb};
-use tonnage_units::{Count, Nanos, Result};
+use tonnage_units::{Count, Nanos, PairPlace, Result};
 
-/// Properties that all points of a transfer share.
-struct Shared {
-    workers: u32,
-    memory: String,
-    length: PointLength,
-}
-
-/// The points of one transfer, in each engine, op, place, number of initiators, window or batch, and size, the last
-/// varying fastest; at most `points_max`.
+/// The points of one transfer, in each engine, op, memory, place, number of initiators, number of workers, window or
+/// batch, and size, the last varying fastest; at most `points_max`.
 ///
 /// # Errors
 /// `Usage` for everything that can be found wrong without starting a rank.
@@ -39,52 +32,44 @@ pub(super) fn expand(
 ) -> Result<Vec<TransferPoint>> {
     let what = &transfer.what;
     let roles = roles(what, ranks)?;
-    let shared = Shared {
-        workers: workers(what)?,
-        memory: match &transfer.memory.memory {
-            Some(memory) => memory.clone(),
-            None => lists.default_memory().to_owned(),
-        },
-        length: length(&transfer.length)?,
-    };
+    let length = length(&transfer.length)?;
     let entries = entries(what, lists)?;
-    let memory = lists.memory(&shared.memory)?;
+    let memories = memories(&transfer.memory, lists)?;
     let ops = ops(what)?;
     let places = places(&what.place, &roles)?;
+    let workers = workers(what)?;
     let pacings = pacings(&transfer.pacing, transfer.measure.latency)?;
     let sizes = match &what.sizes {
         Some(sweep) => sizes(sweep)?,
         None => return usage("sizes is missing: write sizes 8..1M".to_owned()),
     };
-    check_rate(&pacings, shared.length.trial)?;
+    check_rate(&pacings, length.trial)?;
     let counts = [
         entries.len(),
         ops.len(),
+        memories.len(),
         places.len(),
         roles.len(),
+        workers.len(),
         pacings.len(),
         sizes.len(),
     ];
-    let total = counts.into_iter().fold(1, usize::saturating_mul);
-    if total > points_max {
-        return usage(format!(
-            "the plan has more than {POINTS_MAX} points, and this transfer alone has {total}: \
-             use coarser sweeps, or several plans"
-        ));
-    }
+    let total = check_total(&counts, points_max)?;
+    let seats = seats(&places, &roles, &workers);
+    let by_size = |pacing| sizes.iter().map(move |size| (pacing, size));
     let mut points = Vec::with_capacity(total);
     for named in &entries {
         for &op in ops {
             check_support(transfer, named.entry, op, lists.engines)?;
-            check_visible(transfer, memory, op)?;
             check_sides(transfer, &roles, op)?;
-            let by_role = |&place| roles.iter().map(move |&roles| (place, roles));
-            let by_pacing = |seat| pacings.iter().map(move |&pacing| (seat, pacing));
-            for ((place, roles), pacing) in places.iter().flat_map(by_role).flat_map(by_pacing) {
-                for &size in &sizes {
-                    let cell = (named, op, pacing, size);
-                    let point = point(transfer, &shared, roles, cell)?;
-                    points.push(TransferPoint { place, ..point });
+            for &(memory, entry) in &memories {
+                check_visible(transfer, entry, op)?;
+                for &(place, roles, workers) in &seats {
+                    for (&pacing, &size) in pacings.iter().flat_map(by_size) {
+                        let cell = (named, op, memory, pacing, size);
+                        let point = point(transfer, length, (roles, workers), cell)?;
+                        points.push(TransferPoint { place, ..point });
+                    }
                 }
             }
         }
@@ -92,11 +77,51 @@ pub(super) fn expand(
     Ok(points)
 }
 
+/// The number of points, which must not be absurd.
+fn check_total(counts: &[usize], points_max: usize) -> Result<usize> {
+    let total = counts.iter().copied().fold(1, usize::saturating_mul);
+    if total <= points_max {
+        return Ok(total);
+    }
+    usage(format!(
+        "the plan has more than {POINTS_MAX} points, and this transfer alone has {total}: use coarser sweeps, or several \
+         plans"
+    ))
+}
+
+/// Memories to measure in: their names with the variant, and their entries.
+fn memories<'a>(
+    options: &'a MemoryOptions,
+    lists: &Lists,
+) -> Result<Vec<(&'a str, &'static MemoryEntry)>> {
+    let named = |name: &'a str| Ok((name, lists.memory(name)?));
+    match options.memory.as_ref().map(Many::values) {
+        Some([]) => usage("memory is empty: leave it out, or write memory host".to_owned()),
+        Some(names) => names.iter().map(|name| named(name)).collect(),
+        None => Ok(vec![named(lists.default_memory())?]),
+    }
+}
+
+/// Every place with every division of the ranks and every number of their workers, the last varying fastest.
+fn seats(
+    places: &[Option<PairPlace>],
+    roles: &[Roles],
+    workers: &[u32],
+) -> Vec<(Option<PairPlace>, Roles, u32)> {
+    let by_roles = |&place| roles.iter().map(move |&roles| (place, roles));
+    let by_workers = |(place, roles)| workers.iter().map(move |&workers| (place, roles, workers));
+    places
+        .iter()
+        .flat_map(by_roles)
+        .flat_map(by_workers)
+        .collect()
+}
+
 fn point(
     transfer: &Transfer,
-    shared: &Shared,
-    roles: Roles,
-    (named, op, pacing, size_bytes): (&ChosenEngine<'_>, Verb, Pacing, u32),
+    length: PointLength,
+    (roles, workers): (Roles, u32),
+    (named, op, memory, pacing, size_bytes): (&ChosenEngine<'_>, Verb, &str, Pacing, u32),
 ) -> Result<TransferPoint> {
     let mut point = TransferPoint {
         label: transfer.what.label.clone(),
@@ -107,11 +132,11 @@ fn point(
         ranks: roles.ranks,
         initiators: roles.initiators,
         target_shift: roles.target_shift,
-        workers: shared.workers,
+        workers,
         place: None,
         size_bytes,
         pacing,
-        memory: shared.memory.clone(),
+        memory: memory.to_owned(),
         footprint_bytes: 0,
         stride_bytes: 0,
         addresses: transfer.memory.addresses.unwrap_or(ADDRESSES_DEFAULT),
@@ -119,11 +144,11 @@ fn point(
         latency: transfer.measure.latency.unwrap_or(true),
         verify: transfer.measure.verify,
         limit: transfer.measure.limit.unwrap_or(LIMIT_DEFAULT),
-        length: shared.length,
+        length,
     };
     check_seed(&transfer.memory, &point)?;
     let layout = layout(&transfer.memory, size_bytes, point.depth())?;
-    check_memory(layout, roles, shared.workers)?;
+    check_memory(layout, roles, workers)?;
     point.footprint_bytes = layout.footprint_bytes;
     point.stride_bytes = layout.stride_bytes;
     Ok(point)
@@ -142,15 +167,18 @@ fn check_seed(memory: &MemoryOptions, point: &TransferPoint) -> Result<()> {
     }
 }
 
-fn workers(what: &OperationOptions) -> Result<u32> {
-    let Count(workers) = what.workers.unwrap_or(WORKERS_DEFAULT);
-    match u32::try_from(workers) {
+fn workers(what: &OperationOptions) -> Result<Vec<u32>> {
+    let Some(asked) = &what.workers else {
+        return Ok(vec![WORKERS_DEFAULT]);
+    };
+    let checked = |&workers: &u64| match u32::try_from(workers) {
         Ok(0) => usage("workers 0 would move nothing: the fewest is workers 1".to_owned()),
         Ok(narrow) if narrow <= WORKERS_MAX => Ok(narrow),
         _ => usage(format!(
             "workers {workers} are too many: the most is workers {WORKERS_MAX}"
         )),
-    }
+    };
+    asked.values().iter().map(checked).collect()
 }
 
 /// A trial too short for one operation would measure nothing.

@@ -89,9 +89,14 @@ pub struct OperationOptions {
     )]
     pub sizes: Option<Sweep>,
 
-    /// Pinned threads in each rank, each with queues of its own.
-    #[arg(long, value_name = "N")]
-    pub workers: Option<Count>,
+    /// Pinned threads in each rank, each with queues of its own: a value or a sweep.
+    #[arg(
+        long,
+        value_name = "SWEEP",
+        allow_hyphen_values = true,
+        value_delimiter = ','
+    )]
+    pub workers: Option<Sweep>,
 
     /// Sockets of workers that exchange bytes, on one host; several are joined by commas. [default: near, unless that
     /// leaves cores unused]
@@ -100,13 +105,13 @@ pub struct OperationOptions {
 }
 
 pub(super) const TRAFFIC_DEFAULT: Traffic = Traffic::Pair;
-pub(super) const WORKERS_DEFAULT: Count = Count(1);
+pub(super) const WORKERS_DEFAULT: u32 = 1;
 
 impl Group for OperationOptions {
     fn defaults() -> Self {
         Self {
             traffic: Some(TRAFFIC_DEFAULT),
-            workers: Some(WORKERS_DEFAULT),
+            workers: Some(Sweep::one(WORKERS_DEFAULT.into())),
             ..Self::default()
         }
     }
@@ -117,9 +122,10 @@ impl Group for OperationOptions {
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Memory", mut_args = with_default::<Self>)]
 pub struct MemoryOptions {
-    /// Memory that the bytes live in; `tonnage devices` ends with the memories. [default: host]
-    #[arg(long, value_name = "KIND")]
-    pub memory: Option<String>,
+    /// Memory that the bytes live in; several are joined by commas. `tonnage devices` ends with the memories.
+    /// [default: host]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub memory: Option<Many<String>>,
 
     /// Bytes over which the operations of one lane walk, rounded down to whole strides. [default: a slot for each
     /// operation in flight, but at most 64M]

@@ -56,24 +56,23 @@ type Paced = (
     Option<Sweep>,
     bool,
     Option<PerSecond>,
-    Option<Count>,
+    Option<Sweep>,
 );
 
 fn paced() -> Group<Paced> {
     let rate = option::of((0.0..1e12).prop_map(PerSecond));
-    let workers = option::of(any::<u64>().prop_map(Count));
     (
         option::of(sweeps()),
         option::of(sweeps()),
         any::<bool>(),
         rate,
-        workers,
+        option::of(sweeps()),
     )
         .boxed()
 }
 
 type Placed = (
-    Option<String>,
+    Option<Many<String>>,
     Option<Bytes>,
     Option<Bytes>,
     Option<Addresses>,
@@ -81,10 +80,8 @@ type Placed = (
 );
 
 fn placed() -> Group<Placed> {
-    let memory = option::of(proptest::sample::select(vec![
-        "host".to_owned(),
-        "huge".to_owned(),
-    ]));
+    let name = proptest::sample::select(vec!["host".to_owned(), "huge".to_owned()]);
+    let memory = option::of(proptest::collection::vec(name, 1..3).prop_map(Many));
     let addresses = option::of(proptest::sample::select(Addresses::ALL.to_vec()));
     let bytes = || option::of(any::<u64>().prop_map(Bytes));
     (

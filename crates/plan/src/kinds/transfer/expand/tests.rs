@@ -211,6 +211,32 @@ fn no_rank_both_begins_and_answers() {
     }
 }
 
+/// Memory varies slower than initiators, these slower than workers, and all of them slower than the window.
+#[test]
+fn several_values_multiply_in_a_fixed_order() {
+    let lines = "memory = ['huge', 'host']\nworkers = '1,2'\ntraffic = 'fan-in'\ninitiators = '1,2'\nwindow = '3,4'";
+    let points = plan(&format!("{WRITE}{lines}"));
+    let points = points.transfer_points(3).unwrap();
+    let cell = |point: &TransferPoint| {
+        let Pacing::Stream { window } = point.pacing else {
+            panic!("{point:?}")
+        };
+        let initiators = point.initiators.unwrap();
+        format!("{} {initiators} {} {window}", point.memory, point.workers)
+    };
+    let cells: Vec<_> = points.iter().map(cell).collect();
+    assert_eq!(cells.len(), 16);
+    let first = [
+        "huge 1 1 3",
+        "huge 1 1 4",
+        "huge 1 2 3",
+        "huge 1 2 4",
+        "huge 2 1 3",
+    ];
+    assert_eq!(cells[..5], first);
+    assert_eq!(cells[8..10], ["host 1 1 3", "host 1 1 4"]);
+}
+
 #[test]
 fn workers_and_rates_must_make_sense() {
     assert!(message_for(2, "workers = 0").contains("the fewest is workers 1"));
