@@ -7,7 +7,7 @@ use super::options::{
 };
 use super::point::ConnectPoint;
 use crate::bounds::{MEMORY_BYTES_MAX, POINTS_MAX, RANKS_MAX, WORKERS_MAX};
-use crate::options::pairs;
+use crate::options::{Many, pairs};
 use crate::place::places;
 use crate::point::Traffic;
 use crate::refuse::usage;
@@ -119,8 +119,11 @@ fn engines_of(what: &What, lists: &Lists) -> Result<Vec<(String, EngineOptions)>
 }
 
 fn memories(what: &What, lists: &Lists) -> Result<Vec<String>> {
-    let memories = match &what.memory {
-        Some(memories) => memories.values().to_vec(),
+    let memories = match what.memory.as_ref().map(Many::values) {
+        Some([]) => {
+            return usage("memory is empty: leave it out, or write memory host".to_owned());
+        }
+        Some(memories) => memories.to_vec(),
         None => vec![lists.default_memory().to_owned()],
     };
     for memory in &memories {

@@ -111,6 +111,7 @@ fn what_cannot_be_is_refused_with_the_nearest_that_can() {
             "register = '1T'\nworkers = 2",
             "the most is register 512G",
         ),
+        (2, "memory = []", "memory is empty"),
         (2, "trials = 0", "write trials 1 to trials 100000"),
         (2, "duration = '1ms'", "the shortest is duration 50ms"),
         (2, "duration = '1000h'", "the longest is duration 120h"),
