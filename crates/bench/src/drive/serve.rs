@@ -1,5 +1,5 @@
 //! The target of one-sided operations. It always polls: several transports move nothing while the target does not,
-//! even for operations that need no help of its in principle. A worker that nobody initiates to rests.
+//! even for operations that need no help of its in principle. A worker that takes no part rests.
 
 use std::time::Duration;
 

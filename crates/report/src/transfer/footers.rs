@@ -1,5 +1,6 @@
 //! Lines below a table of transfers that hold for all of it.
 
+use super::title::workers;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::{Canary, TransferRecord};
 use tonnage_units::quantity::human::{number, size};
@@ -113,15 +114,15 @@ fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = String> {
     yielding(records).into_iter().chain(crowd)
 }
 
-/// Says that workers share CPUs, and from how many on where not all rows do.
+/// Says that workers share CPUs, and from how many on where rows differ in their number.
 fn yielding(records: &[TransferRecord<'_>]) -> Option<String> {
     let yields = |record: &&TransferRecord<'_>| record.effective.iter().any(|ranks| ranks.yielding);
     let crowded = records.iter().filter(yields);
     let fewest = crowded.map(|record| record.body.point.workers).min()?;
     let why = "because there are more of them than CPUs";
-    Some(match records.iter().all(|record| yields(&record)) {
-        true => format!("workers yield, {why}"),
-        false => format!("workers yield from {fewest} a rank on, {why}"),
+    Some(match workers(records) {
+        Some(_) => format!("workers yield, {why}"),
+        None => format!("workers yield from {fewest} a rank on, {why}"),
     })
 }
 

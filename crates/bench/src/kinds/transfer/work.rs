@@ -328,16 +328,16 @@ impl<'a> Work<'a> {
     /// # Errors
     /// When the engine fails or the run is stopped.
     pub fn serve_peers(&mut self, over: impl FnMut() -> bool) -> Result<()> {
-        let (begins, takes_part) = (self.begins(), self.takes_part());
-        let served = match &mut self.table {
-            Some(table) if !begins => return_all(&mut self.port, table, over).map(|_| ()),
-            _ if takes_part => serve(&mut self.port, over),
-            _ => rest(&mut self.port, over),
-        };
-        served.map_err(|error| self.with_stalled(error))
+        if !self.begins()
+            && let Some(table) = &mut self.table
+        {
+            let served = return_all(&mut self.port, table, over);
+            return served.map(|_| ()).map_err(|error| self.with_stalled(error));
+        }
+        self.poll_until(over)
     }
 
-    /// Polls until `over` and answers nothing, for what is not part of a trial.
+    /// Polls until `over` and answers nothing; rests where this worker takes no part.
     ///
     /// # Errors
     /// When the engine fails or the run is stopped.

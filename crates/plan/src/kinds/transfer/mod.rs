@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `options` | the options of a transfer |
 //! | [`point`] | one cell of a sweep, with everything fixed |
-//! | `expand` | the points of a transfer, and the checks of engines, verbs and ranks |
+//! | `expand` | the points of a transfer, and the checks of engines and verbs |
 //! | `roles`, `pacing`, `length`, `layout` | what one group of options means together |
 //! | `kind` | what makes it a kind |
 //!
