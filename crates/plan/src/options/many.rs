@@ -54,7 +54,34 @@ where
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Texts(texts) = Texts::deserialize(deserializer)?;
-        let values = texts.iter().map(|Text(text)| text.parse());
-        values.collect::<Result<_, _>>().map_err(de::Error::custom)
+        // A list of one is printed as that one, so both have to mean the same: values joined by commas.
+        let lists = texts.iter().map(|Text(text)| text.parse());
+        let lists: Vec<Self> = lists.collect::<Result<_, _>>().map_err(de::Error::custom)?;
+        Ok(lists.into_iter().flat_map(|Self(values)| values).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{from_str, to_string};
+
+    #[test]
+    fn what_is_printed_reads_back_however_it_was_written() {
+        for text in [
+            r#""a""#,
+            r#""a, b""#,
+            r#"["a", "b"]"#,
+            r#"["a,b"]"#,
+            r#"[" a"]"#,
+            r#"["a,b", "c"]"#,
+            "[]",
+        ] {
+            let many: Many<String> = from_str(text).unwrap();
+            let printed = to_string(&many).unwrap();
+            assert_eq!(from_str::<Many<String>>(&printed).unwrap(), many, "{text}");
+        }
+        let many: Many<String> = from_str(r#"["a,b", " c"]"#).unwrap();
+        assert_eq!(many.values(), ["a", "b", "c"]);
     }
 }
