@@ -160,6 +160,7 @@ fn an_engine_that_can_sleep_is_slept_for() {
         local: own.id,
         remote: &far.descriptor,
         ordered: false,
+        in_order: false,
         delivered: false,
     });
     let op = Op {

@@ -161,3 +161,43 @@ fn lies_are_found_in_every_traffic() {
         }
     }
 }
+
+/// Queue pairs, parts, and both; a lie of each path about its second operation or part.
+#[test]
+fn lies_are_found_on_every_path_and_in_every_part() {
+    for paths in ["qps = 3", "chunk = 16", "qps = 2\nchunk = 24"] {
+        for (verb, pacing) in cells().filter(|(_, pacing)| !pacing.starts_with("rate")) {
+            if verb == "send" && paths.contains("chunk") {
+                continue;
+            }
+            let cell = format!("{verb} {pacing} {paths}");
+            let memory = if verb == "write" { "host" } else { "far" };
+            let told = |lie: &str, verify: bool| {
+                let lines = format!(
+                    "op = '{verb}'\n{pacing}\n{paths}\nmemory = '{memory}'\nverify = {verify}\n\
+                     engine-options = {{ lie = '{lie}', at = '1' }}"
+                );
+                outcome(2, &lines).unwrap()
+            };
+            assert_eq!(told("none", true), "measured", "{cell}");
+            for lie in ["flip", "swap", "truncate", "elsewhere"] {
+                let told = told(lie, true);
+                assert!(
+                    told.contains("bytes are wrong; at offset "),
+                    "{lie} {cell}: {told}"
+                );
+            }
+            let told = told("double", false);
+            let noticed = match (verb, paths.contains("chunk")) {
+                // Of some write-imm a part is left over.
+                ("write-imm", true) => ["is left with", "operations arrived of the"],
+                ("write-imm", false) => ["arrived of the", "the immediates of"],
+                ("send", _) => ["arrived of the", "completed one twice"],
+                _ => ["completed one twice"; 2],
+            };
+            let noticed = noticed.iter().any(|part| told.contains(part))
+                || told.contains("receives that were posted ahead");
+            assert!(noticed, "double {cell}: {told}");
+        }
+    }
+}

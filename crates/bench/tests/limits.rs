@@ -80,6 +80,8 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         initiators: None,
         target_shift: 0,
         workers,
+        queue_pairs: 1,
+        cut: None,
         place: None,
         size_bytes: 64,
         pacing,

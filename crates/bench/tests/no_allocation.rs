@@ -16,6 +16,7 @@ use tonnage_bench::drive::stream::stream;
 use tonnage_bench::drive::until::Until;
 use tonnage_bench::kinds::transfer::layout::{SliceLayout, answers};
 use tonnage_engine::memory::{Memory, Request};
+use tonnage_engine::paths::{Cut, divided};
 use tonnage_engine::{
     Caps, Card, Descriptor, Engine, Entry, LaneKind, LaneSpec, Libraries, Neighbor, OpenRequest,
     Region, Verb, WorkerConfig, find, split_name,
@@ -81,6 +82,8 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
         initiators: None,
         target_shift: 0,
         workers: 1,
+        queue_pairs: 1,
+        cut: None,
         place: None,
         size_bytes,
         pacing,
@@ -155,6 +158,7 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
         libraries: &libraries,
         ..OpenRequest::default()
     })?;
+    let domains = divided(domains, point.division());
     let domain = &domains[0];
     let bytes = SliceLayout::new(point, rank).bytes();
     let memory = (HOST.allocate)(&Request {
@@ -192,6 +196,7 @@ fn flows(point: &TransferPoint, side: &mut Side) -> Result<Vec<Flow>> {
             local: side.region.id,
             remote: &side.far,
             ordered: answers(point) && point.op == Verb::Write,
+            in_order: false,
             delivered: false,
         })?;
         let remote = SliceLayout::new(point, peer).into_origin_of(side.rank);
@@ -232,6 +237,7 @@ fn receives(point: &TransferPoint, side: &mut Side) -> Result<Vec<Receives>> {
                 local: side.region.id,
                 remote: &side.far,
                 ordered: false,
+                in_order: false,
                 delivered: false,
             })?;
             let origin = layout.into_origin(index);
@@ -343,6 +349,9 @@ fn serve_peers(point: &TransferPoint, mut side: Side, shared: &Shared) -> Result
         .then(|| table(point, &mut side))
         .transpose()?;
     let receives = receives(point, &mut side)?;
+    if point.op == Verb::WriteImm {
+        side.engine.expect(0, Some(point.size_bytes))?;
+    }
     let mut port = Port::new(side.engine.as_mut(), Clock::new(), &shared.stop, true);
     port.post_receives(receives, 64)?;
     shared.both_ready()?;
@@ -408,6 +417,31 @@ fn nothing_is_allocated(pacing: Pacing, samples: impl Fn(Verb) -> u64) -> Result
 #[test]
 fn a_stream_allocates_nothing() {
     nothing_is_allocated(Pacing::Stream { window: 64 }, |_| OPERATIONS).unwrap();
+}
+
+/// Several queue pairs, and parts, of which the arrivals are put together.
+#[test]
+fn paths_allocate_nothing() {
+    let cut = Cut {
+        chunk_bytes: 1024,
+        chunks_max: 8,
+    };
+    for (queue_pairs, cut) in [(3, None), (1, Some(cut)), (2, Some(cut))] {
+        for op in [Verb::Write, Verb::WriteImm, Verb::Read] {
+            for engine in ["null", "shm", "fabric:tcp"] {
+                let point = TransferPoint {
+                    queue_pairs,
+                    cut,
+                    ..point(engine, op, 4096, Pacing::Stream { window: 16 })
+                };
+                let what = format!("{engine} {} over {:?}", op.name(), point.division());
+                let outcome = run(&point, Extra::Nothing).unwrap();
+                assert_eq!(outcome.samples, OPERATIONS, "{what}");
+                assert_eq!(outcome.initiator, NOTHING, "{what}, initiator");
+                assert_eq!(outcome.target, NOTHING, "{what}, target");
+            }
+        }
+    }
 }
 
 #[test]

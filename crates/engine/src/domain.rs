@@ -16,7 +16,8 @@ pub enum LimitKind {
     None,
     /// The fastest copy that the memory can do over the same bytes.
     MemoryCopy,
-    /// Bandwidth of plain TCP streams between the same ranks at once, one for each worker of each flow.
+    /// Bandwidth of plain TCP streams between the same ranks at once, one for each queue pair of each worker of each
+    /// flow.
     SocketStream,
     /// The nominal speed of the domain's device.
     Link {

@@ -16,7 +16,7 @@ pub struct Card(pub Vec<u8>);
 
 impl Card {
     /// Bound on what a worker may tell one peer.
-    pub const BYTES_MAX: usize = 16 << 10;
+    pub const BYTES_MAX: usize = 64 << 10;
 }
 
 /// Place of a peer's process beside this one. The ranks of a run work it out once, so no engine asks the system again.
@@ -129,6 +129,14 @@ pub trait Engine: Send {
     fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane>;
     /// Gives a lane back, of which nothing is in flight. Its handle may be given out again.
     fn release(&mut self, lane: Lane);
+    /// Says how long the write-imms are that a peer sends from now on, so that an engine which cuts them knows when one
+    /// has arrived whole; `None` when that peer sends no more.
+    ///
+    /// # Errors
+    /// When the engine could not tell whose parts arrive, or at the end some have arrived only in part.
+    fn expect(&mut self, _peer: Peer, _bytes: Option<u32>) -> Result<()> {
+        Ok(())
+    }
     /// Hands over operations in order and returns how many were taken; fewer than all means "poll, then try again".
     /// Allocates nothing, takes no lock, reads no clock.
     ///

@@ -16,6 +16,7 @@
 //! | `engine` | a worker's calls: register, connect, lane, post, poll |
 //! | `operation` | what passes through the timed loops |
 //! | `failure` | why an operation failed |
+//! | [`paths`] | several paths for each flow, over any engine |
 //! | `report` | what was chosen and granted, for the record |
 //! | [`memory`] | where bytes live |
 //! | [`pattern`] | what is written to be verified |
@@ -49,6 +50,7 @@ pub mod memory;
 mod name;
 mod operation;
 mod options;
+pub mod paths;
 pub mod pattern;
 mod report;
 

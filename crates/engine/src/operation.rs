@@ -87,6 +87,9 @@ pub struct LaneSpec<'a> {
     /// The last byte of a write must become visible last, because the peer waits for it by looking at its memory.
     /// Only asked for where [`Caps::ordered_writes`](crate::Caps::ordered_writes) is granted.
     pub ordered: bool,
+    /// Writes must become visible in the order in which they were posted. They do so wherever there is one path to the
+    /// peer; with [several](crate::paths) such a lane takes one of them, whole.
+    pub in_order: bool,
     /// A completion must mean that the bytes are visible to the peer, because the result is taken for that. Only asked
     /// for where [`Caps::delivery_on_request`](crate::Caps::delivery_on_request) is granted.
     pub delivered: bool,

@@ -193,6 +193,7 @@ mod tests {
             local: RegionId(0),
             remote: &Descriptor::default(),
             ordered: false,
+            in_order: false,
             delivered: false,
         };
         null.lane(&spec).unwrap()

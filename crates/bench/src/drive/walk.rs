@@ -110,6 +110,8 @@ pub(crate) mod tests {
             initiators: None,
             target_shift: 0,
             workers: 1,
+            queue_pairs: 1,
+            cut: None,
             place: None,
             size_bytes: 8,
             pacing: Pacing::Stream { window: 4 },

@@ -170,6 +170,6 @@ mod tests {
     #[test]
     fn a_card_has_a_bound() {
         let long = packed(vec![vec![(1, introduction(Card::BYTES_MAX + 1))]]);
-        assert!(long.unwrap_err().to_string().contains("16384 are allowed"));
+        assert!(long.unwrap_err().to_string().contains("65536 are allowed"));
     }
 }

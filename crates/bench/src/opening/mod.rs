@@ -21,6 +21,7 @@ use std::sync::Arc;
 use crate::host::RankHost;
 use crate::settings::{Numa, Settings};
 use tonnage_engine::memory::{Memory, MemoryReport, Request};
+use tonnage_engine::paths::{Division, divided};
 use tonnage_engine::{
     Domain, EngineOptions, EngineReport, Entry, OpenRequest, Verb, WorkerConfig, split_name,
 };
@@ -42,6 +43,8 @@ pub(crate) struct Requirements<'a> {
     pub(crate) bytes: u64,
     pub(crate) sized_by: SizedBy,
     pub(crate) workers: u32,
+    /// Paths of each worker towards each peer.
+    pub(crate) division: Division,
     /// Ranks that exchange bytes, and where they are to be.
     pub(crate) pairs: Pairs,
     /// Peers of each worker, at most.
@@ -154,6 +157,7 @@ impl Requirements<'_> {
                 self.engine
             )));
         }
+        let domains = divided(domains, self.division);
         let placement = self.pairs.placement(rank, self.workers, settings, host)?;
         Ok(Devices { domains, placement })
     }

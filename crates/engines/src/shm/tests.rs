@@ -63,6 +63,7 @@ impl Pair {
             local: self.region[side].id,
             remote,
             ordered: false,
+            in_order: false,
             delivered: false,
         };
         self.engine[side].lane(&spec).unwrap()
@@ -331,6 +332,7 @@ fn peers_that_come_later_are_connected_too() {
         local: region.id,
         remote: &remote,
         ordered: false,
+        in_order: false,
         delivered: false,
     };
     let lane = late.lane(&spec).unwrap();

@@ -30,6 +30,14 @@ pub fn host_memory() -> Memories {
     serde_json::from_value(json!({"kind": "host", "pages": "normal", "numa_node": 0})).unwrap()
 }
 
+const LENGTH: PointLength = PointLength {
+    trials: 3,
+    trial: TrialLength::DurationNs(200_000_000),
+    warmup_ns: 50_000_000,
+    until_ci: None,
+    max_duration_ns: None,
+};
+
 /// A measured point of shm writes between two ranks, still without trials.
 pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
     let point = TransferPoint {
@@ -42,6 +50,8 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         initiators: None,
         target_shift: 0,
         workers: 1,
+        queue_pairs: 1,
+        cut: None,
         place: None,
         size_bytes,
         pacing,
@@ -53,13 +63,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         latency: true,
         verify: false,
         limit: LimitChoice::Auto,
-        length: PointLength {
-            trials: 3,
-            trial: TrialLength::DurationNs(200_000_000),
-            warmup_ns: 50_000_000,
-            until_ci: None,
-            max_duration_ns: None,
-        },
+        length: LENGTH,
     };
     let effective = Effective {
         ranks: "0-1".to_owned(),

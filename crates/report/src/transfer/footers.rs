@@ -1,6 +1,6 @@
 //! Lines below a table of transfers that hold for all of it.
 
-use super::title::workers;
+use super::title::same;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::{Canary, TransferRecord};
 use tonnage_units::quantity::human::{number, size};
@@ -120,7 +120,7 @@ fn yielding(records: &[TransferRecord<'_>]) -> Option<String> {
     let crowded = records.iter().filter(yields);
     let fewest = crowded.map(|record| record.body.point.workers).min()?;
     let why = "because there are more of them than CPUs";
-    Some(match workers(records) {
+    Some(match same(records, |point| point.workers) {
         Some(_) => format!("workers yield, {why}"),
         None => format!("workers yield from {fewest} a rank on, {why}"),
     })

@@ -38,14 +38,11 @@ impl Report for Transfers {
             true => &[FOOTPRINT],
             false => &[],
         };
-        let workers: &[&str] = match title::workers(records) {
-            Some(_) => &[],
-            None => &[WORKERS],
-        };
+        let varying = varying(records);
         let (notes, _) = marks(records);
         let sheet = Sheet::new(lines, "n/a")
             .always(layout.always)
-            .always(workers)
+            .always(&varying)
             .always(footprint)
             .known(layout.known)
             .words(NOTE.name, notes, false);
@@ -71,6 +68,25 @@ struct ModeTable {
 
 const FOOTPRINT: &str = "footprint_bytes";
 const WORKERS: &str = "workers";
+const QUEUE_PAIRS: &str = "queue_pairs";
+const CHUNK: &str = "chunk_bytes";
+
+/// Columns of what the title says where all rows have the same.
+fn varying(records: &[TransferRecord<'_>]) -> Vec<&'static str> {
+    let varies = [
+        (
+            WORKERS,
+            title::same(records, |point| point.workers).is_none(),
+        ),
+        (
+            QUEUE_PAIRS,
+            title::same(records, |point| point.queue_pairs).is_none(),
+        ),
+        (CHUNK, title::same(records, |point| point.cut).is_none()),
+    ];
+    let varying = varies.into_iter().filter(|(_, varies)| *varies);
+    varying.map(|(field, _)| field).collect()
+}
 
 const BATCH: ModeTable = ModeTable {
     always: &[
@@ -168,7 +184,12 @@ mod tests {
     #[test]
     fn every_layout_names_figures_that_exist() {
         for ModeTable { always, known } in [BATCH, STREAM, PING_PONG, PACED] {
-            for field in always.iter().chain(known).chain([&FOOTPRINT, &WORKERS]) {
+            for field in
+                always
+                    .iter()
+                    .chain(known)
+                    .chain([&FOOTPRINT, &WORKERS, &QUEUE_PAIRS, &CHUNK])
+            {
                 assert!(by_field(field).is_some(), "{field}");
             }
         }

@@ -17,6 +17,7 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
         point.pacing.name().to_owned(),
         who(records, point),
     ];
+    let paths = paths(records, point);
     let place = place::words(records.iter().map(|record| record.record));
     let parts = [
         format!("{} memory", point.memory),
@@ -28,24 +29,40 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
     let verified = point
         .verify
         .then(|| "every byte verified after each trial".to_owned());
-    let all = ends.into_iter().chain(place).chain(parts);
+    let all = ends.into_iter().chain(paths).chain(place).chain(parts);
     all.chain(latency).chain(verified).collect()
 }
 
 fn who(records: &[TransferRecord<'_>], point: &TransferPoint) -> String {
     let pattern = point.roles().title();
-    match workers(records) {
+    match same(records, |point| point.workers) {
         Some(1) => format!("{pattern}, 1 worker each"),
         Some(workers) => format!("{pattern}, {workers} workers each"),
         None => pattern,
     }
 }
 
-/// Workers of each rank; `None` where the rows have different numbers of them.
-pub fn workers(records: &[TransferRecord<'_>]) -> Option<u32> {
-    let mut all = records.iter().map(|record| record.body.point.workers);
+/// Queue pairs and the parts of operations, where all rows have the same and it is more than the plainest.
+fn paths(records: &[TransferRecord<'_>], point: &TransferPoint) -> Vec<String> {
+    let several = same(records, |point| point.queue_pairs).filter(|&queue_pairs| queue_pairs > 1);
+    let several =
+        several.map(|queue_pairs| format!("{queue_pairs} queue pairs for each worker and peer"));
+    let cut = same(records, |point| point.cut).and(point.cut);
+    let cut = cut.map(|cut| {
+        let (bytes, most) = (exact_size(cut.chunk_bytes.into()), cut.chunks_max);
+        format!("operations cut into parts of {bytes}, at most {most}")
+    });
+    several.into_iter().chain(cut).collect()
+}
+
+/// Value that all rows have in common; `None` where they differ.
+pub fn same<T: PartialEq>(
+    records: &[TransferRecord<'_>],
+    value: fn(&TransferPoint) -> T,
+) -> Option<T> {
+    let mut all = records.iter().map(|record| value(&record.body.point));
     let first = all.next()?;
-    all.all(|workers| workers == first).then_some(first)
+    all.all(|other| other == first).then_some(first)
 }
 
 fn footprint(records: &[TransferRecord<'_>]) -> String {
@@ -132,6 +149,8 @@ fn shared(point: &TransferPoint) -> TransferPoint {
     TransferPoint {
         size_bytes: 0,
         workers: 0,
+        queue_pairs: 0,
+        cut: None,
         initiators: point.initiators.map(|_| 0),
         footprint_bytes: 0,
         stride_bytes: 0,

@@ -82,6 +82,8 @@ mod operations;
 #[cfg(test)]
 mod output;
 #[cfg(test)]
+mod paths;
+#[cfg(test)]
 mod places;
 #[cfg(test)]
 mod plans;

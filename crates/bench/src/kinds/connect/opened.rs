@@ -14,6 +14,7 @@ use crate::json::Json;
 use crate::kinds::kind::{Stage, together};
 use crate::opening::{Devices, Pairs, Requirements, Seat, SizedBy, reports};
 use crate::settings::Settings;
+use tonnage_engine::paths::Division;
 use tonnage_engine::{Caps, Peer};
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_record::{Effective, Placed};
@@ -179,6 +180,7 @@ fn requirements<'a>(
             bytes: point.register_bytes,
         },
         workers: point.workers,
+        division: Division::NONE,
         pairs: pairs(point),
         peers_max: (ends.0.len() + ends.1.len()) as u32,
         depth: 1,

@@ -290,6 +290,7 @@ impl Worker {
                 local,
                 remote: &remote,
                 ordered: false,
+                in_order: false,
                 delivered: false,
             })?;
             let op = Op {

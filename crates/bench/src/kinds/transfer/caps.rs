@@ -36,6 +36,15 @@ pub(super) fn check_caps(points: &[&TransferPoint], caps: &Caps, name: &str) -> 
                 how: "Choose --op send, or --traffic pair".into(),
             });
         }
+        let (parts, _) = point.division().parts(point.size_bytes);
+        let several = point.op == Verb::WriteImm && point.roles().initiators_max() > 1;
+        if several && parts > 1 && !caps.arrivals_named {
+            return Err(Error::Unavailable {
+                what: format!("write-imm in parts from several ranks on {name}"),
+                why: "the device does not say which rank a part came from".into(),
+                how: "Leave --chunk out, or choose one initiator for each target".into(),
+            });
+        }
         if point.op == Verb::WriteImm && caps.immediate_bits < 32 {
             return Err(Error::Unavailable {
                 what: format!("write-imm on {name}"),

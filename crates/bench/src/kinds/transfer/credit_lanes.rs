@@ -121,6 +121,7 @@ impl CreditLanes {
                 remote,
                 ordered: false,
                 // A count that was overtaken by an older one would be lost.
+                in_order: true,
                 delivered: caps.delivery_on_request && !caps.delivered,
             })?;
             Ok((peer, lane))

@@ -9,7 +9,7 @@ use crate::drive::paced::Timetable;
 use crate::drive::ping_pong::{Signal, Table};
 use crate::kinds::transfer::layout::{SliceLayout, answers};
 use tonnage_engine::memory::Memory;
-use tonnage_engine::{Caps, LaneKind, LaneSpec, Verb};
+use tonnage_engine::{Caps, Engine, LaneKind, LaneSpec, Verb};
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_units::{Error, Result};
 
@@ -33,6 +33,7 @@ pub(super) fn make_flow(
         local: worker.region,
         remote: &far,
         ordered,
+        in_order: false,
         delivered: asks_delivery(point, delivers(&worker.caps)),
     })?;
     let remote = SliceLayout::new(point, target)
@@ -144,6 +145,7 @@ pub(super) fn make_receives(
             local: worker.region,
             remote: &far,
             ordered: false,
+            in_order: false,
             delivered: false,
         })?;
         Ok(Receives::new(
@@ -155,6 +157,25 @@ pub(super) fn make_receives(
         ))
     };
     layout.into.iter().enumerate().map(receive).collect()
+}
+
+/// Says to an engine that may cut them how long the write-imms of this rank's initiators are, or at the end that no
+/// more come.
+///
+/// # Errors
+/// When the engine cannot tell them apart, or some have arrived only in part.
+pub(super) fn expect_parts(
+    point: &TransferPoint,
+    layout: &SliceLayout,
+    engine: &mut dyn Engine,
+    begins: bool,
+) -> Result<()> {
+    if point.op != Verb::WriteImm {
+        return Ok(());
+    }
+    let bytes = begins.then_some(point.size_bytes);
+    let mut initiators = layout.into.iter();
+    initiators.try_for_each(|&peer| engine.expect(peer, bytes))
 }
 
 /// The timetable of one worker. The workers of a rank share its rate and take turns, evenly spaced. A trial by time

@@ -18,6 +18,7 @@ use crate::opening::{Devices, Pairs, Requirements, Seat, SizedBy, reports};
 use crate::settings::Settings;
 use crate::wire_proof::{NamedDevices, Routes};
 use tonnage_engine::memory::Memory;
+use tonnage_engine::paths::Division;
 use tonnage_engine::{
     Caps, Descriptor, Domain, Engine, EngineOptions, Entry, Peer, RegionId, Verb, fact_names,
 };
@@ -92,6 +93,7 @@ pub struct EngineKey {
     memory: String,
     workers: u32,
     roles: Roles,
+    division: Division,
     place: Option<PairPlace>,
 }
 
@@ -105,6 +107,7 @@ impl EngineKey {
             memory: point.memory.clone(),
             workers: point.workers,
             roles: point.roles(),
+            division: point.division(),
             place: point.place,
         }
     }
@@ -188,6 +191,7 @@ impl<'a> Need<'a> {
                 bytes: largest.unwrap_or(0),
             },
             workers: first.workers,
+            division: first.division(),
             pairs: Pairs {
                 roles: first.roles(),
                 asked: first.place,

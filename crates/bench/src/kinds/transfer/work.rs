@@ -7,7 +7,7 @@ use tonnage_sys::clock::thread_cpu_ns;
 
 use super::credit_lanes::begin;
 use super::flows::{
-    begins, flows_of, make_flow, make_receives, make_table, tags_of_flow, timetable,
+    begins, expect_parts, flows_of, make_flow, make_receives, make_table, tags_of_flow, timetable,
 };
 use super::opened::TransferWorker;
 use super::totals::TrialTotals;
@@ -84,13 +84,13 @@ impl<'a> Work<'a> {
     ) -> Result<Self> {
         let rank = station.rank;
         let layout = SliceLayout::new(point, rank);
-        let memory = Arc::clone(&worker.memory);
+        let (memory, caps) = (Arc::clone(&worker.memory), worker.caps);
         let began_ns = worker.clock.now_ns();
         let mut flows = Vec::with_capacity(layout.out.len());
         for (index, &target) in layout.out.iter().enumerate() {
             flows.push(make_flow(point, rank, target, &layout, index, worker)?);
         }
-        let caps = worker.caps;
+        expect_parts(point, &layout, worker.engine.as_mut(), true)?;
         let receives = match point.op {
             Verb::Send if caps.moves_bytes => make_receives(point, rank, &layout, worker)?,
             _ => Vec::new(),
@@ -442,7 +442,7 @@ impl<'a> Work<'a> {
         for lane in std::mem::take(&mut self.lanes) {
             self.port.engine.release(lane);
         }
-        Ok(())
+        expect_parts(self.point, &self.layout, self.port.engine, false)
     }
 
     fn use_up_receives(&mut self) -> Result<()> {

@@ -37,7 +37,7 @@ const GREETING_BYTES: usize = TOKEN_BYTES + 8;
 /// A rank's message to the others. It travels on the encrypted control channel only.
 #[derive(Serialize, Deserialize)]
 struct Card {
-    /// Address on which it listens for each worker, if anybody initiates to it.
+    /// Address on which it listens for each queue pair of each worker, if anybody initiates to it.
     listens: Vec<SocketAddr>,
     token: [u8; TOKEN_BYTES],
     /// Bound on the difference of its clock from rank 0's.
@@ -55,6 +55,8 @@ pub(super) fn connect_all(
     sources: &[Option<IpAddr>],
 ) -> Result<(Vec<Vec<Stream>>, u64)> {
     let me = rank.id();
+    let lanes = point.workers * point.queue_pairs;
+    let sources = &of_lanes(sources, lanes);
     let expected = point.roles().initiators_of(me);
     let door = if expected.is_empty() {
         Ok(None)
@@ -84,7 +86,7 @@ pub(super) fn connect_all(
         .collect();
     let people = People {
         me,
-        workers: point.workers,
+        workers: lanes,
         names: &names,
         initiators_send: point.op != Verb::Read,
     };
@@ -106,11 +108,7 @@ pub(super) fn connect_all(
     });
     let streams = connected.and_then(|mut streams| {
         streams.extend(taken?);
-        let mut all: Vec<Vec<Stream>> = (0..point.workers).map(|_| Vec::new()).collect();
-        for (worker, stream) in streams {
-            all[worker as usize].push(stream);
-        }
-        Ok(all)
+        Ok(of_workers(streams, point.workers))
     });
     let settled = all_or_none(rank, "connect socket streams", streams);
     // Open until all know why nothing was taken: a peer whose connection is refused would blame the network.
@@ -118,9 +116,26 @@ pub(super) fn connect_all(
     settled.map(|streams| (streams, skew_ns))
 }
 
+/// The addresses of workers, once for each queue pair: those of one worker lie as many places apart as there are
+/// workers.
+fn of_lanes(sources: &[Option<IpAddr>], lanes: u32) -> Vec<Option<IpAddr>> {
+    let cycle = sources.iter().copied().cycle();
+    cycle.take(lanes as usize).collect()
+}
+
+/// The streams of each worker, of which those of one have its number and others so many places on.
+fn of_workers(streams: Vec<(u32, Stream)>, workers: u32) -> Vec<Vec<Stream>> {
+    let mut all: Vec<Vec<Stream>> = (0..workers).map(|_| Vec::new()).collect();
+    for (lane, stream) in streams {
+        all[(lane % workers) as usize].push(stream);
+    }
+    all
+}
+
 /// Participants.
 pub(super) struct People<'a> {
     pub(super) me: u32,
+    /// Workers of a rank, once for each of their queue pairs.
     pub(super) workers: u32,
     /// Every rank in words.
     pub(super) names: &'a [String],

@@ -167,6 +167,7 @@ pub(super) fn lane(side: &mut Side, kind: LaneKind, peer: u32, delivered: bool) 
         local: side.region.id,
         remote: &far,
         ordered: false,
+        in_order: false,
         delivered,
     };
     let lane = side.engine.lane(&spec).unwrap();

@@ -1,6 +1,7 @@
 //! The points of one transfer. Everything that can be known to be wrong is refused here, before a rank starts, in one
 //! sentence that names the nearest valid choice.
 
+use super::issuing::{check_order, divisions};
 use super::layout::{check_memory, layout, sizes};
 use super::length::length;
 use super::options::{
@@ -16,11 +17,12 @@ use crate::place::places;
 use crate::refuse::usage;
 use crate::roles::Roles;
 use tonnage_engine::memory::MemoryEntry;
+use tonnage_engine::paths::Division;
 use tonnage_engine::{EngineOptions, Entry, Lists, Verb};
 use tonnage_units::{Count, Nanos, PairPlace, Result};
 
-/// The points of one transfer, in each engine, op, memory, place, number of initiators, number of workers, window or
-/// batch, and size, the last varying fastest; at most `points_max`.
+/// The points of one transfer, in each engine, op, memory, place, number of initiators, number of workers, division
+/// over paths, window or batch, and size, the last varying fastest; at most `points_max`.
 ///
 /// # Errors
 /// `Usage` for everything that can be found wrong without starting a rank.
@@ -43,6 +45,7 @@ pub(super) fn expand(
         Some(sweep) => sizes(sweep)?,
         None => return usage("sizes is missing: write sizes 8..1M".to_owned()),
     };
+    let divisions = divisions(&transfer.issuing, &sizes)?;
     check_rate(&pacings, length.trial)?;
     let counts = [
         entries.len(),
@@ -51,24 +54,25 @@ pub(super) fn expand(
         places.len(),
         roles.len(),
         workers.len(),
+        divisions.len(),
         pacings.len(),
         sizes.len(),
     ];
     let total = check_total(&counts, points_max)?;
-    let seats = seats(&places, &roles, &workers);
+    let seats = seats(&places, &roles, &workers, &divisions);
     let by_size = |pacing| sizes.iter().map(move |size| (pacing, size));
     let mut points = Vec::with_capacity(total);
     for named in &entries {
         for &op in ops {
             check_support(transfer, named.entry, op, lists.engines)?;
             check_sides(transfer, &roles, op)?;
+            check_order(&divisions, op, transfer.pacing.ping_pong)?;
             for &(memory, entry) in &memories {
                 check_visible(transfer, entry, op)?;
-                for &(place, roles, workers) in &seats {
+                for &seat in &seats {
                     for (&pacing, &size) in pacings.iter().flat_map(by_size) {
                         let cell = (named, op, memory, pacing, size);
-                        let point = point(transfer, length, (roles, workers), cell)?;
-                        points.push(TransferPoint { place, ..point });
+                        points.push(point(transfer, length, seat, cell)?);
                     }
                 }
             }
@@ -102,27 +106,50 @@ fn memories<'a>(
     }
 }
 
-/// Every place with every division of the ranks and every number of their workers, the last varying fastest.
+/// Ranks and workers that move bytes, from where, and by which way.
+#[derive(Debug, Clone, Copy)]
+struct Seat {
+    place: Option<PairPlace>,
+    roles: Roles,
+    workers: u32,
+    division: Division,
+}
+
+/// Every place with every division of the ranks, every number of their workers and every division over paths, the last
+/// varying fastest.
 fn seats(
     places: &[Option<PairPlace>],
     roles: &[Roles],
     workers: &[u32],
-) -> Vec<(Option<PairPlace>, Roles, u32)> {
+    divisions: &[Division],
+) -> Vec<Seat> {
     let by_roles = |&place| roles.iter().map(move |&roles| (place, roles));
     let by_workers = |(place, roles)| workers.iter().map(move |&workers| (place, roles, workers));
-    places
-        .iter()
-        .flat_map(by_roles)
-        .flat_map(by_workers)
-        .collect()
+    let by_division = |(place, roles, workers)| {
+        let seat = move |&division| Seat {
+            place,
+            roles,
+            workers,
+            division,
+        };
+        divisions.iter().map(seat)
+    };
+    let who = places.iter().flat_map(by_roles).flat_map(by_workers);
+    who.flat_map(by_division).collect()
 }
 
 fn point(
     transfer: &Transfer,
     length: PointLength,
-    (roles, workers): (Roles, u32),
+    seat: Seat,
     (named, op, memory, pacing, size_bytes): (&ChosenEngine<'_>, Verb, &str, Pacing, u32),
 ) -> Result<TransferPoint> {
+    let Seat {
+        place,
+        roles,
+        workers,
+        division,
+    } = seat;
     let mut point = TransferPoint {
         label: transfer.what.label.clone(),
         engine: named.engine.to_owned(),
@@ -133,7 +160,9 @@ fn point(
         initiators: roles.initiators,
         target_shift: roles.target_shift,
         workers,
-        place: None,
+        queue_pairs: division.queue_pairs,
+        cut: division.cut,
+        place,
         size_bytes,
         pacing,
         memory: memory.to_owned(),

@@ -5,12 +5,13 @@
 //! | `options` | the options of a transfer |
 //! | [`point`] | one cell of a sweep, with everything fixed |
 //! | `expand` | the points of a transfer, and the checks of engines and verbs |
-//! | `roles`, `pacing`, `length`, `layout` | what one group of options means together |
+//! | `roles`, `pacing`, `issuing`, `length`, `layout` | what one group of options means together |
 //! | `kind` | what makes it a kind |
 //!
 //! Measuring a point is not known here; see `tonnage_bench`.
 
 mod expand;
+mod issuing;
 mod kind;
 mod layout;
 mod length;
@@ -19,6 +20,7 @@ mod pacing;
 pub mod point;
 mod roles;
 
+pub use issuing::IssuingOptions;
 pub use length::LengthOptions;
 pub use options::{MeasureOptions, MemoryOptions, OperationOptions, Transfer};
 pub use pacing::{DEPTH_MAX, PacingOptions, WINDOW_DEFAULT};

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::issuing::IssuingOptions;
 use super::length::LengthOptions;
 use super::pacing::PacingOptions;
 use super::point::Addresses;
@@ -21,6 +22,9 @@ pub struct Transfer {
     /// Pacing of operations.
     #[command(flatten)]
     pub pacing: PacingOptions,
+    /// Way from a worker to a peer.
+    #[command(flatten)]
+    pub issuing: IssuingOptions,
     /// Length of the measurement.
     #[command(flatten)]
     pub length: LengthOptions,
@@ -34,7 +38,7 @@ pub struct Transfer {
 
 crate::options::groups! {
     Transfer: "transfer", "a transfer", needs &[("engine", "shm"), ("op", "write"), ("sizes", "8..1M")];
-    what, pacing, memory, measure, length
+    what, pacing, issuing, memory, measure, length
 }
 
 /// Operations to measure.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::kind::AnyPoint;
 use crate::point::{LimitChoice, Traffic};
 use crate::roles::Roles;
+use tonnage_engine::paths::{Cut, Division};
 use tonnage_engine::{EngineOptions, Verb};
 use tonnage_units::quantity::human;
 use tonnage_units::{Bytes, PairPlace};
@@ -41,6 +42,12 @@ pub struct TransferPoint {
     pub target_shift: u32,
     /// Pinned threads in each rank, each with its own engine.
     pub workers: u32,
+    /// Endpoints between a worker and a peer, which operations take in turn.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub queue_pairs: u32,
+    /// Bounds of the parts that operations are cut into, where they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Cut>,
     /// Sockets of workers that exchange bytes, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<PairPlace>,
@@ -79,6 +86,14 @@ impl TransferPoint {
         }
     }
 
+    /// Division of the operations between a worker and a peer.
+    pub fn division(&self) -> Division {
+        Division {
+            queue_pairs: self.queue_pairs,
+            cut: self.cut,
+        }
+    }
+
     /// Slots in the footprint of one lane, at least 1.
     pub fn slots(&self) -> u64 {
         (self.footprint_bytes / self.stride_bytes.max(1)).max(1)
@@ -102,6 +117,15 @@ impl TransferPoint {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl AnyPoint for TransferPoint {

@@ -8,7 +8,8 @@ use crate::options::Many;
 use crate::point::{LimitChoice, Traffic};
 use crate::sweep::Sweep;
 use crate::transfer::{
-    Addresses, LengthOptions, MeasureOptions, MemoryOptions, OperationOptions, PacingOptions,
+    Addresses, IssuingOptions, LengthOptions, MeasureOptions, MemoryOptions, OperationOptions,
+    PacingOptions,
 };
 use tonnage_engine::Verb;
 use tonnage_units::{Bytes, Fraction, Nanos, PairPlace, PerSecond};
@@ -135,11 +136,14 @@ prop_compose! {
         place in places(),
         initiators in option::of(sweeps()),
         target_shift in option::of(any::<u64>().prop_map(Count)),
+        (qps, chunk) in (option::of(sweeps()), option::of(sweeps())),
+        max_chunks in option::of(any::<u64>().prop_map(Count)),
     ) -> Transfer {
         let engine_options = engine_options.into_iter().collect();
         Transfer {
             what: OperationOptions { label, engine, engine_options, op, traffic, initiators, target_shift, sizes, workers, place },
             pacing: PacingOptions { window, batch, ping_pong, rate },
+            issuing: IssuingOptions { qps, chunk, max_chunks },
             memory: MemoryOptions { memory, footprint, stride, addresses, seed },
             measure: MeasureOptions { latency, verify, limit },
             length: LengthOptions { trials, trial_time, iters, duration, warmup, until_ci, max_duration },

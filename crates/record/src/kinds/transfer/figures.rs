@@ -42,6 +42,31 @@ const OPERATIONS: &[Figure] = &[
         trials: None,
     },
     Figure {
+        name: "QPs",
+        field: "queue_pairs",
+        meaning: "Endpoints (queue pairs) between a worker and a peer, which operations take in turn.",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| u64::from(point.queue_pairs)),
+        trials: None,
+    },
+    Figure {
+        name: "Chunk (B)",
+        field: "chunk_bytes",
+        meaning: "Bytes of the parts that longer operations are cut into; empty where they are not cut.",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| {
+            let body = row.record.transfer();
+            body.and_then(|body| body.point.cut)
+                .map(|cut| u64::from(cut.chunk_bytes))
+                .into()
+        },
+        trials: None,
+    },
+    Figure {
         name: "Initiators",
         field: "initiators",
         meaning: "Ranks that initiate operations, where a number was asked for: of pairs the first ones, of a fan-in those \

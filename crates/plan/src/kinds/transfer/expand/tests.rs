@@ -40,6 +40,8 @@ fn everything_that_is_not_said_has_its_default() {
         initiators: None,
         target_shift: 0,
         workers: 1,
+        queue_pairs: 1,
+        cut: None,
         place: None,
         size_bytes: 64,
         pacing: Pacing::Stream { window: 64 },
@@ -81,6 +83,8 @@ fn everything_that_is_said_is_in_the_point() {
         initiators: Some(1),
         target_shift: 0,
         workers: 3,
+        queue_pairs: 1,
+        cut: None,
         place: Some(PairPlace::Near),
         size_bytes: 4096,
         pacing: Pacing::Paced {

@@ -1,0 +1,406 @@
+//! Paths over an engine that keeps what was posted until a test ends it.
+
+mod support;
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::{Division, divided};
+use crate::{
+    Caps, Card, Completion, Domain, Ending, Flush, Lane, LaneKind, LaneSpec, Neighbor, Op, Verb,
+};
+use support::{Bench, Device, Shared, arrival, bench, caps, op};
+
+#[test]
+fn one_path_with_nothing_to_cut_is_the_device_itself() {
+    let shown = Shared::default();
+    let device: Arc<dyn Domain> = Arc::new(Device {
+        shown,
+        caps: caps(),
+    });
+    let domains = divided(vec![Arc::clone(&device)], Division::NONE);
+    assert!(Arc::ptr_eq(&domains[0], &device));
+    assert!(domains[0].caps().ordered_writes);
+    let two = Division {
+        queue_pairs: 2,
+        ..Division::NONE
+    };
+    let domains = divided(domains, two);
+    assert!(!domains[0].caps().ordered_writes);
+    let said = serde_json::to_value(domains[0].report()).unwrap();
+    assert_eq!(said["queue_pairs"], 2);
+}
+
+#[test]
+fn operations_take_their_paths_in_turn_and_keep_their_names() {
+    let mut bench = bench(3, None, caps());
+    let lane = bench.writes();
+    let ops: Vec<Op> = (0..7).map(|tag| op(lane, tag, 8)).collect();
+    assert_eq!(bench.worker.post(&ops).unwrap(), 7);
+    for (path, imms) in [vec![90, 93, 96], vec![91, 94], vec![92, 95]]
+        .into_iter()
+        .enumerate()
+    {
+        let posted = bench.posted(path);
+        assert_eq!(posted.iter().map(|op| op.imm).collect::<Vec<_>>(), imms);
+        assert!(
+            posted
+                .iter()
+                .all(|op| op.lane == Lane(10 * (path as u32 + 1) + 1))
+        );
+        // One call for all of them.
+        assert_eq!(bench.path(path, |shown| shown.calls.len()), 1);
+        for part in &posted {
+            bench.ends(path, part, Ending::Done);
+        }
+    }
+    let mut tags: Vec<u32> = bench.polled().iter().map(|done| done.tag).collect();
+    tags.sort_unstable();
+    assert_eq!(tags, [0, 1, 2, 3, 4, 5, 6]);
+    assert!(bench.polled().is_empty());
+}
+
+#[test]
+fn a_long_operation_is_cut_and_ends_once_with_its_last_part() {
+    let mut bench = bench(2, Some((100, 64)), caps());
+    let lane = bench.writes();
+    assert_eq!(bench.worker.post(&[op(lane, 5, 250)]).unwrap(), 1);
+    let (first, second) = (bench.posted(0), bench.posted(1));
+    let ranges =
+        |ops: &[Op]| -> Vec<_> { ops.iter().map(|op| (op.local, op.remote, op.len)).collect() };
+    assert_eq!(ranges(&first), [(1000, 5000, 100), (1200, 5200, 50)]);
+    assert_eq!(ranges(&second), [(1100, 5100, 100)]);
+    bench.ends(0, &first[1], Ending::Done);
+    bench.ends(1, &second[0], Ending::Done);
+    assert!(bench.polled().is_empty());
+    bench.ends(0, &first[0], Ending::Done);
+    let done = bench.polled();
+    assert_eq!((done[0].tag, done[0].lane, done[0].len), (5, lane, 250));
+    assert_eq!(done.len(), 1);
+    // A part that ends once more is an engine's lie.
+    bench.ends(0, &first[0], Ending::Done);
+    let lie = bench.worker.poll(&mut [Completion::EMPTY; 4]).unwrap_err();
+    assert!(lie.to_string().contains("twice"), "{lie}");
+}
+
+#[test]
+fn what_a_path_has_no_room_for_waits_and_the_others_go_on() {
+    let mut bench = bench(2, None, caps());
+    let lane = bench.writes();
+    bench.path(0, |shown| shown.room = 1);
+    let ops: Vec<Op> = (0..6).map(|tag| op(lane, tag, 8)).collect();
+    assert_eq!(bench.worker.post(&ops).unwrap(), 6);
+    assert_eq!((bench.posted(0).len(), bench.posted(1).len()), (1, 3));
+    bench.path(0, |shown| shown.room = 2);
+    assert!(bench.polled().is_empty());
+    assert_eq!(
+        bench.posted(0).iter().map(|op| op.imm).collect::<Vec<_>>(),
+        [90, 92, 94]
+    );
+    // No more are taken than there are places; nothing is lost.
+    bench.path(0, |shown| shown.room = 0);
+    bench.path(1, |shown| shown.room = 0);
+    let more: Vec<Op> = (6..100).map(|tag| op(lane, tag, 8)).collect();
+    let taken = bench.worker.post(&more).unwrap();
+    assert_eq!(taken, 3);
+    bench.path(0, |shown| shown.room = 100);
+    bench.path(1, |shown| shown.room = 100);
+    bench.polled();
+    assert_eq!(bench.posted(0).len() + bench.posted(1).len(), 9);
+}
+
+#[test]
+fn a_failed_part_fails_the_whole_at_once_and_once_in_the_words_of_its_path() {
+    let mut bench = bench(2, Some((4, 64)), caps());
+    let lane = bench.writes();
+    bench.worker.post(&[op(lane, 3, 12)]).unwrap();
+    let (first, second) = (bench.posted(0), bench.posted(1));
+    bench.ends(1, &second[0], Ending::Failed(5));
+    let done = bench.polled();
+    assert_eq!(
+        (done.len(), done[0].tag, done[0].ending),
+        (1, 3, Ending::Failed(5))
+    );
+    let failure = bench.worker.failure(&done[0]);
+    assert_eq!(
+        failure.name,
+        format!("path 1 lane 21 tag {}", second[0].tag)
+    );
+    assert_eq!(failure.queue_pair, Some(1));
+    bench.ends(0, &first[0], Ending::Failed(5));
+    bench.ends(0, &first[1], Ending::Done);
+    assert!(bench.polled().is_empty());
+}
+
+#[test]
+fn a_flush_asks_every_path_that_was_used_and_waits_for_all() {
+    let mut bench = bench(3, None, caps());
+    let lane = bench.writes();
+    assert_eq!(bench.worker.flush(lane, 7).unwrap(), Flush::Delivered);
+    let ops = [op(lane, 0, 8), op(lane, 1, 8)];
+    bench.worker.post(&ops).unwrap();
+    for path in 0..2 {
+        bench.ends(path, &bench.posted(path)[0], Ending::Done);
+    }
+    assert_eq!(bench.polled().len(), 2);
+    bench.path(0, |shown| shown.flush_answers.push_back(Flush::Posted));
+    let answers = [Flush::Again, Flush::Posted];
+    bench.path(1, |shown| shown.flush_answers.extend(answers));
+    assert_eq!(bench.worker.flush(lane, 7).unwrap(), Flush::Again);
+    let tag = bench.path(0, |shown| shown.flushes[0]);
+    let done = Completion {
+        tag,
+        ..Completion::EMPTY
+    };
+    bench.says(0, done);
+    assert!(bench.polled().is_empty(), "the second has not been asked");
+    assert_eq!(bench.worker.flush(lane, 7).unwrap(), Flush::Posted);
+    assert!(bench.polled().is_empty());
+    bench.says(1, done);
+    let done = bench.polled();
+    assert_eq!((done.len(), done[0].tag, done[0].lane), (1, 7, lane));
+    let asked = |path| bench.path(path, |shown| shown.flushes.len());
+    assert_eq!([asked(0), asked(1), asked(2)], [1, 2, 0]);
+    // Nothing was posted since.
+    assert_eq!(bench.worker.flush(lane, 8).unwrap(), Flush::Delivered);
+}
+
+#[test]
+fn receives_are_filled_by_their_own_tags_and_say_who_sent() {
+    let mut bench = bench(2, None, caps());
+    let receives = bench.lane(LaneKind::Receive, 2);
+    let ops = [
+        op(receives, 0, 64),
+        op(receives, 0, 64),
+        op(receives, 1, 64),
+    ];
+    assert_eq!(bench.worker.post(&ops).unwrap(), 3);
+    let filled = bench.posted(1)[0];
+    bench.says(
+        1,
+        Completion {
+            tag: filled.tag,
+            lane: Lane(2),
+            len: 17,
+            imm: 0,
+            ending: Ending::Arrived,
+        },
+    );
+    let arrived = bench.polled();
+    assert_eq!(
+        (arrived[0].tag, arrived[0].lane, arrived[0].len),
+        (0, Lane(2), 17)
+    );
+    let last = bench.posted(0)[1];
+    bench.ends(0, &last, Ending::Arrived);
+    assert_eq!(bench.polled()[0].tag, 1);
+}
+
+#[test]
+fn a_write_imm_arrives_once_with_its_last_part_by_whatever_path() {
+    let mut bench = bench(2, Some((100, 64)), caps());
+    bench.worker.expect(1, Some(250)).unwrap();
+    bench.worker.expect(2, Some(100)).unwrap();
+    bench.says(0, arrival(1, 7, 100));
+    bench.says(0, arrival(1, 8, 100));
+    bench.says(1, arrival(1, 7, 50));
+    bench.says(1, arrival(2, 7, 100));
+    let whole: Vec<_> = bench.polled();
+    assert_eq!(whole.len(), 1, "only that of rank 2, which is not cut");
+    assert_eq!(whole[0].lane, Lane(2));
+    bench.says(1, arrival(1, 7, 100));
+    let whole = bench.polled();
+    assert_eq!(
+        (whole.len(), whole[0].imm, whole[0].len, whole[0].lane),
+        (1, 7, 250, Lane(1))
+    );
+    let missing = bench.worker.expect(1, None).unwrap_err().to_string();
+    assert_eq!(
+        missing,
+        "write-imm 8 of rank 1 is left with 1 of 3 parts: some are missing, or one came twice"
+    );
+    bench.worker.expect(2, None).unwrap();
+}
+
+#[test]
+fn parts_of_several_peers_need_a_device_that_names_them() {
+    let unnamed = Caps {
+        arrivals_named: false,
+        ..caps()
+    };
+    let mut bench = bench(1, Some((100, 64)), unnamed);
+    bench.worker.expect(1, Some(250)).unwrap();
+    for _ in 0..2 {
+        bench.says(0, arrival(u32::MAX, 7, 0));
+    }
+    assert!(bench.polled().is_empty());
+    bench.says(0, arrival(u32::MAX, 7, 0));
+    assert_eq!(bench.polled().len(), 1);
+    let refused = bench.worker.expect(2, Some(250)).unwrap_err().to_string();
+    assert!(refused.contains("which rank a part came from"), "{refused}");
+}
+
+#[test]
+fn peers_with_other_paths_are_refused() {
+    let mut two = bench(2, None, caps());
+    let mut three = bench(3, None, caps());
+    let card = three.worker.cards(&[1]).unwrap().remove(0);
+    let refused = two
+        .worker
+        .connect(&[Neighbor::beside(1, card)])
+        .unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("rank 1 has 3 paths and this rank has 2"),
+        "{refused}"
+    );
+    let torn = two.worker.connect(&[Neighbor::beside(1, Card(vec![9]))]);
+    assert!(torn.unwrap_err().to_string().contains("cannot be read"));
+}
+
+#[test]
+fn a_lane_is_resolved_once_and_its_number_is_given_again() {
+    let mut bench = bench(2, None, caps());
+    let first = bench.writes();
+    assert_eq!(bench.writes(), first);
+    let second = bench.lane(LaneKind::Initiate(Verb::Write), 2);
+    assert_ne!(second, first);
+    bench.worker.release(first);
+    assert!(bench.worker.post(&[op(first, 0, 8)]).is_err());
+    assert!(bench.worker.flush(first, 0).is_err());
+    assert_eq!(bench.writes(), first);
+    let region = bench.region.id;
+    bench.worker.deregister(region).unwrap();
+    assert!(bench.worker.deregister(region).is_err());
+}
+
+#[test]
+fn a_lane_in_order_keeps_to_one_path_and_is_not_cut() {
+    let mut bench = bench(2, Some((4, 64)), caps());
+    let remote = bench.region.descriptor.clone();
+    let spec = LaneSpec {
+        kind: LaneKind::Initiate(Verb::Write),
+        peer: 1,
+        local: bench.region.id,
+        remote: &remote,
+        ordered: false,
+        in_order: true,
+        delivered: false,
+    };
+    let lane = bench.worker.lane(&spec).unwrap();
+    assert_ne!(bench.writes(), lane);
+    let ops: Vec<Op> = (0..3).map(|tag| op(lane, tag, 8)).collect();
+    assert_eq!(bench.worker.post(&ops).unwrap(), 3);
+    assert_eq!((bench.posted(0).len(), bench.posted(1).len()), (0, 3));
+    assert_eq!(bench.worker.flush(lane, 0).unwrap(), Flush::Delivered);
+    let asked = |path| bench.path(path, |shown| shown.flushes.len());
+    assert_eq!([asked(0), asked(1)], [0, 1]);
+}
+
+#[test]
+fn a_peer_that_is_full_does_not_hold_up_the_others() {
+    let mut bench = bench(2, None, caps());
+    let (slow, fast) = (
+        bench.writes(),
+        bench.lane(LaneKind::Initiate(Verb::Write), 2),
+    );
+    bench.full(slow, true);
+    let ops: Vec<Op> = (0..4).map(|tag| op(slow, tag, 8)).collect();
+    assert_eq!(bench.worker.post(&ops).unwrap(), 4);
+    let ops: Vec<Op> = (4..8).map(|tag| op(fast, tag, 8)).collect();
+    assert_eq!(bench.worker.post(&ops).unwrap(), 4);
+    let imms =
+        |bench: &Bench, path| -> Vec<u32> { bench.posted(path).iter().map(|op| op.imm).collect() };
+    assert_eq!(
+        (imms(&bench, 0), imms(&bench, 1)),
+        (vec![94, 96], vec![95, 97])
+    );
+    bench.full(slow, false);
+    bench.polled();
+    assert_eq!(imms(&bench, 0), [94, 96, 90, 92]);
+    assert_eq!(imms(&bench, 1), [95, 97, 91, 93]);
+}
+
+#[test]
+fn a_full_buffer_leaves_no_path_unheard() {
+    let mut bench = bench(2, None, caps());
+    let lane = bench.writes();
+    let ops: Vec<Op> = (0..8).map(|tag| op(lane, tag, 8)).collect();
+    bench.worker.post(&ops).unwrap();
+    for path in 0..2 {
+        for part in bench.posted(path) {
+            bench.ends(path, &part, Ending::Done);
+        }
+    }
+    let mut done = [Completion::EMPTY; 2];
+    let mut tags = Vec::new();
+    for _ in 0..2 {
+        assert_eq!(bench.worker.poll(&mut done).unwrap(), 2);
+        tags.extend(done.map(|done| done.tag % 2));
+    }
+    assert_eq!(tags, [0, 0, 1, 1]);
+}
+
+#[test]
+fn lanes_that_come_and_go_leave_no_places_behind() {
+    let mut bench = bench(2, None, caps());
+    for _ in 0..100 {
+        let lane = bench.writes();
+        bench.worker.release(lane);
+    }
+    let lane = bench.writes();
+    for path in 0..2 {
+        bench.path(path, |shown| shown.room = 0);
+    }
+    let ops: Vec<Op> = (0..100).map(|tag| op(lane, tag, 8)).collect();
+    assert_eq!(bench.worker.post(&ops).unwrap(), 9);
+}
+
+proptest! {
+    /// Whatever is cut, posted in pieces and ended in any order: each operation ends once, and its parts are its bytes.
+    #[test]
+    fn every_operation_ends_once_and_its_parts_are_its_bytes(
+        queue_pairs in 1u32..5, chunk in 1u32..50, chunks_max in 1u32..9,
+        lens in prop::collection::vec(0u32..300, 1..40), room in 1usize..6, order in any::<u64>(),
+    ) {
+        let mut bench = bench(queue_pairs, Some((chunk, chunks_max)), caps());
+        let lane = bench.writes();
+        let ops: Vec<Op> = (0..).zip(&lens).map(|(tag, &len)| op(lane, tag, len)).collect();
+        let (mut posted, mut ended, mut state) = (0, Vec::new(), order | 1);
+        let mut seen = vec![0; queue_pairs as usize];
+        let mut bytes = vec![Vec::new(); lens.len()];
+        for _ in 0..100_000 {
+            for path in 0..queue_pairs as usize {
+                bench.path(path, |shown| shown.room = room);
+            }
+            posted += bench.worker.post(&ops[posted..]).unwrap();
+            for path in 0..queue_pairs as usize {
+                let all = bench.posted(path);
+                // Ends some of what it has, in another order than it came.
+                let mut parts = all[seen[path]..].to_vec();
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                if state >> 63 == 1 { parts.reverse(); }
+                for part in &parts {
+                    bytes[(part.imm - 90) as usize].push((part.local - 1000, part.len));
+                    bench.ends(path, part, Ending::Done);
+                }
+                seen[path] = all.len();
+            }
+            ended.extend(bench.polled().iter().map(|done| done.tag));
+            if ended.len() >= ops.len() { break; }
+        }
+        ended.sort_unstable();
+        prop_assert!(ended.into_iter().eq(0..ops.len() as u32));
+        for (mut parts, len) in bytes.into_iter().zip(lens) {
+            parts.sort_unstable();
+            let mut at = 0;
+            for (offset, part) in parts {
+                prop_assert_eq!(offset, u64::from(at));
+                at += part;
+            }
+            prop_assert_eq!(at, len);
+        }
+    }
+}

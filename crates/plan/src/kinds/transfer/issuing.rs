@@ -1,0 +1,240 @@
+//! The way from a worker to a peer: what `qps`, `chunk` and `max-chunks` mean together.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::options::{Group, with_default};
+use crate::refuse::usage;
+use crate::sweep::Sweep;
+use tonnage_engine::Verb;
+use tonnage_engine::paths::{Cut, Division};
+use tonnage_units::{Bytes, Count, Result};
+
+/// Parts of an operation at most, where nothing else is said.
+const CHUNKS_MAX_DEFAULT: u32 = 64;
+
+/// The most parts of an operation.
+const CHUNKS_MAX: u32 = 4096;
+
+/// The way from a worker to a peer.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Paths", mut_args = with_default::<Self>)]
+pub struct IssuingOptions {
+    /// Endpoints (queue pairs) between a worker and a peer, which operations take in turn: a value or a sweep.
+    #[arg(
+        long,
+        value_name = "SWEEP",
+        allow_hyphen_values = true,
+        value_delimiter = ','
+    )]
+    pub qps: Option<Sweep>,
+
+    /// Cut operations that are longer into parts of this many bytes, which take the queue pairs in turn; an operation
+    /// is done with its last part. A value or a sweep. [default: operations are not cut]
+    #[arg(
+        long,
+        value_name = "SWEEP",
+        allow_hyphen_values = true,
+        value_delimiter = ','
+    )]
+    pub chunk: Option<Sweep>,
+
+    /// Cut an operation into at most this many parts, longer ones where they do not suffice. [default: 64]
+    #[arg(long, value_name = "N")]
+    pub max_chunks: Option<Count>,
+}
+
+impl Group for IssuingOptions {
+    fn defaults() -> Self {
+        Self {
+            qps: Some(Sweep::one(Division::NONE.queue_pairs.into())),
+            ..Self::default()
+        }
+    }
+}
+
+/// The divisions to measure: every number of queue pairs with every length of a part, the last varying fastest.
+///
+/// # Errors
+/// `Usage` for values out of range, and for a cut that cuts nothing.
+pub(super) fn divisions(options: &IssuingOptions, sizes: &[u32]) -> Result<Vec<Division>> {
+    let queue_pairs = match &options.qps {
+        None => vec![Division::NONE.queue_pairs],
+        Some(sweep) => {
+            let checked = |&qps| checked_queue_pairs(qps);
+            sweep.values().iter().map(checked).collect::<Result<_>>()?
+        }
+    };
+    let cuts = cuts(options, sizes.iter().copied().max().unwrap_or(0))?;
+    let with = |&queue_pairs| {
+        let of = move |&cut| Division { queue_pairs, cut };
+        cuts.iter().map(of)
+    };
+    Ok(queue_pairs.iter().flat_map(with).collect())
+}
+
+fn checked_queue_pairs(qps: u64) -> Result<u32> {
+    let most = Division::QUEUE_PAIRS_MAX;
+    match u32::try_from(qps) {
+        Ok(0) => usage("qps 0 would move nothing: the fewest is qps 1".to_owned()),
+        Ok(narrow) if narrow <= most => Ok(narrow),
+        _ => usage(format!("qps {qps} are too many: the most is qps {most}")),
+    }
+}
+
+/// The lengths of parts; one `None` where operations are not cut.
+fn cuts(options: &IssuingOptions, largest: u32) -> Result<Vec<Option<Cut>>> {
+    let Some(chunk) = &options.chunk else {
+        return match options.max_chunks {
+            None => Ok(vec![None]),
+            Some(Count(most)) => usage(format!(
+                "max-chunks {most} bounds the parts that chunk cuts, and there is none: leave max-chunks out, or write \
+                 chunk 64k"
+            )),
+        };
+    };
+    let chunks_max = chunks_max(options.max_chunks)?;
+    let cut = |&chunk: &u64| match u32::try_from(chunk) {
+        Ok(0) => usage("chunk 0 would move nothing: the smallest is chunk 1".to_owned()),
+        Ok(chunk_bytes) if chunk_bytes <= largest => Ok(Some(Cut {
+            chunk_bytes,
+            chunks_max,
+        })),
+        _ => usage(format!(
+            "chunk {} cuts nothing, for the largest size is {}: write chunk {} or less, or leave chunk out",
+            Bytes(chunk),
+            Bytes(largest.into()),
+            Bytes(u64::from(largest / 2).max(1))
+        )),
+    };
+    let cuts: Vec<_> = chunk.values().iter().map(cut).collect::<Result<_>>()?;
+    let least = chunk.values().iter().min().copied().unwrap_or(0);
+    if least >= u64::from(largest) {
+        return usage(format!(
+            "chunk {0} cuts nothing, for the largest size is {0}: write a smaller chunk, or leave chunk out",
+            Bytes(least)
+        ));
+    }
+    Ok(cuts)
+}
+
+fn chunks_max(asked: Option<Count>) -> Result<u32> {
+    let Some(Count(most)) = asked else {
+        return Ok(CHUNKS_MAX_DEFAULT);
+    };
+    match u32::try_from(most) {
+        Ok(0 | 1) => usage(format!(
+            "max-chunks {most} would leave operations whole: the fewest is max-chunks 2, or leave chunk out"
+        )),
+        Ok(narrow) if narrow <= CHUNKS_MAX => Ok(narrow),
+        _ => usage(format!(
+            "max-chunks {most} are too many: the most is max-chunks {CHUNKS_MAX}"
+        )),
+    }
+}
+
+/// Refuses what paths without an order among them cannot carry.
+///
+/// # Errors
+/// `Usage`, with the nearest that they can.
+pub(super) fn check_order(divisions: &[Division], op: Verb, ping_pong: bool) -> Result<()> {
+    let cut = divisions.iter().any(|division| division.cut.is_some());
+    if op == Verb::Send && cut {
+        return usage(
+            "chunk cuts operations whose parts may land by themselves, and a send needs a receive for each: leave chunk \
+             out, or use op write-imm"
+                .to_owned(),
+        );
+    }
+    let several = divisions
+        .iter()
+        .find(|&&division| division != Division::NONE);
+    match (several, op) {
+        (Some(division), Verb::Write) if ping_pong => {
+            let option = match division.cut {
+                Some(_) => "chunk",
+                None => "qps",
+            };
+            usage(format!(
+                "ping-pong with op write waits for the last byte to appear, and {option} leaves it open which part is the \
+                 last: leave {option} out, or use op write-imm"
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(qps: Option<&str>, chunk: Option<&str>, max_chunks: Option<u64>) -> IssuingOptions {
+        let sweep = |text: &str| text.parse().unwrap();
+        IssuingOptions {
+            qps: qps.map(sweep),
+            chunk: chunk.map(sweep),
+            max_chunks: max_chunks.map(Count),
+        }
+    }
+
+    #[test]
+    fn every_number_of_queue_pairs_goes_with_every_length_of_a_part() {
+        let none = divisions(&asked(None, None, None), &[8]).unwrap();
+        assert_eq!(none, [Division::NONE]);
+        let all = divisions(&asked(Some("1,4"), Some("64k,1k"), Some(8)), &[8, 1 << 20]).unwrap();
+        let said = all.iter().map(|division| {
+            let cut = division.cut.unwrap();
+            assert_eq!(cut.chunks_max, 8);
+            (division.queue_pairs, cut.chunk_bytes)
+        });
+        let expected = [(1, 64 << 10), (1, 1 << 10), (4, 64 << 10), (4, 1 << 10)];
+        assert!(said.eq(expected));
+    }
+
+    #[test]
+    fn what_cannot_be_divided_is_refused_with_what_can() {
+        let refused = |options: IssuingOptions| {
+            let refused = divisions(&options, &[8, 4096]).unwrap_err();
+            refused.to_string()
+        };
+        for (options, message) in [
+            (
+                asked(Some("0"), None, None),
+                "qps 0 would move nothing: the fewest is qps 1",
+            ),
+            (
+                asked(Some("65"), None, None),
+                "qps 65 are too many: the most is qps 64",
+            ),
+            (
+                asked(None, Some("0"), None),
+                "chunk 0 would move nothing: the smallest is chunk 1",
+            ),
+            (
+                asked(None, Some("1k,8k"), None),
+                "chunk 8k cuts nothing, for the largest size is 4k: write chunk 2k or less, or leave chunk out",
+            ),
+            (
+                asked(None, Some("4k"), None),
+                "chunk 4k cuts nothing, for the largest size is 4k: write a smaller chunk, or leave chunk out",
+            ),
+            (
+                asked(None, None, Some(8)),
+                "max-chunks 8 bounds the parts that chunk cuts, and there is none: leave max-chunks out, or write chunk 64k",
+            ),
+            (
+                asked(None, Some("1k"), Some(1)),
+                "max-chunks 1 would leave operations whole: the fewest is max-chunks 2, or leave chunk out",
+            ),
+            (
+                asked(None, Some("1k"), Some(4097)),
+                "max-chunks 4097 are too many: the most is max-chunks 4096",
+            ),
+        ] {
+            assert_eq!(refused(options), message);
+        }
+        // The whole operation beside its parts is a comparison.
+        assert!(divisions(&asked(None, Some("1k,4k"), None), &[8, 4096]).is_ok());
+    }
+}
