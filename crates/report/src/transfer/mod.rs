@@ -68,6 +68,7 @@ struct ModeTable {
 
 const FOOTPRINT: &str = "footprint_bytes";
 const WORKERS: &str = "workers";
+const GAP: &str = "gap_bytes";
 const QUEUE_PAIRS: &str = "queue_pairs";
 const CHUNK: &str = "chunk_bytes";
 
@@ -83,6 +84,7 @@ fn varying(records: &[TransferRecord<'_>]) -> Vec<&'static str> {
             title::same(records, |point| point.queue_pairs).is_none(),
         ),
         (CHUNK, title::same(records, |point| point.cut).is_none()),
+        (GAP, title::differently_apart(records)),
     ];
     let varying = varies.into_iter().filter(|(_, varies)| *varies);
     varying.map(|(field, _)| field).collect()
@@ -188,7 +190,7 @@ mod tests {
                 always
                     .iter()
                     .chain(known)
-                    .chain([&FOOTPRINT, &WORKERS, &QUEUE_PAIRS, &CHUNK])
+                    .chain([&FOOTPRINT, &WORKERS, &QUEUE_PAIRS, &CHUNK, &GAP])
             {
                 assert!(by_field(field).is_some(), "{field}");
             }

@@ -26,11 +26,12 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
         length(&point.length),
     ];
     let latency = latency(records);
+    let apart = apart(records);
     let verified = point
         .verify
         .then(|| "every byte verified after each trial".to_owned());
     let all = ends.into_iter().chain(paths).chain(place).chain(parts);
-    all.chain(latency).chain(verified).collect()
+    all.chain(apart).chain(latency).chain(verified).collect()
 }
 
 fn who(records: &[TransferRecord<'_>], point: &TransferPoint) -> String {
@@ -80,6 +81,30 @@ fn footprint(records: &[TransferRecord<'_>]) -> String {
         (slots, same) if slots == same => format!("{range} ({slots} slots)"),
         _ => range,
     }
+}
+
+/// Bytes between slots, where they are not the few of their alignment; `None` where rows differ.
+fn apart(records: &[TransferRecord<'_>]) -> Option<String> {
+    let mut points = records.iter().map(|record| &record.body.point);
+    if points.clone().all(TransferPoint::has_own_stride) {
+        return None;
+    }
+    if let Some(gap_bytes) = same(records, TransferPoint::gap_bytes) {
+        let words = match gap_bytes {
+            0 => "nothing between slots".to_owned(),
+            _ => format!("{} between slots", exact_size(gap_bytes)),
+        };
+        return Some(words);
+    }
+    let stride_bytes = points.next()?.stride_bytes;
+    let even = points.all(|point| point.stride_bytes == stride_bytes);
+    even.then(|| format!("slots {} apart", exact_size(stride_bytes)))
+}
+
+/// Returns whether rows of one table have slots that are differently far apart, which its title cannot say.
+pub fn differently_apart(records: &[TransferRecord<'_>]) -> bool {
+    let mut points = records.iter().map(|record| &record.body.point);
+    apart(records).is_none() && !points.all(TransferPoint::has_own_stride)
 }
 
 fn length(length: &PointLength) -> String {

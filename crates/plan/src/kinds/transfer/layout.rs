@@ -1,4 +1,4 @@
-//! Bytes that operations walk over: what `sizes`, `stride` and `footprint` mean together.
+//! Bytes that operations walk over: what `sizes`, `stride`, `gap` and `footprint` mean together.
 
 use super::options::MemoryOptions;
 use super::point::ALIGNMENT_BYTES;
@@ -40,15 +40,29 @@ pub(super) fn sizes(sweep: &Sweep) -> Result<Vec<u32>> {
     sweep.values().iter().map(checked).collect()
 }
 
-/// The layout of operations of `size` bytes, of which `depth` are in flight on one lane.
+/// The distance of slots of `size` bytes.
 ///
 /// # Errors
-/// `Usage` for a stride or footprint that is too small for the size, or absurdly large.
-pub(super) fn layout(options: &MemoryOptions, size: u32, depth: u32) -> Result<SlotLayout> {
-    let size = u64::from(size);
-    let stride_bytes = match options.stride {
-        Some(Bytes(stride)) => stride,
-        None => size.next_multiple_of(ALIGNMENT_BYTES),
+/// `Usage` for a stride that is too small for the size, for one that is absurdly large, and for two distances.
+fn stride(options: &MemoryOptions, size: u64) -> Result<u64> {
+    let stride_bytes = match (options.stride, options.gap) {
+        (Some(stride), Some(gap)) => {
+            return Err(Error::Usage(format!(
+                "gap {gap} and stride {stride} contradict each other, for both say how far apart slots are: leave one of \
+                 them out"
+            )));
+        }
+        (Some(Bytes(stride)), None) => stride,
+        (None, Some(Bytes(gap))) if gap > MEMORY_BYTES_MAX - size => {
+            return Err(Error::Usage(format!(
+                "gap {} is too large: the largest gap for size {} is {}",
+                Bytes(gap),
+                Bytes(size),
+                Bytes(MEMORY_BYTES_MAX - size)
+            )));
+        }
+        (None, Some(Bytes(gap))) => size + gap,
+        (None, None) => size.next_multiple_of(ALIGNMENT_BYTES),
     };
     if stride_bytes < size {
         return Err(Error::Usage(format!(
@@ -61,6 +75,16 @@ pub(super) fn layout(options: &MemoryOptions, size: u32, depth: u32) -> Result<S
     if stride_bytes > MEMORY_BYTES_MAX {
         return Err(too_large("stride", stride_bytes));
     }
+    Ok(stride_bytes)
+}
+
+/// The layout of operations of `size` bytes, of which `depth` are in flight on one lane.
+///
+/// # Errors
+/// `Usage` for a stride or footprint that is too small for the size, or absurdly large.
+pub(super) fn layout(options: &MemoryOptions, size: u32, depth: u32) -> Result<SlotLayout> {
+    let size = u64::from(size);
+    let stride_bytes = stride(options, size)?;
     let Some(Bytes(given)) = options.footprint else {
         let most = FOOTPRINT_BYTES_DEFAULT_MAX / stride_bytes;
         let slots = u64::from(depth).min(most).max(1);
@@ -150,6 +174,40 @@ mod tests {
     fn a_footprint_is_rounded_down_to_whole_strides() {
         assert_eq!(of(&with(Some(100), None), 24, 64), (96, 24));
         assert_eq!(of(&with(Some(1 << 30), None), 8, 1), (1 << 30, 8));
+    }
+
+    fn with_gap(gap: u64) -> MemoryOptions {
+        MemoryOptions {
+            gap: Some(Bytes(gap)),
+            ..MemoryOptions::default()
+        }
+    }
+
+    /// A gap is exact: nothing is rounded to the alignment that slots have by default.
+    #[test]
+    fn a_gap_is_what_lies_between_the_size_and_the_next_slot() {
+        assert_eq!(of(&with_gap(0), 9, 4), (36, 9));
+        assert_eq!(of(&with_gap(0), 8, 4), (32, 8));
+        assert_eq!(of(&with_gap(1), 64, 4), (260, 65));
+        assert_eq!(of(&with_gap(4032), 64, 2), (8192, 4096));
+    }
+
+    #[test]
+    fn gaps_that_cannot_be_name_what_can() {
+        let message = |transfer| layout(&transfer, 64, 4).unwrap_err().to_string();
+        let both = MemoryOptions {
+            stride: Some(Bytes(128)),
+            ..with_gap(64)
+        };
+        assert!(message(both).ends_with("how far apart slots are: leave one of them out"));
+        let largest = (1 << 40) - 64;
+        assert!(layout(&with_gap(largest), 64, 4).is_ok());
+        let most = message(with_gap(largest + 1));
+        assert!(
+            most.ends_with(&format!("gap for size 64 is {largest}")),
+            "{most}"
+        );
+        assert!(message(with_gap(u64::MAX)).contains("is too large"));
     }
 
     #[test]

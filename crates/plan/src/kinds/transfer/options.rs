@@ -140,6 +140,11 @@ pub struct MemoryOptions {
     #[arg(long, value_name = "BYTES")]
     pub stride: Option<Bytes>,
 
+    /// Bytes left free between two neighbouring slots, in place of a stride: with 0 each slot begins where the one
+    /// before it ends.
+    #[arg(long, value_name = "BYTES")]
+    pub gap: Option<Bytes>,
+
     /// Order in which slots are used.
     #[arg(long, value_name = "ORDER", value_parser = one_of::<Addresses>())]
     pub addresses: Option<Addresses>,

@@ -99,6 +99,16 @@ impl TransferPoint {
         (self.footprint_bytes / self.stride_bytes.max(1)).max(1)
     }
 
+    /// Bytes between two neighbouring slots.
+    pub fn gap_bytes(&self) -> u64 {
+        self.stride_bytes.saturating_sub(self.size_bytes.into())
+    }
+
+    /// Returns whether slots are as far apart as they are where nothing is said.
+    pub fn has_own_stride(&self) -> bool {
+        self.stride_bytes == u64::from(self.size_bytes).next_multiple_of(ALIGNMENT_BYTES)
+    }
+
     /// Returns whether bytes lie between the slots that no operation touches, more than their alignment asks for.
     pub fn has_gaps(&self) -> bool {
         self.stride_bytes > u64::from(self.size_bytes).next_multiple_of(ALIGNMENT_BYTES)

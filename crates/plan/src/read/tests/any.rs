@@ -76,6 +76,7 @@ type Placed = (
     Option<Many<String>>,
     Option<Bytes>,
     Option<Bytes>,
+    Option<Bytes>,
     Option<Addresses>,
     Option<Count>,
 );
@@ -87,6 +88,7 @@ fn placed() -> Group<Placed> {
     let bytes = || option::of(any::<u64>().prop_map(Bytes));
     (
         memory,
+        bytes(),
         bytes(),
         bytes(),
         addresses,
@@ -129,7 +131,7 @@ prop_compose! {
     fn transfers()(
         (label, engine, op, traffic, sizes) in what(),
         (window, batch, ping_pong, rate, workers) in paced(),
-        (memory, footprint, stride, addresses, seed) in placed(),
+        (memory, footprint, stride, gap, addresses, seed) in placed(),
         (latency, verify, limit) in (option::of(any::<bool>()), any::<bool>(), option::of(limits())),
         engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
         (trials, trial_time, iters, duration, warmup, until_ci, max_duration) in long(),
@@ -144,7 +146,7 @@ prop_compose! {
             what: OperationOptions { label, engine, engine_options, op, traffic, initiators, target_shift, sizes, workers, place },
             pacing: PacingOptions { window, batch, ping_pong, rate },
             issuing: IssuingOptions { qps, chunk, max_chunks },
-            memory: MemoryOptions { memory, footprint, stride, addresses, seed },
+            memory: MemoryOptions { memory, footprint, stride, gap, addresses, seed },
             measure: MeasureOptions { latency, verify, limit },
             length: LengthOptions { trials, trial_time, iters, duration, warmup, until_ci, max_duration },
         }

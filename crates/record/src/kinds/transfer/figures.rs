@@ -126,6 +126,16 @@ const OPERATIONS: &[Figure] = &[
         trials: None,
     },
     Figure {
+        name: "Gap (B)",
+        field: "gap_bytes",
+        meaning: "Bytes left free between two neighbouring places in the footprint; 0 is contiguous.",
+        computed: "Stride - MsgSize.",
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, TransferPoint::gap_bytes),
+        trials: None,
+    },
+    Figure {
         name: "MsgSize (B)",
         field: "size_bytes",
         meaning: "Payload bytes of one operation.",
