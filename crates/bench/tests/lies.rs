@@ -146,6 +146,34 @@ fn a_notification_that_never_comes_is_missed_without_verification() {
     });
 }
 
+/// Slots of one end land in others of the other: a check that paired the slots of one place would call honest bytes
+/// wrong, and one that looked at nothing would call lies right.
+#[test]
+fn lies_are_found_in_every_order() {
+    let orders = [
+        ("permuted", "permuted"),
+        ("permuted", "sequential"),
+        ("sequential", "permuted"),
+    ];
+    for (remote, local) in orders {
+        let orders = format!("addresses = '{remote}'\nlocal-addresses = '{local}'");
+        for verb in VERBS {
+            for lie in ["none", "flip", "swap", "truncate", "elsewhere"] {
+                let told = outcome(
+                    2,
+                    &format!("{orders}\n{}", lines(lie, verb, "batch = 4", true)),
+                );
+                let told = told.unwrap();
+                let right = match lie {
+                    "none" => told == "measured",
+                    _ => told.contains("bytes are wrong; at offset "),
+                };
+                assert!(right, "{lie} {verb} {remote} {local}: {told}");
+            }
+        }
+    }
+}
+
 #[test]
 fn lies_are_found_in_every_traffic() {
     for traffic in ["fan-out", "fan-in", "all-to-all"] {

@@ -89,6 +89,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         footprint_bytes: 4096,
         stride_bytes: 64,
         addresses: Addresses::Sequential,
+        local_addresses: None,
         seed: 1,
         latency: false,
         verify: false,

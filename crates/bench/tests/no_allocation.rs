@@ -91,6 +91,7 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
         footprint_bytes: u64::from(size_bytes) * 64,
         stride_bytes: u64::from(size_bytes),
         addresses: Addresses::Random,
+        local_addresses: None,
         seed: 1,
         latency: true,
         verify: false,

@@ -102,15 +102,15 @@ pub trait Memory: Send + Sync {
     /// # Errors
     /// When the range lies outside, or the device fails.
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
-    /// Measures the fastest copies between two stretches of it: the limit of what stays in this memory. `slot` gives
-    /// the next slot of the walk for each copy.
+    /// Measures the fastest copies between two stretches of it: the limit of what stays in this memory. `slots` gives
+    /// the next slots, of the source and of the destination, for each copy.
     ///
     /// # Errors
     /// When a stretch lies outside, or the device fails.
     fn copy_rates(
         &self,
         stretch: &Stretch,
-        slot: &mut dyn FnMut() -> u64,
+        slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
     ) -> Result<Vec<CopyRate>>;
 }
@@ -231,6 +231,13 @@ impl Stretch {
     /// Bytes of all pieces of all slices.
     pub fn pass_bytes(&self) -> u64 {
         self.slices * ((self.pieces - 1) * self.piece_bytes + self.last_piece_bytes)
+    }
+
+    /// Offsets of the pieces of two slots from the starts of source and destination, and the bytes that both have.
+    #[inline]
+    pub fn copy(&self, (from, to): (u64, u64)) -> (u64, u64, u64) {
+        let ((from, whole), (to, room)) = (self.piece(from), self.piece(to));
+        (from, to, whole.min(room))
     }
 
     /// Offset of a slot's piece from the start of source and destination, and its bytes.

@@ -17,6 +17,8 @@ const CHUNK: usize = 4096;
 pub struct Key {
     base: u64,
     inverted: u64,
+    /// Bytes by which the data are ahead of their place.
+    ahead: u64,
 }
 
 impl Key {
@@ -26,6 +28,16 @@ impl Key {
         Self {
             base: mix(seed ^ mix(trial ^ mix(flow))),
             inverted: 0,
+            ahead: 0,
+        }
+    }
+
+    /// Key of a place that holds what lies so many bytes further on in the flow's data, or before it as the number
+    /// wraps: bytes that were moved from one slot to another.
+    pub fn ahead(self, bytes: u64) -> Self {
+        Self {
+            ahead: self.ahead.wrapping_add(bytes),
+            ..self
         }
     }
 
@@ -183,7 +195,8 @@ fn each_chunk(
     let mut at = offset;
     let mut words = [0; CHUNK];
     while at < end {
-        let own = at.checked_sub(origin).ok_or_else(outside)?;
+        let place = at.checked_sub(origin).ok_or_else(outside)?;
+        let own = place.wrapping_add(key.ahead);
         let skip = (own % 8) as usize;
         let take = ((end - at) as usize).min(CHUNK - skip);
         for (index, word) in words[..(skip + take).next_multiple_of(8)]
@@ -255,6 +268,22 @@ mod tests {
                 .describe()
                 .starts_with("1 of 5000 bytes are wrong; at offset 4221: expected ")
         );
+    }
+
+    #[test]
+    fn bytes_of_another_place_have_a_key_that_is_ahead() {
+        let (arena, key) = (arena(), Key::new(3, 0, 0, 1));
+        // From a place behind to one before, and the other way, by no whole number of words.
+        for (from, to) in [(4099u64, 37u64), (37, 4099)] {
+            let mut bytes = [0; 21];
+            fill(&arena, 64, 64, 8192, key).unwrap();
+            arena.read(64 + from, &mut bytes).unwrap();
+            arena.write(64 + to, &bytes).unwrap();
+            let key = key.ahead(from.wrapping_sub(to));
+            assert!(check(&arena, 64, 64 + to, 21, key).is_clean());
+            assert!(check(&arena, 64, 64 + to, 21, key.ahead(1)).wrong_bytes > 10);
+            assert!(check(&arena, 64, 64 + to, 21, key.poison()).wrong_bytes == 21);
+        }
     }
 
     #[test]

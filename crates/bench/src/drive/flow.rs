@@ -1,6 +1,6 @@
 //! A flow: the operations of one worker towards one peer, and the receives that a peer's sends land in.
 
-use crate::drive::walk::Walk;
+use crate::drive::flow_walk::FlowWalk;
 use tonnage_engine::{Lane, Op};
 use tonnage_plan::transfer::TransferPoint;
 
@@ -17,7 +17,7 @@ pub struct Flow {
     pub remote_origin: u64,
     /// Operations issued since the flow exists. The low 32 bits are the immediate of the next one.
     pub issued: u64,
-    walk: Walk,
+    walk: FlowWalk,
     stride_bytes: u64,
     size_bytes: u32,
 }
@@ -38,7 +38,7 @@ impl Flow {
             local_origin,
             remote_origin,
             issued: 0,
-            walk: Walk::new(point, initiator, target),
+            walk: FlowWalk::new(point, initiator, target),
             stride_bytes: point.stride_bytes,
             size_bytes: point.size_bytes,
         }
@@ -47,14 +47,14 @@ impl Flow {
     /// The next operation.
     #[inline]
     pub fn next_op(&mut self, tag: u32) -> Op {
-        let offset = self.walk.next_slot() * self.stride_bytes;
+        let (local, remote) = self.walk.next_slots();
         let imm = self.issued as u32;
         self.issued += 1;
         Op {
             lane: self.lane,
             tag,
-            local: self.local_origin + offset,
-            remote: self.remote_origin + offset,
+            local: self.local_origin + local * self.stride_bytes,
+            remote: self.remote_origin + remote * self.stride_bytes,
             len: self.size_bytes,
             imm,
         }
@@ -78,7 +78,7 @@ impl Flow {
 pub struct Receives {
     lane: Lane,
     origin: u64,
-    walk: Walk,
+    walk: FlowWalk,
     stride_bytes: u64,
     size_bytes: u32,
 }
@@ -95,7 +95,7 @@ impl Receives {
         Self {
             lane,
             origin,
-            walk: Walk::new(point, initiator, target),
+            walk: FlowWalk::new(point, initiator, target),
             stride_bytes: point.stride_bytes,
             size_bytes: point.size_bytes,
         }
@@ -109,11 +109,11 @@ impl Receives {
     /// The next receive; `tag` names the peer's entry in the port's list.
     #[inline]
     pub fn next_op(&mut self, tag: u32) -> Op {
-        let offset = self.walk.next_slot() * self.stride_bytes;
+        let (_, slot) = self.walk.next_slots();
         Op {
             lane: self.lane,
             tag,
-            local: self.origin + offset,
+            local: self.origin + slot * self.stride_bytes,
             remote: 0,
             len: self.size_bytes,
             imm: 0,

@@ -13,7 +13,7 @@ use super::flow::Flow;
 use super::port::Port;
 use super::recorder::Recorder;
 use super::until::Until;
-use crate::drive::walk::Walk;
+use crate::drive::flow_walk::FlowWalk;
 use tonnage_engine::{Caps, Completion, Ending, Op};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Error, Result};
@@ -24,19 +24,22 @@ const LOOKS_PER_POLL: u32 = 32;
 /// Most own operations whose completion is still out when the next one is posted.
 const OUTSTANDING_MAX: u64 = 16;
 
-/// One direction of a plain-write ping-pong: the last byte of a slot counts how often it was written.
+/// One direction of a plain-write ping-pong: the last byte of a slot counts how often it was written. It is the slot at
+/// the target's end that counts, wherever its bytes come from.
 struct Marks {
-    walk: Walk,
-    /// The slot that the next operation uses.
+    walk: FlowWalk,
+    /// The slots that the next operation uses at the writer's end and at the target's.
+    local_slot: u64,
     slot: u64,
     counts: Vec<u8>,
 }
 
 impl Marks {
-    fn new(mut walk: Walk, slots: u64) -> Self {
-        let slot = walk.next_slot();
+    fn new(mut walk: FlowWalk, slots: u64) -> Self {
+        let (local_slot, slot) = walk.next_slots();
         Self {
             walk,
+            local_slot,
             slot,
             counts: vec![0; slots as usize],
         }
@@ -51,7 +54,7 @@ impl Marks {
     #[inline]
     fn advance(&mut self) {
         self.counts[self.slot as usize] = self.next_count();
-        self.slot = self.walk.next_slot();
+        (self.local_slot, self.slot) = self.walk.next_slots();
     }
 }
 
@@ -82,8 +85,8 @@ impl Signal {
             into_origin,
             stride_bytes: point.stride_bytes,
             last_byte: u64::from(point.size_bytes) - 1,
-            out: Marks::new(Walk::new(point, rank, peer), point.slots()),
-            into: Marks::new(Walk::new(point, peer, rank), point.slots()),
+            out: Marks::new(FlowWalk::new(point, rank, peer), point.slots()),
+            into: Marks::new(FlowWalk::new(point, peer, rank), point.slots()),
         }
     }
 
@@ -102,7 +105,7 @@ impl Signal {
     /// Marks the local bytes of the next outgoing operation as new.
     #[inline]
     fn stamp(&mut self) -> Result<(), OutOfRange> {
-        let offset = self.out_origin + self.out.slot * self.stride_bytes + self.last_byte;
+        let offset = self.out_origin + self.out.local_slot * self.stride_bytes + self.last_byte;
         self.arena.store_byte(offset, self.out.next_count())?;
         self.out.advance();
         Ok(())

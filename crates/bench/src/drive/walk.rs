@@ -1,7 +1,8 @@
-//! Order in which the slots of a footprint are used. Both ends of a flow walk the same way, so that the n-th operation
-//! uses the same slot on either side and the data that belongs there is known.
+//! Order in which the slots of a footprint are used at one end of a flow. Both ends together are in
+//! [`super::flow_walk`].
 
-use tonnage_plan::transfer::{Addresses, TransferPoint};
+use super::permutation::{GOLDEN, SlotPermutation, mix};
+use tonnage_plan::transfer::Addresses;
 
 /// An endless sequence of slot numbers below `slots`.
 #[derive(Debug, Clone)]
@@ -9,27 +10,41 @@ pub struct Walk {
     addresses: Addresses,
     slots: u64,
     state: u64,
+    rounds: Rounds,
+}
+
+/// Rounds of a permuted walk, each of which has an order of its own.
+#[derive(Debug, Clone)]
+struct Rounds {
+    seed: u64,
+    /// Number of the round, which begins again after 2^64 of them.
+    round: u64,
+    order: SlotPermutation,
+}
+
+impl Rounds {
+    fn new(slots: u64, seed: u64, round: u64) -> Self {
+        Self {
+            seed,
+            round,
+            order: SlotPermutation::new(slots, seed ^ mix(round)),
+        }
+    }
 }
 
 impl Walk {
-    /// The walk of one flow of a point. Different flows walk differently under random addresses.
-    pub fn new(point: &TransferPoint, initiator: u32, target: u32) -> Self {
-        let flow = u64::from(initiator) << 32 | u64::from(target);
-        // An odd constant spreads neighbouring flows over the seeds.
-        let seed = point.seed ^ flow.wrapping_mul(0xd129_0b26_6821_4d87);
-        Self::over(point.addresses, point.slots(), seed)
-    }
-
     /// A walk over `slots` slots, at least one.
     pub fn over(addresses: Addresses, slots: u64, seed: u64) -> Self {
         let state = match addresses {
             Addresses::Random => seed,
-            Addresses::Sequential | Addresses::Fixed => 0,
+            Addresses::Sequential | Addresses::Permuted | Addresses::Fixed => 0,
         };
+        let slots = slots.max(1);
         Self {
             addresses,
-            slots: slots.max(1),
+            slots,
             state,
+            rounds: Rounds::new(slots, seed, 0),
         }
     }
 
@@ -48,32 +63,35 @@ impl Walk {
                 self.state = if slot + 1 == self.slots { 0 } else { slot + 1 };
                 slot
             }
+            Addresses::Permuted => {
+                let slot = self.rounds.order.of(self.state);
+                self.state += 1;
+                if self.state == self.slots {
+                    self.begin_round(1);
+                    self.state = 0;
+                }
+                slot
+            }
             Addresses::Random => {
                 // SplitMix64; the high half of the product maps it to the slots without a division. The bias is below
                 // slots / 2^64.
-                self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                let mut x = self.state;
-                x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-                x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-                x ^= x >> 31;
-                ((u128::from(x) * u128::from(self.slots)) >> 64) as u64
+                self.state = self.state.wrapping_add(GOLDEN);
+                ((u128::from(mix(self.state)) * u128::from(self.slots)) >> 64) as u64
             }
         }
     }
 
-    /// Walks `count` steps and marks the slots that are used. Stops early when all are.
-    pub fn mark(&mut self, count: u64, used: &mut [bool]) {
-        let mut left = used.iter().filter(|&&used| !used).count();
-        for _ in 0..count {
-            if left == 0 {
-                break;
-            }
-            if let Some(slot) = used.get_mut(self.next_slot() as usize)
-                && !*slot
-            {
-                *slot = true;
-                left -= 1;
-            }
+    /// Begins the round that is so many further on.
+    fn begin_round(&mut self, further: u64) {
+        let Rounds { seed, round, .. } = self.rounds;
+        self.rounds = Rounds::new(self.slots, seed, round.wrapping_add(further));
+    }
+
+    /// Slots that it ever comes to.
+    pub fn reach(&self) -> u64 {
+        match self.addresses {
+            Addresses::Fixed => 1,
+            Addresses::Sequential | Addresses::Random | Addresses::Permuted => self.slots,
         }
     }
 
@@ -82,10 +100,16 @@ impl Walk {
         match self.addresses {
             Addresses::Fixed => {}
             Addresses::Sequential => self.state = (self.state + count % self.slots) % self.slots,
+            Addresses::Permuted => {
+                let behind = self.state + count % self.slots;
+                let rounds = count / self.slots + behind / self.slots;
+                if rounds > 0 {
+                    self.begin_round(rounds);
+                }
+                self.state = behind % self.slots;
+            }
             Addresses::Random => {
-                self.state = self
-                    .state
-                    .wrapping_add(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(count));
+                self.state = self.state.wrapping_add(GOLDEN.wrapping_mul(count));
             }
         }
     }
@@ -94,9 +118,10 @@ impl Walk {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use proptest::prelude::*;
     use tonnage_engine::Verb;
     use tonnage_plan::point::{LimitChoice, Traffic};
-    use tonnage_plan::transfer::{Pacing, PointLength, TrialLength};
+    use tonnage_plan::transfer::{Pacing, PointLength, TransferPoint, TrialLength};
 
     /// A small point for unit tests of the loops.
     pub(crate) fn point(addresses: Addresses, slots: u64) -> TransferPoint {
@@ -119,6 +144,7 @@ pub(crate) mod tests {
             footprint_bytes: slots * 8,
             stride_bytes: 8,
             addresses,
+            local_addresses: None,
             seed: 5,
             latency: true,
             verify: false,
@@ -135,19 +161,19 @@ pub(crate) mod tests {
 
     #[test]
     fn sequential_goes_round_and_fixed_stays() {
-        let mut walk = Walk::new(&point(Addresses::Sequential, 3), 0, 1);
+        let mut walk = Walk::over(Addresses::Sequential, 3, 5);
         assert_eq!(
             (0..7).map(|_| walk.next_slot()).collect::<Vec<_>>(),
             [0, 1, 2, 0, 1, 2, 0]
         );
-        let mut walk = Walk::new(&point(Addresses::Fixed, 3), 0, 1);
+        let mut walk = Walk::over(Addresses::Fixed, 3, 5);
         assert_eq!((0..3).map(|_| walk.next_slot()).sum::<u64>(), 0);
     }
 
     #[test]
     fn random_is_repeatable_in_range_and_even() {
         let mut counts = [0u32; 10];
-        let mut walk = Walk::new(&point(Addresses::Random, 10), 0, 1);
+        let mut walk = Walk::over(Addresses::Random, 10, 5);
         let mut again = walk.clone();
         for _ in 0..10_000 {
             let slot = walk.next_slot();
@@ -158,12 +184,51 @@ pub(crate) mod tests {
             counts.iter().all(|&count| (850..1150).contains(&count)),
             "{counts:?}"
         );
-        let mut other = Walk::new(&point(Addresses::Random, 10), 1, 2);
+        let mut other = Walk::over(Addresses::Random, 10, 6);
         assert!(
             (0..20)
                 .map(|_| other.next_slot())
                 .ne((0..20).map(|_| walk.next_slot()))
         );
+    }
+
+    proptest! {
+        #[test]
+        fn each_round_of_a_permuted_walk_has_each_slot_once(slots in 1u64..300, seed in any::<u64>()) {
+            let mut walk = Walk::over(Addresses::Permuted, slots, seed);
+            for _ in 0..4 {
+                let mut round: Vec<u64> = (0..slots).map(|_| walk.next_slot()).collect();
+                round.sort_unstable();
+                prop_assert!(round.into_iter().eq(0..slots));
+            }
+        }
+
+        #[test]
+        fn skipping_any_number_equals_stepping(slots in 1u64..40, seed in any::<u64>(), counts in proptest::collection::vec(0u64..200, 1..6)) {
+            for addresses in Addresses::ALL {
+                let mut stepped = Walk::over(addresses, slots, seed);
+                let mut skipped = stepped.clone();
+                for &count in &counts {
+                    (0..count).for_each(|_| {
+                        stepped.next_slot();
+                    });
+                    skipped.skip(count);
+                    prop_assert_eq!(stepped.next_slot(), skipped.next_slot());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rounds_and_seeds_have_orders_of_their_own() {
+        let round = |walk: &mut Walk| (0..64).map(|_| walk.next_slot()).collect::<Vec<_>>();
+        let mut seen = std::collections::HashSet::new();
+        for seed in 0..100 {
+            let mut walk = Walk::over(Addresses::Permuted, 64, seed);
+            for _ in 0..100 {
+                assert!(seen.insert(round(&mut walk)), "{seed}");
+            }
+        }
     }
 
     #[test]
@@ -181,24 +246,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_flow_and_seed_has_a_walk_of_its_own() {
-        let mut seen = std::collections::HashSet::new();
-        for seed in 0..16 {
-            for (initiator, target) in [(0, 1), (1, 0), (1, 2), (2, 1), (3, 1), (1, 3)] {
-                let point = TransferPoint {
-                    seed,
-                    ..point(Addresses::Random, 1 << 60)
-                };
-                let mut walk = Walk::new(&point, initiator, target);
-                assert!(seen.insert(walk.next_slot()), "{seed} {initiator} {target}");
-            }
-        }
-    }
-
-    #[test]
     fn skipping_equals_stepping() {
-        for addresses in [Addresses::Sequential, Addresses::Random, Addresses::Fixed] {
-            let mut stepped = Walk::new(&point(addresses, 7), 0, 1);
+        for addresses in Addresses::ALL {
+            let mut stepped = Walk::over(addresses, 7, 5);
             let mut skipped = stepped.clone();
             for _ in 0..1000 {
                 stepped.next_slot();
@@ -209,19 +259,5 @@ pub(crate) mod tests {
             skipped.skip(u64::MAX);
             assert!(skipped.next_slot() < 7);
         }
-    }
-
-    #[test]
-    fn marking_finds_the_slots_of_so_many_steps() {
-        let mut used = vec![false; 5];
-        Walk::new(&point(Addresses::Sequential, 5), 0, 1).mark(3, &mut used);
-        assert_eq!(used, [true, true, true, false, false]);
-        // It stops when all are used, and not after a million steps.
-        let (mut walk, mut used) = (
-            Walk::new(&point(Addresses::Sequential, 5), 0, 1),
-            [false; 5],
-        );
-        walk.mark(1_000_001, &mut used);
-        assert_eq!(walk.next_slot(), 0);
     }
 }

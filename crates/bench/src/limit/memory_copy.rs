@@ -1,13 +1,14 @@
 //! The memory-copy limit of a point: the fastest of all ways in which the memory copies the very bytes that operations
-//! use, footprint, stride and address order alike, measured by all initiators at once. The copying itself is the
-//! memory's ([`Memory::copy_rates`]).
+//! use, footprint, stride and the address orders of both ends alike, measured by all initiators at once. The copying
+//! itself is the memory's ([`Memory::copy_rates`]).
 
+use tonnage_engine::Verb;
 use tonnage_engine::memory::{CopyRate, Memory, Stretch};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
 
-use crate::drive::walk::Walk;
+use crate::drive::flow_walk::FlowWalk;
 use crate::kinds::transfer::layout::{SLICE_BYTES_MIN, SliceLayout};
 
 /// Smallest copy that operations without gaps between them are compared with: the limit is the hardware's, and the cost
@@ -25,8 +26,12 @@ pub fn copy_rates(
     clock: &Clock,
 ) -> Result<Vec<CopyRate>> {
     let stretch = stretch(layout, point);
-    let mut walk = Walk::over(point.addresses, stretch.slots(), point.seed);
-    memory.copy_rates(&stretch, &mut || walk.next_slot(), clock)
+    let mut walk = FlowWalk::over(point.orders(), stretch.slots(), point.seed);
+    let mut slots = || match (walk.next_slots(), point.op) {
+        ((local, remote), Verb::Read) => (remote, local),
+        (slots, _) => slots,
+    };
+    memory.copy_rates(&stretch, &mut slots, clock)
 }
 
 /// The pieces that are copied: slot for slot what operations use. Small slots that follow each other without a gap are

@@ -156,17 +156,17 @@ impl Memory for Far {
     fn copy_rates(
         &self,
         stretch: &Stretch,
-        slot: &mut dyn FnMut() -> u64,
+        slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
     ) -> Result<Vec<CopyRate>> {
         let mut piece = vec![0; stretch.piece_bytes.max(stretch.last_piece_bytes) as usize];
         let mut copied_bytes = 0;
         let start_ns = clock.now_ns();
         for _ in 0..16 {
-            let (offset, bytes) = stretch.piece(slot());
+            let (from, to, bytes) = stretch.copy(slots());
             let piece = &mut piece[..bytes as usize];
-            self.read(stretch.from + offset, piece)?;
-            self.write(stretch.to + offset, piece)?;
+            self.read(stretch.from + from, piece)?;
+            self.write(stretch.to + to, piece)?;
             copied_bytes += bytes;
         }
         let ns = clock.now_ns() - start_ns;

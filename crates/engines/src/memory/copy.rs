@@ -31,7 +31,7 @@ const TIMED_PIECES_MAX: usize = 1024;
 pub(super) fn rates(
     arena: &Arena,
     stretch: &Stretch,
-    slot: &mut dyn FnMut() -> u64,
+    slots: &mut dyn FnMut() -> (u64, u64),
     clock: &Clock,
 ) -> Result<Vec<CopyRate>> {
     let pass_bytes = stretch.pass_bytes();
@@ -44,7 +44,7 @@ pub(super) fn rates(
             let mut copier = Copier {
                 arena,
                 stretch,
-                slot,
+                slots,
                 clock,
                 method,
                 pieces: &mut pieces,
@@ -66,11 +66,11 @@ pub(super) fn rates(
 struct Copier<'a> {
     arena: &'a Arena,
     stretch: &'a Stretch,
-    slot: &'a mut dyn FnMut() -> u64,
+    slots: &'a mut dyn FnMut() -> (u64, u64),
     clock: &'a Clock,
     method: Method,
-    /// Offsets and lengths of the copies until the next look at the clock.
-    pieces: &'a mut Vec<(u64, u32)>,
+    /// Sources, destinations and lengths of the copies until the next look at the clock.
+    pieces: &'a mut Vec<(u64, u64, u32)>,
 }
 
 impl Copier<'_> {
@@ -81,8 +81,7 @@ impl Copier<'_> {
             // Outside the clock: finding the places of small pieces takes as long as copying them.
             bytes += self.next_pieces();
             let start_ns = self.clock.now_ns();
-            for &(offset, len) in &*self.pieces {
-                let (from, to) = (self.stretch.from + offset, self.stretch.to + offset);
+            for &(from, to, len) in &*self.pieces {
                 self.arena
                     .copy_to(from, self.arena, to, len, self.method)
                     .map_err(|error| Error::Failed(format!("copy limit: {error}")))?;
@@ -99,9 +98,10 @@ impl Copier<'_> {
         self.pieces.clear();
         let mut sum = 0;
         while sum < TIMED_BYTES_MIN && self.pieces.len() < TIMED_PIECES_MAX {
-            let (offset, bytes) = self.stretch.piece((self.slot)());
+            let (from, to, bytes) = self.stretch.copy((self.slots)());
+            let (from, to) = (self.stretch.from + from, self.stretch.to + to);
             self.pieces
-                .push((offset, u32::try_from(bytes).unwrap_or(u32::MAX)));
+                .push((from, to, u32::try_from(bytes).unwrap_or(u32::MAX)));
             sum += bytes;
         }
         sum
@@ -122,11 +122,12 @@ mod tests {
         let arena = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap();
         arena.write(0, &vec![1; SIDE_BYTES as usize]).unwrap();
         let mut turn = 0;
-        let mut slot = || {
+        let mut slots = || {
             turn += 1;
-            turn % stretch.slots()
+            let slot = turn % stretch.slots();
+            (slot, slot)
         };
-        let rates = rates(&arena, &stretch, &mut slot, &Clock::new()).unwrap();
+        let rates = rates(&arena, &stretch, &mut slots, &Clock::new()).unwrap();
         let mut target = vec![0; SIDE_BYTES as usize];
         arena.read(SIDE_BYTES, &mut target).unwrap();
         (rates, target)

@@ -304,10 +304,10 @@ impl Memory for HostMemory {
     fn copy_rates(
         &self,
         stretch: &Stretch,
-        slot: &mut dyn FnMut() -> u64,
+        slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
     ) -> Result<Vec<CopyRate>> {
-        copy::rates(&self.arena, stretch, slot, clock)
+        copy::rates(&self.arena, stretch, slots, clock)
     }
 }
 

@@ -30,6 +30,7 @@ pub fn host_memory() -> Memories {
     serde_json::from_value(json!({"kind": "host", "pages": "normal", "numa_node": 0})).unwrap()
 }
 
+/// Length of what is measured.
 const LENGTH: PointLength = PointLength {
     trials: 3,
     trial: TrialLength::DurationNs(200_000_000),
@@ -59,6 +60,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         footprint_bytes: u64::from(size_bytes) * 16,
         stride_bytes: size_bytes.into(),
         addresses: Addresses::Sequential,
+        local_addresses: None,
         seed: 1,
         latency: true,
         verify: false,

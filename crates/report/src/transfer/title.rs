@@ -22,7 +22,7 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
     let parts = [
         format!("{} memory", point.memory),
         format!("footprint {}", footprint(records)),
-        format!("{} addresses", point.addresses.name()),
+        addresses(point),
         length(&point.length),
     ];
     let latency = latency(records);
@@ -80,6 +80,18 @@ fn footprint(records: &[TransferRecord<'_>]) -> String {
         (1, 1) => format!("{range} (1 slot)"),
         (slots, same) if slots == same => format!("{range} ({slots} slots)"),
         _ => range,
+    }
+}
+
+fn addresses(point: &TransferPoint) -> String {
+    let (local, remote) = point.orders();
+    match point.local_addresses {
+        None => format!("{} addresses", remote.name()),
+        Some(_) => format!(
+            "{} addresses, {} at the initiator",
+            remote.name(),
+            local.name()
+        ),
     }
 }
 

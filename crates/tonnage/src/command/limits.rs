@@ -71,7 +71,11 @@ fn copy(bytes: u64) -> Result<Limit> {
             slice_bytes: 0,
         };
         let mut walk = Walk::over(Addresses::Sequential, stretch.slots(), 0);
-        memory.copy_rates(&stretch, &mut || walk.next_slot(), &Clock::new())
+        let mut slots = || {
+            let slot = walk.next_slot();
+            (slot, slot)
+        };
+        memory.copy_rates(&stretch, &mut slots, &Clock::new())
     })?;
     let none = || Error::Failed("host memory has no way to be copied".into());
     memory_copy::describe(&rates, 1, None).ok_or_else(none)

@@ -140,6 +140,22 @@ const TRANSFERS: &[(&str, &[&str])] = &[
         &["write stride 64 or more"],
     ),
     (
+        "--engine shm --op write --sizes 64 --stride 128 --gap 64",
+        &["gap 64 and stride 128 contradict each other"],
+    ),
+    (
+        "--engine shm --op write --sizes 64 --gap 2T",
+        &["gap 2T is too large"],
+    ),
+    (
+        "--engine shm --op write --sizes 64 --local-addresses fixd",
+        &["did you mean \"fixed\"?"],
+    ),
+    (
+        "--engine shm --op read --sizes 64 --addresses random --local-addresses fixed --window 12 --verify",
+        &["landings overlap", "write window 1, or leave verify out"],
+    ),
+    (
         "--engine shm --op write --sizes 8 --footprint 9999G",
         &["the largest footprint is 1T"],
     ),

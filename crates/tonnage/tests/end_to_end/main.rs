@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`promised`] | the commands that the documentation promises, and the records that they write |
 //! | [`operations`] | every operation with every pacing and pattern, bytes checked |
+//! | [`addresses`] | gaps between slots, and their orders at the two ends |
 //! | [`roles`] | who initiates towards whom, and how many of them |
 //! | [`plans`] | plans, options of length, memory and place, other formats |
 //! | [`places`] | places of pairs on the sockets of this machine |
@@ -39,6 +40,8 @@
 //!
 //! The modules are marked as tests, so that lints treat their helpers as they treat the tests.
 
+#[cfg(test)]
+mod addresses;
 #[cfg(test)]
 mod bad_input;
 #[cfg(test)]

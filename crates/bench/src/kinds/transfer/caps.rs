@@ -1,4 +1,4 @@
-//! Points that an open device cannot do: the list of engines could not know it before.
+//! Points that an open device cannot do: the list of engines could not know it before. And what its completions mean.
 
 use tonnage_engine::{Caps, Verb};
 use tonnage_plan::transfer::{Pacing, TransferPoint};
@@ -55,6 +55,13 @@ pub(super) fn check_caps(points: &[&TransferPoint], caps: &Caps, name: &str) -> 
                 how: "Choose --op write or --op send".into(),
             });
         }
+        if point.verify && overtakes(point, delivers(caps)) {
+            return Err(Error::Unavailable {
+                what: format!("verify on {name} where data of several slots land in one"),
+                why: "a write that completed may still be on its way, so that nobody knows which came last".into(),
+                how: "Choose the same order at both ends, or --op read".into(),
+            });
+        }
         if u64::from(point.size_bytes) > caps.message_bytes_max {
             return Err(Error::Unavailable {
                 what: format!("{} bytes in one operation on {name}", point.size_bytes),
@@ -64,4 +71,51 @@ pub(super) fn check_caps(points: &[&TransferPoint], caps: &Caps, name: &str) -> 
         }
     }
     Ok(())
+}
+
+/// Returns whether a write may arrive after a later one in the same slot, though it completed before that was posted.
+fn overtakes(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool {
+    let writes = matches!(point.op, Verb::Write | Verb::WriteImm);
+    let asked = on_request && claims_arrival(point);
+    let arrived = always || asked || point.pacing == Pacing::PingPong;
+    writes && point.lands_anew() && !arrived
+}
+
+/// Returns whether completed writes are visible to the peer: always, and where it is asked for.
+pub(super) fn delivers(caps: &Caps) -> [bool; 2] {
+    [caps.delivered, caps.delivery_on_request]
+}
+
+/// Returns whether each latency sample is taken for the time until the bytes are there. A stream's bandwidth is proved
+/// by one flush at the end of each trial instead, and a ping-pong's by its answer.
+pub(super) fn claims_arrival(point: &TransferPoint) -> bool {
+    matches!(point.op, Verb::Write | Verb::WriteImm)
+        && matches!(point.pacing, Pacing::Batch { .. } | Pacing::Paced { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::walk::tests::point;
+    use tonnage_plan::transfer::Addresses;
+
+    #[test]
+    fn a_later_write_may_be_overtaken_where_completions_do_not_mean_arrival() {
+        let with = |op, pacing, always, on_request| {
+            let point = TransferPoint {
+                op,
+                pacing,
+                local_addresses: Some(Addresses::Sequential),
+                ..point(Addresses::Fixed, 4)
+            };
+            overtakes(&point, [always, on_request])
+        };
+        let (batch, stream) = (Pacing::Batch { batch: 1 }, Pacing::Stream { window: 1 });
+        assert!(with(Verb::Write, batch, false, false));
+        assert!(!with(Verb::Write, batch, false, true));
+        assert!(with(Verb::WriteImm, stream, false, true));
+        assert!(!with(Verb::Write, stream, true, false));
+        assert!(!with(Verb::Write, Pacing::PingPong, false, false));
+        assert!(!with(Verb::Read, stream, false, false) && !with(Verb::Send, stream, false, false));
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::caps::{claims_arrival, delivers};
 use super::opened::{OpenEngine, TransferWorker};
 use super::trial::Schedule;
 use crate::drive::flow::{Flow, Receives};
@@ -82,11 +83,6 @@ pub(super) fn begins(point: &TransferPoint, rank: u32) -> bool {
     !point.roles().targets(rank).is_empty()
 }
 
-/// Returns whether completed writes are visible to the peer: always, and where it is asked for.
-fn delivers(caps: &Caps) -> [bool; 2] {
-    [caps.delivered, caps.delivery_on_request]
-}
-
 /// Returns whether lanes ask for delivery.
 fn asks_delivery(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool {
     claims_arrival(point) && on_request && !always
@@ -118,13 +114,6 @@ fn delivered_by(point: &TransferPoint, delivers: [bool; 2], sends_taken: bool) -
         (Verb::Write | Verb::WriteImm, _) => Some(always || asks_delivery(point, delivers)),
         (Verb::Send, _) => Some(sends_taken),
     }
-}
-
-/// Returns whether each latency sample is taken for the time until the bytes are there. A stream's bandwidth is proved
-/// by one flush at the end of each trial instead, and a ping-pong's by its answer.
-fn claims_arrival(point: &TransferPoint) -> bool {
-    matches!(point.op, Verb::Write | Verb::WriteImm)
-        && matches!(point.pacing, Pacing::Batch { .. } | Pacing::Paced { .. })
 }
 
 /// The receives of `rank` for what each of its initiators sends.

@@ -3,8 +3,8 @@
 
 use super::trial::Issued;
 use crate::drive::flow::Flow;
+use crate::drive::flow_walk::{End, FlowWalk};
 use crate::drive::port::Arrivals;
-use crate::drive::walk::Walk;
 use crate::kinds::transfer::layout::{GUARD_BYTES, SliceLayout, answers};
 use tonnage_engine::Verb;
 use tonnage_engine::memory::Memory;
@@ -120,7 +120,7 @@ struct Slice {
     /// Index in `Expected::into` or `Expected::out`.
     index: usize,
     outgoing: bool,
-    walk: Walk,
+    walk: FlowWalk,
 }
 
 /// The slices of one worker and where the walks over them stand.
@@ -146,7 +146,7 @@ impl SliceWalks {
             origin,
             index,
             outgoing,
-            walk: Walk::new(point, initiator, target),
+            walk: FlowWalk::new(point, initiator, target),
         };
         let out = layout.out.iter().enumerate();
         let into = layout.into.iter().enumerate();
@@ -197,8 +197,8 @@ impl SliceWalks {
             .collect()
     }
 
-    /// Checks every landing place: the trial's data where the walk went, the old bytes in all other slots, between
-    /// slots and behind the last. Only the first count as verified.
+    /// Checks every landing place: where the walk went, the trial's data of the slot that landed there last; the old
+    /// bytes in all other slots, between slots and behind the last. Only the first count as verified.
     ///
     /// # Errors
     /// When a slice does not lie in the memory.
@@ -215,15 +215,25 @@ impl SliceWalks {
             .iter()
             .filter(|slice| slice.outgoing == self.read)
         {
+            let (origin, data) = (slice.origin, self.checked_bytes);
             let mut used = vec![false; self.slots as usize];
-            slice.walk.clone().mark(count(slice, expected), &mut used);
             let key = Key::new(self.seed, number, slice.initiator, slice.target);
+            let lands = if self.read {
+                End::Initiator
+            } else {
+                End::Target
+            };
+            let count = count(slice, expected);
+            slice
+                .walk
+                .each_landing(count, lands, &mut used, |slot, source| {
+                    let offset = origin + slot * self.stride_bytes;
+                    let ahead = source.wrapping_sub(slot).wrapping_mul(self.stride_bytes);
+                    memory.verify(origin, offset, data, key.ahead(ahead), moved)
+                })?;
             for (slot, used) in used.into_iter().enumerate() {
-                let offset = slice.origin + slot as u64 * self.stride_bytes;
-                let (origin, data) = (slice.origin, self.checked_bytes);
-                if used {
-                    memory.verify(origin, offset, data, key, moved)?;
-                } else {
+                let offset = origin + slot as u64 * self.stride_bytes;
+                if !used {
                     memory.verify(origin, offset, data, key.poison(), untouched)?;
                 }
                 let (end, padding) = (

@@ -213,7 +213,7 @@ impl Memory for NoMemory {
     fn copy_rates(
         &self,
         _stretch: &Stretch,
-        _slot: &mut dyn FnMut() -> u64,
+        _slots: &mut dyn FnMut() -> (u64, u64),
         _clock: &Clock,
     ) -> Result<Vec<CopyRate>> {
         Ok(Vec::new())

@@ -2,6 +2,7 @@
 //! sentence that names the nearest valid choice.
 
 use super::issuing::{check_order, divisions};
+use super::landings::check_landings;
 use super::layout::{check_memory, layout, sizes};
 use super::length::length;
 use super::options::{
@@ -150,6 +151,8 @@ fn point(
         workers,
         division,
     } = seat;
+    let addresses = transfer.memory.addresses.unwrap_or(ADDRESSES_DEFAULT);
+    let local = transfer.memory.local_addresses;
     let mut point = TransferPoint {
         label: transfer.what.label.clone(),
         engine: named.engine.to_owned(),
@@ -168,7 +171,8 @@ fn point(
         memory: memory.to_owned(),
         footprint_bytes: 0,
         stride_bytes: 0,
-        addresses: transfer.memory.addresses.unwrap_or(ADDRESSES_DEFAULT),
+        addresses,
+        local_addresses: local.filter(|&local| local != addresses),
         seed: transfer.memory.seed.unwrap_or(SEED_DEFAULT).0,
         latency: transfer.measure.latency.unwrap_or(true),
         verify: transfer.measure.verify,
@@ -180,18 +184,20 @@ fn point(
     check_memory(layout, roles, workers)?;
     point.footprint_bytes = layout.footprint_bytes;
     point.stride_bytes = layout.stride_bytes;
+    check_landings(&point)?;
     Ok(point)
 }
 
 /// A seed that nothing is drawn with would look like a choice.
 fn check_seed(memory: &MemoryOptions, point: &TransferPoint) -> Result<()> {
+    let (local, remote) = point.orders();
+    let drawn = |order| matches!(order, Addresses::Random | Addresses::Permuted);
+    let is_drawn = drawn(local) || drawn(remote);
     match memory.seed {
-        Some(Count(seed)) if point.addresses == Addresses::Sequential && !point.verify => {
-            usage(format!(
-                "seed {seed} changes nothing without random addresses and without verify: leave it out, or write \
+        Some(Count(seed)) if !is_drawn && !point.verify => usage(format!(
+            "seed {seed} changes nothing without random or permuted addresses and without verify: leave it out, or write \
                  addresses random"
-            ))
-        }
+        )),
         _ => Ok(()),
     }
 }

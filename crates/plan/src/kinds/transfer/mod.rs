@@ -6,6 +6,7 @@
 //! | [`point`] | one cell of a sweep, with everything fixed |
 //! | `expand` | the points of a transfer, and the checks of engines and verbs |
 //! | `roles`, `pacing`, `issuing`, `length`, `layout` | what one group of options means together |
+//! | `landings` | what lands in a slot last, and whether that can be known |
 //! | `kind` | what makes it a kind |
 //!
 //! Measuring a point is not known here; see `tonnage_bench`.
@@ -13,6 +14,7 @@
 mod expand;
 mod issuing;
 mod kind;
+mod landings;
 mod layout;
 mod length;
 mod options;

@@ -149,6 +149,11 @@ pub struct MemoryOptions {
     #[arg(long, value_name = "ORDER", value_parser = one_of::<Addresses>())]
     pub addresses: Option<Addresses>,
 
+    /// Order of the slots at the initiator's end, where it is another one: with fixed, all that is read lands in one
+    /// slot. [default: that of --addresses]
+    #[arg(long, value_name = "ORDER", value_parser = one_of::<Addresses>())]
+    pub local_addresses: Option<Addresses>,
+
     /// Seed of random addresses, and of the data that is verified.
     #[arg(long, value_name = "N")]
     pub seed: Option<Count>,

@@ -63,6 +63,9 @@ pub struct TransferPoint {
     pub stride_bytes: u64,
     /// Order in which slots are used.
     pub addresses: Addresses,
+    /// Order at the initiator's end, where it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_addresses: Option<Addresses>,
     /// Seeds addresses and data.
     pub seed: u64,
     /// True when each operation's (or batch's) latency is recorded; off costs no clock read per operation.
@@ -97,6 +100,14 @@ impl TransferPoint {
     /// Slots in the footprint of one lane, at least 1.
     pub fn slots(&self) -> u64 {
         (self.footprint_bytes / self.stride_bytes.max(1)).max(1)
+    }
+
+    /// Orders of the slots at the initiator's end and at the target's.
+    pub fn orders(&self) -> (Addresses, Addresses) {
+        (
+            self.local_addresses.unwrap_or(self.addresses),
+            self.addresses,
+        )
     }
 
     /// Bytes between two neighbouring slots.
@@ -235,6 +246,8 @@ tonnage_units::names! {
         Sequential = "sequential",
         /// A seeded pseudo-random slot for each operation.
         Random = "random",
+        /// Each slot once per round, in a seeded order that differs at the two ends and from round to round.
+        Permuted = "permuted",
         /// Always the first slot.
         Fixed = "fixed",
     }

@@ -78,20 +78,22 @@ type Placed = (
     Option<Bytes>,
     Option<Bytes>,
     Option<Addresses>,
+    Option<Addresses>,
     Option<Count>,
 );
 
 fn placed() -> Group<Placed> {
     let name = proptest::sample::select(vec!["host".to_owned(), "huge".to_owned()]);
     let memory = option::of(proptest::collection::vec(name, 1..3).prop_map(Many));
-    let addresses = option::of(proptest::sample::select(Addresses::ALL.to_vec()));
+    let addresses = || option::of(proptest::sample::select(Addresses::ALL.to_vec()));
     let bytes = || option::of(any::<u64>().prop_map(Bytes));
     (
         memory,
         bytes(),
         bytes(),
         bytes(),
-        addresses,
+        addresses(),
+        addresses(),
         option::of(any::<u64>().prop_map(Count)),
     )
         .boxed()
@@ -131,7 +133,7 @@ prop_compose! {
     fn transfers()(
         (label, engine, op, traffic, sizes) in what(),
         (window, batch, ping_pong, rate, workers) in paced(),
-        (memory, footprint, stride, gap, addresses, seed) in placed(),
+        (memory, footprint, stride, gap, addresses, local_addresses, seed) in placed(),
         (latency, verify, limit) in (option::of(any::<bool>()), any::<bool>(), option::of(limits())),
         engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
         (trials, trial_time, iters, duration, warmup, until_ci, max_duration) in long(),
@@ -146,7 +148,7 @@ prop_compose! {
             what: OperationOptions { label, engine, engine_options, op, traffic, initiators, target_shift, sizes, workers, place },
             pacing: PacingOptions { window, batch, ping_pong, rate },
             issuing: IssuingOptions { qps, chunk, max_chunks },
-            memory: MemoryOptions { memory, footprint, stride, gap, addresses, seed },
+            memory: MemoryOptions { memory, footprint, stride, gap, addresses, local_addresses, seed },
             measure: MeasureOptions { latency, verify, limit },
             length: LengthOptions { trials, trial_time, iters, duration, warmup, until_ci, max_duration },
         }

@@ -96,12 +96,23 @@ const OPERATIONS: &[Figure] = &[
     Figure {
         name: "Addresses",
         field: "addresses",
-        meaning: "Order in which operations walk over the footprint: sequential, random (seeded) or fixed (always the same \
-             place). It changes results several-fold, because it decides what caches hold.",
+        meaning: "Order in which operations walk over the footprint: sequential, random (seeded), permuted (each \
+             place once per round, in orders that differ at the two ends) or fixed (always the same place). It changes results several-fold, because it decides what caches hold.",
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
         value: |row| point(row, |point| point.addresses.name()),
+        trials: None,
+    },
+    Figure {
+        name: "Local addresses",
+        field: "local_addresses",
+        meaning: "Order in which operations walk over the footprint at the initiator's end; that of Addresses where nothing \
+             else was asked for.",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| point.orders().0.name()),
         trials: None,
     },
     Figure {

@@ -108,13 +108,18 @@ struct Pair {
 
 impl Pair {
     fn new(op: Verb, pacing: Pacing) -> Self {
+        Self::of(op, pacing, (Addresses::Sequential, Addresses::Sequential))
+    }
+
+    fn of(op: Verb, pacing: Pacing, (local, remote): (Addresses, Addresses)) -> Self {
         let point = TransferPoint {
             op,
             pacing,
+            local_addresses: Some(local),
             stride_bytes: 16,
             footprint_bytes: 64,
             verify: true,
-            ..point(Addresses::Sequential, 4)
+            ..point(remote, 4)
         };
         let layouts = [0, 1].map(|rank| SliceLayout::new(&point, rank));
         let memories = [0, 1].map(|rank: usize| {
@@ -187,6 +192,35 @@ impl Pair {
         }
     }
 
+    /// Returns whether slots are used in other pairs than those of one place.
+    fn differs(&self) -> bool {
+        let (local, remote) = self.point.orders();
+        local != remote || local == Addresses::Permuted
+    }
+
+    /// Puts the bytes of the source's slot of the same place into each landing slot that the trial used with another,
+    /// as a check that takes no notice of pairs would want them; returns how many of them are found.
+    fn misplace(&self, landing: u64, number: u64, expected: &Expected) -> usize {
+        let source = 1 - self.target();
+        let from = [
+            self.layouts[0].out_origin(0),
+            self.layouts[1].into_origin(0),
+        ][source];
+        let mut found = 0;
+        for slot in 0..4 {
+            let (at, mut own, mut other) = (slot * 16, [0; 8], [0; 8]);
+            let memory = &self.memories[self.target()];
+            memory.read(landing + at, &mut own).unwrap();
+            self.memories[source].read(from + at, &mut other).unwrap();
+            memory.write(landing + at, &other).unwrap();
+            let (_, wrong, elsewhere) = self.check(number, expected);
+            // A slot that nothing landed in holds neither.
+            found += usize::from(wrong > 0 && elsewhere == 0);
+            memory.write(landing + at, &own).unwrap();
+        }
+        found
+    }
+
     fn damage(&self, offset: u64) {
         let (memory, at) = (&self.memories[self.target()], self.landing() + offset);
         let mut byte = [0];
@@ -225,6 +259,31 @@ fn a_wrong_byte_is_found_wherever_it_lies() {
         }
         let (checked, wrong, _) = pair.check(1, &more);
         assert!(checked == 32 && wrong > 0, "{op:?} {wrong}");
+    }
+}
+
+/// Whatever the orders of the two ends are, what is checked is what landed last; and data of the slot of the same place
+/// at the other end, where that was not its source, are wrong.
+#[test]
+fn every_slot_is_checked_for_the_source_that_landed_there_last() {
+    let pacing = Pacing::Batch { batch: 1 };
+    let orders = Addresses::ALL.iter();
+    for orders in orders.flat_map(|&one| Addresses::ALL.iter().map(move |&other| (one, other))) {
+        for op in [Verb::Write, Verb::Read] {
+            let mut pair = Pair::of(op, pacing, orders);
+            let (mut moved_anew, landing) = (0, pair.landing());
+            for (number, operations) in [(1, 3), (2, 1), (3, 40)] {
+                let expected = pair.trial(number, operations);
+                let (checked, wrong, elsewhere) = pair.check(number, &expected);
+                assert!(
+                    checked >= 8 && (wrong, elsewhere) == (0, 0),
+                    "{op:?} {orders:?}"
+                );
+                moved_anew += pair.misplace(landing, number, &expected);
+                pair.walks[pair.target()].advance(&expected);
+            }
+            assert_eq!(moved_anew > 0, pair.differs(), "{op:?} {orders:?}");
+        }
     }
 }
 

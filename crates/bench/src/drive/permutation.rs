@@ -1,0 +1,121 @@
+//! Seeded permutations of the numbers below any bound, computed for one of them at a time, so that an order of millions
+//! of slots needs no table.
+//!
+//! A number of b bits is mixed by steps of which each can be undone: adding a key, multiplying by an odd number, both
+//! modulo 2^b, and adding its own upper half without carries, as in the finalizer of SplitMix64 (Steele, Lea and Flood,
+//! "Fast splittable pseudorandom number generators", OOPSLA 2014) for b = 64. Steps that can be undone make a
+//! permutation of the 2^b numbers, 2^b being the next power of two. One of fewer follows by cycle walking (Black and
+//! Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002): what falls outside is mixed again until it falls
+//! inside, which takes less than two rounds on average.
+
+/// Rounds of mixing. Two leave neighbours visibly together where there are few slots.
+const ROUNDS: usize = 3;
+
+/// The constant by which SplitMix64 goes from one number to the next.
+pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A permutation of the numbers below a bound.
+#[derive(Debug, Clone, Copy)]
+pub struct SlotPermutation {
+    below: u64,
+    mask: u64,
+    half: u32,
+    /// Summands and odd factors.
+    keys: [(u64, u64); ROUNDS],
+}
+
+impl SlotPermutation {
+    /// A permutation of the numbers below `below`, at least one. Other seeds give others, as far as there are any.
+    pub fn new(below: u64, seed: u64) -> Self {
+        let below = below.max(1);
+        let bits = (u64::BITS - (below - 1).leading_zeros()).max(1);
+        let mut state = seed;
+        let mut drawn = || {
+            state = state.wrapping_add(GOLDEN);
+            mix(state)
+        };
+        Self {
+            below,
+            mask: u64::MAX >> (u64::BITS - bits),
+            half: (bits / 2).max(1),
+            keys: std::array::from_fn(|_| (drawn(), drawn() | 1)),
+        }
+    }
+
+    /// The number that `number`, which is below the bound, becomes.
+    #[inline]
+    pub fn of(&self, number: u64) -> u64 {
+        let mut mixed = number;
+        loop {
+            for (add, odd) in self.keys {
+                mixed = mixed.wrapping_add(add) & self.mask;
+                mixed = (mixed ^ (mixed >> self.half)).wrapping_mul(odd) & self.mask;
+            }
+            mixed ^= mixed >> self.half;
+            if mixed < self.below {
+                return mixed;
+            }
+        }
+    }
+}
+
+/// The finalizer of SplitMix64.
+#[inline]
+pub fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_number_comes_once(below in 1u64..3000, seed in any::<u64>()) {
+            let permutation = SlotPermutation::new(below, seed);
+            let mut seen = vec![false; below as usize];
+            for number in 0..below {
+                let place = permutation.of(number) as usize;
+                prop_assert!(!std::mem::replace(&mut seen[place], true));
+            }
+        }
+
+        #[test]
+        fn any_bound_is_kept(below in any::<u64>(), seed in any::<u64>(), number in any::<u64>()) {
+            let permutation = SlotPermutation::new(below, seed);
+            prop_assert!(permutation.of(number % below.max(1)) < below.max(1));
+        }
+    }
+
+    /// Each place is as likely for each number, and neighbours are no more often neighbours than chance has it.
+    #[test]
+    fn seeds_spread_numbers_evenly() {
+        for below in [5u64, 8, 100] {
+            let (mut firsts, mut neighbours) = (vec![0u32; below as usize], 0u32);
+            for seed in 0..10_000 {
+                let permutation = SlotPermutation::new(below, seed);
+                firsts[permutation.of(0) as usize] += 1;
+                neighbours += u32::from(permutation.of(0) + 1 == permutation.of(1));
+            }
+            let mean = 10_000 / below as u32;
+            let even = |&count: &u32| count > mean * 6 / 10 && count < mean * 14 / 10;
+            assert!(firsts.iter().all(even), "{below}: {firsts:?}");
+            assert!(
+                neighbours > mean / 2 && neighbours < mean * 3 / 2,
+                "{below}: {neighbours}"
+            );
+        }
+    }
+
+    /// Numbers of cycle walking stay few: the bound is more than half of the power of two.
+    #[test]
+    fn the_worst_bound_is_quick() {
+        let below = (1 << 20) + 1;
+        let permutation = SlotPermutation::new(below, 7);
+        let mut seen = std::collections::HashSet::new();
+        assert!((0..100_000).all(|number| seen.insert(permutation.of(number))));
+    }
+}

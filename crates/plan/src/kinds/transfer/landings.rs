@@ -1,0 +1,80 @@
+//! Data that lands in one slot from several: what stays there is known as long as one follows the other.
+//!
+//! The data of a slot is known by the slot that it comes from, so the order at the end where bytes land (the
+//! initiator's for a read, the target's for all else) matters only where it brings a slot different data. Then two
+//! operations that are in flight together, or of which the first may still be on its way when it completes, must not
+//! land in one slot: which of them stays, nobody can say.
+
+use super::point::{Addresses, Pacing, TransferPoint};
+use crate::refuse::usage;
+use tonnage_engine::Verb;
+use tonnage_units::Result;
+
+impl TransferPoint {
+    /// Orders of the slots where bytes land, and where they come from.
+    fn landing_and_source(&self) -> (Addresses, Addresses) {
+        let (local, remote) = self.orders();
+        match self.op {
+            Verb::Read => (local, remote),
+            Verb::Write | Verb::WriteImm | Verb::Send => (remote, local),
+        }
+    }
+
+    /// Returns whether a slot gets data of several slots, one after the other or at once.
+    pub fn lands_anew(&self) -> bool {
+        let (landing, source) = self.landing_and_source();
+        // Ends of one order use slots in fixed pairs, also permuted ones, and a fixed source always sends the same.
+        self.slots() > 1 && landing != source && source != Addresses::Fixed
+    }
+
+    /// Returns whether operations that are in flight together may bring different data to one slot.
+    fn lands_at_once(&self) -> bool {
+        let (landing, _) = self.landing_and_source();
+        self.lands_anew()
+            && match self.pacing {
+                // All of a batch are waited for before the next one, so that only those of one batch can meet.
+                Pacing::Batch { batch } if landing == Addresses::Sequential => {
+                    u64::from(batch) > self.slots()
+                }
+                // No batch goes over the end of a round.
+                Pacing::Batch { batch } if landing == Addresses::Permuted => {
+                    !self.slots().is_multiple_of(batch.into())
+                }
+                _ => self.depth() > 1,
+            }
+    }
+}
+
+/// The largest batch, up to the one that was asked for, of which each round holds a whole number.
+fn largest_divisor(point: &TransferPoint) -> u32 {
+    let fits = |batch: &u32| point.slots().is_multiple_of((*batch).into());
+    (1..=point.depth()).rev().find(fits).unwrap_or(1)
+}
+
+/// Refuses to verify what nobody can know.
+///
+/// # Errors
+/// `Usage`, with the pacing that lets it be known.
+pub(super) fn check_landings(point: &TransferPoint) -> Result<()> {
+    if !point.verify || !point.lands_at_once() {
+        return Ok(());
+    }
+    let (local, remote) = point.orders();
+    let instead = match point.pacing {
+        Pacing::Batch { .. } => match point.landing_and_source() {
+            (Addresses::Sequential, _) => format!("batch {} or less", point.slots()),
+            (Addresses::Permuted, _) => format!("batch {}", largest_divisor(point)),
+            _ => "batch 1".to_owned(),
+        },
+        Pacing::PingPong | Pacing::Stream { .. } | Pacing::Paced { .. } => "window 1".to_owned(),
+    };
+    usage(format!(
+        "verify cannot tell what is right where landings overlap, and with addresses {} and local-addresses {} operations \
+         in flight together bring different data to one slot: write {instead}, or leave verify out",
+        remote.name(),
+        local.name(),
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+use super::*;
+use crate::Plan;
+use crate::fixture::Expand;
+
+const BASE: &str = "engine = 'shm'\nsizes = 8\nverify = true\n";
+
+fn text(lines: &str) -> String {
+    format!("name = 'landings'\n[[transfer]]\n{BASE}{lines}")
+}
+
+fn plan(text: &str) -> Plan {
+    Plan::from_toml(text, "landings.toml").unwrap()
+}
+
+fn first(lines: &str) -> TransferPoint {
+    let points = plan(&text(lines)).transfer_points(2).unwrap();
+    points[0].clone()
+}
+
+fn refused(lines: &str) -> String {
+    let error = plan(&text(lines)).transfer_points(2).unwrap_err();
+    error.to_string()
+}
+
+#[test]
+fn an_order_of_its_own_is_in_the_point_only_where_it_is_another() {
+    let point = first("op = 'read'\nwindow = 1\naddresses = 'random'\nlocal-addresses = 'fixed'");
+    assert_eq!(point.orders(), (Addresses::Fixed, Addresses::Random));
+    assert_eq!(point.local_addresses, Some(Addresses::Fixed));
+    let same = first("op = 'read'\naddresses = 'random'\nlocal-addresses = 'random'");
+    assert_eq!(same, first("op = 'read'\naddresses = 'random'"));
+    assert_eq!(same.orders(), (Addresses::Random, Addresses::Random));
+}
+
+/// Reads land at the initiator, everything else at the target; what one fixed slot sends is always the same.
+#[test]
+fn what_stays_is_unknown_only_where_different_data_land_at_once() {
+    for (lines, part) in [
+        (
+            "op = 'read'\naddresses = 'random'\nlocal-addresses = 'fixed'\nwindow = 12",
+            "window 1",
+        ),
+        (
+            "op = 'write'\naddresses = 'fixed'\nlocal-addresses = 'sequential'\nwindow = 2",
+            "window 1",
+        ),
+        (
+            "op = 'send'\naddresses = 'random'\nlocal-addresses = 'sequential'\nbatch = 2",
+            "batch 1",
+        ),
+        (
+            "op = 'write-imm'\nlocal-addresses = 'random'\nrate = 10k\nwindow = 2",
+            "window 1",
+        ),
+        (
+            "op = 'write'\nlocal-addresses = 'random'\nbatch = 8\nfootprint = 32",
+            "batch 4 or less",
+        ),
+        (
+            "op = 'write'\naddresses = 'permuted'\nlocal-addresses = 'sequential'\nbatch = 8\nfootprint = 96",
+            "batch 6",
+        ),
+        (
+            "op = 'read'\naddresses = 'sequential'\nlocal-addresses = 'permuted'\nwindow = 8",
+            "window 1",
+        ),
+    ] {
+        let message = refused(&lines.replace("10k", "'10k'"));
+        assert!(message.contains("landings overlap"), "{lines}: {message}");
+        let instead = format!("write {part}, or leave verify out");
+        assert!(message.ends_with(&instead), "{lines}: {message}");
+    }
+    for lines in [
+        "op = 'write'\naddresses = 'random'\nlocal-addresses = 'fixed'\nwindow = 12",
+        "op = 'read'\naddresses = 'fixed'\nlocal-addresses = 'random'\nwindow = 12",
+        "op = 'read'\naddresses = 'random'\nlocal-addresses = 'fixed'\nwindow = 1",
+        "op = 'read'\naddresses = 'random'\nlocal-addresses = 'fixed'\nping-pong = true\nfootprint = 64",
+        "op = 'write'\naddresses = 'fixed'\nlocal-addresses = 'random'\nwindow = 8\nfootprint = 8",
+        "op = 'write'\naddresses = 'sequential'\nlocal-addresses = 'random'\nbatch = 8",
+        "op = 'write'\naddresses = 'random'\nwindow = 64",
+        "op = 'write'\naddresses = 'permuted'\nwindow = 64",
+        "op = 'write'\naddresses = 'permuted'\nlocal-addresses = 'sequential'\nbatch = 8",
+        "op = 'read'\naddresses = 'permuted'\nlocal-addresses = 'fixed'\nping-pong = true",
+    ] {
+        first(lines);
+    }
+    let unverified = BASE.replace("verify = true\n", "");
+    let lines = "op = 'read'\naddresses = 'random'\nlocal-addresses = 'fixed'\nwindow = 12";
+    let text = format!("name = 'landings'\n[[transfer]]\n{unverified}{lines}");
+    assert_eq!(plan(&text).transfer_points(2).unwrap().len(), 1);
+}
