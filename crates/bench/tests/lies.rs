@@ -175,6 +175,22 @@ fn lies_are_found_in_every_order() {
 }
 
 #[test]
+fn lies_about_a_shared_footprint_are_found() {
+    for traffic in ["fan-in", "all-to-all"] {
+        for lie in ["none", "flip", "elsewhere"] {
+            let lines = lines(lie, "read", "window = 4", true);
+            let shared = format!("traffic = '{traffic}'\ntarget-footprint = 'shared'\n{lines}");
+            let told = outcome(3, &shared).unwrap();
+            let right = match lie {
+                "none" => told == "measured",
+                _ => told.contains("bytes are wrong; at offset"),
+            };
+            assert!(right, "{lie} {traffic}: {told}");
+        }
+    }
+}
+
+#[test]
 fn lies_are_found_in_every_traffic() {
     for traffic in ["fan-out", "fan-in", "all-to-all"] {
         for verb in VERBS {

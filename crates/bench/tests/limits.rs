@@ -87,6 +87,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         pacing,
         memory: "host".into(),
         footprint_bytes: 4096,
+        target_footprint: tonnage_plan::transfer::TargetFootprint::Own,
         stride_bytes: 64,
         addresses: Addresses::Sequential,
         local_addresses: None,

@@ -89,6 +89,7 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
         pacing,
         memory: "host".into(),
         footprint_bytes: u64::from(size_bytes) * 64,
+        target_footprint: tonnage_plan::transfer::TargetFootprint::Own,
         stride_bytes: u64::from(size_bytes),
         addresses: Addresses::Random,
         local_addresses: None,

@@ -142,6 +142,7 @@ pub(crate) mod tests {
             pacing: Pacing::Stream { window: 4 },
             memory: "host".into(),
             footprint_bytes: slots * 8,
+            target_footprint: tonnage_plan::transfer::TargetFootprint::Own,
             stride_bytes: 8,
             addresses,
             local_addresses: None,

@@ -58,6 +58,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         pacing,
         memory: "host".into(),
         footprint_bytes: u64::from(size_bytes) * 16,
+        target_footprint: tonnage_plan::transfer::TargetFootprint::Own,
         stride_bytes: size_bytes.into(),
         addresses: Addresses::Sequential,
         local_addresses: None,

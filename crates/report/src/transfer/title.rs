@@ -1,6 +1,6 @@
 //! The lines above a table, which state the configuration that all its rows share.
 
-use tonnage_plan::transfer::{Pacing, PointLength, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{Pacing, PointLength, TargetFootprint, TransferPoint, TrialLength};
 use tonnage_record::{LatencyKind, TransferRecord};
 use tonnage_units::quantity::human::{exact_duration, exact_size, number};
 
@@ -21,7 +21,7 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
     let place = place::words(records.iter().map(|record| record.record));
     let parts = [
         format!("{} memory", point.memory),
-        format!("footprint {}", footprint(records)),
+        format!("footprint {}{}", footprint(records), shared_by(point)),
         addresses(point),
         length(&point.length),
     ];
@@ -80,6 +80,13 @@ fn footprint(records: &[TransferRecord<'_>]) -> String {
         (1, 1) => format!("{range} (1 slot)"),
         (slots, same) if slots == same => format!("{range} ({slots} slots)"),
         _ => range,
+    }
+}
+
+fn shared_by(point: &TransferPoint) -> &'static str {
+    match point.target_footprint {
+        TargetFootprint::Own => "",
+        TargetFootprint::Shared => " (a target's shared by all its initiators)",
     }
 }
 

@@ -101,6 +101,32 @@ fn permuted_slots_are_all_used_and_right() {
     }
 }
 
+/// Clients of one rank, of one and of several workers, all read what is there once.
+#[test]
+fn a_targets_footprint_may_be_shared() {
+    for (engine, traffic) in [
+        ("shm", "fan-in"),
+        ("fabric:tcp", "fan-in"),
+        ("shm", "all-to-all"),
+    ] {
+        let line = format!(
+            "--engine {engine} --op read --ranks 4 --traffic {traffic} --workers 1,2 --sizes 64 --window 12 \
+             --footprint 4k --addresses random"
+        );
+        let (own, _) = measured(&line);
+        let (shared, table) = measured(&format!("{line} --target-footprint shared"));
+        assert!(table.contains("shared by all its initiators"), "{table}");
+        for (own, shared) in own.iter().zip(&shared) {
+            // 40 reads of each of so many lanes.
+            let operations = |record: &Record| {
+                let body = record.transfer().unwrap();
+                body.summary.as_ref().unwrap().operations
+            };
+            assert_eq!(operations(own), operations(shared));
+        }
+    }
+}
+
 /// Each order at either end, with any number in flight where that can be verified, and with one where it cannot.
 #[test]
 fn the_two_ends_may_have_orders_of_their_own() {

@@ -148,6 +148,14 @@ const TRANSFERS: &[(&str, &[&str])] = &[
         &["gap 2T is too large"],
     ),
     (
+        "--engine shm --op read,write --sizes 64 --traffic fan-in --target-footprint shared",
+        &["target-footprint shared and op write contradict each other"],
+    ),
+    (
+        "--engine shm --op read --sizes 64 --target-footprint shared",
+        &["use traffic fan-in"],
+    ),
+    (
         "--engine shm --op write --sizes 64 --local-addresses fixd",
         &["did you mean \"fixed\"?"],
     ),

@@ -3,10 +3,11 @@
 //!
 //! A worker's memory is a row of slices of one footprint each, starting on pages: first one for every rank that it
 //! initiates to (`out`: the source of writes and sends, the landing place of reads), then one for every rank that
-//! initiates to it (`into`: what that peer writes or reads, and where its sends land).
+//! initiates to it (`into`: what that peer writes or reads, and where its sends land). Initiators that only read may
+//! share one slice of their target.
 
 use tonnage_engine::Verb;
-use tonnage_plan::transfer::{Pacing, TransferPoint};
+use tonnage_plan::transfer::{Pacing, TargetFootprint, TransferPoint};
 
 /// Slices start on multiples of this, so that flows never share a page.
 const SLICE_ALIGNMENT: u64 = 4096;
@@ -25,6 +26,8 @@ pub struct SliceLayout {
     /// Ranks that initiate to this one, ascending.
     pub into: Vec<u32>,
     slice_bytes: u64,
+    /// True where all initiators have the same slice.
+    shares_into: bool,
 }
 
 impl SliceLayout {
@@ -45,18 +48,27 @@ impl SliceLayout {
             out,
             into,
             slice_bytes,
+            shares_into: point.target_footprint == TargetFootprint::Shared,
         }
     }
 
     /// Bytes that a worker needs. There is an incoming slice for every outgoing one, because the copy limit is measured
     /// from these to those.
     pub fn bytes(&self) -> u64 {
-        (self.out_slices() + self.out_slices().max(self.into.len() as u64)) * self.slice_bytes
+        (self.out_slices() + self.out_slices().max(self.incoming_slices())) * self.slice_bytes
     }
 
     /// Outgoing slices, at least one.
     pub fn out_slices(&self) -> u64 {
         self.out.len().max(1) as u64
+    }
+
+    /// Slices for those that initiate to this rank.
+    fn incoming_slices(&self) -> u64 {
+        match self.shares_into {
+            true => self.into.len().min(1) as u64,
+            false => self.into.len() as u64,
+        }
     }
 
     /// Distance between the starts of two slices.
@@ -79,7 +91,8 @@ impl SliceLayout {
 
     /// Offset of the slice of the `index`-th rank of `into`.
     pub fn into_origin(&self, index: usize) -> u64 {
-        (self.out.len().max(1) + index) as u64 * self.slice_bytes
+        let index = if self.shares_into { 0 } else { index as u64 };
+        (self.out_slices() + index) * self.slice_bytes
     }
 
     /// Offset of `initiator`'s slice in this rank's memory, or `None` when it does not initiate to this rank.
@@ -102,6 +115,22 @@ mod tests {
     use crate::drive::walk::tests::point;
     use tonnage_plan::point::Traffic;
     use tonnage_plan::transfer::Addresses;
+
+    /// A target's memory does not grow with those that read the same there, and what they read is where they look.
+    #[test]
+    fn initiators_that_share_have_one_slice() {
+        let mut point = point(Addresses::Sequential, 1 << 15);
+        (point.ranks, point.op, point.traffic) = (5, Verb::Read, Traffic::FanIn);
+        let own = SliceLayout::new(&point, 0);
+        point.target_footprint = TargetFootprint::Shared;
+        let shared = SliceLayout::new(&point, 0);
+        let origins: Vec<_> = (1..5).map(|rank| shared.into_origin_of(rank)).collect();
+        assert_eq!(origins, [Some(shared.slice_bytes()); 4]);
+        assert_eq!(own.bytes(), 5 * own.slice_bytes());
+        assert_eq!(shared.bytes(), 2 * shared.slice_bytes());
+        let initiator = SliceLayout::new(&point, 1);
+        assert_eq!(initiator.bytes(), 2 * shared.slice_bytes());
+    }
 
     #[test]
     fn both_ends_agree_and_slices_never_overlap() {

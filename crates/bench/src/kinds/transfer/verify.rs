@@ -9,7 +9,7 @@ use crate::kinds::transfer::layout::{GUARD_BYTES, SliceLayout, answers};
 use tonnage_engine::Verb;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::pattern::{Key, Mismatches};
-use tonnage_plan::transfer::{Pacing, TransferPoint};
+use tonnage_plan::transfer::{Pacing, TargetFootprint, TransferPoint};
 use tonnage_units::{Error, Result};
 
 /// Operations that one worker should have seen in a trial.
@@ -114,13 +114,20 @@ pub fn check_immediates(point: &TransferPoint, expected: &Expected, seen: &Arriv
 
 /// One stretch of this worker's memory that a trial fills from elsewhere, or that others fetch.
 struct Slice {
-    initiator: u32,
-    target: u32,
     origin: u64,
     /// Index in `Expected::into` or `Expected::out`.
     index: usize,
     outgoing: bool,
     walk: FlowWalk,
+    key: (u32, u32),
+}
+
+/// The flow that a slice's data are of. What all initiators read is the target's own, as no flow's of another is.
+fn data_of(point: &TransferPoint, initiator: u32, target: u32) -> (u32, u32) {
+    match point.target_footprint {
+        TargetFootprint::Own => (initiator, target),
+        TargetFootprint::Shared => (target, target),
+    }
 }
 
 /// The slices of one worker and where the walks over them stand.
@@ -141,12 +148,11 @@ impl SliceWalks {
     /// Watches all slices of `rank`'s layout.
     pub fn new(point: &TransferPoint, rank: u32, layout: &SliceLayout) -> Self {
         let slice = |index, initiator, target, origin, outgoing| Slice {
-            initiator,
-            target,
             origin,
             index,
             outgoing,
             walk: FlowWalk::new(point, initiator, target),
+            key: data_of(point, initiator, target),
         };
         let out = layout.out.iter().enumerate();
         let into = layout.into.iter().enumerate();
@@ -170,13 +176,23 @@ impl SliceWalks {
         }
     }
 
+    fn key(&self, slice: &Slice, number: u64) -> Key {
+        let (initiator, target) = slice.key;
+        Key::new(self.seed, number, initiator, target)
+    }
+
     /// Fills the sources with the trial's data, and the places where it should land with its opposite.
     ///
     /// # Errors
     /// When a slice does not lie in the memory.
     pub fn fill(&self, memory: &dyn Memory, number: u64) -> Result<()> {
+        let mut filled = None;
         self.slices.iter().try_for_each(|slice| {
-            let key = Key::new(self.seed, number, slice.initiator, slice.target);
+            if filled.replace(slice.origin) == Some(slice.origin) {
+                // All initiators share it.
+                return Ok(());
+            }
+            let key = self.key(slice, number);
             let key = if slice.outgoing != self.read {
                 key
             } else {
@@ -217,7 +233,7 @@ impl SliceWalks {
         {
             let (origin, data) = (slice.origin, self.checked_bytes);
             let mut used = vec![false; self.slots as usize];
-            let key = Key::new(self.seed, number, slice.initiator, slice.target);
+            let key = self.key(slice, number);
             let lands = if self.read {
                 End::Initiator
             } else {

@@ -3,11 +3,11 @@
 
 use super::issuing::{check_order, divisions};
 use super::landings::check_landings;
-use super::layout::{check_memory, layout, sizes};
+use super::layout::{check_memory, check_shared, layout, sizes};
 use super::length::length;
 use super::options::{
-    ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT, Transfer,
-    WORKERS_DEFAULT,
+    ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT,
+    TARGET_FOOTPRINT_DEFAULT, Transfer, WORKERS_DEFAULT,
 };
 use super::pacing::pacings;
 use super::point::{Addresses, Pacing, PointLength, TransferPoint, TrialLength};
@@ -68,6 +68,7 @@ pub(super) fn expand(
             check_support(transfer, named.entry, op, lists.engines)?;
             check_sides(transfer, &roles, op)?;
             check_order(&divisions, op, transfer.pacing.ping_pong)?;
+            check_shared(&transfer.memory, &roles, op)?;
             for &(memory, entry) in &memories {
                 check_visible(transfer, entry, op)?;
                 for &seat in &seats {
@@ -170,6 +171,10 @@ fn point(
         pacing,
         memory: memory.to_owned(),
         footprint_bytes: 0,
+        target_footprint: transfer
+            .memory
+            .target_footprint
+            .unwrap_or(TARGET_FOOTPRINT_DEFAULT),
         stride_bytes: 0,
         addresses,
         local_addresses: local.filter(|&local| local != addresses),
@@ -181,7 +186,7 @@ fn point(
     };
     check_seed(&transfer.memory, &point)?;
     let layout = layout(&transfer.memory, size_bytes, point.depth())?;
-    check_memory(layout, roles, workers)?;
+    check_memory(layout, point.target_footprint, roles, workers)?;
     point.footprint_bytes = layout.footprint_bytes;
     point.stride_bytes = layout.stride_bytes;
     check_landings(&point)?;

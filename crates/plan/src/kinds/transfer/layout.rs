@@ -1,10 +1,13 @@
 //! Bytes that operations walk over: what `sizes`, `stride`, `gap` and `footprint` mean together.
 
 use super::options::MemoryOptions;
-use super::point::ALIGNMENT_BYTES;
+use super::point::{ALIGNMENT_BYTES, TargetFootprint};
 use crate::bounds::{MEMORY_BYTES_MAX, SIZE_BYTES_MAX};
+use crate::point::Traffic;
+use crate::refuse::usage;
 use crate::roles::Roles;
 use crate::sweep::Sweep;
+use tonnage_engine::Verb;
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
 
@@ -118,12 +121,51 @@ fn too_large(what: &str, bytes: u64) -> Error {
     ))
 }
 
-/// Refuses what no rank can have: every lane of every worker has a footprint here and one at the other end.
+/// Refuses to share a target's footprint where somebody would write it, and where there is nobody to share it with.
+///
+/// # Errors
+/// `Usage`, with what can be shared.
+pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -> Result<()> {
+    if options.target_footprint != Some(TargetFootprint::Shared) {
+        return Ok(());
+    }
+    if op != Verb::Read {
+        return usage(format!(
+            "target-footprint shared and op {} contradict each other, for what one initiator moves there another would \
+             move over: use op read, or target-footprint own",
+            op.name()
+        ));
+    }
+    let several = |roles: &Roles| match roles.traffic {
+        Traffic::FanIn | Traffic::AllToAll => true,
+        Traffic::Pair | Traffic::FanOut => roles.initiators_max() > 1,
+    };
+    if roles.iter().any(several) {
+        return Ok(());
+    }
+    usage(
+        "target-footprint shared changes nothing where each target has one initiator: leave target-footprint out, or use \
+         traffic fan-in"
+            .to_owned(),
+    )
+}
+
+/// Refuses what no rank can have: every lane of every worker has a footprint here and one at the other end, unless that
+/// is shared.
 ///
 /// # Errors
 /// `Usage`, with the largest footprint that would fit.
-pub(super) fn check_memory(layout: SlotLayout, roles: Roles, workers: u32) -> Result<()> {
-    let lanes = u64::from(roles.peers_max().max(1));
+pub(super) fn check_memory(
+    layout: SlotLayout,
+    target: TargetFootprint,
+    roles: Roles,
+    workers: u32,
+) -> Result<()> {
+    let lanes = match target {
+        TargetFootprint::Own => roles.peers_max(),
+        TargetFootprint::Shared => roles.initiating().1,
+    };
+    let lanes = u64::from(lanes.max(1));
     let footprints = lanes * 2 * u64::from(workers);
     if layout.footprint_bytes.saturating_mul(footprints) <= MEMORY_BYTES_MAX {
         return Ok(());
@@ -249,13 +291,14 @@ mod tests {
 
     #[test]
     fn more_memory_than_any_rank_has_is_refused() {
+        const OWN: TargetFootprint = TargetFootprint::Own;
         let layout = SlotLayout {
             footprint_bytes: 1 << 30,
             stride_bytes: 8,
         };
-        assert!(check_memory(layout, Roles::new(Traffic::Pair, 1000), 512).is_ok());
-        assert!(check_memory(layout, Roles::new(Traffic::AllToAll, 129), 1).is_ok());
-        let message = check_memory(layout, Roles::new(Traffic::AllToAll, 1025), 1)
+        assert!(check_memory(layout, OWN, Roles::new(Traffic::Pair, 1000), 512).is_ok());
+        assert!(check_memory(layout, OWN, Roles::new(Traffic::AllToAll, 129), 1).is_ok());
+        let message = check_memory(layout, OWN, Roles::new(Traffic::AllToAll, 1025), 1)
             .unwrap_err()
             .to_string();
         assert_eq!(
@@ -266,12 +309,46 @@ mod tests {
             footprint_bytes: 1 << 30,
             stride_bytes: 1 << 30,
         };
-        let message = check_memory(huge, Roles::new(Traffic::FanIn, 1025), 1)
+        let message = check_memory(huge, OWN, Roles::new(Traffic::FanIn, 1025), 1)
             .unwrap_err()
             .to_string();
         assert!(
             message.ends_with("use smaller sizes, fewer workers or fewer ranks"),
             "{message}"
         );
+        // What a thousand initiators share is there once.
+        let shared = TargetFootprint::Shared;
+        assert!(check_memory(huge, shared, Roles::new(Traffic::FanIn, 1025), 1).is_ok());
+    }
+
+    #[test]
+    fn a_footprint_is_shared_by_those_that_read_it() {
+        let options = MemoryOptions {
+            target_footprint: Some(TargetFootprint::Shared),
+            ..MemoryOptions::default()
+        };
+        let check = |traffic, op| check_shared(&options, &[Roles::new(traffic, 4)], op);
+        assert!(check(Traffic::FanIn, Verb::Read).is_ok());
+        assert!(check(Traffic::AllToAll, Verb::Read).is_ok());
+        for op in [Verb::Write, Verb::WriteImm, Verb::Send] {
+            let message = check(Traffic::FanIn, op).unwrap_err().to_string();
+            assert!(
+                message.ends_with("use op read, or target-footprint own"),
+                "{message}"
+            );
+        }
+        for traffic in [Traffic::Pair, Traffic::FanOut] {
+            let message = check(traffic, Verb::Read).unwrap_err().to_string();
+            assert!(
+                message.ends_with("leave target-footprint out, or use traffic fan-in"),
+                "{message}"
+            );
+        }
+        let pairs = Roles {
+            initiators: Some(3),
+            ..Roles::new(Traffic::Pair, 4)
+        };
+        assert!(check_shared(&options, &[pairs], Verb::Read).is_ok());
+        assert!(check_shared(&MemoryOptions::default(), &[pairs], Verb::Write).is_ok());
     }
 }

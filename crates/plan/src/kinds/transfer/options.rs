@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::issuing::IssuingOptions;
 use super::length::LengthOptions;
 use super::pacing::PacingOptions;
-use super::point::Addresses;
+use super::point::{Addresses, TargetFootprint};
 use crate::options::{Group, Many, Pair, many_of, on_off, one_of, pairs, text, with_default};
 use crate::point::{LimitChoice, Traffic};
 use crate::sweep::Sweep;
@@ -136,6 +136,10 @@ pub struct MemoryOptions {
     #[arg(long, value_name = "BYTES")]
     pub footprint: Option<Bytes>,
 
+    /// Footprints at a target: each initiator has its own, or all of them read the same one.
+    #[arg(long, value_name = "WHOSE", value_parser = one_of::<TargetFootprint>())]
+    pub target_footprint: Option<TargetFootprint>,
+
     /// Distance between the starts of two neighbouring slots. [default: the size, rounded up to a multiple of 8]
     #[arg(long, value_name = "BYTES")]
     pub stride: Option<Bytes>,
@@ -159,12 +163,14 @@ pub struct MemoryOptions {
     pub seed: Option<Count>,
 }
 
+pub(super) const TARGET_FOOTPRINT_DEFAULT: TargetFootprint = TargetFootprint::Own;
 pub(super) const ADDRESSES_DEFAULT: Addresses = Addresses::Sequential;
 pub(super) const SEED_DEFAULT: Count = Count(1);
 
 impl Group for MemoryOptions {
     fn defaults() -> Self {
         Self {
+            target_footprint: Some(TARGET_FOOTPRINT_DEFAULT),
             addresses: Some(ADDRESSES_DEFAULT),
             seed: Some(SEED_DEFAULT),
             ..Self::default()

@@ -59,6 +59,12 @@ pub struct TransferPoint {
     pub memory: String,
     /// Bytes over which the operations of one lane walk: a whole number of strides.
     pub footprint_bytes: u64,
+    /// Footprints at a target, where its initiators share one.
+    #[serde(
+        default = "TargetFootprint::own",
+        skip_serializing_if = "TargetFootprint::is_own"
+    )]
+    pub target_footprint: TargetFootprint,
     /// Distance between the starts of two neighbouring slots.
     pub stride_bytes: u64,
     /// Order in which slots are used.
@@ -250,6 +256,27 @@ tonnage_units::names! {
         Permuted = "permuted",
         /// Always the first slot.
         Fixed = "fixed",
+    }
+}
+
+tonnage_units::names! {
+    /// Footprints at a target.
+    pub enum TargetFootprint: "target footprint" {
+        /// Each initiator has one of its own.
+        Own = "own",
+        /// All initiators read one; each of the target's workers has one.
+        Shared = "shared",
+    }
+}
+
+impl TargetFootprint {
+    fn own() -> Self {
+        Self::Own
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    fn is_own(&self) -> bool {
+        *self == Self::Own
     }
 }
 

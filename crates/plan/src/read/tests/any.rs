@@ -9,7 +9,7 @@ use crate::point::{LimitChoice, Traffic};
 use crate::sweep::Sweep;
 use crate::transfer::{
     Addresses, IssuingOptions, LengthOptions, MeasureOptions, MemoryOptions, OperationOptions,
-    PacingOptions,
+    PacingOptions, TargetFootprint,
 };
 use tonnage_engine::Verb;
 use tonnage_units::{Bytes, Fraction, Nanos, PairPlace, PerSecond};
@@ -75,6 +75,7 @@ fn paced() -> Group<Paced> {
 type Placed = (
     Option<Many<String>>,
     Option<Bytes>,
+    Option<TargetFootprint>,
     Option<Bytes>,
     Option<Bytes>,
     Option<Addresses>,
@@ -90,6 +91,7 @@ fn placed() -> Group<Placed> {
     (
         memory,
         bytes(),
+        option::of(proptest::sample::select(TargetFootprint::ALL.to_vec())),
         bytes(),
         bytes(),
         addresses(),
@@ -133,7 +135,7 @@ prop_compose! {
     fn transfers()(
         (label, engine, op, traffic, sizes) in what(),
         (window, batch, ping_pong, rate, workers) in paced(),
-        (memory, footprint, stride, gap, addresses, local_addresses, seed) in placed(),
+        (memory, footprint, target_footprint, stride, gap, addresses, local_addresses, seed) in placed(),
         (latency, verify, limit) in (option::of(any::<bool>()), any::<bool>(), option::of(limits())),
         engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
         (trials, trial_time, iters, duration, warmup, until_ci, max_duration) in long(),
@@ -148,7 +150,7 @@ prop_compose! {
             what: OperationOptions { label, engine, engine_options, op, traffic, initiators, target_shift, sizes, workers, place },
             pacing: PacingOptions { window, batch, ping_pong, rate },
             issuing: IssuingOptions { qps, chunk, max_chunks },
-            memory: MemoryOptions { memory, footprint, stride, gap, addresses, local_addresses, seed },
+            memory: MemoryOptions { memory, footprint, target_footprint, stride, gap, addresses, local_addresses, seed },
             measure: MeasureOptions { latency, verify, limit },
             length: LengthOptions { trials, trial_time, iters, duration, warmup, until_ci, max_duration },
         }

@@ -127,6 +127,16 @@ const OPERATIONS: &[Figure] = &[
         trials: None,
     },
     Figure {
+        name: "Target footprint",
+        field: "target_footprint",
+        meaning: "Footprints at a target: own (each initiator has one) or shared (all initiators read the same one).",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| point.target_footprint.name()),
+        trials: None,
+    },
+    Figure {
         name: "Stride (B)",
         field: "stride_bytes",
         meaning: "Distance between the starts of two neighbouring places in the footprint.",

@@ -5,6 +5,7 @@ use crate::drive::walk::tests::point;
 use tonnage_engine::Lane;
 use tonnage_engine::memory::Request;
 use tonnage_engines::memory::HOST;
+use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::Addresses;
 
 #[test]
@@ -284,6 +285,56 @@ fn every_slot_is_checked_for_the_source_that_landed_there_last() {
             }
             assert_eq!(moved_anew > 0, pair.differs(), "{op:?} {orders:?}");
         }
+    }
+}
+
+/// A shared footprint is filled once and the same for all, and the data of no other flow.
+#[test]
+fn what_is_read_from_a_shared_footprint_is_the_targets_own() {
+    let point = TransferPoint {
+        op: Verb::Read,
+        traffic: Traffic::FanIn,
+        ranks: 3,
+        target_footprint: TargetFootprint::Shared,
+        verify: true,
+        ..point(Addresses::Sequential, 4)
+    };
+    let layouts = [0, 1, 2].map(|rank| SliceLayout::new(&point, rank));
+    let allocate = |layout: &SliceLayout| {
+        let request = Request {
+            bytes: layout.bytes(),
+            ..Request::default()
+        };
+        (HOST.allocate)(&request).unwrap()
+    };
+    let memories = layouts.each_ref().map(allocate);
+    let walks = [0, 1, 2].map(|rank| SliceWalks::new(&point, rank, &layouts[rank as usize]));
+    for (memory, walks) in memories.iter().zip(&walks) {
+        walks.fill(&**memory, 1).unwrap();
+    }
+    let expected = Expected {
+        out: vec![4],
+        ..Expected::default()
+    };
+    let wrong = |rank: usize| {
+        let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
+        let checked = walks[rank].check(&*memories[rank], 1, &expected, &mut moved, &mut untouched);
+        checked.unwrap();
+        assert!(untouched.is_clean());
+        moved.wrong_bytes
+    };
+    for initiator in [1, 2] {
+        assert_eq!(wrong(initiator), 32, "nothing has come yet");
+        let mut bytes = [0; 32];
+        let from = layouts[0].into_origin_of(initiator as u32).unwrap();
+        memories[0].read(from, &mut bytes).unwrap();
+        memories[initiator].write(0, &bytes).unwrap();
+        assert_eq!(wrong(initiator), 0);
+        // Data as another flow would have them.
+        memories[initiator]
+            .fill(0, 0, 32, Key::new(point.seed, 1, initiator as u32, 0))
+            .unwrap();
+        assert!(wrong(initiator) > 16);
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::fixture::{Expand, SHIPPED};
 use crate::point::{LimitChoice, Traffic};
-use crate::transfer::Addresses;
+use crate::transfer::{Addresses, TargetFootprint};
 use crate::{Experiment, Plan};
 use tonnage_units::{Bytes, PairPlace};
 
@@ -47,6 +47,7 @@ fn everything_that_is_not_said_has_its_default() {
         pacing: Pacing::Stream { window: 64 },
         memory: "host".to_owned(),
         footprint_bytes: 4096,
+        target_footprint: TargetFootprint::Own,
         stride_bytes: 64,
         addresses: Addresses::Sequential,
         local_addresses: None,
@@ -69,7 +70,7 @@ fn everything_that_is_not_said_has_its_default() {
 fn everything_that_is_said_is_in_the_point() {
     let point = points(
         "engine = 'shm'\nop = 'read'\nsizes = '4k'\nlabel = 'mine'\ntraffic = 'fan-in'\ninitiators = 1\n\
-         window = 8\nrate = '200k'\nworkers = 3\nplace = 'near'\nmemory = 'huge'\nfootprint = '1M'\nstride = '8k'\n\
+         window = 8\nrate = '200k'\nworkers = 3\nplace = 'near'\nmemory = 'huge'\nfootprint = '1M'\ntarget-footprint = 'shared'\nstride = '8k'\n\
          addresses = 'random'\nseed = 7\nverify = true\nlimit = '12.5GB/s'\ntrials = 3\n\
          trial-time = '10ms'\nwarmup = 0\nuntil-ci = '2%'\nmax-duration = '5s'",
     )
@@ -94,6 +95,7 @@ fn everything_that_is_said_is_in_the_point() {
         },
         memory: "huge".to_owned(),
         footprint_bytes: 1 << 20,
+        target_footprint: TargetFootprint::Shared,
         stride_bytes: 8192,
         addresses: Addresses::Random,
         local_addresses: None,
