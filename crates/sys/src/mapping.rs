@@ -4,6 +4,7 @@
 //! and out by bounds-checked copies, and single words are seen through atomics. An arena lives as long as anybody
 //! holds its `Arc`, so an engine that registered it keeps it mapped.
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -52,8 +53,11 @@ pub struct Arena {
     len: usize,
     file: Option<OwnedFd>,
     pages: Pages,
-    /// The address range that is given back in the end; it may be larger than what is used of it.
-    range: (NonNull<u8>, usize),
+    /// The address range that is given back in the end; it may be larger than what is used of it. `None` for bytes that
+    /// the caller owns.
+    range: Option<(NonNull<u8>, usize)>,
+    /// Keeps bytes alive that the caller owns; dropped after everything else.
+    _keeper: Option<Box<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: the arena owns its mapping, which does not belong to a thread. All access goes through atomics or through
@@ -163,7 +167,8 @@ impl Arena {
             len,
             file: Some(file),
             pages,
-            range: (base, len),
+            range: Some((base, len)),
+            _keeper: None,
         })
     }
 
@@ -188,7 +193,8 @@ impl Arena {
             len,
             file: None,
             pages,
-            range: (base, len),
+            range: Some((base, len)),
+            _keeper: None,
         })
     }
 
@@ -211,7 +217,8 @@ impl Arena {
             len,
             file: None,
             pages: Pages::Transparent,
-            range: (start, range_len),
+            range: Some((start, range_len)),
+            _keeper: None,
         };
         let access = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: the range is this arena's own mapping, which nobody else knows yet.
@@ -266,12 +273,12 @@ impl Arena {
         }
     }
 
-    /// Bytes, a whole number of pages.
+    /// Bytes; of what was mapped here a whole number of pages.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Never true: an arena has at least one page.
+    /// Never true: an arena has at least one byte.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -414,13 +421,13 @@ impl Arena {
     /// The aligned 64-bit word at `offset`, or `None` when it is unaligned or outside.
     #[inline]
     pub fn word(&self, offset: u64) -> Option<&AtomicU64> {
-        let at = self
-            .check(offset, 8)
-            .ok()
-            .filter(|at| at.is_multiple_of(8))?;
-        // SAFETY: inside the mapping and aligned (mappings start on a page), alive as long as `self`, and any bit
-        // pattern is a valid integer. Other processes access it atomically or by copies that tear, never by reference.
-        Some(unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) })
+        let at = self.base.as_ptr().wrapping_add(self.check(offset, 8).ok()?);
+        if !at.cast::<AtomicU64>().is_aligned() {
+            return None;
+        }
+        // SAFETY: inside the mapping and aligned, as checked, alive as long as `self`, and any bit pattern is a valid
+        // integer. Other processes access it atomically or by copies that tear, never by reference.
+        Some(unsafe { AtomicU64::from_ptr(at.cast()) })
     }
 
     /// Reads the byte at `offset` and orders everything after it (acquire).
@@ -453,7 +460,9 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        let (start, len) = self.range;
+        let Some((start, len)) = self.range else {
+            return;
+        };
         // SAFETY: the mapping is this arena's own and nothing borrowed from it outlives it. A failure leaves the
         // mapping in place, which harms nobody.
         let _ = unsafe { munmap(start.as_ptr().cast(), len) };
@@ -476,6 +485,7 @@ fn non_null(pointer: *mut c_void) -> io::Result<NonNull<u8>> {
         .ok_or_else(|| io::Error::other("the kernel mapped memory at address 0"))
 }
 
+mod borrowed;
 mod nodes;
 #[cfg(test)]
 mod tests;

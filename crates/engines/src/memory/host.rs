@@ -57,6 +57,17 @@ pub const HUGE: MemoryEntry = MemoryEntry {
     ..SMALL
 };
 
+/// Memory over bytes that were not allocated by a row of the list, such as those that a caller owns. `kind` is its name
+/// in reports.
+pub fn of_arena(arena: Arena, kind: &str) -> Arc<dyn Memory> {
+    Arc::new(HostMemory::new(
+        arena,
+        kind,
+        Vec::new(),
+        &Binding::Node(None),
+    ))
+}
+
 fn len(request: &Request<'_>) -> Result<usize> {
     usize::try_from(request.bytes).map_err(|_| {
         Error::Usage(format!(

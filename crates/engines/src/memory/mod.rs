@@ -6,7 +6,7 @@ mod host;
 
 use tonnage_engine::memory::MemoryEntry;
 
-pub use host::{HOST, HUGE, SMALL};
+pub use host::{HOST, HUGE, SMALL, of_arena};
 
 /// Every memory, the default first.
 pub static MEMORIES: &[MemoryEntry] = &[HOST, SMALL, HUGE];

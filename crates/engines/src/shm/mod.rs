@@ -179,9 +179,12 @@ impl Engine for Shm {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
         let arena = memory.mapped("shm")?;
         let Some(file) = arena.file() else {
-            return Err(Error::Failed(
-                "shm registers memory that peers can map, and this was allocated private".into(),
-            ));
+            return Err(Error::Unavailable {
+                what: format!("memory {} with engine shm", memory.report().kind),
+                why: "peers of shm map each other's memory, and this belongs to one process alone"
+                    .to_owned(),
+                how: "Allocate it shared, or choose another engine".to_owned(),
+            });
         };
         let region = FarRegion {
             pid: std::process::id(),
