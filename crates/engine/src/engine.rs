@@ -141,7 +141,8 @@ pub trait Engine: Send {
     /// Allocates nothing, takes no lock, reads no clock.
     ///
     /// # Errors
-    /// When the engine is dead or an operation lies outside its regions.
+    /// When the engine is dead or an operation lies outside its regions. None of this call was taken then: after the
+    /// first, an operation that cannot be taken ends the call early, and the next call tells its error.
     fn post(&mut self, ops: &[Op]) -> Result<usize>;
     /// Proves that all writes that have completed on the lane have arrived at the peer, by every path that they took.
     ///

@@ -118,6 +118,9 @@ impl Engine for Null {
         let mut taken = 0;
         for op in ops {
             let Some(&Some((kind, peer))) = self.lanes.get(op.lane.0 as usize) else {
+                if taken > 0 {
+                    break;
+                }
                 return Err(never_resolved(op.lane));
             };
             let LaneKind::Initiate(verb) = kind else {
@@ -208,6 +211,17 @@ mod tests {
             len: 8,
             imm: 0,
         }
+    }
+
+    #[test]
+    fn a_call_that_is_an_error_took_nothing() {
+        let mut null = engine();
+        let good = op(lane(&mut null, Verb::Write, 1), 3);
+        let bad = op(Lane(99), 4);
+        assert_eq!(null.post(&[good, bad]).unwrap(), 1);
+        assert!(null.post(&[bad, good]).is_err());
+        let mut done = [Completion::EMPTY; 4];
+        assert_eq!(null.poll(&mut done).unwrap(), 1);
     }
 
     #[test]

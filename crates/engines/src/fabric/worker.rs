@@ -371,7 +371,8 @@ impl Engine for FabricWorker {
         let mut left: Vec<u32> = fresh.iter().map(|peer| peer.rank).collect();
         let mut completed = 0;
         loop {
-            let in_flight = all - left.len() - completed;
+            // An earlier call that was stopped may have left greetings, which complete in this one.
+            let in_flight = all.saturating_sub(left.len() + completed);
             if contact.is_complete(self.config.rank, &left, in_flight)? {
                 // Who has greeted this worker has mapped it. Its name goes once nobody else is to come.
                 self.met = self.peers.len();
@@ -401,8 +402,10 @@ impl Engine for FabricWorker {
     #[inline]
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         for (taken, op) in ops.iter().enumerate() {
-            if !self.take(op)? {
-                return Ok(taken);
+            match self.take(op) {
+                Ok(true) => {}
+                Err(error) if taken == 0 => return Err(error),
+                Ok(false) | Err(_) => return Ok(taken),
             }
         }
         Ok(ops.len())

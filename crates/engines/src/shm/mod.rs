@@ -275,11 +275,13 @@ impl Engine for Shm {
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         let (mut taken, mut bytes) = (0, 0);
         for op in ops {
-            if bytes >= POST_BYTES_MAX
-                || self.done.len() == mailbox::DEPTH as usize
-                || !self.carry_out(op)?
-            {
+            if bytes >= POST_BYTES_MAX || self.done.len() == mailbox::DEPTH as usize {
                 break;
+            }
+            match self.carry_out(op) {
+                Ok(true) => {}
+                Err(error) if taken == 0 => return Err(error),
+                Ok(false) | Err(_) => break,
             }
             taken += 1;
             bytes += u64::from(op.len);

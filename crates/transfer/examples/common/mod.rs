@@ -1,0 +1,120 @@
+//! Two processes that find each other: the first starts the second, and both send their words by its pipes, a line
+//! each.
+
+use std::error::Error;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tonnage_transfer::{
+    EndpointCard, EndpointConfig, LocalMemory, RemoteMemory, TransferEndpoint, Transport,
+    TransportOptions,
+};
+
+/// Longest wait for anything.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Bytes of either memory.
+pub const BYTES: usize = 1 << 20;
+
+/// Word on the command line that makes a process the second one.
+const SECOND: &str = "--second";
+
+/// One of the two processes, connected to the other.
+pub struct Side {
+    /// Its endpoint: number 0 of the first process, 1 of the second.
+    pub endpoint: TransferEndpoint,
+    /// Its memory.
+    pub memory: LocalMemory,
+    /// The other's memory.
+    pub remote: RemoteMemory,
+    /// The engine's name.
+    pub engine: String,
+    /// The second process, where this is the first.
+    pub second: Option<Child>,
+}
+
+impl Side {
+    /// Opens the engine that the command line names, `shm` by default, and connects to the other process.
+    pub fn open() -> Result<Self, Box<dyn Error>> {
+        let mut arguments = std::env::args().skip(1);
+        let engine = arguments.next().unwrap_or_else(|| "shm".to_owned());
+        let is_second = arguments.next().as_deref() == Some(SECOND);
+        let options = TransportOptions {
+            one_host: true,
+            ..TransportOptions::default()
+        };
+        let transport = Transport::open(&engine, &options)?;
+        let (id, peer) = if is_second { (1, 0) } else { (0, 1) };
+        let endpoint = transport.endpoint(&EndpointConfig::new(id))?;
+        let memory = endpoint.allocate("host", BYTES as u64)?;
+        let told = [endpoint.card_for(peer)?.encode(), memory.remote().encode()];
+
+        let mut second = None;
+        let [card, remote] = if is_second {
+            told.iter().for_each(|line| println!("{line}"));
+            two_lines(std::io::stdin().lock())?
+        } else {
+            let mut child = Command::new(std::env::current_exe()?)
+                .args([&engine, SECOND])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()?;
+            let mut input = child.stdin.take().ok_or("no pipe")?;
+            told.iter().try_for_each(|line| writeln!(input, "{line}"))?;
+            let output = child.stdout.take().ok_or("no pipe")?;
+            second = Some(child);
+            two_lines(BufReader::new(output))?
+        };
+        endpoint.connect(&[EndpointCard::decode(&card)?], TIMEOUT)?;
+        Ok(Self {
+            endpoint,
+            memory,
+            remote: RemoteMemory::decode(&remote)?,
+            engine,
+            second,
+        })
+    }
+
+    /// Ends: waits for the second process, and says that it went well.
+    pub fn close(self, what: &str) -> Result<(), Box<dyn Error>> {
+        if let Some(mut second) = self.second {
+            let status = second.wait()?;
+            if !status.success() {
+                return Err(format!("the second process ended with {status}").into());
+            }
+            println!(
+                "{}: {what}, between two processes: every byte is right",
+                self.engine
+            );
+        }
+        Ok(())
+    }
+
+    /// Checks this side's memory against what it should hold.
+    pub fn check(&self, expected: &[u8]) -> Result<(), Box<dyn Error>> {
+        let mut bytes = vec![0; expected.len()];
+        self.memory.read(0, &mut bytes)?;
+        match bytes
+            .iter()
+            .zip(expected)
+            .position(|(found, wanted)| found != wanted)
+        {
+            None => Ok(()),
+            Some(at) => Err(format!("byte {at} is {}, not {}", bytes[at], expected[at]).into()),
+        }
+    }
+}
+
+/// Bytes that are no other's.
+pub fn pattern(seed: u8) -> Vec<u8> {
+    (0..BYTES)
+        .map(|at| (at as u32 * 31 + (at as u32 >> 9)) as u8 ^ seed)
+        .collect()
+}
+
+fn two_lines(input: impl BufRead) -> Result<[String; 2], Box<dyn Error>> {
+    let mut lines = input.lines();
+    let mut next = || lines.next().ok_or("the other process said nothing");
+    Ok([next()??, next()??])
+}

@@ -1,0 +1,66 @@
+//! Two processes over `shm`, or the engine that is named: `cargo run --example poll -- fabric:tcp`.
+//!
+//! The first writes its memory to the second in a batch, tells it, overwrites its own, and reads everything back.
+
+mod common;
+
+use std::error::Error;
+
+use common::{BYTES, Side, TIMEOUT, pattern};
+use tonnage_transfer::{Extent, Verb};
+
+/// Immediate values: the bytes are there; all is done.
+const WRITTEN: u32 = 1;
+const DONE: u32 = 2;
+
+/// Bytes of one operation.
+const PIECE: usize = 16 << 10;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let side = Side::open()?;
+    match side.second {
+        Some(_) => first(&side)?,
+        None => second(&side)?,
+    }
+    side.close("wrote 1 MiB in a batch and read it back")
+}
+
+fn first(side: &Side) -> Result<(), Box<dyn Error>> {
+    let session = side.endpoint.session(&side.memory, &side.remote)?;
+    side.memory.write(0, &pattern(1))?;
+    let starts = (0..BYTES as u64).step_by(PIECE);
+    let pieces: Vec<Extent> = starts.map(|at| Extent::new(at, at, PIECE as u32)).collect();
+
+    // A ticket can be polled, with other work between the polls,
+    let batch = session.batch(Verb::Write, &pieces)?;
+    let mut polls = 1;
+    while !batch.poll()? {
+        polls += 1;
+    }
+    // or be waited for. The flush proves that what was written has arrived, before the peer is told.
+    session.flush(Verb::Write)?.wait(TIMEOUT)?;
+    session.write_imm(0, 0, 0, WRITTEN)?.wait(TIMEOUT)?;
+
+    side.memory.write(0, &vec![0; BYTES])?;
+    session.batch(Verb::Read, &pieces)?.wait(TIMEOUT)?;
+    side.check(&pattern(1))?;
+    session.write_imm(0, 0, 0, DONE)?.wait(TIMEOUT)?;
+    side.endpoint.wait_all(TIMEOUT)?;
+    eprintln!(
+        "the batch of {} writes was done at poll {polls}",
+        pieces.len()
+    );
+    Ok(())
+}
+
+fn second(side: &Side) -> Result<(), Box<dyn Error>> {
+    // Waiting also keeps bytes moving that the first process reads.
+    for expected in [WRITTEN, DONE] {
+        let arrived = side.endpoint.wait_arrival(TIMEOUT)?;
+        if arrived.imm != expected {
+            return Err(format!("{} arrived, not {expected}", arrived.imm).into());
+        }
+        side.check(&pattern(1))?;
+    }
+    Ok(())
+}

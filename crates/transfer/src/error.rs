@@ -1,0 +1,263 @@
+//! Errors of transfers: of which kind, of which operation, with which peer, on which device.
+//!
+//! Errors of opening engines and memories come from below as [`tonnage_units::Error`]; they become a [`TransferError`]
+//! here, and turn back into what they were.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tonnage_engine::{Failure, Peer};
+use tonnage_units::Error;
+
+/// `Result` with a [`TransferError`].
+pub type TransferResult<T> = std::result::Result<T, TransferError>;
+
+/// Kind of an error, for a program to decide by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TransferErrorKind {
+    /// The request itself is wrong: an unknown engine, a peer that was not connected, a verb that no session has.
+    Usage,
+    /// Something that was asked for is not on this machine, or an engine cannot do it with this memory.
+    Unavailable,
+    /// Offsets that lie outside the local or the remote memory. Nothing was posted.
+    OutOfRange,
+    /// No room now. Nothing was posted: poll, and try again.
+    Busy,
+    /// The time is over. The operation goes on, and its ticket can be asked again.
+    Deadline,
+    /// The engine reports the operation as failed.
+    OperationFailed,
+    /// The process at the other end has ended.
+    PeerLost,
+    /// The engine is dead, and everything that was in flight with it.
+    EndpointFailed,
+    /// Nobody takes the arrivals, and there is no room for more. Nothing is lost: take some, and poll again.
+    ArrivalsFull,
+}
+
+/// Subject of an error: an endpoint, and of what it did the part that is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Subject {
+    pub(crate) engine: Arc<str>,
+    pub(crate) device: Option<Arc<str>>,
+    pub(crate) operation: Option<&'static str>,
+    pub(crate) peer: Option<Peer>,
+}
+
+impl Subject {
+    /// This endpoint, and an operation of it.
+    pub(crate) fn with(&self, operation: &'static str, peer: impl Into<Option<Peer>>) -> Self {
+        Self {
+            operation: Some(operation),
+            peer: peer.into(),
+            ..self.clone()
+        }
+    }
+}
+
+/// Error of a transfer. A clone costs no allocation, because several operations may share one.
+#[derive(Clone)]
+pub struct TransferError(Arc<Detail>);
+
+struct Detail {
+    kind: TransferErrorKind,
+    subject: Subject,
+    reason: String,
+    failure: Option<Failure>,
+    /// Parts of an [`Error::Unavailable`].
+    unavailable: Option<[String; 3]>,
+}
+
+impl TransferError {
+    pub(crate) fn new(
+        kind: TransferErrorKind,
+        subject: Subject,
+        reason: impl Into<String>,
+    ) -> Self {
+        Self(Arc::new(Detail {
+            kind,
+            subject,
+            reason: reason.into(),
+            failure: None,
+            unavailable: None,
+        }))
+    }
+
+    /// An error from below; `kind` is for those that are neither a wrong request nor something missing.
+    pub(crate) fn below(kind: TransferErrorKind, subject: Subject, error: &Error) -> Self {
+        let mut unavailable = None;
+        let kind = match error {
+            Error::Usage(_) => TransferErrorKind::Usage,
+            Error::Unavailable { what, why, how } => {
+                unavailable = Some([what.clone(), why.clone(), how.clone()]);
+                TransferErrorKind::Unavailable
+            }
+            _ => kind,
+        };
+        Self(Arc::new(Detail {
+            kind,
+            subject,
+            reason: error.to_string(),
+            failure: None,
+            unavailable,
+        }))
+    }
+
+    /// A failed operation, in the engine's words.
+    pub(crate) fn failed(subject: Subject, failure: Failure) -> Self {
+        let mut reason = format!("{} ({})", failure.name, failure.code);
+        if let Some(cause) = &failure.usual_cause {
+            reason += &format!("; usual cause: {cause}");
+        }
+        Self(Arc::new(Detail {
+            kind: TransferErrorKind::OperationFailed,
+            subject,
+            reason,
+            failure: Some(failure),
+            unavailable: None,
+        }))
+    }
+
+    pub(crate) fn deadline(subject: Subject, timeout: Duration) -> Self {
+        let reason = format!("not done within {:.3} s", timeout.as_secs_f64());
+        Self::new(TransferErrorKind::Deadline, subject, reason)
+    }
+
+    /// This error, of another operation.
+    pub(crate) fn of(&self, subject: Subject) -> Self {
+        Self(Arc::new(Detail {
+            subject,
+            kind: self.0.kind,
+            reason: self.0.reason.clone(),
+            failure: self.0.failure.clone(),
+            unavailable: self.0.unavailable.clone(),
+        }))
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> TransferErrorKind {
+        self.0.kind
+    }
+
+    /// The operation, such as "write" or "connect".
+    pub fn operation(&self) -> Option<&'static str> {
+        self.0.subject.operation
+    }
+
+    /// The peer at the other end.
+    pub fn peer(&self) -> Option<Peer> {
+        self.0.subject.peer
+    }
+
+    /// The engine, such as "fabric:tcp".
+    pub fn engine(&self) -> &str {
+        &self.0.subject.engine
+    }
+
+    /// This side's device; `None` for engines without devices.
+    pub fn device(&self) -> Option<&str> {
+        self.0.subject.device.as_deref()
+    }
+
+    /// The engine's account of a failed operation.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.0.failure.as_ref()
+    }
+}
+
+impl fmt::Display for TransferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let subject = &self.0.subject;
+        if !subject.engine.is_empty() {
+            write!(f, "{}: ", subject.engine)?;
+        }
+        if let Some(operation) = subject.operation {
+            f.write_str(operation)?;
+            if let Some(peer) = subject.peer {
+                write!(f, " with peer {peer}")?;
+            }
+            if let Some(device) = &subject.device {
+                write!(f, " on {device}")?;
+            }
+            f.write_str(": ")?;
+        }
+        f.write_str(&self.0.reason)
+    }
+}
+
+impl fmt::Debug for TransferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}({self})", self.0.kind)
+    }
+}
+
+impl std::error::Error for TransferError {}
+
+impl From<TransferError> for Error {
+    fn from(error: TransferError) -> Self {
+        match (&error.0.unavailable, error.0.kind) {
+            (Some([what, why, how]), _) => Self::Unavailable {
+                what: what.clone(),
+                why: why.clone(),
+                how: how.clone(),
+            },
+            (None, TransferErrorKind::Usage) => Self::Usage(error.to_string()),
+            (None, _) => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject() -> Subject {
+        Subject {
+            engine: "fabric:tcp".into(),
+            device: Some("lo".into()),
+            operation: Some("write"),
+            peer: Some(3),
+        }
+    }
+
+    #[test]
+    fn an_error_names_operation_peer_and_device() {
+        let failure = Failure {
+            name: "Connection reset".into(),
+            code: 104,
+            usual_cause: Some("the peer is gone".into()),
+            ..Failure::default()
+        };
+        let error = TransferError::failed(subject(), failure);
+        assert_eq!(
+            error.to_string(),
+            "fabric:tcp: write with peer 3 on lo: Connection reset (104); usual cause: the peer is gone"
+        );
+        assert_eq!(error.kind(), TransferErrorKind::OperationFailed);
+        assert_eq!((error.operation(), error.peer()), (Some("write"), Some(3)));
+        assert_eq!((error.engine(), error.device()), ("fabric:tcp", Some("lo")));
+        assert_eq!(error.failure().map(|failure| failure.code), Some(104));
+        let other = error.of(subject().with("read", 4));
+        assert_eq!((other.operation(), other.peer()), (Some("read"), Some(4)));
+    }
+
+    #[test]
+    fn errors_from_below_keep_their_kind_both_ways() {
+        let missing = || Error::Unavailable {
+            what: "fabric:efa".into(),
+            why: "no device".into(),
+            how: "Buy one".into(),
+        };
+        let failed = TransferErrorKind::EndpointFailed;
+        let up = TransferError::below(failed, subject(), &missing());
+        assert_eq!(up.kind(), TransferErrorKind::Unavailable);
+        assert_eq!(Error::from(up).to_string(), missing().to_string());
+        let up = TransferError::below(failed, subject(), &Error::Usage("x".into()));
+        assert!(matches!(Error::from(up), Error::Usage(_)));
+        let up = TransferError::below(failed, subject(), &Error::Failed("x".into()));
+        assert_eq!(up.kind(), failed);
+        assert!(matches!(Error::from(up), Error::Failed(_)));
+    }
+}

@@ -1,0 +1,250 @@
+//! A small executor for one thread: it polls the tasks that were woken, and the endpoints, whose completions wake them.
+//!
+//! It never sleeps, as everything here that waits for completions. Timers, channels and sockets are for other
+//! executors, which can poll the same futures.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use crate::cell::EndpointCell;
+use crate::endpoint::TransferEndpoint;
+use crate::error::{Subject, TransferError, TransferErrorKind, TransferResult};
+
+/// Tasks whose wakers share a word.
+const WORD_TASKS: usize = u64::BITS as usize;
+
+/// Turns between two looks at the clock while no task is woken.
+const LOOK_TURNS: u32 = 64;
+
+/// Turns between two looks at the clock while tasks are woken all the time.
+const BUSY_LOOK_TURNS: u32 = 1 << 16;
+
+/// One bit of a word: the task was woken. Wakers may be used by any thread, so it is atomic.
+struct TaskWaker {
+    word: Arc<AtomicU64>,
+    bit: u64,
+}
+
+impl Wake for TaskWaker {
+    #[inline]
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    #[inline]
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.word.fetch_or(self.bit, Ordering::Release);
+    }
+}
+
+/// A task that was spawned.
+struct SpawnedTask<'a> {
+    future: Pin<Box<dyn Future<Output = ()> + 'a>>,
+    waker: Waker,
+}
+
+/// An executor whose tasks are driven by the completions of its endpoints.
+pub struct Executor<'a> {
+    endpoints: Vec<EndpointCell>,
+    tasks: Vec<Option<SpawnedTask<'a>>>,
+    /// A bit for each task that was woken.
+    words: Vec<Arc<AtomicU64>>,
+    /// Tasks that are not done.
+    left: usize,
+    turns: u32,
+}
+
+impl<'a> Executor<'a> {
+    /// An executor for tasks that wait for this endpoint.
+    pub fn new(endpoint: &TransferEndpoint) -> Self {
+        Self::over([endpoint])
+    }
+
+    /// An executor for tasks that wait for several endpoints of this thread.
+    pub fn over<'e>(endpoints: impl IntoIterator<Item = &'e TransferEndpoint>) -> Self {
+        let endpoints = endpoints
+            .into_iter()
+            .map(|endpoint| endpoint.cell().clone());
+        Self {
+            endpoints: endpoints.collect(),
+            tasks: Vec::new(),
+            words: Vec::new(),
+            left: 0,
+            turns: 0,
+        }
+    }
+
+    /// Adds a task, which is polled when the executor runs.
+    pub fn spawn(&mut self, future: impl Future<Output = ()> + 'a) {
+        let index = self.tasks.len();
+        if index.is_multiple_of(WORD_TASKS) {
+            self.words.push(Arc::default());
+        }
+        let word = &self.words[index / WORD_TASKS];
+        let waker = Arc::new(TaskWaker {
+            word: Arc::clone(word),
+            bit: 1 << (index % WORD_TASKS),
+        });
+        waker.wake_by_ref();
+        self.tasks.push(Some(SpawnedTask {
+            future: Box::pin(future),
+            waker: waker.into(),
+        }));
+        self.left += 1;
+    }
+
+    /// Runs until all tasks that were spawned are done.
+    ///
+    /// # Errors
+    /// `Deadline` when the time is over; the tasks stay, and can be run again.
+    pub fn run(&mut self, timeout: Duration) -> TransferResult<()> {
+        let mut watch = Watch::new(timeout);
+        while self.left > 0 {
+            let polled = self.poll_woken();
+            self.turn(polled, &mut watch)?;
+        }
+        // Their places are taken again from the first on.
+        self.tasks.clear();
+        self.words.clear();
+        Ok(())
+    }
+
+    /// Runs until a future is done, and the spawned tasks beside it.
+    ///
+    /// # Errors
+    /// `Deadline` when the time is over; the future is dropped then.
+    pub fn block_on<F: Future>(
+        &mut self,
+        future: F,
+        timeout: Duration,
+    ) -> TransferResult<F::Output> {
+        let mut future = pin!(future);
+        let word = Arc::<AtomicU64>::default();
+        let waker = Waker::from(Arc::new(TaskWaker {
+            word: Arc::clone(&word),
+            bit: 1,
+        }));
+        waker.wake_by_ref();
+        let mut context = Context::from_waker(&waker);
+        let mut watch = Watch::new(timeout);
+        loop {
+            let mut polled = false;
+            if take(&word) != 0 {
+                polled = true;
+                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                    return Ok(output);
+                }
+            }
+            if self.left > 0 {
+                polled |= self.poll_woken();
+            }
+            self.turn(polled, &mut watch)?;
+        }
+    }
+
+    /// Polls the tasks that were woken; returns whether there were any.
+    fn poll_woken(&mut self) -> bool {
+        let mut polled = false;
+        for (index, word) in self.words.iter().enumerate() {
+            let mut woken = take(word);
+            while woken != 0 {
+                let place = index * WORD_TASKS + woken.trailing_zeros() as usize;
+                woken &= woken - 1;
+                polled = true;
+                let Some(task) = &mut self.tasks[place] else {
+                    continue;
+                };
+                let mut context = Context::from_waker(&task.waker);
+                if task.future.as_mut().poll(&mut context).is_ready() {
+                    self.tasks[place] = None;
+                    self.left -= 1;
+                }
+            }
+        }
+        polled
+    }
+
+    /// Polls the endpoints, and looks at the clock now and then.
+    #[inline]
+    fn turn(&mut self, polled: bool, watch: &mut Watch) -> TransferResult<()> {
+        let mut idle = !polled;
+        for endpoint in &self.endpoints {
+            match endpoint.progress() {
+                Ok(count) => idle &= count == 0,
+                // Tasks whose operations failed with the engine were woken and are told by them. Others may be about to
+                // take the arrivals.
+                Err(error) if is_told_by_tasks(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.turns = self.turns.wrapping_add(1);
+        let look = if idle { LOOK_TURNS } else { BUSY_LOOK_TURNS };
+        if self.turns.is_multiple_of(look) {
+            if idle {
+                self.endpoints.iter().for_each(EndpointCell::rest);
+            }
+            return watch.look(|| self.subject());
+        }
+        Ok(())
+    }
+
+    fn subject(&self) -> Subject {
+        let first = self.endpoints.first();
+        let subject = first.map(|endpoint| endpoint.borrow().subject.clone());
+        subject.unwrap_or_default().with("running tasks", None)
+    }
+}
+
+/// Returns whether whoever waits hears of an endpoint's error.
+#[cold]
+fn is_told_by_tasks(error: &TransferError) -> bool {
+    matches!(
+        error.kind(),
+        TransferErrorKind::EndpointFailed | TransferErrorKind::ArrivalsFull
+    )
+}
+
+/// Takes all bits of a word; most often there are none, and then nothing is written.
+#[inline]
+fn take(word: &AtomicU64) -> u64 {
+    match word.load(Ordering::Relaxed) {
+        0 => 0,
+        _ => word.swap(0, Ordering::Acquire),
+    }
+}
+
+/// The end of the time that running may take.
+struct Watch {
+    timeout: Duration,
+    deadline: Option<Instant>,
+}
+
+impl Watch {
+    fn new(timeout: Duration) -> Self {
+        let deadline = Instant::now().checked_add(timeout);
+        Self { timeout, deadline }
+    }
+
+    #[cold]
+    fn look(&self, subject: impl Fn() -> Subject) -> TransferResult<()> {
+        match self.deadline {
+            Some(deadline) if Instant::now() >= deadline => {
+                Err(TransferError::deadline(subject(), self.timeout))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Executor<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Executor")
+            .field("endpoints", &self.endpoints.len())
+            .field("tasks", &self.left)
+            .finish()
+    }
+}

@@ -1,0 +1,392 @@
+//! Operations in flight: a slot for each, whose number is the tag that the engine gives back.
+//!
+//! A slot is free again once its operation has ended and nobody holds its ticket any more, in whatever order that
+//! comes. A batch has one slot, which counts its parts. Which lane carries an operation is not known here.
+
+use std::task::Waker;
+
+use crate::error::TransferError;
+
+/// State of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransferStatus {
+    /// On its way.
+    InFlight,
+    /// Ended well.
+    Done,
+    /// Ended badly; waiting for its ticket tells the error.
+    Failed,
+}
+
+/// One operation, or one batch: the part of it that every operation touches.
+pub(crate) struct Flight {
+    status: TransferStatus,
+    /// Somebody holds its ticket.
+    held: bool,
+    /// It has something among the extras.
+    has_extras: bool,
+    /// Parts that the engine has not ended, or not even taken.
+    parts: u32,
+    /// The session that it belongs to.
+    pub(crate) session: u32,
+    /// The operation's name.
+    pub(crate) name: &'static str,
+}
+
+/// Things that few operations have.
+#[derive(Default)]
+struct Extras {
+    /// The first failure of one of its parts.
+    error: Option<TransferError>,
+    /// Whoever holds the ticket has heard of the error.
+    told: bool,
+    waker: Option<Waker>,
+}
+
+/// End of an operation, for whoever keeps accounts of it.
+#[derive(Default)]
+pub(crate) struct Ended {
+    /// The session whose operation has left the engine.
+    pub(crate) session: Option<u32>,
+    /// The waiting task.
+    pub(crate) waker: Option<Waker>,
+    /// The error of an operation whose ticket nobody holds.
+    pub(crate) unclaimed: Option<TransferError>,
+}
+
+/// Outcome of [`Flights::end_plain`].
+pub(crate) enum PlainEnd {
+    /// An operation of this session has ended.
+    Of(u32),
+    /// A part of one has.
+    OfPart,
+    /// It is not so plain.
+    Other,
+}
+
+/// All slots of an endpoint. Their number is fixed, so that nothing is allocated later.
+pub(crate) struct Flights {
+    slots: Vec<Flight>,
+    extras: Vec<Extras>,
+    free: Vec<u32>,
+    /// Operations that have not ended.
+    in_flight: usize,
+}
+
+impl Flights {
+    pub(crate) fn new(count: u32) -> Self {
+        let slot = |_| Flight {
+            status: TransferStatus::Done,
+            held: false,
+            has_extras: false,
+            parts: 0,
+            session: 0,
+            name: "",
+        };
+        Self {
+            slots: (0..count).map(slot).collect(),
+            extras: (0..count).map(|_| Extras::default()).collect(),
+            free: (0..count).rev().collect(),
+            in_flight: 0,
+        }
+    }
+
+    /// The slot that comes next; `None` when all are taken.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<u32> {
+        self.free.last().copied()
+    }
+
+    /// Takes the slot that [`Self::next`] named.
+    #[inline]
+    pub(crate) fn begin(&mut self, session: u32, name: &'static str, parts: u32) {
+        let Some(number) = self.free.pop() else {
+            return;
+        };
+        self.slots[number as usize] = Flight {
+            status: TransferStatus::InFlight,
+            held: true,
+            has_extras: false,
+            parts,
+            session,
+            name,
+        };
+        self.in_flight += 1;
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, number: u32) -> Option<&Flight> {
+        self.slots.get(number as usize)
+    }
+
+    #[inline]
+    pub(crate) fn status(&self, number: u32) -> TransferStatus {
+        self.slots[number as usize].status
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Number of slots that are free.
+    pub(crate) fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// The engine has ended one part of an operation that goes well and whose ticket is held: the way of nearly all. A
+    /// task that waits for it is added to `woken`. For anything else nothing has changed.
+    #[inline]
+    pub(crate) fn end_plain(&mut self, number: u32, woken: &mut Vec<Waker>) -> PlainEnd {
+        let Some(slot) = self.slots.get_mut(number as usize) else {
+            return PlainEnd::Other;
+        };
+        if !slot.held || slot.parts == 0 || slot.status != TransferStatus::InFlight {
+            return PlainEnd::Other;
+        }
+        if slot.parts > 1 {
+            slot.parts -= 1;
+            return PlainEnd::OfPart;
+        }
+        if slot.has_extras {
+            let extras = &mut self.extras[number as usize];
+            if extras.error.is_some() {
+                return PlainEnd::Other;
+            }
+            woken.extend(extras.waker.take());
+            slot.has_extras = false;
+        }
+        slot.parts = 0;
+        slot.status = TransferStatus::Done;
+        self.in_flight -= 1;
+        PlainEnd::Of(slot.session)
+    }
+
+    /// The engine has ended this many parts of an operation. `None`: there are not so many, so the engine is wrong.
+    pub(crate) fn end_parts(&mut self, number: u32, parts: u32) -> Option<Ended> {
+        let slot = self.slots.get_mut(number as usize)?;
+        slot.parts = slot.parts.checked_sub(parts)?;
+        if slot.parts > 0 {
+            return Some(Ended::default());
+        }
+        Some(self.end(number))
+    }
+
+    fn end(&mut self, number: u32) -> Ended {
+        let slot = &mut self.slots[number as usize];
+        let extras = &mut self.extras[number as usize];
+        let mut ended = Ended {
+            session: Some(slot.session),
+            ..Ended::default()
+        };
+        if slot.status == TransferStatus::InFlight {
+            slot.status = match extras.error {
+                None => TransferStatus::Done,
+                Some(_) => TransferStatus::Failed,
+            };
+            self.in_flight -= 1;
+            ended.waker = extras.waker.take();
+            slot.has_extras = extras.error.is_some();
+        }
+        if !slot.held {
+            ended.unclaimed = extras.error.take();
+            self.free.push(number);
+        }
+        ended
+    }
+
+    /// Keeps the first error of an operation's parts. One that was given up has failed already, and was told so.
+    #[cold]
+    pub(crate) fn blame(&mut self, number: u32, error: TransferError) {
+        if let Some(slot) = self.slots.get_mut(number as usize)
+            && slot.status == TransferStatus::InFlight
+        {
+            slot.has_extras = true;
+            self.extras[number as usize].error.get_or_insert(error);
+        }
+    }
+
+    /// Gives an operation up that the engine will perhaps never end: it has failed for whoever waits, and keeps its
+    /// slot until the engine does.
+    #[cold]
+    pub(crate) fn give_up(&mut self, number: u32, error: TransferError) -> Ended {
+        let mut ended = Ended::default();
+        let Some(slot) = self.slots.get_mut(number as usize) else {
+            return ended;
+        };
+        if slot.status == TransferStatus::InFlight {
+            let extras = &mut self.extras[number as usize];
+            slot.status = TransferStatus::Failed;
+            slot.has_extras = true;
+            let error = extras.error.get_or_insert(error);
+            if !slot.held {
+                ended.unclaimed = Some(error.clone());
+                extras.error = None;
+            }
+            ended.waker = extras.waker.take();
+            self.in_flight -= 1;
+        }
+        ended
+    }
+
+    /// Numbers of the operations that have not ended.
+    pub(crate) fn unended(&self) -> Vec<u32> {
+        let slots = (0..).zip(&self.slots);
+        let of = |(number, slot): (u32, &Flight)| {
+            (slot.status == TransferStatus::InFlight).then_some(number)
+        };
+        slots.filter_map(of).collect()
+    }
+
+    /// Returns whether an operation of a session has not ended.
+    pub(crate) fn is_any_of(&self, session: u32) -> bool {
+        let is_of = |slot: &Flight| slot.session == session;
+        let mut slots = self.slots.iter();
+        slots.any(|slot| slot.status == TransferStatus::InFlight && is_of(slot))
+    }
+
+    /// The error of an operation, for whoever holds its ticket.
+    #[cold]
+    pub(crate) fn tell(&mut self, number: u32) -> Option<TransferError> {
+        let extras = self.extras.get_mut(number as usize)?;
+        extras.told = true;
+        extras.error.clone()
+    }
+
+    /// Nobody holds the ticket any more. Returns the waker, to be dropped outside, and an error that nobody has heard
+    /// of.
+    #[inline]
+    pub(crate) fn let_go(&mut self, number: u32) -> Option<Ended> {
+        let slot = &mut self.slots[number as usize];
+        slot.held = false;
+        if slot.parts == 0 {
+            self.free.push(number);
+        }
+        if !slot.has_extras {
+            return None;
+        }
+        Some(self.let_go_extras(number))
+    }
+
+    fn let_go_extras(&mut self, number: u32) -> Ended {
+        let status = self.status(number);
+        let extras = &mut self.extras[number as usize];
+        let mut ended = Ended {
+            waker: extras.waker.take(),
+            ..Ended::default()
+        };
+        if status == TransferStatus::Failed {
+            ended.unclaimed = extras.error.take().filter(|_| !extras.told);
+            extras.told = false;
+        }
+        ended
+    }
+
+    /// Has a task woken when the operation ends. Returns the waker that was there before.
+    #[inline]
+    pub(crate) fn wake_by(&mut self, number: u32, waker: &Waker) -> Option<Waker> {
+        self.slots[number as usize].has_extras = true;
+        let known = &mut self.extras[number as usize].waker;
+        match known {
+            Some(known) if known.will_wake(waker) => None,
+            _ => known.replace(waker.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{Subject, TransferErrorKind};
+
+    fn error() -> TransferError {
+        TransferError::new(TransferErrorKind::PeerLost, Subject::default(), "gone")
+    }
+
+    fn begun(flights: &mut Flights, parts: u32) -> u32 {
+        let number = flights.next().unwrap();
+        flights.begin(7, "write", parts);
+        number
+    }
+
+    #[test]
+    fn a_slot_is_free_when_it_ended_and_nobody_holds_it() {
+        let mut flights = Flights::new(2);
+        let first = begun(&mut flights, 1);
+        let second = begun(&mut flights, 2);
+        assert_eq!((flights.next(), flights.in_flight()), (None, 2));
+        assert_eq!(flights.end_parts(first, 1).unwrap().session, Some(7));
+        assert_eq!((flights.free(), flights.in_flight()), (0, 1));
+        flights.let_go(first);
+        assert_eq!(flights.free(), 1);
+        // The other way round, and in parts.
+        flights.let_go(second);
+        assert_eq!(flights.end_parts(second, 1).unwrap().session, None);
+        assert_eq!(flights.free(), 1);
+        assert_eq!(flights.end_parts(second, 1).unwrap().session, Some(7));
+        assert_eq!((flights.free(), flights.in_flight()), (2, 0));
+        assert!(flights.end_parts(second, 1).is_none(), "completed twice");
+        assert!(flights.end_parts(99, 1).is_none(), "a tag of nobody");
+    }
+
+    #[test]
+    fn what_is_given_up_keeps_its_slot_until_the_engine_ends_it() {
+        let mut flights = Flights::new(1);
+        let number = begun(&mut flights, 1);
+        assert!(flights.give_up(number, error()).unclaimed.is_none());
+        assert_eq!(flights.status(number), TransferStatus::Failed);
+        assert_eq!((flights.in_flight(), flights.unended()), (0, vec![]));
+        flights.let_go(number);
+        assert_eq!(flights.free(), 0);
+        assert_eq!(flights.end_parts(number, 1).unwrap().session, Some(7));
+        assert_eq!(flights.free(), 1);
+        let number = begun(&mut flights, 1);
+        assert!(flights.tell(number).is_none());
+    }
+
+    #[test]
+    fn a_failure_that_nobody_waits_for_is_handed_out() {
+        let mut flights = Flights::new(1);
+        let number = begun(&mut flights, 1);
+        flights.blame(number, error());
+        assert!(
+            flights
+                .let_go(number)
+                .is_none_or(|ended| ended.unclaimed.is_none()),
+            "not yet"
+        );
+        assert!(flights.end_parts(number, 1).unwrap().unclaimed.is_some());
+        // Held until it failed, and never asked; then asked.
+        for asked in [false, true] {
+            let number = begun(&mut flights, 1);
+            flights.blame(number, error());
+            assert!(flights.end_parts(number, 1).unwrap().unclaimed.is_none());
+            assert!(!asked || flights.tell(number).is_some());
+            let unclaimed = flights.let_go(number).and_then(|ended| ended.unclaimed);
+            assert_eq!(unclaimed.is_none(), asked);
+        }
+        let number = begun(&mut flights, 1);
+        flights.let_go(number);
+        assert!(flights.give_up(number, error()).unclaimed.is_some());
+    }
+
+    #[test]
+    fn a_failure_is_told_once_though_the_engine_reports_it_later() {
+        let mut flights = Flights::new(1);
+        for held in [false, true] {
+            let number = begun(&mut flights, 1);
+            if !held {
+                flights.let_go(number);
+            }
+            let given_up = flights.give_up(number, error());
+            assert_eq!(given_up.unclaimed.is_some(), !held);
+            if held {
+                assert!(flights.tell(number).is_some());
+                let left = flights.let_go(number).and_then(|ended| ended.unclaimed);
+                assert!(left.is_none());
+            }
+            flights.blame(number, error());
+            assert!(flights.end_parts(number, 1).unwrap().unclaimed.is_none());
+            assert_eq!(flights.free(), 1);
+        }
+    }
+}

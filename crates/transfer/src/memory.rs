@@ -1,0 +1,229 @@
+//! Local memory: registered, and given back when nobody uses it any more; and memory that others allocated.
+//!
+//! Memory that the library allocates itself is a row of `tonnage_engines::memory`.
+
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use tonnage_engine::memory::{CopyRate, DeviceMemory, Dmabuf, Memory, MemoryReport, Stretch};
+use tonnage_engine::pattern::{Key, Mismatches};
+use tonnage_sys::clock::Clock;
+use tonnage_sys::mapping::Arena;
+use tonnage_units::{Error, Result};
+
+use crate::card::RemoteMemory;
+use crate::cell::EndpointCell;
+use crate::error::{TransferError, TransferErrorKind, TransferResult};
+
+/// Memory that is registered with an endpoint. It is deregistered once this is dropped and no session uses it. An
+/// engine may keep the bytes themselves until it closes, because a peer may still be reading them.
+pub struct LocalMemory {
+    cell: EndpointCell,
+    region: u32,
+    memory: Arc<dyn Memory>,
+    remote: RemoteMemory,
+}
+
+/// Name of a local memory, unique within its endpoint while it lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LocalId(pub(crate) u32);
+
+impl LocalMemory {
+    /// Takes a registration over.
+    pub(crate) fn new(cell: EndpointCell, region: u32, memory: Arc<dyn Memory>) -> Self {
+        let state = cell.borrow();
+        let known = state.regions.get(region);
+        let remote = RemoteMemory {
+            owner: state.id,
+            id: region,
+            bytes: memory.bytes(),
+            descriptor: known
+                .map(|region| region.descriptor.clone())
+                .unwrap_or_default(),
+        };
+        drop(state);
+        Self {
+            cell,
+            region,
+            memory,
+            remote,
+        }
+    }
+
+    /// Number of its bytes: at least as many as were asked for, since memory comes in pages.
+    pub fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
+    /// The name for calls without a session.
+    pub fn id(&self) -> LocalId {
+        LocalId(self.region)
+    }
+
+    /// The memory as peers reach it, to be sent to them.
+    pub fn remote(&self) -> &RemoteMemory {
+        &self.remote
+    }
+
+    /// The memory itself.
+    pub fn memory(&self) -> &Arc<dyn Memory> {
+        &self.memory
+    }
+
+    /// Copies bytes out.
+    ///
+    /// # Errors
+    /// `OutOfRange` when the range lies outside, or the device fails.
+    pub fn read(&self, offset: u64, bytes: &mut [u8]) -> TransferResult<()> {
+        let read = self.memory.read(offset, bytes);
+        read.map_err(|error| self.error("reading the local memory", &error))
+    }
+
+    /// Copies bytes in.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> TransferResult<()> {
+        let written = self.memory.write(offset, bytes);
+        written.map_err(|error| self.error("writing the local memory", &error))
+    }
+
+    fn error(&self, operation: &'static str, error: &Error) -> TransferError {
+        let subject = self.cell.borrow().subject.with(operation, None);
+        TransferError::below(TransferErrorKind::OutOfRange, subject, error)
+    }
+
+    /// The endpoint that it is registered with.
+    pub(crate) fn is_of(&self, cell: &EndpointCell) -> bool {
+        self.cell.is(cell)
+    }
+}
+
+impl Drop for LocalMemory {
+    fn drop(&mut self) {
+        self.cell.borrow().close_memory(self.region);
+    }
+}
+
+impl fmt::Debug for LocalMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalMemory")
+            .field("id", &self.region)
+            .field("bytes", &self.bytes())
+            .finish()
+    }
+}
+
+/// Memory over bytes that the caller owns.
+///
+/// An arena over them comes from [`Arena::over`], whose contract the caller keeps, or from [`Arena::over_atomics`],
+/// which has none. Engines whose peers map memory (`shm`) refuse it.
+pub fn caller_memory(arena: Arena) -> Arc<dyn Memory> {
+    tonnage_engines::memory::of_arena(arena, "caller")
+}
+
+/// Memory of a device that a dmabuf names. The CPU does not address it: engines that move bytes by the CPU refuse it,
+/// and so does everything here that would look at its bytes.
+#[derive(Debug)]
+pub struct DmabufMemory {
+    file: OwnedFd,
+    offset: u64,
+    bytes: u64,
+    interface: &'static str,
+    device: u32,
+    address: u64,
+}
+
+impl DmabufMemory {
+    /// `bytes` of the buffer `file` from `offset` on. `interface` ("cuda", "hip", …) and `device` say whose memory it
+    /// is, and `address` where the device has it; 0 where it has none.
+    pub fn new(
+        file: OwnedFd,
+        (offset, bytes): (u64, u64),
+        interface: &'static str,
+        device: u32,
+        address: u64,
+    ) -> Self {
+        Self {
+            file,
+            offset,
+            bytes,
+            interface,
+            device,
+            address,
+        }
+    }
+
+    fn unaddressed<T>(&self) -> Result<T> {
+        Err(Error::Unavailable {
+            what: format!("memory of {} device {}", self.interface, self.device),
+            why: "it is known by its dmabuf, and the CPU does not address it".to_owned(),
+            how: "Look at it by the device's own library, or transfer it into memory of the host"
+                .to_owned(),
+        })
+    }
+}
+
+impl Memory for DmabufMemory {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn host(&self) -> Option<&Arc<Arena>> {
+        None
+    }
+
+    fn device(&self) -> Option<DeviceMemory<'_>> {
+        Some(DeviceMemory {
+            interface: self.interface,
+            device: self.device,
+            address: self.address,
+            dmabuf: Some(Dmabuf {
+                file: self.file.as_fd(),
+                offset: self.offset,
+            }),
+        })
+    }
+
+    fn report(&self) -> MemoryReport {
+        MemoryReport {
+            kind: "dmabuf".to_owned(),
+            bytes: self.bytes,
+            device: Some(format!("{} {}", self.interface, self.device)),
+            ..MemoryReport::default()
+        }
+    }
+
+    fn fill(&self, _origin: u64, _offset: u64, _len: u64, _key: Key) -> Result<()> {
+        self.unaddressed()
+    }
+
+    fn verify(
+        &self,
+        _origin: u64,
+        _offset: u64,
+        _len: u64,
+        _key: Key,
+        _found: &mut Mismatches,
+    ) -> Result<()> {
+        self.unaddressed()
+    }
+
+    fn read(&self, _offset: u64, _bytes: &mut [u8]) -> Result<()> {
+        self.unaddressed()
+    }
+
+    fn write(&self, _offset: u64, _bytes: &[u8]) -> Result<()> {
+        self.unaddressed()
+    }
+
+    fn copy_rates(
+        &self,
+        _stretch: &Stretch,
+        _slot: &mut dyn FnMut() -> (u64, u64),
+        _clock: &Clock,
+    ) -> Result<Vec<CopyRate>> {
+        self.unaddressed()
+    }
+}

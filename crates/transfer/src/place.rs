@@ -1,0 +1,259 @@
+//! Places of processes: which machine and container each is in, and whether a process that can be seen is still there.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+
+use rustix::event::{Timespec, epoll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::{Deserialize, Serialize};
+use tonnage_engine::Locality;
+use tonnage_sys::host;
+
+/// Processes whose end is told at once.
+const EVENTS: usize = 16;
+
+/// The place of a process, as peers compare it with theirs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ProcessPlace {
+    host: String,
+    boot_id: String,
+    pid_namespace: String,
+    pid: u32,
+    /// Start of the process in ticks since boot; numbers of processes are given again.
+    start_ticks: Option<u64>,
+}
+
+impl ProcessPlace {
+    pub(crate) fn own() -> Self {
+        Self::of(std::process::id())
+    }
+
+    /// The place of a process of this container.
+    pub(crate) fn of(pid: u32) -> Self {
+        Self {
+            host: host::name(),
+            boot_id: host::boot_id(),
+            pid_namespace: host::pid_namespace(),
+            pid,
+            start_ticks: start_ticks(pid),
+        }
+    }
+
+    /// News of its end, in words.
+    pub(crate) fn end(&self) -> String {
+        format!("its process (pid {} on {}) has ended", self.pid, self.host)
+    }
+
+    /// Its number, as its container counts.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Returns whether this process of `own`'s container is surely gone, and no later one has its number.
+    pub(crate) fn is_gone(&self, own: &Self) -> bool {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        let Some(pid) = pid.filter(|_| own.locality(self) == Locality::SameContainer) else {
+            return false;
+        };
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            Err(error) => error == rustix::io::Errno::SRCH,
+            Ok(_) => is_zombie(self.pid) && start_ticks(self.pid) == self.start_ticks,
+        }
+    }
+
+    /// The place of `other` beside this one. What the system does not say counts as different.
+    pub(crate) fn locality(&self, other: &Self) -> Locality {
+        let same = |own: &str, other: &str| own == other && !own.is_empty();
+        if !same(&self.boot_id, &other.boot_id) {
+            Locality::OtherMachine
+        } else if same(&self.pid_namespace, &other.pid_namespace) {
+            Locality::SameContainer
+        } else {
+            Locality::SameMachine
+        }
+    }
+}
+
+/// Start of a process from /proc; `None` where there is none, or no longer one.
+fn start_ticks(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold spaces and brackets; the 22nd field is the 20th after it.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Returns whether a process has ended, and keeps its number until its parent asks.
+fn is_zombie(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').map(|(_, fields)| fields.trim_start());
+    state.is_some_and(|state| state.starts_with('Z'))
+}
+
+/// Watch over processes of this container. Looking costs one system call, however many they are.
+pub(crate) struct ProcessWatch {
+    epoll: Option<OwnedFd>,
+    /// Kept open, with the number that is told when the process ends.
+    watched: Vec<(u32, OwnedFd)>,
+}
+
+impl ProcessWatch {
+    pub(crate) fn new() -> Self {
+        // Without it, and on kernels before 5.3, ends of processes are seen as the engine sees them.
+        Self {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC).ok(),
+            watched: Vec::new(),
+        }
+    }
+
+    /// Watches a process that `own` can see. Returns false when it has ended already.
+    pub(crate) fn add(&mut self, number: u32, own: &ProcessPlace, other: &ProcessPlace) -> bool {
+        let Some(pid) = i32::try_from(other.pid).ok().and_then(Pid::from_raw) else {
+            return true;
+        };
+        if own.locality(other) != Locality::SameContainer || own.pid == other.pid {
+            return true;
+        }
+        match (pidfd_open(pid, PidfdFlags::empty()), &self.epoll) {
+            // Compared after it was opened, so that it is this process and no later one.
+            (Ok(_), _)
+                if other.start_ticks.is_some() && start_ticks(other.pid) != other.start_ticks =>
+            {
+                false
+            }
+            (Ok(process), Some(epoll)) => {
+                let data = epoll::EventData::new_u64(u64::from(number));
+                let flags = epoll::EventFlags::IN;
+                if epoll::add(epoll, &process, data, flags).is_ok() {
+                    self.watched.push((number, process));
+                }
+                true
+            }
+            (Err(rustix::io::Errno::SRCH), _) => false,
+            _ => true,
+        }
+    }
+
+    /// Watches a process no longer.
+    pub(crate) fn remove(&mut self, number: u32) {
+        // A process that is open nowhere any more leaves the others by itself.
+        self.watched.retain(|(watched, _)| *watched != number);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.watched.is_empty()
+    }
+
+    /// Numbers of the processes that have ended since they were told last.
+    pub(crate) fn ended(&mut self) -> Vec<u32> {
+        let Some(epoll) = &self.epoll else {
+            return Vec::new();
+        };
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }; EVENTS];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let count = epoll::wait(epoll, &mut events[..], Some(&now)).unwrap_or(0);
+        let events = events[..count].iter();
+        let ended: Vec<u32> = events.map(|event| event.data.u64() as u32).collect();
+        for (_, process) in self
+            .watched
+            .iter()
+            .filter(|(number, _)| ended.contains(number))
+        {
+            // One that is not there any more was told before.
+            let _ = epoll::delete(epoll, process);
+        }
+        self.watched.retain(|(number, _)| !ended.contains(number));
+        ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn places_are_compared_as_the_system_names_them() {
+        let own = ProcessPlace::own();
+        assert!(own.start_ticks.is_some());
+        assert_eq!(own.locality(&own), Locality::SameContainer);
+        let other = |change: fn(&mut ProcessPlace)| {
+            let mut place = own.clone();
+            change(&mut place);
+            own.locality(&place)
+        };
+        let container = other(|place| place.pid_namespace = "pid:[1]".into());
+        assert_eq!(container, Locality::SameMachine);
+        let machine = other(|place| place.boot_id = "x".into());
+        assert_eq!(machine, Locality::OtherMachine);
+        let unknown = ProcessPlace {
+            boot_id: String::new(),
+            ..own
+        };
+        assert_eq!(unknown.locality(&unknown.clone()), Locality::OtherMachine);
+    }
+
+    #[test]
+    fn a_number_that_was_given_again_is_not_gone() {
+        let own = ProcessPlace::own();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let place = ProcessPlace::of(child.id());
+        let earlier = ProcessPlace {
+            start_ticks: Some(1),
+            ..place.clone()
+        };
+        assert!(!place.is_gone(&own), "it lives");
+        assert!(!earlier.is_gone(&own), "a later one has its number");
+        child.kill().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !is_zombie(child.id()) && Instant::now() < deadline {}
+        assert!(place.is_gone(&own) && !earlier.is_gone(&own));
+        child.wait().unwrap();
+        assert!(place.is_gone(&own));
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_told_once() {
+        let own = ProcessPlace::own();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        let place = ProcessPlace {
+            pid,
+            start_ticks: start_ticks(pid),
+            ..own.clone()
+        };
+        let mut watch = ProcessWatch::new();
+        assert!(watch.add(5, &own, &own), "this process needs no watch");
+        assert!(watch.is_empty());
+        assert!(watch.add(7, &own, &place));
+        assert!(watch.ended().is_empty());
+        child.kill().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let mut ended = Vec::new();
+        while ended.is_empty() && Instant::now() < deadline {
+            ended = watch.ended();
+        }
+        assert_eq!(ended, [7]);
+        assert!(watch.is_empty() && watch.ended().is_empty());
+        child.wait().unwrap();
+        assert!(!watch.add(7, &own, &place), "it has ended");
+        let later = ProcessPlace {
+            pid: std::process::id(),
+            ..place
+        };
+        let reused = ProcessPlace {
+            pid: 1,
+            ..own.clone()
+        };
+        assert!(
+            !watch.add(8, &reused, &later),
+            "another process by its number"
+        );
+    }
+}

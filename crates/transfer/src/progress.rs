@@ -1,0 +1,296 @@
+//! Posting operations and polling for their ends: the path that every operation takes. With a session it allocates
+//! nothing, takes no lock and reads no clock.
+
+use std::task::Waker;
+
+use tonnage_engine::{Completion, Ending, Flush, Lane, Op};
+
+use crate::error::{TransferError, TransferErrorKind, TransferResult};
+use crate::flights::PlainEnd;
+use crate::state::{ArrivedWrite, BURST, EndpointState, Rest};
+
+/// Bytes of one operation, by their offsets in the two memories of a session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Offset in the local memory.
+    pub local: u64,
+    /// Offset in the remote memory.
+    pub remote: u64,
+    /// Payload bytes.
+    pub len: u32,
+    /// Immediate value, of account to a write-imm only.
+    pub imm: u32,
+}
+
+impl Extent {
+    /// Bytes at these offsets.
+    pub fn new(local: u64, remote: u64, len: u32) -> Self {
+        Self {
+            local,
+            remote,
+            len,
+            imm: 0,
+        }
+    }
+
+    /// These bytes with an immediate value.
+    pub fn with_imm(self, imm: u32) -> Self {
+        Self { imm, ..self }
+    }
+
+    #[inline]
+    pub(crate) fn op(&self, lane: Lane, tag: u32) -> Op {
+        Op {
+            lane,
+            tag,
+            local: self.local,
+            remote: self.remote,
+            len: self.len,
+            imm: self.imm,
+        }
+    }
+}
+
+impl EndpointState {
+    /// Posts one operation and returns its slot; `None` when there is no room now.
+    #[inline]
+    pub(crate) fn post(
+        &mut self,
+        session: u32,
+        (lane, name): (Lane, &'static str),
+        extent: &Extent,
+    ) -> TransferResult<Option<u32>> {
+        self.turn();
+        let Some(slot) = self.flights.next() else {
+            return Ok(None);
+        };
+        let Some(state) = self.sessions.get_mut(session) else {
+            return Ok(None);
+        };
+        if let Some(refused) = &state.refused {
+            let error = refused.clone();
+            return Err(error.of(self.subject_of(session, name)));
+        }
+        match self.engine.post(&[extent.op(lane, slot)]) {
+            Ok(0) => Ok(None),
+            Ok(_) => {
+                state.in_flight += 1;
+                self.flights.begin(session, name, 1);
+                Ok(Some(slot))
+            }
+            Err(error) => Err(self.not_posted(session, name, &error)),
+        }
+    }
+
+    /// Posts a batch under one slot. What the engine has no room for now follows when it is polled.
+    pub(crate) fn post_batch(
+        &mut self,
+        session: u32,
+        (lane, name): (Lane, &'static str),
+        extents: &[Extent],
+    ) -> TransferResult<Option<u32>> {
+        self.turn();
+        let Some(slot) = self.flights.next() else {
+            return Ok(None);
+        };
+        let refused = self
+            .sessions
+            .get(session)
+            .and_then(|state| state.refused.clone());
+        if let Some(refused) = refused {
+            return Err(refused.of(self.subject_of(session, name)));
+        }
+        let mut ops = self.spare.pop().unwrap_or_default();
+        ops.extend(extents.iter().map(|extent| extent.op(lane, slot)));
+        if let Some(state) = self.sessions.get_mut(session) {
+            state.in_flight += 1;
+        }
+        self.flights.begin(session, name, ops.len() as u32);
+        let rest = Rest {
+            slot,
+            ops,
+            posted: 0,
+        };
+        if let Some(rest) = self.post_rest(rest) {
+            self.backlog.push_back(rest);
+        }
+        Ok(Some(slot))
+    }
+
+    /// Posts what is left of a batch; returns it where something still is.
+    fn post_rest(&mut self, mut rest: Rest) -> Option<Rest> {
+        match self.engine.post(&rest.ops[rest.posted..]) {
+            Ok(taken) => rest.posted += taken,
+            Err(error) => {
+                // None of these was taken, so that they have ended; those before them go on.
+                let flight = self.flights.get(rest.slot);
+                let (session, name) =
+                    flight.map_or((0, ""), |flight| (flight.session, flight.name));
+                let error = self.not_posted(session, name, &error);
+                self.flights.blame(rest.slot, error);
+                let left = rest.ops.len() - rest.posted;
+                if let Some(ended) = self.flights.end_parts(rest.slot, left as u32) {
+                    self.account(ended);
+                }
+                rest.posted = rest.ops.len();
+            }
+        }
+        if rest.posted < rest.ops.len() {
+            return Some(rest);
+        }
+        rest.ops.clear();
+        self.spare.push(rest.ops);
+        None
+    }
+
+    /// Error of an operation that the engine refused to take.
+    #[cold]
+    fn not_posted(
+        &mut self,
+        session: u32,
+        name: &'static str,
+        error: &tonnage_units::Error,
+    ) -> TransferError {
+        if let Some(state) = self.sessions.get_mut(session) {
+            state.failed = true;
+        }
+        let subject = self.subject_of(session, name);
+        TransferError::below(TransferErrorKind::OperationFailed, subject, error)
+    }
+
+    /// Begins a flush of a lane and returns its slot; `None` when there is no room now.
+    pub(crate) fn flush(&mut self, session: u32, lane: Lane) -> TransferResult<Option<u32>> {
+        let name = "flush";
+        let Some(slot) = self.flights.next() else {
+            return Ok(None);
+        };
+        let refused = self
+            .sessions
+            .get(session)
+            .and_then(|state| state.refused.clone());
+        if let Some(refused) = refused {
+            return Err(refused.of(self.subject_of(session, name)));
+        }
+        match self.engine.flush(lane, slot) {
+            Ok(Flush::Again) => Ok(None),
+            Ok(flushed) => {
+                if let Some(state) = self.sessions.get_mut(session) {
+                    state.in_flight += 1;
+                }
+                self.flights.begin(session, name, 1);
+                if flushed == Flush::Delivered {
+                    self.end_parts(slot, 1)?;
+                }
+                Ok(Some(slot))
+            }
+            Err(error) => Err(self.not_posted(session, name, &error)),
+        }
+    }
+
+    /// Takes completions from the engine. Tasks to be woken are in `woken` then.
+    #[inline]
+    pub(crate) fn progress(&mut self) -> TransferResult<usize> {
+        if let Some(dead) = &self.dead {
+            return Err(dead.clone());
+        }
+        let room = (self.arrivals_max - self.arrivals.len()).min(BURST);
+        if room == 0 {
+            return Err(self.arrivals_full());
+        }
+        let count = match self.engine.poll(&mut self.done[..room]) {
+            Ok(count) => count,
+            Err(error) => return Err(self.die(error.to_string())),
+        };
+        if count == 0 {
+            self.turn();
+        }
+        for index in 0..count {
+            // Field by field: a load of the whole would wait for the engine's smaller stores.
+            let completion = &self.done[index];
+            match completion.ending {
+                Ending::Done => {
+                    let tag = completion.tag;
+                    match self.flights.end_plain(tag, &mut self.woken) {
+                        PlainEnd::Of(session) => self.leave(session),
+                        PlainEnd::OfPart => {}
+                        PlainEnd::Other => self.end_parts(tag, 1)?,
+                    }
+                }
+                Ending::Arrived => self.arrivals.push_back(ArrivedWrite {
+                    peer: (completion.lane != Lane::UNNAMED).then_some(completion.lane.0),
+                    imm: completion.imm,
+                    len: completion.len,
+                }),
+                Ending::Failed(_) => {
+                    let failed = *completion;
+                    self.end_failed(&failed)?;
+                }
+            }
+        }
+        // After the poll and before the caller's next post: else a caller that refills each place would starve it.
+        if !self.backlog.is_empty() {
+            self.post_backlog();
+        }
+        if !self.ending.is_empty() {
+            self.end_peers(count);
+        }
+        if !self.waiting.is_empty() {
+            self.woken.append(&mut self.waiting);
+        }
+        Ok(count)
+    }
+
+    #[cold]
+    fn post_backlog(&mut self) {
+        // Each batch is tried, so that a peer without room holds nobody else up.
+        for _ in 0..self.backlog.len() {
+            let rest = self.backlog.pop_front();
+            let left = rest.and_then(|rest| self.post_rest(rest));
+            self.backlog.extend(left);
+        }
+    }
+
+    fn end_parts(&mut self, slot: u32, parts: u32) -> TransferResult<()> {
+        match self.flights.end_parts(slot, parts) {
+            Some(ended) => {
+                self.account(ended);
+                Ok(())
+            }
+            None => Err(self.die(format!(
+                "the engine completed an operation twice, or one that was never posted (tag {slot})"
+            ))),
+        }
+    }
+
+    #[cold]
+    fn end_failed(&mut self, completion: &Completion) -> TransferResult<()> {
+        let failure = self.engine.failure(completion);
+        let slot = completion.tag;
+        let error = TransferError::failed(self.subject_of_slot(slot), failure);
+        let session = self.flights.get(slot).map(|flight| flight.session);
+        if let Some(session) = session.and_then(|index| self.sessions.get_mut(index)) {
+            session.failed = true;
+        }
+        self.flights.blame(slot, error);
+        self.end_parts(slot, 1)
+    }
+
+    #[cold]
+    fn arrivals_full(&self) -> TransferError {
+        let reason = format!(
+            "{} arrivals wait to be taken, and there is no room for more: take them",
+            self.arrivals.len()
+        );
+        let subject = self.subject.with("polling", None);
+        TransferError::new(TransferErrorKind::ArrivalsFull, subject, reason)
+    }
+
+    /// Nobody holds the ticket in a slot any more. Returns the waker, to be dropped outside.
+    #[inline]
+    pub(crate) fn let_go(&mut self, slot: u32) -> Option<Waker> {
+        let mut ended = self.flights.let_go(slot)?;
+        let waker = ended.waker.take();
+        self.account(ended);
+        waker
+    }
+}

@@ -1,0 +1,406 @@
+//! Everything that an endpoint owns: its engine, registrations, sessions and operations, and the accounts of them.
+//!
+//! Making and giving back registrations and sessions is in `resources`, posting and polling in `progress`. How handles
+//! share this is in `cell`.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{Caps, Completion, Descriptor, Domain, Engine, Lane, Op, Peer, RegionId};
+
+use crate::card::RemoteId;
+use crate::error::{Subject, TransferError, TransferErrorKind};
+use crate::flights::{Ended, Flights};
+use crate::place::{ProcessPlace, ProcessWatch};
+use crate::slab::Slab;
+
+/// Completions that are taken from the engine at once.
+pub(crate) const BURST: usize = 64;
+
+/// Turns of posting or polling between two looks at the processes of peers, which cost a system call.
+const LOOK_TURNS: u32 = 1024;
+
+/// Polls without a completion, and time, after which nothing more is expected of a process that has ended; and the
+/// longest time while completions of others go on. The last bytes of an orderly end may still lie in a socket.
+const QUIET_POLLS: u32 = 64;
+const QUIET: Duration = Duration::from_millis(50);
+const ENDING_MAX: Duration = Duration::from_secs(1);
+
+/// Verbs that a session has lanes for.
+pub(crate) const SESSION_VERBS: usize = 3;
+
+/// An arrived write with an immediate value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArrivedWrite {
+    /// The endpoint that wrote; `None` where the transport does not tell.
+    pub peer: Option<Peer>,
+    /// The immediate value.
+    pub imm: u32,
+    /// Payload bytes.
+    pub len: u32,
+}
+
+/// A session, as the endpoint keeps it until nothing of it is in flight.
+pub(crate) struct SessionState {
+    pub(crate) peer: Peer,
+    /// Its local memory.
+    pub(crate) region: u32,
+    pub(crate) lanes: [Option<Lane>; SESSION_VERBS],
+    /// Operations and batches that the engine has not ended.
+    pub(crate) in_flight: u32,
+    /// Nobody holds it any more.
+    pub(crate) closing: bool,
+    /// Reason why nothing more is posted.
+    pub(crate) refused: Option<TransferError>,
+    /// An operation of it has failed.
+    pub(crate) failed: bool,
+}
+
+/// A registration, as the endpoint keeps it while somebody holds it or a session uses it.
+pub(crate) struct RegionState {
+    pub(crate) id: RegionId,
+    pub(crate) memory: Arc<dyn Memory>,
+    pub(crate) descriptor: Descriptor,
+    pub(crate) users: u32,
+}
+
+/// A peer's memory that calls without a session may name.
+pub(crate) struct KnownRemote {
+    pub(crate) bytes: u64,
+    pub(crate) descriptor: Descriptor,
+}
+
+/// A peer that the engine has connected to.
+pub(crate) struct KnownPeer {
+    pub(crate) place: ProcessPlace,
+    /// First contact was made.
+    pub(crate) met: bool,
+}
+
+/// A peer whose process has ended, and whose last completions may still come.
+pub(crate) struct EndingPeer {
+    peer: Peer,
+    seen: Instant,
+    quiet_polls: u32,
+}
+
+/// The part of a batch that the engine had no room for.
+pub(crate) struct Rest {
+    pub(crate) slot: u32,
+    pub(crate) ops: Vec<Op>,
+    pub(crate) posted: usize,
+}
+
+/// Sizes of an endpoint's tables.
+#[derive(Clone, Copy)]
+pub(crate) struct TableSizes {
+    pub(crate) operations: u32,
+    pub(crate) arrivals: u32,
+}
+
+/// An endpoint.
+pub(crate) struct EndpointState {
+    pub(crate) engine: Box<dyn Engine>,
+    pub(crate) caps: Caps,
+    pub(crate) id: Peer,
+    pub(crate) subject: Subject,
+    pub(crate) flights: Flights,
+    pub(crate) sessions: Slab<SessionState>,
+    pub(crate) regions: Slab<RegionState>,
+    /// Users of each lane: an engine gives the same lane for the same specification.
+    pub(crate) lanes: HashMap<Lane, u32>,
+    pub(crate) remotes: HashMap<RemoteId, KnownRemote>,
+    /// Sessions that calls without one have made: by local and remote memory.
+    pub(crate) looked_up: HashMap<(u32, RemoteId), u32>,
+    pub(crate) backlog: VecDeque<Rest>,
+    /// Lists of earlier batches, to be used again.
+    pub(crate) spare: Vec<Vec<Op>>,
+    pub(crate) arrivals: VecDeque<ArrivedWrite>,
+    pub(crate) arrivals_max: usize,
+    pub(crate) done: [Completion; BURST],
+    /// Tasks to be woken once nobody borrows this any more.
+    pub(crate) woken: Vec<Waker>,
+    /// Tasks that wait for room.
+    pub(crate) waiting: Vec<Waker>,
+    pub(crate) dead: Option<TransferError>,
+    /// The first failure of an operation whose ticket nobody held.
+    pub(crate) unclaimed: Option<TransferError>,
+    pub(crate) place: ProcessPlace,
+    pub(crate) watch: ProcessWatch,
+    pub(crate) peers: HashMap<Peer, KnownPeer>,
+    pub(crate) lost: HashMap<Peer, TransferError>,
+    /// Those of the lost whose operations were not given up yet.
+    pub(crate) ending: Vec<EndingPeer>,
+    /// Removes what a killed process has left on this machine.
+    pub(crate) clean_up: fn(u32),
+    turns: u32,
+    // Kept last, so that the engine closes before its domain does.
+    pub(crate) domain: Option<Arc<dyn Domain>>,
+}
+
+impl EndpointState {
+    pub(crate) fn new(
+        engine: Box<dyn Engine>,
+        caps: Caps,
+        (id, subject): (Peer, Subject),
+        sizes: TableSizes,
+        clean_up: fn(u32),
+    ) -> Self {
+        let operations = sizes.operations.max(1);
+        let arrivals_max = sizes.arrivals.max(1) as usize;
+        Self {
+            engine,
+            caps,
+            id,
+            subject,
+            flights: Flights::new(operations),
+            sessions: Slab::new(),
+            regions: Slab::new(),
+            lanes: HashMap::new(),
+            remotes: HashMap::new(),
+            looked_up: HashMap::new(),
+            backlog: VecDeque::new(),
+            spare: Vec::new(),
+            arrivals: VecDeque::with_capacity(arrivals_max),
+            arrivals_max,
+            done: [Completion::EMPTY; BURST],
+            woken: Vec::with_capacity(operations as usize),
+            waiting: Vec::new(),
+            dead: None,
+            unclaimed: None,
+            place: ProcessPlace::own(),
+            watch: ProcessWatch::new(),
+            peers: HashMap::new(),
+            lost: HashMap::new(),
+            ending: Vec::new(),
+            clean_up,
+            turns: 0,
+            domain: None,
+        }
+    }
+
+    /// Counts a turn of posting or polling, and looks at the peers' processes now and then.
+    #[inline]
+    pub(crate) fn turn(&mut self) {
+        self.turns = self.turns.wrapping_add(1);
+        if self.turns.is_multiple_of(LOOK_TURNS) && !self.watch.is_empty() {
+            self.look_at_peers();
+        }
+    }
+
+    /// Subject of an operation of a session.
+    pub(crate) fn subject_of(&self, session: u32, name: &'static str) -> Subject {
+        let session = self.sessions.get(session);
+        self.subject.with(name, session.map(|session| session.peer))
+    }
+
+    /// Subject of the operation in a slot.
+    pub(crate) fn subject_of_slot(&self, slot: u32) -> Subject {
+        match self.flights.get(slot) {
+            Some(flight) => self.subject_of(flight.session, flight.name),
+            None => self.subject.clone(),
+        }
+    }
+
+    /// Error of an operation that has failed.
+    #[cold]
+    pub(crate) fn error_of(&mut self, slot: u32) -> TransferError {
+        let known = self.flights.tell(slot);
+        known.unwrap_or_else(|| {
+            let kind = TransferErrorKind::OperationFailed;
+            TransferError::new(kind, self.subject_of_slot(slot), "it failed")
+        })
+    }
+
+    /// Looks whether processes of peers have ended: nothing more is posted to them.
+    #[cold]
+    pub(crate) fn look_at_peers(&mut self) {
+        for peer in self.watch.ended() {
+            self.refuse_peer(peer);
+            self.ending.push(EndingPeer {
+                peer,
+                seen: Instant::now(),
+                quiet_polls: 0,
+            });
+        }
+    }
+
+    /// Gives the operations of peers that have ended up, once the engine has nothing more to say of them.
+    #[cold]
+    pub(crate) fn end_peers(&mut self, completions: usize) {
+        let mut over = Vec::new();
+        self.ending.retain_mut(|ending| {
+            ending.quiet_polls = match completions {
+                0 => ending.quiet_polls.saturating_add(1),
+                _ => 0,
+            };
+            let since = ending.seen.elapsed();
+            let is_over =
+                since >= ENDING_MAX || (ending.quiet_polls >= QUIET_POLLS && since >= QUIET);
+            if is_over {
+                over.push(ending.peer);
+            }
+            !is_over
+        });
+        for peer in over {
+            self.lose(peer);
+        }
+    }
+
+    /// Returns whether there were peers, and nothing more is to come from any.
+    pub(crate) fn is_alone(&self) -> bool {
+        let mut met = self.peers.iter().filter(|(_, state)| state.met).peekable();
+        self.ending.is_empty()
+            && met.peek().is_some()
+            && met.all(|(peer, _)| self.lost.contains_key(peer))
+    }
+
+    /// Posts nothing more to a peer.
+    fn refuse_peer(&mut self, peer: Peer) {
+        let Some(KnownPeer { place, .. }) = self.peers.get(&peer) else {
+            return;
+        };
+        let subject = Subject {
+            peer: Some(peer),
+            ..self.subject.clone()
+        };
+        let error = TransferError::new(TransferErrorKind::PeerLost, subject, place.end());
+        self.lost.insert(peer, error.clone());
+        self.refuse(&error, Some(peer));
+    }
+
+    /// Fails everything with a peer.
+    pub(crate) fn lose(&mut self, peer: Peer) {
+        self.refuse_peer(peer);
+        if let Some(error) = self.lost.get(&peer).cloned() {
+            self.give_all_up(&error, Some(peer));
+        }
+        if let Some(known) = self.peers.get(&peer) {
+            self.clean_up_after(&known.place);
+        }
+    }
+
+    /// Removes what a process has left, unless another lives under its number now.
+    pub(crate) fn clean_up_after(&self, place: &ProcessPlace) {
+        if place.is_gone(&self.place) {
+            (self.clean_up)(place.pid());
+        }
+    }
+
+    /// The engine is dead, and everything with it.
+    #[cold]
+    pub(crate) fn die(&mut self, reason: impl Into<String>) -> TransferError {
+        let subject = self.subject.with("polling", None);
+        let error = TransferError::new(TransferErrorKind::EndpointFailed, subject, reason);
+        self.dead = Some(error.clone());
+        self.refuse(&error, None);
+        self.give_all_up(&error, None);
+        error
+    }
+
+    /// Posts nothing more to one peer, or to all.
+    fn refuse(&mut self, error: &TransferError, peer: Option<Peer>) {
+        let is_meant = |session: &SessionState| peer.is_none_or(|peer| session.peer == peer);
+        for session in self
+            .sessions
+            .values_mut()
+            .filter(|session| is_meant(session))
+        {
+            session.refused = Some(error.clone());
+        }
+        self.woken.append(&mut self.waiting);
+    }
+
+    /// Fails the operations with one peer, or all.
+    fn give_all_up(&mut self, error: &TransferError, peer: Option<Peer>) {
+        let is_meant = |session: &SessionState| peer.is_none_or(|peer| session.peer == peer);
+        for slot in self.flights.unended() {
+            let session = self.flights.get(slot).map(|flight| flight.session);
+            let session = session.and_then(|session| self.sessions.get(session));
+            if session.is_some_and(is_meant) {
+                let error = error.of(self.subject_of_slot(slot));
+                let ended = self.flights.give_up(slot, error);
+                self.account(ended);
+                self.drop_rest(slot);
+            }
+        }
+    }
+
+    /// Forgets parts of a batch that the engine never took.
+    fn drop_rest(&mut self, slot: u32) {
+        let index = self.backlog.iter().position(|rest| rest.slot == slot);
+        if let Some(rest) = index.and_then(|index| self.backlog.remove(index)) {
+            let left = rest.ops.len() - rest.posted;
+            if let Some(ended) = self.flights.end_parts(slot, left as u32) {
+                self.account(ended);
+            }
+        }
+    }
+
+    /// Keeps the accounts of sessions, waiting tasks and failures when an operation has ended.
+    pub(crate) fn account(&mut self, ended: Ended) {
+        if let Some(waker) = ended.waker {
+            self.woken.push(waker);
+        }
+        if let Some(error) = ended.unclaimed {
+            self.unclaimed.get_or_insert(error);
+        }
+        if let Some(session) = ended.session {
+            self.leave(session);
+        }
+    }
+
+    /// An operation of a session has left the engine.
+    #[inline]
+    pub(crate) fn leave(&mut self, index: u32) {
+        if let Some(session) = self.sessions.get_mut(index) {
+            session.in_flight -= 1;
+            if session.closing && session.in_flight == 0 {
+                self.end_session(index);
+            }
+        }
+    }
+
+    /// Gives a session's lanes and memory back; nothing of it is in flight.
+    #[cold]
+    pub(crate) fn end_session(&mut self, index: u32) {
+        if let Some(session) = self.sessions.take(index) {
+            for lane in session.lanes.into_iter().flatten() {
+                self.release_lane(lane);
+            }
+            self.release_region(session.region);
+        }
+    }
+
+    pub(crate) fn release_lane(&mut self, lane: Lane) {
+        if let Some(users) = self.lanes.get_mut(&lane) {
+            *users -= 1;
+            if *users == 0 {
+                self.lanes.remove(&lane);
+                self.engine.release(lane);
+            }
+        }
+    }
+
+    /// One user less of a registration; the last one takes it back.
+    pub(crate) fn release_region(&mut self, index: u32) {
+        let Some(region) = self.regions.get_mut(index) else {
+            return;
+        };
+        region.users -= 1;
+        if region.users > 0 {
+            return;
+        }
+        let id = region.id;
+        if let Err(error) = self.engine.deregister(id) {
+            let subject = self.subject.with("deregister", None);
+            let error = TransferError::below(TransferErrorKind::EndpointFailed, subject, &error);
+            self.unclaimed.get_or_insert(error);
+        }
+        // The engine holds the memory for as long as it needs it.
+        self.regions.take(index);
+    }
+}

@@ -1,0 +1,108 @@
+//! Connecting: cards that are refused, peers that do not come, and such as end meanwhile or later.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tonnage_engine::Ending;
+
+use crate::error::TransferErrorKind;
+use crate::mock::{self, BYTES, PEERS, SOON, card_from, memory_of};
+use crate::place::ProcessPlace;
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_wrong_card_leaves_the_others_as_they_were() {
+    let (endpoint, remote) = mock::endpoint(4);
+    let mut wrong = card_from(9);
+    wrong.to = 3;
+    let cards = [card_from(8), wrong];
+    let error = endpoint.connect(&cards, SOON).unwrap_err();
+    assert_eq!(error.kind(), TransferErrorKind::Usage);
+    assert_eq!(remote.lock().connected, PEERS);
+    let twice = [card_from(8), card_from(8)];
+    assert!(endpoint.connect(&twice, SOON).is_err());
+    endpoint.connect(&[card_from(8)], SOON).unwrap();
+}
+
+#[test]
+fn a_peer_beside_one_that_cannot_be_reached_is_connected_once() {
+    let (endpoint, remote) = mock::endpoint(4);
+    remote.lock().unreachable.push(9);
+    let cards = [card_from(8), card_from(9)];
+    assert_eq!(endpoint.connect(&cards, SOON).unwrap_err().peer(), Some(9));
+    endpoint.connect(&cards[..1], SOON).unwrap();
+    remote.lock().unreachable.clear();
+    endpoint.connect(&cards[1..], SOON).unwrap();
+    assert_eq!(remote.lock().wrong, Vec::<String>::new());
+    assert_eq!(remote.lock().connected, [PEERS[0], PEERS[1], 8, 9]);
+}
+
+#[test]
+fn a_peer_that_came_too_late_can_be_met_later() {
+    let (endpoint, remote) = mock::endpoint(4);
+    let memory = endpoint.allocate("small", BYTES).unwrap();
+    remote.lock().meets_nobody = true;
+    let late = endpoint.connect(&[card_from(9)], SOON).unwrap_err();
+    assert_eq!(late.kind(), TransferErrorKind::Deadline);
+    let session = endpoint.session(&memory, &memory_of(9)).unwrap_err();
+    assert_eq!(session.kind(), TransferErrorKind::Usage);
+    // One that was never met is not waited for.
+    for peer in PEERS {
+        endpoint.cell().borrow().lose(peer);
+    }
+    let alone = endpoint.wait_arrival(LONG).unwrap_err();
+    assert_eq!(alone.kind(), TransferErrorKind::PeerLost);
+    remote.lock().meets_nobody = false;
+    endpoint.connect(&[card_from(9)], SOON).unwrap();
+    endpoint.session(&memory, &memory_of(9)).unwrap();
+    assert_eq!(remote.lock().wrong, Vec::<String>::new());
+}
+
+#[test]
+fn a_peer_that_ends_before_first_contact_is_not_waited_for() {
+    let (endpoint, remote) = mock::endpoint(4);
+    remote.lock().meets_nobody = true;
+    let mut child = Command::new("sleep").arg("0.1").spawn().unwrap();
+    let mut card = card_from(9);
+    card.place = ProcessPlace::of(child.id());
+    let begin = Instant::now();
+    let error = endpoint.connect(&[card], LONG).unwrap_err();
+    assert_eq!(error.kind(), TransferErrorKind::PeerLost);
+    assert_eq!(
+        (error.operation(), error.peer()),
+        (Some("connect"), Some(9))
+    );
+    assert!(begin.elapsed() < LONG / 2);
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_a_peer_did_before_it_ended_is_not_lost() {
+    let (endpoint, remote) = mock::endpoint(4);
+    let memory = endpoint.allocate("small", BYTES).unwrap();
+    let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+    let mut card = card_from(9);
+    card.place = ProcessPlace::of(child.id());
+    endpoint.connect(&[card], SOON).unwrap();
+    for peer in PEERS {
+        endpoint.cell().borrow().lose(peer);
+    }
+    let session = endpoint.session(&memory, &memory_of(9)).unwrap();
+    let done = session.write(0, 0, 8).unwrap();
+    let never = session.read(0, 0, 8).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    remote.end(1, Ending::Done);
+    remote.arrive(7);
+    assert!(!session.alive(), "its end was seen");
+    let late = session.write(0, 0, 8).unwrap_err();
+    assert_eq!(late.kind(), TransferErrorKind::PeerLost);
+    done.wait(LONG).unwrap();
+    assert_eq!(endpoint.wait_arrival(LONG).unwrap().imm, 7);
+    let lost = never.wait(LONG).unwrap_err();
+    assert_eq!(lost.kind(), TransferErrorKind::PeerLost);
+    session.wait_all(LONG).unwrap();
+    let alone = endpoint.wait_arrival(LONG).unwrap_err();
+    assert_eq!(alone.kind(), TransferErrorKind::PeerLost);
+}

@@ -1,0 +1,185 @@
+//! Engines by their names: opened on this machine, for endpoints of each thread.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tonnage_engine::{
+    Caps, Domain, EngineOptions, EngineReport, Entry, Libraries, OpenRequest, Verb, WorkerConfig,
+    find, split_name,
+};
+use tonnage_engines::ENGINES;
+use tonnage_sys::clock::Clock;
+use tonnage_units::Error;
+
+use crate::endpoint::{EndpointConfig, EngineParts, TransferEndpoint};
+use crate::error::{Subject, TransferError, TransferErrorKind, TransferResult};
+
+/// Choices about an engine before it is opened.
+#[derive(Debug, Clone)]
+pub struct TransportOptions {
+    /// Options of the engine's own, by name; those that are not here have their defaults.
+    pub engine_options: EngineOptions,
+    /// Devices by name; empty when the engine is to choose one.
+    pub devices: Vec<String>,
+    /// Files of libraries by name, instead of those that the engine finds: `libfabric` as `embedded`, for example.
+    pub libraries: Libraries,
+    /// True when all peers are on this host, so that a network engine may take the loopback.
+    pub one_host: bool,
+    /// This host's address in the network that leads to the peers, so that the engine takes its device.
+    pub address: Option<IpAddr>,
+    /// The verbs that will be used. An engine may open itself otherwise for fewer of them.
+    pub verbs: Vec<Verb>,
+}
+
+impl Default for TransportOptions {
+    /// Returns the options of an engine that chooses its device itself and serves every session's verbs, for peers on
+    /// other hosts.
+    fn default() -> Self {
+        Self {
+            engine_options: EngineOptions::new(),
+            devices: Vec::new(),
+            libraries: Libraries::new(),
+            one_host: false,
+            address: None,
+            verbs: vec![Verb::Write, Verb::WriteImm, Verb::Read],
+        }
+    }
+}
+
+/// An engine that is open on this machine. It can be shared by threads; each makes endpoints of its own.
+#[derive(Clone)]
+pub struct Transport {
+    name: String,
+    clean_up: fn(u32),
+    domains: Vec<Arc<dyn Domain>>,
+}
+
+impl Transport {
+    /// Opens an engine by name: "shm", "fabric:tcp", "null", …
+    ///
+    /// # Errors
+    /// `Usage` for an unknown name or option, with the nearest that there is; `Unavailable` for what this machine
+    /// lacks.
+    pub fn open(name: &str, options: &TransportOptions) -> TransferResult<Self> {
+        Self::open_entry(ENGINES, name, options)
+    }
+
+    /// Opens an engine out of another list.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_entry(
+        engines: &[Entry],
+        name: &str,
+        options: &TransportOptions,
+    ) -> TransferResult<Self> {
+        let open = || {
+            let entry = find(engines, name)?;
+            let variant = split_name(name).1;
+            let engine_options = entry.check_options(&options.engine_options, variant)?;
+            if !options.devices.is_empty() && !entry.has_devices {
+                return Err(Error::Usage(format!(
+                    "engine {name} has no devices to choose"
+                )));
+            }
+            let domains = (entry.open)(&OpenRequest {
+                variant,
+                options: &engine_options,
+                devices: &options.devices,
+                libraries: &options.libraries,
+                one_network: options.one_host,
+                address: options.address,
+                verbs: &options.verbs,
+            })?;
+            Ok(Self {
+                name: name.to_owned(),
+                clean_up: entry.lifecycle.clean_up,
+                domains,
+            })
+        };
+        open().map_err(|error| failed(&Subject::default().with("open", None), &error))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Number of its devices.
+    pub fn devices(&self) -> usize {
+        self.domains.len()
+    }
+
+    /// The capabilities of a device.
+    ///
+    /// # Errors
+    /// `Usage` for a device that was not opened.
+    pub fn caps(&self, device: usize) -> TransferResult<Caps> {
+        self.domain(device).map(|domain| *domain.caps())
+    }
+
+    /// The library, provider, device and options that a device really has.
+    ///
+    /// # Errors
+    /// `Usage` for a device that was not opened.
+    pub fn report(&self, device: usize) -> TransferResult<EngineReport> {
+        self.domain(device).map(|domain| domain.report())
+    }
+
+    /// An endpoint for the calling thread.
+    ///
+    /// # Errors
+    /// `Usage` for a device that was not opened; when queues cannot be made.
+    pub fn endpoint(&self, config: &EndpointConfig) -> TransferResult<TransferEndpoint> {
+        let domain = self.domain(config.device)?;
+        let engine = domain.worker(&WorkerConfig {
+            rank: config.id,
+            worker: 0,
+            peers_max: config.peers_max,
+            depth: config.depth,
+            sleeps: false,
+            clock: Clock::new(),
+        });
+        let engine = engine.map_err(|error| failed(&self.subject("endpoint"), &error))?;
+        let parts = EngineParts {
+            engine,
+            domain: Some(Arc::clone(domain)),
+            caps: *domain.caps(),
+            name: self.name.clone(),
+            device: domain.report().device,
+            clean_up: self.clean_up,
+        };
+        Ok(TransferEndpoint::over(parts, config))
+    }
+
+    fn domain(&self, device: usize) -> TransferResult<&Arc<dyn Domain>> {
+        self.domains.get(device).ok_or_else(|| {
+            let reason = format!(
+                "there is no device {device}: {} were opened",
+                self.domains.len()
+            );
+            TransferError::new(TransferErrorKind::Usage, self.subject("device"), reason)
+        })
+    }
+
+    fn subject(&self, operation: &'static str) -> Subject {
+        let subject = Subject {
+            engine: self.name.as_str().into(),
+            ..Subject::default()
+        };
+        subject.with(operation, None)
+    }
+}
+
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transport")
+            .field("name", &self.name)
+            .field("devices", &self.domains.len())
+            .finish()
+    }
+}
+
+fn failed(subject: &Subject, error: &Error) -> TransferError {
+    TransferError::below(TransferErrorKind::Unavailable, subject.clone(), error)
+}

@@ -1,0 +1,124 @@
+//! Two connected processes, whose words travel by a socket in the file system.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tonnage_transfer::{
+    EndpointCard, EndpointConfig, LocalMemory, RemoteMemory, TransferEndpoint, Transport,
+    TransportOptions,
+};
+
+const ENGINES: [&str; 2] = ["shm", "fabric:tcp"];
+pub const TIMEOUT: Duration = Duration::from_secs(30);
+pub const BYTES: u64 = 1 << 20;
+
+/// Variables of the second process: its role, its engine, and the socket.
+pub const SECOND: &str = "TONNAGE_TEST_SECOND";
+const ENGINE: &str = "TONNAGE_TEST_ENGINE";
+const SOCKET: &str = "TONNAGE_TEST_SOCKET";
+
+/// One of the two, connected to the other.
+pub struct Side {
+    pub memory: LocalMemory,
+    pub remote: RemoteMemory,
+    pub endpoint: TransferEndpoint,
+}
+
+/// The second process, killed when it is dropped.
+pub struct Second(Child);
+
+impl Second {
+    /// Kills it without a word.
+    pub fn kill(&mut self) {
+        self.0.kill().unwrap();
+    }
+
+    /// Waits until it has ended in order.
+    pub fn finish(mut self) {
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Second {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub fn open(engine: &str, id: u32) -> TransferEndpoint {
+    let mut options = TransportOptions {
+        one_host: true,
+        ..TransportOptions::default()
+    };
+    // The release under test is the same wherever the tests run.
+    options
+        .libraries
+        .insert("libfabric".into(), "embedded".into());
+    let transport = Transport::open(engine, &options).unwrap();
+    transport.endpoint(&EndpointConfig::new(id)).unwrap()
+}
+
+fn connected(engine: &str, id: u32, socket: UnixStream) -> Side {
+    let endpoint = open(engine, id);
+    let memory = endpoint.allocate("host", BYTES).unwrap();
+    let mut writer = socket.try_clone().unwrap();
+    let card = endpoint.card_for(1 - id).unwrap().encode();
+    writeln!(writer, "{card}\n{}", memory.remote().encode()).unwrap();
+    let mut lines = BufReader::new(socket).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    let card = EndpointCard::decode(&next()).unwrap();
+    let remote = RemoteMemory::decode(&next()).unwrap();
+    endpoint.connect(&[card], TIMEOUT).unwrap();
+    Side {
+        memory,
+        remote,
+        endpoint,
+    }
+}
+
+/// Starts the second process in a role, and connects to it.
+pub fn first(engine: &str, role: &str) -> (Side, Second) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("tonnage-transfer-{}-{number}", std::process::id());
+    let path: PathBuf = std::env::temp_dir().join(name);
+    let listener = UnixListener::bind(&path).unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "second_process", "--nocapture"])
+        .env(SECOND, role)
+        .env(ENGINE, engine)
+        .env(SOCKET, &path)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let second = Second(child);
+    let (socket, _) = listener.accept().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    (connected(engine, 0, socket), second)
+}
+
+/// The second process's side.
+pub fn second() -> Side {
+    let variable = |name| std::env::var(name).unwrap();
+    let socket = UnixStream::connect(variable(SOCKET)).unwrap();
+    connected(&variable(ENGINE), 1, socket)
+}
+
+pub fn bytes(memory: &LocalMemory, offset: u64, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    memory.read(offset, &mut bytes).unwrap();
+    bytes
+}
+
+/// Runs a test over each engine.
+pub fn for_each_engine(test: impl Fn(&str)) {
+    for engine in ENGINES {
+        println!("engine {engine}");
+        test(engine);
+    }
+}
