@@ -52,8 +52,9 @@ impl Plan {
         }
     }
 
-    /// Makes a plan that names its ranks one for this many. Where that is fewer than it was made for, ranks that would
-    /// read files of a rank too far behind them read those of the farthest that there is.
+    /// Makes a plan that names its ranks one for this many. Where that is fewer than it was made for, it has fewer
+    /// initiators, and ranks that would read files of a rank too far behind them read those of the farthest that there
+    /// is.
     pub fn fit_ranks(&mut self, ranks: u32) {
         if self.ranks.is_some_and(|planned| planned > ranks) {
             for experiment in &mut self.experiments {

@@ -13,7 +13,7 @@ use super::verify::RANKS_DEFAULT;
 /// `tonnage run`.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct RunArgs {
-    /// The plan file, such as plans/mori-io.toml.
+    /// The plan file, such as plans/mori-io-write.toml.
     #[arg(value_name = "PLAN")]
     pub plan: PathBuf,
 

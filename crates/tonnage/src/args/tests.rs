@@ -268,7 +268,10 @@ fn resuming_into_another_file_is_refused() {
 
 #[test]
 fn a_plan_file_can_be_run_with_other_engines_and_ranks() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/mori-io.toml");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../plans/mori-io-write.toml"
+    );
     let run = |ranks, more: &str| match parse(&format!("tonnage run {path} {more}"))
         .unwrap()
         .command

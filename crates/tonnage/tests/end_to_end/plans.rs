@@ -46,14 +46,20 @@ fn a_printed_plan_runs_as_the_command_line_did() {
 #[test]
 fn a_plan_that_ships_runs_in_a_fraction_of_its_time() {
     let dir = tempdir().unwrap();
-    let plan = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/mori-io.toml");
+    let plan = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../plans/mori-io-write.toml"
+    );
     let arguments = format!("run {plan} --engine null --scale 0.01 --format jsonl");
     let run = tonnage(dir.path(), &arguments).succeed();
     let records = records::parse(&run.stdout);
     assert!(records.len() > 50, "{}", records.len());
-    assert!(records.iter().all(
-        |record| record.transfer().unwrap().point.engine == "null" && record.plan == "mori-io"
-    ));
+    assert!(
+        records
+            .iter()
+            .all(|record| record.transfer().unwrap().point.engine == "null"
+                && record.plan == "mori-io-write")
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::expand::expand;
 use super::length;
 use super::options::Transfer;
 use super::point::TransferPoint;
+use super::roles::fit;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::point::Reading;
 use tonnage_engine::Lists;
@@ -41,5 +42,9 @@ impl AnyExperiment for Transfer {
 
     fn scale(&mut self, scale: Scale) {
         length::scale(&mut self.length, scale.time);
+    }
+
+    fn fit_ranks(&mut self, ranks: u32) {
+        fit(&mut self.what, ranks);
     }
 }

@@ -5,6 +5,7 @@ use crate::bounds::RANKS_MAX;
 use crate::point::Traffic;
 use crate::refuse::usage;
 use crate::roles::Roles;
+use crate::sweep::Sweep;
 use tonnage_engine::Verb;
 use tonnage_units::{Count, Result};
 
@@ -24,6 +25,32 @@ pub(super) fn roles(what: &OperationOptions, ranks: u32) -> Result<Vec<Roles>> {
         turned(what, Roles { initiators, ..own })
     };
     asked.values().iter().map(with).collect()
+}
+
+/// Makes fewer initiators, and turns their targets less, where a plan was made for more ranks.
+pub(super) fn fit(what: &mut OperationOptions, ranks: u32) {
+    let Some(asked) = &what.initiators else {
+        return;
+    };
+    let most = u64::from(ranks.saturating_sub(1).max(1));
+    let mut fitting: Vec<u64> = asked
+        .values()
+        .iter()
+        .map(|&count| count.min(most))
+        .collect();
+    fitting.dedup();
+    let fewest_targets = fitting
+        .iter()
+        .map(|&count| u64::from(ranks).saturating_sub(count))
+        .min();
+    if let (Some(Count(shift)), Some(targets)) = (what.target_shift, fewest_targets) {
+        let turned = shift.min(targets.saturating_sub(1));
+        what.target_shift = (turned > 0).then_some(Count(turned));
+    }
+    // Values that were valid in a list stay so.
+    what.initiators = Sweep::list(&fitting)
+        .ok()
+        .or_else(|| what.initiators.take());
 }
 
 fn check_ranks(ranks: u32) -> Result<()> {

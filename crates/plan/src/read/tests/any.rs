@@ -193,9 +193,11 @@ prop_compose! {
     }
 }
 
-const SHIPPED: [&str; 4] = [
+const SHIPPED: [&str; 6] = [
     include_str!("../../../../../plans/tour.toml"),
-    include_str!("../../../../../plans/mori-io.toml"),
+    include_str!("../../../../../plans/mori-io-read.toml"),
+    include_str!("../../../../../plans/mori-io-write.toml"),
+    include_str!("../../../../../plans/one-sided-read.toml"),
     include_str!("../../../../../plans/cori-lustre-mpiio.toml"),
     include_str!("../../../../../plans/cori-datawarp-1.toml"),
 ];

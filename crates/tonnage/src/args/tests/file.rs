@@ -160,7 +160,10 @@ fn a_plan_with_files_is_scaled_to_the_ranks_and_moved() {
 
 #[test]
 fn the_place_of_files_needs_a_plan_with_files() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/mori-io.toml");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../plans/mori-io-write.toml"
+    );
     let line = format!("tonnage run {path} --path cori");
     let Some(Command::Run(args)) = parse(&line).unwrap().command else {
         panic!("not a run");

@@ -3,7 +3,9 @@ use crate::fixture::{Expand, SHIPPED};
 use crate::point::{LimitChoice, Traffic};
 use crate::transfer::{Addresses, TargetFootprint};
 use crate::{Experiment, Plan};
-use tonnage_units::{Bytes, PairPlace};
+use tonnage_units::PairPlace;
+
+mod shipped;
 
 /// The one-transfer plan with these lines after the ones that must be there.
 fn plan(lines: &str) -> Plan {
@@ -368,79 +370,6 @@ fn scaling_a_plan_shortens_its_points_and_nothing_else() {
             "{message}"
         );
     }
-}
-
-/// Every plan in plans/ is read and expanded, and says in its head which command runs it.
-#[test]
-fn plans_that_ship_expand() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
-    let mut names = Vec::new();
-    for file in std::fs::read_dir(folder).unwrap() {
-        let path = file.unwrap().path();
-        let plan = Plan::load(&path).unwrap();
-        let ranks = plan.ranks.unwrap_or(2);
-        let points = plan.points(ranks, &SHIPPED).unwrap();
-        assert!(!points.is_empty(), "{}", path.display());
-        let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        assert_eq!(plan.name, stem);
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.starts_with("# "), "{stem} has no head");
-        let command = format!("tonnage run plans/{stem}.toml");
-        assert!(
-            text.contains(&command) || stem == "tour",
-            "{stem} does not name its command"
-        );
-        names.push(stem);
-    }
-    for expected in ["tour", "mori-io"] {
-        assert!(
-            names.iter().any(|name| name == expected),
-            "{expected} is missing"
-        );
-    }
-}
-
-#[test]
-fn the_tour_measures_less_than_20_seconds() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/tour.toml");
-    let plan = Plan::load(std::path::Path::new(path)).unwrap();
-    let mut total_ns = 0;
-    for planned in plan.points(2, &SHIPPED).unwrap() {
-        let crate::Point::Transfer(point) = planned.point else {
-            panic!("{planned:?}");
-        };
-        let TrialLength::DurationNs(trial_ns) = point.length.trial else {
-            panic!("the tour is bounded by time");
-        };
-        assert_eq!(point.length.until_ci, None);
-        assert!(
-            ["null", "shm", "fabric:shm", "fabric:tcp"].contains(&point.engine.as_str()),
-            "{point:?}"
-        );
-        total_ns += point.length.warmup_ns + trial_ns * u64::from(point.length.trials);
-    }
-    assert!(total_ns < 20_000_000_000, "{}", Nanos(total_ns));
-}
-
-/// The experiments of the published page, as far as a plan can say them.
-#[test]
-fn the_mori_io_plan_has_the_published_cells() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/mori-io.toml");
-    let points = Plan::load(std::path::Path::new(path))
-        .unwrap()
-        .transfer_points(2)
-        .unwrap();
-    let has = |op, batch, size: Bytes| {
-        points.iter().any(|point| {
-            (point.op, point.pacing, u64::from(point.size_bytes))
-                == (op, Pacing::Batch { batch }, size.0)
-        })
-    };
-    assert!(has(Verb::Read, 256, Bytes(8)) && has(Verb::Read, 256, Bytes(1 << 20)));
-    assert!(has(Verb::Write, 128, Bytes(8)) && has(Verb::Write, 128, Bytes(1 << 20)));
-    assert!(has(Verb::Write, 1, Bytes(1024)) && has(Verb::Write, 32768, Bytes(1024)));
-    assert!(has(Verb::Write, 1, Bytes(64 << 20)) && has(Verb::Read, 1, Bytes(64 << 20)));
-    assert_eq!(points.len(), 18 + 18 + 16 + 2 * 17);
 }
 
 #[test]

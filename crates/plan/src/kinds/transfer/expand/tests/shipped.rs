@@ -1,0 +1,162 @@
+//! The plans that ship, and the published cells that they are to have.
+
+use super::*;
+
+/// Every plan in plans/ is read and expanded, and says in its head which command runs it.
+#[test]
+fn plans_that_ship_expand() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
+    let mut names = Vec::new();
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let plan = Plan::load(&path).unwrap();
+        let ranks = plan.ranks.unwrap_or(2);
+        let points = plan.points(ranks, &SHIPPED).unwrap();
+        assert!(!points.is_empty(), "{}", path.display());
+        let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        assert_eq!(plan.name, stem);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("# "), "{stem} has no head");
+        let command = format!("tonnage run plans/{stem}.toml");
+        assert!(
+            text.contains(&command) || stem == "tour",
+            "{stem} does not name its command"
+        );
+        names.push(stem);
+    }
+    for expected in ["tour", "mori-io-read", "mori-io-write", "one-sided-read"] {
+        assert!(
+            names.iter().any(|name| name == expected),
+            "{expected} is missing"
+        );
+    }
+}
+
+#[test]
+fn the_tour_measures_less_than_20_seconds() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/tour.toml");
+    let plan = Plan::load(std::path::Path::new(path)).unwrap();
+    let mut total_ns = 0;
+    for planned in plan.points(2, &SHIPPED).unwrap() {
+        let crate::Point::Transfer(point) = planned.point else {
+            panic!("{planned:?}");
+        };
+        let TrialLength::DurationNs(trial_ns) = point.length.trial else {
+            panic!("the tour is bounded by time");
+        };
+        assert_eq!(point.length.until_ci, None);
+        assert!(
+            ["null", "shm", "fabric:shm", "fabric:tcp"].contains(&point.engine.as_str()),
+            "{point:?}"
+        );
+        total_ns += point.length.warmup_ns + trial_ns * u64::from(point.length.trials);
+    }
+    assert!(total_ns < 20_000_000_000, "{}", Nanos(total_ns));
+}
+
+fn shipped(name: &str, ranks: Option<u32>) -> Vec<TransferPoint> {
+    let path = format!("{}/../../plans/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let mut plan = Plan::load(std::path::Path::new(&path)).unwrap();
+    let ranks = ranks.or(plan.ranks).unwrap();
+    plan.fit_ranks(ranks);
+    plan.transfer_points(ranks).unwrap()
+}
+
+/// The experiments of the published page: operation, batch, queue pairs and sizes of each.
+#[test]
+fn the_mori_io_plans_have_the_published_cells() {
+    let cells = |points: &[TransferPoint]| -> Vec<_> {
+        let cell = |point: &TransferPoint| {
+            let Pacing::Batch { batch } = point.pacing else {
+                panic!("{point:?}");
+            };
+            let [initiator, target] = [0, point.roles().targets(0)[0]];
+            (
+                batch,
+                point.queue_pairs,
+                point.size_bytes,
+                (initiator, target),
+            )
+        };
+        points.iter().map(cell).collect()
+    };
+    let reads = shipped("mori-io-read", None);
+    assert!(
+        reads
+            .iter()
+            .all(|point| point.op == Verb::Read && point.ranks == 16)
+    );
+    let (small, large): (Vec<u32>, Vec<u32>) = (
+        (3..=20).map(|bit| 1 << bit).collect(),
+        (10..=26).map(|bit| 1 << bit).collect(),
+    );
+    let all = |sizes: &[u32], batch, qps, pair| -> Vec<_> {
+        sizes.iter().map(|&size| (batch, qps, size, pair)).collect()
+    };
+    let expected = [all(&small, 256, 2, (0, 8)), all(&large, 1, 4, (0, 8))].concat();
+    assert_eq!(cells(&reads), expected);
+    assert_eq!(reads[0].roles().initiating().0, 8);
+    let writes = shipped("mori-io-write", None);
+    assert!(
+        writes
+            .iter()
+            .all(|point| point.op == Verb::Write && point.ranks == 2)
+    );
+    let batches = (0..=15).map(|bit| (1 << bit, 16, 1024, (0, 1)));
+    let expected = [
+        all(&small, 128, 4, (0, 1)),
+        batches.collect(),
+        all(&large, 1, 4, (0, 1)),
+    ];
+    assert_eq!(cells(&writes), expected.concat());
+}
+
+#[test]
+fn the_one_sided_read_plan_has_the_published_cells() {
+    let points = shipped("one-sided-read", None);
+    let cell = |point: &TransferPoint| {
+        assert_eq!((point.op, point.workers), (Verb::Read, 12));
+        assert_eq!(
+            (point.footprint_bytes, point.addresses),
+            (4 << 20, Addresses::Random)
+        );
+        (point.size_bytes, point.depth(), point.initiators.unwrap())
+    };
+    let expected = [
+        (64, 1, 1),
+        (64, 12, 1),
+        (64, 1, 4),
+        (64, 12, 4),
+        (64, 1, 8),
+        (64, 12, 8),
+        (4096, 1, 1),
+        (4096, 1, 8),
+    ];
+    assert!(points.iter().map(cell).eq(expected));
+}
+
+#[test]
+fn a_plan_for_more_ranks_has_as_many_initiators_as_fit() {
+    let clients = |ranks| -> Vec<u32> {
+        let points = shipped("one-sided-read", Some(ranks));
+        points
+            .iter()
+            .filter(|point| point.size_bytes == 64 && point.depth() == 1)
+            .map(|point| point.initiators.unwrap())
+            .collect()
+    };
+    assert_eq!(clients(3), [1, 2]);
+    assert_eq!(clients(6), [1, 4, 5]);
+    assert_eq!(clients(9), [1, 4, 8]);
+    let pairs = shipped("mori-io-read", Some(4));
+    let last = pairs.last().unwrap().roles();
+    assert_eq!((last.targets(0), last.initiating()), (vec![3], (1, 1)));
+    assert_eq!(
+        shipped("mori-io-read", Some(2))
+            .last()
+            .unwrap()
+            .roles()
+            .targets(0),
+        [1]
+    );
+}
