@@ -1,7 +1,8 @@
 //! An endpoint as its handles share it: on one thread, without locks.
 //!
-//! Wakers, memories and engines may be anybody's code. So tasks are woken, and wakers dropped, only when the state is
-//! not borrowed: whatever they do, they may use the endpoint.
+//! Wakers may be anybody's code. So tasks are woken, and wakers dropped, only when the state is not borrowed: whatever
+//! they do then, they may use the endpoint. What is kept with a memory may be dropped while it is borrowed, and must
+//! not.
 
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;

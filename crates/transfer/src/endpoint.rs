@@ -154,7 +154,7 @@ impl TransferEndpoint {
     }
 
     /// Registers memory that somebody else allocated: see [`caller_memory`](crate::caller_memory) and
-    /// [`DmabufMemory`](crate::DmabufMemory). The engine holds it until it is deregistered.
+    /// [`DmabufMemory`](crate::DmabufMemory). The engine may hold it until the endpoint is closed, as `fabric` does.
     ///
     /// # Errors
     /// `Unavailable` for memory that the engine cannot take, with the reason.

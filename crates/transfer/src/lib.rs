@@ -53,7 +53,7 @@
 //!   as the engine has nothing more to say of them. What it sent before an orderly end arrives.
 //!   A machine that vanishes from a network is seen when the engine gives up; every wait has a deadline for that.
 //!   Plain writes over shared memory succeed until the end of the peer's process has been seen, at the latest at the
-//!   1024th call, or when [`Session::alive`] is asked.
+//!   1024th call that posts or polls, or when [`Session::alive`] is asked.
 //! - **Dropping** a ticket, a future, a session or a memory with operations in flight neither waits nor cancels: what
 //!   was lent to them stays lent until they have ended. The memory of a peer is not protected by this side: it has to
 //!   stay registered as long as anybody uses it.

@@ -82,6 +82,15 @@ impl EndpointState {
         }
     }
 
+    /// Refuses what a session that was refused before would do.
+    fn admit(&self, session: u32, name: &'static str) -> TransferResult<()> {
+        let state = self.sessions.get(session);
+        match state.and_then(|state| state.refused.as_ref()) {
+            Some(refused) => Err(refused.of(self.subject_of(session, name))),
+            None => Ok(()),
+        }
+    }
+
     /// Posts a batch under one slot. What the engine has no room for now follows when it is polled.
     pub(crate) fn post_batch(
         &mut self,
@@ -93,13 +102,7 @@ impl EndpointState {
         let Some(slot) = self.flights.next() else {
             return Ok(None);
         };
-        let refused = self
-            .sessions
-            .get(session)
-            .and_then(|state| state.refused.clone());
-        if let Some(refused) = refused {
-            return Err(refused.of(self.subject_of(session, name)));
-        }
+        self.admit(session, name)?;
         let mut ops = self.spare.pop().unwrap_or_default();
         ops.extend(extents.iter().map(|extent| extent.op(lane, slot)));
         if let Some(state) = self.sessions.get_mut(session) {
@@ -161,16 +164,11 @@ impl EndpointState {
     /// Begins a flush of a lane and returns its slot; `None` when there is no room now.
     pub(crate) fn flush(&mut self, session: u32, lane: Lane) -> TransferResult<Option<u32>> {
         let name = "flush";
+        self.turn();
         let Some(slot) = self.flights.next() else {
             return Ok(None);
         };
-        let refused = self
-            .sessions
-            .get(session)
-            .and_then(|state| state.refused.clone());
-        if let Some(refused) = refused {
-            return Err(refused.of(self.subject_of(session, name)));
-        }
+        self.admit(session, name)?;
         match self.engine.flush(lane, slot) {
             Ok(Flush::Again) => Ok(None),
             Ok(flushed) => {
