@@ -39,5 +39,7 @@ fmt: ## Format the source.
 doc: ## Build the documentation of the source, as target/doc/tonnage_engine/index.html.
 	cargo doc --workspace --no-deps --locked
 
-hosts: ## N hosts on this machine and a shell beside them (root): make hosts N=2 RATE=10gbit SLURM=1
-	@cargo run --quiet --locked -p tonnage-testbed -- --count $(or $(N),2) $(if $(RATE),--rate $(RATE)) $(if $(SLURM),--slurm)
+hosts: ## N hosts on this machine and a shell beside them (root): make hosts N=2 LINKS=2 RATE=10gbit SEND=1gbit RECEIVE= SLURM=1
+	@cargo run --quiet --locked -p tonnage-testbed -- --count $(or $(N),2) $(if $(LINKS),--links $(LINKS)) \
+	$(if $(RATE),--rate $(RATE)) $(if $(SEND),--send-rate $(SEND)) $(if $(RECEIVE),--receive-rate $(RECEIVE)) \
+	$(if $(SLURM),--slurm)

@@ -1,16 +1,20 @@
 //! Several hosts on one machine, for tests and for people who try things.
 //!
 //! A host is a network namespace: it has its own interface `eth0` with its own address, and programs in it see its own
-//! host name, its own /etc/hosts and its own /sys/class/net. All of them hang on one bridge, which is in a namespace of
-//! its own, the switch; nothing of the machine's network is touched, and several sets of hosts may be there at once.
+//! host name, its own /etc/hosts and its own /sys/class/net. It may have more such links, `eth1` and so on; those of
+//! one number, a rail, reach each other and no others. Each rail is a bridge, and all bridges are in a namespace of
+//! their own, the switch; nothing of the machine's network is touched, and several sets of hosts may be there at once.
 //! CPUs, memory, files and processes are the machine's, shared by all.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `hosts.rs` | [`Hosts`]: making them, running programs in them, cutting and shaping their links |
+//! | `hosts.rs` | [`Hosts`]: making them, running programs in them |
+//! | `link.rs` | [`Link`]: cutting, mending, shaping and looking at one link of a host |
+//! | `rails.rs` | keeping the links of a host apart |
 //! | `slot.rs`, `clean.sh` | folder and namespaces of one set of hosts, and its removal, whatever happens |
 //! | `on.sh`, `inside.sh` | running a program in a host |
-//! | `rate.rs` | [`Rate`]: how fast a link is |
+//! | `space.rs` | work of this process in a network namespace |
+//! | `rate.rs` | [`Rate`], [`LinkRates`]: how fast a link is, either way |
 //! | `slurm.rs` | [`Slurm`]: a real Slurm whose nodes are these hosts |
 //! | `tool.rs` | running the system's programs, and what their failures mean |
 //! | `main.rs` | `make hosts`: the same for a person with a shell |
@@ -20,13 +24,17 @@
 #![forbid(unsafe_code)]
 
 mod hosts;
+mod link;
+mod rails;
 mod rate;
 mod slot;
 mod slurm;
+mod space;
 mod tool;
 
 pub use hosts::{Hosts, HostsSpec};
-pub use rate::Rate;
+pub use link::{Link, LinkCounters};
+pub use rate::{LinkRates, Rate};
 pub use slurm::Slurm;
 
 /// The reason why there are no hosts, or why something could not be done with them.

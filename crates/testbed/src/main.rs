@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
-use tonnage_testbed::{Error, Hosts, HostsSpec, Rate, Result, Slurm};
+use tonnage_testbed::{Error, Hosts, HostsSpec, LinkRates, Rate, Result, Slurm};
 
 /// Slurm's programs that are run at the switch, so that they are typed as on a cluster.
 const SLURM_PROGRAMS: [&str; 7] = [
@@ -29,9 +29,18 @@ struct Arguments {
     /// Number of hosts.
     #[arg(long, default_value_t = 2)]
     count: usize,
-    /// Rate of each host's link, such as 10gbit; without it, as fast as the CPU.
+    /// Number of links of each host: eth0, eth1, …, each number a rail with a subnet of its own.
+    #[arg(long, default_value_t = 1)]
+    links: usize,
+    /// Rate of each link, such as 10gbit, both ways; without it, as fast as the CPU.
     #[arg(long)]
     rate: Option<Rate>,
+    /// Rate of what each link sends, where it is not that of --rate.
+    #[arg(long, value_name = "RATE")]
+    send_rate: Option<Rate>,
+    /// Rate of what each link receives, where it is not that of --rate.
+    #[arg(long, value_name = "RATE")]
+    receive_rate: Option<Rate>,
     /// Start a Slurm whose nodes are the hosts.
     #[arg(long)]
     slurm: bool,
@@ -57,7 +66,8 @@ fn run(arguments: &Arguments) -> Result<u8> {
         .map_err(|error| Error::Failed(format!("cannot prepare for SIGINT: {error}")))?;
     let hosts = Hosts::new(HostsSpec {
         count: arguments.count,
-        rate: arguments.rate,
+        links: arguments.links,
+        rates: rates_of(arguments),
     })?;
     let slurm = match arguments.slurm {
         true => Some(Slurm::start(&hosts)?),
@@ -73,6 +83,10 @@ fn run(arguments: &Arguments) -> Result<u8> {
     }
     for host in 0..hosts.count() {
         command.env(format!("HOST{host}"), hosts.address(host).to_string());
+        for rail in 1..hosts.links() {
+            let address = hosts.link(host, rail).address();
+            command.env(format!("HOST{host}_RAIL{rail}"), address.to_string());
+        }
     }
     if let Some(slurm) = &slurm {
         write_slurm_programs(&hosts)?;
@@ -89,6 +103,13 @@ fn run(arguments: &Arguments) -> Result<u8> {
     hosts.close()?;
     let code = status.code().unwrap_or(128 + status.signal().unwrap_or(0));
     Ok(u8::try_from(code).unwrap_or(1))
+}
+
+fn rates_of(arguments: &Arguments) -> LinkRates {
+    LinkRates {
+        send: arguments.send_rate.or(arguments.rate),
+        receive: arguments.receive_rate.or(arguments.rate),
+    }
 }
 
 fn command_of(arguments: &Arguments) -> Command {
@@ -124,25 +145,24 @@ fn write_slurm_programs(hosts: &Hosts) -> Result<()> {
 }
 
 fn introduce(arguments: &Arguments, hosts: &Hosts) {
-    let rate = match arguments.rate {
-        Some(rate) => format!(
-            "{rate} (at most {:.1} MB/s of TCP payload)",
-            rate.tcp_payload_bytes_per_s() / 1e6
-        ),
-        None => "as fast as the CPU".to_owned(),
-    };
-    println!("Hosts on this machine; each link is {rate}.");
+    let LinkRates { send, receive } = rates_of(arguments);
+    let (send, receive) = (rate_in_words(send), rate_in_words(receive));
+    println!("Hosts on this machine; each link sends {send} and receives {receive}.");
     for host in 0..hosts.count() {
-        println!(
-            "  h{host}  {}  {}",
-            hosts.address(host),
-            hosts.namespace(host)
-        );
+        let addresses: Vec<_> = (0..hosts.links())
+            .map(|rail| hosts.link(host, rail).address().to_string())
+            .collect();
+        let addresses = addresses.join("  ");
+        println!("  h{host}  {addresses}  {}", hosts.namespace(host));
     }
     println!("  on 0 CMD...        runs CMD in h0; `on switch CMD...` at the switch");
     println!(
         "  $HOST0, $HOST1...  their addresses; inside the hosts the names h0, h1... do as well"
     );
+    if hosts.links() > 1 {
+        println!("  $HOST0_RAIL1...    addresses of further links; inside the hosts h0-rail1...");
+    }
+    println!("  on switch ip link set h0 down   cuts the link of this name; `up` mends it");
     if arguments.slurm {
         println!("  srun, sbatch...    a Slurm with these hosts as nodes");
     } else {
@@ -151,4 +171,14 @@ fn introduce(arguments: &Arguments, hosts: &Hosts) {
     if std::io::stdin().is_terminal() {
         println!("They are gone when this shell ends.");
     }
+}
+
+fn rate_in_words(rate: Option<Rate>) -> String {
+    rate.map_or_else(
+        || "as fast as the CPU".to_owned(),
+        |rate| {
+            let megabytes = rate.tcp_payload_bytes_per_s() / 1e6;
+            format!("{rate} (at most {megabytes:.1} MB/s of TCP payload)")
+        },
+    )
 }

@@ -1,4 +1,4 @@
-//! Rate of a link.
+//! Rate of a link, and of both its directions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,6 +54,39 @@ impl Rate {
             "128kb"
         } else {
             "512kb"
+        }
+    }
+}
+
+/// Rates of a link, each with a shaper of its own; `None` is as fast as the CPU. One and the same for both is made of a
+/// [`Rate`] by `into`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkRates {
+    /// Rate of what the host sends.
+    pub send: Option<Rate>,
+    /// Rate of what the host receives, from all others together.
+    pub receive: Option<Rate>,
+}
+
+impl LinkRates {
+    /// As fast as the CPU, both ways.
+    pub const UNSHAPED: Self = Self {
+        send: None,
+        receive: None,
+    };
+}
+
+impl From<Rate> for LinkRates {
+    fn from(rate: Rate) -> Self {
+        Some(rate).into()
+    }
+}
+
+impl From<Option<Rate>> for LinkRates {
+    fn from(rate: Option<Rate>) -> Self {
+        Self {
+            send: rate,
+            receive: rate,
         }
     }
 }

@@ -75,9 +75,14 @@ impl Slot {
         })
     }
 
-    /// Returns the beginning of the names of all its network namespaces.
-    pub(crate) fn prefix(&self) -> String {
-        prefix(&self.name)
+    /// The network namespace of a host.
+    pub(crate) fn host_space(&self, host: usize) -> String {
+        format!("{}h{host}", prefix(&self.name))
+    }
+
+    /// The network namespace of the switch.
+    pub(crate) fn switch_space(&self) -> String {
+        format!("{}switch", prefix(&self.name))
     }
 
     /// Its folder, which goes with it.
@@ -108,6 +113,7 @@ impl Drop for Slot {
     }
 }
 
+/// Returns the beginning of the names of all network namespaces of a set.
 fn prefix(name: &str) -> String {
     format!("tonnage-{name}-")
 }

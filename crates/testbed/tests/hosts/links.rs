@@ -1,40 +1,23 @@
 //! Hosts reach each other, and links carry what they should.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use tonnage_testbed::{Error, Hosts, HostsSpec, Rate};
+use tonnage_testbed::{Error, Hosts, HostsSpec, LinkRates, Rate};
 
-use super::support::{printed, two_hosts, wait_until};
+use super::support::{connect, listen, printed, two_hosts, wait_until};
 
 /// Time for which a stream is looked at before a verdict, and how often at most.
 const LOOK: Duration = Duration::from_millis(1500);
 const LOOKS: usize = 8;
 
-fn connect(hosts: &Hosts, from: usize, to: SocketAddr) -> std::io::Result<TcpStream> {
-    hosts
-        .within(from, || {
-            TcpStream::connect_timeout(&to, Duration::from_millis(500))
-        })
-        .unwrap()
-}
-
-fn listen(hosts: &Hosts, host: usize) -> (TcpListener, SocketAddr) {
-    let address = hosts.address(host);
-    let listener = hosts
-        .within(host, || TcpListener::bind((address, 0)).unwrap())
-        .unwrap();
-    let address = listener.local_addr().unwrap();
-    (listener, address)
-}
-
 #[test]
 fn hosts_reach_each_other_by_their_addresses() {
     let Some(hosts) = two_hosts(None) else { return };
     for (from, to) in [(0, 1), (1, 0)] {
-        let (listener, address) = listen(&hosts, to);
+        let (listener, address) = listen(&hosts, to, 0);
         let mut out = connect(&hosts, from, address).unwrap();
         let (mut into, peer) = listener.accept().unwrap();
         assert_eq!(peer.ip(), hosts.address(from));
@@ -43,7 +26,7 @@ fn hosts_reach_each_other_by_their_addresses() {
         into.read_exact(&mut bytes).unwrap();
         assert_eq!(&bytes, b"12345678");
     }
-    let (_listener, address) = listen(&hosts, 1);
+    let (_listener, address) = listen(&hosts, 1, 0);
     assert!(
         TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err(),
         "the machine itself is not on the switch"
@@ -88,7 +71,7 @@ fn a_program_sees_its_host_and_no_other() {
 
 /// Bytes per second that arrive in host 1 from host 0 by one stream, look after look, until `enough` or often enough.
 fn stream(hosts: &Hosts, mut enough: impl FnMut(f64) -> bool) -> Vec<f64> {
-    let (listener, address) = listen(hosts, 1);
+    let (listener, address) = listen(hosts, 1, 0);
     let mut out = connect(hosts, 0, address).unwrap();
     let (mut into, _) = listener.accept().unwrap();
     // What waits in buffers would be read too fast after a pause of this process, so they are kept small.
@@ -146,20 +129,20 @@ fn a_link_carries_what_theory_says() {
     assert_never_above(Rate::GBIT_1, &found);
 
     let slow: Rate = "80mbit".parse().unwrap();
-    hosts.set_rate(0, Some(slow)).unwrap();
+    set_rates(&hosts, slow.into());
     let is_right = |found: f64| (found / slow.tcp_payload_bytes_per_s() - 1.0).abs() < 0.03;
     let found = stream(&hosts, is_right);
     assert!(found.iter().any(|&found| is_right(found)), "{found:?}");
     assert_never_above(slow, &found);
 
-    hosts.set_rate(0, None).unwrap();
+    set_rates(&hosts, LinkRates::UNSHAPED);
     let found = stream(&hosts, |found| found > 1.5 * theory);
     assert!(found.iter().any(|&found| found > 1.5 * theory), "{found:?}");
     let unshaped = found.iter().copied().fold(0.0, f64::max);
 
     // As far as the CPU carries it, but more than the slower link could. That the link was shaped at all shows only
     // where the CPU carries more than the link.
-    hosts.set_rate(0, Some(Rate::GBIT_10)).unwrap();
+    set_rates(&hosts, Rate::GBIT_10.into());
     let found = stream(&hosts, |found| found > 1.5 * theory);
     assert!(found.iter().any(|&found| found > 1.5 * theory), "{found:?}");
     assert_never_above(Rate::GBIT_10, &found);
@@ -169,6 +152,12 @@ fn a_link_carries_what_theory_says() {
         println!(
             "skip: the speed of a link of 10gbit, for without a shaper this machine carries only {unshaped:.3e} B/s"
         );
+    }
+}
+
+fn set_rates(hosts: &Hosts, rates: LinkRates) {
+    for host in 0..hosts.count() {
+        hosts.link(host, 0).set_rates(rates).unwrap();
     }
 }
 
@@ -190,13 +179,13 @@ fn assert_shaped(hosts: &Hosts, rate: Rate) {
 #[test]
 fn a_cable_can_be_cut_and_mended() {
     let Some(hosts) = two_hosts(None) else { return };
-    let (listener, address) = listen(&hosts, 1);
+    let (listener, address) = listen(&hosts, 1, 0);
     let mut out = connect(&hosts, 0, address).unwrap();
     let (mut into, _) = listener.accept().unwrap();
     let carrier = || printed(hosts.command(1, "cat").arg("/sys/class/net/eth0/carrier"));
     assert_eq!(carrier(), "1");
 
-    hosts.link_down(1).unwrap();
+    hosts.link(1, 0).cut().unwrap();
     assert_eq!(carrier(), "0");
     let refused = connect(&hosts, 0, address).unwrap_err().kind();
     assert!(
@@ -209,7 +198,7 @@ fn a_cable_can_be_cut_and_mended() {
     let nothing = into.read(&mut [0; 8]).unwrap_err().kind();
     assert_eq!(nothing, ErrorKind::WouldBlock);
 
-    hosts.link_up(1).unwrap();
+    hosts.link(1, 0).mend().unwrap();
     assert_eq!(carrier(), "1");
     // The old connection goes on where it was, and new ones are possible.
     into.set_read_timeout(Some(Duration::from_secs(30)))
@@ -230,7 +219,7 @@ fn sets_of_hosts_do_not_see_each_other() {
         .unwrap()
         .unwrap();
     assert_ne!(one.folder(), other.folder());
-    let (_listener, address) = listen(&one, 1);
+    let (_listener, address) = listen(&one, 1, 0);
     assert!(connect(&one, 0, address).is_ok());
     let error = connect(&other, 0, address).unwrap_err();
     assert_eq!(
@@ -241,9 +230,18 @@ fn sets_of_hosts_do_not_see_each_other() {
 }
 
 #[test]
-fn a_wrong_number_of_hosts_is_refused() {
-    for count in [0, 251] {
-        let refused = Hosts::new(HostsSpec { count, rate: None });
-        assert!(matches!(refused, Err(Error::Failed(why)) if why.contains("1 to 250")));
+fn a_wrong_number_of_hosts_or_links_is_refused() {
+    for (count, links, range) in [
+        (0, 1, "1 to 250"),
+        (251, 1, "1 to 250"),
+        (2, 0, "1 to 32"),
+        (2, 33, "1 to 32"),
+    ] {
+        let refused = Hosts::new(HostsSpec {
+            count,
+            links,
+            ..HostsSpec::default()
+        });
+        assert!(matches!(refused, Err(Error::Failed(why)) if why.contains(range)));
     }
 }

@@ -6,21 +6,40 @@
 #[cfg(test)]
 mod links;
 #[cfg(test)]
+mod rails;
+#[cfg(test)]
+mod rates;
+#[cfg(test)]
 mod removal;
 #[cfg(test)]
 mod slurm;
 
 #[cfg(test)]
 mod support {
+    use std::net::{SocketAddr, TcpListener, TcpStream};
     use std::path::{Path, PathBuf};
     use std::process::Command;
     use std::time::{Duration, Instant};
 
+    use rustix::io::Errno;
+    use rustix::net::{self, AddressFamily, SocketType, sockopt::Timeout};
     use tonnage_testbed::{Error, Hosts, HostsSpec, Rate};
 
-    /// Two hosts, or `None` with the reason printed where this machine cannot have any.
+    /// Time in which a peer that is there has answered, and one that is not has failed to.
+    const ANSWER: Duration = Duration::from_secs(5);
+
+    /// Two hosts with links of this rate both ways, or `None` with the reason printed where this machine cannot have
+    /// any.
     pub fn two_hosts(rate: Option<Rate>) -> Option<Hosts> {
-        match Hosts::new(HostsSpec { count: 2, rate }) {
+        some_hosts(HostsSpec {
+            rates: rate.into(),
+            ..HostsSpec::default()
+        })
+    }
+
+    /// Hosts as they are asked for, or `None` with the reason printed.
+    pub fn some_hosts(spec: HostsSpec) -> Option<Hosts> {
+        match Hosts::new(spec) {
             Ok(hosts) => Some(hosts),
             Err(Error::Unavailable(why)) => {
                 println!("skip: no hosts in network namespaces: {why}");
@@ -28,6 +47,46 @@ mod support {
             }
             Err(error) => panic!("{error}"),
         }
+    }
+
+    /// A listener at the address of a link.
+    pub fn listen(hosts: &Hosts, host: usize, rail: usize) -> (TcpListener, SocketAddr) {
+        let address = hosts.link(host, rail).address();
+        let listener = hosts
+            .within(host, || TcpListener::bind((address, 0)).unwrap())
+            .unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
+    /// A connection from a host, by the route that it chooses.
+    pub fn connect(hosts: &Hosts, from: usize, to: SocketAddr) -> std::io::Result<TcpStream> {
+        hosts
+            .within(from, || {
+                TcpStream::connect_timeout(&to, Duration::from_millis(500))
+            })
+            .unwrap()
+    }
+
+    /// A connection from the address of a link.
+    pub fn connect_from(
+        hosts: &Hosts,
+        from: usize,
+        rail: usize,
+        to: SocketAddr,
+    ) -> Result<TcpStream, Errno> {
+        let address = SocketAddr::from((hosts.link(from, rail).address(), 0));
+        hosts
+            .within(from, || {
+                let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+                net::bind(&socket, &address)?;
+                // What nobody answers would be tried again for minutes.
+                net::sockopt::set_socket_timeout(&socket, Timeout::Send, Some(ANSWER))?;
+                net::connect(&socket, &to)?;
+                net::sockopt::set_socket_timeout(&socket, Timeout::Send, None)?;
+                Ok(TcpStream::from(socket))
+            })
+            .unwrap()
     }
 
     /// Returns the output of a command; it must succeed.

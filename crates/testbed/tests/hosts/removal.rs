@@ -10,9 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use tonnage_testbed::{HostsSpec, Rate};
 
 use super::support::{
-    command_line, is_gone, printed, processes_with, spaces, two_hosts, wait_until,
+    command_line, is_gone, printed, processes_with, some_hosts, spaces, two_hosts, wait_until,
 };
 
 /// Something that runs in a host, known by a number that nobody else waits for.
@@ -112,6 +113,23 @@ fn after_a_drop() {
     drop(hosts);
     assert!(is_gone(&folder) && !sleeper.runs());
     child.wait().unwrap();
+}
+
+#[test]
+fn after_a_close_with_several_links_that_are_shaped_and_cut() {
+    let spec = HostsSpec {
+        links: 3,
+        rates: Rate::GBIT_1.into(),
+        ..HostsSpec::default()
+    };
+    let Some(hosts) = some_hosts(spec) else {
+        return;
+    };
+    let folder = hosts.folder().to_owned();
+    assert_eq!(spaces(&folder).len(), 3, "two hosts and one switch");
+    hosts.link(1, 2).cut().unwrap();
+    hosts.close().unwrap();
+    assert!(is_gone(&folder));
 }
 
 #[test]

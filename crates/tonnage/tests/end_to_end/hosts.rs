@@ -17,9 +17,18 @@ const PORT: &str = "29500";
 /// The promise: after this, the others have ended.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Hosts, or `None` with the reason printed where this machine cannot have any.
+/// Hosts with one link each, which carries as much either way.
 pub(super) fn hosts(count: usize, rate: Option<Rate>) -> Option<Hosts> {
-    match Hosts::new(HostsSpec { count, rate }) {
+    hosts_of(HostsSpec {
+        count,
+        rates: rate.into(),
+        ..HostsSpec::default()
+    })
+}
+
+/// Hosts as they are asked for, or `None` with the reason printed where this machine cannot have any.
+pub(super) fn hosts_of(spec: HostsSpec) -> Option<Hosts> {
+    match Hosts::new(spec) {
         Ok(hosts) => Some(hosts),
         Err(Error::Unavailable(why)) => {
             println!("skip: no hosts in network namespaces: {why}");
@@ -175,7 +184,7 @@ fn a_cable_that_stays_cut_ends_the_run_on_both_sides() {
     let dir = tempdir().unwrap();
     let runs = start(&hosts, 1, dir.path(), SECONDS, |rank| rank);
     wait_for_a_record(dir.path());
-    hosts.link_down(1).unwrap();
+    hosts.link(1, 0).cut().unwrap();
     let since = Instant::now();
     let ended = end(runs);
     assert!(
@@ -195,9 +204,9 @@ fn a_cable_that_is_mended_in_time_does_not_end_the_run() {
     let dir = tempdir().unwrap();
     let runs = start(&hosts, 1, dir.path(), SECONDS, |rank| rank);
     wait_for_a_record(dir.path());
-    hosts.link_down(1).unwrap();
+    hosts.link(1, 0).cut().unwrap();
     std::thread::sleep(Duration::from_secs(2));
-    hosts.link_up(1).unwrap();
+    hosts.link(1, 0).mend().unwrap();
     all_good(&end(runs));
     let records = records::read(&dir.path().join("r.jsonl"));
     assert_eq!(records.len(), POINTS);

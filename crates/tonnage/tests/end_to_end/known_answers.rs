@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use tempfile::tempdir;
 use tonnage_record::transfer::Trial;
 use tonnage_record::{Outcome, Record};
-use tonnage_testbed::{Error, Hosts, Rate, Slurm};
+use tonnage_testbed::{Error, Hosts, HostsSpec, Rate, Slurm};
 
-use super::hosts::{all_good, end, hosts, start};
+use super::hosts::{all_good, end, hosts, hosts_of, start};
 use super::support::{BRIEF, Ended, Started, records, tonnage_by, wait_until};
 
 /// Greatest distance of a figure from theory.
@@ -201,9 +201,9 @@ fn an_outage_of_two_seconds_shows_and_the_run_goes_on() {
         "eth0",
         "--window 8 --trials 1 --trial-time 8s --warmup 0 --limit none",
     );
-    hosts.link_down(1).unwrap();
+    hosts.link(1, 0).cut().unwrap();
     std::thread::sleep(Duration::from_secs(2));
-    hosts.link_up(1).unwrap();
+    hosts.link(1, 0).mend().unwrap();
     all_good(&end(runs));
     let record = &records::read(&dir.path().join("r.jsonl"))[0];
     assert_eq!(record.outcome, Outcome::Measured);
@@ -231,7 +231,7 @@ fn an_outage_for_ever_ends_the_run_and_names_both_ends() {
         "eth0",
         "--window 8 --trials 1 --trial-time 1h --warmup 0 --limit none",
     );
-    hosts.link_down(1).unwrap();
+    hosts.link(1, 0).cut().unwrap();
     let since = Instant::now();
     let ended = end(runs);
     assert!(since.elapsed() < Duration::from_secs(15), "{ended:#?}");
@@ -258,12 +258,15 @@ fn an_outage_for_ever_ends_the_run_and_names_both_ends() {
 #[test]
 fn a_data_path_that_is_cut_for_ever_ends_the_run_and_names_the_pair() {
     for pacing in ["--window 8", "--ping-pong"] {
-        let Some(hosts) = hosts(2, None) else { return };
-        hosts.lay_cable(0, 1).unwrap();
+        let spec = HostsSpec {
+            links: 2,
+            ..HostsSpec::default()
+        };
+        let Some(hosts) = hosts_of(spec) else { return };
         let dir = tempdir().unwrap();
         let length = format!("{pacing} --trials 1 --trial-time 1h --warmup 0 --limit none");
         let runs = streaming(&hosts, dir.path(), "eth1", &length);
-        hosts.cut_cable(0).unwrap();
+        hosts.link(0, 1).cut().unwrap();
         let since = Instant::now();
         let ended = end(runs);
         // Five seconds beside the network's seven.
@@ -273,7 +276,7 @@ fn a_data_path_that_is_cut_for_ever_ends_the_run_and_names_the_pair() {
         for part in [
             "rank 0 on h0: ",
             "fabric:tcp: no write with rank 1 on h1 has ended for ",
-            " by eth1 (10.254.0.1)",
+            " by eth1 (10.77.1.1)",
         ] {
             assert!(said.contains(part), "{part}: {ended:#?}");
         }

@@ -1,0 +1,175 @@
+//! Links of a host carry traffic separately, and one that is cut stops no other.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use tonnage_testbed::{Hosts, HostsSpec, LinkCounters};
+
+use super::support::{connect, connect_from, listen, printed, some_hosts, wait_until};
+
+/// Payload that no other traffic could be taken for.
+const PAYLOAD_BYTES: usize = 8 << 20;
+
+/// Most that a link carries beside payload: requests for addresses, and what the kernel tells its neighbours.
+const CHATTER_BYTES: u64 = 100_000;
+
+fn two_hosts_with_two_links() -> Option<Hosts> {
+    some_hosts(HostsSpec {
+        links: 2,
+        ..HostsSpec::default()
+    })
+}
+
+/// Two ends of a connection between links of the same number: in host 0, and in host 1.
+fn connection(hosts: &Hosts, rail: usize) -> (TcpStream, TcpStream) {
+    let (listener, address) = listen(hosts, 1, rail);
+    let out = connect(hosts, 0, address).unwrap();
+    let (into, peer) = listener.accept().unwrap();
+    assert_eq!(peer.ip(), hosts.link(0, rail).address());
+    (out, into)
+}
+
+/// Counters of both links of both hosts, as `[host][rail]`.
+fn counters(hosts: &Hosts) -> [[LinkCounters; 2]; 2] {
+    [0, 1].map(|host| [0, 1].map(|rail| hosts.link(host, rail).counters().unwrap()))
+}
+
+fn send(mut out: TcpStream, mut into: TcpStream) {
+    let sender = std::thread::spawn(move || out.write_all(&vec![0u8; PAYLOAD_BYTES]).unwrap());
+    let mut bytes = Vec::new();
+    into.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes.len(), PAYLOAD_BYTES);
+    sender.join().unwrap();
+}
+
+#[test]
+fn each_link_carries_its_own_traffic_and_no_other() {
+    let Some(hosts) = two_hosts_with_two_links() else {
+        return;
+    };
+    for rail in [0, 1] {
+        let before = counters(&hosts);
+        let (out, into) = connection(&hosts, rail);
+        send(out, into);
+        let after = counters(&hosts);
+        let grown = |host: usize, rail: usize| {
+            let (before, after) = (before[host][rail], after[host][rail]);
+            (
+                after.sent_bytes - before.sent_bytes,
+                after.received_bytes - before.received_bytes,
+            )
+        };
+        let payload = PAYLOAD_BYTES as u64;
+        assert!(grown(0, rail).0 > payload, "{before:?} {after:?}");
+        assert!(grown(1, rail).1 > payload, "{before:?} {after:?}");
+        for host in [0, 1] {
+            let (sent, received) = grown(host, 1 - rail);
+            assert!(
+                sent + received < CHATTER_BYTES,
+                "rail {rail} leaks: {before:?} {after:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn programs_see_each_link_with_its_address() {
+    let Some(hosts) = two_hosts_with_two_links() else {
+        return;
+    };
+    let names = printed(hosts.command(0, "cat").arg("/etc/hosts"));
+    for line in [
+        "10.77.0.1 h0",
+        "10.77.1.1 h0-rail1",
+        "10.77.0.2 h1",
+        "10.77.1.2 h1-rail1",
+    ] {
+        assert!(names.lines().any(|found| found == line), "{line}: {names}");
+    }
+    for rail in [0, 1] {
+        let link = hosts.link(1, rail);
+        assert_eq!(link.interface(), format!("eth{rail}"));
+        let shown = printed(hosts.command(1, "ip").args(["-o", "-4", "address", "show"]));
+        let address = format!("{} ", link.interface());
+        let line = shown.lines().find(|line| line.contains(&address)).unwrap();
+        assert!(line.contains(&format!("{}/24", link.address())), "{shown}");
+    }
+}
+
+#[test]
+fn no_rail_leads_to_another() {
+    let Some(hosts) = two_hosts_with_two_links() else {
+        return;
+    };
+    // Of both hosts, so that the way back is right too.
+    for (from, to) in [(0, 1), (1, 0)] {
+        for rail in [0, 1] {
+            let (_same, address) = listen(&hosts, to, rail);
+            connect_from(&hosts, from, rail, address).unwrap();
+            let (_other, address) = listen(&hosts, to, 1 - rail);
+            let refused = connect_from(&hosts, from, rail, address).unwrap_err();
+            assert_eq!(refused, Errno::HOSTUNREACH, "rail {rail} of h{from}");
+        }
+    }
+    // Even if a program insists on it: nobody on rail 1 answers for an address of rail 0.
+    let ip = |arguments: &[&str]| {
+        let space = hosts.namespace(0);
+        printed(Command::new("ip").args(["-n", &space]).args(arguments))
+    };
+    ip(&["route", "add", "10.77.0.2", "dev", "eth1", "table", "101"]);
+    let (_listener, address) = listen(&hosts, 1, 0);
+    let refused = connect_from(&hosts, 0, 1, address).unwrap_err();
+    assert_eq!(refused, Errno::HOSTUNREACH);
+    let neighbours = ip(&["neighbour", "show", "dev", "eth1"]);
+    let answer = neighbours
+        .lines()
+        .find(|line| line.starts_with("10.77.0.2 "));
+    assert!(
+        answer.is_some_and(|line| !line.contains("lladdr")),
+        "somebody answered: {neighbours}"
+    );
+}
+
+#[test]
+fn a_link_that_is_cut_does_not_stop_the_other() {
+    let Some(hosts) = two_hosts_with_two_links() else {
+        return;
+    };
+    let carriers = || {
+        let files = [0, 1].map(|rail| format!("/sys/class/net/eth{rail}/carrier"));
+        printed(hosts.command(1, "cat").args(files))
+    };
+    for cut in [1, 0] {
+        let mut ends = [0, 1].map(|rail| connection(&hosts, rail));
+        assert_eq!(carriers(), "1\n1");
+        hosts.link(1, cut).cut().unwrap();
+        assert_eq!(carriers(), if cut == 1 { "1\n0" } else { "0\n1" });
+        for (out, into) in &mut ends {
+            out.write_all(b"12345678").unwrap();
+            into.set_read_timeout(Some(Duration::from_secs(30)))
+                .unwrap();
+        }
+        let mut bytes = [0; 8];
+        ends[1 - cut].1.read_exact(&mut bytes).unwrap();
+        // New connections are possible too.
+        connection(&hosts, 1 - cut);
+        let into = &mut ends[cut].1;
+        into.set_read_timeout(Some(Duration::from_millis(300)))
+            .unwrap();
+        let nothing = into.read(&mut [0; 8]).unwrap_err().kind();
+        assert_eq!(nothing, ErrorKind::WouldBlock);
+
+        hosts.link(1, cut).mend().unwrap();
+        into.set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        into.read_exact(&mut bytes).unwrap();
+        assert_eq!(&bytes, b"12345678");
+        let (_listener, address) = listen(&hosts, 1, cut);
+        wait_until("a new connection comes about", || {
+            connect(&hosts, 0, address).is_ok()
+        });
+    }
+}

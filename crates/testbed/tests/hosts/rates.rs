@@ -1,0 +1,244 @@
+//! Traffic to a host and from it is bounded by its link, however many others are at it, and each link by itself.
+//!
+//! Bytes are those that interfaces have counted: no more than the shaper lets through goes there, whatever this process
+//! does meanwhile. How much it is at least depends on other programs, so that is looked at several times.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::process::Command;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tonnage_testbed::{Hosts, HostsSpec, LinkRates, Rate};
+
+use super::support::{connect, listen, printed, some_hosts};
+
+/// Time for which streams are looked at before a verdict, and how often at most.
+const LOOK: Duration = Duration::from_millis(1000);
+const LOOKS: usize = 8;
+
+/// The shaper's bucket, which may be full when a look begins.
+const BUCKET_BYTES: f64 = 131_072.0;
+
+/// A stream from one host to another by a rail, as fast as it goes until it is dropped.
+struct Stream {
+    into: TcpStream,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Stream {
+    fn start(hosts: &Hosts, rail: usize, from: usize, to: usize) -> Self {
+        let (listener, address) = listen(hosts, to, rail);
+        let mut out = connect(hosts, from, address).unwrap();
+        let (into, _) = listener.accept().unwrap();
+        let mut reader = into.try_clone().unwrap();
+        let sender = std::thread::spawn(move || {
+            let block = vec![0u8; 1 << 18];
+            while out.write_all(&block).is_ok() {}
+        });
+        let receiver = std::thread::spawn(move || {
+            let mut block = vec![0u8; 1 << 18];
+            while reader.read(&mut block).is_ok_and(|bytes| bytes > 0) {}
+        });
+        Self {
+            into,
+            threads: vec![sender, receiver],
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // What fails has ended already.
+        let _ = self.into.shutdown(Shutdown::Both);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Streams from hosts to hosts, one for each pair.
+fn streams(hosts: &Hosts, rail: usize, pairs: &[(usize, usize)]) -> Vec<Stream> {
+    let start = |&(from, to): &(usize, usize)| Stream::start(hosts, rail, from, to);
+    pairs.iter().map(start).collect()
+}
+
+fn sent(hosts: &Hosts, host: usize, rail: usize) -> u64 {
+    hosts.link(host, rail).counters().unwrap().sent_bytes
+}
+
+fn received(hosts: &Hosts, host: usize, rail: usize) -> u64 {
+    hosts.link(host, rail).counters().unwrap().received_bytes
+}
+
+/// The bytes that a counter grows by in a look are never above what `rate` lets through, and in one of the looks at
+/// least half of it.
+fn assert_bounded(what: &str, rate: Rate, counter: impl Fn() -> u64) {
+    let bytes_per_s = rate.bits_per_s() as f64 / 8.0;
+    let mut found = Vec::new();
+    for _ in 0..LOOKS {
+        let begun = Instant::now();
+        let before = counter();
+        std::thread::sleep(LOOK);
+        let bytes = (counter() - before) as f64;
+        let most = bytes_per_s * begun.elapsed().as_secs_f64() + BUCKET_BYTES;
+        assert!(
+            bytes <= 1.01 * most,
+            "{what} should be at most {rate}: {bytes} bytes of {most}"
+        );
+        found.push(bytes / most);
+        if bytes > 0.5 * most {
+            return;
+        }
+    }
+    panic!("{what} should come near to {rate}: {found:?} of it");
+}
+
+/// A counter grows faster than a rate that holds elsewhere, in one of the looks.
+fn assert_faster(what: &str, rate: Rate, counter: impl Fn() -> u64) {
+    let bytes_per_s = rate.bits_per_s() as f64 / 8.0;
+    let mut found = Vec::new();
+    for _ in 0..LOOKS {
+        let before = counter();
+        let begun = Instant::now();
+        std::thread::sleep(LOOK);
+        let bytes = (counter() - before) as f64;
+        found.push(bytes / (bytes_per_s * begun.elapsed().as_secs_f64()));
+        if found.last().is_some_and(|&part| part > 1.5) {
+            return;
+        }
+    }
+    panic!("{what} should be faster than {rate}: {found:?} of it");
+}
+
+/// Slow enough to be reached also where other programs have the CPUs.
+fn slow() -> Rate {
+    "100mbit".parse().unwrap()
+}
+
+/// A server and three clients, of which the server alone has these rates.
+fn server_with(rates: LinkRates) -> Option<Hosts> {
+    let hosts = some_hosts(HostsSpec {
+        count: 4,
+        ..HostsSpec::default()
+    })?;
+    hosts.link(0, 0).set_rates(rates).unwrap();
+    Some(hosts)
+}
+
+const READS: [(usize, usize); 3] = [(0, 1), (0, 2), (0, 3)];
+const WRITES: [(usize, usize); 3] = [(1, 0), (2, 0), (3, 0)];
+
+#[test]
+fn reads_of_three_clients_are_bounded_by_what_the_server_sends() {
+    let rate = slow();
+    let Some(hosts) = server_with(LinkRates {
+        send: Some(rate),
+        receive: None,
+    }) else {
+        return;
+    };
+    let reads = streams(&hosts, 0, &READS);
+    assert_bounded("three reads", rate, || {
+        (1..4).map(|client| received(&hosts, client, 0)).sum()
+    });
+    drop(reads);
+    let _writes = streams(&hosts, 0, &WRITES);
+    assert_faster("what is not sent", rate, || received(&hosts, 0, 0));
+}
+
+#[test]
+fn writes_of_three_clients_are_bounded_by_what_the_server_receives() {
+    let rate = slow();
+    let Some(hosts) = server_with(LinkRates {
+        send: None,
+        receive: Some(rate),
+    }) else {
+        return;
+    };
+    let writes = streams(&hosts, 0, &WRITES);
+    assert_bounded("three writes", rate, || received(&hosts, 0, 0));
+    drop(writes);
+    let _reads = streams(&hosts, 0, &READS);
+    assert_faster("what is not received", rate, || sent(&hosts, 0, 0));
+}
+
+#[test]
+fn hosts_with_one_rate_have_it_both_ways_and_each_for_itself() {
+    let rate = slow();
+    let Some(hosts) = some_hosts(HostsSpec {
+        count: 4,
+        rates: rate.into(),
+        ..HostsSpec::default()
+    }) else {
+        return;
+    };
+    let both: Vec<_> = READS.into_iter().chain(WRITES).collect();
+    let all = streams(&hosts, 0, &both);
+    assert_bounded("what the server sends", rate, || sent(&hosts, 0, 0));
+    assert_bounded("what it receives", rate, || received(&hosts, 0, 0));
+    drop(all);
+    let _apart = streams(&hosts, 0, &[(0, 1), (2, 3)]);
+    assert_faster("two links together", rate, || {
+        sent(&hosts, 0, 0) + sent(&hosts, 2, 0)
+    });
+}
+
+#[test]
+fn each_link_is_shaped_by_itself() {
+    let rate = slow();
+    let faster: Rate = "250mbit".parse().unwrap();
+    let Some(hosts) = some_hosts(HostsSpec {
+        links: 2,
+        ..HostsSpec::default()
+    }) else {
+        return;
+    };
+    hosts.link(0, 0).set_rates(faster.into()).unwrap();
+    hosts.link(0, 1).set_rates(rate.into()).unwrap();
+    let _all = [
+        streams(&hosts, 0, &[(0, 1), (1, 0)]),
+        streams(&hosts, 1, &[(0, 1), (1, 0)]),
+    ];
+    for (rail, rate) in [(0, faster), (1, rate)] {
+        let what = format!("what rail {rail} sends");
+        assert_bounded(&what, rate, || sent(&hosts, 0, rail));
+        let what = format!("what rail {rail} receives");
+        assert_bounded(&what, rate, || received(&hosts, 0, rail));
+    }
+    assert_faster("the other rail", rate, || sent(&hosts, 0, 0));
+    hosts.link(0, 1).set_rates(LinkRates::UNSHAPED).unwrap();
+    assert_faster("a link that is no longer shaped", rate, || {
+        sent(&hosts, 0, 1)
+    });
+}
+
+#[test]
+fn options_of_the_command_reach_all_links() {
+    if some_hosts(HostsSpec::default()).is_none() {
+        return;
+    }
+    let script =
+        "echo $HOST1_RAIL1; on 1 tc qdisc show dev eth1; on switch tc qdisc show dev h1-rail1";
+    let shown = |options: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tonnage-testbed"));
+        command.args(["--links", "2"]).args(options.split(' '));
+        let lines = printed(command.args(["--", "sh", "-c", script]));
+        let lines: Vec<_> = lines.lines().map(str::to_owned).collect();
+        let [address, send, receive] = lines.try_into().unwrap();
+        assert_eq!(address, "10.77.1.2");
+        [send, receive]
+    };
+    for (options, rates) in [
+        ("--rate 80mbit", ["rate 80Mbit ", "rate 80Mbit "]),
+        ("--send-rate 70mbit", ["rate 70Mbit ", "noqueue"]),
+        (
+            "--rate 80mbit --receive-rate 60mbit",
+            ["rate 80Mbit ", "rate 60Mbit "],
+        ),
+    ] {
+        for (line, part) in shown(options).into_iter().zip(rates) {
+            assert!(line.contains(part), "{options}: no {part:?} in {line}");
+        }
+    }
+}
