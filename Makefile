@@ -1,6 +1,6 @@
 # The commands that matter. `make` alone lists them.
 
-.PHONY: help build check test-unit test-system test-faults test fuzz fuzz-corpus mutants fmt doc hosts
+.PHONY: help build check test-unit test-system test-faults test fuzz fuzz-corpus mutants fmt doc hosts rails
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\): ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -43,3 +43,6 @@ hosts: ## N hosts on this machine and a shell beside them (root): make hosts N=2
 	@cargo run --quiet --locked -p tonnage-testbed -- --count $(or $(N),2) $(if $(LINKS),--links $(LINKS)) \
 	$(if $(RATE),--rate $(RATE)) $(if $(SEND),--send-rate $(SEND)) $(if $(RECEIVE),--receive-rate $(RECEIVE)) \
 	$(if $(SLURM),--slurm)
+
+rails: ## Rails beside each other over two shaped links (root): make rails RATE=1gbit
+	@bash scripts/rails.sh $(or $(RATE),1gbit)

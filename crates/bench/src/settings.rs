@@ -1,8 +1,9 @@
 //! Settings of a run that are not part of any point. Points are in `tonnage_plan`.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use tonnage_engine::{Libraries, Lists};
+use tonnage_engine::{DeviceRequest, Libraries, Lists};
 use tonnage_machine::{CpuChoice, Topology};
 use tonnage_record::Program;
 use tonnage_sys::clock::Clock;
@@ -18,8 +19,10 @@ pub struct Settings {
     pub cpus: CpuChoice,
     /// Source of memory.
     pub numa: Numa,
-    /// Devices that engines use; empty when each is to choose.
-    pub devices: Vec<String>,
+    /// Devices that engines use.
+    pub devices: DeviceNames,
+    /// Speed of links whose devices do not say it, bytes per second.
+    pub link_bytes_per_s: Option<u64>,
     /// Libraries to load instead of those that engines find.
     pub libraries: Libraries,
     /// The engines and memories of the program.
@@ -28,6 +31,39 @@ pub struct Settings {
     pub clock: Clock,
     /// The program that writes the records.
     pub program: Program,
+}
+
+/// Devices that were named: for all ranks, and for some of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceNames {
+    /// Names for every rank, or the one word `all`; empty when engines are to choose.
+    pub all_ranks: Vec<String>,
+    /// Names for one rank in place of those.
+    pub of_ranks: BTreeMap<u32, Vec<String>>,
+    /// True where the workers of some points use all devices, so that those of others may leave some unused.
+    pub may_idle: bool,
+}
+
+impl DeviceNames {
+    /// The word that stands for all devices.
+    pub const ALL: &'static str = "all";
+
+    /// Returns whether no device was named.
+    pub fn is_empty(&self) -> bool {
+        self.all_ranks.is_empty() && self.of_ranks.is_empty()
+    }
+
+    /// The request of one rank, whose workers use all of its devices if `spans`; and whether it is for this rank alone.
+    pub fn request(&self, rank: u32, spans: bool) -> (DeviceRequest<'_>, bool) {
+        let own = self.of_ranks.get(&rank);
+        let request = match &own.unwrap_or(&self.all_ranks)[..] {
+            [] if spans => DeviceRequest::All,
+            [] => DeviceRequest::Own,
+            [word] if word == Self::ALL => DeviceRequest::All,
+            names => DeviceRequest::Named(names),
+        };
+        (request, own.is_some())
+    }
 }
 
 /// The NUMA node that a worker's memory comes from.

@@ -80,6 +80,8 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         initiators: None,
         target_shift: 0,
         workers,
+        rails: tonnage_engine::paths::Rails::Single,
+        rail_shift: 0,
         queue_pairs: 1,
         cut: None,
         place: None,

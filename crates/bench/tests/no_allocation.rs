@@ -82,6 +82,8 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
         initiators: None,
         target_shift: 0,
         workers: 1,
+        rails: tonnage_engine::paths::Rails::Single,
+        rail_shift: 0,
         queue_pairs: 1,
         cut: None,
         place: None,

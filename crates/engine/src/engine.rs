@@ -74,6 +74,21 @@ pub enum Flush {
     Again,
 }
 
+/// Load of one rail of a worker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RailLoad {
+    /// Bytes of the parts that were handed to it.
+    pub bytes: u64,
+    /// Polls while it had parts in flight.
+    pub busy_polls: u64,
+    /// Polls while any rail had.
+    pub polls: u64,
+    /// Peers that it leads to.
+    pub peers: u32,
+    /// Parts in flight now.
+    pub in_flight: u64,
+}
+
 /// Ways to wait for completions.
 #[derive(Debug, Clone, Copy)]
 pub enum Arm<'a> {
@@ -172,6 +187,10 @@ pub trait Engine: Send {
     /// have.
     fn settle(&mut self, _trying: bool) -> bool {
         true
+    }
+    /// What each rail carried since this was asked last, the operations of this side only; empty where there is one.
+    fn take_rail_loads(&mut self) -> Vec<RailLoad> {
+        Vec::new()
     }
     /// Choices that the engine made by itself since the lanes were resolved (a copy method, an inline limit), for the
     /// record; empty when it decides nothing.

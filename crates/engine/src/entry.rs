@@ -40,6 +40,17 @@ pub struct Entry {
     pub open: fn(&OpenRequest<'_>) -> Result<Domains>,
 }
 
+/// Devices that an engine is asked to open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceRequest<'a> {
+    /// One of the engine's own choice.
+    Own,
+    /// All by which the other ranks can be reached.
+    All,
+    /// These, in this order; one may be named twice.
+    Named(&'a [String]),
+}
+
 /// Arguments for opening an engine on one rank.
 #[derive(Debug, Clone)]
 pub struct OpenRequest<'a> {
@@ -47,8 +58,8 @@ pub struct OpenRequest<'a> {
     pub variant: &'a str,
     /// Options that differ from the defaults; checked against [`Entry::options`].
     pub options: &'a EngineOptions,
-    /// `--devices`; empty when the engine is to choose.
-    pub devices: &'a [String],
+    /// `--devices` and `--devices-of`.
+    pub devices: DeviceRequest<'a>,
     /// `--library`: files to load instead of those that the engine finds.
     pub libraries: &'a Libraries,
     /// True when all ranks reach each other by the loopback.
@@ -67,7 +78,7 @@ impl Default for OpenRequest<'_> {
         Self {
             variant: "",
             options: &NO_OPTIONS,
-            devices: &[],
+            devices: DeviceRequest::Own,
             libraries: &NO_LIBRARIES,
             one_network: true,
             address: None,

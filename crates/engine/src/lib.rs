@@ -55,8 +55,8 @@ pub mod pattern;
 mod report;
 
 pub use domain::{Caps, Domain, LimitKind, WorkerConfig};
-pub use engine::{Arm, Card, Engine, Flush, Locality, Neighbor};
-pub use entry::{Domains, Entry, OpenRequest};
+pub use engine::{Arm, Card, Engine, Flush, Locality, Neighbor, RailLoad};
+pub use entry::{DeviceRequest, Domains, Entry, OpenRequest};
 pub use failure::Failure;
 pub use library::{BeforeJoin, Libraries, Library, Lifecycle};
 pub use lists::{Lists, find};

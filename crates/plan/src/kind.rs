@@ -101,6 +101,16 @@ pub trait AnyPoint {
         false
     }
 
+    /// Returns whether each worker uses all devices of its rank, and not one of them.
+    fn spans_devices(&self) -> bool {
+        false
+    }
+
+    /// Places by which the devices of some ranks are turned.
+    fn rail_shift(&self) -> u32 {
+        0
+    }
+
     /// Facts about its engine, from the list that has it.
     ///
     /// # Errors

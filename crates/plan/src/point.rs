@@ -25,6 +25,8 @@ tonnage_units::names! {
         Pair = "pair",
         /// Rank 0 to every other rank at once.
         FanOut = "fan-out",
+        /// Rank 0 to every other rank, one after the other.
+        InTurn = "in-turn",
         /// Every other rank to rank 0 at once.
         FanIn = "fan-in",
         /// Every rank to every other.

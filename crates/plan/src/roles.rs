@@ -1,6 +1,8 @@
 //! Ranks that initiate towards each other: a traffic pattern among so many ranks. What each of them does then is in the
 //! points of [`crate::kinds`].
 
+use std::ops::Range;
+
 use crate::point::Traffic;
 
 /// A traffic pattern among the ranks of a run, from which every rank knows its own part and those of the others.
@@ -72,10 +74,10 @@ impl Roles {
     pub fn targets(self, rank: u32) -> Vec<u32> {
         match self.traffic {
             Traffic::Pair => self.partner(rank).into_iter().collect(),
-            Traffic::FanOut if rank == 0 => self.others(0),
+            Traffic::FanOut | Traffic::InTurn if rank == 0 => self.others(0),
             Traffic::FanIn if (1..=self.clients()).contains(&rank) => vec![0],
             Traffic::AllToAll => self.others(rank),
-            Traffic::FanOut | Traffic::FanIn => Vec::new(),
+            Traffic::FanOut | Traffic::InTurn | Traffic::FanIn => Vec::new(),
         }
     }
 
@@ -83,10 +85,10 @@ impl Roles {
     pub fn initiators_of(self, rank: u32) -> Vec<u32> {
         match self.traffic {
             Traffic::Pair => self.partners_of(rank),
-            Traffic::FanOut if rank != 0 => vec![0],
+            Traffic::FanOut | Traffic::InTurn if rank != 0 => vec![0],
             Traffic::FanIn if rank == 0 => (1..=self.clients()).collect(),
             Traffic::AllToAll => self.others(rank),
-            Traffic::FanOut | Traffic::FanIn => Vec::new(),
+            Traffic::FanOut | Traffic::InTurn | Traffic::FanIn => Vec::new(),
         }
     }
 
@@ -95,10 +97,56 @@ impl Roles {
         let others = self.ranks.saturating_sub(1);
         match self.traffic {
             Traffic::Pair => (self.sides().0, 1),
-            Traffic::FanOut => (1, others),
+            Traffic::FanOut | Traffic::InTurn => (1, others),
             Traffic::FanIn => (self.clients(), 1),
             Traffic::AllToAll => (self.ranks, others),
         }
+    }
+
+    /// Rounds of one trial, one after the other; the flows of a round run at once. At least 1.
+    pub fn rounds(self) -> u32 {
+        match self.traffic {
+            Traffic::InTurn => self.ranks.saturating_sub(1).max(1),
+            Traffic::Pair | Traffic::FanOut | Traffic::FanIn | Traffic::AllToAll => 1,
+        }
+    }
+
+    /// The places, among the targets of `rank`, of those that a round is towards.
+    pub fn in_round(self, rank: u32, round: u32) -> Range<usize> {
+        let all = 0..self.targets(rank).len();
+        match self.traffic {
+            Traffic::InTurn => {
+                let at = (round as usize).min(all.end);
+                at..(at + 1).min(all.end)
+            }
+            Traffic::Pair | Traffic::FanOut | Traffic::FanIn | Traffic::AllToAll => all,
+        }
+    }
+
+    /// The ranks that initiate towards `rank` in a round, ascending.
+    pub fn initiators_in_round(self, rank: u32, round: u32) -> Vec<u32> {
+        let mut initiators = self.initiators_of(rank);
+        initiators.retain(|&from| {
+            let targets = self.targets(from);
+            targets[self.in_round(from, round)].contains(&rank)
+        });
+        initiators
+    }
+
+    /// The most targets of a rank at a time.
+    pub fn targets_at_once(self) -> u32 {
+        let (_, targets) = self.initiating();
+        targets / self.rounds().max(1)
+    }
+
+    /// The one pair of a round, where each round has one.
+    pub fn pair_of_round(self, round: u32) -> Option<(u32, u32)> {
+        (self.traffic == Traffic::InTurn).then_some((0, round + 1))
+    }
+
+    /// Returns whether no rank only serves.
+    pub fn all_initiate(self) -> bool {
+        self.traffic == Traffic::AllToAll
     }
 
     /// The most ranks that initiate to one rank.
@@ -108,7 +156,7 @@ impl Roles {
                 let (initiators, targets) = self.sides();
                 initiators.div_ceil(targets.max(1))
             }
-            Traffic::FanOut => 1,
+            Traffic::FanOut | Traffic::InTurn => 1,
             Traffic::FanIn => self.clients(),
             Traffic::AllToAll => self.ranks.saturating_sub(1),
         }
@@ -132,6 +180,7 @@ impl Roles {
             (Traffic::Pair, Some(_)) => format!("pairs among {ranks} ranks at once{shifted}"),
             (Traffic::Pair, None) if ranks == 2 => format!("one pair of ranks{shifted}"),
             (Traffic::Pair, None) => format!("{} pairs of ranks at once{shifted}", ranks / 2),
+            (Traffic::InTurn, _) => format!("rank 0 to {others} others, one after the other"),
             (Traffic::FanOut, _) => format!("fan-out from rank 0 to {others} others"),
             (Traffic::FanIn, Some(_)) => format!("fan-in to rank 0 of {ranks} ranks"),
             (Traffic::FanIn, None) => format!("fan-in from {others} ranks to rank 0"),
@@ -161,7 +210,7 @@ mod tests {
                         ..own
                     })),
                     Traffic::FanIn => all.push(Roles { initiators, ..own }),
-                    Traffic::FanOut | Traffic::AllToAll => {}
+                    Traffic::FanOut | Traffic::InTurn | Traffic::AllToAll => {}
                 }
             }
         }
@@ -182,6 +231,27 @@ mod tests {
             let most = ends.map(|peers| peers.len()).max().unwrap();
             assert_eq!(most, roles.peers_max() as usize, "{roles:?}");
         }
+    }
+
+    #[test]
+    fn every_flow_is_in_one_round() {
+        for roles in all() {
+            for rank in 0..roles.ranks {
+                let targets = roles.targets(rank);
+                let rounds = (0..roles.rounds()).map(|round| roles.in_round(rank, round));
+                let in_rounds: Vec<u32> =
+                    rounds.flat_map(|range| targets[range].to_vec()).collect();
+                assert_eq!(in_rounds, targets, "{roles:?} {rank}");
+                let most = (0..roles.rounds())
+                    .map(|round| roles.in_round(rank, round).len())
+                    .max();
+                assert!(most.unwrap() as u32 <= roles.targets_at_once(), "{roles:?}");
+            }
+        }
+        let in_turn = Roles::new(Traffic::InTurn, 4);
+        let round = |round| (0..4).map(move |rank| in_turn.initiators_in_round(rank, round));
+        assert!(round(1).eq([vec![], vec![], vec![0], vec![]]));
+        assert_eq!(in_turn.pair_of_round(2), Some((0, 3)));
     }
 
     #[test]

@@ -42,6 +42,6 @@ pub use envelope::*;
 pub use environment::{Effective, HostGroup, Placed};
 pub use histogram::{HistogramData, Latency, LatencyKind};
 pub use kinds::*;
-pub use limit::Limit;
+pub use limit::{Limit, Links};
 pub use spread::Spread;
 pub use wire_proof::WireProof;

@@ -14,4 +14,20 @@ pub struct Limit {
     /// it is a best value, or was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95_bytes_per_s: Option<f64>,
+    /// Nominal speed of the links that were used, where they say it or were told; then it is the limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links: Option<Links>,
+}
+
+/// Nominal speed of the links on the slower side of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Links {
+    /// Links that carried payload.
+    pub used: u32,
+    /// Their speed together.
+    pub used_bytes_per_s: f64,
+    /// All links that the ranks of that side have opened.
+    pub all: u32,
+    /// Their speed together.
+    pub all_bytes_per_s: f64,
 }

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tonnage_engine::{
-    Caps, Domain, EngineOptions, EngineReport, Entry, Libraries, OpenRequest, Verb, WorkerConfig,
-    find, split_name,
+    Caps, DeviceRequest, Domain, EngineOptions, EngineReport, Entry, Libraries, OpenRequest, Verb,
+    WorkerConfig, find, split_name,
 };
 use tonnage_engines::ENGINES;
 use tonnage_sys::clock::Clock;
@@ -85,7 +85,10 @@ impl Transport {
             let domains = (entry.open)(&OpenRequest {
                 variant,
                 options: &engine_options,
-                devices: &options.devices,
+                devices: match &options.devices[..] {
+                    [] => DeviceRequest::Own,
+                    names => DeviceRequest::Named(names),
+                },
                 libraries: &options.libraries,
                 one_network: options.one_host,
                 address: options.address,

@@ -4,6 +4,7 @@
 //! needs an engine that writes the last byte last ([`tonnage_engine::Caps::ordered_writes`]). A read has no arrival to
 //! wait for: under ping-pong one read is in flight at a time, the peers taking turns ([`read_in_turn`]).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use tonnage_sys::mapping::{Arena, OutOfRange};
@@ -132,6 +133,8 @@ pub struct Table {
     /// Peers whose operation arrived and was not answered yet; only the answering side keeps them.
     unanswered: Vec<u32>,
     answers: bool,
+    /// The flows that the beginning side drives.
+    active: Range<usize>,
     looks_per_poll: u32,
     outstanding: u64,
     /// Made once: filling it anew for each hop would be part of the latency.
@@ -144,6 +147,7 @@ impl Table {
         // One operation of each peer can be unanswered at a time, so the list never grows beyond this.
         let unanswered = Vec::with_capacity(flows.len());
         Self {
+            active: 0..flows.len(),
             flows,
             signals,
             unanswered,
@@ -156,6 +160,11 @@ impl Table {
             outstanding: 0,
             done: Box::new([Completion::EMPTY; BURST]),
         }
+    }
+
+    /// Lets the beginning side drive only these flows from now on.
+    pub fn activate(&mut self, flows: Range<usize>) {
+        self.active = flows;
     }
 
     /// Makes the incoming slots of all peers ready for a trial.
@@ -242,7 +251,7 @@ pub fn serve_first<R: Recorder>(
     until: &mut Until,
     recorder: &mut R,
 ) -> Result<u64> {
-    let (mut trips, mut index) = (0, 0);
+    let (mut trips, mut index) = (0, table.active.start);
     while until.grant(1) == 1 {
         let start_ns = recorder.now_ns();
         let before = port.arrivals.count;
@@ -254,8 +263,8 @@ pub fn serve_first<R: Recorder>(
         port.answered += 1;
         recorder.sample(recorder.now_ns().saturating_sub(start_ns) / 2);
         trips += 1;
-        index = if index + 1 == table.flows.len() {
-            0
+        index = if index + 1 == table.active.end {
+            table.active.start
         } else {
             index + 1
         };

@@ -135,6 +135,8 @@ pub(crate) mod tests {
             initiators: None,
             target_shift: 0,
             workers: 1,
+            rails: tonnage_engine::paths::Rails::Single,
+            rail_shift: 0,
             queue_pairs: 1,
             cut: None,
             place: None,

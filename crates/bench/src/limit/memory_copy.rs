@@ -58,7 +58,7 @@ fn stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
         last_piece_bytes: piece_bytes.min(footprint_bytes - last_at),
         stride_bytes,
         pieces,
-        slices: layout.out_slices(),
+        slices: (layout.out_slices() / u64::from(point.roles().rounds())).max(1),
         slice_bytes: layout.slice_bytes(),
     }
 }
@@ -115,6 +115,7 @@ pub fn describe(
         what: format!("memory copy by {}, {who}{slots}", best.method),
         bytes_per_s: best.bytes_per_s,
         ci95_bytes_per_s: None,
+        links: None,
     })
 }
 

@@ -20,7 +20,7 @@ use tonnage_engine::memory::CopyRate;
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_ranks::{Hosts, Rank};
-use tonnage_record::Limit;
+use tonnage_record::{Limit, Links};
 use tonnage_units::{Reduce, Result};
 
 /// Upper bound of a point, the same on all ranks.
@@ -28,7 +28,8 @@ pub struct Bound<'a> {
     point: &'a TransferPoint,
     opened: &'a [OpenMessage],
     kind: LimitKind,
-    addresses: Vec<Option<IpAddr>>,
+    /// Addresses of each worker's rails.
+    addresses: Vec<Vec<Option<IpAddr>>>,
 }
 
 /// One of the two measurements, before or after the trials.
@@ -53,7 +54,8 @@ impl<'a> Bound<'a> {
             opened,
             kind: common_kind(opened),
             addresses: own
-                .flat_map(|own| own.devices.iter().map(|device| device.address))
+                .flat_map(|own| &own.devices)
+                .map(|rails| rails.iter().map(|device| device.address).collect())
                 .collect(),
         }
     }
@@ -109,6 +111,7 @@ impl<'a> Bound<'a> {
                     what: "stated by the user".into(),
                     bytes_per_s,
                     ci95_bytes_per_s: None,
+                    links: None,
                 });
             }
             LimitChoice::Auto => {}
@@ -148,7 +151,7 @@ fn carried(measurement: Option<Measurement>) -> Option<Carried> {
 fn common_kind(opened: &[OpenMessage]) -> LimitKind {
     let is_link = |kind: LimitKind| matches!(kind, LimitKind::Link { .. });
     let kinds = || {
-        let devices = opened.iter().flat_map(|opened| &opened.devices);
+        let devices = opened.iter().flat_map(OpenMessage::used_devices);
         devices.map(|device| device.limit)
     };
     let Some(first) = kinds().next() else {
@@ -203,7 +206,7 @@ fn link_limit(point: &TransferPoint, opened: &[OpenMessage], hosts: &Hosts) -> O
     for (rank, opened) in (0u32..).zip(opened) {
         let initiates = !point.roles().targets(rank).is_empty();
         let is_target = !point.roles().initiators_of(rank).is_empty();
-        for device in &opened.devices {
+        for device in opened.devices.iter().flatten() {
             let device = (hosts.network(rank), device);
             for (side, takes_part) in sides.iter_mut().zip([initiates, is_target]) {
                 if takes_part && !side.contains(&device) {
@@ -212,25 +215,39 @@ fn link_limit(point: &TransferPoint, opened: &[OpenMessage], hosts: &Hosts) -> O
             }
         }
     }
-    let speed = |(_, device): &(Option<u32>, &Device)| match device.limit {
-        LimitKind::Link { bytes_per_s } => bytes_per_s,
-        _ => 0,
+    let (side, links) = sides
+        .iter()
+        .map(|side| (side, links(side)))
+        .min_by(|(_, one), (_, other)| one.used_bytes_per_s.total_cmp(&other.used_bytes_per_s))?;
+    let mut used = side.iter().filter(|(_, device)| device.used);
+    let (_, first) = used.next()?;
+    let stated = if first.link_stated { "stated " } else { "" };
+    let what = match (links.used, &first.interface) {
+        (1, Some(name)) => format!("{stated}link speed of {name}"),
+        (1, None) => format!("{stated}link speed of 1 device"),
+        (several, _) => format!("{stated}link speed of {several} devices together"),
     };
-    let sum = |side: &[(Option<u32>, &Device)]| side.iter().map(speed).sum::<u64>();
-    let side = sides.iter().min_by_key(|side| sum(side))?;
-    let what = match side[..] {
-        [(_, device)] => match &device.interface {
-            Some(name) => format!("link speed of {name}"),
-            None => "link speed of 1 device".to_owned(),
-        },
-        _ => format!("link speed of {} devices together", side.len()),
-    };
-    let bytes_per_s = sum(side) as f64;
-    (bytes_per_s > 0.0).then_some(Limit {
+    (links.used_bytes_per_s > 0.0).then_some(Limit {
         what,
-        bytes_per_s,
+        bytes_per_s: links.used_bytes_per_s,
         ci95_bytes_per_s: None,
+        links: Some(links),
     })
+}
+
+/// Links of one side: those that some flow takes, and all.
+fn links(side: &[(Option<u32>, &Device)]) -> Links {
+    let speed = |(_, device): &&(Option<u32>, &Device)| match device.limit {
+        LimitKind::Link { bytes_per_s } => bytes_per_s as f64,
+        _ => 0.0,
+    };
+    let used = || side.iter().filter(|(_, device)| device.used);
+    Links {
+        used: used().count() as u32,
+        used_bytes_per_s: used().map(|device| speed(&device)).sum(),
+        all: side.len() as u32,
+        all_bytes_per_s: side.iter().map(|device| speed(&device)).sum(),
+    }
 }
 
 #[cfg(test)]
@@ -248,14 +265,16 @@ mod tests {
             yielding: false,
             memory: Vec::new(),
             engine: EngineReport::default(),
-            devices: vec![Device {
-                place: 0,
+            devices: vec![vec![Device {
+                used: true,
                 limit,
+                link_stated: false,
                 sends_taken: true,
                 delivers: [true, true],
                 address: device.map(|(_, address)| address.into()),
                 interface: device.map(|(name, _)| name.into()),
-            }],
+                name: None,
+            }]],
             wire_devices: None,
         }
     }

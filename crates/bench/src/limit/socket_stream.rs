@@ -1,5 +1,5 @@
 //! The socket-stream limit of a point: what plain TCP carries between the very same ranks. Every flow of the point gets
-//! one connection for each worker and queue pair, in the direction in which its payload goes, and all of them run at
+//! one connection for each worker, rail that it takes and queue pair, in the direction in which its payload goes, and all of them run at
 //! once: one time with workers that block, one time with workers that poll. The faster counts, because a limit is an
 //! upper bound.
 //!
@@ -23,8 +23,8 @@ use pump::BLOCK_BYTES;
 pub use pump::{Stream, StreamDirection, Streamed, Waiting, Window, pump};
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::Rank;
-use tonnage_units::Result;
 use tonnage_units::lock::lock;
+use tonnage_units::{Reduce, Result};
 
 /// The longest time that the streams are counted for, after a third of it that is not: long trials are for rare
 /// operations, and streams are steady before.
@@ -91,7 +91,7 @@ fn timed_ns(point: &TransferPoint) -> u64 {
 }
 
 /// Measures in each way, on all ranks together, and returns the faster. `addresses` are those of the engine's devices,
-/// for each worker; `carry` lets every worker carry its [`Berths`] at once and adds up what they say.
+/// for each rail of each worker; `carry` lets every worker carry its [`Berths`] at once and adds up what they say.
 ///
 /// `None` when some stream brought nothing within the time, as on a link that is down: no limit is better than a wrong
 /// one.
@@ -101,7 +101,7 @@ fn timed_ns(point: &TransferPoint) -> u64 {
 pub fn measure(
     rank: &mut Rank,
     point: &TransferPoint,
-    addresses: &[Option<IpAddr>],
+    addresses: &[Vec<Option<IpAddr>>],
     mut carry: impl FnMut(&Arc<Berths>) -> Result<Streamed>,
 ) -> Result<Option<Carried>> {
     rank.phase("socket-stream limit");
@@ -114,26 +114,53 @@ pub fn measure(
     Ok(best)
 }
 
+/// Measures in one way, round after round; of several the mean counts, as it does for the point.
 fn measure_in(
     waiting: Waiting,
     rank: &mut Rank,
     point: &TransferPoint,
-    addresses: &[Option<IpAddr>],
+    addresses: &[Vec<Option<IpAddr>>],
     carry: &mut impl FnMut(&Arc<Berths>) -> Result<Streamed>,
 ) -> Result<Option<Streamed>> {
-    let (streams, skew_ns) = connect::connect_all(rank, point, addresses)?;
-    let start_ns = rank.aligned_start("start of the socket streams", DEADLINES.step)?;
-    let berths = Arc::new(Berths {
-        streams: Mutex::new(streams),
-        window: Window::new(start_ns, timed_ns(point), skew_ns),
-        waiting,
-    });
-    let carried = carry(&berths);
-    let mine = all_or_none(rank, "carry the socket streams", carried)?;
-    let all = rank.reduce("add up the socket streams", mine, DEADLINES.step)?;
-    if all.silent == 0 && all.streams > 0 {
-        return Ok(Some(all));
+    let rounds = point.roles().rounds();
+    let timed_ns = (timed_ns(point) / u64::from(rounds)).max(TIMED_NS_MIN);
+    let mut mean: Option<Streamed> = None;
+    for round in 0..rounds {
+        let (streams, skew_ns) = connect::connect_all(rank, point, round, addresses)?;
+        let start_ns = rank.aligned_start("start of the socket streams", DEADLINES.step)?;
+        let berths = Arc::new(Berths {
+            streams: Mutex::new(streams),
+            window: Window::new(start_ns, timed_ns, skew_ns),
+            waiting,
+        });
+        let carried = carry(&berths);
+        let mine = all_or_none(rank, "carry the socket streams", carried)?;
+        let all = rank.reduce("add up the socket streams", mine, DEADLINES.step)?;
+        if all.silent > 0 || all.streams == 0 {
+            tell_silent(rank, &all, waiting);
+            return Ok(None);
+        }
+        let part = |rate: f64| rate / f64::from(rounds);
+        let all = Streamed {
+            bytes_per_s: part(all.bytes_per_s),
+            parts_bytes_per_s: all.parts_bytes_per_s.map(part),
+            ..all
+        };
+        mean = Some(match mean {
+            None => all,
+            Some(mut sum) => {
+                sum.merge(all);
+                Streamed {
+                    streams: all.streams,
+                    ..sum
+                }
+            }
+        });
     }
+    Ok(mean)
+}
+
+fn tell_silent(rank: &Rank, all: &Streamed, waiting: Waiting) {
     if rank.id() == 0 {
         log::warn!(
             "{} of {} socket streams brought nothing: this measurement of the limit ({}) does not count",
@@ -142,7 +169,6 @@ fn measure_in(
             waiting.name()
         );
     }
-    Ok(None)
 }
 
 /// The limit in words and bytes per second.
@@ -159,5 +185,6 @@ pub fn describe(carried: &Carried) -> tonnage_record::Limit {
         ),
         bytes_per_s: streamed.bytes_per_s,
         ci95_bytes_per_s: streamed.ci95_bytes_per_s(),
+        links: None,
     }
 }

@@ -21,9 +21,10 @@ use std::sync::Arc;
 use crate::host::RankHost;
 use crate::settings::{Numa, Settings};
 use tonnage_engine::memory::{Memory, MemoryReport, Request};
-use tonnage_engine::paths::{Division, divided};
+use tonnage_engine::paths::{Division, Rails, divided};
 use tonnage_engine::{
-    Domain, EngineOptions, EngineReport, Entry, OpenRequest, Verb, WorkerConfig, split_name,
+    DeviceRequest, Domain, EngineOptions, EngineReport, Entry, OpenRequest, Verb, WorkerConfig,
+    split_name,
 };
 use tonnage_machine::{Placement, Topology};
 use tonnage_ranks::Rank;
@@ -45,6 +46,8 @@ pub(crate) struct Requirements<'a> {
     pub(crate) workers: u32,
     /// Paths of each worker towards each peer.
     pub(crate) division: Division,
+    /// Places by which this rank's devices are turned.
+    pub(crate) rail_shift: u32,
     /// Ranks that exchange bytes, and where they are to be.
     pub(crate) pairs: Pairs,
     /// Peers of each worker, at most.
@@ -56,7 +59,13 @@ pub(crate) struct Requirements<'a> {
 /// Devices that are open on this rank, and the CPUs of the workers that will use them.
 pub(crate) struct Devices {
     /// At least one.
+    pub(crate) devices: Vec<Arc<dyn Domain>>,
+    /// The same with the paths of each worker: one for each device, or one for all of them together.
     pub(crate) domains: Vec<Arc<dyn Domain>>,
+    /// True when they were named for this rank alone.
+    of_rank: bool,
+    /// True when some of them may be left unused.
+    may_idle: bool,
     pub(crate) placement: Placement,
 }
 
@@ -82,7 +91,7 @@ impl Devices {
             self.domains.len(),
             rank.identity().local_size.unwrap_or(1) * workers,
         );
-        if devices <= workers as usize {
+        if self.of_rank || self.may_idle || devices <= workers as usize {
             return Ok(());
         }
         Err(Error::Usage(format!(
@@ -93,8 +102,8 @@ impl Devices {
 
 /// One worker before it opens its engine.
 pub(crate) struct Seat {
-    /// The place of its device among those of the host.
-    pub(crate) device: usize,
+    /// Its devices, which are several where it has several rails.
+    pub(crate) devices: Vec<Arc<dyn Domain>>,
     pub(crate) domain: Arc<dyn Domain>,
     pub(crate) memory: Arc<dyn Memory>,
     pub(crate) config: WorkerConfig,
@@ -138,28 +147,73 @@ impl Requirements<'_> {
         settings: &Settings,
         host: &RankHost,
     ) -> Result<Devices> {
-        let domains = (self.entry.open)(&OpenRequest {
+        let spans = !self.division.rails.is_single();
+        let (named, of_rank) = settings.devices.request(rank.id(), spans);
+        let mut devices = (self.entry.open)(&OpenRequest {
             variant: split_name(self.engine).1,
             options: self.options,
             devices: if self.entry.has_devices {
-                &settings.devices
+                named
             } else {
-                &[]
+                DeviceRequest::Own
             },
             libraries: &settings.libraries,
             one_network: rank.hosts().is_one_network(),
             address: rank.local_ip(),
             verbs: self.verbs,
         })?;
-        if domains.is_empty() {
+        if devices.is_empty() {
             return Err(Error::Failed(format!(
                 "engine {} opened no device",
                 self.engine
             )));
         }
-        let domains = divided(domains, self.division);
+        self.check_rails(&devices)?;
+        let turns = self.rail_shift as usize % devices.len();
+        devices.rotate_left(turns);
+        let domains = divided(devices.clone(), self.division);
         let placement = self.pairs.placement(rank, self.workers, settings, host)?;
-        Ok(Devices { domains, placement })
+        Ok(Devices {
+            devices,
+            domains,
+            of_rank,
+            may_idle: named == DeviceRequest::All || settings.devices.may_idle,
+            placement,
+        })
+    }
+
+    /// Refuses rails where there is one device: the figures would be those of single, under another name.
+    fn check_rails(&self, devices: &[Arc<dyn Domain>]) -> Result<()> {
+        let option = match self.division.rails {
+            Rails::Single if self.rail_shift == 0 => return Ok(()),
+            Rails::Single => format!("rail-shift {}", self.rail_shift),
+            rails => format!("rails {}", rails.name()),
+        };
+        let several = devices.len() > 1;
+        if several
+            && (self.rail_shift == 0 || !self.rail_shift.is_multiple_of(devices.len() as u32))
+        {
+            return Ok(());
+        }
+        let names: Vec<String> = devices
+            .iter()
+            .filter_map(|device| device.report().device)
+            .collect();
+        let (count, names) = (devices.len(), names.join(","));
+        Err(Error::Unavailable {
+            what: format!("{option} over {names}"),
+            why: match several {
+                true => format!("it turns a list of {count} devices all the way round"),
+                false => "it is about several devices, and this is one".to_owned(),
+            },
+            how: match several {
+                true => format!("Choose a --rail-shift below {count}"),
+                false => format!(
+                    "Name several with --devices, as `tonnage devices` lists them; --devices {names},{names} takes one twice, \
+                     to try it out"
+                ),
+            },
+        })
     }
 
     /// The device and the memory of the worker with this index, on the NUMA node of its CPU where the settings leave it
@@ -172,9 +226,17 @@ impl Requirements<'_> {
         settings: &Settings,
         host: &RankHost,
     ) -> Result<Seat> {
-        // Workers of the same place on their hosts get devices of the same place in the list, as rails are wired.
-        let place = rank.identity().local_rank * self.workers + index;
-        let device = place as usize % devices.domains.len();
+        let (device, seated) = if self.division.rails.is_single() {
+            // Workers of the same place on their hosts get devices of the same place in the list, as rails are wired.
+            let first = match devices.of_rank {
+                true => 0,
+                false => rank.identity().local_rank * self.workers,
+            };
+            let device = (first + index) as usize % devices.domains.len();
+            (device, vec![Arc::clone(&devices.devices[device])])
+        } else {
+            (0, devices.devices.clone())
+        };
         let domain = Arc::clone(&devices.domains[device]);
         let memory = (settings.lists.memory(self.memory)?.allocate)(&Request {
             variant: split_name(self.memory).1,
@@ -192,7 +254,7 @@ impl Requirements<'_> {
             clock: settings.clock,
         };
         Ok(Seat {
-            device,
+            devices: seated,
             domain,
             memory,
             config,

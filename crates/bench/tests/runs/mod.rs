@@ -42,7 +42,8 @@ pub fn records(
         plan: "test".into(),
         cpus,
         numa: Numa::None,
-        devices: Vec::new(),
+        devices: Default::default(),
+        link_bytes_per_s: None,
         libraries: Libraries::from([("libfabric".to_owned(), PathBuf::from("embedded"))]),
         clock: Clock::new(),
         program: Program {

@@ -1,6 +1,7 @@
 //! Number of paths between a worker and a peer, and bounds of what is cut.
 
 use super::cut::Cut;
+use super::rails::Rails;
 
 /// Division of the operations between a worker and a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +10,8 @@ pub struct Division {
     pub queue_pairs: u32,
     /// The length above which operations are cut, if any is.
     pub cut: Option<Cut>,
+    /// Use of the devices.
+    pub rails: Rails,
 }
 
 impl Division {
@@ -16,14 +19,126 @@ impl Division {
     pub const NONE: Self = Self {
         queue_pairs: 1,
         cut: None,
+        rails: Rails::Single,
     };
 
     /// The most queue pairs between a worker and a peer.
     pub const QUEUE_PAIRS_MAX: u32 = 64;
 
-    /// Number of parts of an operation of so many bytes, and the bytes of each but the last.
+    /// Returns whether operations towards one peer may take several ways, between which nothing has an order.
+    pub fn divides_flows(&self) -> bool {
+        self.queue_pairs > 1 || self.cuts()
+    }
+
+    /// Returns whether an operation may be cut into parts.
+    pub fn cuts(&self) -> bool {
+        self.cut.is_some() || self.rails == Rails::Stripe
+    }
+
+    /// Parts that operations are cut into, of a rank with so many devices.
+    pub fn shares(&self, devices: usize) -> Shares {
+        let rails = match self.rails {
+            Rails::Stripe => u32::try_from(devices).unwrap_or(u32::MAX).max(1),
+            Rails::Single | Rails::RoundRobin => 1,
+        };
+        let of_share = |cut: Cut| Cut {
+            chunks_max: (cut.chunks_max / rails).max(1),
+            ..cut
+        };
+        Shares {
+            rails,
+            cut: self.cut.map(of_share),
+        }
+    }
+}
+
+/// Parts of an operation: equal shares, one for each rail, and the parts that each share is cut into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    /// Rails that an operation is spread over.
+    pub rails: u32,
+    /// Bounds of the parts of a share.
+    pub cut: Option<Cut>,
+}
+
+impl Shares {
+    /// An operation as it is.
+    pub const WHOLE: Self = Self {
+        rails: 1,
+        cut: None,
+    };
+
+    /// Bytes of each share but the last, which may have fewer.
     #[inline]
-    pub fn parts(&self, len: u32) -> (u32, u32) {
+    pub fn share_bytes(self, len: u32) -> u32 {
+        match self.rails {
+            1 => len,
+            rails => len.div_ceil(rails),
+        }
+    }
+
+    /// Number of parts of a share of so many bytes, and the bytes of each but the last.
+    #[inline]
+    pub fn parts_of_share(self, len: u32) -> (u32, u32) {
         self.cut.map_or((1, len), |cut| cut.parts(len))
+    }
+
+    /// Number of parts of an operation of so many bytes.
+    #[inline]
+    pub fn parts(self, len: u32) -> u32 {
+        let share = self.share_bytes(len);
+        let (parts, _) = self.parts_of_share(share);
+        if self.rails == 1 || share == 0 {
+            return parts;
+        }
+        let rest = match len % share {
+            0 => 0,
+            rest => self.parts_of_share(rest).0,
+        };
+        len / share * parts + rest
+    }
+
+    /// The most parts of an operation.
+    pub fn parts_max(self) -> u32 {
+        let of_share = self.cut.map_or(1, |cut| cut.chunks_max.max(1));
+        self.rails.saturating_mul(of_share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(devices: usize, cut: Option<(u32, u32)>) -> Shares {
+        let cut = cut.map(|(chunk_bytes, chunks_max)| Cut {
+            chunk_bytes,
+            chunks_max,
+        });
+        let division = Division {
+            cut,
+            rails: Rails::Stripe,
+            ..Division::NONE
+        };
+        division.shares(devices)
+    }
+
+    #[test]
+    fn an_operation_has_a_share_for_each_rail_while_there_are_bytes() {
+        let parts = |devices, cut, len| shares(devices, cut).parts(len);
+        assert_eq!(parts(4, None, 1 << 20), 4);
+        assert_eq!(
+            (parts(3, None, 10), shares(3, None).share_bytes(10)),
+            (3, 4)
+        );
+        assert_eq!(
+            (parts(4, None, 5), parts(4, None, 1), parts(4, None, 0)),
+            (3, 1, 1)
+        );
+        // Of 64 parts at most, each of two rails gets 32.
+        assert_eq!(parts(2, Some((64 << 10, 64)), 1 << 20), 16);
+        assert_eq!(parts(2, Some((64, 64)), 1 << 20), 64);
+        assert_eq!(parts(2, Some((64, 64)), 130), 2 + 2);
+        assert_eq!(shares(4, Some((64, 2))).parts_max(), 4);
+        assert_eq!(Division::NONE.shares(4), Shares::WHOLE);
     }
 }

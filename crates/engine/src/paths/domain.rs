@@ -7,25 +7,89 @@ use tonnage_units::{Result, WireDevice};
 
 use super::division::Division;
 use super::worker::PathsWorker;
-use crate::{Caps, Domain, Engine, EngineReport, Facts, WorkerConfig};
+use crate::{Caps, Domain, Engine, EngineReport, Facts, LimitKind, Verb, WorkerConfig};
 
-/// A device, with several endpoints of it for each worker.
+/// Devices, with as many endpoints of each for every worker.
 pub(super) struct PathsDomain {
-    device: Arc<dyn Domain>,
+    /// At least one.
+    devices: Vec<Arc<dyn Domain>>,
     division: Division,
     caps: Caps,
 }
 
 impl PathsDomain {
-    pub(super) fn new(device: Arc<dyn Domain>, division: Division) -> Self {
-        let mut caps = *device.caps();
+    pub(super) fn new(devices: Vec<Arc<dyn Domain>>, division: Division) -> Self {
+        let all = devices.iter().map(|device| *device.caps());
+        let mut caps = all.reduce(least).unwrap_or(NOTHING);
         // What one path, or one part, promises of its last byte says nothing about the others.
-        caps.ordered_writes = false;
+        caps.ordered_writes &= !division.divides_flows();
         Self {
-            device,
+            devices,
             division,
             caps,
         }
+    }
+}
+
+/// Capabilities of no device at all.
+const NOTHING: Caps = Caps {
+    verbs: &[],
+    immediate_bits: 0,
+    depth: 0,
+    message_bytes_max: 0,
+    moves_bytes: false,
+    delivered: false,
+    delivery_on_request: false,
+    sends_taken: false,
+    arrivals_named: false,
+    arrives_by_polling: false,
+    ordered_writes: false,
+    shared_memory: false,
+    limit: LimitKind::None,
+};
+
+/// What two devices can do both.
+fn least(one: Caps, other: Caps) -> Caps {
+    let delivers = |caps: Caps| caps.delivered || caps.delivery_on_request;
+    Caps {
+        verbs: common(one.verbs, other.verbs),
+        immediate_bits: one.immediate_bits.min(other.immediate_bits),
+        depth: one.depth.min(other.depth),
+        message_bytes_max: one.message_bytes_max.min(other.message_bytes_max),
+        moves_bytes: one.moves_bytes && other.moves_bytes,
+        delivered: one.delivered && other.delivered,
+        delivery_on_request: delivers(one) && delivers(other),
+        sends_taken: one.sends_taken && other.sends_taken,
+        arrivals_named: one.arrivals_named && other.arrivals_named,
+        arrives_by_polling: one.arrives_by_polling || other.arrives_by_polling,
+        ordered_writes: one.ordered_writes && other.ordered_writes,
+        shared_memory: one.shared_memory || other.shared_memory,
+        limit: together(one.limit, other.limit),
+    }
+}
+
+/// The verbs of the device that has fewer, if the other has them all.
+fn common(one: &'static [Verb], other: &'static [Verb]) -> &'static [Verb] {
+    let (fewer, more) = if one.len() <= other.len() {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    match fewer.iter().all(|verb| more.contains(verb)) {
+        true => fewer,
+        false => &[],
+    }
+}
+
+fn together(one: LimitKind, other: LimitKind) -> LimitKind {
+    match (one, other) {
+        (LimitKind::Link { bytes_per_s: one }, LimitKind::Link { bytes_per_s: other }) => {
+            LimitKind::Link {
+                bytes_per_s: one.saturating_add(other),
+            }
+        }
+        (one, other) if one == other => one,
+        _ => LimitKind::None,
     }
 }
 
@@ -35,8 +99,15 @@ impl Domain for PathsDomain {
     }
 
     fn report(&self) -> EngineReport {
-        let mut report = self.device.report();
+        let mut reports: Vec<_> = self.devices.iter().map(|device| device.report()).collect();
+        let mut report = reports.first().cloned().unwrap_or_default();
+        if reports.len() > 1 {
+            report.devices = std::mem::take(&mut reports);
+        }
         let mut facts = Facts::default().with("queue_pairs", self.division.queue_pairs);
+        if !self.division.rails.is_single() {
+            facts = facts.with("rails", self.division.rails.name());
+        }
         if let Some(cut) = self.division.cut {
             facts = facts
                 .with("chunk_bytes", cut.chunk_bytes)
@@ -47,26 +118,33 @@ impl Domain for PathsDomain {
     }
 
     fn stream_address(&self) -> Option<IpAddr> {
-        self.device.stream_address()
+        let [device] = &self.devices[..] else {
+            return None;
+        };
+        device.stream_address()
     }
 
     fn wire_devices(&self) -> Vec<WireDevice> {
-        self.device.wire_devices()
+        let all = self.devices.iter();
+        all.flat_map(|device| device.wire_devices()).collect()
     }
 
     fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine>> {
-        let parts_max = self.division.cut.map_or(1, |cut| cut.chunks_max);
+        let shares = self.division.shares(self.devices.len());
         // A path carries parts, of which an operation has several.
-        let depth = config.depth.saturating_mul(parts_max);
+        let depth = config.depth.saturating_mul(shares.parts_max());
         let of_path = WorkerConfig {
             depth: depth.min(self.caps.depth.max(config.depth)),
             ..config.clone()
         };
-        let endpoint = |_| self.device.worker(&of_path);
-        let paths = (0..self.division.queue_pairs).map(endpoint);
-        let paths = paths.collect::<Result<_>>()?;
+        let mut engines = Vec::new();
+        for device in &self.devices {
+            for _ in 0..self.division.queue_pairs {
+                engines.push(device.worker(&of_path)?);
+            }
+        }
         Ok(Box::new(PathsWorker::new(
-            paths,
+            engines,
             self.division,
             config,
             &self.caps,

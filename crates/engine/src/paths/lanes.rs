@@ -1,5 +1,8 @@
 //! A lane of each path, and whose turn it is.
 
+use tonnage_units::Error;
+
+use super::division::Shares;
 use crate::Lane;
 
 /// One path of a lane.
@@ -25,36 +28,45 @@ pub(super) struct Flushing {
 /// A lane over several paths.
 #[derive(Debug)]
 pub(super) struct PathLane {
+    /// Its ways, as many of one rail after the other for each.
     pub(super) ways: Vec<LanePath>,
     pub(super) flushing: Option<Flushing>,
-    /// Operations are cut.
-    pub(super) cuts: bool,
+    /// Parts that its operations are cut into.
+    pub(super) shares: Shares,
     /// Parts that no path has taken yet.
     pub(super) staged: usize,
-    turn: usize,
+    /// The next way of each rail.
+    turns: Vec<usize>,
 }
 
 impl PathLane {
-    pub(super) fn new(ways: Vec<LanePath>, cuts: bool) -> Self {
+    pub(super) fn new(ways: Vec<LanePath>, shares: Shares) -> Self {
         Self {
-            cuts,
+            shares,
             ways,
             flushing: None,
             staged: 0,
-            turn: 0,
+            turns: vec![0; shares.rails as usize],
         }
     }
 
-    /// The way of the next part.
+    /// The way of the next part on a rail, of which an operation that is not spread has one.
     #[inline]
-    pub(super) fn next_way(&mut self) -> LanePath {
-        let way = &mut self.ways[self.turn];
+    pub(super) fn next_way(&mut self, rail: usize) -> LanePath {
+        let of_rail = self.ways.len() / self.turns.len();
+        let turn = &mut self.turns[rail];
+        let way = &mut self.ways[rail * of_rail + *turn];
         way.used = true;
         let way = *way;
-        self.turn += 1;
-        if self.turn == self.ways.len() {
-            self.turn = 0;
+        *turn += 1;
+        if *turn == of_rail {
+            *turn = 0;
         }
         way
     }
+}
+
+#[cold]
+pub(super) fn never_resolved(lane: Lane) -> Error {
+    Error::Failed(format!("lane {} was never resolved", lane.0))
 }

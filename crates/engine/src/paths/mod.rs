@@ -1,15 +1,17 @@
-//! Several paths for each flow: queue pairs, and the parts that a long operation is cut into.
+//! Several paths for each flow: rails, queue pairs, and the parts that a long operation is cut into.
 //!
 //! [`divided`] makes of domains others whose workers have several engines each. What they make is an [`Engine`] like
 //! any other: it spreads operations over its paths in turn, cuts those that are too long, and counts the parts back
 //! into one completion. It knows no engine by name. Where there is one path and nothing to cut it is not there at all.
+//! Over several rails a path is one rail times one queue pair, the queue pairs of a rail next to each other.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `cut`, `division` | the lengths of the parts, and how many paths there are |
+//! | `cut`, `division`, `rails` | the lengths of the parts, how many paths there are, and how devices share them |
 //! | `domain` | capabilities of all paths together: the least of their parts' |
-//! | `worker` | registering, connecting, lanes, posting and polling on all paths |
+//! | `worker`, `posting` | registering, connecting, lanes and polling on all paths; cutting and handing over |
 //! | `lanes` | a lane of each path, and whose turn it is |
+//! | `messages` | cards and descriptors of all paths as one |
 //! | `path` | one of a device's own engines, and what waits for room in it |
 //! | `operations` | operations of which parts are still on their way |
 //! | `assembly` | write-imms that have arrived in part |
@@ -24,8 +26,11 @@ mod cut;
 mod division;
 mod domain;
 mod lanes;
+mod messages;
 mod operations;
 mod path;
+mod posting;
+mod rails;
 #[cfg(test)]
 mod tests;
 mod worker;
@@ -33,16 +38,24 @@ mod worker;
 use std::sync::Arc;
 
 pub use cut::Cut;
-pub use division::Division;
+pub use division::{Division, Shares};
+pub use rails::Rails;
 
 use crate::Domains;
 use domain::PathsDomain;
 
-/// The domains themselves where nothing is divided, else one with several paths for each.
+/// The domains themselves where nothing is divided, else one with several paths for each; one for all of them together
+/// where a worker has several rails.
 pub fn divided(domains: Domains, division: Division) -> Domains {
     if division == Division::NONE {
         return domains;
     }
-    let with_paths = |domain| Arc::new(PathsDomain::new(domain, division)) as _;
-    domains.into_iter().map(with_paths).collect()
+    let with_paths = |devices| Arc::new(PathsDomain::new(devices, division)) as _;
+    match division.rails {
+        Rails::Single => domains
+            .into_iter()
+            .map(|device| with_paths(vec![device]))
+            .collect(),
+        Rails::Stripe | Rails::RoundRobin => vec![with_paths(domains)],
+    }
 }

@@ -9,6 +9,14 @@ pub(super) struct Path {
     pub(super) engine: Box<dyn Engine>,
     /// Parts that its engine has not taken yet, in their order.
     pub(super) staged: Vec<Op>,
+    /// Its rail.
+    pub(super) rail: usize,
+    /// Some peer is reached by it; others need not be polled.
+    pub(super) leads: bool,
+    /// Parts and flushes that its engine has taken and that have not ended.
+    pub(super) in_flight: u64,
+    /// Bytes of the parts that were handed over since this was asked last.
+    pub(super) bytes: u64,
 }
 
 impl Path {
@@ -19,7 +27,9 @@ impl Path {
             return Ok(());
         }
         let taken = self.engine.post(&self.staged)?;
+        self.in_flight += taken as u64;
         for part in self.staged.drain(..taken) {
+            self.bytes += u64::from(part.len);
             took(part.tag);
         }
         match self.staged.is_empty() {
@@ -38,6 +48,8 @@ impl Path {
                 .iter()
                 .any(|before| before.lane == part.lane);
             if !waits && self.engine.post(&[part])? == 1 {
+                self.in_flight += 1;
+                self.bytes += u64::from(part.len);
                 took(part.tag);
                 self.staged.remove(at);
             } else {

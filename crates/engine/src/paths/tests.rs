@@ -1,5 +1,6 @@
 //! Paths over an engine that keeps what was posted until a test ends it.
 
+mod rails;
 mod support;
 
 use std::sync::Arc;

@@ -1,18 +1,20 @@
 //! A worker's engine over several paths: one of the device's own for each, and what is in flight on all of them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use tonnage_units::{Error, Result};
 
 use super::assembly::Assembly;
-use super::division::Division;
-use super::lanes::{Flushing, LanePath, PathLane};
+use super::division::{Division, Shares};
+use super::lanes::{Flushing, LanePath, PathLane, never_resolved};
+use super::messages::{join, split};
 use super::operations::PathOperations;
 use super::path::Path;
 use crate::memory::Memory;
 use crate::{
     Caps, Card, Completion, Descriptor, Ending, Engine, Fact, Facts, Failure, Flush, Lane,
-    LaneKind, LaneSpec, Neighbor, Op, Peer, Region, RegionId, WorkerConfig,
+    LaneKind, LaneSpec, Neighbor, Op, Peer, RailLoad, Region, RegionId, WorkerConfig,
 };
 
 /// Parts of one lane that wait to be taken by the engines of its paths, beside those of one operation.
@@ -26,25 +28,30 @@ struct Failed {
 }
 
 pub(super) struct PathsWorker {
-    paths: Vec<Path>,
-    division: Division,
+    pub(super) paths: Vec<Path>,
+    rank: Peer,
+    pub(super) division: Division,
+    /// Parts that operations are cut into.
+    shares: Shares,
     /// The most operations that are kept in flight on one lane.
     depth: u32,
     /// Operations that a path's engine takes on one lane.
     path_depth: u32,
     arrivals_named: bool,
     regions: Vec<Option<Vec<RegionId>>>,
-    lanes: Vec<Option<PathLane>>,
-    in_flight: PathOperations,
+    pub(super) lanes: Vec<Option<PathLane>>,
+    pub(super) in_flight: PathOperations,
     assembly: Assembly,
     /// Parts that wait on all paths.
-    staged: usize,
+    pub(super) staged: usize,
     /// The most parts of one lane that wait.
-    staged_max: usize,
+    pub(super) staged_max: usize,
     /// The path that is polled next.
     next: usize,
     /// Failures of the last poll.
     failed: Vec<Failed>,
+    /// What each rail carried since it was asked last.
+    pub(super) rails: Vec<RailLoad>,
 }
 
 impl PathsWorker {
@@ -54,15 +61,23 @@ impl PathsWorker {
         config: &WorkerConfig,
         caps: &Caps,
     ) -> Self {
-        let parts_max = division.cut.map_or(1, |cut| cut.chunks_max.max(1)) as usize;
-        let staged_max = STAGED_MAX + parts_max;
-        let with_room = |engine| Path {
+        let queue_pairs = division.queue_pairs.max(1) as usize;
+        let rails = engines.len() / queue_pairs;
+        let shares = division.shares(rails);
+        let staged_max = STAGED_MAX + shares.parts_max() as usize;
+        let with_room = |(index, engine): (usize, _)| Path {
             engine,
             staged: Vec::with_capacity(staged_max),
+            rail: index / queue_pairs,
+            leads: false,
+            in_flight: 0,
+            bytes: 0,
         };
         Self {
-            paths: engines.into_iter().map(with_room).collect(),
+            paths: engines.into_iter().enumerate().map(with_room).collect(),
+            rank: config.rank,
             division,
+            shares,
             depth: config.depth,
             path_depth: caps.depth,
             arrivals_named: caps.arrivals_named,
@@ -74,71 +89,18 @@ impl PathsWorker {
             staged_max,
             next: 0,
             failed: Vec::new(),
+            rails: vec![RailLoad::default(); rails],
         }
     }
 
-    /// Cuts an operation and stages its parts; returns whether there was room.
-    #[inline]
-    fn stage(&mut self, op: &Op) -> Result<bool> {
-        let lane = match self.lanes.get_mut(op.lane.0 as usize) {
-            Some(Some(lane)) => lane,
-            _ => return Err(never_resolved(op.lane)),
-        };
-        let (parts, bytes) = match lane.cuts {
-            true => self.division.parts(op.len),
-            false => (1, op.len),
-        };
-        if lane.staged + parts as usize > self.staged_max {
-            return Ok(false);
-        }
-        let Some(tag) = self
-            .in_flight
-            .begin((op.lane, op.tag), op.len, op.imm, parts)
-        else {
-            return Ok(false);
-        };
-        if parts == 1 {
-            let LanePath { path, lane, .. } = lane.next_way();
-            self.paths[path].staged.push(Op { lane, tag, ..*op });
-        } else {
-            let mut offset = 0;
-            for _ in 0..parts {
-                let LanePath { path, lane, .. } = lane.next_way();
-                let len = bytes.min(op.len - offset);
-                self.paths[path].staged.push(Op {
-                    lane,
-                    tag,
-                    local: op.local + u64::from(offset),
-                    remote: op.remote + u64::from(offset),
-                    len,
-                    imm: op.imm,
-                });
-                offset += len;
-            }
-        }
-        lane.staged += parts as usize;
-        self.staged += parts as usize;
-        Ok(true)
-    }
-
-    /// Hands over what waits, as far as there is room.
-    #[inline]
-    fn hand_over(&mut self) -> Result<()> {
-        if self.staged > 0 {
-            let (lanes, in_flight, staged) = (&mut self.lanes, &self.in_flight, &mut self.staged);
-            for path in &mut self.paths {
-                path.hand_over(|tag| {
-                    *staged -= 1;
-                    let lane = in_flight
-                        .lane_of(tag)
-                        .and_then(|lane| lanes.get_mut(lane.0 as usize));
-                    if let Some(Some(lane)) = lane {
-                        lane.staged -= 1;
-                    }
-                })?;
-            }
-        }
-        Ok(())
+    /// The paths that lead to a peer.
+    fn paths_to(&self, peer: Peer) -> Range<usize> {
+        let queue_pairs = self.division.queue_pairs as usize;
+        let rails = self
+            .division
+            .rails
+            .of_peer(self.rank, peer, self.rails.len());
+        rails.start * queue_pairs..rails.end * queue_pairs
     }
 
     /// Completion of the whole operation whose part this is; `None` where more of it is to come.
@@ -147,9 +109,10 @@ impl PathsWorker {
         if part.ending == Ending::Arrived && part.tag == 0 {
             return self.assembly.part(part);
         }
-        let Some(whole) = self.in_flight.end_part(part)? else {
-            return Ok(None);
-        };
+        let ended = self.in_flight.end_part(part)?;
+        let in_flight = &mut self.paths[path].in_flight;
+        *in_flight = in_flight.saturating_sub(1);
+        let Some(whole) = ended else { return Ok(None) };
         Ok(Some(match part.ending {
             Ending::Done => whole,
             // A receive that was filled: peer and bytes are what came.
@@ -176,12 +139,11 @@ impl PathsWorker {
         remotes: Vec<Vec<u8>>,
         ways: &mut Vec<LanePath>,
     ) -> Result<()> {
+        let all = self.paths_to(spec.peer);
         // Of lanes that keep to one path each takes another.
-        let only = spec
-            .in_order
-            .then_some(spec.peer as usize % self.paths.len());
+        let only = all.start + spec.peer as usize % all.len();
         for (path, (&local, remote)) in locals.iter().zip(remotes).enumerate() {
-            if only.is_some_and(|only| only != path) {
+            if !all.contains(&path) || spec.in_order && only != path {
                 continue;
             }
             let remote = &Descriptor(remote);
@@ -224,7 +186,10 @@ impl PathsWorker {
             }
             match self.paths[path].engine.flush(way, flushing.tag)? {
                 Flush::Delivered => {}
-                Flush::Posted => self.in_flight.add_part(flushing.tag),
+                Flush::Posted => {
+                    self.paths[path].in_flight += 1;
+                    self.in_flight.add_part(flushing.tag);
+                }
                 Flush::Again => {
                     lane.flushing = Some(Flushing {
                         next: at,
@@ -271,10 +236,18 @@ impl Engine for PathsWorker {
     }
 
     fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
-        let mut of_peers = vec![Vec::new(); peers.len()];
-        for path in &mut self.paths {
-            for (of_peer, card) in of_peers.iter_mut().zip(path.engine.cards(peers)?) {
-                of_peer.push(card.0);
+        let mut of_peers = vec![vec![Vec::new(); self.paths.len()]; peers.len()];
+        for path in 0..self.paths.len() {
+            let leads = |peer: &Peer| self.paths_to(*peer).contains(&path);
+            let reached: Vec<Peer> = peers.iter().copied().filter(leads).collect();
+            if reached.is_empty() {
+                continue;
+            }
+            let cards = self.paths[path].engine.cards(&reached)?;
+            let all = peers.iter().zip(&mut of_peers);
+            let places = all.filter(|(peer, _)| reached.contains(peer));
+            for ((_, of_peer), card) in places.zip(cards) {
+                of_peer[path] = card.0;
             }
         }
         of_peers
@@ -286,21 +259,32 @@ impl Engine for PathsWorker {
     fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
         let mut of_paths = vec![Vec::with_capacity(peers.len()); self.paths.len()];
         for neighbor in peers {
+            let reached = self.paths_to(neighbor.peer);
             let cards = split(&neighbor.card.0, of_paths.len(), neighbor.peer)?;
-            for (of_path, card) in of_paths.iter_mut().zip(cards) {
-                of_path.push(Neighbor {
-                    card: Card(card),
-                    ..neighbor.clone()
-                });
+            for (path, card) in cards.into_iter().enumerate() {
+                if reached.contains(&path) {
+                    of_paths[path].push(Neighbor {
+                        card: Card(card),
+                        ..neighbor.clone()
+                    });
+                }
+            }
+            for path in reached.step_by(self.division.queue_pairs as usize) {
+                self.rails[self.paths[path].rail].peers += 1;
             }
         }
-        let mut paths = self.paths.iter_mut().zip(of_paths);
-        paths.try_for_each(|(path, peers)| path.engine.connect(&peers))
+        for (path, peers) in self.paths.iter_mut().zip(of_paths) {
+            if !peers.is_empty() {
+                path.leads = true;
+                path.engine.connect(&peers)?;
+            }
+        }
+        Ok(())
     }
 
     fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
         // Both ends do so in this order.
-        let mut paths = self.paths.iter_mut();
+        let mut paths = self.paths.iter_mut().filter(|path| path.leads);
         paths.try_for_each(|path| path.engine.meet(stopped))
     }
 
@@ -320,16 +304,20 @@ impl Engine for PathsWorker {
             }
             return Err(error);
         }
-        let cuts = self.division.cut.is_some() && !spec.in_order;
+        let shares = if spec.in_order {
+            Shares::WHOLE
+        } else {
+            self.shares
+        };
         let way = |way: &LanePath| (way.path, way.lane);
         let alike = |lane: &PathLane| {
-            lane.cuts == cuts && lane.ways.iter().map(way).eq(ways.iter().map(way))
+            lane.shares == shares && lane.ways.iter().map(way).eq(ways.iter().map(way))
         };
         let same = |lane: &Option<PathLane>| lane.as_ref().is_some_and(alike);
         if let Some(known) = self.lanes.iter().position(same) {
             return Ok(Lane(known as u32));
         }
-        let lane = Lane(put(&mut self.lanes, PathLane::new(ways, cuts)));
+        let lane = Lane(put(&mut self.lanes, PathLane::new(ways, shares)));
         let lanes = self.lanes.iter().flatten().count();
         // A flush takes a place too.
         self.in_flight
@@ -351,13 +339,15 @@ impl Engine for PathsWorker {
         let Some(bytes) = bytes else {
             return self.assembly.end(peer);
         };
-        let (parts, _) = self.division.parts(bytes);
+        let parts = self.shares.parts(bytes);
         let others = self.assembly.peers().any(|other| other != peer);
         if parts > 1 && others && !self.arrivals_named {
             return Err(Error::Unavailable {
                 what: "write-imm in parts from several ranks".into(),
                 why: "the device does not say which rank a part came from".into(),
-                how: "Leave --chunk out, or choose one initiator for each target".into(),
+                how:
+                    "Leave --chunk and --rails stripe out, or choose one initiator for each target"
+                        .into(),
             });
         }
         self.assembly.begin(peer, bytes, parts, self.depth as usize);
@@ -384,10 +374,16 @@ impl Engine for PathsWorker {
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         self.failed.clear();
+        if self.rails.len() > 1 {
+            self.count_busy();
+        }
         let mut kept = 0;
         for _ in 0..self.paths.len() {
             let path = self.next;
-            let count = self.paths[path].engine.poll(&mut done[kept..])?;
+            let count = match self.paths[path].leads {
+                true => self.paths[path].engine.poll(&mut done[kept..])?,
+                false => 0,
+            };
             let polled = kept..kept + count;
             for at in polled {
                 if let Some(whole) = self.whole(path, &done[at])? {
@@ -415,8 +411,9 @@ impl Engine for PathsWorker {
             return Failure::default();
         };
         let mut failure = self.paths[failed.path].engine.failure(&failed.part);
-        if self.paths.len() > 1 {
-            failure.queue_pair.get_or_insert(failed.path as u32);
+        if self.division.queue_pairs > 1 {
+            let queue_pair = failed.path as u32 % self.division.queue_pairs;
+            failure.queue_pair.get_or_insert(queue_pair);
         }
         failure
     }
@@ -425,6 +422,22 @@ impl Engine for PathsWorker {
         // All are told, whatever the first ones say.
         let settled = self.paths.iter_mut().map(|path| path.engine.settle(trying));
         settled.fold(true, |all, one| all & one)
+    }
+
+    fn take_rail_loads(&mut self) -> Vec<RailLoad> {
+        if self.rails.len() == 1 {
+            return Vec::new();
+        }
+        let mut taken = self.rails.clone();
+        for path in &mut self.paths {
+            let rail = &mut taken[path.rail];
+            rail.bytes += std::mem::take(&mut path.bytes);
+            rail.in_flight += path.in_flight;
+        }
+        for rail in &mut self.rails {
+            (rail.busy_polls, rail.polls) = (0, 0);
+        }
+        taken
     }
 
     fn chosen(&self) -> Facts {
@@ -449,29 +462,4 @@ fn put<T>(list: &mut Vec<Option<T>>, one: T) -> u32 {
         None => list.push(Some(one)),
     }
     at as u32
-}
-
-/// One message of those of all paths.
-fn join(of_paths: &[Vec<u8>]) -> Result<Vec<u8>> {
-    postcard::to_allocvec(of_paths)
-        .map_err(|error| Error::Failed(format!("paths cannot be described: {error}")))
-}
-
-/// The messages of all paths of a peer.
-fn split(message: &[u8], paths: usize, peer: Peer) -> Result<Vec<Vec<u8>>> {
-    let unreadable =
-        |error| Error::Failed(format!("the paths of rank {peer} cannot be read: {error}"));
-    let of_paths: Vec<Vec<u8>> = postcard::from_bytes(message).map_err(unreadable)?;
-    if of_paths.len() == paths {
-        return Ok(of_paths);
-    }
-    Err(Error::Failed(format!(
-        "rank {peer} has {} paths and this rank has {paths}: start all ranks with the same --qps and devices",
-        of_paths.len()
-    )))
-}
-
-#[cold]
-fn never_resolved(lane: Lane) -> Error {
-    Error::Failed(format!("lane {} was never resolved", lane.0))
 }

@@ -4,10 +4,11 @@
 //! listed by `tonnage devices`.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use tonnage_engine::{OpenRequest, Verb};
+use tonnage_engine::{DeviceRequest, OpenRequest, Verb};
 use tonnage_machine::fabric::LIBFABRIC_VARIABLE;
 use tonnage_sys::libfabric::{Hints, Info, Libfabric};
 use tonnage_units::{Error, Result};
@@ -58,10 +59,10 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
         ..hints
     };
     let delivery = Info::query(&library, &delivering).is_ok_and(|infos| !infos.is_empty());
-    let infos = if request.devices.is_empty() {
-        vec![preferred(offered, request)]
-    } else {
-        by_device(&offered, request.devices, provider)?
+    let infos = match request.devices {
+        DeviceRequest::Own => vec![preferred(offered, request)],
+        DeviceRequest::All => all(offered, request.one_network),
+        DeviceRequest::Named(names) => by_device(&offered, names, provider)?,
     };
     Ok(Chosen {
         infos,
@@ -165,6 +166,31 @@ fn preferred(mut offered: Vec<Info>, request: &OpenRequest<'_>) -> Info {
     // The first of those that fit best.
     let best = (0..offered.len()).min_by_key(|&index| rank(&offered[index]));
     offered.swap_remove(best.unwrap_or(0))
+}
+
+/// Every device once, by its first address: on one host the loopback where there is one, because packets to its other
+/// addresses take it as well; between hosts all but the loopback and what has only an address of its own link.
+fn all(offered: Vec<Info>, one_network: bool) -> Vec<Info> {
+    let loops = offered.iter().any(|info| is_loopback(info));
+    let reaches = |info: &Info| match info.attributes().address {
+        Some(IpAddr::V6(address)) if address.is_unicast_link_local() => false,
+        Some(address) => address.is_loopback() == (one_network && loops),
+        None => true,
+    };
+    let (mut fitting, others): (Vec<Info>, Vec<Info>) = offered.into_iter().partition(reaches);
+    if fitting.is_empty() {
+        fitting = others;
+    }
+    fitting.sort_by_key(|info| info.attributes().address.is_some_and(|a| a.is_ipv6()));
+    let mut known = BTreeSet::new();
+    fitting.retain(|info| known.insert(info.attributes().domain.clone()));
+    fitting.sort_by(|one, other| one.attributes().domain.cmp(&other.attributes().domain));
+    fitting
+}
+
+fn is_loopback(info: &Info) -> bool {
+    let address = info.attributes().address;
+    address.is_some_and(|address| address.is_loopback())
 }
 
 fn by_device(offered: &[Info], devices: &[String], provider: &str) -> Result<Vec<Info>> {

@@ -51,6 +51,8 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         initiators: None,
         target_shift: 0,
         workers: 1,
+        rails: tonnage_engine::paths::Rails::Single,
+        rail_shift: 0,
         queue_pairs: 1,
         cut: None,
         place: None,
@@ -173,6 +175,7 @@ impl Sample {
             what: what.to_owned(),
             bytes_per_s,
             ci95_bytes_per_s: None,
+            links: None,
         });
         let pace = match self.body.point.pacing {
             Pacing::Paced { rate_per_s, .. } => Some(Pace {
@@ -183,6 +186,9 @@ impl Sample {
             _ => None,
         };
         self.body.summary = Some(Summary {
+            rails: Vec::new(),
+            pairs: Vec::new(),
+            slow_rail: None,
             trials: trials.len() as u32,
             operations,
             payload_bytes: sum(|trial| trial.payload_bytes),

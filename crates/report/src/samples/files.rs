@@ -218,6 +218,7 @@ fn phase(
             what: "one sequential direct stream on /dev/vda1".to_owned(),
             bytes_per_s,
             ci95_bytes_per_s: None,
+            links: None,
         }),
         utilization: limit.map(|bytes_per_s| bandwidth.mean / bytes_per_s),
     };

@@ -29,6 +29,7 @@ fn the_page_reads_from_top_to_bottom() {
         what: what.to_owned(),
         bytes_per_s,
         ci95_bytes_per_s: None,
+        links: None,
     };
     let limits = HostLimits {
         copy_in_cache: (limit("memory copy by memcpy, 1 copier", 5.5e10), 1 << 18),

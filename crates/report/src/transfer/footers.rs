@@ -2,8 +2,9 @@
 
 use super::title::same;
 use tonnage_plan::transfer::Pacing;
+use tonnage_record::transfer::Summary;
 use tonnage_record::{Canary, TransferRecord};
-use tonnage_units::quantity::human::{number, size};
+use tonnage_units::quantity::human::{number, size, whole_percent};
 
 use crate::{engine, wire_proof};
 
@@ -12,9 +13,69 @@ pub fn lines(records: &[TransferRecord<'_>]) -> Vec<String> {
     let mut lines = engine::lines(records.iter().map(|record| record.record));
     let of_all = [limit(records), canary(records), verified(records)];
     lines.extend(of_all.into_iter().flatten());
+    lines.extend(parts(records));
     lines.extend(wire_proof::lines(records.iter().copied()));
     lines.extend(remarks(records));
     lines
+}
+
+/// Pairs or rails that a line names; the record has all.
+const PARTS_NAMED_MAX: usize = 8;
+
+/// Rails and pairs of the row with the most bandwidth, of which the record has those of all rows.
+fn parts(records: &[TransferRecord<'_>]) -> Vec<String> {
+    let summaries = records.iter().filter_map(|record| {
+        let summary = record.body.summary.as_ref()?;
+        let has_parts = summary.rails.len() + summary.pairs.len() > 0;
+        has_parts.then_some((record.body.point.size_bytes, summary))
+    });
+    let bandwidth = |summary: &Summary| summary.bandwidth_bytes_per_s.mean;
+    let most = summaries.max_by(|(_, one), (_, other)| bandwidth(one).total_cmp(&bandwidth(other)));
+    let Some((size_bytes, summary)) = most else {
+        return Vec::new();
+    };
+    let rails = summary.rails.iter().map(|rail| {
+        let device = rail.device.as_ref().map(|name| format!(" ({name})"));
+        format!(
+            "{}{} {} GB/s in {} of the time",
+            rail.rail,
+            device.unwrap_or_default(),
+            number(rail.busy_bytes_per_s * 1e-9),
+            whole_percent(rail.busy_fraction)
+        )
+    });
+    let mut pairs: Vec<_> = summary.pairs.iter().collect();
+    if pairs.len() > PARTS_NAMED_MAX {
+        pairs.sort_by(|one, other| {
+            one.bandwidth_bytes_per_s
+                .total_cmp(&other.bandwidth_bytes_per_s)
+        });
+    }
+    let slowest = if pairs.len() > PARTS_NAMED_MAX {
+        "the slowest "
+    } else {
+        ""
+    };
+    let pairs = pairs.into_iter().map(|pair| {
+        let rate = number(pair.bandwidth_bytes_per_s * 1e-9);
+        format!("{}-{} {rate} GB/s", pair.initiator, pair.target)
+    });
+    let size = size(size_bytes.into());
+    let lists = [
+        ("", "rails", rails.collect::<Vec<_>>()),
+        (slowest, "pairs", pairs.collect()),
+    ];
+    let named = lists.into_iter().filter(|(_, _, parts)| !parts.is_empty());
+    named
+        .map(|(which, what, mut parts)| {
+            let more = parts.len().saturating_sub(PARTS_NAMED_MAX);
+            parts.truncate(PARTS_NAMED_MAX);
+            if more > 0 {
+                parts.push(format!("{more} more in the record"));
+            }
+            format!("{which}{what} at {size}: {}", parts.join(", "))
+        })
+        .collect()
 }
 
 /// Names the upper bounds of the bandwidths, each kind of limit once.

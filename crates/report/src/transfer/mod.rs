@@ -69,6 +69,7 @@ struct ModeTable {
 const FOOTPRINT: &str = "footprint_bytes";
 const WORKERS: &str = "workers";
 const GAP: &str = "gap_bytes";
+const RAILS: &str = "rails";
 const QUEUE_PAIRS: &str = "queue_pairs";
 const CHUNK: &str = "chunk_bytes";
 
@@ -79,6 +80,7 @@ fn varying(records: &[TransferRecord<'_>]) -> Vec<&'static str> {
             WORKERS,
             title::same(records, |point| point.workers).is_none(),
         ),
+        (RAILS, title::same(records, |point| point.rails).is_none()),
         (
             QUEUE_PAIRS,
             title::same(records, |point| point.queue_pairs).is_none(),
@@ -107,6 +109,8 @@ const BATCH: ModeTable = ModeTable {
         "latency_ns_p999",
         "message_rate_per_s_mean",
         "utilization",
+        "busbw_fraction",
+        "busbw_all_fraction",
     ],
 };
 
@@ -123,6 +127,8 @@ const STREAM: ModeTable = ModeTable {
         "latency_ns_p999",
         "latency_ns_max",
         "utilization",
+        "busbw_fraction",
+        "busbw_all_fraction",
         "cpu_ns_per_operation",
     ],
 };
@@ -186,12 +192,14 @@ mod tests {
     #[test]
     fn every_layout_names_figures_that_exist() {
         for ModeTable { always, known } in [BATCH, STREAM, PING_PONG, PACED] {
-            for field in
-                always
-                    .iter()
-                    .chain(known)
-                    .chain([&FOOTPRINT, &WORKERS, &QUEUE_PAIRS, &CHUNK, &GAP])
-            {
+            for field in always.iter().chain(known).chain([
+                &FOOTPRINT,
+                &WORKERS,
+                &RAILS,
+                &QUEUE_PAIRS,
+                &CHUNK,
+                &GAP,
+            ]) {
                 assert!(by_field(field).is_some(), "{field}");
             }
         }

@@ -76,6 +76,9 @@ impl Notes {
         if let Some(text) = above_limit(record) {
             words.push(self.number(text));
         }
+        if let Some(text) = slow_rail(record) {
+            words.push(self.number(text));
+        }
         if let Some(why) = wire_proof::unproven(record) {
             words.push(format!("OFF PATH {}", self.number(why)));
         }
@@ -116,6 +119,21 @@ fn above_capacity(record: TransferRecord<'_>) -> Option<String> {
     })
 }
 
+/// Names the rail that holds the others up.
+fn slow_rail(record: TransferRecord<'_>) -> Option<String> {
+    let slow = record.body.summary.as_ref()?.slow_rail.as_ref()?;
+    let device = slow.device.as_ref().map(|name| format!(" ({name})"));
+    Some(format!(
+        "rail {}{} of rank {} on {} carries {} of its share while it is busy: look at its link, and at the same rail of \
+         its peers",
+        slow.rail,
+        device.unwrap_or_default(),
+        slow.rank,
+        slow.host,
+        whole_percent(slow.share)
+    ))
+}
+
 /// Tells by how much a point is above its limit, and why, if the two differ by more than their intervals.
 fn above_limit(record: TransferRecord<'_>) -> Option<String> {
     let bandwidth = record.body.summary.as_ref()?.bandwidth_bytes_per_s;
@@ -130,6 +148,7 @@ fn above_limit(record: TransferRecord<'_>) -> Option<String> {
         LimitChoice::Auto if limit.what.starts_with("link speed") => {
             "the device is faster than it says, or not all bytes crossed it; --require-path tells"
         }
+        LimitChoice::Auto if limit.links.is_some() => "the link is faster than was stated",
         LimitChoice::Auto => {
             "the limit was measured too low, by more than the 95 % intervals of both explain"
         }

@@ -1,5 +1,6 @@
 //! The lines above a table, which state the configuration that all its rows share.
 
+use tonnage_engine::paths::Rails;
 use tonnage_plan::transfer::{Pacing, PointLength, TargetFootprint, TransferPoint, TrialLength};
 use tonnage_record::{LatencyKind, TransferRecord};
 use tonnage_units::quantity::human::{exact_duration, exact_size, number};
@@ -43,8 +44,15 @@ fn who(records: &[TransferRecord<'_>], point: &TransferPoint) -> String {
     }
 }
 
-/// Queue pairs and the parts of operations, where all rows have the same and it is more than the plainest.
+/// Rails, queue pairs and the parts of operations, where all rows have the same and it is more than the plainest.
 fn paths(records: &[TransferRecord<'_>], point: &TransferPoint) -> Vec<String> {
+    let rails = same(records, |point| point.rails).and_then(|rails| match rails {
+        Rails::Single => None,
+        Rails::Stripe => Some("operations striped over all devices of a rank".to_owned()),
+        Rails::RoundRobin => Some("a device for each peer in turn".to_owned()),
+    });
+    let shift = (point.rail_shift > 0)
+        .then(|| format!("devices of the targets turned by {}", point.rail_shift));
     let several = same(records, |point| point.queue_pairs).filter(|&queue_pairs| queue_pairs > 1);
     let several =
         several.map(|queue_pairs| format!("{queue_pairs} queue pairs for each worker and peer"));
@@ -53,7 +61,8 @@ fn paths(records: &[TransferRecord<'_>], point: &TransferPoint) -> Vec<String> {
         let (bytes, most) = (exact_size(cut.chunk_bytes.into()), cut.chunks_max);
         format!("operations cut into parts of {bytes}, at most {most}")
     });
-    several.into_iter().chain(cut).collect()
+    let rails = rails.into_iter().chain(shift);
+    rails.chain(several).chain(cut).collect()
 }
 
 /// Value that all rows have in common; `None` where they differ.
@@ -193,6 +202,7 @@ fn shared(point: &TransferPoint) -> TransferPoint {
     TransferPoint {
         size_bytes: 0,
         workers: 0,
+        rails: Rails::Single,
         queue_pairs: 0,
         cut: None,
         initiators: point.initiators.map(|_| 0),

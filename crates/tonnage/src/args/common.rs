@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use tonnage_bench::settings::Numa;
+use tonnage_bench::settings::{DeviceNames, Numa};
 use tonnage_engine::Libraries;
 use tonnage_machine::CpuChoice;
 use tonnage_plan::Plan;
@@ -12,7 +12,7 @@ use tonnage_ranks::Explicit;
 use tonnage_report::Format;
 use tonnage_units::{Error, Result};
 
-use super::values::{Master, library, ranks, scale};
+use super::values::{Master, devices_of, library, link_speed, ranks, scale};
 
 /// Placement and meeting of ranks.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
@@ -48,10 +48,20 @@ pub struct RankArgs {
     #[arg(long, value_name = "NODE", default_value = "auto")]
     pub numa: Numa,
 
-    /// Devices that carry the bytes, such as eth0 or mlx5_0,mlx5_1: the workers of a host take them in turn. By default
-    /// the engine chooses one. `tonnage devices` lists them.
+    /// Devices that carry the bytes, such as eth0 or mlx5_0,mlx5_1, or "all": the workers of a host take them in turn,
+    /// or as --rails says. By default the engine chooses one. `tonnage devices` lists them.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub devices: Vec<String>,
+
+    /// Devices of one rank, such as 1=mlx5_2,mlx5_3, in place of --devices: its workers take them in turn, or as --rails
+    /// says. May be repeated.
+    #[arg(long, value_name = "RANK=NAMES", value_parser = devices_of)]
+    pub devices_of: Vec<(u32, Vec<String>)>,
+
+    /// Speed of one link, such as 100Gb/s, where the device does not say it: bandwidth is then set beside the links that
+    /// were used.
+    #[arg(long, value_name = "BANDWIDTH", value_parser = link_speed)]
+    pub link_speed: Option<u64>,
 
     /// A library to load, such as libfabric=/opt/lib/libfabric.so.1 or mpi=auto; may be repeated. `tonnage devices`
     /// ends with the engines and their libraries.
@@ -95,6 +105,37 @@ impl RankArgs {
             libraries.insert(name, path);
         }
         Ok(libraries)
+    }
+
+    /// Devices that were named, for all ranks and for some.
+    ///
+    /// # Errors
+    /// `Usage` for a rank whose devices are named twice, and for the word all among names.
+    pub fn device_names(&self) -> Result<DeviceNames> {
+        let mut names = DeviceNames {
+            all_ranks: self.devices.clone(),
+            ..DeviceNames::default()
+        };
+        for (rank, devices) in &self.devices_of {
+            let before = names.of_ranks.insert(*rank, devices.clone());
+            if before.is_some() {
+                return Err(Error::Usage(format!(
+                    "--devices-of names the devices of rank {rank} twice: leave one of them out"
+                )));
+            }
+        }
+        let lists = names.of_ranks.values().chain([&names.all_ranks]);
+        let all = DeviceNames::ALL.to_owned();
+        if lists
+            .into_iter()
+            .any(|list| list.len() > 1 && list.contains(&all))
+        {
+            return Err(Error::Usage(
+                "the word all among the names of devices: write all alone, or only names"
+                    .to_owned(),
+            ));
+        }
+        Ok(names)
     }
 
     /// The place in the run that the command line states, if it does; the parser has seen to it that it is whole.

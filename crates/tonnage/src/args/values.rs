@@ -3,8 +3,8 @@
 
 use std::str::FromStr;
 
-use tonnage_units::Count;
 use tonnage_units::names::quote;
+use tonnage_units::{BytesPerSecond, Count};
 use tonnage_units::{Error, Result};
 
 /// Longest name of a host that DNS knows.
@@ -90,6 +90,41 @@ pub fn library(text: &str) -> std::result::Result<(String, std::path::PathBuf), 
             Ok((name.to_owned(), path.into()))
         }
         _ => Err("write NAME=PATH, such as libfabric=embedded".to_owned()),
+    }
+}
+
+/// Devices of one rank.
+///
+/// # Errors
+/// When the rank or the names are missing.
+pub fn devices_of(text: &str) -> std::result::Result<(u32, Vec<String>), String> {
+    let wrong = || {
+        format!(
+            "{} is not a rank with its devices: write RANK=NAMES, such as 1=eth0,eth1",
+            quote(text)
+        )
+    };
+    let (rank, names) = text.split_once('=').ok_or_else(wrong)?;
+    let is_number = !rank.is_empty() && rank.bytes().all(|byte| byte.is_ascii_digit());
+    let rank = rank.parse().ok().filter(|_| is_number).ok_or_else(wrong)?;
+    let names: Vec<String> = names.split(',').map(str::to_owned).collect();
+    match names.iter().any(String::is_empty) {
+        true => Err(wrong()),
+        false => Ok((rank, names)),
+    }
+}
+
+/// Speed of a link in bytes per second.
+///
+/// # Errors
+/// For what is no bandwidth, and for one below a byte per second.
+pub fn link_speed(text: &str) -> std::result::Result<u64, String> {
+    match text.parse() {
+        Ok(BytesPerSecond(speed)) if speed >= 1.0 && speed.is_finite() => Ok(speed as u64),
+        _ => Err(format!(
+            "{} is not the speed of a link: write a bandwidth such as 100Gb/s or 12.5GB/s",
+            quote(text)
+        )),
     }
 }
 

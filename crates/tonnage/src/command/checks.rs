@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use tonnage_bench::settings::Numa;
+use tonnage_bench::settings::{DeviceNames, Numa};
 use tonnage_engines::LISTS;
 use tonnage_machine::{CpuChoice, Topology, place_workers};
 use tonnage_plan::Planned;
-use tonnage_plan::kind::EngineFacts;
+use tonnage_plan::kind::{AnyPoint, EngineFacts};
 use tonnage_record::read::read_records;
 use tonnage_record::writer::check_writable;
 use tonnage_units::names::unknown;
@@ -70,6 +70,12 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
     if !ranks.devices.is_empty() && !has_devices {
         return without_effect(format!("--devices {}", ranks.devices.join(",")));
     }
+    if let (Some((rank, names)), false) = (ranks.devices_of.first(), has_devices) {
+        return without_effect(format!("--devices-of {rank}={}", names.join(",")));
+    }
+    if ranks.link_speed.is_some() && !has_devices {
+        return without_effect("--link-speed".to_owned());
+    }
     for (name, path) in &ranks.libraries()? {
         let names: Vec<_> = LISTS.libraries().map(|library| library.name).collect();
         if !names.contains(&name.as_str()) {
@@ -89,30 +95,74 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses more devices than a host has workers to take them, for the first point of which that is known: of `ranks`
-/// ranks on this host, where it is known how many they are.
+/// Refuses more devices than a host has workers to take them, for the first point of which that is known: of `here`
+/// ranks on this host, where it is known how many they are. And devices of ranks that there are not, and rails over one.
 ///
 /// # Errors
-/// `Usage`, with the number of workers that fits.
-pub fn check_devices(devices: usize, points: &[Planned], ranks: Option<u32>) -> Result<()> {
-    let Some(ranks) = ranks else {
+/// `Usage`, with the number of workers that fits, or the nearest that can be.
+pub fn check_devices(
+    named: &DeviceNames,
+    points: &[Planned],
+    (ranks, here): (u32, Option<u32>),
+) -> Result<()> {
+    if let Some((rank, _)) = named.of_ranks.range(ranks..).next() {
+        return Err(Error::Usage(format!(
+            "--devices-of names rank {rank}, and there are {ranks} ranks: the last is rank {}",
+            ranks.saturating_sub(1)
+        )));
+    }
+    check_rails(named, points, ranks)?;
+    let devices = named.all_ranks.len();
+    let Some(here) = here.filter(|_| named.of_ranks.is_empty()) else {
         return Ok(());
     };
-    let takes_devices = |planned: &&Planned| {
-        let facts = planned.point.any().engine_facts(&LISTS);
-        facts.is_ok_and(|facts| facts.has_devices)
+    let takes_one = |planned: &&Planned| {
+        let point = planned.point.any();
+        let facts = point.engine_facts(&LISTS);
+        !point.spans_devices() && facts.is_ok_and(|facts| facts.has_devices)
     };
-    let workers = points.iter().filter(takes_devices).map(|planned| {
+    let workers = points.iter().filter(takes_one).map(|planned| {
         let workers = planned.point.any().workers();
-        workers.saturating_mul(ranks) as usize
+        workers.saturating_mul(here) as usize
     });
-    match workers.min() {
+    // Where other points span all devices, those that take one each may leave some unused.
+    let spans = points
+        .iter()
+        .any(|planned| planned.point.any().spans_devices());
+    match workers.min().filter(|_| !spans) {
         Some(fewest) if devices > fewest => Err(Error::Usage(format!(
-            "--devices names {devices} devices, but this host has {fewest} workers: use --workers {}, or fewer devices",
-            devices.div_ceil(ranks.max(1) as usize)
+            "--devices names {devices} devices, but this host has {fewest} workers: use --workers {}, --rails stripe, or \
+             fewer devices",
+            devices.div_ceil(here.max(1) as usize)
         ))),
         _ => Ok(()),
     }
+}
+
+/// Refuses rails over one device that was named.
+fn check_rails(named: &DeviceNames, points: &[Planned], ranks: u32) -> Result<()> {
+    // Where each rank has a list of its own, nobody uses the common one.
+    let common = (named.of_ranks.len() < ranks as usize).then_some(&named.all_ranks);
+    let lists = named.of_ranks.values().chain(common);
+    let mut alone = lists
+        .into_iter()
+        .filter(|list| list.len() == 1 && list[0] != DeviceNames::ALL);
+    let Some([name]) = alone.next().map(Vec::as_slice) else {
+        return Ok(());
+    };
+    let any = |of: fn(&dyn AnyPoint) -> bool| points.iter().any(|planned| of(planned.point.any()));
+    let option = match (
+        any(|point| point.spans_devices()),
+        any(|point| point.rail_shift() > 0),
+    ) {
+        (true, _) => "--rails",
+        (false, true) => "--rail-shift",
+        (false, false) => return Ok(()),
+    };
+    Err(Error::Usage(format!(
+        "{option} is about several devices, and only {name} is named: name another, write --devices all, or name it twice \
+         to try it out ({name},{name})"
+    )))
 }
 
 /// Facts about the engines of the points.
@@ -168,6 +218,58 @@ mod tests {
 
     use super::*;
 
+    fn named(count: usize) -> DeviceNames {
+        DeviceNames {
+            all_ranks: (0..count).map(|index| format!("eth{index}")).collect(),
+            ..DeviceNames::default()
+        }
+    }
+
+    #[test]
+    fn rails_are_several_devices_of_ranks_that_there_are() {
+        let points = |more: &str| {
+            let text = format!(
+                "name = 'p'\n[[transfer]]\nengine = 'fabric:tcp'\nop = 'write'\nsizes = 8\n{more}"
+            );
+            let plan = Plan::from_toml(&text, "p").unwrap();
+            plan.points(4, &LISTS).unwrap()
+        };
+        let (single, stripe) = (points(""), points("rails = ['single', 'stripe']"));
+        let shifted = points("rail-shift = 1");
+        let said = |named: &DeviceNames, points: &[Planned]| {
+            let checked = check_devices(named, points, (4, Some(4)));
+            checked.map_err(|error| error.to_string()).err()
+        };
+        assert_eq!(said(&named(1), &single), None);
+        for (points, option) in [
+            (&stripe, "--rails is about"),
+            (&shifted, "--rail-shift is about"),
+        ] {
+            let why = said(&named(1), points).unwrap();
+            assert!(
+                why.starts_with(option) && why.contains("(eth0,eth0)"),
+                "{why}"
+            );
+            assert_eq!(said(&named(2), points), None);
+            let all = DeviceNames {
+                all_ranks: vec![DeviceNames::ALL.to_owned()],
+                ..DeviceNames::default()
+            };
+            assert_eq!(said(&all, points), None);
+        }
+        // More devices than workers, of which single takes one each.
+        assert_eq!(said(&named(9), &stripe), None);
+        let mut of_rank = named(2);
+        of_rank
+            .of_ranks
+            .insert(4, vec!["eth7".to_owned(), "eth8".to_owned()]);
+        let why = said(&of_rank, &single).unwrap();
+        assert!(
+            why.contains("rank 4") && why.contains("the last is rank 3"),
+            "{why}"
+        );
+    }
+
     #[test]
     fn every_device_has_a_worker() {
         let points = |kind: &str, engine: &str, more: &str| {
@@ -178,16 +280,18 @@ mod tests {
         let transfer = points("transfer", "fabric:tcp", "op = 'write'\nsizes = 8");
         let connect = points("connect", "fabric:tcp", "");
         for points in [transfer, connect] {
-            assert!(check_devices(8, &points, Some(4)).is_ok());
-            let message = check_devices(9, &points, Some(4)).unwrap_err().to_string();
+            assert!(check_devices(&named(8), &points, (16, Some(4))).is_ok());
+            let message = check_devices(&named(9), &points, (16, Some(4)))
+                .unwrap_err()
+                .to_string();
             assert!(
                 message.contains("names 9 devices, but this host has 8 workers: use --workers 3"),
                 "{message}"
             );
             // Where a launcher does not say how many ranks this host has, the ranks find out.
-            assert!(check_devices(9, &points, None).is_ok());
+            assert!(check_devices(&named(9), &points, (16, None)).is_ok());
         }
         let without = points("connect", "shm", "");
-        assert!(check_devices(9, &without, Some(1)).is_ok());
+        assert!(check_devices(&named(9), &without, (16, Some(1))).is_ok());
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tonnage_bench::conductor;
 use tonnage_bench::deadlines::DEADLINES;
-use tonnage_bench::settings::Settings;
+use tonnage_bench::settings::{DeviceNames, Settings};
 use tonnage_engine::{BeforeJoin, Lifecycle};
 use tonnage_engines::LISTS;
 use tonnage_plan::{Plan, Planned};
@@ -114,7 +114,7 @@ pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
     let here = identity
         .as_ref()
         .map_or(Some(ranks), |identity| identity.local_size);
-    check_devices(job.ranks.devices.len(), &points, here)?;
+    check_devices(&job.ranks.device_names()?, &points, (ranks, here))?;
     match identity {
         Some(identity) => be_a_rank(job, &points, identity),
         None => {
@@ -295,9 +295,9 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
         Ok((Vec::new(), None))
     };
     let (before, writer) = prepared?;
+    let settings = settings(job, &points)?;
     let left = points_left(points, rank, &before)?;
     let format = job.format.unwrap_or_default();
-    let settings = settings(job)?;
     let spare = SpareWriter::inherited(rank.identity(), &before);
     let mut keeper = Keeper::new(before, writer, spare, format);
     let result = conductor::run(&left, rank, &settings, &mut keeper);
@@ -372,13 +372,20 @@ fn points_left(points: Vec<Planned>, rank: &mut Rank, before: &[Record]) -> Resu
     Ok(left)
 }
 
-fn settings(job: &Job) -> Result<Settings> {
+fn settings(job: &Job, points: &[Planned]) -> Result<Settings> {
     let (cpus, numa) = job.placement();
+    let may_idle = points
+        .iter()
+        .any(|planned| planned.point.any().spans_devices());
     Ok(Settings {
         plan: job.plan.name.clone(),
         cpus,
         numa,
-        devices: job.ranks.devices.clone(),
+        devices: DeviceNames {
+            may_idle,
+            ..job.ranks.device_names()?
+        },
+        link_bytes_per_s: job.ranks.link_speed,
         libraries: job.ranks.libraries()?,
         lists: LISTS,
         clock: Clock::new(),

@@ -93,6 +93,8 @@ mod plans;
 #[cfg(test)]
 mod promised;
 #[cfg(test)]
+mod rails;
+#[cfg(test)]
 mod resuming;
 #[cfg(test)]
 mod roles;

@@ -431,6 +431,7 @@ impl Experiment<'_> {
                 what: "stated".into(),
                 bytes_per_s,
                 ci95_bytes_per_s: None,
+                links: None,
             }),
             LimitChoice::Auto => state.streams.as_ref()?.limit(self.point, phase),
         }

@@ -119,6 +119,7 @@ mod tests {
             what: "stated".into(),
             bytes_per_s: 128.0,
             ci95_bytes_per_s: None,
+            links: None,
         };
         sums.record(point, Some(limit), in_memory)?
             .summary

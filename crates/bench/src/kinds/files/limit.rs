@@ -171,6 +171,7 @@ impl Streams {
             what,
             bytes_per_s,
             ci95_bytes_per_s: None,
+            links: None,
         })
     }
 }

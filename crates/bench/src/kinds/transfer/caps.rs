@@ -4,11 +4,15 @@ use tonnage_engine::{Caps, Verb};
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
-/// Refuses the points that a device of these capabilities cannot do.
+/// Refuses the points that the devices of a worker, with these capabilities together, cannot do.
 ///
 /// # Errors
 /// `Unavailable` for the first of them, with what to choose instead.
-pub(super) fn check_caps(points: &[&TransferPoint], caps: &Caps, name: &str) -> Result<()> {
+pub(super) fn check_caps(
+    points: &[&TransferPoint],
+    (caps, devices): (&Caps, usize),
+    name: &str,
+) -> Result<()> {
     for point in points {
         if !caps.verbs.contains(&point.op) {
             return Err(Error::Unavailable {
@@ -36,13 +40,15 @@ pub(super) fn check_caps(points: &[&TransferPoint], caps: &Caps, name: &str) -> 
                 how: "Choose --op send, or --traffic pair".into(),
             });
         }
-        let (parts, _) = point.division().parts(point.size_bytes);
+        let parts = point.division().shares(devices).parts(point.size_bytes);
         let several = point.op == Verb::WriteImm && point.roles().initiators_max() > 1;
         if several && parts > 1 && !caps.arrivals_named {
             return Err(Error::Unavailable {
                 what: format!("write-imm in parts from several ranks on {name}"),
                 why: "the device does not say which rank a part came from".into(),
-                how: "Leave --chunk out, or choose one initiator for each target".into(),
+                how:
+                    "Leave --chunk and --rails stripe out, or choose one initiator for each target"
+                        .into(),
             });
         }
         if point.op == Verb::WriteImm && caps.immediate_bits < 32 {

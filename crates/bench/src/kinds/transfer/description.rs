@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire_proof::NamedDevices;
 use tonnage_engine::memory::MemoryReport;
-use tonnage_engine::{Domain, EngineReport, LimitKind};
+use tonnage_engine::{Caps, Domain, EngineReport, LimitKind};
 
 /// A rank's message to the others once it is open.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -21,19 +21,29 @@ pub struct OpenMessage {
     pub memory: Vec<MemoryReport>,
     /// The engine's choices.
     pub engine: EngineReport,
-    /// Devices of the workers.
-    pub devices: Vec<Device>,
+    /// Devices of each worker, in the order of its rails.
+    pub devices: Vec<Vec<Device>>,
     /// The devices that its payload has to cross; `None` where it names none.
     pub wire_devices: Option<NamedDevices>,
 }
 
-/// The device that a worker was given, as far as limits depend on it.
+impl OpenMessage {
+    /// All devices that some flow takes.
+    pub fn used_devices(&self) -> impl Iterator<Item = &Device> {
+        let all = self.devices.iter().flatten();
+        all.filter(|device| device.used)
+    }
+}
+
+/// A device that a worker was given, as far as limits depend on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// Its place among the devices of the host.
-    pub place: u32,
+    /// False for a rail that none of the worker's flows takes.
+    pub used: bool,
     /// Upper bound of the engine's bandwidth on it.
     pub limit: LimitKind,
+    /// True when that is the speed of its link because the user said so.
+    pub link_stated: bool,
     /// True when completed writes are visible to the peer: always, and where it is asked for.
     pub delivers: [bool; 2],
     /// True when a send is done only once its receiver has taken it, by the engine or by counts.
@@ -42,27 +52,44 @@ pub struct Device {
     pub address: Option<IpAddr>,
     /// The network interface that has that address.
     pub interface: Option<String>,
+    /// Its own name.
+    pub name: Option<String>,
 }
 
 impl Device {
-    pub(super) fn new(place: usize, domain: &dyn Domain, counts_sends: bool) -> Self {
-        let address = domain.stream_address();
+    /// Describes a device of a worker whose devices together can do `caps`. `link_bytes_per_s` is the speed of a link
+    /// that does not say it.
+    pub(super) fn new(
+        device: &dyn Domain,
+        caps: &Caps,
+        counts_sends: bool,
+        link_bytes_per_s: Option<u64>,
+    ) -> Self {
+        let address = device.stream_address();
+        let (limit, link_stated) = match (device.caps().limit, link_bytes_per_s) {
+            (LimitKind::SocketStream | LimitKind::None, Some(bytes_per_s)) => {
+                (LimitKind::Link { bytes_per_s }, true)
+            }
+            (own, _) => (own, false),
+        };
         Self {
-            place: u32::try_from(place).unwrap_or(u32::MAX),
-            limit: domain.caps().limit,
-            delivers: [domain.caps().delivered, domain.caps().delivery_on_request],
-            sends_taken: domain.caps().sends_taken || counts_sends,
+            used: true,
+            limit,
+            link_stated,
+            delivers: [caps.delivered, caps.delivery_on_request],
+            sends_taken: caps.sends_taken || counts_sends,
             address,
             interface: address.and_then(interface_of),
+            name: device.report().device,
         }
     }
 
-    /// Its interface and address; `None` where it has neither.
-    pub(super) fn name(&self) -> Option<String> {
+    /// Its interface and address, or its name; `None` where it has none of them.
+    pub(super) fn title(&self) -> Option<String> {
         match (&self.interface, self.address) {
             (Some(interface), Some(address)) => Some(format!("{interface} ({address})")),
             (None, Some(address)) => Some(address.to_string()),
-            (interface, None) => interface.clone(),
+            (interface, None) => interface.clone().or_else(|| self.name.clone()),
         }
     }
 }

@@ -99,7 +99,7 @@ pub(crate) fn delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool
         let targets = point.roles().targets(*rank);
         !targets.is_empty()
     });
-    let devices = initiating.flat_map(|(_, opened)| &opened.devices);
+    let devices = initiating.flat_map(|(_, opened)| opened.used_devices());
     let said: Option<Vec<bool>> = devices
         .map(|device| delivered_by(point, device.delivers, device.sends_taken))
         .collect();

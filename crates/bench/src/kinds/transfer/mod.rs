@@ -7,20 +7,24 @@
 //! | [`effective`] | what was really done, and on which CPUs |
 //! | [`layout`] | division of a worker's memory among its flows |
 //! | [`point`] | one point from warm-up to its figures |
-//! | [`crew`], [`work`], `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
+//! | [`crew`], [`work`], `driving`, `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
 //! | `stalled` | words about operations that make no progress |
 //! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
-//! | [`totals`], [`summary`] | sums of workers and ranks, and the summary of trials |
+//! | [`totals`], [`rails`], `pairs`, [`summary`] | sums of workers and ranks, of each rail and of each pair, and the
+//! summary of trials |
 
 mod caps;
 mod credit_lanes;
 pub mod crew;
 pub mod description;
+mod driving;
 pub mod effective;
 pub(crate) mod flows;
 pub mod layout;
 pub mod opened;
+mod pairs;
 pub mod point;
+pub mod rails;
 mod stalled;
 pub mod summary;
 pub mod totals;
@@ -94,6 +98,9 @@ impl Kind for Transfers {
         let measured = point::measure(point, open, stage.rank, course)?;
         record.effective = effective::effective(open, &measured.chosen);
         let mut summary = summary::summarize(point, &measured);
+        summary.rails = rails::summary(point, &open.opened, &measured.totals);
+        summary.pairs = measured.pairs.clone();
+        summary.slow_rail = rails::slow(&open.opened, stage.rank.infos(), &measured.totals);
         if let Some(latency) = &mut summary.latency {
             latency.delivered = flows::delivered(point, open);
         }

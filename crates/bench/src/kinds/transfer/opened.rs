@@ -47,8 +47,8 @@ pub struct TransferWorker {
     pub clock: Clock,
     /// The CPU that it is pinned to.
     pub cpu: Option<u32>,
-    /// Its device.
-    pub device: Device,
+    /// Its devices, in the order of their rails.
+    pub devices: Vec<Device>,
     /// Counts of messages that receivers took; `None` where completions say so.
     pub(super) credits: Option<CreditLanes>,
 }
@@ -94,6 +94,7 @@ pub struct EngineKey {
     workers: u32,
     roles: Roles,
     division: Division,
+    rail_shift: u32,
     place: Option<PairPlace>,
 }
 
@@ -108,6 +109,7 @@ impl EngineKey {
             workers: point.workers,
             roles: point.roles(),
             division: point.division(),
+            rail_shift: point.rail_shift,
             place: point.place,
         }
     }
@@ -192,6 +194,10 @@ impl<'a> Need<'a> {
             },
             workers: first.workers,
             division: first.division(),
+            rail_shift: match layouts().all(|layout| layout.out.is_empty()) {
+                true => first.rail_shift,
+                false => 0,
+            },
             pairs: Pairs {
                 roles: first.roles(),
                 asked: first.place,
@@ -203,6 +209,16 @@ impl<'a> Need<'a> {
             requirements,
             peers,
         })
+    }
+}
+
+impl Need<'_> {
+    /// Returns whether a rail leads to one of this rank's peers.
+    fn uses(&self, rank: Peer, rail: usize, devices: usize) -> bool {
+        let rails = self.requirements.division.rails;
+        let leads = |&peer: &Peer| rails.of_peer(rank, peer, devices).contains(&rail);
+        // A rank without peers has its device all the same.
+        self.peers.is_empty() || self.peers.iter().any(leads)
     }
 }
 
@@ -225,9 +241,12 @@ fn open_local(
     let requirements = &need.requirements;
     let devices = requirements.open(rank, settings, host)?;
     for domain in &devices.domains {
-        check_caps(points, domain.caps(), requirements.engine)?;
+        let together = (domain.caps(), devices.devices.len());
+        check_caps(points, together, requirements.engine)?;
     }
-    devices.check_used(rank, requirements.workers)?;
+    if requirements.division.rails.is_single() {
+        devices.check_used(rank, requirements.workers)?;
+    }
     let (mut workers, mut told, mut wire_devices) = (Vec::new(), Vec::new(), Vec::new());
     for (index, &cpu) in (0u32..).zip(&devices.placement.cpus) {
         if let Some(cpu) = cpu {
@@ -235,9 +254,16 @@ fn open_local(
             tonnage_machine::pin_thread(cpu)?;
         }
         let seat = requirements.seat(&devices, (index, cpu), rank, settings, host)?;
-        // Of several devices a rank uses only those that its workers open.
-        wire_devices.extend(seat.domain.wire_devices());
-        let (worker, introductions) = open_worker(seat, cpu, need, settings)?;
+        let seated = seat.devices.clone();
+        let (mut worker, introductions) = open_worker(seat, cpu, need, settings)?;
+        // Of several devices a rank uses only those that its workers open, and of those only what leads to a peer.
+        let rails = (0..).zip(&seated).zip(&mut worker.devices);
+        for ((rail, domain), device) in rails {
+            device.used = need.uses(rank.id(), rail, seated.len());
+            if device.used {
+                wire_devices.extend(domain.wire_devices());
+            }
+        }
         workers.push(worker);
         told.push(introductions);
     }
@@ -257,7 +283,7 @@ fn open_worker(
     settings: &Settings,
 ) -> Result<(TransferWorker, Introductions)> {
     let Seat {
-        device,
+        devices,
         domain,
         memory,
         config,
@@ -290,7 +316,12 @@ fn open_worker(
     let cards = engine.cards(peers)?;
     let introductions = peers.iter().zip(cards).enumerate().map(introduce);
     let introductions = introductions.collect();
+    let described = devices.iter().map(|device| {
+        let link = settings.link_bytes_per_s;
+        Device::new(device.as_ref(), &caps, credits.is_some(), link)
+    });
     let worker = TransferWorker {
+        devices: described.collect(),
         engine,
         memory,
         region: region.id,
@@ -298,7 +329,6 @@ fn open_worker(
         caps,
         clock: config.clock,
         cpu,
-        device: Device::new(device, domain.as_ref(), credits.is_some()),
         credits,
     };
     Ok((worker, introductions))
@@ -326,7 +356,10 @@ fn describe(
         yielding: devices.placement.yielding,
         memory: reports(workers.iter().map(|worker| &worker.memory)),
         engine,
-        devices: workers.iter().map(|worker| worker.device.clone()).collect(),
+        devices: workers
+            .iter()
+            .map(|worker| worker.devices.clone())
+            .collect(),
         wire_devices: NamedDevices::new(wire_devices),
     }
 }

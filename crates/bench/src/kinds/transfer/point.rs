@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::crew::{Crew, CrewOrder, CrewReport, Deck, follow};
 use super::opened::OpenEngine;
+use super::pairs::PairSums;
 use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, Station, WARM_UP};
 use super::work::Work;
@@ -22,7 +23,7 @@ use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::{Rank, pack, unpack};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::ci_narrow_enough;
-use tonnage_record::transfer::Trial;
+use tonnage_record::transfer::{PairRate, Trial};
 use tonnage_record::{Limit, WireProof};
 use tonnage_units::{Error, Reduce, Result};
 
@@ -45,6 +46,8 @@ pub struct Measured {
     pub chosen: Vec<Facts>,
     /// Counts of the devices that the payload had to cross.
     pub wire_proof: Option<WireProof>,
+    /// Each pair, where they take turns.
+    pub pairs: Vec<PairRate>,
 }
 
 /// Makes the workers ready for one point on an open engine, and lets `course` take its steps.
@@ -140,6 +143,7 @@ struct Taken<'a> {
     wire_proof: Option<WireProof>,
     histogram: Option<LatencyHistogram>,
     chosen: Vec<Facts>,
+    pairs: PairSums,
 }
 
 impl Lead<'_, '_> {
@@ -160,6 +164,7 @@ impl Lead<'_, '_> {
             converged: taken.converged,
             chosen: taken.chosen,
             wire_proof: taken.wire_proof,
+            pairs: taken.pairs.rates(),
         })
     }
 
@@ -190,10 +195,42 @@ impl Lead<'_, '_> {
         self.followers.collect()
     }
 
-    /// One trial on all ranks: data in place, aligned start, drive, wait for all, count, check.
+    /// One trial on all ranks: its rounds, one after the other.
     fn one_trial(
         &mut self,
-        number: u64,
+        trial: u64,
+        length: TrialLength,
+        name: &str,
+    ) -> Result<TrialTotals, StepFailure> {
+        let rounds = self.point.roles().rounds();
+        let mut all: Option<TrialTotals> = None;
+        for round in 0..rounds {
+            // Each round has data of its own.
+            let number = match trial {
+                WARM_UP => WARM_UP,
+                trial => (trial - 1) * u64::from(rounds) + u64::from(round) + 1,
+            };
+            let totals = self.one_round((number, round), length, name)?;
+            if let Some(pair) = self
+                .point
+                .roles()
+                .pair_of_round(round)
+                .filter(|_| trial != WARM_UP)
+            {
+                self.taken.pairs.add(pair, &totals);
+            }
+            match &mut all {
+                Some(before) => before.then(totals),
+                None => all = Some(totals),
+            }
+        }
+        Ok(all.unwrap_or(TrialTotals::NONE))
+    }
+
+    /// One round on all ranks: data in place, aligned start, drive, wait for all, count, check.
+    fn one_round(
+        &mut self,
+        (number, round): (u64, u32),
         length: TrialLength,
         name: &str,
     ) -> Result<TrialTotals, StepFailure> {
@@ -214,6 +251,7 @@ impl Lead<'_, '_> {
             start_ns,
             length,
             number,
+            round,
         };
         self.followers.order(|_| CrewOrder::Trial(schedule))?;
         let driven = self.deck.drive(0, &mut self.own, &schedule);
@@ -386,8 +424,8 @@ impl Steps for Lead<'_, '_> {
         let number = WARM_UP + 1 + self.taken.trials.len() as u64;
         let length = self.point.length.trial;
         let totals = self.one_trial(number, length, &format!("trial {number}"))?;
-        self.taken.totals.push(totals);
         self.taken.trials.push(totals.trial(self.point.verify));
+        self.taken.totals.push(totals);
         Ok(())
     }
 
@@ -430,6 +468,6 @@ fn left(deadline: Instant) -> Duration {
 
 fn merge(totals: &mut TrialTotals, reports: &[CrewReport]) {
     for report in reports.iter().filter_map(|report| report.totals.as_ref()) {
-        totals.merge(*report);
+        totals.merge(report.clone());
     }
 }

@@ -3,6 +3,7 @@
 use super::description::Device;
 use crate::drive::flow::Flow;
 use crate::drive::stall::Stall;
+use tonnage_engine::RailLoad;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::RankInfo;
 use tonnage_units::Error;
@@ -13,33 +14,35 @@ const PEERS_NAMED_MAX: usize = 4;
 /// Names of the two ends of a worker's flows.
 #[derive(Debug, Clone)]
 pub struct FlowNames {
-    /// The rank and host at the other end of each flow.
-    peers: Vec<String>,
-    /// The interface and address at this end, where there are such.
-    device: Option<String>,
+    /// The ranks at the other ends of the flows, and each with its host.
+    peers: Vec<(u32, String)>,
+    /// The interface and address of each rail at this end, where there are such.
+    rails: Vec<Option<String>>,
 }
 
 impl FlowNames {
     /// Names for flows to these ranks.
-    pub fn new(peers: &[u32], ranks: &[RankInfo], device: &Device) -> Self {
+    pub fn new(peers: &[u32], ranks: &[RankInfo], devices: &[Device]) -> Self {
         let name = |&rank: &u32| match ranks.get(rank as usize) {
-            Some(info) => format!("rank {rank} on {}", info.host),
-            None => format!("rank {rank}"),
+            Some(info) => (rank, format!("rank {rank} on {}", info.host)),
+            None => (rank, format!("rank {rank}")),
         };
         Self {
             peers: peers.iter().map(name).collect(),
-            device: device.name(),
+            rails: devices.iter().map(Device::title).collect(),
         }
     }
 
     /// Error for operations that make no progress. The flows meant are the one to the stall's peer, if it knows one,
-    /// else those whose place is in `waiting`, else all that were used.
+    /// else those whose place is in `waiting`, else all that were used. Of several rails those are named that have
+    /// something in flight.
     pub fn error(
         &self,
         point: &TransferPoint,
         stall: &Stall,
         flows: &[Flow],
         waiting: &[u32],
+        loads: &[RailLoad],
     ) -> Error {
         let is_meant = |(index, flow): &(usize, &Flow)| match stall.peer {
             Some(peer) => flow.peer == peer,
@@ -48,11 +51,12 @@ impl FlowNames {
         };
         let meant = flows.iter().enumerate().filter(is_meant);
         let peers: Vec<_> = meant
-            .filter_map(|(index, _)| self.peers.get(index))
+            .filter_map(|(_, flow)| self.peers.iter().find(|(rank, _)| *rank == flow.peer))
+            .map(|(_, name)| name)
             .collect();
-        let device = match &self.device {
-            Some(device) => format!(" by {device}"),
-            None => String::new(),
+        let device = match &self.stuck(loads)[..] {
+            [] => String::new(),
+            names => format!(" by {}", names.join(", ")),
         };
         Error::Failed(format!(
             "{}: no {} with {} has ended for {:.1} s, with {} in flight{device}, while the ranks still hear of each other: \
@@ -63,6 +67,16 @@ impl FlowNames {
             stall.quiet_ns as f64 / 1e9,
             stall.in_flight,
         ))
+    }
+}
+
+impl FlowNames {
+    /// Titles of the rails that have something in flight; of all where nothing is known of them.
+    fn stuck(&self, loads: &[RailLoad]) -> Vec<String> {
+        let busy = |rail: usize| loads.get(rail).is_none_or(|load| load.in_flight > 0);
+        let titles = self.rails.iter().enumerate();
+        let stuck = titles.filter(|(rail, _)| busy(*rail));
+        stuck.filter_map(|(_, title)| title.clone()).collect()
     }
 }
 
@@ -91,9 +105,9 @@ mod tests {
     fn names(peers: u32) -> FlowNames {
         FlowNames {
             peers: (0..peers)
-                .map(|peer| format!("rank {peer} on h{peer}"))
+                .map(|peer| (peer, format!("rank {peer} on h{peer}")))
                 .collect(),
-            device: Some("eth1 (10.0.0.1)".into()),
+            rails: vec![Some("eth1 (10.0.0.1)".into())],
         }
     }
 
@@ -112,7 +126,7 @@ mod tests {
         };
         let point = point(Addresses::Sequential, 8);
         names(peers)
-            .error(&point, &stall, &flows, waiting)
+            .error(&point, &stall, &flows, waiting, &[])
             .to_string()
     }
 

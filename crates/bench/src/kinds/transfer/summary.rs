@@ -39,6 +39,9 @@ pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
             .limit
             .as_ref()
             .map(|limit| bandwidth.mean / limit.bytes_per_s),
+        rails: Vec::new(),
+        pairs: Vec::new(),
+        slow_rail: None,
         pace: pace(point, measured, message_rate.mean),
         converged: measured.converged,
     }
@@ -99,10 +102,12 @@ mod tests {
                 what: "a test".into(),
                 bytes_per_s: 6400.0,
                 ci95_bytes_per_s: None,
+                links: None,
             }),
             converged: Some(true),
             chosen: Vec::new(),
             wire_proof: None,
+            pairs: Vec::new(),
         }
     }
 

@@ -2,11 +2,13 @@
 //! trial of 44,000 ranks costs one small message each.
 
 use serde::{Deserialize, Serialize};
+
+use super::rails::{LeastRail, RailTotals, merge as merge_rails};
 use tonnage_record::transfer::Trial;
 use tonnage_units::Reduce;
 
 /// Sums, minima and maxima of one trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialTotals {
     /// Aligned start to the last completion or arrival; the longest.
     pub window_ns: u64,
@@ -40,6 +42,10 @@ pub struct TrialTotals {
     pub in_flight_max: u64,
     /// Workers whose engine is still trying out how to carry operations out.
     pub unsettled: u64,
+    /// Rails, where workers have several.
+    pub rails: Vec<RailTotals>,
+    /// The rail with the least share of its worker's rate.
+    pub least_rail: Option<LeastRail>,
 }
 
 impl TrialTotals {
@@ -61,6 +67,8 @@ impl TrialTotals {
         elapsed_ns: 0,
         in_flight_max: 0,
         unsettled: 0,
+        rails: Vec::new(),
+        least_rail: None,
     };
 
     /// The trial as the record shows it.
@@ -85,6 +93,31 @@ impl TrialTotals {
     }
 }
 
+impl TrialTotals {
+    /// Adds a later round of the same trial: the time of both counts.
+    pub fn then(&mut self, later: Self) {
+        let window_ns = self.window_ns + later.window_ns;
+        let unsettled = self.unsettled.max(later.unsettled);
+        let rates = mean_rates(&self.rails, &later.rails);
+        self.merge(later);
+        self.window_ns = window_ns;
+        self.unsettled = unsettled;
+        for (rail, rate) in self.rails.iter_mut().zip(rates) {
+            rail.busy_bytes_per_s = rate;
+        }
+    }
+}
+
+/// Rates of rails over two rounds, each weighed by how long the rail was busy.
+fn mean_rates(one: &[RailTotals], other: &[RailTotals]) -> Vec<u64> {
+    let weighed = |rail: &RailTotals| rail.busy_bytes_per_s as f64 * rail.busy_ns as f64;
+    let mean = |(one, other): (&RailTotals, &RailTotals)| {
+        let busy_ns = one.busy_ns.saturating_add(other.busy_ns).max(1);
+        ((weighed(one) + weighed(other)) / busy_ns as f64) as u64
+    };
+    one.iter().zip(other).map(mean).collect()
+}
+
 /// Adds another worker's or rank's.
 impl Reduce for TrialTotals {
     fn merge(&mut self, other: Self) {
@@ -104,6 +137,9 @@ impl Reduce for TrialTotals {
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
         self.in_flight_max = self.in_flight_max.max(other.in_flight_max);
         self.unsettled += other.unsettled;
+        merge_rails(&mut self.rails, other.rails);
+        let leasts = self.least_rail.into_iter().chain(other.least_rail);
+        self.least_rail = leasts.min_by_key(|rail| (rail.share_permille, rail.rank, rail.worker));
     }
 }
 
@@ -129,7 +165,36 @@ mod tests {
             elapsed_ns: 70 * n,
             in_flight_max: n,
             unsettled: n,
+            rails: vec![RailTotals {
+                bytes: n,
+                busy_bytes_per_s: 2 * n,
+                busy_ns: 3 * n,
+                window_ns: 4 * n,
+            }],
+            least_rail: None,
         }
+    }
+
+    #[test]
+    fn rounds_of_a_trial_follow_each_other() {
+        let mut trial = totals(1);
+        trial.then(totals(3));
+        assert_eq!(
+            (trial.window_ns, trial.operations, trial.unsettled),
+            (4000, 4, 3)
+        );
+        assert_eq!(
+            (trial.start_skew_ns, trial.elapsed_ns, trial.samples),
+            (30, 210, 2)
+        );
+        let [rail] = trial.rails[..] else {
+            panic!("{trial:?}")
+        };
+        // Rates 2 and 6, busy for 3 and 9 ns.
+        assert_eq!(
+            (rail.bytes, rail.busy_ns, rail.busy_bytes_per_s),
+            (4, 12, 5)
+        );
     }
 
     #[test]

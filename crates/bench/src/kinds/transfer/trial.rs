@@ -33,6 +33,8 @@ pub struct Schedule {
     pub length: TrialLength,
     /// The number that keys the trial's data; 0 is the warm-up.
     pub number: u64,
+    /// The round of the traffic.
+    pub round: u32,
 }
 
 /// A worker's report about its own flows after driving them, for the targets.

@@ -1,5 +1,6 @@
 //! One worker during one point: its flows, what it does in a trial, and what it checks afterwards.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -7,23 +8,18 @@ use tonnage_sys::clock::thread_cpu_ns;
 
 use super::credit_lanes::begin;
 use super::flows::{
-    begins, expect_parts, flows_of, make_flow, make_receives, make_table, tags_of_flow, timetable,
+    begins, expect_parts, flows_of, make_flow, make_receives, make_table, tags_of_flow,
 };
 use super::opened::TransferWorker;
 use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, Station, WARM_UP};
 use crate::deadlines::DEADLINES;
 use crate::drive::Scratch;
-use crate::drive::batch::batch;
 use crate::drive::flow::{Flow, Receives};
-use crate::drive::paced::paced;
-use crate::drive::ping_pong::{Table, read_in_turn, return_all, serve_first};
+use crate::drive::ping_pong::{Table, return_all};
 use crate::drive::port::Port;
-use crate::drive::recorder::{PerOperation, Recorder, Silent};
 use crate::drive::serve::{rest, serve};
 use crate::drive::stall::StallWatch;
-use crate::drive::stream::stream;
-use crate::drive::until::Until;
 use crate::kinds::transfer::layout::{SliceLayout, answers};
 use crate::kinds::transfer::stalled::FlowNames;
 use crate::kinds::transfer::verify::{Expected, SliceWalks, check_immediates};
@@ -32,7 +28,7 @@ use crate::limit::socket_stream::{Berths, Streamed};
 use tonnage_engine::memory::{CopyRate, Memory};
 use tonnage_engine::pattern::Mismatches;
 use tonnage_engine::{Caps, Facts, Lane, Verb};
-use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
+use tonnage_plan::transfer::TransferPoint;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
@@ -41,34 +37,36 @@ const RECEIVES_MAX: u32 = 512;
 
 /// One worker during one point.
 pub struct Work<'a> {
-    point: &'a TransferPoint,
-    rank: u32,
-    layout: SliceLayout,
-    port: Port<'a>,
-    memory: Arc<dyn Memory>,
-    flows: Vec<Flow>,
-    table: Option<Table>,
-    scratch: Scratch,
-    receives_depth: u32,
+    pub(super) point: &'a TransferPoint,
+    pub(super) rank: u32,
+    pub(super) layout: SliceLayout,
+    pub(super) port: Port<'a>,
+    pub(super) memory: Arc<dyn Memory>,
+    pub(super) flows: Vec<Flow>,
+    /// The flows of the round that is driven.
+    pub(super) active: Range<usize>,
+    pub(super) table: Option<Table>,
+    pub(super) scratch: Scratch,
+    pub(super) receives_depth: u32,
     /// Receives that are posted whenever nothing is in flight.
-    receives_posted: u64,
+    pub(super) receives_posted: u64,
     /// Given back when the point is closed.
-    lanes: Vec<Lane>,
+    pub(super) lanes: Vec<Lane>,
     /// Latencies of the running trial; taken out only while a loop records into it.
-    trial: Option<LatencyHistogram>,
+    pub(super) trial: Option<LatencyHistogram>,
     /// Latencies of the point.
-    histogram: LatencyHistogram,
-    watch: SliceWalks,
-    number: u64,
-    window_end_ns: u64,
-    cpu_began_ns: u64,
+    pub(super) histogram: LatencyHistogram,
+    pub(super) watch: SliceWalks,
+    pub(super) number: u64,
+    pub(super) window_end_ns: u64,
+    pub(super) cpu_began_ns: u64,
     /// Time at which the point began.
-    began_ns: u64,
+    pub(super) began_ns: u64,
     /// Index of this worker in the rank.
-    worker: u32,
+    pub(super) worker: u32,
     /// False for an engine whose operations carry nothing.
-    moves_bytes: bool,
-    names: FlowNames,
+    pub(super) moves_bytes: bool,
+    pub(super) names: FlowNames,
 }
 
 impl<'a> Work<'a> {
@@ -100,7 +98,7 @@ impl<'a> Work<'a> {
         let credits = worker.credits.as_mut();
         let device = worker.engine.as_mut();
         let credited = begin(credits, point, (device, &caps), &flows, &layout)?;
-        let names = FlowNames::new(&layout.out, station.ranks, &worker.device);
+        let names = FlowNames::new(&layout.out, station.ranks, &worker.devices);
         let patience_ns = station.patience.as_nanos() as u64;
         let watch = StallWatch::new(patience_ns, point.size_bytes, flows.len());
         let mut port = Port::new(worker.engine.as_mut(), worker.clock, stop, station.yielding)
@@ -117,7 +115,8 @@ impl<'a> Work<'a> {
         if posted > 0 {
             port.post_receives(receives, receives_depth)?;
         }
-        let scratch = Scratch::new(flows.len(), tags_of_flow(point));
+        let at_once = flows.len().min(point.roles().targets_at_once() as usize);
+        let scratch = Scratch::new(at_once, tags_of_flow(point));
         let work = Self {
             watch: SliceWalks::new(point, rank, &layout),
             point,
@@ -125,6 +124,7 @@ impl<'a> Work<'a> {
             layout,
             port,
             memory,
+            active: 0..flows.len(),
             flows,
             table: None,
             scratch,
@@ -165,7 +165,7 @@ impl<'a> Work<'a> {
     }
 
     /// Returns whether this worker initiates, or others initiate to it.
-    fn takes_part(&self) -> bool {
+    pub(super) fn takes_part(&self) -> bool {
         !(self.layout.out.is_empty() && self.layout.into.is_empty())
     }
 
@@ -205,122 +205,6 @@ impl<'a> Work<'a> {
             table.rearm()?;
         }
         Ok(())
-    }
-
-    /// Waits for the aligned start, then drives this worker's own flows to their end, the closing flush included.
-    ///
-    /// # Errors
-    /// When the engine fails or the run is stopped.
-    pub fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
-        if let Some(trial) = &mut self.trial {
-            trial.clear();
-        }
-        self.port.take_arrivals();
-        let clock = self.port.clock;
-        // A peer may begin a moment earlier by its clock, so peers are served while it waits.
-        self.serve_peers(|| clock.now_ns() >= schedule.start_ns)?;
-        self.port.take_most_in_flight();
-        self.cpu_began_ns = thread_cpu_ns();
-        let began_ns = clock.now_ns();
-        // Whoever takes no part may be late.
-        let skew_ns = began_ns.saturating_sub(schedule.start_ns);
-        let mut totals = TrialTotals {
-            start_skew_ns: if self.takes_part() { skew_ns } else { 0 },
-            ..TrialTotals::NONE
-        };
-        if self.begins() {
-            self.port.restart_watch();
-            self.drive_flows(schedule, &mut totals)
-                .map_err(|error| self.with_stalled(error))?;
-            totals.initiator_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
-            self.window_end_ns = clock.now_ns();
-            totals.in_flight_max = self.port.take_most_in_flight();
-        } else {
-            self.window_end_ns = schedule.start_ns;
-        }
-        if self.moves_bytes {
-            totals.payload_bytes = totals.operations * u64::from(self.point.size_bytes);
-        }
-        if let Some(trial) = &self.trial {
-            totals.samples = trial.count();
-            totals.latency_ns_min = trial.min_ns().unwrap_or(u64::MAX);
-            totals.latency_ns_max = trial.max_ns().unwrap_or(0);
-            totals.latency_ns_sum = trial
-                .mean_ns()
-                .map_or(0, |mean| (mean * totals.samples as f64) as u64);
-        }
-        Ok(totals)
-    }
-
-    /// Names what made no progress, if that is the error.
-    fn with_stalled(&self, error: Error) -> Error {
-        let Some(stall) = self.port.stall() else {
-            return error;
-        };
-        let waiting = match self.point.pacing {
-            Pacing::Stream { .. } => self.scratch.waiting_flows(),
-            _ => Vec::new(),
-        };
-        self.names.error(
-            self.point,
-            stall,
-            flows_of(&self.table, &self.flows),
-            &waiting,
-        )
-    }
-
-    fn drive_flows(&mut self, schedule: &Schedule, totals: &mut TrialTotals) -> Result<()> {
-        let clock = self.port.clock;
-        match self.trial.take() {
-            Some(mut histogram) if self.point.latency => {
-                let mut recorder = PerOperation {
-                    clock,
-                    histogram: &mut histogram,
-                };
-                let result = self.drive_with(schedule, totals, &mut recorder);
-                self.trial = Some(histogram);
-                result
-            }
-            unused => {
-                self.trial = unused;
-                self.drive_with(schedule, totals, &mut Silent)
-            }
-        }
-    }
-
-    fn drive_with<R: Recorder>(
-        &mut self,
-        schedule: &Schedule,
-        totals: &mut TrialTotals,
-        recorder: &mut R,
-    ) -> Result<()> {
-        let mut until = match schedule.length {
-            TrialLength::DurationNs(ns) => Until::time(self.port.clock, schedule.start_ns + ns),
-            TrialLength::Iterations(count) => Until::operations(count),
-        };
-        let (port, flows, scratch) = (&mut self.port, &mut self.flows[..], &mut self.scratch);
-        totals.operations = match self.point.pacing {
-            Pacing::PingPong => match &mut self.table {
-                Some(table) => 2 * serve_first(port, table, &mut until, recorder)?,
-                None => read_in_turn(port, flows, &mut until, recorder)?,
-            },
-            Pacing::Stream { .. } => stream(port, flows, scratch, &mut until, recorder)?,
-            Pacing::Batch { batch: size } => {
-                batch(port, flows, size, scratch, &mut until, recorder)?
-            }
-            Pacing::Paced { rate_per_s, .. } => {
-                let timetable = timetable(schedule, rate_per_s, self.worker, self.point.workers);
-                let punctuality = paced(port, flows, &timetable, scratch, recorder)?;
-                (totals.due, totals.late) = (timetable.operations, punctuality.late);
-                punctuality.completed
-            }
-        };
-        let writes = matches!(self.point.op, Verb::Write | Verb::WriteImm);
-        let flows = flows_of(&self.table, &self.flows);
-        match writes {
-            true => self.port.flush(flows),
-            false => Ok(()),
-        }
     }
 
     /// Serves peers until `over`: answers under ping-pong, polls otherwise.

@@ -13,6 +13,7 @@ use crate::all_or_none::all_or_none;
 use crate::deadlines::DEADLINES;
 use crate::threads::start;
 use tonnage_engine::Verb;
+use tonnage_engine::paths::Rails;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result};
@@ -44,7 +45,7 @@ struct Card {
     uncertainty_ns: u64,
 }
 
-/// Connects the streams of a point on all ranks. Gives those of each worker of this rank, and how much the clocks of
+/// Connects the streams of a round of a point on all ranks. Gives those of each worker of this rank, and how much the clocks of
 /// two ranks may differ.
 ///
 /// # Errors
@@ -52,12 +53,13 @@ struct Card {
 pub(super) fn connect_all(
     rank: &mut Rank,
     point: &TransferPoint,
-    sources: &[Option<IpAddr>],
+    round: u32,
+    sources: &[Vec<Option<IpAddr>>],
 ) -> Result<(Vec<Vec<Stream>>, u64)> {
     let me = rank.id();
-    let lanes = point.workers * point.queue_pairs;
-    let sources = &of_lanes(sources, lanes);
-    let expected = point.roles().initiators_of(me);
+    let berths = BerthLanes::new(point, sources);
+    let sources = &berths.sources;
+    let expected = point.roles().initiators_in_round(me, round);
     let door = if expected.is_empty() {
         Ok(None)
     } else {
@@ -86,12 +88,12 @@ pub(super) fn connect_all(
         .collect();
     let people = People {
         me,
-        workers: lanes,
+        lanes: &berths,
         names: &names,
         initiators_send: point.op != Verb::Read,
     };
     let deadline = Instant::now() + CONNECT_TIMEOUT;
-    let targets = point.roles().targets(me);
+    let targets = &point.roles().targets(me)[point.roles().in_round(me, round)];
     // Both at once: a rank that only connected first could wait for one that does the same.
     let (taken, connected) = std::thread::scope(|scope| {
         let taking = start(scope, "streams", || match &door {
@@ -102,7 +104,7 @@ pub(super) fn connect_all(
             Ok(taking) => taking,
             Err(error) => return (Err(error), Ok(Vec::new())),
         };
-        let connected = people.connect(&targets, &cards, sources, deadline);
+        let connected = people.connect(targets, &cards, sources, deadline);
         let died = |_| Err(Error::Failed("the accepting thread died".into()));
         (taking.join().unwrap_or_else(died), connected)
     });
@@ -116,11 +118,41 @@ pub(super) fn connect_all(
     settled.map(|streams| (streams, skew_ns))
 }
 
-/// The addresses of workers, once for each queue pair: those of one worker lie as many places apart as there are
-/// workers.
-fn of_lanes(sources: &[Option<IpAddr>], lanes: u32) -> Vec<Option<IpAddr>> {
-    let cycle = sources.iter().copied().cycle();
-    cycle.take(lanes as usize).collect()
+/// The streams between this rank and a peer: for each worker one over each rail and queue pair.
+pub(super) struct BerthLanes {
+    pub(super) workers: u32,
+    queue_pairs: u32,
+    rails: Rails,
+    devices: u32,
+    /// Address of each: those of one worker lie as many places apart as there are workers, rail after rail.
+    pub(super) sources: Vec<Option<IpAddr>>,
+}
+
+impl BerthLanes {
+    pub(super) fn new(point: &TransferPoint, addresses: &[Vec<Option<IpAddr>>]) -> Self {
+        let devices = addresses.first().map_or(1, Vec::len).max(1);
+        let (mut sources, none) = (Vec::new(), Vec::new());
+        let workers = 0..point.workers as usize;
+        for rail in (0..devices).flat_map(|rail| (0..point.queue_pairs).map(move |_| rail)) {
+            let of_worker = |worker| addresses.get(worker).unwrap_or(&none);
+            let source = |worker| of_worker(worker).get(rail).copied().flatten();
+            sources.extend(workers.clone().map(source));
+        }
+        Self {
+            workers: point.workers,
+            queue_pairs: point.queue_pairs,
+            rails: point.rails,
+            devices: devices as u32,
+            sources,
+        }
+    }
+
+    /// The numbers of those that lead from one rank to another.
+    pub(super) fn between(&self, rank: u32, peer: u32) -> impl Iterator<Item = u32> + use<> {
+        let rails = self.rails.of_peer(rank, peer, self.devices as usize);
+        let of_rail = self.queue_pairs * self.workers;
+        rails.start as u32 * of_rail..rails.end as u32 * of_rail
+    }
 }
 
 /// The streams of each worker, of which those of one have its number and others so many places on.
@@ -135,8 +167,8 @@ fn of_workers(streams: Vec<(u32, Stream)>, workers: u32) -> Vec<Vec<Stream>> {
 /// Participants.
 pub(super) struct People<'a> {
     pub(super) me: u32,
-    /// Workers of a rank, once for each of their queue pairs.
-    pub(super) workers: u32,
+    /// The streams of a rank.
+    pub(super) lanes: &'a BerthLanes,
     /// Every rank in words.
     pub(super) names: &'a [String],
     /// True when payload goes from initiators to targets.
@@ -156,9 +188,10 @@ impl People<'_> {
         sources: &[Option<IpAddr>],
         deadline: Instant,
     ) -> Result<Vec<(u32, Stream)>> {
-        let mut streams = Vec::with_capacity(targets.len() * self.workers as usize);
+        let mut streams = Vec::with_capacity(targets.len() * sources.len());
         for &target in targets {
-            for (worker, &source) in (0u32..).zip(sources) {
+            for worker in self.lanes.between(self.me, target) {
+                let source = sources.get(worker as usize).copied().flatten();
                 let card = cards.get(target as usize);
                 let place = card.and_then(|card| card.listens.get(worker as usize));
                 let (Some(card), Some(&address)) = (card, place) else {
@@ -302,7 +335,10 @@ impl Door {
     ) -> Result<Vec<(u32, Stream)>> {
         let mut missing: Vec<(u32, u32)> = expected
             .iter()
-            .flat_map(|&rank| (0..people.workers).map(move |worker| (rank, worker)))
+            .flat_map(|&rank| {
+                let lanes = people.lanes.between(rank, people.me);
+                lanes.map(move |worker| (rank, worker))
+            })
             .collect();
         let (mut visitors, mut streams) = (Vec::<Visitor>::new(), Vec::new());
         while !missing.is_empty() {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::connect::{Door, People, greeting};
+use super::connect::{BerthLanes, Door, People, greeting};
 use super::pump::StreamDirection;
 use super::*;
 use tonnage_engine::Verb;
@@ -145,10 +145,16 @@ fn names() -> Vec<String> {
     (0..3).map(|rank| format!("rank {rank} on h")).collect()
 }
 
-fn people(names: &[String]) -> People<'_> {
+fn two_workers() -> BerthLanes {
+    let mut point = point(Traffic::Pair, 2, Verb::Write);
+    point.workers = 2;
+    BerthLanes::new(&point, &[])
+}
+
+fn people<'a>(names: &'a [String], lanes: &'a BerthLanes) -> People<'a> {
     People {
         me: 0,
-        workers: 2,
+        lanes,
         names,
         initiators_send: true,
     }
@@ -157,7 +163,7 @@ fn people(names: &[String]) -> People<'_> {
 #[test]
 fn strangers_are_dropped_and_who_is_missing_is_named() {
     let door = Door::open(&[Ipv4Addr::LOCALHOST.into(), [127, 0, 0, 2].into()]).unwrap();
-    let names = names();
+    let (names, lanes) = (names(), two_workers());
     let knock = |bytes: &[u8]| {
         // One of the two addresses, whichever.
         let mut socket = TcpStream::connect(door.addresses[bytes.len() % 2]).unwrap();
@@ -178,7 +184,7 @@ fn strangers_are_dropped_and_who_is_missing_is_named() {
         knock(&greeting(&door.token, 2, 1)),
     ];
     let soon = Instant::now() + Duration::from_millis(300);
-    let error = door.take(&people(&names), &[2], soon).unwrap_err();
+    let error = door.take(&people(&names, &lanes), &[2], soon).unwrap_err();
     let text = error.to_string();
     assert!(
         text.contains("worker 0 of rank 2 on h") && text.contains("rank 0 on h"),
@@ -189,7 +195,7 @@ fn strangers_are_dropped_and_who_is_missing_is_named() {
     let stranger = knock(&wrong);
     let guests = [1, 0].map(|worker| knock(&greeting(&door.token, 2, worker)));
     let soon = Instant::now() + Duration::from_secs(20);
-    let streams = door.take(&people(&names), &[2], soon).unwrap();
+    let streams = door.take(&people(&names, &lanes), &[2], soon).unwrap();
     let mut workers: Vec<u32> = streams.iter().map(|(worker, _)| *worker).collect();
     workers.sort_unstable();
     assert_eq!(workers, [0, 1]);
@@ -213,8 +219,8 @@ fn measured(point: &TransferPoint) -> Vec<Result<Option<Carried>>> {
     run(point.ranks, move |mut rank| {
         let workers = point.workers as usize;
         // The second worker of rank 0 has a device with an address of its own; the others have none.
-        let mut addresses = vec![None; workers];
-        addresses[1] = (rank.id() == 0).then_some([127, 0, 0, 2].into());
+        let mut addresses = vec![vec![None]; workers];
+        addresses[1][0] = (rank.id() == 0).then_some([127, 0, 0, 2].into());
         let result = measure(&mut rank, &point, &addresses, |berths| {
             let clock = Clock::new();
             let carried = thread::scope(|scope| {
@@ -274,7 +280,7 @@ fn the_faster_way_of_waiting_is_the_limit() {
     for faster in Waiting::ALL {
         let point = point(Traffic::Pair, 2, Verb::Write);
         let carried = run(2, move |mut rank| {
-            let carried = measure(&mut rank, &point, &[None, None], |berths| {
+            let carried = measure(&mut rank, &point, &[vec![None], vec![None]], |berths| {
                 let bytes_per_s = if berths.waiting == faster { 2e9 } else { 1e9 };
                 Ok(Streamed {
                     bytes_per_s,
@@ -301,7 +307,7 @@ fn a_worker_that_fails_is_named_on_all_ranks() {
     let point = point(Traffic::Pair, 2, Verb::Write);
     let errors = run(2, move |mut rank| {
         let me = rank.id();
-        let error = measure(&mut rank, &point, &[None, None], |_| match me {
+        let error = measure(&mut rank, &point, &[vec![None], vec![None]], |_| match me {
             1 => Err(Error::Failed("the cable was cut".into())),
             _ => Ok(Streamed::default()),
         })
@@ -323,7 +329,7 @@ fn an_address_that_this_host_does_not_have_is_refused_by_name() {
     let errors = run(2, move |mut rank| {
         // TEST-NET-1 belongs to no host.
         let address = (rank.id() == 1).then_some([192, 0, 2, 1].into());
-        let error = measure(&mut rank, &point, &[None, address], |_| {
+        let error = measure(&mut rank, &point, &[vec![None], vec![address]], |_| {
             Ok(Streamed::default())
         })
         .unwrap_err();

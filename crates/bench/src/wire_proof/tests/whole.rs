@@ -209,7 +209,8 @@ fn records(engine: &'static str, open: Open) -> Vec<Record> {
         plan: "test".into(),
         cpus: CpuChoice::None,
         numa: Numa::None,
-        devices: Vec::new(),
+        devices: Default::default(),
+        link_bytes_per_s: None,
         libraries: Libraries::new(),
         clock: Clock::new(),
         program: Program {

@@ -8,7 +8,7 @@ use tonnage_sys::mapping::Arena;
 use tonnage_units::Result;
 
 use crate::memory::{CopyRate, Memory, MemoryReport, Stretch};
-use crate::paths::{Cut, Division, divided};
+use crate::paths::{Cut, Division, Rails, divided};
 use crate::pattern::{Key, Mismatches};
 use crate::{
     Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineReport, Failure, Flush, Lane,
@@ -232,8 +232,25 @@ pub(super) fn bench(queue_pairs: u32, cut: Option<(u32, u32)>, caps: Caps) -> Be
             chunk_bytes,
             chunks_max,
         }),
+        rails: Rails::Single,
     };
-    let domains = divided(vec![Arc::new(device)], division);
+    bench_over(vec![Arc::new(device)], division, shown)
+}
+
+/// A worker over two devices, on which paths lead to both or to one of the peers 1 and 2.
+pub(super) fn two_rails(division: Division) -> Bench {
+    let shown = Shared::default();
+    let device = || -> Arc<dyn Domain> {
+        Arc::new(Device {
+            shown: Arc::clone(&shown),
+            caps: caps(),
+        })
+    };
+    bench_over(vec![device(), device()], division, Arc::clone(&shown))
+}
+
+fn bench_over(devices: Vec<Arc<dyn Domain>>, division: Division, shown: Shared) -> Bench {
+    let domains = divided(devices, division);
     let config = WorkerConfig {
         rank: 0,
         worker: 0,

@@ -1,6 +1,7 @@
 //! Choices that are opened, and what is refused before a byte moves.
 
 use super::*;
+use tonnage_engine::DeviceRequest;
 
 #[test]
 fn other_versions_and_providers_are_refused_with_both_named() {
@@ -44,7 +45,7 @@ fn what_is_not_there_is_refused_with_what_is() {
     assert!(nonsense.contains("fabric:nonsense"), "{nonsense}");
     let devices = ["nope0".to_owned()];
     let device = refused(&OpenRequest {
-        devices: &devices,
+        devices: DeviceRequest::Named(&devices),
         ..request("tcp", &none)
     });
     assert!(
@@ -71,7 +72,7 @@ fn a_device_is_named_by_interface_or_address() {
     for device in ["lo", "127.0.0.1"] {
         let devices = [device.to_owned()];
         let domains = open(&OpenRequest {
-            devices: &devices,
+            devices: DeviceRequest::Named(&devices),
             ..request("tcp", &none)
         });
         let domains = domains.unwrap();

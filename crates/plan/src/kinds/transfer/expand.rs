@@ -1,7 +1,7 @@
 //! The points of one transfer. Everything that can be known to be wrong is refused here, before a rank starts, in one
 //! sentence that names the nearest valid choice.
 
-use super::issuing::{check_order, divisions};
+use super::issuing::{check_devices, check_order, divisions, rail_shift};
 use super::landings::check_landings;
 use super::layout::{check_memory, check_shared, layout, sizes};
 use super::length::length;
@@ -47,6 +47,7 @@ pub(super) fn expand(
         None => return usage("sizes is missing: write sizes 8..1M".to_owned()),
     };
     let divisions = divisions(&transfer.issuing, &sizes)?;
+    let rail_shift = rail_shift(&transfer.issuing, &roles)?;
     check_rate(&pacings, length.trial)?;
     let counts = [
         entries.len(),
@@ -60,10 +61,11 @@ pub(super) fn expand(
         sizes.len(),
     ];
     let total = check_total(&counts, points_max)?;
-    let seats = seats(&places, &roles, &workers, &divisions);
+    let seats = seats(&places, &roles, &workers, &divisions, rail_shift);
     let by_size = |pacing| sizes.iter().map(move |size| (pacing, size));
     let mut points = Vec::with_capacity(total);
     for named in &entries {
+        check_devices(&transfer.issuing, &divisions, named.entry)?;
         for &op in ops {
             check_support(transfer, named.entry, op, lists.engines)?;
             check_sides(transfer, &roles, op)?;
@@ -115,6 +117,7 @@ struct Seat {
     roles: Roles,
     workers: u32,
     division: Division,
+    rail_shift: u32,
 }
 
 /// Every place with every division of the ranks, every number of their workers and every division over paths, the last
@@ -124,6 +127,7 @@ fn seats(
     roles: &[Roles],
     workers: &[u32],
     divisions: &[Division],
+    rail_shift: u32,
 ) -> Vec<Seat> {
     let by_roles = |&place| roles.iter().map(move |&roles| (place, roles));
     let by_workers = |(place, roles)| workers.iter().map(move |&workers| (place, roles, workers));
@@ -133,6 +137,7 @@ fn seats(
             roles,
             workers,
             division,
+            rail_shift,
         };
         divisions.iter().map(seat)
     };
@@ -151,6 +156,7 @@ fn point(
         roles,
         workers,
         division,
+        rail_shift,
     } = seat;
     let addresses = transfer.memory.addresses.unwrap_or(ADDRESSES_DEFAULT);
     let local = transfer.memory.local_addresses;
@@ -164,6 +170,8 @@ fn point(
         initiators: roles.initiators,
         target_shift: roles.target_shift,
         workers,
+        rails: division.rails,
+        rail_shift,
         queue_pairs: division.queue_pairs,
         cut: division.cut,
         place,

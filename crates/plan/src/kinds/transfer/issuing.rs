@@ -1,13 +1,14 @@
-//! The way from a worker to a peer: what `qps`, `chunk` and `max-chunks` mean together.
+//! The way from a worker to a peer: what `rails`, `qps`, `chunk` and `max-chunks` mean together.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::options::{Group, with_default};
+use crate::options::{Group, Many, many_of, with_default};
 use crate::refuse::usage;
+use crate::roles::Roles;
 use crate::sweep::Sweep;
-use tonnage_engine::Verb;
-use tonnage_engine::paths::{Cut, Division};
+use tonnage_engine::paths::{Cut, Division, Rails};
+use tonnage_engine::{Entry, Verb};
 use tonnage_units::{Bytes, Count, Result};
 
 /// Parts of an operation at most, where nothing else is said.
@@ -21,6 +22,16 @@ const CHUNKS_MAX: u32 = 4096;
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Paths", mut_args = with_default::<Self>)]
 pub struct IssuingOptions {
+    /// Use of the devices of a rank; several are joined by commas. stripe and round-robin take all that --devices or
+    /// --devices-of name, or where they name none all that the engine finds.
+    #[arg(long, value_name = "NAMES", value_parser = many_of::<Rails>(), value_delimiter = ',')]
+    pub rails: Option<Many<Rails>>,
+
+    /// Turns the list of devices of ranks that only serve by K places, so that the device with number i of an initiator
+    /// talks to number i + K of its target (cross-rail).
+    #[arg(long, value_name = "K")]
+    pub rail_shift: Option<Count>,
+
     /// Endpoints (queue pairs) between a worker and a peer, which operations take in turn: a value or a sweep.
     #[arg(
         long,
@@ -48,13 +59,15 @@ pub struct IssuingOptions {
 impl Group for IssuingOptions {
     fn defaults() -> Self {
         Self {
+            rails: Some(Many(vec![Rails::Single])),
             qps: Some(Sweep::one(Division::NONE.queue_pairs.into())),
             ..Self::default()
         }
     }
 }
 
-/// The divisions to measure: every number of queue pairs with every length of a part, the last varying fastest.
+/// The divisions to measure: every use of the devices with every number of queue pairs and every length of a part, the
+/// last varying fastest.
 ///
 /// # Errors
 /// `Usage` for values out of range, and for a cut that cuts nothing.
@@ -67,11 +80,77 @@ pub(super) fn divisions(options: &IssuingOptions, sizes: &[u32]) -> Result<Vec<D
         }
     };
     let cuts = cuts(options, sizes.iter().copied().max().unwrap_or(0))?;
-    let with = |&queue_pairs| {
-        let of = move |&cut| Division { queue_pairs, cut };
+    let rails = rails(options)?;
+    let by_queue_pairs = |&rails| queue_pairs.iter().map(move |&count| (rails, count));
+    let by_cut = |(rails, queue_pairs)| {
+        let of = move |&cut| Division {
+            queue_pairs,
+            cut,
+            rails,
+        };
         cuts.iter().map(of)
     };
-    Ok(queue_pairs.iter().flat_map(with).collect())
+    let ways = rails.iter().flat_map(by_queue_pairs);
+    Ok(ways.flat_map(by_cut).collect())
+}
+
+fn rails(options: &IssuingOptions) -> Result<&[Rails]> {
+    match options.rails.as_ref().map(Many::values) {
+        None => Ok(&[Rails::Single]),
+        Some([]) => usage("rails is empty: leave it out, or write rails single".to_owned()),
+        Some(all) => Ok(all),
+    }
+}
+
+/// Refuses several rails of an engine that has no devices to choose from.
+///
+/// # Errors
+/// `Usage`, with engines that have some.
+pub(super) fn check_devices(
+    options: &IssuingOptions,
+    divisions: &[Division],
+    entry: &Entry,
+) -> Result<()> {
+    if entry.has_devices {
+        return Ok(());
+    }
+    let several = divisions
+        .iter()
+        .find(|division| !division.rails.is_single());
+    let option = match (several, options.rail_shift) {
+        (Some(division), _) => format!("rails {}", division.rails.name()),
+        (None, Some(Count(shift))) => format!("rail-shift {shift}"),
+        (None, None) => return Ok(()),
+    };
+    let name = entry.name;
+    usage(format!(
+        "{option} is about devices, and engine {name} has none to choose from: leave it out, or use an engine such as \
+         fabric:tcp"
+    ))
+}
+
+/// Places by which the devices of ranks that only serve are turned.
+///
+/// # Errors
+/// `Usage` where there are no such ranks.
+pub(super) fn rail_shift(options: &IssuingOptions, roles: &[Roles]) -> Result<u32> {
+    let Some(Count(shift)) = options.rail_shift else {
+        return Ok(0);
+    };
+    if let Some(roles) = roles.iter().find(|roles| roles.all_initiate()) {
+        return usage(format!(
+            "rail-shift {shift} turns the devices of ranks that only serve, and with traffic {} all initiate: leave it out, \
+             or use traffic pair",
+            roles.traffic.name()
+        ));
+    }
+    let most = u32::from(u16::MAX);
+    match u32::try_from(shift) {
+        Ok(narrow) if narrow <= most => Ok(narrow),
+        _ => usage(format!(
+            "rail-shift {shift} is too far: the most is rail-shift {most}"
+        )),
+    }
 }
 
 fn checked_queue_pairs(qps: u64) -> Result<u32> {
@@ -139,22 +218,24 @@ fn chunks_max(asked: Option<Count>) -> Result<u32> {
 /// # Errors
 /// `Usage`, with the nearest that they can.
 pub(super) fn check_order(divisions: &[Division], op: Verb, ping_pong: bool) -> Result<()> {
-    let cut = divisions.iter().any(|division| division.cut.is_some());
-    if op == Verb::Send && cut {
-        return usage(
-            "chunk cuts operations whose parts may land by themselves, and a send needs a receive for each: leave chunk \
+    let cut = divisions.iter().find(|division| division.cuts());
+    if let (Verb::Send, Some(division)) = (op, cut) {
+        let option = match division.cut {
+            Some(_) => "chunk",
+            None => "rails stripe",
+        };
+        return usage(format!(
+            "{option} cuts operations whose parts may land by themselves, and a send needs a receive for each: leave it \
              out, or use op write-imm"
-                .to_owned(),
-        );
+        ));
     }
-    let several = divisions
-        .iter()
-        .find(|&&division| division != Division::NONE);
+    let several = divisions.iter().find(|division| division.divides_flows());
     match (several, op) {
         (Some(division), Verb::Write) if ping_pong => {
-            let option = match division.cut {
-                Some(_) => "chunk",
-                None => "qps",
+            let option = match (division.cut, division.rails) {
+                (Some(_), _) => "chunk",
+                (None, Rails::Stripe) => "rails stripe",
+                (None, _) => "qps",
             };
             usage(format!(
                 "ping-pong with op write waits for the last byte to appear, and {option} leaves it open which part is the \
@@ -172,6 +253,8 @@ mod tests {
     fn asked(qps: Option<&str>, chunk: Option<&str>, max_chunks: Option<u64>) -> IssuingOptions {
         let sweep = |text: &str| text.parse().unwrap();
         IssuingOptions {
+            rails: None,
+            rail_shift: None,
             qps: qps.map(sweep),
             chunk: chunk.map(sweep),
             max_chunks: max_chunks.map(Count),

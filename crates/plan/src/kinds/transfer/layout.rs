@@ -138,7 +138,7 @@ pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -
     }
     let several = |roles: &Roles| match roles.traffic {
         Traffic::FanIn | Traffic::AllToAll => true,
-        Traffic::Pair | Traffic::FanOut => roles.initiators_max() > 1,
+        Traffic::Pair | Traffic::FanOut | Traffic::InTurn => roles.initiators_max() > 1,
     };
     if roles.iter().any(several) {
         return Ok(());

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::kind::AnyPoint;
 use crate::point::{LimitChoice, Traffic};
 use crate::roles::Roles;
-use tonnage_engine::paths::{Cut, Division};
+use tonnage_engine::paths::{Cut, Division, Rails};
 use tonnage_engine::{EngineOptions, Verb};
 use tonnage_units::quantity::human;
 use tonnage_units::{Bytes, PairPlace};
@@ -42,6 +42,12 @@ pub struct TransferPoint {
     pub target_shift: u32,
     /// Pinned threads in each rank, each with its own engine.
     pub workers: u32,
+    /// Use of the devices of a rank.
+    #[serde(default = "Rails::single", skip_serializing_if = "Rails::is_single")]
+    pub rails: Rails,
+    /// Places by which the devices of ranks that only serve are turned.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rail_shift: u32,
     /// Endpoints between a worker and a peer, which operations take in turn.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub queue_pairs: u32,
@@ -100,6 +106,7 @@ impl TransferPoint {
         Division {
             queue_pairs: self.queue_pairs,
             cut: self.cut,
+            rails: self.rails,
         }
     }
 
@@ -191,6 +198,14 @@ impl AnyPoint for TransferPoint {
 
     fn crosses_devices(&self) -> bool {
         true
+    }
+
+    fn spans_devices(&self) -> bool {
+        !self.rails.is_single()
+    }
+
+    fn rail_shift(&self) -> u32 {
+        self.rail_shift
     }
 }
 

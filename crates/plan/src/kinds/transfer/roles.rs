@@ -95,7 +95,7 @@ fn initiators(roles: Roles, asked: u64) -> Result<u32> {
              traffic pair or fan-in",
             name = traffic.name(),
             who = match traffic {
-                Traffic::FanOut => "rank 0 alone initiates",
+                Traffic::FanOut | Traffic::InTurn => "rank 0 alone initiates",
                 _ => "every rank initiates",
             }
         ));

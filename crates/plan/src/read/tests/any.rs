@@ -12,6 +12,7 @@ use crate::transfer::{
     PacingOptions, TargetFootprint,
 };
 use tonnage_engine::Verb;
+use tonnage_engine::paths::Rails;
 use tonnage_units::{Bytes, Fraction, Nanos, PairPlace, PerSecond};
 
 use proptest::option;
@@ -143,13 +144,14 @@ prop_compose! {
         initiators in option::of(sweeps()),
         target_shift in option::of(any::<u64>().prop_map(Count)),
         (qps, chunk) in (option::of(sweeps()), option::of(sweeps())),
-        max_chunks in option::of(any::<u64>().prop_map(Count)),
+        (max_chunks, rail_shift) in (option::of(any::<u64>().prop_map(Count)), option::of(any::<u64>().prop_map(Count))),
+        rails in option::of(proptest::collection::vec(proptest::sample::select(Rails::ALL.to_vec()), 1..3).prop_map(Many)),
     ) -> Transfer {
         let engine_options = engine_options.into_iter().collect();
         Transfer {
             what: OperationOptions { label, engine, engine_options, op, traffic, initiators, target_shift, sizes, workers, place },
             pacing: PacingOptions { window, batch, ping_pong, rate },
-            issuing: IssuingOptions { qps, chunk, max_chunks },
+            issuing: IssuingOptions { rails, rail_shift, qps, chunk, max_chunks },
             memory: MemoryOptions { memory, footprint, target_footprint, stride, gap, addresses, local_addresses, seed },
             measure: MeasureOptions { latency, verify, limit },
             length: LengthOptions { trials, trial_time, iters, duration, warmup, until_ci, max_duration },

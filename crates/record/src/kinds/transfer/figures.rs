@@ -2,6 +2,7 @@
 
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 
+use crate::Links;
 use crate::envelope::Of;
 use crate::figures::common::{ASKED, EXCHANGE, FROM_PLAN, IN_FLIGHT, OUTCOME};
 use crate::figures::engine::ENGINE;
@@ -15,7 +16,7 @@ use crate::transfer::{Summary, TransferBody, Trial};
 /// All figures of a record of a transfer.
 pub const FIGURES: Figures = &[
     ASKED, ENGINE, EXCHANGE, OPERATIONS, IN_FLIGHT, RATES, BANDWIDTH, LATENCY, DELIVERED, LIMIT,
-    CPU, AROUND, AMOUNTS, PROOF, OUTCOME,
+    BUS, CPU, AROUND, AMOUNTS, PROOF, OUTCOME,
 ];
 
 /// Operations as they were asked for.
@@ -39,6 +40,17 @@ const OPERATIONS: &[Figure] = &[
         style: Style::Plain,
         better: None,
         value: |row| point(row, |point| point.pacing.name()),
+        trials: None,
+    },
+    Figure {
+        name: "Rails",
+        field: "rails",
+        meaning: "Use of the devices of a rank: single (a worker has one), stripe (each operation is cut into equal parts over \
+             all of them) or round-robin (a peer has the device with number (peer + rank) mod devices, at both ends).",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| point.rails.name()),
         trials: None,
     },
     Figure {
@@ -264,6 +276,43 @@ const RATES: &[Figure] = &[
         trials: Some(|row| trials(row, |trial| Some(trial.message_rate_per_s))),
     },
 ];
+
+/// Bandwidth beside the nominal speed of the links.
+const BUS: &[Figure] = &[
+    Figure {
+        name: "BusBW (%)",
+        field: "busbw_fraction",
+        meaning: "Part of the nominal speed of the links that carried payload; known where devices say their speed or \
+             --link-speed does.",
+        computed: "Avg BW / speed of all links that were used, on the slower side.",
+        style: PERCENT,
+        better: Some(Better::High),
+        value: |row| bus(row, |links| links.used_bytes_per_s),
+        trials: None,
+    },
+    Figure {
+        name: "BusBW all (%)",
+        field: "busbw_all_fraction",
+        meaning: "Part of the nominal speed of all links of the ranks, those included that no flow takes: the published \
+             definition. Below BusBW where fewer peers than rails leave some of them out.",
+        computed: "Avg BW / speed of all links that were opened, on the slower side.",
+        style: PERCENT,
+        better: Some(Better::High),
+        value: |row| bus(row, |links| links.all_bytes_per_s),
+        trials: None,
+    },
+];
+
+fn bus(row: &Row<'_>, of: fn(&Links) -> f64) -> Value {
+    let links = row.record.limit.as_ref().and_then(|limit| limit.links);
+    let speed = links.as_ref().map(of).filter(|speed| *speed > 0.0);
+    let bandwidth = body(row).and_then(|body| body.summary.as_ref());
+    let bandwidth = bandwidth.map(|summary| summary.bandwidth_bytes_per_s.mean);
+    bandwidth
+        .zip(speed)
+        .map(|(bandwidth, speed)| bandwidth / speed)
+        .into()
+}
 
 /// Figures around the operations.
 const AROUND: &[Figure] = &[Figure {

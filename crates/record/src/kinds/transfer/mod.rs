@@ -1,6 +1,9 @@
 //! The body of a transfer: bytes between the memories of ranks.
 
 pub(crate) mod figures;
+mod rails;
+
+pub use rails::{Rail, SlowRail};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -127,9 +130,9 @@ impl KindBody for TransferBody {
 impl TransferBody {
     /// Lanes over which operations are posted at once: pairs of initiator and target, times workers.
     pub fn lanes(&self) -> u64 {
-        let (initiators, targets) = self.point.roles().initiating();
+        let (initiators, _) = self.point.roles().initiating();
         u64::from(initiators)
-            .saturating_mul(targets.into())
+            .saturating_mul(self.point.roles().targets_at_once().into())
             .saturating_mul(self.point.workers.into())
     }
 }
@@ -199,12 +202,35 @@ pub struct Summary {
     /// Mean bandwidth / limit, 1.0 is all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<f64>,
+    /// What each rail carried, where workers have several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rails: Vec<Rail>,
+    /// The slowest rail, where one was 10 % under its share in every trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_rail: Option<SlowRail>,
+    /// Each pair, where they take turns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pairs: Vec<PairRate>,
     /// Paced runs: what was asked for and what was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
     /// With `--until-ci`: true when the interval became that narrow before the time was up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub converged: Option<bool>,
+}
+
+/// One pair of ranks that had the path for itself in its turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PairRate {
+    /// The rank that initiated.
+    pub initiator: u32,
+    /// The other one.
+    pub target: u32,
+    /// Payload bytes of all its turns / their time.
+    pub bandwidth_bytes_per_s: f64,
+    /// Mean of its latencies; absent where none were recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ns_mean: Option<f64>,
 }
 
 /// Offered and reached rate of a paced run.

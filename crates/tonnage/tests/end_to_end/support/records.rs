@@ -139,9 +139,11 @@ fn check_trial(point: &TransferPoint, trial: &Trial) {
         trial.operations as f64 / seconds
     ));
     match point.length.trial {
-        TrialLength::DurationNs(ns) => assert!(trial.window_ns >= ns, "{trial:?}"),
+        TrialLength::DurationNs(ns) => {
+            assert!(trial.window_ns >= ns * rounds(point), "{trial:?}");
+        }
         TrialLength::Iterations(count) => {
-            let expected = count * initiators(point) * u64::from(point.workers);
+            let expected = count * initiators(point) * u64::from(point.workers) * rounds(point);
             let expected = expected * operations_per_iteration(point);
             // Whoever is far behind a timetable gives the rest of it up.
             let is_paced = matches!(point.pacing, Pacing::Paced { .. });
@@ -161,16 +163,24 @@ fn initiators(point: &TransferPoint) -> u64 {
     match (point.traffic, point.initiators) {
         (Traffic::Pair | Traffic::FanIn, Some(asked)) => asked.into(),
         (Traffic::Pair, None) => ranks / 2,
-        (Traffic::FanOut, _) => 1,
+        (Traffic::FanOut | Traffic::InTurn, _) => 1,
         (Traffic::FanIn, None) => ranks - 1,
         (Traffic::AllToAll, _) => ranks,
     }
 }
 
-/// Lanes of each worker of an initiating rank.
+/// Rounds of each trial, as long as a trial of one round.
+fn rounds(point: &TransferPoint) -> u64 {
+    match point.traffic {
+        Traffic::InTurn => u64::from(point.ranks) - 1,
+        Traffic::Pair | Traffic::FanOut | Traffic::FanIn | Traffic::AllToAll => 1,
+    }
+}
+
+/// Lanes at a time of each worker of an initiating rank.
 fn lanes(point: &TransferPoint) -> u64 {
     match point.traffic {
-        Traffic::Pair | Traffic::FanIn => 1,
+        Traffic::Pair | Traffic::FanIn | Traffic::InTurn => 1,
         Traffic::FanOut | Traffic::AllToAll => u64::from(point.ranks) - 1,
     }
 }

@@ -1,0 +1,150 @@
+//! The timed part of a worker's trial: its loop, by pacing, between the aligned start and the closing flush.
+
+use tonnage_sys::clock::thread_cpu_ns;
+
+use super::flows::{flows_of, timetable};
+use super::rails;
+use super::totals::TrialTotals;
+use super::trial::Schedule;
+use super::work::Work;
+use crate::drive::batch::batch;
+use crate::drive::paced::paced;
+use crate::drive::ping_pong::{read_in_turn, serve_first};
+use crate::drive::recorder::{PerOperation, Recorder, Silent};
+use crate::drive::stream::stream;
+use crate::drive::until::Until;
+use tonnage_engine::Verb;
+use tonnage_plan::transfer::{Pacing, TrialLength};
+use tonnage_units::{Error, Result};
+
+impl Work<'_> {
+    /// Waits for the aligned start, then drives this worker's own flows to their end, the closing flush included.
+    ///
+    /// # Errors
+    /// When the engine fails or the run is stopped.
+    pub fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
+        if let Some(trial) = &mut self.trial {
+            trial.clear();
+        }
+        self.port.take_arrivals();
+        let clock = self.port.clock;
+        // A peer may begin a moment earlier by its clock, so peers are served while it waits.
+        self.serve_peers(|| clock.now_ns() >= schedule.start_ns)?;
+        self.port.take_most_in_flight();
+        self.cpu_began_ns = thread_cpu_ns();
+        let began_ns = clock.now_ns();
+        // Whoever takes no part may be late.
+        let skew_ns = began_ns.saturating_sub(schedule.start_ns);
+        let mut totals = TrialTotals {
+            start_skew_ns: if self.takes_part() { skew_ns } else { 0 },
+            ..TrialTotals::NONE
+        };
+        self.active = self.point.roles().in_round(self.rank, schedule.round);
+        if self.begins() {
+            self.port.restart_watch();
+            self.port.engine.take_rail_loads();
+            self.drive_flows(schedule, &mut totals)
+                .map_err(|error| self.with_stalled(error))?;
+            totals.initiator_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
+            self.window_end_ns = clock.now_ns();
+            totals.in_flight_max = self.port.take_most_in_flight();
+            let loads = self.port.engine.take_rail_loads();
+            totals.rails = rails::of_worker(&loads, self.window_end_ns - schedule.start_ns);
+            totals.least_rail = rails::least((self.rank, self.worker), &loads, &totals.rails);
+        } else {
+            self.window_end_ns = schedule.start_ns;
+        }
+        if self.moves_bytes {
+            totals.payload_bytes = totals.operations * u64::from(self.point.size_bytes);
+        }
+        if let Some(trial) = &self.trial {
+            totals.samples = trial.count();
+            totals.latency_ns_min = trial.min_ns().unwrap_or(u64::MAX);
+            totals.latency_ns_max = trial.max_ns().unwrap_or(0);
+            totals.latency_ns_sum = trial
+                .mean_ns()
+                .map_or(0, |mean| (mean * totals.samples as f64) as u64);
+        }
+        Ok(totals)
+    }
+
+    /// Names what made no progress, if that is the error.
+    pub(super) fn with_stalled(&mut self, error: Error) -> Error {
+        let Some(stall) = self.port.stall().cloned() else {
+            return error;
+        };
+        let loads = self.port.engine.take_rail_loads();
+        let waiting = match self.point.pacing {
+            Pacing::Stream { .. } => self.scratch.waiting_flows(),
+            _ => Vec::new(),
+        };
+        self.names.error(
+            self.point,
+            &stall,
+            &flows_of(&self.table, &self.flows)[self.active.clone()],
+            &waiting,
+            &loads,
+        )
+    }
+
+    fn drive_flows(&mut self, schedule: &Schedule, totals: &mut TrialTotals) -> Result<()> {
+        let clock = self.port.clock;
+        match self.trial.take() {
+            Some(mut histogram) if self.point.latency => {
+                let mut recorder = PerOperation {
+                    clock,
+                    histogram: &mut histogram,
+                };
+                let result = self.drive_with(schedule, totals, &mut recorder);
+                self.trial = Some(histogram);
+                result
+            }
+            unused => {
+                self.trial = unused;
+                self.drive_with(schedule, totals, &mut Silent)
+            }
+        }
+    }
+
+    fn drive_with<R: Recorder>(
+        &mut self,
+        schedule: &Schedule,
+        totals: &mut TrialTotals,
+        recorder: &mut R,
+    ) -> Result<()> {
+        let mut until = match schedule.length {
+            TrialLength::DurationNs(ns) => Until::time(self.port.clock, schedule.start_ns + ns),
+            TrialLength::Iterations(count) => Until::operations(count),
+        };
+        let (port, scratch) = (&mut self.port, &mut self.scratch);
+        let flows = match &mut self.table {
+            Some(table) => {
+                table.activate(self.active.clone());
+                &mut []
+            }
+            None => &mut self.flows[self.active.clone()],
+        };
+        totals.operations = match self.point.pacing {
+            Pacing::PingPong => match &mut self.table {
+                Some(table) => 2 * serve_first(port, table, &mut until, recorder)?,
+                None => read_in_turn(port, flows, &mut until, recorder)?,
+            },
+            Pacing::Stream { .. } => stream(port, flows, scratch, &mut until, recorder)?,
+            Pacing::Batch { batch: size } => {
+                batch(port, flows, size, scratch, &mut until, recorder)?
+            }
+            Pacing::Paced { rate_per_s, .. } => {
+                let timetable = timetable(schedule, rate_per_s, self.worker, self.point.workers);
+                let punctuality = paced(port, flows, &timetable, scratch, recorder)?;
+                (totals.due, totals.late) = (timetable.operations, punctuality.late);
+                punctuality.completed
+            }
+        };
+        let writes = matches!(self.point.op, Verb::Write | Verb::WriteImm);
+        let flows = &flows_of(&self.table, &self.flows)[self.active.clone()];
+        match writes {
+            true => self.port.flush(flows),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Paths over two devices.
+
+use std::sync::Arc;
+
+use super::support::{Device, Shared, caps, op, two_rails};
+use crate::paths::{Cut, Division, Rails, divided};
+use crate::{Caps, Domain, Ending, LaneKind, LimitKind, Op, Verb};
+
+fn over_rails(rails: Rails) -> Division {
+    Division {
+        rails,
+        ..Division::NONE
+    }
+}
+
+#[test]
+fn a_striped_operation_has_an_equal_part_on_each_rail() {
+    let mut bench = two_rails(over_rails(Rails::Stripe));
+    let lane = bench.writes();
+    assert_eq!(bench.worker.post(&[op(lane, 5, 251)]).unwrap(), 1);
+    let ranges =
+        |ops: &[Op]| -> Vec<_> { ops.iter().map(|op| (op.local, op.remote, op.len)).collect() };
+    let parts = [bench.posted(0), bench.posted(1)];
+    assert_eq!(ranges(&parts[0]), [(1000, 5000, 126)]);
+    assert_eq!(ranges(&parts[1]), [(1126, 5126, 125)]);
+    // Only the second is in flight at the second poll.
+    bench.ends(0, &parts[0][0], Ending::Done);
+    assert!(bench.polled().is_empty());
+    bench.ends(1, &parts[1][0], Ending::Done);
+    assert_eq!(bench.polled().len(), 1);
+    assert!(bench.polled().is_empty());
+    let loads = bench.worker.take_rail_loads();
+    let said = loads
+        .iter()
+        .map(|load| (load.bytes, load.busy_polls, load.polls, load.peers));
+    assert!(said.eq([(126, 1, 2, 2), (125, 2, 2, 2)]), "{loads:?}");
+    assert!(
+        bench
+            .worker
+            .take_rail_loads()
+            .iter()
+            .all(|load| load.bytes + load.polls == 0)
+    );
+}
+
+#[test]
+fn shares_are_cut_further_over_the_queue_pairs_of_their_rail() {
+    let mut bench = two_rails(Division {
+        queue_pairs: 2,
+        cut: Some(Cut {
+            chunk_bytes: 10,
+            chunks_max: 64,
+        }),
+        rails: Rails::Stripe,
+    });
+    let lane = bench.writes();
+    bench.worker.post(&[op(lane, 5, 60)]).unwrap();
+    let offsets = |path| -> Vec<u64> {
+        bench
+            .posted(path)
+            .iter()
+            .map(|op| op.local - 1000)
+            .collect()
+    };
+    assert_eq!(
+        [0, 1, 2, 3].map(offsets),
+        [vec![0, 20], vec![10], vec![30, 50], vec![40]]
+    );
+}
+
+#[test]
+fn each_peer_has_a_rail_of_its_own_in_turn() {
+    let mut bench = two_rails(over_rails(Rails::RoundRobin));
+    let lanes = [1, 2].map(|peer| bench.lane(LaneKind::Initiate(Verb::Write), peer));
+    let ops: Vec<Op> = (0..6)
+        .map(|tag| op(lanes[tag as usize % 2], tag, 64))
+        .collect();
+    assert_eq!(bench.worker.post(&ops).unwrap(), 6);
+    let imms = |path| -> Vec<u32> { bench.posted(path).iter().map(|op| op.imm - 90).collect() };
+    assert_eq!([imms(0), imms(1)], [vec![1, 3, 5], vec![0, 2, 4]]);
+    let loads = bench.worker.take_rail_loads();
+    assert!(
+        loads
+            .iter()
+            .all(|load| (load.bytes, load.peers) == (192, 1)),
+        "{loads:?}"
+    );
+}
+
+#[test]
+fn rails_can_do_together_what_each_of_them_can() {
+    let device = |caps: Caps| -> Arc<dyn Domain> {
+        Arc::new(Device {
+            shown: Shared::default(),
+            caps,
+        })
+    };
+    let weak = Caps {
+        verbs: &[Verb::Read],
+        depth: 2,
+        message_bytes_max: 9,
+        delivered: false,
+        delivery_on_request: false,
+        arrives_by_polling: true,
+        limit: LimitKind::Link { bytes_per_s: 5 },
+        ..caps()
+    };
+    let strong = Caps {
+        limit: LimitKind::Link { bytes_per_s: 7 },
+        ..caps()
+    };
+    for devices in [[weak, strong], [strong, weak]] {
+        let devices = devices.map(device).into();
+        let domains = divided(devices, over_rails(Rails::RoundRobin));
+        assert_eq!(domains.len(), 1);
+        let caps = domains[0].caps();
+        assert_eq!(
+            (caps.verbs, caps.depth, caps.message_bytes_max),
+            (weak.verbs, 2, 9)
+        );
+        assert!(!caps.delivered && !caps.delivery_on_request && caps.arrives_by_polling);
+        assert_eq!(caps.limit, LimitKind::Link { bytes_per_s: 12 });
+        // A peer has one path, so that its writes keep their order.
+        assert!(caps.ordered_writes);
+    }
+    let striped = divided(
+        vec![device(strong), device(strong)],
+        over_rails(Rails::Stripe),
+    );
+    assert!(!striped[0].caps().ordered_writes);
+}
