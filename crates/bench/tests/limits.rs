@@ -82,6 +82,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         workers,
         rails: tonnage_engine::paths::Rails::Single,
         rail_shift: 0,
+        cq: tonnage_plan::transfer::CqMode::Busy,
         queue_pairs: 1,
         cut: None,
         place: None,

@@ -27,6 +27,7 @@ mod handle;
 pub mod hosts;
 mod join;
 mod signals;
+mod sleepers;
 pub mod spawn;
 mod start_lead;
 #[cfg(any(test, feature = "testing"))]
@@ -45,6 +46,7 @@ pub use channel::pack::{pack, unpack};
 pub use channel::{frame, message};
 pub use handle::{Pending, Rank, RankFailure};
 pub use hosts::Hosts;
+pub use sleepers::{Sleeper, Sleepers};
 pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 
 /// Facts that every rank knows of every rank.

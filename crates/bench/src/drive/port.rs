@@ -2,6 +2,7 @@
 //! telling senders what was taken, giving up the CPU where it is shared, and ending when the run is stopped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tonnage_sys::clock::Clock;
 
@@ -9,7 +10,8 @@ use super::BURST;
 use super::credits::Credits;
 use super::flow::{Flow, Receives};
 use super::stall::{Stall, StallWatch};
-use tonnage_engine::{Completion, Ending, Engine, Flush, Op};
+use tonnage_engine::{Arm, Completion, Ending, Engine, Flush, Op};
+use tonnage_ranks::Sleeper;
 use tonnage_units::{Error, Result};
 
 /// Arrivals from peers since the counters were taken last.
@@ -60,7 +62,14 @@ pub struct Port<'a> {
     idle_turns: u32,
     watch: Option<StallWatch>,
     stall: Option<Stall>,
+    /// An idle loop sleeps by this.
+    sleeper: Option<Sleeper>,
+    /// True while it may not, because something else than a completion is waited for.
+    wakeful: bool,
 }
+
+/// Longest sleep: conditions that only the clock brings about are looked at again.
+const NAP: Duration = Duration::from_millis(10);
 
 /// An idle loop looks at the clock once in so many turns; one that gives its CPU away in each turn, for milliseconds
 /// perhaps, more often.
@@ -94,7 +103,25 @@ impl<'a> Port<'a> {
             idle_turns: 0,
             watch: None,
             stall: None,
+            sleeper: None,
+            wakeful: false,
         }
+    }
+
+    /// Sleeps when idle, until the engine has something or somebody wakes it.
+    pub fn with_sleeper(mut self, sleeper: Sleeper) -> Self {
+        self.sleeper = Some(sleeper);
+        self
+    }
+
+    /// Keeps it awake, such as before a start that is near, or lets it sleep again.
+    pub fn keep_awake(&mut self, wakeful: bool) {
+        self.wakeful = wakeful;
+    }
+
+    /// Returns whether an idle turn may take as long as a sleep.
+    pub fn sleeps(&self) -> bool {
+        self.sleeper.is_some() && !self.wakeful
     }
 
     /// Ends the loops with an error when operations make no progress.
@@ -291,12 +318,27 @@ impl<'a> Port<'a> {
         if let Some(credits) = &mut self.credits {
             credits.idle(self.engine)?;
         }
-        if self.yielding {
+        if self.sleeps() {
+            self.sleep()?;
+        } else if self.yielding {
             std::thread::yield_now();
         } else if self.pausing {
             std::hint::spin_loop();
         }
         Ok(())
+    }
+
+    /// Sleeps for a while, unless the engine has something already.
+    #[cold]
+    fn sleep(&mut self) -> Result<()> {
+        self.look()?;
+        match (self.engine.arm()?, &self.sleeper) {
+            (Arm::Sleep(descriptor), Some(sleeper)) => sleeper.sleep(descriptor, NAP),
+            (Arm::Unsupported, Some(_)) => Err(Error::Failed(
+                "the engine has no descriptor to sleep on: use --cq busy".into(),
+            )),
+            (Arm::Ready, _) | (_, None) => Ok(()),
+        }
     }
 
     #[cold]

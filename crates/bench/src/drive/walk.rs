@@ -137,6 +137,7 @@ pub(crate) mod tests {
             workers: 1,
             rails: tonnage_engine::paths::Rails::Single,
             rail_shift: 0,
+            cq: tonnage_plan::transfer::CqMode::Busy,
             queue_pairs: 1,
             cut: None,
             place: None,

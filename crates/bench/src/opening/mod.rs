@@ -54,6 +54,8 @@ pub(crate) struct Requirements<'a> {
     pub(crate) peers_max: u32,
     /// Operations in flight on a lane, at most.
     pub(crate) depth: u32,
+    /// Completions are slept for.
+    pub(crate) sleeps: bool,
 }
 
 /// Devices that are open on this rank, and the CPUs of the workers that will use them.
@@ -249,7 +251,7 @@ impl Requirements<'_> {
             rank: rank.id(),
             worker: index,
             peers_max: self.peers_max,
-            sleeps: false,
+            sleeps: self.sleeps,
             depth: self.depth,
             clock: settings.clock,
         };

@@ -12,6 +12,7 @@
 //! | `worker`, `posting` | registering, connecting, lanes and polling on all paths; cutting and handing over |
 //! | `lanes` | a lane of each path, and whose turn it is |
 //! | `messages` | cards and descriptors of all paths as one |
+//! | `nest` | one descriptor to sleep on for those of all paths |
 //! | `path` | one of a device's own engines, and what waits for room in it |
 //! | `operations` | operations of which parts are still on their way |
 //! | `assembly` | write-imms that have arrived in part |
@@ -27,6 +28,7 @@ mod division;
 mod domain;
 mod lanes;
 mod messages;
+mod nest;
 mod operations;
 mod path;
 mod posting;

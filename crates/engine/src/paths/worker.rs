@@ -9,11 +9,12 @@ use super::assembly::Assembly;
 use super::division::{Division, Shares};
 use super::lanes::{Flushing, LanePath, PathLane, never_resolved};
 use super::messages::{join, split};
+use super::nest::Nest;
 use super::operations::PathOperations;
 use super::path::Path;
 use crate::memory::Memory;
 use crate::{
-    Caps, Card, Completion, Descriptor, Ending, Engine, Fact, Facts, Failure, Flush, Lane,
+    Arm, Caps, Card, Completion, Descriptor, Ending, Engine, Fact, Facts, Failure, Flush, Lane,
     LaneKind, LaneSpec, Neighbor, Op, Peer, RailLoad, Region, RegionId, WorkerConfig,
 };
 
@@ -52,6 +53,7 @@ pub(super) struct PathsWorker {
     failed: Vec<Failed>,
     /// What each rail carried since it was asked last.
     pub(super) rails: Vec<RailLoad>,
+    nest: Nest,
 }
 
 impl PathsWorker {
@@ -90,6 +92,7 @@ impl PathsWorker {
             next: 0,
             failed: Vec::new(),
             rails: vec![RailLoad::default(); rails],
+            nest: Nest::default(),
         }
     }
 
@@ -416,6 +419,19 @@ impl Engine for PathsWorker {
             failure.queue_pair.get_or_insert(queue_pair);
         }
         failure
+    }
+
+    fn arm(&mut self) -> Result<Arm<'_>> {
+        // What waits for room is taken when something completes, which the paths' descriptors tell.
+        let leading = self.paths.iter_mut().enumerate();
+        for (index, path) in leading.filter(|(_, path)| path.leads) {
+            match path.engine.arm()? {
+                Arm::Ready => return Ok(Arm::Ready),
+                Arm::Sleep(descriptor) => self.nest.add(index, descriptor)?,
+                Arm::Unsupported => return Ok(Arm::Unsupported),
+            }
+        }
+        Ok(self.nest.descriptor().map_or(Arm::Unsupported, Arm::Sleep))
     }
 
     fn settle(&mut self, trying: bool) -> bool {

@@ -230,7 +230,8 @@ impl Rank {
         }
         let seq = self.next_seq;
         self.next_seq += 1;
-        let (what, slot) = (short(what), Slot::new());
+        let slot = Slot::waking(Arc::clone(&self.shared.sleepers));
+        let what = short(what);
         self.shared.command(ControlCommand::Enter(Enter {
             seq,
             kind,

@@ -19,6 +19,7 @@ use crate::channel::pack::{pack, unpack};
 use crate::hosts::{Hosts, count_local_ranks};
 use crate::join::{self, JoinFailure, MARGIN};
 use crate::signals::Signals;
+use crate::sleepers::Sleepers;
 use crate::start_lead::lead_ns;
 use crate::tree::clock::monotonic_ns;
 use crate::tree::control::{Control, speaks};
@@ -237,6 +238,12 @@ impl Rank {
     /// ended without it. What was said before is forgotten.
     pub fn bequeath(&self, last_will: impl FnOnce() + Send + 'static) {
         lock(&self.shared.bequest).0 = Some(Box::new(last_will));
+    }
+
+    /// Threads of this rank that sleep on descriptors of their own: what the control channel brings, and the end of the
+    /// run, wakes them.
+    pub fn sleepers(&self) -> Arc<Sleepers> {
+        Arc::clone(&self.shared.sleepers)
     }
 
     /// Becomes true when the run ends early; timed loops look at it.

@@ -275,7 +275,7 @@ mod tests {
             what: what.into(),
             mine: mine.to_vec(),
             merge: Some(merge),
-            slot: Slot::new(),
+            slot: Slot::waking(Arc::default()),
         }
     }
 

@@ -10,6 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::clock::KnownClock;
 use crate::channel::message::{Cause, CollectiveKind};
+use crate::sleepers::Sleepers;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
@@ -52,6 +53,7 @@ pub(crate) struct Slot {
     done: AtomicBool,
     result: Mutex<Option<CollectiveResult>>,
     ready: Condvar,
+    sleepers: Arc<Sleepers>,
 }
 
 /// Outcome of a collective.
@@ -63,8 +65,10 @@ pub(crate) enum CollectiveResult {
 }
 
 impl Slot {
-    pub(crate) fn new() -> Arc<Self> {
+    /// A place whose result wakes these.
+    pub(crate) fn waking(sleepers: Arc<Sleepers>) -> Arc<Self> {
         Arc::new(Self {
+            sleepers,
             done: AtomicBool::new(false),
             result: Mutex::new(None),
             ready: Condvar::new(),
@@ -82,6 +86,7 @@ impl Slot {
             *result = Some(outcome);
             self.done.store(true, Ordering::Release);
             self.ready.notify_all();
+            self.sleepers.wake();
         }
     }
 
@@ -135,6 +140,8 @@ pub(crate) struct Shared {
     pub(crate) bequest: Mutex<LastWill>,
     /// Bytes that have come on all connections since they are this thread's.
     pub(crate) received_bytes: AtomicU64,
+    /// Threads of this rank that sleep on descriptors of their own.
+    pub(crate) sleepers: Arc<Sleepers>,
     cause: Mutex<Option<Cause>>,
     wake: OwnedFd,
 }
@@ -143,12 +150,14 @@ impl Shared {
     pub(crate) fn new() -> Result<Arc<Self>> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| Error::io("cannot make an eventfd", error))?;
+        let sleepers = Arc::new(Sleepers::default());
         Ok(Arc::new(Self {
             commands: Mutex::new(VecDeque::new()),
             stopped: Arc::new(AtomicBool::new(false)),
             phase: Mutex::new(("starting".into(), Instant::now())),
             clock: Mutex::new(KnownClock::default()),
-            clock_known: Slot::new(),
+            clock_known: Slot::waking(Arc::clone(&sleepers)),
+            sleepers,
             bequest: Mutex::default(),
             received_bytes: AtomicU64::new(0),
             cause: Mutex::new(None),
@@ -182,6 +191,7 @@ impl Shared {
         }
         *known = Some(cause.clone());
         self.stopped.store(true, Ordering::Release);
+        self.sleepers.wake();
         true
     }
 

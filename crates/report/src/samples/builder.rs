@@ -53,6 +53,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         workers: 1,
         rails: tonnage_engine::paths::Rails::Single,
         rail_shift: 0,
+        cq: tonnage_plan::transfer::CqMode::Busy,
         queue_pairs: 1,
         cut: None,
         place: None,

@@ -5,7 +5,7 @@ mod footers;
 mod notes;
 mod title;
 
-use tonnage_plan::transfer::Pacing;
+use tonnage_plan::transfer::{CqMode, Pacing};
 use tonnage_record::figures::Row;
 use tonnage_record::{TransferBody, TransferRecord};
 
@@ -45,6 +45,7 @@ impl Report for Transfers {
             .always(&varying)
             .always(footprint)
             .known(layout.known)
+            .known(both_ends(records, &layout))
             .words(NOTE.name, notes, false);
         sheet.draw().into_iter().collect()
     }
@@ -69,9 +70,22 @@ struct ModeTable {
 const FOOTPRINT: &str = "footprint_bytes";
 const WORKERS: &str = "workers";
 const GAP: &str = "gap_bytes";
+const CQ: &str = "cq";
+const CPU: &str = "cpu_ns_per_operation";
+const TARGET_CPU: &str = "target_cpu_ns_per_operation";
 const RAILS: &str = "rails";
 const QUEUE_PAIRS: &str = "queue_pairs";
 const CHUNK: &str = "chunk_bytes";
+
+/// CPU time of both ends, where somebody sleeps to save it.
+fn both_ends(records: &[TransferRecord<'_>], layout: &ModeTable) -> &'static [&'static str] {
+    let sleeps = |record: &TransferRecord<'_>| record.body.point.cq == CqMode::Event;
+    match (records.iter().any(sleeps), layout.known.contains(&CPU)) {
+        (true, true) => &[TARGET_CPU],
+        (true, false) => &[CPU, TARGET_CPU],
+        (false, _) => &[],
+    }
+}
 
 /// Columns of what the title says where all rows have the same.
 fn varying(records: &[TransferRecord<'_>]) -> Vec<&'static str> {
@@ -80,6 +94,7 @@ fn varying(records: &[TransferRecord<'_>]) -> Vec<&'static str> {
             WORKERS,
             title::same(records, |point| point.workers).is_none(),
         ),
+        (CQ, title::same(records, |point| point.cq).is_none()),
         (RAILS, title::same(records, |point| point.rails).is_none()),
         (
             QUEUE_PAIRS,
@@ -195,6 +210,9 @@ mod tests {
             for field in always.iter().chain(known).chain([
                 &FOOTPRINT,
                 &WORKERS,
+                &CQ,
+                &CPU,
+                &TARGET_CPU,
                 &RAILS,
                 &QUEUE_PAIRS,
                 &CHUNK,

@@ -1,7 +1,9 @@
 //! The lines above a table, which state the configuration that all its rows share.
 
 use tonnage_engine::paths::Rails;
-use tonnage_plan::transfer::{Pacing, PointLength, TargetFootprint, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{
+    CqMode, Pacing, PointLength, TargetFootprint, TransferPoint, TrialLength,
+};
 use tonnage_record::{LatencyKind, TransferRecord};
 use tonnage_units::quantity::human::{exact_duration, exact_size, number};
 
@@ -61,7 +63,9 @@ fn paths(records: &[TransferRecord<'_>], point: &TransferPoint) -> Vec<String> {
         let (bytes, most) = (exact_size(cut.chunk_bytes.into()), cut.chunks_max);
         format!("operations cut into parts of {bytes}, at most {most}")
     });
-    let rails = rails.into_iter().chain(shift);
+    let sleeps = same(records, |point| point.cq == CqMode::Event) == Some(true);
+    let sleeps = sleeps.then(|| "workers sleep until there is something".to_owned());
+    let rails = rails.into_iter().chain(shift).chain(sleeps);
     rails.chain(several).chain(cut).collect()
 }
 
@@ -202,6 +206,7 @@ fn shared(point: &TransferPoint) -> TransferPoint {
     TransferPoint {
         size_bytes: 0,
         workers: 0,
+        cq: CqMode::Busy,
         rails: Rails::Single,
         queue_pairs: 0,
         cut: None,

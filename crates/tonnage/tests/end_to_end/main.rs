@@ -47,6 +47,8 @@ mod bad_input;
 #[cfg(test)]
 mod connect;
 #[cfg(test)]
+mod cq;
+#[cfg(test)]
 mod fabric;
 #[cfg(test)]
 mod files;

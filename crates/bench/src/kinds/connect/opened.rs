@@ -182,6 +182,7 @@ fn requirements<'a>(
         workers: point.workers,
         division: Division::NONE,
         rail_shift: 0,
+        sleeps: false,
         pairs: pairs(point),
         peers_max: (ends.0.len() + ends.1.len()) as u32,
         depth: 1,

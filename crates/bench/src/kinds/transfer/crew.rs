@@ -12,6 +12,7 @@ use crate::kinds::transfer::verify::Expected;
 use crate::limit::socket_stream::{Berths, Streamed};
 use crate::threads::Followers;
 use tonnage_engine::memory::CopyRate;
+use tonnage_ranks::Sleepers;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
@@ -67,11 +68,13 @@ pub struct Deck {
     /// The first failure of a following worker, so that the leader need not wait for its answer.
     failure: Mutex<Option<String>>,
     failed: AtomicBool,
+    /// Workers that may sleep.
+    sleepers: Arc<Sleepers>,
 }
 
 impl Deck {
-    /// Makes the deck of `workers` workers.
-    pub fn new(workers: usize) -> Self {
+    /// Makes the deck of `workers` workers, of which some may sleep.
+    pub fn new(workers: usize, sleepers: Arc<Sleepers>) -> Self {
         Self {
             driving: AtomicU32::new(0),
             over: AtomicBool::new(false),
@@ -79,6 +82,7 @@ impl Deck {
             expected: Mutex::new(vec![Expected::default(); workers]),
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
+            sleepers,
         }
     }
 
@@ -110,9 +114,15 @@ impl Deck {
         failure.map_or(Ok(()), |why| Err(Error::Failed(why)))
     }
 
+    fn has_driven(&self) {
+        self.driving.fetch_sub(1, Ordering::AcqRel);
+        self.sleepers.wake();
+    }
+
     fn fail(&self, why: String) {
         lock(&self.failure).get_or_insert(why);
         self.failed.store(true, Ordering::Release);
+        self.sleepers.wake();
     }
 
     /// Operations that the local workers issued; complete once [`Self::all_driven`].
@@ -124,6 +134,7 @@ impl Deck {
     pub fn finish(&self, expected: Vec<Expected>) {
         *lock(&self.expected) = expected;
         self.over.store(true, Ordering::Release);
+        self.sleepers.wake();
     }
 
     fn expected(&self, worker: usize) -> Expected {
@@ -139,7 +150,7 @@ impl Deck {
         if let Some(place) = lock(&self.issued).get_mut(index) {
             *place = work.issued();
         }
-        self.driving.fetch_sub(1, Ordering::AcqRel);
+        self.has_driven();
         result
     }
 
@@ -182,7 +193,7 @@ impl Deck {
             CrewOrder::Operations => report.operations = work.operations(),
             CrewOrder::Close => {
                 let closed = work.close();
-                self.driving.fetch_sub(1, Ordering::AcqRel);
+                self.has_driven();
                 work.poll_until(|| self.over.load(Ordering::Acquire))?;
                 closed?;
             }

@@ -20,10 +20,10 @@ use crate::wire_proof::{NamedDevices, Routes};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::paths::Division;
 use tonnage_engine::{
-    Caps, Descriptor, Domain, Engine, EngineOptions, Entry, Peer, RegionId, Verb, fact_names,
+    Arm, Caps, Descriptor, Domain, Engine, EngineOptions, Entry, Peer, RegionId, Verb, fact_names,
 };
 use tonnage_plan::roles::Roles;
-use tonnage_plan::transfer::TransferPoint;
+use tonnage_plan::transfer::{CqMode, TransferPoint};
 use tonnage_ranks::Rank;
 use tonnage_record::Placed;
 use tonnage_units::{Error, PairPlace, Result, WireDevice};
@@ -95,6 +95,7 @@ pub struct EngineKey {
     roles: Roles,
     division: Division,
     rail_shift: u32,
+    cq: CqMode,
     place: Option<PairPlace>,
 }
 
@@ -110,6 +111,7 @@ impl EngineKey {
             roles: point.roles(),
             division: point.division(),
             rail_shift: point.rail_shift,
+            cq: point.cq,
             place: point.place,
         }
     }
@@ -147,6 +149,11 @@ impl OpenEngine {
         all_or_none(rank, "connect", connected)?;
         let met = meet(rank, &mut local.workers);
         all_or_none(rank, "first contact", met)?;
+        let armed = match need.requirements.sleeps {
+            true => check_sleep(&mut local.workers, name),
+            false => Ok(()),
+        };
+        all_or_none(rank, "look for something to sleep on", armed)?;
         let named: Vec<_> = opened
             .iter()
             .map(|opened| opened.wire_devices.as_ref())
@@ -204,6 +211,7 @@ impl<'a> Need<'a> {
             },
             peers_max: peers.len() as u32,
             depth: points.iter().map(|point| point.depth()).max().unwrap_or(1),
+            sleeps: first.cq == CqMode::Event,
         };
         Ok(Self {
             requirements,
@@ -383,6 +391,21 @@ fn connect(
             neighbors.push(introduced.neighbor);
         }
         worker.engine.connect(&neighbors)?;
+    }
+    Ok(())
+}
+
+/// Refuses to sleep where an engine has nothing to sleep on: it would poll under another name.
+fn check_sleep(workers: &mut [TransferWorker], name: &str) -> Result<()> {
+    for worker in workers {
+        // A worker without peers only rests.
+        if !worker.remote.is_empty() && matches!(worker.engine.arm()?, Arm::Unsupported) {
+            return Err(Error::Unavailable {
+                what: format!("--cq event on {name}"),
+                why: "the engine has no descriptor to sleep on".into(),
+                how: "Use --cq busy, or an engine that has one, such as fabric:tcp".into(),
+            });
+        }
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! One point from warm-up to summary. The leader's view: every step is taken by all ranks together, and every decision
 //! (another trial? verified?) is made from figures that all ranks share, so that all decide alike.
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ use crate::latencies::merge_all;
 use crate::limit::{Bound, Measurement};
 use crate::wire_proof::{Routes, Watch};
 use tonnage_engine::Facts;
-use tonnage_plan::transfer::{TransferPoint, TrialLength};
+use tonnage_plan::transfer::{CqMode, TransferPoint, TrialLength};
 use tonnage_ranks::{Rank, pack, unpack};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::ci_narrow_enough;
@@ -62,7 +63,8 @@ pub fn measure(
     course: Course<'_>,
 ) -> Result<Measured, StepFailure> {
     let stop = rank.stopped();
-    let deck = Deck::new(open.workers.len());
+    let sleepers = rank.sleepers();
+    let deck = Deck::new(open.workers.len(), Arc::clone(&sleepers));
     let (yielding, id) = (open.yielding, rank.id());
     let mut works = Vec::with_capacity(open.workers.len());
     let mut cpus = Vec::new();
@@ -74,6 +76,7 @@ pub fn measure(
             ranks: rank.infos(),
             yielding,
             patience: rank.network_timeout() + DEADLINES.stall,
+            sleepers: &sleepers,
         };
         works.push(Work::new(point, station, worker, &stop)?);
     }
@@ -275,10 +278,11 @@ impl Lead<'_, '_> {
     /// A failure of this rank's engine or of a following worker, or that the run was stopped.
     fn serve_peers(&mut self, deadline: Instant, over: impl Fn(&Deck) -> bool) -> Result<()> {
         let (deck, mut rounds) = (self.deck, 0u32);
+        // The clock is looked at now and then only: this loop answers peers. A sleeper has few rounds.
+        let looks_each = look_rounds(self.point);
         self.own.serve_peers(|| {
             rounds = rounds.wrapping_add(1);
-            // The clock is looked at now and then only: this loop answers peers.
-            let late = rounds.is_multiple_of(1 << 16) && Instant::now() > deadline;
+            let late = rounds.is_multiple_of(looks_each) && Instant::now() > deadline;
             late || deck.has_failed() || over(deck)
         })?;
         deck.check_failed()
@@ -339,10 +343,10 @@ impl Lead<'_, '_> {
         closed?;
         let pending = self.rank.start_barrier("point closed")?;
         let deadline = Instant::now() + DEADLINES.step;
-        let mut rounds = 0u32;
+        let (mut rounds, looks_each) = (0u32, look_rounds(self.point));
         self.own.poll_until(|| {
             rounds = rounds.wrapping_add(1);
-            let late = rounds.is_multiple_of(1 << 16) && Instant::now() > deadline;
+            let late = rounds.is_multiple_of(looks_each) && Instant::now() > deadline;
             late || deck.has_failed() || pending.is_done()
         })?;
         deck.check_failed()?;
@@ -459,6 +463,14 @@ fn deadline_of(length: TrialLength) -> Duration {
         // A paced trial may take as long again, and a large window takes its time to drain.
         TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + DEADLINES.step,
         TrialLength::Iterations(_) => DEADLINES.operations,
+    }
+}
+
+/// Rounds of a serving loop between two looks at the clock.
+fn look_rounds(point: &TransferPoint) -> u32 {
+    match point.cq {
+        CqMode::Busy => 1 << 16,
+        CqMode::Event => 1,
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tonnage_plan::transfer::TrialLength;
-use tonnage_ranks::RankInfo;
+use tonnage_ranks::{RankInfo, Sleepers};
 
 /// The number of a warm-up, which is no trial: engines may try things out in it.
 pub const WARM_UP: u64 = 0;
@@ -22,6 +22,8 @@ pub struct Station<'a> {
     pub yielding: bool,
     /// Time without progress of its operations that is forgiven.
     pub patience: Duration,
+    /// Those of this rank that may sleep.
+    pub sleepers: &'a Sleepers,
 }
 
 /// Start and length of a trial.

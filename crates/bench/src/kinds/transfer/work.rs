@@ -28,7 +28,7 @@ use crate::limit::socket_stream::{Berths, Streamed};
 use tonnage_engine::memory::{CopyRate, Memory};
 use tonnage_engine::pattern::Mismatches;
 use tonnage_engine::{Caps, Facts, Lane, Verb};
-use tonnage_plan::transfer::TransferPoint;
+use tonnage_plan::transfer::{CqMode, TransferPoint};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
@@ -109,6 +109,9 @@ impl<'a> Work<'a> {
         }
         if caps.arrives_by_polling {
             port = port.without_pause();
+        }
+        if point.cq == CqMode::Event {
+            port = port.with_sleeper(station.sleepers.join()?);
         }
         let receives_depth = caps.depth.min(RECEIVES_MAX).min(2 * point.depth().max(8));
         let posted = receives.len() as u64 * u64::from(receives_depth);
@@ -354,11 +357,12 @@ impl<'a> Work<'a> {
     fn await_arrivals(&mut self, count: u64) -> Result<()> {
         let clock = self.port.clock;
         let deadline_ns = clock.now_ns() + DEADLINES.arrival.as_nanos() as u64;
+        let rounds_max = if self.port.sleeps() { 1 } else { 64 };
         while self.port.arrivals.count < count && clock.now_ns() < deadline_ns {
             let mut rounds = 0;
             serve(&mut self.port, || {
                 rounds += 1;
-                rounds > 64
+                rounds > rounds_max
             })?;
         }
         Ok(())

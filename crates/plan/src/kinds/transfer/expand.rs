@@ -9,8 +9,8 @@ use super::options::{
     ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT,
     TARGET_FOOTPRINT_DEFAULT, Transfer, WORKERS_DEFAULT,
 };
-use super::pacing::pacings;
-use super::point::{Addresses, Pacing, PointLength, TransferPoint, TrialLength};
+use super::pacing::{cq_modes, pacings};
+use super::point::{Addresses, CqMode, Pacing, PointLength, TransferPoint, TrialLength};
 use super::roles::{check_sides, roles};
 use crate::bounds::{POINTS_MAX, WORKERS_MAX};
 use crate::options::{Many, pairs};
@@ -46,6 +46,7 @@ pub(super) fn expand(
         Some(sweep) => sizes(sweep)?,
         None => return usage("sizes is missing: write sizes 8..1M".to_owned()),
     };
+    let cq_modes = cq_modes(&transfer.pacing, ops)?;
     let divisions = divisions(&transfer.issuing, &sizes)?;
     let rail_shift = rail_shift(&transfer.issuing, &roles)?;
     check_rate(&pacings, length.trial)?;
@@ -57,12 +58,14 @@ pub(super) fn expand(
         roles.len(),
         workers.len(),
         divisions.len(),
+        cq_modes.len(),
         pacings.len(),
         sizes.len(),
     ];
     let total = check_total(&counts, points_max)?;
     let seats = seats(&places, &roles, &workers, &divisions, rail_shift);
-    let by_size = |pacing| sizes.iter().map(move |size| (pacing, size));
+    let by_size = |(cq, pacing)| sizes.iter().map(move |size| (cq, pacing, size));
+    let by_pacing = |cq| pacings.iter().map(move |pacing| (cq, pacing));
     let mut points = Vec::with_capacity(total);
     for named in &entries {
         check_devices(&transfer.issuing, &divisions, named.entry)?;
@@ -74,8 +77,9 @@ pub(super) fn expand(
             for &(memory, entry) in &memories {
                 check_visible(transfer, entry, op)?;
                 for &seat in &seats {
-                    for (&pacing, &size) in pacings.iter().flat_map(by_size) {
-                        let cell = (named, op, memory, pacing, size);
+                    let ways = cq_modes.iter().flat_map(by_pacing);
+                    for (&cq, &pacing, &size) in ways.flat_map(by_size) {
+                        let cell = (named, op, memory, (cq, pacing), size);
                         points.push(point(transfer, length, seat, cell)?);
                     }
                 }
@@ -149,7 +153,13 @@ fn point(
     transfer: &Transfer,
     length: PointLength,
     seat: Seat,
-    (named, op, memory, pacing, size_bytes): (&ChosenEngine<'_>, Verb, &str, Pacing, u32),
+    (named, op, memory, (cq, pacing), size_bytes): (
+        &ChosenEngine<'_>,
+        Verb,
+        &str,
+        (CqMode, Pacing),
+        u32,
+    ),
 ) -> Result<TransferPoint> {
     let Seat {
         place,
@@ -177,6 +187,7 @@ fn point(
         place,
         size_bytes,
         pacing,
+        cq,
         memory: memory.to_owned(),
         footprint_bytes: 0,
         target_footprint: transfer

@@ -26,4 +26,6 @@ pub use issuing::IssuingOptions;
 pub use length::LengthOptions;
 pub use options::{MeasureOptions, MemoryOptions, OperationOptions, Transfer};
 pub use pacing::{DEPTH_MAX, PacingOptions, WINDOW_DEFAULT};
-pub use point::{Addresses, Pacing, PointLength, TargetFootprint, TransferPoint, TrialLength};
+pub use point::{
+    Addresses, CqMode, Pacing, PointLength, TargetFootprint, TransferPoint, TrialLength,
+};

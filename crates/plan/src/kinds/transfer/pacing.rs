@@ -3,9 +3,11 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::point::Pacing;
-use crate::options::{Group, with_default};
+use super::point::{CqMode, Pacing};
+use crate::options::{Group, Many, many_of, with_default};
+use crate::refuse::usage;
 use crate::sweep::Sweep;
+use tonnage_engine::Verb;
 use tonnage_units::PerSecond;
 use tonnage_units::{Error, Result};
 
@@ -47,12 +49,18 @@ pub struct PacingOptions {
     /// the window in flight), and measure latency from when each was due. k and M are decimal.
     #[arg(long, value_name = "OPS", allow_hyphen_values = true)]
     pub rate: Option<PerSecond>,
+
+    /// Wait for completions by polling without end (busy) or by sleeping (event), at both ends; several are joined by
+    /// commas. CPU time of both ends is reported.
+    #[arg(long, value_name = "NAMES", value_parser = many_of::<CqMode>(), value_delimiter = ',')]
+    pub cq: Option<Many<CqMode>>,
 }
 
 impl Group for PacingOptions {
     fn defaults() -> Self {
         Self {
             window: Some(Sweep::one(WINDOW_DEFAULT.into())),
+            cq: Some(Many(vec![CqMode::Busy])),
             ..Self::default()
         }
     }
@@ -87,6 +95,34 @@ pub(super) fn pacings(options: &PacingOptions, latency: Option<bool>) -> Result<
         None => Pacing::Stream { window },
     };
     Ok(windows.into_iter().map(pacing).collect())
+}
+
+/// The ways of waiting to measure.
+///
+/// # Errors
+/// `Usage` for what somebody who sleeps cannot do.
+pub(super) fn cq_modes(options: &PacingOptions, ops: &[Verb]) -> Result<Vec<CqMode>> {
+    let modes = match options.cq.as_ref().map(Many::values) {
+        None => return Ok(vec![CqMode::Busy]),
+        Some([]) => return usage("cq is empty: leave it out, or write cq busy".to_owned()),
+        Some(modes) => modes.to_vec(),
+    };
+    if modes.contains(&CqMode::Event) {
+        if let Some(rate) = options.rate {
+            return usage(format!(
+                "cq event and rate {rate} contradict each other, for whoever sleeps misses when the next operation is due: \
+                 leave rate out, or use cq busy"
+            ));
+        }
+        if options.ping_pong && ops.contains(&Verb::Write) {
+            return usage(
+                "cq event and a ping-pong with op write contradict each other, for that waits for the last byte by looking \
+                 at memory: use op write-imm, or cq busy"
+                    .to_owned(),
+            );
+        }
+    }
+    Ok(modes)
 }
 
 fn contradictions(options: &PacingOptions, latency: Option<bool>) -> Result<()> {

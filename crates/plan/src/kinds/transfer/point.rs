@@ -61,6 +61,9 @@ pub struct TransferPoint {
     pub size_bytes: u32,
     /// Pacing of operations.
     pub pacing: Pacing,
+    /// Way in which workers wait for completions.
+    #[serde(default = "CqMode::busy", skip_serializing_if = "CqMode::is_busy")]
+    pub cq: CqMode,
     /// Kind of memory.
     pub memory: String,
     /// Bytes over which the operations of one lane walk: a whole number of strides.
@@ -257,6 +260,27 @@ impl Pacing {
             Self::Batch { .. } => "batch",
             Self::Paced { .. } => "paced",
         }
+    }
+}
+
+tonnage_units::names! {
+    /// Way in which workers wait for completions, at both ends.
+    pub enum CqMode: "way of waiting" {
+        /// They poll without end.
+        Busy = "busy",
+        /// They sleep until the device has something for them.
+        Event = "event",
+    }
+}
+
+impl CqMode {
+    fn busy() -> Self {
+        Self::Busy
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    fn is_busy(&self) -> bool {
+        *self == Self::Busy
     }
 }
 

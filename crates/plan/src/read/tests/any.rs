@@ -7,6 +7,7 @@ use crate::fixture::LISTS;
 use crate::options::Many;
 use crate::point::{LimitChoice, Traffic};
 use crate::sweep::Sweep;
+use crate::transfer::CqMode;
 use crate::transfer::{
     Addresses, IssuingOptions, LengthOptions, MeasureOptions, MemoryOptions, OperationOptions,
     PacingOptions, TargetFootprint,
@@ -145,12 +146,13 @@ prop_compose! {
         target_shift in option::of(any::<u64>().prop_map(Count)),
         (qps, chunk) in (option::of(sweeps()), option::of(sweeps())),
         (max_chunks, rail_shift) in (option::of(any::<u64>().prop_map(Count)), option::of(any::<u64>().prop_map(Count))),
+        cq in option::of(proptest::collection::vec(proptest::sample::select(CqMode::ALL.to_vec()), 1..3).prop_map(Many)),
         rails in option::of(proptest::collection::vec(proptest::sample::select(Rails::ALL.to_vec()), 1..3).prop_map(Many)),
     ) -> Transfer {
         let engine_options = engine_options.into_iter().collect();
         Transfer {
             what: OperationOptions { label, engine, engine_options, op, traffic, initiators, target_shift, sizes, workers, place },
-            pacing: PacingOptions { window, batch, ping_pong, rate },
+            pacing: PacingOptions { window, batch, ping_pong, rate, cq },
             issuing: IssuingOptions { rails, rail_shift, qps, chunk, max_chunks },
             memory: MemoryOptions { memory, footprint, target_footprint, stride, gap, addresses, local_addresses, seed },
             measure: MeasureOptions { latency, verify, limit },

@@ -1,6 +1,6 @@
 //! Figures of transfers. A record has one row.
 
-use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{CqMode, Pacing, TransferPoint, TrialLength};
 
 use crate::Links;
 use crate::envelope::Of;
@@ -51,6 +51,17 @@ const OPERATIONS: &[Figure] = &[
         style: Style::Plain,
         better: None,
         value: |row| point(row, |point| point.rails.name()),
+        trials: None,
+    },
+    Figure {
+        name: "CQ",
+        field: "cq",
+        meaning: "Way in which workers wait for completions, at both ends: busy (they poll without end) or event (they sleep \
+             until the device has something).",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| point.cq.name()),
         trials: None,
     },
     Figure {
@@ -388,11 +399,13 @@ fn offered_per_s(point: &TransferPoint) -> Option<f64> {
 }
 
 impl Of<'_, TransferBody> {
-    /// The part of the trials' time that the initiating workers had a CPU; they never sleep, so what is missing was
-    /// taken by others. `None` where the workers share CPUs among themselves, and where nothing was measured.
+    /// The part of the trials' time that the initiating workers had a CPU; they do not sleep, so what is missing was
+    /// taken by others. `None` where they do, where the workers share CPUs among themselves, and where nothing was
+    /// measured.
     pub fn cpu_share(&self) -> Option<f64> {
         let TransferBody { point, trials, .. } = self.body;
-        if trials.is_empty() || self.effective.iter().any(|ranks| ranks.yielding) {
+        let sleeps = point.cq == CqMode::Event;
+        if sleeps || trials.is_empty() || self.effective.iter().any(|ranks| ranks.yielding) {
             return None;
         }
         let (initiators, _) = point.roles().initiating();
