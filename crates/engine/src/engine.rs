@@ -188,7 +188,7 @@ pub trait Engine: Send {
     fn settle(&mut self, _trying: bool) -> bool {
         true
     }
-    /// What each rail carried since this was asked last, the operations of this side only; empty where there is one.
+    /// Load of each rail since this was asked last, by operations of this side only; empty where there is one.
     fn take_rail_loads(&mut self) -> Vec<RailLoad> {
         Vec::new()
     }

@@ -5,6 +5,7 @@
 pub mod memory_copy;
 pub mod socket_stream;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -111,7 +112,7 @@ impl<'a> Bound<'a> {
                     what: "stated by the user".into(),
                     bytes_per_s,
                     ci95_bytes_per_s: None,
-                    links: None,
+                    links: link_limit(self.point, self.opened, hosts).and_then(|limit| limit.links),
                 });
             }
             LimitChoice::Auto => {}
@@ -198,31 +199,29 @@ impl Reduce for Copies {
     }
 }
 
-/// The nominal speed of the devices that send or of those that receive, whichever is less. A device that several ranks
-/// of a host share counts once.
+/// The nominal speed of the devices that send or of those that receive, whichever is less; over rounds the mean. A
+/// device that several ranks of a host share counts once.
 fn link_limit(point: &TransferPoint, opened: &[OpenMessage], hosts: &Hosts) -> Option<Limit> {
-    // Devices with their network: two of them may have devices of one name.
-    let mut sides: [Vec<(Option<u32>, &Device)>; 2] = [Vec::new(), Vec::new()];
-    for (rank, opened) in (0u32..).zip(opened) {
-        let initiates = !point.roles().targets(rank).is_empty();
-        let is_target = !point.roles().initiators_of(rank).is_empty();
-        for device in opened.devices.iter().flatten() {
-            let device = (hosts.network(rank), device);
-            for (side, takes_part) in sides.iter_mut().zip([initiates, is_target]) {
-                if takes_part && !side.contains(&device) {
-                    side.push(device);
-                }
-            }
-        }
+    let roles = point.roles();
+    let pairs = (0..roles.rounds()).filter_map(|round| roles.pair_of_round(round));
+    let mut rounds: Vec<Side<'_>> = pairs
+        .filter_map(|pair| of_pair(point, opened, hosts, pair))
+        .collect();
+    if rounds.is_empty() {
+        rounds.push(of_all(point, opened, hosts)?);
     }
-    let (side, links) = sides
-        .iter()
-        .map(|side| (side, links(side)))
-        .min_by(|(_, one), (_, other)| one.used_bytes_per_s.total_cmp(&other.used_bytes_per_s))?;
-    let mut used = side.iter().filter(|(_, device)| device.used);
-    let (_, first) = used.next()?;
-    let stated = if first.link_stated { "stated " } else { "" };
-    let what = match (links.used, &first.interface) {
+    let count = rounds.len() as f64;
+    let mean =
+        |of: fn(&Links) -> f64| rounds.iter().map(|side| of(&links(side))).sum::<f64>() / count;
+    let first = rounds.first()?;
+    let links = Links {
+        used_bytes_per_s: mean(|links| links.used_bytes_per_s),
+        all_bytes_per_s: mean(|links| links.all_bytes_per_s),
+        ..links(first)
+    };
+    let (_, (device, _)) = first.iter().find(|(_, (_, used))| *used)?;
+    let stated = if device.link_stated { "stated " } else { "" };
+    let what = match (links.used, &device.interface) {
         (1, Some(name)) => format!("{stated}link speed of {name}"),
         (1, None) => format!("{stated}link speed of 1 device"),
         (several, _) => format!("{stated}link speed of {several} devices together"),
@@ -235,18 +234,76 @@ fn link_limit(point: &TransferPoint, opened: &[OpenMessage], hosts: &Hosts) -> O
     })
 }
 
+/// Place of a device: its network, for two of them may have devices of one name, its name and its address.
+type DevicePlace = (Option<u32>, Option<String>, Option<IpAddr>);
+
+/// Devices of those who send, or of those who receive, and whether a flow takes them.
+type Side<'a> = BTreeMap<DevicePlace, (&'a Device, bool)>;
+
+/// Adds devices of a rank to a side; one that is there already is used if either says so.
+fn add_devices<'a>(side: &mut Side<'a>, network: Option<u32>, device: &'a Device, used: bool) {
+    let name = device.name.clone().or_else(|| device.interface.clone());
+    let place = (network, name, device.address);
+    let (_, known) = side.entry(place).or_insert((device, false));
+    *known |= used;
+}
+
+/// The slower of two sides.
+fn slower(sides: [Side<'_>; 2]) -> Option<Side<'_>> {
+    let speed = |side: &Side<'_>| links(side).used_bytes_per_s;
+    sides
+        .into_iter()
+        .min_by(|one, other| speed(one).total_cmp(&speed(other)))
+}
+
+/// The slower side where all flows run at once.
+fn of_all<'a>(point: &TransferPoint, opened: &'a [OpenMessage], hosts: &Hosts) -> Option<Side<'a>> {
+    let mut sides = [Side::new(), Side::new()];
+    for (rank, opened) in (0u32..).zip(opened) {
+        let initiates = !point.roles().targets(rank).is_empty();
+        let is_target = !point.roles().initiators_of(rank).is_empty();
+        for device in opened.devices.iter().flatten() {
+            for (side, takes_part) in sides.iter_mut().zip([initiates, is_target]) {
+                if takes_part {
+                    add_devices(side, hosts.network(rank), device, device.used);
+                }
+            }
+        }
+    }
+    slower(sides)
+}
+
+/// The slower side of a pair that has the path for itself.
+fn of_pair<'a>(
+    point: &TransferPoint,
+    opened: &'a [OpenMessage],
+    hosts: &Hosts,
+    (initiator, target): (u32, u32),
+) -> Option<Side<'a>> {
+    let mut sides = [Side::new(), Side::new()];
+    for (side, rank) in sides.iter_mut().zip([initiator, target]) {
+        for rails in &opened.get(rank as usize)?.devices {
+            let used = point.rails.of_peer(initiator, target, rails.len());
+            for (rail, device) in rails.iter().enumerate() {
+                add_devices(side, hosts.network(rank), device, used.contains(&rail));
+            }
+        }
+    }
+    slower(sides)
+}
+
 /// Links of one side: those that some flow takes, and all.
-fn links(side: &[(Option<u32>, &Device)]) -> Links {
-    let speed = |(_, device): &&(Option<u32>, &Device)| match device.limit {
+fn links(side: &Side<'_>) -> Links {
+    let speed = |device: &Device| match device.limit {
         LimitKind::Link { bytes_per_s } => bytes_per_s as f64,
         _ => 0.0,
     };
-    let used = || side.iter().filter(|(_, device)| device.used);
+    let used = || side.values().filter(|(_, used)| *used);
     Links {
         used: used().count() as u32,
-        used_bytes_per_s: used().map(|device| speed(&device)).sum(),
+        used_bytes_per_s: used().map(|(device, _)| speed(device)).sum(),
         all: side.len() as u32,
-        all_bytes_per_s: side.iter().map(|device| speed(&device)).sum(),
+        all_bytes_per_s: side.values().map(|(device, _)| speed(device)).sum(),
     }
 }
 

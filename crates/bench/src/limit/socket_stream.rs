@@ -1,7 +1,7 @@
 //! The socket-stream limit of a point: what plain TCP carries between the very same ranks. Every flow of the point gets
-//! one connection for each worker, rail that it takes and queue pair, in the direction in which its payload goes, and all of them run at
-//! once: one time with workers that block, one time with workers that poll. The faster counts, because a limit is an
-//! upper bound.
+//! one connection for each worker, rail that it takes and queue pair, in the direction in which its payload goes, and
+//! all of them run at once: one time with workers that block, one time with workers that poll. The faster counts,
+//! because a limit is an upper bound.
 //!
 //! When bytes flow, and the sum of all ranks, are here; the loop that moves them is in [`pump`](mod@pump), making the
 //! connections in [`connect`](mod@connect). The upper bound of a figure is chosen

@@ -62,7 +62,7 @@ pub(crate) struct Requirements<'a> {
 pub(crate) struct Devices {
     /// At least one.
     pub(crate) devices: Vec<Arc<dyn Domain>>,
-    /// The same with the paths of each worker: one for each device, or one for all of them together.
+    /// Devices with the paths of each worker: one for each device, or one for all of them together.
     pub(crate) domains: Vec<Arc<dyn Domain>>,
     /// True when they were named for this rank alone.
     of_rank: bool,
@@ -89,15 +89,16 @@ impl Devices {
 
     /// Refuses a device that no worker of this rank's host uses: it would be an option without effect.
     pub(crate) fn check_used(&self, rank: &Rank, workers: u32) -> Result<()> {
-        let (devices, workers) = (
-            self.domains.len(),
-            rank.identity().local_size.unwrap_or(1) * workers,
-        );
-        if self.of_rank || self.may_idle || devices <= workers as usize {
+        let (devices, ranks) = (self.domains.len(), rank.identity().local_size.unwrap_or(1));
+        let (option, who, workers) = match self.of_rank {
+            true => ("--devices-of", format!("rank {}", rank.id()), workers),
+            false => ("--devices", "this host".to_owned(), ranks * workers),
+        };
+        if self.may_idle || devices <= workers as usize {
             return Ok(());
         }
         Err(Error::Usage(format!(
-            "--devices names {devices} devices, but this host has {workers} workers: use --workers {devices}, or fewer devices"
+            "{option} names {devices} devices, but {who} has {workers} workers: use --workers {devices}, or fewer devices"
         )))
     }
 }
@@ -186,12 +187,12 @@ impl Requirements<'_> {
 
     /// Refuses rails where there is one device: the figures would be those of single, under another name.
     fn check_rails(&self, devices: &[Arc<dyn Domain>]) -> Result<()> {
+        let several = devices.len() > 1;
         let option = match self.division.rails {
             Rails::Single if self.rail_shift == 0 => return Ok(()),
-            Rails::Single => format!("rail-shift {}", self.rail_shift),
+            rails if several || rails.is_single() => format!("rail-shift {}", self.rail_shift),
             rails => format!("rails {}", rails.name()),
         };
-        let several = devices.len() > 1;
         if several
             && (self.rail_shift == 0 || !self.rail_shift.is_multiple_of(devices.len() as u32))
         {

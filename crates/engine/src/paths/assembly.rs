@@ -31,7 +31,8 @@ type Pending = HashMap<(Peer, u32), u32, BuildHasherDefault<Mix>>;
 pub(super) struct Assembly {
     expected: Vec<Expected>,
     pending: Pending,
-    /// The most that `pending` holds: half of its room, because a fuller table allocates when it clears what was removed.
+    /// The most that `pending` holds: half of its room, because a fuller table allocates when it clears what was
+    /// removed.
     usual: usize,
     /// Those that `pending` has no room for: a table for so many is too large to stay in a cache.
     overtaken: Pending,
@@ -169,7 +170,8 @@ mod tests {
     fn a_path_may_be_far_ahead_of_another_and_tables_do_not_grow() {
         let mut assembly = Assembly::default();
         assembly.begin(1, 20, 2, 16);
-        // What is removed can leave a trace that takes room until the table is cleared of it; only one that grew has more.
+        // What is removed can leave a trace that takes room until the table is cleared of it; only one that grew has
+        // more.
         let capacities =
             |assembly: &Assembly| [assembly.pending.capacity(), assembly.overtaken.capacity()];
         let at_first = capacities(&assembly);

@@ -48,7 +48,7 @@ const NOTHING: Caps = Caps {
     limit: LimitKind::None,
 };
 
-/// What two devices can do both.
+/// Capabilities that two devices have in common.
 fn least(one: Caps, other: Caps) -> Caps {
     let delivers = |caps: Caps| caps.delivered || caps.delivery_on_request;
     Caps {

@@ -33,6 +33,8 @@ pub(super) struct PathLane {
     pub(super) flushing: Option<Flushing>,
     /// Parts that its operations are cut into.
     pub(super) shares: Shares,
+    /// It carries operations, and not receives or what keeps senders in step.
+    pub(super) counts: bool,
     /// Parts that no path has taken yet.
     pub(super) staged: usize,
     /// The next way of each rail.
@@ -40,9 +42,10 @@ pub(super) struct PathLane {
 }
 
 impl PathLane {
-    pub(super) fn new(ways: Vec<LanePath>, shares: Shares) -> Self {
+    pub(super) fn new(ways: Vec<LanePath>, shares: Shares, counts: bool) -> Self {
         Self {
             shares,
+            counts,
             ways,
             flushing: None,
             staged: 0,

@@ -13,24 +13,26 @@ pub(super) struct Path {
     pub(super) rail: usize,
     /// Some peer is reached by it; others need not be polled.
     pub(super) leads: bool,
-    /// Parts and flushes that its engine has taken and that have not ended.
+    /// Parts and flushes of operations that its engine has taken and that have not ended.
     pub(super) in_flight: u64,
     /// Bytes of the parts that were handed over since this was asked last.
     pub(super) bytes: u64,
 }
 
 impl Path {
-    /// Hands over what its engine has room for, and says the tag of each part that it took.
+    /// Hands over what its engine has room for, and says the tag of each part that it took; the answer is whether it is
+    /// of an operation, whose bytes count.
     #[inline]
-    pub(super) fn hand_over(&mut self, mut took: impl FnMut(u32)) -> Result<()> {
+    pub(super) fn hand_over(&mut self, mut took: impl FnMut(u32) -> bool) -> Result<()> {
         if self.staged.is_empty() {
             return Ok(());
         }
         let taken = self.engine.post(&self.staged)?;
-        self.in_flight += taken as u64;
         for part in self.staged.drain(..taken) {
-            self.bytes += u64::from(part.len);
-            took(part.tag);
+            if took(part.tag) {
+                self.in_flight += 1;
+                self.bytes += u64::from(part.len);
+            }
         }
         match self.staged.is_empty() {
             true => Ok(()),
@@ -40,7 +42,7 @@ impl Path {
 
     /// Hands over parts behind one that there is no room for, where they are of other lanes: a slow peer must not hold
     /// up the others.
-    fn pass_by(&mut self, mut took: impl FnMut(u32)) -> Result<()> {
+    fn pass_by(&mut self, mut took: impl FnMut(u32) -> bool) -> Result<()> {
         let mut at = 1;
         while at < self.staged.len() {
             let part = self.staged[at];
@@ -48,9 +50,10 @@ impl Path {
                 .iter()
                 .any(|before| before.lane == part.lane);
             if !waits && self.engine.post(&[part])? == 1 {
-                self.in_flight += 1;
-                self.bytes += u64::from(part.len);
-                took(part.tag);
+                if took(part.tag) {
+                    self.in_flight += 1;
+                    self.bytes += u64::from(part.len);
+                }
                 self.staged.remove(at);
             } else {
                 at += 1;

@@ -61,9 +61,11 @@ impl PathsWorker {
                     let lane = in_flight
                         .lane_of(tag)
                         .and_then(|lane| lanes.get_mut(lane.0 as usize));
-                    if let Some(Some(lane)) = lane {
-                        lane.staged -= 1;
-                    }
+                    let Some(Some(lane)) = lane else {
+                        return false;
+                    };
+                    lane.staged -= 1;
+                    lane.counts
                 })?;
             }
         }

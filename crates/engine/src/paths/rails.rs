@@ -11,7 +11,8 @@ tonnage_units::names! {
         Single = "single",
         /// Each operation is cut into equal parts, one for each device.
         Stripe = "stripe",
-        /// All operations towards a peer take one device: the place (peer + rank) mod devices in the list of either end.
+        /// All operations towards a peer take one device: the place (peer + rank) mod devices in the list of either
+        /// end.
         RoundRobin = "round-robin",
     }
 }
@@ -23,7 +24,6 @@ impl Rails {
     }
 
     /// Returns whether a worker has one device.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
     pub fn is_single(&self) -> bool {
         *self == Self::Single
     }

@@ -51,7 +51,7 @@ pub(super) struct PathsWorker {
     next: usize,
     /// Failures of the last poll.
     failed: Vec<Failed>,
-    /// What each rail carried since it was asked last.
+    /// Load of each rail since it was asked last.
     pub(super) rails: Vec<RailLoad>,
     nest: Nest,
 }
@@ -112,9 +112,13 @@ impl PathsWorker {
         if part.ending == Ending::Arrived && part.tag == 0 {
             return self.assembly.part(part);
         }
+        let lane = self.in_flight.lane_of(part.tag);
         let ended = self.in_flight.end_part(part)?;
-        let in_flight = &mut self.paths[path].in_flight;
-        *in_flight = in_flight.saturating_sub(1);
+        let lane = lane.and_then(|lane| self.lanes.get(lane.0 as usize));
+        if lane.is_some_and(|lane| lane.as_ref().is_some_and(|lane| lane.counts)) {
+            let in_flight = &mut self.paths[path].in_flight;
+            *in_flight = in_flight.saturating_sub(1);
+        }
         let Some(whole) = ended else { return Ok(None) };
         Ok(Some(match part.ending {
             Ending::Done => whole,
@@ -190,7 +194,7 @@ impl PathsWorker {
             match self.paths[path].engine.flush(way, flushing.tag)? {
                 Flush::Delivered => {}
                 Flush::Posted => {
-                    self.paths[path].in_flight += 1;
+                    self.paths[path].in_flight += u64::from(lane.counts);
                     self.in_flight.add_part(flushing.tag);
                 }
                 Flush::Again => {
@@ -246,11 +250,11 @@ impl Engine for PathsWorker {
             if reached.is_empty() {
                 continue;
             }
-            let cards = self.paths[path].engine.cards(&reached)?;
-            let all = peers.iter().zip(&mut of_peers);
-            let places = all.filter(|(peer, _)| reached.contains(peer));
-            for ((_, of_peer), card) in places.zip(cards) {
-                of_peer[path] = card.0;
+            let mut cards = self.paths[path].engine.cards(&reached)?.into_iter();
+            for (peer, of_peer) in peers.iter().zip(&mut of_peers) {
+                if self.paths_to(*peer).contains(&path) {
+                    of_peer[path] = cards.next().map_or_else(Vec::new, |card| card.0);
+                }
             }
         }
         of_peers
@@ -312,15 +316,18 @@ impl Engine for PathsWorker {
         } else {
             self.shares
         };
+        let counts = matches!(spec.kind, LaneKind::Initiate(_)) && !spec.in_order;
         let way = |way: &LanePath| (way.path, way.lane);
         let alike = |lane: &PathLane| {
-            lane.shares == shares && lane.ways.iter().map(way).eq(ways.iter().map(way))
+            lane.shares == shares
+                && lane.counts == counts
+                && lane.ways.iter().map(way).eq(ways.iter().map(way))
         };
         let same = |lane: &Option<PathLane>| lane.as_ref().is_some_and(alike);
         if let Some(known) = self.lanes.iter().position(same) {
             return Ok(Lane(known as u32));
         }
-        let lane = Lane(put(&mut self.lanes, PathLane::new(ways, shares)));
+        let lane = Lane(put(&mut self.lanes, PathLane::new(ways, shares, counts)));
         let lanes = self.lanes.iter().flatten().count();
         // A flush takes a place too.
         self.in_flight

@@ -171,7 +171,7 @@ fn preferred(mut offered: Vec<Info>, request: &OpenRequest<'_>) -> Info {
 /// Every device once, by its first address: on one host the loopback where there is one, because packets to its other
 /// addresses take it as well; between hosts all but the loopback and what has only an address of its own link.
 fn all(offered: Vec<Info>, one_network: bool) -> Vec<Info> {
-    let loops = offered.iter().any(|info| is_loopback(info));
+    let loops = offered.iter().any(is_loopback);
     let reaches = |info: &Info| match info.attributes().address {
         Some(IpAddr::V6(address)) if address.is_unicast_link_local() => false,
         Some(address) => address.is_loopback() == (one_network && loops),

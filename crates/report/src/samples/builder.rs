@@ -1,9 +1,10 @@
 //! The builder of records for tests: figures follow from each other as those of a real run do.
 
 use serde_json::{Value, json};
+use tonnage_engine::paths::Rails;
 use tonnage_engine::{EngineReport, Verb};
 use tonnage_plan::point::{LimitChoice, Traffic};
-use tonnage_plan::transfer::{Addresses, Pacing, PointLength, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{Addresses, CqMode, Pacing, PointLength, TransferPoint, TrialLength};
 use tonnage_record::environment::Memories;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
@@ -39,9 +40,9 @@ const LENGTH: PointLength = PointLength {
     max_duration_ns: None,
 };
 
-/// A measured point of shm writes between two ranks, still without trials.
-pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
-    let point = TransferPoint {
+/// A point of shm writes between two ranks.
+fn point_of(pacing: Pacing, size_bytes: u32) -> TransferPoint {
+    TransferPoint {
         label: None,
         engine: "shm".to_owned(),
         engine_options: Default::default(),
@@ -51,9 +52,9 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         initiators: None,
         target_shift: 0,
         workers: 1,
-        rails: tonnage_engine::paths::Rails::Single,
+        rails: Rails::Single,
         rail_shift: 0,
-        cq: tonnage_plan::transfer::CqMode::Busy,
+        cq: CqMode::Busy,
         queue_pairs: 1,
         cut: None,
         place: None,
@@ -70,7 +71,12 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         verify: false,
         limit: LimitChoice::Auto,
         length: LENGTH,
-    };
+    }
+}
+
+/// A measured point of shm writes between two ranks, still without trials.
+pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
+    let point = point_of(pacing, size_bytes);
     let effective = Effective {
         ranks: "0-1".to_owned(),
         engine: account(json!({"name": "shm"})),

@@ -53,13 +53,13 @@ pub struct RankArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub devices: Vec<String>,
 
-    /// Devices of one rank, such as 1=mlx5_2,mlx5_3, in place of --devices: its workers take them in turn, or as --rails
-    /// says. May be repeated.
+    /// Devices of one rank, such as 1=mlx5_2,mlx5_3, in place of --devices: its workers take them in turn, or as
+    /// --rails says. May be repeated.
     #[arg(long, value_name = "RANK=NAMES", value_parser = devices_of)]
     pub devices_of: Vec<(u32, Vec<String>)>,
 
-    /// Speed of one link, such as 100Gb/s, where the device does not say it: bandwidth is then set beside the links that
-    /// were used.
+    /// Speed of one link, such as 100Gb/s, where the device does not say it: bandwidth is then set beside the links
+    /// that were used.
     #[arg(long, value_name = "BANDWIDTH", value_parser = link_speed)]
     pub link_speed: Option<u64>,
 

@@ -96,7 +96,8 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
 }
 
 /// Refuses more devices than a host has workers to take them, for the first point of which that is known: of `here`
-/// ranks on this host, where it is known how many they are. And devices of ranks that there are not, and rails over one.
+/// ranks on this host, where it is known how many they are. And devices of ranks that there are not, and rails over
+/// one.
 ///
 /// # Errors
 /// `Usage`, with the number of workers that fits, or the nearest that can be.
@@ -113,6 +114,7 @@ pub fn check_devices(
     }
     check_rails(named, points, ranks)?;
     let devices = named.all_ranks.len();
+    check_own(named, points)?;
     let Some(here) = here.filter(|_| named.of_ranks.is_empty()) else {
         return Ok(());
     };
@@ -139,30 +141,85 @@ pub fn check_devices(
     }
 }
 
+/// Refuses more devices of one rank than it has workers to take them.
+fn check_own(named: &DeviceNames, points: &[Planned]) -> Result<()> {
+    let each = || points.iter().map(|planned| planned.point.any());
+    let workers = each().map(|point| point.workers() as usize).min();
+    let longest = named.of_ranks.iter().max_by_key(|(_, names)| names.len());
+    match (longest, workers) {
+        (Some((rank, names)), Some(workers))
+            if names.len() > workers && !each().any(|point| point.spans_devices()) =>
+        {
+            let devices = names.len();
+            Err(Error::Usage(format!(
+                "--devices-of names {devices} devices of rank {rank}, which has {workers} workers: use --workers {devices}, \
+                 --rails stripe, or fewer devices"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Refuses rails over one device that was named.
 fn check_rails(named: &DeviceNames, points: &[Planned], ranks: u32) -> Result<()> {
     // Where each rank has a list of its own, nobody uses the common one.
     let common = (named.of_ranks.len() < ranks as usize).then_some(&named.all_ranks);
-    let lists = named.of_ranks.values().chain(common);
-    let mut alone = lists
-        .into_iter()
-        .filter(|list| list.len() == 1 && list[0] != DeviceNames::ALL);
-    let Some([name]) = alone.next().map(Vec::as_slice) else {
-        return Ok(());
-    };
+    if common.is_none() && !named.all_ranks.is_empty() {
+        return Err(Error::Usage(format!(
+            "--devices {} has no effect, for --devices-of names those of every rank: leave it out",
+            named.all_ranks.join(",")
+        )));
+    }
     let any = |of: fn(&dyn AnyPoint) -> bool| points.iter().any(|planned| of(planned.point.any()));
+    let lists: Vec<&Vec<String>> = named.of_ranks.values().chain(common).collect();
+    let alone = |list: &&&Vec<String>| list.len() == 1 && list[0] != DeviceNames::ALL;
+    let Some([name]) = lists.iter().find(alone).map(|list| list.as_slice()) else {
+        return check_lists(&lists, points);
+    };
     let option = match (
         any(|point| point.spans_devices()),
         any(|point| point.rail_shift() > 0),
     ) {
         (true, _) => "--rails",
         (false, true) => "--rail-shift",
-        (false, false) => return Ok(()),
+        (false, false) => return check_lists(&lists, points),
     };
     Err(Error::Usage(format!(
         "{option} is about several devices, and only {name} is named: name another, write --devices all, or name it twice \
          to try it out ({name},{name})"
     )))
+}
+
+/// Refuses lists of names that do not go together, and a turn that goes round.
+fn check_lists(lists: &[&Vec<String>], points: &[Planned]) -> Result<()> {
+    // What `all` finds, the ranks have to see.
+    let known = |list: &&&Vec<String>| !list.is_empty() && list[0] != DeviceNames::ALL;
+    let lengths = || lists.iter().filter(known).map(|list| list.len());
+    let (Some(fewest), Some(most)) = (lengths().min(), lengths().max()) else {
+        return Ok(());
+    };
+    let spans = points
+        .iter()
+        .any(|planned| planned.point.any().spans_devices());
+    if spans && fewest < most {
+        return Err(Error::Usage(format!(
+            "--rails joins the n-th devices of all ranks, and {fewest} are named for some ranks and {most} for others: name \
+             as many for each"
+        )));
+    }
+    let shifts = points
+        .iter()
+        .map(|planned| planned.point.any().rail_shift());
+    match shifts.max() {
+        Some(shift) if shift > 0 && (shift as usize).is_multiple_of(most) => {
+            Err(Error::Usage(format!(
+                "--rail-shift {shift} turns a list of {most} devices all the way round: the most that changes something is \
+             --rail-shift {}",
+                most - 1
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Facts about the engines of the points.

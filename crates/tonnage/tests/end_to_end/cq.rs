@@ -109,7 +109,8 @@ fn a_rank_that_is_killed_while_others_sleep_ends_the_run() {
     }
 }
 
-/// A target that has next to nothing to do for seconds: it takes its CPU when it polls, and next to none when it sleeps.
+/// A target that has next to nothing to do for seconds: it takes its CPU when it polls, and next to none when it
+/// sleeps.
 #[test]
 fn an_idle_target_that_sleeps_needs_no_cpu() {
     let spec = HostsSpec {

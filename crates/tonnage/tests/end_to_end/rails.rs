@@ -277,7 +277,8 @@ fn gigabit() -> f64 {
     Rate::GBIT_1.tcp_payload_bytes_per_s()
 }
 
-/// The best trial in links of 1 Gb/s; `None`, said as a skip, where it is less than it should be and others had the CPUs.
+/// The best trial in links of 1 Gb/s; `None`, said as a skip, where it is less than it should be and others had the
+/// CPUs.
 fn links(record: &Record, expected: f64) -> Option<f64> {
     let trials = &record.transfer().unwrap().trials;
     let best = trials

@@ -41,18 +41,24 @@ impl Work<'_> {
             start_skew_ns: if self.takes_part() { skew_ns } else { 0 },
             ..TrialTotals::NONE
         };
-        self.active = self.point.roles().in_round(self.rank, schedule.round);
         if self.begins() {
+            self.active = self.point.roles().in_round(self.rank, schedule.round);
             self.port.restart_watch();
             self.port.engine.take_rail_loads();
             self.drive_flows(schedule, &mut totals)
                 .map_err(|error| self.with_stalled(error))?;
+            self.active = 0..flows_of(&self.table, &self.flows).len();
             totals.initiator_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
             self.window_end_ns = clock.now_ns();
             totals.in_flight_max = self.port.take_most_in_flight();
             let loads = self.port.engine.take_rail_loads();
             totals.rails = rails::of_worker(&loads, self.window_end_ns - schedule.start_ns);
-            totals.least_rail = rails::least((self.rank, self.worker), &loads, &totals.rails);
+            totals.least_rail = rails::least(
+                (self.rank, self.worker),
+                self.point.rails,
+                &loads,
+                &totals.rails,
+            );
         } else {
             self.window_end_ns = schedule.start_ns;
         }

@@ -10,7 +10,7 @@
 //! | [`crew`], [`work`], `driving`, `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
 //! | `stalled` | words about operations that make no progress |
 //! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
-//! | [`totals`], [`rails`], `pairs`, [`summary`] | sums of workers and ranks, of each rail and of each pair, and the
+//! | [`totals`], [`rails`], `rail_report`, `pairs`, [`summary`] | sums of workers and ranks, of each rail and of each pair, and the
 //! summary of trials |
 
 mod caps;
@@ -24,6 +24,7 @@ pub mod layout;
 pub mod opened;
 mod pairs;
 pub mod point;
+mod rail_report;
 pub mod rails;
 mod stalled;
 pub mod summary;
@@ -98,9 +99,9 @@ impl Kind for Transfers {
         let measured = point::measure(point, open, stage.rank, course)?;
         record.effective = effective::effective(open, &measured.chosen);
         let mut summary = summary::summarize(point, &measured);
-        summary.rails = rails::summary(point, &open.opened, &measured.totals);
+        summary.rails = rail_report::summary(point, &open.opened, &measured.totals);
         summary.pairs = measured.pairs.clone();
-        summary.slow_rail = rails::slow(&open.opened, stage.rank.infos(), &measured.totals);
+        summary.slow_rail = rail_report::slow(&open.opened, stage.rank.infos(), &measured.totals);
         if let Some(latency) = &mut summary.latency {
             latency.delivered = flows::delivered(point, open);
         }

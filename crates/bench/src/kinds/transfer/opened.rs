@@ -201,7 +201,7 @@ impl<'a> Need<'a> {
             },
             workers: first.workers,
             division: first.division(),
-            rail_shift: match layouts().all(|layout| layout.out.is_empty()) {
+            rail_shift: match first.roles().targets(rank).is_empty() {
                 true => first.rail_shift,
                 false => 0,
             },
@@ -325,7 +325,8 @@ fn open_worker(
     let introductions = peers.iter().zip(cards).enumerate().map(introduce);
     let introductions = introductions.collect();
     let described = devices.iter().map(|device| {
-        let link = settings.link_bytes_per_s;
+        let has_devices = need.requirements.entry.has_devices;
+        let link = settings.link_bytes_per_s.filter(|_| has_devices);
         Device::new(device.as_ref(), &caps, credits.is_some(), link)
     });
     let worker = TransferWorker {

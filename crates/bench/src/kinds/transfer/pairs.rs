@@ -19,10 +19,10 @@ struct PairSum {
 }
 
 impl PairSums {
-    /// Adds a round of one pair.
-    pub(super) fn add(&mut self, pair: (u32, u32), totals: &TrialTotals) {
-        let at = self.all.iter().position(|known| known.pair == pair);
-        let at = at.unwrap_or_else(|| {
+    /// Adds a round of one pair; rounds come in their order.
+    pub(super) fn add(&mut self, round: u32, pair: (u32, u32), totals: &TrialTotals) {
+        let at = round as usize;
+        if at == self.all.len() {
             self.all.push(PairSum {
                 pair,
                 payload_bytes: 0,
@@ -30,9 +30,10 @@ impl PairSums {
                 samples: 0,
                 latency_ns_sum: 0,
             });
-            self.all.len() - 1
-        });
-        let sum = &mut self.all[at];
+        }
+        let Some(sum) = self.all.get_mut(at) else {
+            return;
+        };
         sum.payload_bytes += totals.payload_bytes;
         sum.window_ns += totals.window_ns;
         sum.samples += totals.samples;
@@ -67,7 +68,7 @@ mod tests {
                 latency_ns_sum: bytes,
                 ..TrialTotals::NONE
             };
-            sums.add((0, target), &totals);
+            sums.add(target - 1, (0, target), &totals);
         }
         let said = sums.rates().into_iter().map(|rate| {
             (

@@ -220,7 +220,7 @@ impl Lead<'_, '_> {
                 .pair_of_round(round)
                 .filter(|_| trial != WARM_UP)
             {
-                self.taken.pairs.add(pair, &totals);
+                self.taken.pairs.add(round, pair, &totals);
             }
             match &mut all {
                 Some(before) => before.then(totals),

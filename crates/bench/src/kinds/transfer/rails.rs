@@ -1,17 +1,11 @@
-//! Rails of a worker: the loads that its engine counted, added up over workers and ranks, and the slow one.
+//! Rails of a worker: the loads that its engine counted, added up over workers and ranks, and which has the least. All
+//! trials together are in `rail_report`.
 
 use serde::{Deserialize, Serialize};
 
-use super::description::{Device, OpenMessage};
-use super::totals::TrialTotals;
 use tonnage_engine::RailLoad;
-use tonnage_plan::transfer::TransferPoint;
-use tonnage_ranks::RankInfo;
-use tonnage_record::transfer::{Rail, SlowRail};
+use tonnage_engine::paths::Rails;
 use tonnage_units::Reduce;
-
-/// A rail with less of the mean rate is under its share.
-const SHARE_LEAST_PERMILLE: u64 = 900;
 
 /// One rail of one worker or of several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +23,7 @@ pub struct RailTotals {
 /// The rail with the least share of its worker's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeastRail {
-    /// Thousandths of the mean rate of the worker's rails that lead to as many peers.
+    /// Thousandths of the mean rate of the worker's other rails that are like it.
     pub share_permille: u64,
     /// The rank.
     pub rank: u32,
@@ -59,22 +53,32 @@ pub fn of_worker(loads: &[RailLoad], window_ns: u64) -> Vec<RailTotals> {
     loads.iter().map(of_rail).collect()
 }
 
-/// The rail of a worker with the least share among those that lead to as many peers; `None` where none is like another.
+/// The rail of a worker with the least share, beside those that lead to as many peers; in a stripe, those that had as
+/// many bytes, which shares of a few bytes have not. `None` where none is like another.
 pub fn least(
     (rank, worker): (u32, u32),
+    use_of_rails: Rails,
     loads: &[RailLoad],
     totals: &[RailTotals],
 ) -> Option<LeastRail> {
     let both = || (0u32..).zip(loads.iter().zip(totals));
+    let as_many = |one: u64, other: u64| one.abs_diff(other) <= one / 100;
     let share = |(rail, (load, one)): (u32, (&RailLoad, &RailTotals))| {
-        let alike = both().filter(|(_, (other, _))| other.peers == load.peers && load.peers > 0);
-        let rates: Vec<u64> = alike
+        let alike = |(number, (other, _)): &(u32, (&RailLoad, &RailTotals))| {
+            let bytes = match use_of_rails {
+                Rails::Stripe => as_many(load.bytes, other.bytes),
+                Rails::Single | Rails::RoundRobin => other.bytes > 0,
+            };
+            *number != rail && other.peers == load.peers && bytes
+        };
+        let others = both().filter(alike);
+        let rates: Vec<u64> = others
             .map(|(_, (_, other))| other.busy_bytes_per_s)
             .collect();
-        let mean = rates.iter().sum::<u64>() / (rates.len() as u64).max(1);
-        let permille = (one.busy_bytes_per_s * 1000).checked_div(mean)?;
-        (rates.len() > 1).then_some(LeastRail {
-            share_permille: permille,
+        let mean = rates.iter().sum::<u64>().checked_div(rates.len() as u64)?;
+        let share_permille = (one.busy_bytes_per_s * 1000).checked_div(mean)?;
+        (load.bytes > 0).then_some(LeastRail {
+            share_permille,
             rank,
             worker,
             rail,
@@ -104,77 +108,9 @@ impl Reduce for RailTotals {
     }
 }
 
-/// The rails of all trials.
-pub fn summary(point: &TransferPoint, opened: &[OpenMessage], trials: &[TrialTotals]) -> Vec<Rail> {
-    let mut sums = Vec::new();
-    for trial in trials {
-        merge(&mut sums, trial.rails.clone());
-    }
-    let count = trials.len().max(1) as f64;
-    let rail = |(rail, sum): (u32, RailTotals)| Rail {
-        rail,
-        device: common_device(point, opened, rail),
-        payload_bytes: sum.bytes,
-        busy_bytes_per_s: sum.busy_bytes_per_s as f64 / count,
-        busy_fraction: sum.busy_ns as f64 / sum.window_ns.max(1) as f64,
-    };
-    (0..).zip(sums).map(rail).collect()
-}
-
-/// The name of a rail's device, where it is the same on all ranks that initiate.
-fn common_device(point: &TransferPoint, opened: &[OpenMessage], rail: u32) -> Option<String> {
-    let initiates = |rank: u32| !point.roles().targets(rank).is_empty();
-    let ranks = (0u32..).zip(opened).filter(|(rank, _)| initiates(*rank));
-    let workers = ranks.flat_map(|(_, opened)| &opened.devices);
-    let mut names = workers.map(|rails| rails.get(rail as usize).and_then(device_name));
-    let first = names.next()??;
-    names
-        .all(|name| name.as_ref() == Some(&first))
-        .then_some(first)
-}
-
-fn device_name(device: &Device) -> Option<String> {
-    device.name.clone().or_else(|| device.interface.clone())
-}
-
-/// The rail that was under its share in every trial, the same each time. None is named where workers share CPUs: how
-/// often they poll then says more about the scheduler.
-pub fn slow(
-    opened: &[OpenMessage],
-    ranks: &[RankInfo],
-    trials: &[TrialTotals],
-) -> Option<SlowRail> {
-    if opened.iter().any(|opened| opened.yielding) {
-        return None;
-    }
-    let place = |rail: &LeastRail| (rail.rank, rail.worker, rail.rail);
-    let leasts: Option<Vec<LeastRail>> = trials.iter().map(|trial| trial.least_rail).collect();
-    let leasts = leasts?;
-    let first = leasts.first()?;
-    let is_slow = |rail: &LeastRail| {
-        rail.share_permille < SHARE_LEAST_PERMILLE && place(rail) == place(first)
-    };
-    if !leasts.iter().all(is_slow) {
-        return None;
-    }
-    let least = leasts.iter().map(|rail| rail.share_permille).min()?;
-    let rails = opened
-        .get(first.rank as usize)?
-        .devices
-        .get(first.worker as usize)?;
-    Some(SlowRail {
-        rank: first.rank,
-        host: ranks.get(first.rank as usize)?.host.clone(),
-        rail: first.rail,
-        device: rails.get(first.rail as usize).and_then(device_name),
-        share: least as f64 / 1000.0,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_engine::{EngineReport, LimitKind};
 
     fn load(bytes: u64, busy_polls: u64, peers: u32) -> RailLoad {
         RailLoad {
@@ -192,94 +128,29 @@ mod tests {
         let totals = of_worker(&loads, 1_000_000_000);
         let rates: Vec<_> = totals.iter().map(|rail| rail.busy_bytes_per_s).collect();
         assert_eq!(rates, [2000, 1000]);
-        let least = least((3, 1), &loads, &totals).unwrap();
+        let least = least((3, 1), Rails::Stripe, &loads, &totals).unwrap();
         assert_eq!((least.rank, least.worker, least.rail), (3, 1, 1));
-        assert_eq!(least.share_permille, 666);
+        assert_eq!(least.share_permille, 500);
     }
 
     #[test]
     fn rails_to_more_peers_are_not_set_beside_those_to_fewer() {
-        let loads = [load(4000, 100, 2), load(1000, 100, 1), load(1000, 100, 1)];
-        let totals = of_worker(&loads, 1_000_000_000);
-        assert_eq!(least((0, 0), &loads, &totals).unwrap().share_permille, 1000);
-        assert!(least((0, 0), &loads[..2], &totals[..2]).is_none());
-        // A rail that leads nowhere carries nothing, and is not slow.
-        let idle = [load(10, 100, 1), load(0, 0, 0)];
-        assert!(least((0, 0), &idle, &of_worker(&idle, 1000)).is_none());
-    }
-
-    fn trial(rank: u32, share_permille: u64) -> TrialTotals {
-        TrialTotals {
-            least_rail: Some(LeastRail {
-                share_permille,
-                rank,
-                worker: 0,
-                rail: 1,
-            }),
-            ..TrialTotals::NONE
-        }
-    }
-
-    fn device(name: &str) -> Device {
-        Device {
-            used: true,
-            limit: LimitKind::None,
-            link_stated: false,
-            delivers: [true, true],
-            sends_taken: true,
-            address: None,
-            interface: None,
-            name: Some(name.to_owned()),
-        }
-    }
-
-    fn opened(yielding: bool) -> Vec<OpenMessage> {
-        let message = OpenMessage {
-            cpus: Vec::new(),
-            sockets: Vec::new(),
-            yielding,
-            memory: Vec::new(),
-            engine: EngineReport::default(),
-            devices: vec![vec![device("eth0"), device("eth1")]],
-            wire_devices: None,
+        let least = |rails, loads: &[RailLoad]| {
+            let totals = of_worker(loads, 1_000_000_000);
+            least((0, 0), rails, loads, &totals).map(|rail| (rail.rail, rail.share_permille))
         };
-        vec![message; 5]
-    }
-
-    fn ranks() -> Vec<RankInfo> {
-        let info = |rank| RankInfo {
-            rank,
-            host: format!("h{rank}"),
-            pid: 1,
-            boot_id: String::new(),
-            network_namespace: String::new(),
-            pid_namespace: String::new(),
-            local_rank: 0,
-            local_size: Some(1),
-        };
-        (0..5).map(info).collect()
-    }
-
-    #[test]
-    fn only_what_is_slow_in_every_trial_is_named() {
-        let named = |trials: &[TrialTotals], yielding| {
-            let slow = slow(&opened(yielding), &ranks(), trials)?;
-            Some((slow.rank, slow.host, slow.device?, slow.share))
-        };
-        let expected = Some((4, "h4".to_owned(), "eth1".to_owned(), 0.5));
-        assert_eq!(named(&[trial(4, 500), trial(4, 600)], false), expected);
-        assert_eq!(named(&[trial(4, 500), trial(4, 600)], true), None);
-        assert_eq!(named(&[trial(4, 500), trial(4, 900)], false), None);
-        assert_eq!(named(&[trial(4, 500), trial(3, 500)], false), None);
-        assert_eq!(named(&[trial(4, 500), TrialTotals::NONE], false), None);
-        assert_eq!(named(&[], false), None);
-    }
-
-    #[test]
-    fn the_least_of_all_ranks_is_kept() {
-        let mut merged = trial(4, 500);
-        merged.merge(trial(2, 300));
-        merged.merge(trial(3, 700));
-        assert_eq!(merged.least_rail.unwrap().rank, 2);
+        let (stripe, turns) = (Rails::Stripe, Rails::RoundRobin);
+        let loads = [load(4000, 100, 2), load(1000, 100, 1), load(500, 100, 1)];
+        assert_eq!(least(turns, &loads), Some((2, 500)));
+        assert_eq!(least(turns, &loads[..2]), None);
+        // A rail that leads nowhere carries nothing, and is not slow; nor is one whose peer has no turn.
+        assert_eq!(least(turns, &[load(10, 100, 1), load(0, 0, 0)]), None);
+        assert_eq!(least(turns, &[load(10, 100, 1), load(0, 0, 1)]), None);
+        // Shares of a few bytes differ.
+        assert_eq!(
+            least(stripe, &[load(2000, 100, 1), load(1000, 100, 1)]),
+            None
+        );
+        assert_eq!(least(stripe, &[load(1000, 100, 1), load(0, 0, 1)]), None);
     }
 }

@@ -71,12 +71,19 @@ impl FlowNames {
 }
 
 impl FlowNames {
-    /// Titles of the rails that have something in flight; of all where nothing is known of them.
+    /// Titles of the rails that have something in flight; of all where none is known to have.
     fn stuck(&self, loads: &[RailLoad]) -> Vec<String> {
         let busy = |rail: usize| loads.get(rail).is_none_or(|load| load.in_flight > 0);
         let titles = self.rails.iter().enumerate();
-        let stuck = titles.filter(|(rail, _)| busy(*rail));
-        stuck.filter_map(|(_, title)| title.clone()).collect()
+        let stuck: Vec<String> = titles
+            .filter(|(rail, _)| busy(*rail))
+            .filter_map(|(_, title)| title.clone())
+            .collect();
+        match stuck.is_empty() {
+            // An answer is missing, by whichever of them it was to come.
+            true => self.rails.iter().flatten().cloned().collect(),
+            false => stuck,
+        }
     }
 }
 

@@ -99,19 +99,11 @@ impl<'a> Work<'a> {
         let device = worker.engine.as_mut();
         let credited = begin(credits, point, (device, &caps), &flows, &layout)?;
         let names = FlowNames::new(&layout.out, station.ranks, &worker.devices);
-        let patience_ns = station.patience.as_nanos() as u64;
-        let watch = StallWatch::new(patience_ns, point.size_bytes, flows.len());
-        let mut port = Port::new(worker.engine.as_mut(), worker.clock, stop, station.yielding)
-            .with_watch(watch);
+        let port = Port::new(worker.engine.as_mut(), worker.clock, stop, station.yielding);
+        let mut port = waiting(port, point, &station, &caps, flows.len())?;
         if let Some((credits, tells)) = credited {
             lanes.extend(tells);
             port = port.with_credits(credits);
-        }
-        if caps.arrives_by_polling {
-            port = port.without_pause();
-        }
-        if point.cq == CqMode::Event {
-            port = port.with_sleeper(station.sleepers.join()?);
         }
         let receives_depth = caps.depth.min(RECEIVES_MAX).min(2 * point.depth().max(8));
         let posted = receives.len() as u64 * u64::from(receives_depth);
@@ -267,7 +259,10 @@ impl<'a> Work<'a> {
         }
         let arrivals = self.port.take_arrivals();
         self.window_end_ns = self.window_end_ns.max(arrivals.last_ns);
-        if !self.begins() && self.takes_part() {
+        // In the turn of another pair a target only waits.
+        let pair = self.point.roles().pair_of_round(schedule.round);
+        let has_turn = pair.is_none_or(|(_, target)| target == self.rank);
+        if !self.begins() && self.takes_part() && has_turn {
             totals.target_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
         }
         totals.window_ns = self.window_end_ns.saturating_sub(schedule.start_ns);
@@ -382,4 +377,23 @@ impl<'a> Work<'a> {
     pub fn chosen(&self) -> Facts {
         self.port.engine.chosen()
     }
+}
+
+/// A port that waits as the point asks and the device allows, and watches over so many flows.
+fn waiting<'a>(
+    port: Port<'a>,
+    point: &TransferPoint,
+    station: &Station<'_>,
+    caps: &Caps,
+    flows: usize,
+) -> Result<Port<'a>> {
+    let patience_ns = station.patience.as_nanos() as u64;
+    let mut port = port.with_watch(StallWatch::new(patience_ns, point.size_bytes, flows));
+    if caps.arrives_by_polling {
+        port = port.without_pause();
+    }
+    if point.cq == CqMode::Event {
+        port = port.with_sleeper(station.sleepers.join()?);
+    }
+    Ok(port)
 }

@@ -45,8 +45,8 @@ struct Card {
     uncertainty_ns: u64,
 }
 
-/// Connects the streams of a round of a point on all ranks. Gives those of each worker of this rank, and how much the clocks of
-/// two ranks may differ.
+/// Connects the streams of a round of a point on all ranks. Gives those of each worker of this rank, and how much the
+/// clocks of two ranks may differ.
 ///
 /// # Errors
 /// The same on all ranks: which pair could not be connected, and why.

@@ -202,7 +202,7 @@ pub struct Summary {
     /// Mean bandwidth / limit, 1.0 is all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<f64>,
-    /// What each rail carried, where workers have several.
+    /// Rails and their loads, where workers have several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rails: Vec<Rail>,
     /// The slowest rail, where one was 10 % under its share in every trial.

@@ -11,10 +11,10 @@ pub struct Rail {
     /// Device of the initiating ranks, where all of them have one of this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Payload bytes of all trials that initiators handed to it.
+    /// Payload bytes of all trials that initiators handed to it; answers of a ping-pong are not in it.
     pub payload_bytes: u64,
-    /// Rate while it was busy, all initiating workers together: `payload_bytes` / the part of the windows in which it had
-    /// something in flight. Without a clock of its own: a worker counts the polls at which it had.
+    /// Rate while it was busy, all initiating workers together: `payload_bytes` / the part of the windows in which it
+    /// had something in flight. Without a clock of its own: a worker counts the polls at which it had.
     pub busy_bytes_per_s: f64,
     /// Part of the windows in which it had something in flight, mean over the initiating workers.
     pub busy_fraction: f64,
@@ -32,6 +32,6 @@ pub struct SlowRail {
     /// Its device, where that has a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Rate while busy / mean rate of the worker's rails to as many peers: below 0.9 in every trial. The lowest.
+    /// Rate while busy / mean rate of the worker's other rails that are like it: below 0.9 in every trial. The lowest.
     pub share: f64,
 }
