@@ -14,7 +14,7 @@ use crate::run::{Run, unix_ns};
 use crate::settings::Settings;
 use tonnage_plan::Planned;
 use tonnage_ranks::Rank;
-use tonnage_record::{Canary, Outcome, Record};
+use tonnage_record::{Canary, Outcome, Record, published};
 use tonnage_units::{Error, Result};
 
 /// Runs the points in their order, of whatever kinds, as one run. Every rank calls it with the same points; rank 0's
@@ -183,8 +183,14 @@ impl Conductor<'_> {
 
     fn blank<K: Kind>(&self, asked: AnnotatedPoint<'_, K::Point>) -> Record {
         let not_begun = outcome(&Error::Failed("it was not begun".into()));
-        self.run
-            .record(self.stage.settings, K::body(asked), not_begun)
+        let record = self
+            .run
+            .record(self.stage.settings, K::body(asked), not_begun);
+        Record {
+            optional: asked.reading.optional,
+            published_rows: published::rows_of(&record, &asked.reading.tables),
+            ..record
+        }
     }
 
     /// Hands the next point's record to rank 0's observer.

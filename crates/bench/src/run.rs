@@ -81,6 +81,7 @@ impl Run {
             time_unix_ns: unix_ns(),
             tonnage: settings.program.clone(),
             outcome,
+            optional: false,
             body,
             effective: Vec::new(),
             environment: self.environment.clone(),
@@ -89,6 +90,7 @@ impl Run {
             limit: None,
             wire_proof: None,
             remarks: Vec::new(),
+            published_rows: Vec::new(),
             checksum: None,
         }
     }

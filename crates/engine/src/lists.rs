@@ -1,6 +1,6 @@
 //! The lists of what a program can measure with. The program hands them down; whoever gets them knows no row by name.
 
-use tonnage_units::names::unknown;
+use tonnage_units::names::{nearest, quote, unknown};
 use tonnage_units::{Error, Result};
 
 use crate::calls::FileEntry;
@@ -47,6 +47,29 @@ impl Lists {
         named("memory", self.memories, memory, |entry| {
             (entry.name, entry.variant)
         })
+    }
+
+    /// Returns whether a plan means a memory that is not in the list, and not one that is by a slip of the hand.
+    pub fn lacks_memory(&self, memory: &str) -> bool {
+        let (name, _) = split_name(memory);
+        let names: Vec<_> = self.memories.iter().map(|entry| entry.name).collect();
+        !name.is_empty() && !names.contains(&name) && nearest(name, &names).is_none()
+    }
+
+    /// The row of the memory that a point names, which an optional experiment may have taken from a list with more.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] for a name that is not in the list.
+    pub fn memory_of_point(&self, memory: &str) -> Result<&'static MemoryEntry> {
+        if self.lacks_memory(memory) {
+            let names: Vec<_> = self.memories.iter().map(|entry| entry.name).collect();
+            return Err(Error::Unavailable {
+                what: format!("memory {}", quote(memory)),
+                why: "this version of tonnage has no memory of that name".to_owned(),
+                how: format!("It has {}", names.join(", ")),
+            });
+        }
+        self.memory(memory)
     }
 
     /// Starts and ends of the libraries of all engines that live as long as their process.
@@ -194,5 +217,22 @@ mod tests {
         let refused = |memory: &str| LISTS.memory(memory).err().unwrap().to_string();
         assert!(refused("host:0").contains("write memory host"));
         assert!(refused("hots").contains("did you mean \"host\"?"));
+    }
+
+    #[test]
+    fn a_memory_that_is_lacking_is_no_slip_of_the_hand() {
+        for (name, lacks) in [
+            ("cuda", true),
+            ("cuda:1", true),
+            ("hots", false),
+            ("host:0", false),
+            ("", false),
+        ] {
+            assert_eq!(LISTS.lacks_memory(name), lacks, "{name}");
+            let found = LISTS.memory_of_point(name).err();
+            let lacking = matches!(found, Some(Error::Unavailable { .. }));
+            assert_eq!(lacking, lacks, "{name}");
+        }
+        assert_eq!(LISTS.memory_of_point("gpu:1").unwrap().name, "gpu");
     }
 }

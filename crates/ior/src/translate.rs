@@ -11,6 +11,7 @@ use tonnage_plan::files::{
 };
 use tonnage_plan::files::{FileLayout, FileOrder, Fsync, Phase};
 use tonnage_plan::options::{Many, Pair};
+use tonnage_plan::skipping::SkippingOptions;
 use tonnage_plan::sweep::Sweep;
 use tonnage_plan::{Experiment, Plan};
 use tonnage_units::{Bytes, Count, Nanos};
@@ -77,6 +78,7 @@ pub fn plan(
         data,
         length,
         results,
+        skipping: SkippingOptions::default(),
     };
     Ok(Plan {
         name: "ior".to_owned(),

@@ -89,6 +89,7 @@ const SHIPPED_ENGINES: [Entry; 3] = [
             everywhere: &["shm", "tcp"],
             required: true,
         }),
+        has_devices: true,
         ..entry("fabric", &Verb::ALL, true, true)
     },
 ];

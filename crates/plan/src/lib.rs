@@ -15,6 +15,8 @@
 //! | [`roles`] | who initiates towards whom: a traffic pattern among so many ranks |
 //! | [`options`] | what an option is, and tables of them |
 //! | [`sweep`] | the grammar of several values for one option |
+//! | [`published`] | tables of figures that others measured |
+//! | [`skipping`] | the option by which a machine may lack what an experiment needs |
 //! | [`limit_choice`] | how a limit is written |
 //! | [`bounds`] | bounds that hold for several kinds |
 //! | `place` | places of pairs that an experiment is measured in |
@@ -33,9 +35,11 @@ pub mod options;
 mod place;
 pub mod plan;
 pub mod point;
+pub mod published;
 pub mod read;
 mod refuse;
 pub mod roles;
+pub mod skipping;
 pub mod sweep;
 
 #[cfg(test)]

@@ -2,19 +2,24 @@
 //! everything fixed: what a record repeats word for word, and what `--resume` compares to find out what has been
 //! measured already. Points themselves are with their kinds, in [`crate::kinds`].
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::published::PublishedTable;
+
 /// Facts that stand beside the results of a point, and change nothing about how it is measured: `--resume` does not
 /// compare it.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Reading {
-    /// Figures that others measured with the same options, for comparison.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// True where a machine may lack what the point needs: then it is skipped, and the run has not failed.
+    pub optional: bool,
+    /// Figures that others measured with the same options, for comparison: of the phases of files.
     pub published: Vec<Published>,
+    /// Tables of such figures, of all points of the experiment.
+    pub tables: Arc<[PublishedTable]>,
     /// Ranks are reported as outliers when they need this much longer than the mean; automatic when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outlier_ns: Option<u64>,
 }
 

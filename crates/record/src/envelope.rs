@@ -4,6 +4,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tonnage_plan::published::Cell;
 
 use crate::environment::{Effective, HostGroup, Placed};
 use crate::kinds::{self, Body, ConnectBody, FileBody, Kind, TransferBody, with_kinds};
@@ -29,6 +30,9 @@ pub struct Record {
     pub tonnage: Program,
     /// Measured, skipped or failed.
     pub outcome: Outcome,
+    /// True where the plan lets a machine lack what the point needs: skipped, it is no failure of the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
     /// The point that was asked for, and its results.
     #[serde(flatten)]
     pub body: Body,
@@ -52,6 +56,9 @@ pub struct Record {
     /// Remarks that a reader has to know: what a read proves, what a file system cannot do, …
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
+    /// Figures that others measured in this cell, of each published table of the plan that has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published_rows: Vec<PublishedRow>,
     /// CRC-32 of the line before this key, in eight hexadecimal digits; `None` in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
@@ -81,6 +88,17 @@ impl<B> std::ops::Deref for Of<'_, B> {
     fn deref(&self) -> &Record {
         self.record
     }
+}
+
+/// Figures that others measured in the cell of a record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PublishedRow {
+    /// The machine, and whatever a reader has to know.
+    pub what: String,
+    /// Headers, as tables print them, with the published units.
+    pub columns: Vec<String>,
+    /// Values, as many as there are columns.
+    pub row: Vec<Cell>,
 }
 
 /// The program that wrote a record.
@@ -142,6 +160,24 @@ pub type FileRecord<'a> = Of<'a, FileBody>;
 pub type ConnectRecord<'a> = Of<'a, ConnectBody>;
 
 impl Record {
+    /// Returns whether nothing went wrong: it was measured, or is optional and was skipped.
+    pub fn is_fine(&self) -> bool {
+        match self.outcome {
+            Outcome::Measured => true,
+            Outcome::Skipped { .. } => self.optional,
+            Outcome::Failed { .. } => false,
+        }
+    }
+
+    /// The words for a skip.
+    pub fn skipped(&self) -> &'static str {
+        if self.optional {
+            "skipped, which the plan allows"
+        } else {
+            "skipped"
+        }
+    }
+
     /// Sockets of the workers that exchange bytes: as they were, or as they were asked for where nothing was placed.
     pub fn place(&self) -> Option<Placed> {
         let asked = self.body.any().point().place().map(Placed::from);

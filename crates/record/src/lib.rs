@@ -12,6 +12,7 @@
 //! | [`environment`], [`grouping`] | what was really done, and on which hosts; what many say alike is said once |
 //! | [`histogram`], [`spread`], [`limit`] | samples and trials taken together, upper bounds |
 //! | [`wire_proof`] | what devices counted while the payload should have crossed them |
+//! | [`published`] | figures that others measured, beside those of a record |
 //! | [`writer`], [`read`], [`checksum`] | files of records: written, interrupted, read, taken up again; lines that were changed |
 //! | [`schema`] | docs/record.schema.json, from the types |
 //! | [`host_limits`] | what a host can do at most, which is in no record |
@@ -30,6 +31,7 @@ pub mod histogram;
 pub mod host_limits;
 pub mod kinds;
 pub mod limit;
+pub mod published;
 pub mod read;
 pub mod schema;
 pub mod spread;

@@ -40,6 +40,27 @@ pub(super) fn sample(size_bytes: u32) -> Record {
     serde_json::from_value(sample_value(size_bytes)).unwrap()
 }
 
+#[test]
+fn only_a_skip_may_be_optional() {
+    let why = || "why".to_owned();
+    for (outcome, fine) in [
+        (Outcome::Measured, [true, true]),
+        (Outcome::Skipped { why: why() }, [false, true]),
+        (Outcome::Failed { why: why() }, [false, false]),
+    ] {
+        let is_fine = |optional| {
+            let outcome = outcome.clone();
+            Record {
+                outcome,
+                optional,
+                ..sample(8)
+            }
+            .is_fine()
+        };
+        assert_eq!([false, true].map(is_fine), fine, "{outcome:?}");
+    }
+}
+
 /// The point as plans have it: that of the record, with its kind.
 fn point_of(record: &Record) -> Point {
     let mut point = serde_json::to_value(record).unwrap()["point"].take();
@@ -339,6 +360,7 @@ fn an_edited_published_figure_measures_nothing_again() {
     let reading = Reading {
         published: vec![published],
         outlier_ns: Some(5),
+        ..Reading::default()
     };
     let record = Record {
         body: FileBody::new(point.clone(), reading).into(),

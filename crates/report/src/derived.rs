@@ -16,6 +16,8 @@ pub struct Derived {
 const TABLES: &str = "In tables, where any row has one.";
 const FILES: &str = "In tables of file experiments, where a phase has several trials.";
 const TOUR: &str = "On the page of `tonnage tour`.";
+const PUBLISHED: &str =
+    "In tables of figures that others measured, below those of a plan that has them.";
 const VERIFY: &str = "In the table of `tonnage verify`.";
 
 macro_rules! derived {
@@ -34,6 +36,8 @@ derived! {
     NOTE = "Note", TABLES, "Numbers of the remarks under the table that hold for the row. Before them stands the outcome of \
         a point that was not measured (skipped, FAILED), and OFF PATH where the counters of the devices do not prove that \
         the payload crossed them.";
+    THEIRS = "Theirs", PUBLISHED, "The published value of the column before it, in the unit that its header has.";
+    RATIO = "Ratio", PUBLISHED, "Ours / theirs of the column before these two.";
     TRIAL = "Trial", FILES, "The repetition, counted from 0; mean in the row of all of them together.";
     LIMIT = "Limit", TOUR, "Something that this machine was seen to do, an upper bound for what is measured after it; see \
         Limit (GB/s).";

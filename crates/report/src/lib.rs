@@ -10,6 +10,7 @@
 //! | [`csv`], [`jsonl`] | every figure for programs |
 //! | [`explain`], [`derived`] | meanings of columns, for `tonnage explain`, and the columns that are no figures |
 //! | [`engine`], [`wire_proof`] | an engine's library and devices; the devices that the payload crossed |
+//! | [`published`] | figures of others beside ours |
 //! | [`place`] | sockets of workers that exchange bytes, in titles |
 //! | [`tour`] | the page that a tour ends with |
 //! | [`devices`] | the page of `tonnage devices`: this host, and the lists of engines and memories |
@@ -31,6 +32,7 @@ pub mod explain;
 pub mod files;
 pub mod jsonl;
 pub mod place;
+pub mod published;
 pub mod table;
 pub mod text;
 pub mod tour;

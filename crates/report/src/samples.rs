@@ -9,8 +9,9 @@ pub use builder::sample;
 use builder::{COPY, Sample, three_trials};
 use tonnage_engine::Verb;
 use tonnage_plan::point::Traffic;
+use tonnage_plan::published::Cell;
 use tonnage_plan::transfer::{Pacing, TrialLength};
-use tonnage_record::{Canary, LatencyKind, Outcome, Record};
+use tonnage_record::{Canary, LatencyKind, Outcome, PublishedRow, Record};
 
 pub use network::{fabric, paths, proven_paths, side_by_side};
 
@@ -50,6 +51,43 @@ pub fn batches() -> Vec<Record> {
                 why: "rank 1 on node7: killed by signal 9".to_owned(),
             })
             .record(),
+    ]
+}
+
+/// Batches beside two published tables, and a point that the machine may lack something for.
+pub fn published() -> Vec<Record> {
+    let beside = |what: &str, columns: &[&str], row: &[f64]| PublishedRow {
+        what: what.to_owned(),
+        columns: columns.iter().map(|&name| name.to_owned()).collect(),
+        row: row.iter().map(|&value| Cell::Number(value)).collect(),
+    };
+    let of_table = [
+        "MsgSize (B)",
+        "BatchSize",
+        "Max BW (GB/s)",
+        "Avg BW (GB/s)",
+        "Min Lat (us)",
+        "Avg Lat (us)",
+    ];
+    let cell = |size_bytes: u32| sample(Pacing::Batch { batch: 128 }, size_bytes);
+    let rows = |size_bytes: u32| {
+        let table = [size_bytes.into(), 128.0, 49.36, 49.34, 1359.46, 1360.09];
+        let rate = [size_bytes.into(), 33.4];
+        vec![
+            beside("a page, ConnectX-7", &of_table, &table),
+            beside("a paper", &["MsgSize (B)", "Msg rate (Mop/s)"], &rate),
+        ]
+    };
+    let measured = three_trials(cell(1 << 20), 3_000_000).summarize(LatencyKind::Batch, COPY);
+    let lacking = cell(1 << 26).without_result(Outcome::Skipped {
+        why: "memory \"cuda\" cannot be used here".to_owned(),
+    });
+    vec![
+        measured.record_with(|record| record.published_rows = rows(1 << 20)),
+        lacking.record_with(|record| {
+            record.optional = true;
+            record.published_rows = rows(1 << 26);
+        }),
     ]
 }
 

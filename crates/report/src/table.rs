@@ -139,7 +139,7 @@ impl Column {
 }
 
 /// A value as tables print it, and the words for one that is not known.
-fn shown(value: Value, style: Style, unknown: &str) -> String {
+pub fn shown(value: Value, style: Style, unknown: &str) -> String {
     match (value, style) {
         (Value::Unknown, _) => unknown.to_owned(),
         (Value::Text(text), _) => text,

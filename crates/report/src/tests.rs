@@ -40,6 +40,7 @@ fn tables_look_as_agreed() {
     insta::assert_snapshot!("table_path", table(&samples::paths()));
     insta::assert_snapshot!("table_path_proven", table(&samples::proven_paths()));
     insta::assert_snapshot!("table_fabric", table(&samples::fabric()));
+    insta::assert_snapshot!("table_published", table(&samples::published()));
     insta::assert_snapshot!("table_verify", table(&samples::verifies()));
 }
 
@@ -306,6 +307,12 @@ fn values() -> Vec<Value> {
         .map(|record| serde_json::to_value(record).unwrap())
         .collect();
     values[0]["environment"] = environment;
+    let beside = samples::published();
+    values.extend(
+        beside
+            .iter()
+            .map(|record| serde_json::to_value(record).unwrap()),
+    );
     values.extend(files_values());
     let connections = samples::connect::connections();
     values.extend(

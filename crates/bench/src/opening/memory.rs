@@ -30,29 +30,60 @@ impl SizedBy {
     }
 }
 
-/// Refuses the memories of `workers`, of so many bytes each, where there is less.
+/// Memories of workers together.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MemorySum {
+    /// Number of the workers.
+    pub(super) workers: u64,
+    /// Bytes of the one that has most.
+    pub(super) most_bytes: u64,
+    /// Bytes of all of them.
+    pub(super) bytes: u64,
+}
+
+impl MemorySum {
+    /// Memories of ranks whose workers, so many each, have these bytes.
+    pub(super) fn of(ranks: impl Iterator<Item = u64> + Clone, workers: u64) -> Self {
+        let sum = ranks.clone().fold(0, u64::saturating_add);
+        Self {
+            workers: workers.saturating_mul(ranks.clone().count() as u64),
+            most_bytes: ranks.max().unwrap_or(0),
+            bytes: sum.saturating_mul(workers),
+        }
+    }
+}
+
+/// Refuses the memories of workers where there is less.
 ///
 /// # Errors
 /// [`Error::Unavailable`], with the value that fits.
 pub(super) fn check(
     place: &str,
     available_bytes: u64,
-    (workers, bytes): (u64, u64),
+    MemorySum {
+        workers,
+        most_bytes,
+        bytes,
+    }: MemorySum,
     sized_by: SizedBy,
 ) -> Result<()> {
-    if workers.saturating_mul(bytes) <= available_bytes {
+    if bytes <= available_bytes {
         return Ok(());
     }
-    let of_all = match workers {
-        1 => "one worker".to_owned(),
-        several => format!("each of {several} workers"),
+    let alike = workers.saturating_mul(most_bytes) == bytes;
+    let (shown, of_all) = match workers {
+        1 => (bytes, "one worker".to_owned()),
+        several if alike => (most_bytes, format!("each of {several} workers")),
+        several => (bytes, format!("{several} workers together")),
     };
-    let smaller = match sized_by.value(bytes, available_bytes / workers.max(1)) {
+    // One part of it, so that an option that is all of a worker's memory is known as such.
+    let parts = if alike { workers.max(1) } else { 1 };
+    let smaller = match sized_by.value(bytes / parts, available_bytes / parts) {
         0 => String::new(),
         fits => format!("{} {} or less, ", sized_by.option, Bytes(fits)),
     };
     Err(Error::Unavailable {
-        what: format!("{} of memory for {of_all}", Bytes(bytes)),
+        what: format!("{} of memory for {of_all}", Bytes(shown)),
         why: format!("this {place} has {available_bytes} bytes of memory available"),
         how: format!("Choose {smaller}fewer --workers or fewer ranks on this {place}"),
     })
@@ -67,17 +98,47 @@ mod tests {
         bytes: 2 << 30,
     };
 
+    fn alike(workers: u64, most_bytes: u64) -> MemorySum {
+        MemorySum {
+            workers,
+            most_bytes,
+            bytes: workers.saturating_mul(most_bytes),
+        }
+    }
+
+    #[test]
+    fn memories_that_differ_are_added_up() {
+        let gib = 1 << 30;
+        let needs = MemorySum {
+            workers: 4,
+            most_bytes: 6 * gib,
+            bytes: 12 * gib,
+        };
+        let footprint = SizedBy {
+            option: "--footprint",
+            bytes: gib,
+        };
+        assert!(check("machine", 12 * gib, needs, footprint).is_ok());
+        let refused = check("machine", 6 * gib, needs, footprint).unwrap_err();
+        let refused = refused.to_string();
+        assert!(
+            refused.starts_with("12G of memory for 4 workers together cannot")
+                && refused.contains("--footprint 511M or less"),
+            "{refused}"
+        );
+    }
+
     #[test]
     fn the_size_that_fits_is_said_and_fits() {
         let gib = 1 << 30;
-        assert!(check("machine", 8 * gib, (4, 2 * gib), REGISTER).is_ok());
-        let refused = check("machine", 8 * gib - 1, (4, 2 * gib), REGISTER).unwrap_err();
+        assert!(check("machine", 8 * gib, alike(4, 2 * gib), REGISTER).is_ok());
+        let refused = check("machine", 8 * gib - 1, alike(4, 2 * gib), REGISTER).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "2G of memory for each of 4 workers cannot be used here: this machine has 8589934591 bytes of memory available. \
              Choose --register 2047M or less, fewer --workers or fewer ranks on this machine"
         );
-        assert!(check("machine", 8 * gib - 1, (4, 2047 << 20), REGISTER).is_ok());
+        assert!(check("machine", 8 * gib - 1, alike(4, 2047 << 20), REGISTER).is_ok());
     }
 
     #[test]
@@ -88,18 +149,18 @@ mod tests {
         };
         // Two slices, each with a guard.
         let bytes = 2 * ((1 << 30) + PAGE);
-        let refused = check("container", 512 << 20, (2, bytes), footprint).unwrap_err();
+        let refused = check("container", 512 << 20, alike(2, bytes), footprint).unwrap_err();
         assert!(
             refused.to_string().contains("--footprint 127M or less"),
             "{refused}"
         );
-        let none = check("container", 1024, (2, bytes), footprint).unwrap_err();
+        let none = check("container", 1024, alike(2, bytes), footprint).unwrap_err();
         assert!(
             none.to_string()
                 .ends_with("Choose fewer --workers or fewer ranks on this container"),
             "{none}"
         );
-        let one = check("container", 1 << 20, (1, bytes), footprint).unwrap_err();
+        let one = check("container", 1 << 20, alike(1, bytes), footprint).unwrap_err();
         assert!(
             one.to_string().contains("for one worker")
                 && one.to_string().contains("--footprint 504k"),
@@ -109,6 +170,6 @@ mod tests {
 
     #[test]
     fn sizes_beyond_all_bounds_are_refused() {
-        assert!(check("machine", u64::MAX - 1, (u64::MAX, u64::MAX), REGISTER).is_err());
+        assert!(check("machine", u64::MAX - 1, alike(u64::MAX, u64::MAX), REGISTER).is_err());
     }
 }

@@ -40,8 +40,10 @@ pub(crate) struct Requirements<'a> {
     pub(crate) verbs: &'a [Verb],
     /// The memory's name with the variant.
     pub(crate) memory: &'a str,
-    /// Bytes of each worker's memory.
+    /// Bytes of each worker's memory on this rank.
     pub(crate) bytes: u64,
+    /// Bytes of each worker's memory on another rank.
+    pub(crate) bytes_of: Box<dyn Fn(u32) -> u64 + 'a>,
     pub(crate) sized_by: SizedBy,
     pub(crate) workers: u32,
     /// Paths of each worker towards each peer.
@@ -113,11 +115,10 @@ pub(crate) struct Seat {
 }
 
 impl Requirements<'_> {
-    /// Refuses memory that the workers of a machine, or of a container, cannot have together, if the other ranks need
-    /// as much as this one. One rank of each looks, before anybody allocates: later the others' memory would count as
-    /// not available.
+    /// Refuses memory that the workers of a machine, or of a container, cannot have together. One rank of each looks,
+    /// before anybody allocates: later the others' memory would count as not available.
     pub(crate) fn check_memory(&self, rank: &Rank, settings: &Settings) -> Result<()> {
-        let entry = settings.lists.memory(self.memory)?;
+        let entry = settings.lists.memory_of_point(self.memory)?;
         let Some(available) = (entry.available)(split_name(self.memory).1) else {
             return Ok(());
         };
@@ -137,8 +138,11 @@ impl Requirements<'_> {
             else {
                 continue;
             };
-            let workers = ranks.len() as u64 * u64::from(self.workers);
-            memory::check(place, available_bytes, (workers, self.bytes), self.sized_by)?;
+            let needs = memory::MemorySum::of(
+                ranks.iter().map(|&rank| (self.bytes_of)(rank)),
+                self.workers.into(),
+            );
+            memory::check(place, available_bytes, needs, self.sized_by)?;
         }
         Ok(())
     }
@@ -241,7 +245,7 @@ impl Requirements<'_> {
             (0, devices.devices.clone())
         };
         let domain = Arc::clone(&devices.domains[device]);
-        let memory = (settings.lists.memory(self.memory)?.allocate)(&Request {
+        let memory = (settings.lists.memory_of_point(self.memory)?.allocate)(&Request {
             variant: split_name(self.memory).1,
             bytes: self.bytes,
             shared: domain.caps().shared_memory,

@@ -105,7 +105,7 @@ fn outcome(record: &ConnectRecord<'_>) -> Option<String> {
     );
     match &record.outcome {
         Outcome::Measured => None,
-        Outcome::Skipped { why } => Some(format!("{point}: skipped: {why}")),
+        Outcome::Skipped { why } => Some(format!("{point}: {}: {why}", record.skipped())),
         Outcome::Failed { why } => Some(format!("{point}: FAILED: {why}")),
     }
 }

@@ -364,7 +364,7 @@ fn outcome(record: FileRecord<'_>) -> Option<String> {
     };
     match &record.outcome {
         Outcome::Measured => None,
-        Outcome::Skipped { why } => Some(format!("skipped: {why}")),
+        Outcome::Skipped { why } => Some(format!("{}: {why}", record.skipped())),
         Outcome::Failed { why } => Some(format!("FAILED: {why}{kept}")),
     }
 }

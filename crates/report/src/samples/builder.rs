@@ -96,6 +96,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
             git_revision: "0123456".to_owned(),
         },
         outcome: Outcome::Measured,
+        optional: false,
         body: body.clone().into(),
         effective: vec![effective],
         environment: Vec::new(),
@@ -109,6 +110,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
         limit: None,
         wire_proof: None,
         remarks: Vec::new(),
+        published_rows: Vec::new(),
         checksum: None,
     };
     Sample {

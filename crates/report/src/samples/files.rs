@@ -91,6 +91,7 @@ fn record(file: FilePoint, engine: serde_json::Value, phases: Vec<PhaseRecord>) 
             git_revision: "0123456".to_owned(),
         },
         outcome: Outcome::Measured,
+        optional: false,
         body: body.into(),
         effective: vec![Effective {
             ranks: "0-1".to_owned(),
@@ -106,6 +107,7 @@ fn record(file: FilePoint, engine: serde_json::Value, phases: Vec<PhaseRecord>) 
         limit: None,
         wire_proof: None,
         remarks: Vec::new(),
+        published_rows: Vec::new(),
         checksum: None,
     }
 }

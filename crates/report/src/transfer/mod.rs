@@ -11,6 +11,7 @@ use tonnage_record::{TransferBody, TransferRecord};
 
 use crate::derived::NOTE;
 use crate::drawer::Report;
+use crate::published;
 use crate::table::{Line, Sheet};
 
 pub use notes::CPU_SHARE_LEAST;
@@ -47,7 +48,8 @@ impl Report for Transfers {
             .known(layout.known)
             .known(both_ends(records, &layout))
             .words(NOTE.name, notes, false);
-        sheet.draw().into_iter().collect()
+        let beside = published::tables(records.iter().map(|record| record.record));
+        sheet.draw().into_iter().chain(beside).collect()
     }
 
     fn footers(records: &[TransferRecord<'_>]) -> Vec<String> {

@@ -30,7 +30,7 @@ impl Notes {
             Outcome::Measured => {}
             Outcome::Skipped { why } => words.push(format!(
                 "skipped {}",
-                self.number(format!("skipped: {why}"))
+                self.number(format!("{}: {why}", record.skipped()))
             )),
             Outcome::Failed { why } => {
                 words.push(format!("FAILED {}", self.number(format!("failed: {why}"))))

@@ -131,6 +131,7 @@ impl VerifyArgs {
                 verify: true,
                 latency: Some(false),
                 limit: Some(LimitChoice::None),
+                ..MeasureOptions::default()
             },
             length: LengthOptions {
                 trials: Some(Count(1)),

@@ -170,7 +170,9 @@ fn check_rails(named: &DeviceNames, points: &[Planned], ranks: u32) -> Result<()
             named.all_ranks.join(",")
         )));
     }
-    let any = |of: fn(&dyn AnyPoint) -> bool| points.iter().any(|planned| of(planned.point.any()));
+    // What a machine may lack is skipped with the reason.
+    let needed = || points.iter().filter(|planned| !planned.reading.optional);
+    let any = |of: fn(&dyn AnyPoint) -> bool| needed().any(|planned| of(planned.point.any()));
     let lists: Vec<&Vec<String>> = named.of_ranks.values().chain(common).collect();
     let alone = |list: &&&Vec<String>| list.len() == 1 && list[0] != DeviceNames::ALL;
     let Some([name]) = lists.iter().find(alone).map(|list| list.as_slice()) else {

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tonnage_bench::conductor;
@@ -18,7 +19,7 @@ use tonnage_ranks::spawn::local::start_local;
 use tonnage_ranks::{Identity, JoinOptions, Rank};
 use tonnage_record::read::already_measured;
 use tonnage_record::writer::{RecordWriter, resume};
-use tonnage_record::{Program, Record};
+use tonnage_record::{Program, Record, published};
 use tonnage_report::Format;
 use tonnage_sys::clock::Clock;
 use tonnage_units::message::say;
@@ -39,7 +40,16 @@ use crate::args::verify::{RANKS_DEFAULT, VerifyArgs};
 
 /// Points to measure, expanded from the plan.
 fn points(plan: &Plan, ranks: u32) -> Result<Vec<Planned>> {
-    plan.points(ranks, &LISTS)
+    let points = plan.points(ranks, &LISTS)?;
+    // Points of one experiment, which follow each other, have the same tables.
+    let mut checked = None;
+    for Planned { reading, .. } in &points {
+        if checked.is_none_or(|last| !Arc::ptr_eq(last, &reading.tables)) {
+            published::check(&reading.tables)?;
+            checked = Some(&reading.tables);
+        }
+    }
+    Ok(points)
 }
 
 /// The command of a kind: `tonnage transfer`, `tonnage file`, …

@@ -8,9 +8,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 use tonnage_bench::observer::{Observer, Progress};
 use tonnage_plan::Point;
+use tonnage_record::Record;
 use tonnage_record::read::final_attempts;
 use tonnage_record::writer::RecordWriter;
-use tonnage_record::{Outcome, Record};
 use tonnage_report::Format;
 use tonnage_units::Result;
 use tonnage_units::quantity::human;
@@ -78,11 +78,10 @@ impl Keeper {
         }
     }
 
-    /// Returns whether everything that was asked for was measured, be it at a second attempt.
+    /// Returns whether everything that was asked for was measured, be it at a second attempt, but for what a machine
+    /// may lack.
     pub fn all_measured(&self) -> bool {
-        final_attempts(&self.records)
-            .iter()
-            .all(|record| record.outcome == Outcome::Measured)
+        final_attempts(&self.records).iter().all(Record::is_fine)
     }
 }
 

@@ -7,6 +7,7 @@
 //! | [`addresses`] | gaps between slots, and their orders at the two ends |
 //! | [`roles`] | who initiates towards whom, and how many of them |
 //! | [`plans`] | plans, options of length, memory and place, other formats |
+//! | [`published`] | figures of others beside ours, and what a machine may lack |
 //! | [`places`] | places of pairs on the sockets of this machine |
 //! | [`fabric`] | the engine fabric: its commands, records, libraries, devices, and what is refused |
 //! | [`ior`] | IOR's command lines and its result block |
@@ -94,6 +95,8 @@ mod places;
 mod plans;
 #[cfg(test)]
 mod promised;
+#[cfg(test)]
+mod published;
 #[cfg(test)]
 mod rails;
 #[cfg(test)]

@@ -182,8 +182,10 @@ fn on_a_terminal_each_row_appears_when_its_point_is_done() {
         .env("TERM", "xterm")
         .stderr(end)
         .start();
+    // The progress line is drawn again as it was before it moves on.
     wait_until("the row of the first point", || {
-        terminal.shown().contains("Msg rate")
+        let shown = terminal.shown();
+        shown.contains("Msg rate") && shown.contains("1/2")
     });
     let shown = terminal.shown();
     let records = records::read(&dir.path().join("r.jsonl"));

@@ -96,7 +96,7 @@ fn round_robin_gives_each_peer_a_rail() {
 #[test]
 fn a_rank_may_have_devices_of_its_own_and_a_turned_list() {
     let records = measured(
-        "--op write --ranks 2 --sizes 3000 --rails stripe --devices lo --devices-of 0=lo,127.0.0.1 \
+        "--op write --ranks 2 --sizes 3000 --rails stripe --devices-of 0=lo,127.0.0.1 \
          --devices-of 1=127.0.0.1,lo --rail-shift 1 --verify --link-speed 10Gb/s",
     );
     let said = |rank: usize| {

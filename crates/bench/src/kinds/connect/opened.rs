@@ -175,6 +175,7 @@ fn requirements<'a>(
         verbs: &[FIRST_BYTE],
         memory: &point.memory,
         bytes: point.register_bytes,
+        bytes_of: Box::new(|_| point.register_bytes),
         sized_by: SizedBy {
             option: "--register",
             bytes: point.register_bytes,

@@ -186,6 +186,11 @@ impl<'a> Need<'a> {
         let mut peers: Vec<Peer> = layouts().flat_map(|layout| layout.peers()).collect();
         peers.sort_unstable();
         peers.dedup();
+        let of_points = points.to_vec();
+        let bytes_of = move |rank| {
+            let layouts = of_points.iter().map(|point| SliceLayout::new(point, rank));
+            layouts.map(|layout| layout.bytes()).max().unwrap_or(0)
+        };
         let largest = points.iter().map(|point| point.footprint_bytes).max();
         let requirements = Requirements {
             entry,
@@ -194,7 +199,8 @@ impl<'a> Need<'a> {
             // Points of one key have the same.
             verbs: std::slice::from_ref(&first.op),
             memory: &first.memory,
-            bytes: layouts().map(|layout| layout.bytes()).max().unwrap_or(0),
+            bytes: bytes_of(rank),
+            bytes_of: Box::new(bytes_of),
             sized_by: SizedBy {
                 option: "--footprint",
                 bytes: largest.unwrap_or(0),

@@ -12,6 +12,7 @@ use crate::place::places;
 use crate::point::Traffic;
 use crate::refuse::usage;
 use crate::roles::Roles;
+use crate::skipping::{self, SkippingOptions};
 use crate::sweep::Sweep;
 use tonnage_engine::{EngineOptions, Lists};
 use tonnage_units::{Bytes, Count, Nanos, Result};
@@ -39,7 +40,7 @@ pub(super) fn expand(
     let named = engines_of(what, lists)?;
     let workers = workers(&values(&what.workers, WORKERS_DEFAULT))?;
     let register = register(&values(&what.register, REGISTER_BYTES_DEFAULT), &workers)?;
-    let memories = memories(what, lists)?;
+    let memories = memories(what, &connect.skipping, lists)?;
     let places = places(&what.place, &[Roles::new(traffic, ranks)])?;
     let counts = [
         named.len(),
@@ -118,7 +119,7 @@ fn engines_of(what: &What, lists: &Lists) -> Result<Vec<(String, EngineOptions)>
     names.iter().map(named).collect()
 }
 
-fn memories(what: &What, lists: &Lists) -> Result<Vec<String>> {
+fn memories(what: &What, skipping: &SkippingOptions, lists: &Lists) -> Result<Vec<String>> {
     let memories = match what.memory.as_ref().map(Many::values) {
         Some([]) => {
             return usage("memory is empty: leave it out, or write memory host".to_owned());
@@ -127,7 +128,7 @@ fn memories(what: &What, lists: &Lists) -> Result<Vec<String>> {
         None => vec![lists.default_memory().to_owned()],
     };
     for memory in &memories {
-        lists.memory(memory)?;
+        skipping::memory(lists, memory, skipping)?;
     }
     Ok(memories)
 }

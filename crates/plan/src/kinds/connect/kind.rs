@@ -25,7 +25,11 @@ impl Kind for Connect {
         lists: &Lists,
         points_max: usize,
     ) -> Result<(Vec<ConnectPoint>, Reading)> {
-        Ok((expand(self, ranks, lists, points_max)?, Reading::default()))
+        let reading = Reading {
+            optional: self.skipping.optional,
+            ..Reading::default()
+        };
+        Ok((expand(self, ranks, lists, points_max)?, reading))
     }
 }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::{Group, Many, Pair, many_of, one_of_these, pairs, with_default};
 use crate::point::Traffic;
+use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
 use tonnage_units::{Count, Nanos, PairPlace};
 
@@ -17,9 +18,12 @@ pub struct Connect {
     /// Length of the measurement.
     #[command(flatten)]
     pub length: Length,
+    /// Consequence of what a machine lacks.
+    #[command(flatten)]
+    pub skipping: SkippingOptions,
 }
 
-crate::options::groups! { Connect: "connect", "an experiment with connections", needs &[("engine", "shm")]; what, length }
+crate::options::groups! { Connect: "connect", "an experiment with connections", needs &[("engine", "shm")]; what, length, skipping }
 
 /// Connections to set up.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use proptest::sample::{select, subsequence};
 use super::*;
 use crate::options::{Many, Pair};
 use crate::point::LimitChoice;
+use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
 use tonnage_units::{Bytes, Count, Nanos};
 
@@ -161,7 +162,7 @@ prop_compose! {
         (data, verify, stripe_count, stripe_size, published) in written(),
         (stonewall, trials, delay, max_duration, outlier, limit) in long(),
         [directory_per_rank, file_per_trial, direct, collective, file_view, barriers, keep, existing, wear_out, prefill,
-            drop_caches] in proptest::array::uniform11(any::<bool>()),
+            drop_caches, optional] in proptest::array::uniform12(any::<bool>()),
         (block, transfer, window) in (sweeps(), sweeps(), sweeps()),
         [segments, seed, threads, wear_out_transfers, data_seed] in proptest::array::uniform5(counts()),
         stonewall_status in option::of("\\PC{0,8}"),
@@ -184,6 +185,7 @@ prop_compose! {
                 stonewall, wear_out, wear_out_transfers, stonewall_status, trials, delay, max_duration,
             },
             results: ResultsOptions { outlier, limit, published },
+            skipping: SkippingOptions { optional },
         }
     }
 }

@@ -92,8 +92,10 @@ pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
 pub(super) fn reading(job: &FileJob, base: &FilePoint) -> Result<Reading> {
     check_published(job, &base.phases)?;
     Ok(Reading {
+        optional: job.skipping.optional,
         published: job.results.published.clone(),
         outlier_ns: optional_time("outlier", job.results.outlier, 1, DAY_NS)?,
+        ..Reading::default()
     })
 }
 

@@ -8,6 +8,7 @@ use super::names::{ReadShift, StripeCount, Verify, verify};
 use super::point::{DataKind, FileLayout, FileOrder, Fsync, Phase, Published};
 use crate::options::{Group, Many, Pair, many_of, one_of, pairs, text, whole, with_default};
 use crate::point::LimitChoice;
+use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
 use tonnage_units::{Bytes, Count, Nanos};
 
@@ -33,11 +34,14 @@ pub struct FileJob {
     /// Facts that its results stand beside.
     #[command(flatten)]
     pub results: ResultsOptions,
+    /// Consequence of what a machine lacks.
+    #[command(flatten)]
+    pub skipping: SkippingOptions,
 }
 
 crate::options::groups! {
     FileJob: "file", "a file experiment", needs &[("path", "data/file")];
-    files, how, work, data, length, results
+    files, how, work, data, length, results, skipping
 }
 
 /// Files to read or write.

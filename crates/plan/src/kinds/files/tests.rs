@@ -109,6 +109,7 @@ fn published_figures_and_thresholds_stand_beside_the_point() {
     let reading = Reading {
         published: vec![published],
         outlier_ns: Some(2_000_000_000),
+        ..Reading::default()
     };
     let point = crate::Point::File(default_point());
     assert_eq!(planned, [crate::Planned { point, reading }]);

@@ -17,6 +17,7 @@ use crate::options::{Many, pairs};
 use crate::place::places;
 use crate::refuse::usage;
 use crate::roles::Roles;
+use crate::skipping;
 use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::paths::Division;
 use tonnage_engine::{EngineOptions, Entry, Lists, Verb};
@@ -37,7 +38,7 @@ pub(super) fn expand(
     let roles = roles(what, ranks)?;
     let length = length(&transfer.length)?;
     let entries = entries(what, lists)?;
-    let memories = memories(&transfer.memory, lists)?;
+    let memories = memories(transfer, lists)?;
     let ops = ops(what)?;
     let places = places(&what.place, &roles)?;
     let workers = workers(what)?;
@@ -75,7 +76,9 @@ pub(super) fn expand(
             check_order(&divisions, op, transfer.pacing.ping_pong)?;
             check_shared(&transfer.memory, &roles, op)?;
             for &(memory, entry) in &memories {
-                check_visible(transfer, entry, op)?;
+                if let Some(entry) = entry {
+                    check_visible(transfer, entry, op)?;
+                }
                 for &seat in &seats {
                     let ways = cq_modes.iter().flat_map(by_pacing);
                     for (&cq, &pacing, &size) in ways.flat_map(by_size) {
@@ -101,13 +104,13 @@ fn check_total(counts: &[usize], points_max: usize) -> Result<usize> {
     ))
 }
 
-/// Memories to measure in: their names with the variant, and their entries.
+/// Memories to measure in: their names with the variant, and the entries of those that there are.
 fn memories<'a>(
-    options: &'a MemoryOptions,
+    transfer: &'a Transfer,
     lists: &Lists,
-) -> Result<Vec<(&'a str, &'static MemoryEntry)>> {
-    let named = |name: &'a str| Ok((name, lists.memory(name)?));
-    match options.memory.as_ref().map(Many::values) {
+) -> Result<Vec<(&'a str, Option<&'static MemoryEntry>)>> {
+    let named = |name: &'a str| Ok((name, skipping::memory(lists, name, &transfer.skipping)?));
+    match transfer.memory.memory.as_ref().map(Many::values) {
         Some([]) => usage("memory is empty: leave it out, or write memory host".to_owned()),
         Some(names) => names.iter().map(|name| named(name)).collect(),
         None => Ok(vec![named(lists.default_memory())?]),

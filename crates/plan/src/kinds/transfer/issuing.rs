@@ -225,8 +225,8 @@ pub(super) fn check_order(divisions: &[Division], op: Verb, ping_pong: bool) -> 
             None => "rails stripe",
         };
         return usage(format!(
-            "{option} cuts operations whose parts may land by themselves, and a send needs a receive for each: leave it \
-             out, or use op write-imm"
+            "{option} cuts operations whose parts may land by themselves, and a send needs a receive for each: leave \
+             {option} out, or use op write-imm"
         ));
     }
     let several = divisions.iter().find(|division| division.divides_flows());

@@ -7,6 +7,7 @@ use super::point::TransferPoint;
 use super::roles::fit;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::point::Reading;
+use crate::published;
 use tonnage_engine::Lists;
 use tonnage_units::Result;
 
@@ -27,7 +28,12 @@ impl Kind for Transfer {
         lists: &Lists,
         points_max: usize,
     ) -> Result<(Vec<TransferPoint>, Reading)> {
-        Ok((expand(self, ranks, lists, points_max)?, Reading::default()))
+        let reading = Reading {
+            optional: self.skipping.optional,
+            tables: published::shared(&self.measure.published)?,
+            ..Reading::default()
+        };
+        Ok((expand(self, ranks, lists, points_max)?, reading))
     }
 }
 

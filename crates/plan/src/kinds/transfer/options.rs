@@ -9,6 +9,8 @@ use super::pacing::PacingOptions;
 use super::point::{Addresses, TargetFootprint};
 use crate::options::{Group, Many, Pair, many_of, on_off, one_of, pairs, text, with_default};
 use crate::point::{LimitChoice, Traffic};
+use crate::published::{self, PublishedTable};
+use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
 use tonnage_engine::Verb;
 use tonnage_units::{Bytes, Count, PairPlace};
@@ -34,11 +36,14 @@ pub struct Transfer {
     /// Comparisons and checks beside the measurement.
     #[command(flatten)]
     pub measure: MeasureOptions,
+    /// Consequence of what a machine lacks.
+    #[command(flatten)]
+    pub skipping: SkippingOptions,
 }
 
 crate::options::groups! {
     Transfer: "transfer", "a transfer", needs &[("engine", "shm"), ("op", "write"), ("sizes", "8..1M")];
-    what, pacing, issuing, memory, measure, length
+    what, pacing, issuing, memory, measure, skipping, length
 }
 
 /// Operations to measure.
@@ -197,6 +202,11 @@ pub struct MeasureOptions {
     #[arg(long, value_name = "LIMIT")]
     #[serde(with = "text")]
     pub limit: Option<LimitChoice>,
+
+    /// Figures that others measured with the same options; only plans say it.
+    #[arg(skip)]
+    #[serde(with = "published", skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<PublishedTable>,
 }
 
 pub(super) const LIMIT_DEFAULT: LimitChoice = LimitChoice::Auto;

@@ -6,6 +6,8 @@ use crate::files::arbitrary::file_jobs;
 use crate::fixture::LISTS;
 use crate::options::Many;
 use crate::point::{LimitChoice, Traffic};
+use crate::published::{Cell, PublishedTable};
+use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
 use crate::transfer::CqMode;
 use crate::transfer::{
@@ -133,6 +135,22 @@ fn places() -> impl Strategy<Value = Option<Many<PairPlace>>> {
     option::of(proptest::collection::vec(place, 1..3).prop_map(Many))
 }
 
+fn published() -> impl Strategy<Value = Vec<PublishedTable>> {
+    let cell = prop_oneof![
+        (0..i64::MAX as u64).prop_map(Cell::Count),
+        (-1e300..1e300).prop_map(Cell::Number),
+        "\\PC{0,6}".prop_map(Cell::Text),
+    ];
+    let rows = proptest::collection::vec(proptest::collection::vec(cell, 0..3), 0..3);
+    let columns = proptest::collection::vec("\\PC{0,6}", 0..3);
+    let table = ("\\PC{0,6}", columns, rows).prop_map(|(what, columns, rows)| PublishedTable {
+        what,
+        columns,
+        rows,
+    });
+    proptest::collection::vec(table, 0..3)
+}
+
 prop_compose! {
     fn transfers()(
         (label, engine, op, traffic, sizes) in what(),
@@ -148,6 +166,7 @@ prop_compose! {
         (max_chunks, rail_shift) in (option::of(any::<u64>().prop_map(Count)), option::of(any::<u64>().prop_map(Count))),
         cq in option::of(proptest::collection::vec(proptest::sample::select(CqMode::ALL.to_vec()), 1..3).prop_map(Many)),
         rails in option::of(proptest::collection::vec(proptest::sample::select(Rails::ALL.to_vec()), 1..3).prop_map(Many)),
+        (optional, published) in (any::<bool>(), published()),
     ) -> Transfer {
         let engine_options = engine_options.into_iter().collect();
         Transfer {
@@ -155,7 +174,8 @@ prop_compose! {
             pacing: PacingOptions { window, batch, ping_pong, rate, cq },
             issuing: IssuingOptions { rails, rail_shift, qps, chunk, max_chunks },
             memory: MemoryOptions { memory, footprint, target_footprint, stride, gap, addresses, local_addresses, seed },
-            measure: MeasureOptions { latency, verify, limit },
+            measure: MeasureOptions { latency, verify, limit, published },
+            skipping: SkippingOptions { optional },
             length: LengthOptions { trials, trial_time, iters, duration, warmup, until_ci, max_duration },
         }
     }
@@ -168,12 +188,13 @@ prop_compose! {
         register in option::of(sweeps()),
         memory in option::of(proptest::collection::vec("[a-z]{1,4}", 1..3).prop_map(Many)),
         (trials, duration, _, _, _, _, _) in long(),
-        place in places(),
+        (place, optional) in (places(), any::<bool>()),
     ) -> Connect {
         let engine_options = engine_options.into_iter().collect();
         Connect {
             what: connect::What { label, engine, engine_options, traffic, workers, place, register, memory },
             length: connect::Length { duration, trials },
+            skipping: SkippingOptions { optional },
         }
     }
 }
@@ -197,7 +218,8 @@ prop_compose! {
     }
 }
 
-const SHIPPED: [&str; 6] = [
+const SHIPPED: [&str; 7] = [
+    include_str!("../../../../../plans/efa-write.toml"),
     include_str!("../../../../../plans/tour.toml"),
     include_str!("../../../../../plans/mori-io-read.toml"),
     include_str!("../../../../../plans/mori-io-write.toml"),

@@ -19,6 +19,9 @@ pub const FIGURES: Figures = &[
     BUS, CPU, AROUND, AMOUNTS, PROOF, OUTCOME,
 ];
 
+/// Figures that a point alone decides, measured or not.
+pub(crate) const FROM_POINT: Figures = &[ASKED, EXCHANGE, OPERATIONS, IN_FLIGHT];
+
 /// Operations as they were asked for.
 const OPERATIONS: &[Figure] = &[
     Figure {
@@ -187,6 +190,17 @@ const OPERATIONS: &[Figure] = &[
         style: Style::Plain,
         better: None,
         value: |row| point(row, |point| point.size_bytes),
+        trials: None,
+    },
+    Figure {
+        name: "Count",
+        field: "elements",
+        meaning: "Elements of four bytes in the payload of one operation, as benchmarks of collectives count them; empty \
+             where the payload is no whole number of them.",
+        computed: "MsgSize / 4.",
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| elements(point.size_bytes)),
         trials: None,
     },
     Figure {
@@ -366,6 +380,11 @@ fn trial_length(length: &TrialLength) -> String {
         TrialLength::DurationNs(length_ns) => format!("{length_ns} ns"),
         TrialLength::Iterations(count) => format!("{count} iterations"),
     }
+}
+
+/// Elements of four bytes.
+fn elements(size_bytes: u32) -> Option<u32> {
+    size_bytes.is_multiple_of(4).then_some(size_bytes / 4)
 }
 
 /// Operations of one batch.

@@ -385,6 +385,12 @@ fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
     assert!(unknown.contains("did you mean \"huge\"?"), "{unknown}");
     let variant = message(&format!("{lines}memory = 'host:1'"));
     assert!(variant.contains("write memory host"), "{variant}");
+    // A memory that another version may have is for optional experiments, a slip of the hand for none.
+    let optional = format!("{lines}optional = true\nmemory = ");
+    let cuda = points(&format!("{optional}['host', 'cuda:1']"));
+    assert!(cuda.iter().any(|point| point.memory == "cuda:1"));
+    assert!(message(&format!("{lines}memory = 'cuda'")).starts_with("unknown memory \"cuda\""));
+    assert!(message(&format!("{optional}'hugh'")).contains("did you mean \"huge\"?"));
     let far = points(&format!("{lines}memory = 'far'"));
     assert!(far.iter().all(|point| point.memory == "far"));
     let unseen = message(&format!("{lines}memory = 'far'\nping-pong = true"));

@@ -24,7 +24,13 @@ fn plans_that_ship_expand() {
         );
         names.push(stem);
     }
-    for expected in ["tour", "mori-io-read", "mori-io-write", "one-sided-read"] {
+    for expected in [
+        "tour",
+        "mori-io-read",
+        "mori-io-write",
+        "efa-write",
+        "one-sided-read",
+    ] {
         assert!(
             names.iter().any(|name| name == expected),
             "{expected} is missing"
@@ -54,11 +60,16 @@ fn the_tour_measures_less_than_20_seconds() {
     assert!(total_ns < 20_000_000_000, "{}", Nanos(total_ns));
 }
 
-fn shipped(name: &str, ranks: Option<u32>) -> Vec<TransferPoint> {
+fn loaded(name: &str, ranks: Option<u32>) -> (Plan, u32) {
     let path = format!("{}/../../plans/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let mut plan = Plan::load(std::path::Path::new(&path)).unwrap();
     let ranks = ranks.or(plan.ranks).unwrap();
     plan.fit_ranks(ranks);
+    (plan, ranks)
+}
+
+fn shipped(name: &str, ranks: Option<u32>) -> Vec<TransferPoint> {
+    let (plan, ranks) = loaded(name, ranks);
     plan.transfer_points(ranks).unwrap()
 }
 
@@ -109,6 +120,50 @@ fn the_mori_io_plans_have_the_published_cells() {
         all(&large, 1, 4, (0, 1)),
     ];
     assert_eq!(cells(&writes), expected.concat());
+}
+
+/// Four configurations of the page, and its two of several devices with memory of the host; what a machine may lack is
+/// optional, and nothing else is.
+#[test]
+fn the_efa_plan_has_the_published_cells() {
+    let (plan, ranks) = loaded("efa-write", None);
+    let planned = plan.points(ranks, &SHIPPED).unwrap();
+    let points = planned.into_iter().map(|planned| match planned.point {
+        crate::Point::Transfer(point) => (point, planned.reading),
+        other => panic!("{other:?}"),
+    });
+    let points: Vec<_> = points.collect();
+    let each = points.chunk_by(|(one, _), (other, _)| one.label == other.label);
+    let configurations: Vec<_> = each
+        .map(|points| {
+            let (first, reading) = &points[0];
+            let sizes: Vec<_> = points.iter().map(|(point, _)| point.size_bytes).collect();
+            assert_eq!(sizes, (18..=30).map(|bit| 1 << bit).collect::<Vec<u32>>());
+            assert!(points.iter().all(|(point, _)| point.depth() == 1
+                && point.op == Verb::WriteImm
+                && point.footprint_bytes == u64::from(point.size_bytes)));
+            assert_eq!(reading.tables.len(), 1);
+            assert_eq!(reading.tables[0].rows.len(), sizes.len());
+            let (memory, traffic) = (first.memory.as_str(), first.traffic.name());
+            (
+                first.rails.name(),
+                traffic,
+                memory.to_owned(),
+                reading.optional,
+            )
+        })
+        .collect();
+    let expected = [
+        ("single", "in-turn", "host", false),
+        ("stripe", "in-turn", "host", true),
+        ("round-robin", "fan-out", "host", true),
+        ("single", "in-turn", "cuda", true),
+        ("stripe", "in-turn", "cuda", true),
+        ("round-robin", "fan-out", "cuda", true),
+    ];
+    let expected = expected
+        .map(|(rails, traffic, memory, optional)| (rails, traffic, memory.to_owned(), optional));
+    assert_eq!(configurations, expected);
 }
 
 #[test]

@@ -1,0 +1,185 @@
+//! Tables of figures that others measured, as plans have them: what they are of, their columns, their rows.
+//!
+//! A table stands at an experiment, as `published = { what, columns, rows }` or a list of such. Which columns there
+//! are, and which row belongs to which point, is known where figures are: in the crate `record`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
+
+use crate::refuse::usage;
+use tonnage_units::Result;
+use tonnage_units::names::quote;
+
+/// Figures that somebody else measured in several cells.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedTable {
+    /// The machine, and whatever a reader has to know.
+    pub what: String,
+    /// Headers, as tables print them: columns that were asked for choose the point, measured ones are set beside ours.
+    pub columns: Vec<String>,
+    /// Values, as many in each row as there are columns.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// One value of a published table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "a number or a text")]
+pub enum Cell {
+    /// A whole number.
+    Count(u64),
+    /// Any other number.
+    Number(f64),
+    /// Words, or a size such as 256k.
+    Text(String),
+}
+
+impl Cell {
+    /// The value of a number.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Count(count) => Some(*count as f64),
+            Self::Number(number) => Some(*number),
+            Self::Text(_) => None,
+        }
+    }
+}
+
+/// Tables as a point's reading has them: the same for all points of an experiment.
+pub(crate) fn shared(tables: &[PublishedTable]) -> Result<Arc<[PublishedTable]>> {
+    tables.iter().try_for_each(check)?;
+    Ok(tables.into())
+}
+
+/// Refuses a table that is none.
+fn check(table: &PublishedTable) -> Result<()> {
+    let PublishedTable {
+        what,
+        columns,
+        rows,
+    } = table;
+    let named = quote(what);
+    if what.trim().is_empty() || what.chars().any(char::is_control) {
+        return usage(format!(
+            "what of published, {named}, says nothing: write the machine in one line of text"
+        ));
+    }
+    if columns.is_empty() || rows.is_empty() {
+        return usage(format!(
+            "published of {named} has no figures: write columns = [\"MsgSize (B)\", \"Avg BW (GB/s)\"] and rows = [[8, 0.02]]"
+        ));
+    }
+    for (row, number) in rows.iter().zip(1..) {
+        if row.len() != columns.len() {
+            return usage(format!(
+                "row {number} of published of {named} has {} values for {} columns: write one for each",
+                row.len(),
+                columns.len()
+            ));
+        }
+        let unfit = |cell: &&Cell| {
+            cell.number()
+                .is_some_and(|value| !value.is_finite() || value < 0.0)
+        };
+        if row.iter().any(|cell| unfit(&cell)) {
+            return usage(format!(
+                "row {number} of published of {named} has a value that nobody can have measured: write numbers from 0"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Writes one table as it is, several as a list.
+///
+/// # Errors
+/// What the format says.
+pub(crate) fn serialize<S: Serializer>(
+    tables: &[PublishedTable],
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    match tables {
+        [one] => one.serialize(serializer),
+        several => several.serialize(serializer),
+    }
+}
+
+/// Reads one table, or a list of them.
+///
+/// # Errors
+/// For anything else.
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Vec<PublishedTable>, D::Error> {
+    deserializer.deserialize_any(TablesVisitor)
+}
+
+struct TablesVisitor;
+
+impl<'de> Visitor<'de> for TablesVisitor {
+    type Value = Vec<PublishedTable>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("{ what, columns, rows } or a list of such tables")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> std::result::Result<Self::Value, A::Error> {
+        PublishedTable::deserialize(MapAccessDeserializer::new(map)).map(|table| vec![table])
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(
+        self,
+        mut items: A,
+    ) -> std::result::Result<Self::Value, A::Error> {
+        let mut tables = Vec::new();
+        while let Some(table) = items.next_element()? {
+            tables.push(table);
+        }
+        Ok(tables)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(columns: &[&str], rows: Vec<Vec<Cell>>) -> PublishedTable {
+        PublishedTable {
+            what: "a machine".to_owned(),
+            columns: columns.iter().map(|&name| name.to_owned()).collect(),
+            rows,
+        }
+    }
+
+    #[test]
+    fn a_table_has_a_value_in_each_column() {
+        let columns = ["MsgSize (B)", "Avg BW (GB/s)"];
+        let row = |second: f64| vec![Cell::Text("8k".to_owned()), Cell::Number(second)];
+        assert!(shared(&[table(&columns, vec![row(0.5), row(0.0)])]).is_ok());
+        let nameless = PublishedTable {
+            what: "\n".to_owned(),
+            ..table(&columns, vec![row(1.0)])
+        };
+        for (wrong, said) in [
+            (nameless, "says nothing"),
+            (table(&columns, vec![]), "has no figures"),
+            (table(&[], vec![row(1.0)]), "has no figures"),
+            (
+                table(&columns, vec![row(1.0), vec![Cell::Count(8)]]),
+                "row 2 of published of \"a machine\" has 1 values for 2 columns",
+            ),
+            (table(&columns, vec![row(f64::NAN)]), "numbers from 0"),
+            (table(&columns, vec![row(-1.0)]), "numbers from 0"),
+        ] {
+            let why = shared(&[wrong]).unwrap_err();
+            assert_eq!(why.exit_code(), 2);
+            assert!(why.to_string().contains(said), "{why}");
+        }
+    }
+}

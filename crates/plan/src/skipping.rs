@@ -1,0 +1,40 @@
+//! The option of every kind by which a machine may lack what an experiment needs, and the memories that it may lack.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::options::{Group, with_default};
+use tonnage_engine::Lists;
+use tonnage_engine::memory::MemoryEntry;
+use tonnage_units::Result;
+
+/// Consequence of what a machine lacks.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Results", mut_args = with_default::<Self>)]
+pub struct SkippingOptions {
+    /// Leave the exit code at 0 where this machine lacks what a point needs, such as a second device or a kind of
+    /// memory; the table has its row and the reason all the same. What fails is still an error.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
+}
+
+impl Group for SkippingOptions {}
+
+/// The row of a memory that an experiment names; `None` for one that this version of tonnage does not have, which an
+/// optional experiment may name: its points are skipped with that reason.
+///
+/// # Errors
+/// `Usage` for a name that is not in the list, where the experiment is not optional, and for what looks like a mistake
+/// in writing one that is.
+pub(crate) fn memory(
+    lists: &Lists,
+    name: &str,
+    skipping: &SkippingOptions,
+) -> Result<Option<&'static MemoryEntry>> {
+    match lists.memory(name) {
+        Err(_) if skipping.optional && lists.lacks_memory(name) => Ok(None),
+        found => found.map(Some),
+    }
+}

@@ -1,0 +1,220 @@
+//! Published figures beside ours: which columns a table can have, and which of its rows belongs to a record.
+//!
+//! A column is named as tables print it. Those that the plan asked for (size, batch, rails) choose the row; measured
+//! ones are compared, in the published unit, which may be another one of the same quantity. Tables as plans have them
+//! are in [`tonnage_plan::published`]; drawing them is the reports'.
+
+use tonnage_plan::published::{Cell, PublishedTable};
+use tonnage_units::names::{nearest, quote};
+use tonnage_units::{Bytes, Error, Result};
+
+use crate::envelope::{PublishedRow, Record};
+use crate::figures::{Figure, Row, Style, Value};
+use crate::kinds::transfer::figures::{FIGURES, FROM_POINT};
+
+/// A column of a published table.
+#[derive(Clone, Copy)]
+pub struct Column {
+    /// The figure.
+    pub figure: &'static Figure,
+    /// Published value of one in the unit of CSV.
+    pub factor: f64,
+    /// True where the plan asked for it.
+    pub is_key: bool,
+}
+
+/// Units of one quantity, with the number of each in the unit of CSV.
+type Family = &'static [(&'static str, f64)];
+
+const GIBI: f64 = (1u64 << 30) as f64;
+const MEBI: f64 = (1u64 << 20) as f64;
+
+const FAMILIES: &[Family] = &[
+    &[
+        ("GB/s", 1e-9),
+        ("MB/s", 1e-6),
+        ("Gb/s", 8e-9),
+        ("Mb/s", 8e-6),
+        ("GiB/s", 1.0 / GIBI),
+        ("MiB/s", 1.0 / MEBI),
+        ("Gib/s", 8.0 / GIBI),
+    ],
+    &[("us", 1e-3), ("ns", 1.0), ("ms", 1e-6), ("s", 1e-9)],
+    &[("op/s", 1.0), ("kop/s", 1e-3), ("Mop/s", 1e-6)],
+];
+
+impl Column {
+    /// The column with this header.
+    ///
+    /// # Errors
+    /// `Usage` for one that no table of transfers has, with the nearest that there is.
+    pub fn named(header: &str) -> Result<Self> {
+        let mut all = columns();
+        if let Some(column) = all.find(|column| column.figure.name == header) {
+            return Ok(column);
+        }
+        let (stem, unit) = parts(header);
+        let Some(column) = columns().find(|column| parts(column.figure.name).0 == stem) else {
+            return Err(unknown(header));
+        };
+        let own = parts(column.figure.name).1;
+        let family = FAMILIES.iter().find(|family| has(family, own));
+        let units = family.filter(|_| !column.is_key);
+        let known = units.into_iter().flat_map(|units| units.iter());
+        if let Some((_, factor)) = known.clone().find(|(name, _)| *name == unit) {
+            return Ok(Self {
+                factor: *factor,
+                ..column
+            });
+        }
+        let units: Vec<_> = known.map(|(name, _)| *name).collect();
+        Err(Error::Usage(match units.is_empty() {
+            true => format!(
+                "unknown column {} of published: write {:?}",
+                quote(header),
+                column.figure.name
+            ),
+            false => format!(
+                "unknown unit of the column {} of published: write {:?}, or one of the units {}",
+                quote(header),
+                column.figure.name,
+                units.join(", ")
+            ),
+        }))
+    }
+
+    /// Our value in the published unit.
+    pub fn ours(&self, row: &Row<'_>) -> Option<f64> {
+        match (self.figure.value)(row) {
+            Value::Count(count) => Some(count as f64 * self.factor),
+            Value::Number(number) => Some(number * self.factor),
+            Value::Text(_) | Value::Unknown => None,
+        }
+    }
+
+    /// Returns whether the record is of this cell.
+    fn is_of(&self, row: &Row<'_>, cell: &Cell) -> bool {
+        match ((self.figure.value)(row), cell) {
+            (Value::Count(ours), Cell::Text(text)) => {
+                text.parse().is_ok_and(|Bytes(bytes)| bytes == ours)
+            }
+            (Value::Text(ours), Cell::Text(text)) => ours == *text,
+            (Value::Count(ours), cell) => cell.number() == Some(ours as f64),
+            (Value::Number(ours), cell) => cell.number() == Some(ours),
+            (Value::Text(_) | Value::Unknown, _) => false,
+        }
+    }
+}
+
+/// Columns that a table of transfers can have.
+fn columns() -> impl Iterator<Item = Column> {
+    let asked = FROM_POINT.iter().copied().flatten();
+    let keys = asked.filter(|figure| figure.style == Style::Plain);
+    let keys = keys.map(|figure| (figure, true));
+    let measured = FIGURES.iter().copied().flatten();
+    let measured = measured.filter(|figure| figure.better.is_some());
+    let measured = measured.map(|figure| (figure, false));
+    keys.chain(measured).map(|(figure, is_key)| Column {
+        figure,
+        factor: match figure.style {
+            Style::Scaled(scale) => scale,
+            Style::Plain | Style::Rate => 1.0,
+        },
+        is_key,
+    })
+}
+
+/// A header without its unit, and the unit.
+fn parts(header: &str) -> (&str, &str) {
+    let unit = header
+        .rsplit_once(" (")
+        .and_then(|(stem, unit)| Some((stem, unit.strip_suffix(')')?)));
+    unit.unwrap_or((header, ""))
+}
+
+fn has(family: &Family, unit: &str) -> bool {
+    family.iter().any(|(name, _)| *name == unit)
+}
+
+fn unknown(header: &str) -> Error {
+    let stem = |name: &str| parts(name).0.to_lowercase();
+    let stems: Vec<_> = columns().map(|column| stem(column.figure.name)).collect();
+    let stems: Vec<_> = stems.iter().map(String::as_str).collect();
+    let near = nearest(&stem(header), &stems);
+    let near = near.and_then(|near| columns().find(|column| stem(column.figure.name) == near));
+    let hint = match near {
+        Some(column) => format!("did you mean {:?}? ", column.figure.name),
+        None => String::new(),
+    };
+    Error::Usage(format!(
+        "unknown column {} of published: {hint}it has columns of transfers that are numbers, and options such as {:?}; \
+         `tonnage explain` lists them",
+        quote(header),
+        "MsgSize (B)"
+    ))
+}
+
+/// Refuses tables with columns that nothing can be set beside, and rows that are of one cell.
+///
+/// # Errors
+/// `Usage`, with the nearest column that there is.
+pub fn check(tables: &[PublishedTable]) -> Result<()> {
+    for table in tables {
+        let columns = table.columns.iter().map(|header| Column::named(header));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let named = quote(&table.what);
+        if columns.iter().all(|column| column.is_key) {
+            return Err(Error::Usage(format!(
+                "published of {named} has no measured column: add one, such as \"Avg BW (GB/s)\""
+            )));
+        }
+        let mut cells: Vec<Vec<&Cell>> = Vec::new();
+        for (row, number) in table.rows.iter().zip(1..) {
+            let words = columns.iter().zip(row).find(|(column, cell)| {
+                // Without a number there is nothing to compare.
+                !column.is_key && cell.number().is_none()
+            });
+            if let Some((column, _)) = words {
+                return Err(Error::Usage(format!(
+                    "row {number} of published of {named} has words for {:?}: write a number",
+                    column.figure.name
+                )));
+            }
+            let keys = columns.iter().zip(row).filter(|(column, _)| column.is_key);
+            let keys: Vec<_> = keys.map(|(_, cell)| cell).collect();
+            if let Some(before) = cells.iter().position(|known| *known == keys) {
+                return Err(Error::Usage(format!(
+                    "rows {} and {number} of published of {named} are of the same point: add a column that tells them \
+                     apart, such as \"MsgSize (B)\"",
+                    before + 1
+                )));
+            }
+            cells.push(keys);
+        }
+    }
+    Ok(())
+}
+
+/// The rows of tables that are of the point of a record.
+pub fn rows_of(record: &Record, tables: &[PublishedTable]) -> Vec<PublishedRow> {
+    let Some(cell) = Row::of(record).into_iter().next() else {
+        return Vec::new();
+    };
+    let of_table = |table: &PublishedTable| {
+        let columns = table.columns.iter().map(|header| Column::named(header));
+        let columns: Vec<_> = columns.collect::<Result<_>>().ok()?;
+        let row = table.rows.iter().find(|row| {
+            let mut keys = columns.iter().zip(*row).filter(|(column, _)| column.is_key);
+            keys.all(|(column, value)| column.is_of(&cell, value))
+        })?;
+        Some(PublishedRow {
+            what: table.what.clone(),
+            columns: table.columns.clone(),
+            row: row.clone(),
+        })
+    };
+    tables.iter().filter_map(of_table).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Columns that are found and refused, and rows that belong to a point.
+
+use super::*;
+
+fn table(columns: &[&str], rows: &[&[Cell]]) -> PublishedTable {
+    PublishedTable {
+        what: "a machine".to_owned(),
+        columns: columns.iter().map(|&name| name.to_owned()).collect(),
+        rows: rows.iter().map(|row| row.to_vec()).collect(),
+    }
+}
+
+fn text(text: &str) -> Cell {
+    Cell::Text(text.to_owned())
+}
+
+#[test]
+fn a_column_may_have_another_unit_of_the_same_quantity() {
+    // A gigabyte in a second, which is a thousand microseconds of a million nanoseconds each.
+    for (header, value, expected) in [
+        ("Avg BW (GB/s)", 1e9, 1.0),
+        ("Avg BW (Gb/s)", 1e9, 8.0),
+        ("Avg BW (MiB/s)", 1048576.0, 1.0),
+        ("Avg BW (Gib/s)", GIBI, 8.0),
+        ("Avg Lat (us)", 1e6, 1000.0),
+        ("Avg Lat (ms)", 1e6, 1.0),
+        ("Msg rate (Mop/s)", 1e6, 1.0),
+        ("BusBW all (%)", 0.5, 50.0),
+    ] {
+        let column = Column::named(header).unwrap();
+        assert!(!column.is_key, "{header}");
+        let ours = value * column.factor;
+        assert!((ours - expected).abs() < 1e-9, "{header}: {ours}");
+    }
+    for header in ["MsgSize (B)", "BatchSize", "Count", "Rails", "Ranks", "Op"] {
+        assert!(Column::named(header).unwrap().is_key, "{header}");
+    }
+}
+
+#[test]
+fn the_nearest_column_is_named() {
+    for (header, said) in [
+        ("Avg BV (GB/s)", "did you mean \"Avg BW (GB/s)\"?"),
+        ("avg bw (GB/s)", "did you mean \"Avg BW (GB/s)\"?"),
+        ("Avg BW (furlongs)", "units GB/s, MB/s, Gb/s"),
+        ("Avg BW", "units GB/s, MB/s, Gb/s"),
+        ("MsgSize (kB)", "write \"MsgSize (B)\""),
+        ("Library", "columns of transfers that are numbers"),
+        ("TotalSize (MB)", "columns of transfers that are numbers"),
+        ("", "`tonnage explain` lists them"),
+    ] {
+        let refused = check(&[table(&[header, "Avg Lat (us)"], &[])]).unwrap_err();
+        assert_eq!(refused.exit_code(), 2);
+        assert!(refused.to_string().contains(said), "{header}: {refused}");
+    }
+}
+
+#[test]
+fn rows_tell_points_apart_and_have_something_to_compare() {
+    let size = Cell::Count(8);
+    let twice = table(
+        &["MsgSize (B)", "Avg Lat (us)"],
+        &[
+            &[size.clone(), Cell::Number(1.0)],
+            &[size.clone(), Cell::Number(2.0)],
+        ],
+    );
+    for (wrong, said) in [
+        (
+            twice,
+            "rows 1 and 2 of published of \"a machine\" are of the same point",
+        ),
+        (
+            table(&["MsgSize (B)", "Op"], &[&[size.clone(), text("write")]]),
+            "no measured column",
+        ),
+        (
+            table(&["MsgSize (B)", "Avg Lat (us)"], &[&[size, text("long")]]),
+            "words for \"Avg Lat (us)\"",
+        ),
+    ] {
+        let refused = check(&[wrong]).unwrap_err().to_string();
+        assert!(refused.contains(said), "{refused}");
+    }
+}
+
+#[test]
+fn a_row_belongs_to_the_point_that_all_its_options_are_of() {
+    let record = crate::tests::sample(64);
+    let point = &record.transfer().unwrap().point;
+    let (op, size) = (point.op.name(), u64::from(point.size_bytes));
+    let columns = ["MsgSize (B)", "Op", "Avg Lat (us)"];
+    let found = |size: Cell, op: &str| {
+        let other: &[Cell] = &[Cell::Count(1 << 40), text(op), Cell::Count(1)];
+        let tables = [table(
+            &columns,
+            &[other, &[size, text(op), Cell::Number(7.5)]],
+        )];
+        check(&tables).unwrap();
+        rows_of(&record, &tables)
+    };
+    let row = found(Cell::Count(size), op);
+    assert_eq!(row.len(), 1);
+    assert_eq!(row[0].what, "a machine");
+    assert_eq!(row[0].row[2], Cell::Number(7.5));
+    assert_eq!(found(text(&size.to_string()), op).len(), 1);
+    assert_eq!(found(Cell::Number(size as f64), op).len(), 1);
+    assert_eq!(found(Cell::Count(size + 1), op), []);
+    assert_eq!(found(Cell::Count(size), "nothing"), []);
+}

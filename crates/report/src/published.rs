@@ -1,0 +1,103 @@
+//! Figures that others measured in the same cells, beside ours: a table for each published one, in the published units.
+//!
+//! Which row belongs to which record was found out when it was written. Published figures of files stand in lines of
+//! their own, which the report of files makes.
+
+use tonnage_plan::published::Cell;
+use tonnage_record::figures::{Row, Style};
+use tonnage_record::published::Column;
+use tonnage_record::{Outcome, PublishedRow, Record};
+use tonnage_units::quantity::human::{number, prefixed};
+
+use crate::derived::{RATIO, THEIRS};
+use crate::table::{draw, shown};
+use crate::text::{WIDTH, wrap};
+
+/// A published table for each machine that rows of these records are of.
+pub fn tables<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Vec<String> {
+    let mut tables: Vec<&PublishedRow> = Vec::new();
+    for row in records.clone().flat_map(|record| &record.published_rows) {
+        if !tables.iter().any(|table| is_of(table, row)) {
+            tables.push(row);
+        }
+    }
+    let drawn = tables.into_iter().filter_map(|table| {
+        let rows = records.clone().flat_map(|record| {
+            let rows = record.published_rows.iter();
+            let rows = rows.filter(|row| is_of(table, row));
+            rows.map(move |row| (record, row))
+        });
+        one(table, rows)
+    });
+    drawn.collect()
+}
+
+fn is_of(table: &PublishedRow, row: &PublishedRow) -> bool {
+    table.what == row.what && table.columns == row.columns
+}
+
+/// One table under what it is of; `None` for columns that this version does not know.
+fn one<'a>(
+    table: &PublishedRow,
+    rows: impl Iterator<Item = (&'a Record, &'a PublishedRow)>,
+) -> Option<String> {
+    let columns = table.columns.iter().map(|header| {
+        let column = Column::named(header).ok()?;
+        Some((header.as_str(), column))
+    });
+    let columns: Vec<_> = columns.collect::<Option<_>>()?;
+    let head = columns.iter().flat_map(|(header, column)| {
+        let ours = header.replacen(" (", "\n(", 1);
+        match column.is_key {
+            true => vec![ours],
+            false => vec![ours, THEIRS.name.to_owned(), RATIO.name.to_owned()],
+        }
+    });
+    let lines = rows.map(|(record, row)| {
+        let cells = columns.iter().zip(&row.row);
+        cells
+            .flat_map(|(column, theirs)| cells_of(record, column, theirs))
+            .collect()
+    });
+    let all = std::iter::once(head.collect()).chain(lines).collect();
+    let what = wrap(&format!("beside {}:", table.what), WIDTH, 2);
+    Some(format!("{what}\n{}", draw(all, |_| true)))
+}
+
+/// Our value of an option, or ours of a measured figure, theirs, and the ratio of both.
+fn cells_of(record: &Record, (header, column): &(&str, Column), theirs: &Cell) -> Vec<String> {
+    let unknown = match record.outcome {
+        Outcome::Measured => "n/a",
+        _ => "-",
+    };
+    let rows = Row::of(record);
+    let Some(row) = rows.first() else {
+        return Vec::new();
+    };
+    if column.is_key {
+        let value = (column.figure.value)(row);
+        return vec![shown(value, column.figure.style, unknown)];
+    }
+    let ours = column.ours(row);
+    let as_published = column.figure.style == Style::Rate && *header == column.figure.name;
+    let text = |value: f64| match as_published {
+        true => prefixed(value),
+        false => number(value),
+    };
+    let ratio = ours.zip(theirs.number().filter(|theirs| *theirs > 0.0));
+    let ratio = ratio.map(|(ours, theirs)| number(ours / theirs));
+    vec![
+        ours.map_or_else(|| unknown.to_owned(), text),
+        words(theirs),
+        ratio.unwrap_or_else(|| unknown.to_owned()),
+    ]
+}
+
+/// A published value, with the digits that it was published with.
+fn words(cell: &Cell) -> String {
+    match cell {
+        Cell::Count(count) => count.to_string(),
+        Cell::Number(number) => number.to_string(),
+        Cell::Text(text) => text.clone(),
+    }
+}
