@@ -9,6 +9,7 @@
 //! | `all_or_none`, `latencies`, `json` | what ranks say to each other in several kinds |
 //! | `opening` | devices, places of workers, memory and introductions, for kinds that move bytes between memories |
 //! | [`drive`] | the timed loops |
+//! | [`library`] | the library for other programs, between the loops and an engine |
 //! | [`kinds`] | the kinds of experiments |
 //! | [`limit`] | upper bounds that utilization is a fraction of |
 //! | [`canary`] | a check that the machine did not change under a point |
@@ -29,6 +30,7 @@ pub mod host;
 mod json;
 pub mod kinds;
 mod latencies;
+pub mod library;
 pub mod limit;
 pub mod observer;
 mod opening;

@@ -139,7 +139,7 @@ impl Domain for Refusing {
         self.domain.report()
     }
 
-    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine>> {
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
         let before = self.opened.fetch_add(1, Ordering::Relaxed);
         (self.refuse)(config, before).map_or_else(|| self.domain.worker(config), Err)
     }

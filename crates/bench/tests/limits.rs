@@ -50,7 +50,7 @@ impl Domain for Beside {
         Some(Ipv4Addr::LOCALHOST.into())
     }
 
-    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine>> {
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
         self.inner.worker(config)
     }
 }
@@ -85,6 +85,8 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         cq: tonnage_plan::transfer::CqMode::Busy,
         queue_pairs: 1,
         cut: None,
+        api: tonnage_plan::transfer::TransferApi::Engine,
+        session: None,
         place: None,
         size_bytes: 64,
         pacing,

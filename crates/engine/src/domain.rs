@@ -97,5 +97,5 @@ pub trait Domain: Send + Sync {
     ///
     /// # Errors
     /// When queues cannot be made.
-    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine>>;
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>>;
 }

@@ -104,7 +104,7 @@ pub enum Arm<'a> {
 ///
 /// The order of calls: `register`, `cards`, `connect`, `meet`, then `lane` and the loop of `post` and `poll`. All of
 /// them may be called again later, for more memories, more peers and more lanes.
-pub trait Engine: Send {
+pub trait Engine {
     /// Makes a memory known to the device, for operations of this worker and of its peers. The engine keeps what its
     /// registration needs.
     ///
@@ -173,7 +173,8 @@ pub trait Engine: Send {
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize>;
     /// Says what a failed completion means; asked before the next poll.
     fn failure(&self, done: &Completion) -> Failure;
-    /// Makes ready for sleeping until something can be polled. Only asked where [`WorkerConfig::sleeps`] was said.
+    /// Makes ready for sleeping until something can be polled. Only asked where [`WorkerConfig::sleeps`] was said. The
+    /// descriptor is the same one as long as the engine lives.
     ///
     /// [`WorkerConfig::sleeps`]: crate::WorkerConfig::sleeps
     ///

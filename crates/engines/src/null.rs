@@ -64,7 +64,7 @@ impl Domain for NullDomain {
         }
     }
 
-    fn worker(&self, _config: &WorkerConfig) -> Result<Box<dyn Engine>> {
+    fn worker(&self, _config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
         let queue = VecDeque::with_capacity(2 * DEPTH as usize);
         Ok(Box::new(Null {
             regions: 0,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use tonnage_plan::Plan;
 use tonnage_plan::files::{
     DataOptions, FileJob, FileLengthOptions, FilesOptions, HowOptions, ReadShift, ResultsOptions,
     StripeCount, Verify, WorkOptions,
@@ -13,7 +14,6 @@ use tonnage_plan::files::{FileLayout, FileOrder, Fsync, Phase};
 use tonnage_plan::options::{Many, Pair};
 use tonnage_plan::skipping::SkippingOptions;
 use tonnage_plan::sweep::Sweep;
-use tonnage_plan::{Experiment, Plan};
 use tonnage_units::{Bytes, Count, Nanos};
 use tonnage_units::{Error, Result};
 
@@ -83,7 +83,7 @@ pub fn plan(
     Ok(Plan {
         name: "ior".to_owned(),
         ranks: Some(placement.ranks),
-        experiments: vec![Experiment::File(job)],
+        experiments: vec![job.into()],
         ..Plan::default()
     })
 }

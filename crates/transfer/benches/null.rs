@@ -14,7 +14,7 @@ use tonnage_engine::{
 use tonnage_sys::clock::Clock;
 use tonnage_transfer::{
     AsyncSession, EndpointConfig, Executor, Extent, LaneSource, LocalMemory, RemoteId, Session,
-    Ticket, TransferEndpoint, TransferError, Transport, TransportOptions,
+    Ticket, TicketEnd, TransferEndpoint, TransferError, Transport, TransportOptions,
 };
 
 /// Operations of one stretch.
@@ -24,7 +24,7 @@ const WINDOW: usize = 64;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Ways with their goals, nanoseconds above raw.
-const WAYS: [(&str, Option<f64>); 10] = [
+const WAYS: [(&str, Option<f64>); 11] = [
     ("raw", None),
     ("poll", Some(10.0)),
     ("async", Some(60.0)),
@@ -35,12 +35,13 @@ const WAYS: [(&str, Option<f64>); 10] = [
     ("poll, window 64", Some(10.0)),
     ("async, window 64", Some(60.0)),
     ("batch of 64", None),
+    ("queue, window 64", Some(10.0)),
 ];
 
 /// Everything that is measured.
 struct Bench {
     clock: Clock,
-    engine: Box<dyn Engine>,
+    engine: Box<dyn Engine + Send>,
     lane: Lane,
     session: Session,
     asynchronous: AsyncSession,
@@ -136,6 +137,7 @@ impl Bench {
             tasks(&self.endpoint, &self.asynchronous, WINDOW as u64)
         })?;
         measure(9, &mut || batches(&self.session))?;
+        measure(10, &mut || queued(&self.endpoint, &self.session))?;
         Ok(row)
     }
 }
@@ -246,6 +248,22 @@ fn batches(session: &Session) -> Result<(), TransferError> {
     for _ in 0..OPERATIONS / WINDOW as u64 {
         let ticket = session.batch(Verb::Write, &extents)?;
         while !ticket.poll()? {}
+    }
+    Ok(())
+}
+
+fn queued(endpoint: &TransferEndpoint, session: &Session) -> Result<(), TransferError> {
+    let mut ends = [const { TicketEnd::NONE }; WINDOW];
+    let (mut posted, mut ended) = (0, 0);
+    while ended < OPERATIONS {
+        while posted < OPERATIONS && posted - ended < WINDOW as u64 {
+            let offset = posted % 512 * 8;
+            let extent = Extent::new(offset, offset, 8);
+            session.post_queued(Verb::Write, &extent, posted)?;
+            posted += 1;
+        }
+        ended += endpoint.poll_ended(&mut ends)? as u64;
+        black_box(&ends);
     }
     Ok(())
 }

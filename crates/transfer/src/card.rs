@@ -66,6 +66,17 @@ impl EndpointCard {
 }
 
 impl RemoteMemory {
+    /// A memory that a peer registered without an endpoint of this library: `number` tells it apart from others of that
+    /// peer, and `descriptor` is what its engine returned.
+    pub fn new(owner: Peer, number: u32, bytes: u64, descriptor: Descriptor) -> Self {
+        Self {
+            owner,
+            id: number,
+            bytes,
+            descriptor,
+        }
+    }
+
     /// The endpoint that registered it.
     pub fn owner(&self) -> Peer {
         self.owner

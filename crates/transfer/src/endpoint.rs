@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tonnage_engine::memory::{Memory, Request};
-use tonnage_engine::{Caps, Domain, Engine, Facts, Peer, Verb, split_name};
+use tonnage_engine::{Caps, Domain, Engine, Facts, Peer, RailLoad, Verb, split_name};
 use tonnage_engines::LISTS;
 
 use crate::card::{EndpointCard, RemoteId, RemoteMemory};
 use crate::cell::EndpointCell;
 use crate::error::{Subject, TransferError, TransferErrorKind, TransferResult};
-use crate::memory::{LocalId, LocalMemory};
+use crate::memory::LocalMemory;
+use crate::named::LaneSource;
 use crate::progress::Extent;
-use crate::resources::SessionOptions;
 use crate::session::Session;
-use crate::state::{ArrivedWrite, EndpointState, KnownRemote, TableSizes};
+use crate::state::{ArrivedWrite, EndpointState, KnownRemote, LocalId, SessionOptions, TableSizes};
 use crate::ticket::Ticket;
 
 /// Configuration of an endpoint.
@@ -33,6 +33,8 @@ pub struct EndpointConfig {
     pub operations_max: u32,
     /// The most arrivals that wait to be taken.
     pub arrivals_max: u32,
+    /// True when its user will sleep ([`TransferEndpoint::arm`]) and not only poll.
+    pub sleeps: bool,
 }
 
 impl EndpointConfig {
@@ -45,14 +47,15 @@ impl EndpointConfig {
             depth: 64,
             operations_max: 1024,
             arrivals_max: 4096,
+            sleeps: false,
         }
     }
 }
 
-/// An engine that somebody opened, for [`TransferEndpoint::over`].
+/// An engine that somebody opened, for [`TransferEndpoint::over`]. It is named before its domain, to be closed first.
 pub struct EngineParts {
     /// The engine.
-    pub engine: Box<dyn Engine>,
+    pub engine: Box<dyn Engine + Send>,
     /// Its domain, to be kept until the engine is closed; `None` where somebody else keeps it.
     pub domain: Option<Arc<dyn Domain>>,
     /// The capabilities of its domain.
@@ -64,17 +67,6 @@ pub struct EngineParts {
     /// Removes what a killed process has left on this machine
     /// ([`Lifecycle::clean_up`](tonnage_engine::Lifecycle::clean_up)).
     pub clean_up: fn(u32),
-}
-
-/// Ways to find the lane of an operation without a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LaneSource {
-    /// Memory, peer and lane are looked up by their names for each call; the first one resolves them.
-    LookUp,
-    /// A lane is resolved for each call, and released when its operations have ended.
-    Fresh,
-    /// The local memory is registered and deregistered for each call as well.
-    Register,
 }
 
 /// One endpoint: an engine that one thread owns, with its registrations, peers, sessions and operations in flight.
@@ -112,14 +104,24 @@ impl TransferEndpoint {
         }
     }
 
-    /// Gives the engine back, with its registrations and connections, when this is the only handle and nothing else is
-    /// left of the endpoint.
+    /// Gives the engine back, with its registrations, its connections and its domain, when this is the only handle,
+    /// nothing else is left of the endpoint, and nothing is in flight.
     ///
     /// # Errors
-    /// The endpoint, when something is.
-    pub fn into_engine(self) -> Result<Box<dyn Engine>, Self> {
+    /// The endpoint, when something is left.
+    pub fn into_parts(self) -> Result<EngineParts, Self> {
+        if !self.cell.borrow().is_idle() {
+            return Err(self);
+        }
         let state = self.cell.into_state().map_err(|cell| Self { cell })?;
-        Ok(state.engine)
+        Ok(EngineParts {
+            engine: state.engine,
+            domain: state.domain,
+            caps: state.caps,
+            name: state.subject.engine.to_string(),
+            device: state.subject.device.map(|device| device.to_string()),
+            clean_up: state.clean_up,
+        })
     }
 
     /// Its number.
@@ -214,7 +216,7 @@ impl TransferEndpoint {
         let opened = self
             .cell
             .borrow()
-            .open_session(local.id().0, far, options, &Verb::ALL);
+            .open_session(local.id().place, far, options, &Verb::ALL);
         Ok(Session::new(
             self.cell.clone(),
             opened?,
@@ -224,10 +226,17 @@ impl TransferEndpoint {
 
     /// Keeps a peer's memory under its name, for calls without a session.
     pub fn know(&self, remote: &RemoteMemory) -> RemoteId {
+        self.know_with(remote, SessionOptions::default())
+    }
+
+    /// Like [`Self::know`], with promises for the writes of such calls. One that the engine cannot make is told by the
+    /// first of them.
+    pub fn know_with(&self, remote: &RemoteMemory, options: SessionOptions) -> RemoteId {
         let id = remote.id();
         self.forget(id);
         let known = KnownRemote {
             bytes: remote.bytes,
+            options,
             descriptor: remote.descriptor.clone(),
         };
         self.cell.borrow().remotes.insert(id, known);
@@ -258,23 +267,24 @@ impl TransferEndpoint {
         (local, remote): (LocalId, RemoteId),
         extents: &[Extent],
     ) -> TransferResult<Ticket> {
-        let index = {
-            let mut state = self.cell.borrow();
-            match source {
-                LaneSource::LookUp => state.looked_up_session(verb, local, remote)?,
-                LaneSource::Fresh => state.fresh_session(verb, local.0, remote)?,
-                LaneSource::Register => state.registered_session(verb, local, remote)?,
-            }
-        };
-        let posted = self
-            .cell
-            .borrow()
-            .post_by_index(index, verb, (local, remote), extents);
-        if source != LaneSource::LookUp {
-            // It ends with its operations, or now where there are none.
-            self.cell.borrow().close_session(index);
-        }
+        let mut state = self.cell.borrow();
+        let posted = state.transfer(source, verb, (local, remote), extents);
+        drop(state);
         Ok(Ticket::new(self.cell.clone(), posted?))
+    }
+
+    /// [`Session::flush`] of everything that was posted between these memories by [`LaneSource::LookUp`]. Lanes that
+    /// were released with their operations cannot be flushed any more; [`SessionOptions::delivered`] is for them.
+    ///
+    /// # Errors
+    /// As [`Session::flush`]; `Usage` for a name that is not known.
+    pub fn flush_between(
+        &self,
+        verb: Verb,
+        (local, remote): (LocalId, RemoteId),
+    ) -> TransferResult<Ticket> {
+        let slot = self.cell.borrow().flush_by_name(verb, local, remote)?;
+        Ok(Ticket::new(self.cell.clone(), slot))
     }
 
     /// Takes completions from the engine and moves what waits for it; returns how many there were. Whoever only serves
@@ -297,6 +307,12 @@ impl TransferEndpoint {
         }
         self.cell.progress()?;
         Ok(self.cell.borrow().arrivals.pop_front())
+    }
+
+    /// The next arrived write-imm of those that were found before. Polls nothing.
+    #[inline]
+    pub fn take_arrival(&self) -> Option<ArrivedWrite> {
+        self.cell.borrow().arrivals.pop_front()
     }
 
     /// Everything that has arrived: polls the engine once, and takes what it found.
@@ -370,6 +386,11 @@ impl TransferEndpoint {
     /// it was looking for ([`Engine::settle`]).
     pub fn settle(&self, trying: bool) -> bool {
         self.cell.borrow().engine.settle(trying)
+    }
+
+    /// Load of each rail since this was asked last ([`Engine::take_rail_loads`]).
+    pub fn take_rail_loads(&self) -> Vec<RailLoad> {
+        self.cell.borrow().engine.take_rail_loads()
     }
 
     /// Choices that the engine made by itself ([`Engine::chosen`]).

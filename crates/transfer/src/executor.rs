@@ -21,7 +21,7 @@ const WORD_TASKS: usize = u64::BITS as usize;
 const LOOK_TURNS: u32 = 64;
 
 /// Turns between two looks at the clock while tasks are woken all the time.
-const BUSY_LOOK_TURNS: u32 = 1 << 16;
+const BUSY_LOOK_TURNS: u32 = 1 << 10;
 
 /// One bit of a word: the task was woken. Wakers may be used by any thread, so it is atomic.
 struct TaskWaker {
@@ -55,6 +55,8 @@ pub struct Executor<'a> {
     words: Vec<Arc<AtomicU64>>,
     /// Tasks that are not done.
     left: usize,
+    /// Places of tasks that are done.
+    free: Vec<usize>,
     turns: u32,
 }
 
@@ -74,14 +76,15 @@ impl<'a> Executor<'a> {
             tasks: Vec::new(),
             words: Vec::new(),
             left: 0,
+            free: Vec::new(),
             turns: 0,
         }
     }
 
     /// Adds a task, which is polled when the executor runs.
     pub fn spawn(&mut self, future: impl Future<Output = ()> + 'a) {
-        let index = self.tasks.len();
-        if index.is_multiple_of(WORD_TASKS) {
+        let index = self.free.pop().unwrap_or(self.tasks.len());
+        if index == self.words.len() * WORD_TASKS {
             self.words.push(Arc::default());
         }
         let word = &self.words[index / WORD_TASKS];
@@ -90,10 +93,14 @@ impl<'a> Executor<'a> {
             bit: 1 << (index % WORD_TASKS),
         });
         waker.wake_by_ref();
-        self.tasks.push(Some(SpawnedTask {
+        let task = Some(SpawnedTask {
             future: Box::pin(future),
             waker: waker.into(),
-        }));
+        });
+        match self.tasks.get_mut(index) {
+            Some(place) => *place = task,
+            None => self.tasks.push(task),
+        }
         self.left += 1;
     }
 
@@ -105,12 +112,39 @@ impl<'a> Executor<'a> {
         let mut watch = Watch::new(timeout);
         while self.left > 0 {
             let polled = self.poll_woken();
-            self.turn(polled, &mut watch)?;
+            self.progress(polled, &mut watch)?;
         }
-        // Their places are taken again from the first on.
-        self.tasks.clear();
-        self.words.clear();
         Ok(())
+    }
+
+    /// Takes one turn: polls the tasks that were woken, takes completions from the endpoints, and polls the tasks that
+    /// these have woken. Returns whether any of this found work. Never waits: for a loop that does other things beside.
+    ///
+    /// # Errors
+    /// The error of an endpoint that no task tells.
+    #[inline]
+    pub fn turn(&mut self) -> TransferResult<bool> {
+        let mut works = self.poll_woken();
+        works |= self.take_completions()?;
+        works |= self.poll_woken();
+        Ok(works)
+    }
+
+    /// Returns whether a task was woken that no turn has polled since.
+    pub fn has_woken(&self) -> bool {
+        let is_set = |word: &Arc<AtomicU64>| word.load(Ordering::Relaxed) != 0;
+        self.words.iter().any(is_set)
+    }
+
+    /// Places of tasks, whether they are taken or not.
+    #[cfg(test)]
+    pub(crate) fn places(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Tasks that are not done.
+    pub fn tasks(&self) -> usize {
+        self.left
     }
 
     /// Runs until a future is done, and the spawned tasks beside it.
@@ -142,7 +176,7 @@ impl<'a> Executor<'a> {
             if self.left > 0 {
                 polled |= self.poll_woken();
             }
-            self.turn(polled, &mut watch)?;
+            self.progress(polled, &mut watch)?;
         }
     }
 
@@ -161,6 +195,7 @@ impl<'a> Executor<'a> {
                 let mut context = Context::from_waker(&task.waker);
                 if task.future.as_mut().poll(&mut context).is_ready() {
                     self.tasks[place] = None;
+                    self.free.push(place);
                     self.left -= 1;
                 }
             }
@@ -168,19 +203,26 @@ impl<'a> Executor<'a> {
         polled
     }
 
-    /// Polls the endpoints, and looks at the clock now and then.
+    /// Polls the endpoints; returns whether they had completions.
     #[inline]
-    fn turn(&mut self, polled: bool, watch: &mut Watch) -> TransferResult<()> {
-        let mut idle = !polled;
+    fn take_completions(&self) -> TransferResult<bool> {
+        let mut some = false;
         for endpoint in &self.endpoints {
             match endpoint.progress() {
-                Ok(count) => idle &= count == 0,
+                Ok(count) => some |= count > 0,
                 // Tasks whose operations failed with the engine were woken and are told by them. Others may be about to
                 // take the arrivals.
                 Err(error) if is_told_by_tasks(&error) => {}
                 Err(error) => return Err(error),
             }
         }
+        Ok(some)
+    }
+
+    /// Polls the endpoints, and looks at the clock now and then.
+    #[inline]
+    fn progress(&mut self, polled: bool, watch: &mut Watch) -> TransferResult<()> {
+        let idle = !self.take_completions()? && !polled;
         self.turns = self.turns.wrapping_add(1);
         let look = if idle { LOOK_TURNS } else { BUSY_LOOK_TURNS };
         if self.turns.is_multiple_of(look) {

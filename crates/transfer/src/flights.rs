@@ -3,7 +3,10 @@
 //! A slot is free again once its operation has ended and nobody holds its ticket any more, in whatever order that
 //! comes. A batch has one slot, which counts its parts. Which lane carries an operation is not known here.
 
+use std::collections::VecDeque;
 use std::task::Waker;
+
+use tonnage_engine::Verb;
 
 use crate::error::TransferError;
 
@@ -18,19 +21,53 @@ pub enum TransferStatus {
     Failed,
 }
 
+/// Somebody holds its ticket.
+const HELD: u8 = 1;
+/// It has something among the extras.
+const EXTRAS: u8 = 2;
+/// Its ticket was queued: its end is listed.
+const QUEUED: u8 = 4;
+/// Its session waits for its end.
+const AWAITED: u8 = 8;
+
 /// One operation, or one batch: the part of it that every operation touches.
 pub(crate) struct Flight {
-    status: TransferStatus,
-    /// Somebody holds its ticket.
-    held: bool,
-    /// It has something among the extras.
-    has_extras: bool,
+    /// The number that it was queued with.
+    token: u64,
     /// Parts that the engine has not ended, or not even taken.
     parts: u32,
     /// The session that it belongs to.
     pub(crate) session: u32,
+    status: TransferStatus,
+    /// Duties at its end; nearly all have nothing but a ticket that is held.
+    duties: u8,
     /// The operation's name.
-    pub(crate) name: &'static str,
+    pub(crate) name: OperationName,
+}
+
+const _: () = assert!(size_of::<Flight>() == 24);
+
+/// Name of an operation, in a byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OperationName {
+    /// One operation of this verb.
+    One(Verb),
+    /// Several under one ticket.
+    Batch(Verb),
+    Flush,
+}
+
+impl OperationName {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::One(verb) => verb.name(),
+            Self::Batch(Verb::Write) => "batch of writes",
+            Self::Batch(Verb::Read) => "batch of reads",
+            Self::Batch(Verb::WriteImm) => "batch of write-imms",
+            Self::Batch(Verb::Send) => "batch of sends",
+            Self::Flush => "flush",
+        }
+    }
 }
 
 /// Things that few operations have.
@@ -46,7 +83,7 @@ struct Extras {
 /// End of an operation, for whoever keeps accounts of it.
 #[derive(Default)]
 pub(crate) struct Ended {
-    /// The session whose operation has left the engine.
+    /// The session that waited for this end.
     pub(crate) session: Option<u32>,
     /// The waiting task.
     pub(crate) waker: Option<Waker>,
@@ -54,21 +91,13 @@ pub(crate) struct Ended {
     pub(crate) unclaimed: Option<TransferError>,
 }
 
-/// Outcome of [`Flights::end_plain`].
-pub(crate) enum PlainEnd {
-    /// An operation of this session has ended.
-    Of(u32),
-    /// A part of one has.
-    OfPart,
-    /// It is not so plain.
-    Other,
-}
-
 /// All slots of an endpoint. Their number is fixed, so that nothing is allocated later.
 pub(crate) struct Flights {
     slots: Vec<Flight>,
     extras: Vec<Extras>,
     free: Vec<u32>,
+    /// Queued operations that have ended, the first of them first.
+    ended: VecDeque<u32>,
     /// Operations that have not ended.
     in_flight: usize,
 }
@@ -76,17 +105,18 @@ pub(crate) struct Flights {
 impl Flights {
     pub(crate) fn new(count: u32) -> Self {
         let slot = |_| Flight {
-            status: TransferStatus::Done,
-            held: false,
-            has_extras: false,
+            token: 0,
             parts: 0,
             session: 0,
-            name: "",
+            status: TransferStatus::Done,
+            duties: 0,
+            name: OperationName::Flush,
         };
         Self {
             slots: (0..count).map(slot).collect(),
             extras: (0..count).map(|_| Extras::default()).collect(),
             free: (0..count).rev().collect(),
+            ended: VecDeque::with_capacity(count as usize),
             in_flight: 0,
         }
     }
@@ -99,18 +129,16 @@ impl Flights {
 
     /// Takes the slot that [`Self::next`] named.
     #[inline]
-    pub(crate) fn begin(&mut self, session: u32, name: &'static str, parts: u32) {
+    pub(crate) fn begin(&mut self, session: u32, name: OperationName, parts: u32) {
         let Some(number) = self.free.pop() else {
             return;
         };
-        self.slots[number as usize] = Flight {
-            status: TransferStatus::InFlight,
-            held: true,
-            has_extras: false,
-            parts,
-            session,
-            name,
-        };
+        let slot = &mut self.slots[number as usize];
+        slot.parts = parts;
+        slot.session = session;
+        slot.status = TransferStatus::InFlight;
+        slot.duties = HELD;
+        slot.name = name;
         self.in_flight += 1;
     }
 
@@ -128,37 +156,43 @@ impl Flights {
         self.in_flight
     }
 
+    /// Returns whether nothing is in flight and no ticket is held.
+    pub(crate) fn are_all_free(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
     /// Number of slots that are free.
     pub(crate) fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// The engine has ended one part of an operation that goes well and whose ticket is held: the way of nearly all. A
-    /// task that waits for it is added to `woken`. For anything else nothing has changed.
+    /// The engine has ended an operation that goes well, has one part, and with which nothing is to be done but to tell
+    /// whoever holds its ticket, by a waker perhaps: the way of nearly all. For anything else nothing has changed, and
+    /// it returns false.
     #[inline]
-    pub(crate) fn end_plain(&mut self, number: u32, woken: &mut Vec<Waker>) -> PlainEnd {
+    pub(crate) fn end_plain(&mut self, number: u32, woken: &mut Vec<Waker>) -> bool {
         let Some(slot) = self.slots.get_mut(number as usize) else {
-            return PlainEnd::Other;
+            return false;
         };
-        if !slot.held || slot.parts == 0 || slot.status != TransferStatus::InFlight {
-            return PlainEnd::Other;
+        let is_plain = slot.duties & !(QUEUED | EXTRAS) == HELD;
+        if !is_plain || slot.parts != 1 || slot.status != TransferStatus::InFlight {
+            return false;
         }
-        if slot.parts > 1 {
-            slot.parts -= 1;
-            return PlainEnd::OfPart;
-        }
-        if slot.has_extras {
+        if slot.duties & EXTRAS != 0 {
             let extras = &mut self.extras[number as usize];
             if extras.error.is_some() {
-                return PlainEnd::Other;
+                return false;
             }
             woken.extend(extras.waker.take());
-            slot.has_extras = false;
+            slot.duties &= !EXTRAS;
         }
         slot.parts = 0;
         slot.status = TransferStatus::Done;
+        if slot.duties & QUEUED != 0 {
+            self.ended.push_back(number);
+        }
         self.in_flight -= 1;
-        PlainEnd::Of(slot.session)
+        true
     }
 
     /// The engine has ended this many parts of an operation. `None`: there are not so many, so the engine is wrong.
@@ -175,7 +209,7 @@ impl Flights {
         let slot = &mut self.slots[number as usize];
         let extras = &mut self.extras[number as usize];
         let mut ended = Ended {
-            session: Some(slot.session),
+            session: (slot.duties & AWAITED != 0).then_some(slot.session),
             ..Ended::default()
         };
         if slot.status == TransferStatus::InFlight {
@@ -185,9 +219,14 @@ impl Flights {
             };
             self.in_flight -= 1;
             ended.waker = extras.waker.take();
-            slot.has_extras = extras.error.is_some();
+            if extras.error.is_none() {
+                slot.duties &= !EXTRAS;
+            }
+            if slot.duties & QUEUED != 0 {
+                self.ended.push_back(number);
+            }
         }
-        if !slot.held {
+        if slot.duties & HELD == 0 {
             ended.unclaimed = extras.error.take();
             self.free.push(number);
         }
@@ -200,7 +239,7 @@ impl Flights {
         if let Some(slot) = self.slots.get_mut(number as usize)
             && slot.status == TransferStatus::InFlight
         {
-            slot.has_extras = true;
+            slot.duties |= EXTRAS;
             self.extras[number as usize].error.get_or_insert(error);
         }
     }
@@ -216,16 +255,50 @@ impl Flights {
         if slot.status == TransferStatus::InFlight {
             let extras = &mut self.extras[number as usize];
             slot.status = TransferStatus::Failed;
-            slot.has_extras = true;
+            slot.duties |= EXTRAS;
             let error = extras.error.get_or_insert(error);
-            if !slot.held {
+            if slot.duties & HELD == 0 {
                 ended.unclaimed = Some(error.clone());
                 extras.error = None;
             }
             ended.waker = extras.waker.take();
+            if slot.duties & QUEUED != 0 {
+                self.ended.push_back(number);
+            }
             self.in_flight -= 1;
         }
         ended
+    }
+
+    /// Lists the end of an operation whose ticket is held, by this number.
+    #[inline]
+    pub(crate) fn queue(&mut self, number: u32, token: u64) {
+        let slot = &mut self.slots[number as usize];
+        slot.token = token;
+        slot.duties |= QUEUED;
+        if slot.status != TransferStatus::InFlight {
+            self.ended.push_back(number);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// Takes the next queued operation that has ended: its number in the queue, and its slot where its ticket is still
+    /// to be let go, because there is more to tell.
+    #[inline]
+    pub(crate) fn next_ended(&mut self) -> Option<(u64, Option<u32>)> {
+        let number = self.ended.pop_front()?;
+        let slot = &mut self.slots[number as usize];
+        if slot.duties == HELD | QUEUED && slot.parts == 0 && slot.status == TransferStatus::Done {
+            slot.duties = 0;
+            self.free.push(number);
+            return Some((slot.token, None));
+        }
+        slot.duties &= !QUEUED;
+        Some((slot.token, Some(number)))
     }
 
     /// Numbers of the operations that have not ended.
@@ -244,6 +317,31 @@ impl Flights {
         slots.any(|slot| slot.status == TransferStatus::InFlight && is_of(slot))
     }
 
+    /// Returns whether the engine has an operation of a session.
+    pub(crate) fn has_any_of(&self, session: u32) -> bool {
+        let mut slots = self.slots.iter();
+        slots.any(|slot| slot.parts > 0 && slot.session == session)
+    }
+
+    /// Has the ends of all operations of a session told to it, and returns how many the engine has.
+    pub(crate) fn await_all_of(&mut self, session: u32) -> u32 {
+        let is_meant = |slot: &&mut Flight| slot.parts > 0 && slot.session == session;
+        let meant = self.slots.iter_mut().filter(is_meant);
+        let mut count = 0;
+        for slot in meant {
+            slot.duties |= AWAITED;
+            count += 1;
+        }
+        count
+    }
+
+    /// Has the end of one operation told to its session; returns whether the engine has it still.
+    pub(crate) fn await_one(&mut self, number: u32) -> bool {
+        let slot = &mut self.slots[number as usize];
+        slot.duties |= AWAITED;
+        slot.parts > 0
+    }
+
     /// The error of an operation, for whoever holds its ticket.
     #[cold]
     pub(crate) fn tell(&mut self, number: u32) -> Option<TransferError> {
@@ -257,11 +355,11 @@ impl Flights {
     #[inline]
     pub(crate) fn let_go(&mut self, number: u32) -> Option<Ended> {
         let slot = &mut self.slots[number as usize];
-        slot.held = false;
+        slot.duties &= !HELD;
         if slot.parts == 0 {
             self.free.push(number);
         }
-        if !slot.has_extras {
+        if slot.duties & EXTRAS == 0 {
             return None;
         }
         Some(self.let_go_extras(number))
@@ -284,7 +382,7 @@ impl Flights {
     /// Has a task woken when the operation ends. Returns the waker that was there before.
     #[inline]
     pub(crate) fn wake_by(&mut self, number: u32, waker: &Waker) -> Option<Waker> {
-        self.slots[number as usize].has_extras = true;
+        self.slots[number as usize].duties |= EXTRAS;
         let known = &mut self.extras[number as usize].waker;
         match known {
             Some(known) if known.will_wake(waker) => None,
@@ -304,7 +402,7 @@ mod tests {
 
     fn begun(flights: &mut Flights, parts: u32) -> u32 {
         let number = flights.next().unwrap();
-        flights.begin(7, "write", parts);
+        flights.begin(7, OperationName::One(Verb::Write), parts);
         number
     }
 
@@ -314,6 +412,12 @@ mod tests {
         let first = begun(&mut flights, 1);
         let second = begun(&mut flights, 2);
         assert_eq!((flights.next(), flights.in_flight()), (None, 2));
+        assert_eq!(flights.await_all_of(6), 0);
+        assert_eq!(flights.await_all_of(7), 2);
+        assert!(
+            !flights.end_plain(first, &mut Vec::new()),
+            "its session waits for it"
+        );
         assert_eq!(flights.end_parts(first, 1).unwrap().session, Some(7));
         assert_eq!((flights.free(), flights.in_flight()), (0, 1));
         flights.let_go(first);
@@ -337,7 +441,9 @@ mod tests {
         assert_eq!((flights.in_flight(), flights.unended()), (0, vec![]));
         flights.let_go(number);
         assert_eq!(flights.free(), 0);
-        assert_eq!(flights.end_parts(number, 1).unwrap().session, Some(7));
+        assert!(flights.has_any_of(7));
+        assert_eq!(flights.end_parts(number, 1).unwrap().session, None);
+        assert!(!flights.has_any_of(7));
         assert_eq!(flights.free(), 1);
         let number = begun(&mut flights, 1);
         assert!(flights.tell(number).is_none());

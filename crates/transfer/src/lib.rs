@@ -65,7 +65,10 @@
 //! | --- | --- |
 //! | `transport` | engines by their names |
 //! | `endpoint` | endpoints: memory, connecting, arrivals |
+//! | `adopted` | endpoints over engines that were used before |
 //! | `session`, `ticket` | operations, and waiting for them |
+//! | `queue` | taking the ends of many operations at once |
+//! | `readiness` | sleeping until there is something |
 //! | `future`, `executor` | operations as futures |
 //! | `named` | operations without a session |
 //! | `memory`, `card` | memory; what processes tell each other |
@@ -77,6 +80,7 @@
 //! Nothing here knows ranks or plans.
 #![forbid(unsafe_code)]
 
+mod adopted;
 mod card;
 mod cell;
 mod endpoint;
@@ -90,6 +94,8 @@ mod mock;
 mod named;
 mod place;
 mod progress;
+mod queue;
+mod readiness;
 mod resources;
 mod session;
 mod slab;
@@ -100,16 +106,18 @@ mod ticket;
 mod transport;
 
 pub use card::{EndpointCard, RemoteId, RemoteMemory};
-pub use endpoint::{EndpointConfig, EngineParts, LaneSource, TransferEndpoint};
+pub use endpoint::{EndpointConfig, EngineParts, TransferEndpoint};
 pub use error::{TransferError, TransferErrorKind, TransferResult};
 pub use executor::Executor;
 pub use flights::TransferStatus;
 pub use future::{AsyncSession, TransferFuture};
-pub use memory::{DmabufMemory, LocalId, LocalMemory, caller_memory};
+pub use memory::{DmabufMemory, LocalMemory, caller_memory};
+pub use named::LaneSource;
 pub use progress::Extent;
-pub use resources::SessionOptions;
+pub use queue::TicketEnd;
+pub use readiness::Readiness;
 pub use session::Session;
-pub use state::ArrivedWrite;
+pub use state::{ArrivedWrite, LocalId, SessionOptions};
 pub use ticket::Ticket;
 pub use tonnage_engine::{Peer, Verb};
 pub use tonnage_sys::mapping::Arena;

@@ -15,28 +15,29 @@ use tonnage_units::{Error, Result};
 use crate::card::RemoteMemory;
 use crate::cell::EndpointCell;
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
+use crate::state::LocalId;
 
 /// Memory that is registered with an endpoint. It is deregistered once this is dropped and no session uses it. An
 /// engine may keep the bytes themselves until it closes, because a peer may still be reading them.
 pub struct LocalMemory {
     cell: EndpointCell,
-    region: u32,
+    id: LocalId,
     memory: Arc<dyn Memory>,
     remote: RemoteMemory,
 }
-
-/// Name of a local memory, unique within its endpoint while it lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct LocalId(pub(crate) u32);
 
 impl LocalMemory {
     /// Takes a registration over.
     pub(crate) fn new(cell: EndpointCell, region: u32, memory: Arc<dyn Memory>) -> Self {
         let state = cell.borrow();
         let known = state.regions.get(region);
+        let id = LocalId {
+            place: region,
+            serial: known.map_or(0, |region| region.serial),
+        };
         let remote = RemoteMemory {
             owner: state.id,
-            id: region,
+            id: id.serial,
             bytes: memory.bytes(),
             descriptor: known
                 .map(|region| region.descriptor.clone())
@@ -45,7 +46,7 @@ impl LocalMemory {
         drop(state);
         Self {
             cell,
-            region,
+            id,
             memory,
             remote,
         }
@@ -58,7 +59,7 @@ impl LocalMemory {
 
     /// The name for calls without a session.
     pub fn id(&self) -> LocalId {
-        LocalId(self.region)
+        self.id
     }
 
     /// The memory as peers reach it, to be sent to them.
@@ -102,14 +103,14 @@ impl LocalMemory {
 
 impl Drop for LocalMemory {
     fn drop(&mut self) {
-        self.cell.borrow().close_memory(self.region);
+        self.cell.borrow().close_memory(self.id.place);
     }
 }
 
 impl fmt::Debug for LocalMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LocalMemory")
-            .field("id", &self.region)
+            .field("id", &self.id.serial)
             .field("bytes", &self.bytes())
             .finish()
     }

@@ -1,13 +1,15 @@
 //! An engine for tests that ends operations when it is told to, and keeps accounts of what it was asked.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Card, Completion, Descriptor, Ending, Engine, Failure, Flush, Lane, LaneSpec, LimitKind,
-    Neighbor, Op, Peer, Region, RegionId, Verb,
+    Arm, Caps, Card, Completion, Descriptor, Ending, Engine, Failure, Flush, Lane, LaneSpec,
+    LimitKind, Neighbor, Op, Peer, Region, RegionId, Verb,
 };
 use tonnage_units::{Error, Result};
 
@@ -98,7 +100,7 @@ impl Remote {
     }
 }
 
-struct MockEngine(Remote);
+struct MockEngine(Remote, File);
 
 impl Engine for MockEngine {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
@@ -182,6 +184,15 @@ impl Engine for MockEngine {
         if in_flight || !accounts.lanes.remove(&lane.0) {
             accounts.wrong.push(format!("released {lane:?}"));
         }
+    }
+
+    fn arm(&mut self) -> Result<Arm<'_>> {
+        let accounts = self.0.lock();
+        Ok(match accounts.done.is_empty() {
+            _ if accounts.dead => return Err(Error::Failed("the device is gone".into())),
+            false => Arm::Ready,
+            true => Arm::Sleep(self.1.as_fd()),
+        })
     }
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
@@ -268,7 +279,7 @@ pub(crate) fn endpoint(operations_max: u32) -> (TransferEndpoint, Remote) {
     let remote = Remote::default();
     remote.lock().room = usize::MAX;
     let parts = EngineParts {
-        engine: Box::new(MockEngine(remote.clone())),
+        engine: Box::new(MockEngine(remote.clone(), File::open("/dev/null").unwrap())),
         domain: None,
         caps: CAPS,
         name: "mock".into(),

@@ -4,16 +4,55 @@
 
 use std::sync::Arc;
 
-use tonnage_engine::{Peer, Verb};
+use tonnage_engine::{Lane, Peer, Verb};
 
 use crate::card::RemoteId;
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
-use crate::memory::LocalId;
-use crate::progress::Extent;
-use crate::resources::{SessionOptions, lane_index};
-use crate::state::EndpointState;
+use crate::flights::OperationName;
+use crate::progress::{Extent, carries};
+use crate::resources::lane_index;
+use crate::state::{EndpointState, LocalId};
+
+/// Reason of a call that names a memory which is gone.
+const NOT_REGISTERED: &str = "the local memory is not registered";
+
+/// Ways to find the lane of an operation without a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LaneSource {
+    /// Memory, peer and lane are looked up by their names for each call; the first one resolves them.
+    LookUp,
+    /// A lane is resolved for each call, and released when its operations have ended.
+    Fresh,
+    /// The local memory is registered and deregistered for each call as well.
+    Register,
+}
 
 impl EndpointState {
+    /// Posts by names, with a lane from `source`, and returns the slot.
+    #[inline]
+    pub(crate) fn transfer(
+        &mut self,
+        source: LaneSource,
+        verb: Verb,
+        (local, remote): (LocalId, RemoteId),
+        extents: &[Extent],
+    ) -> TransferResult<u32> {
+        let index = match source {
+            LaneSource::LookUp => self.looked_up_session(verb, local, remote)?,
+            LaneSource::Fresh => {
+                let place = self.place_of(verb, local, remote)?;
+                self.fresh_session(verb, place, remote)?
+            }
+            LaneSource::Register => self.registered_session(verb, local, remote)?,
+        };
+        let posted = self.post_by_index(index, verb, (local, remote), extents);
+        if source != LaneSource::LookUp {
+            // It ends with its operations, or now where there are none.
+            self.close_with(index, posted.as_ref().ok().copied());
+        }
+        posted
+    }
+
     /// The session that an earlier call has made for these memories, or a new one that later calls find.
     #[inline]
     pub(crate) fn looked_up_session(
@@ -22,11 +61,12 @@ impl EndpointState {
         local: LocalId,
         remote: RemoteId,
     ) -> TransferResult<u32> {
-        if let Some(&session) = self.looked_up.get(&(local.0, remote)) {
+        if let Some(&session) = self.looked_up.get(&(local, remote)) {
             return Ok(session);
         }
-        let session = self.open_named(verb, local.0, remote, &Verb::ALL)?;
-        self.looked_up.insert((local.0, remote), session);
+        let place = self.place_of(verb, local, remote)?;
+        let session = self.open_named(verb, place, remote, &Verb::ALL)?;
+        self.looked_up.insert((local, remote), session);
         Ok(session)
     }
 
@@ -47,15 +87,22 @@ impl EndpointState {
         local: LocalId,
         remote: RemoteId,
     ) -> TransferResult<u32> {
-        let Some(known) = self.regions.get(local.0) else {
-            return Err(self.unknown(verb, remote.peer, "the local memory is not registered"));
+        let Some(memory) = self.region_of(local).map(|known| Arc::clone(&known.memory)) else {
+            return Err(self.unknown(verb, remote.peer, NOT_REGISTERED));
         };
-        let memory = Arc::clone(&known.memory);
         let region = self.register(memory)?;
         let session = self.fresh_session(verb, region, remote);
         // The session is a user of its own.
         self.release_region(region);
         session
+    }
+
+    /// The place of a memory among the registrations.
+    fn place_of(&self, verb: Verb, local: LocalId, remote: RemoteId) -> TransferResult<u32> {
+        match self.region_of(local) {
+            Some(_) => Ok(local.place),
+            None => Err(self.unknown(verb, remote.peer, NOT_REGISTERED)),
+        }
     }
 
     fn open_named(
@@ -65,15 +112,32 @@ impl EndpointState {
         remote: RemoteId,
         verbs: &[Verb],
     ) -> TransferResult<u32> {
-        if self.regions.get(region).is_none() {
-            return Err(self.unknown(verb, remote.peer, "the local memory is not registered"));
-        }
         let Some(known) = self.remotes.get(&remote) else {
             return Err(self.unknown(verb, remote.peer, "the remote memory is not known here"));
         };
-        let descriptor = known.descriptor.clone();
+        let (descriptor, options) = (known.descriptor.clone(), known.options);
         let far = (remote.peer, &descriptor);
-        self.open_session(region, far, SessionOptions::default(), verbs)
+        self.open_session(region, far, options, verbs)
+    }
+
+    /// Begins a flush of what calls that look their session up have posted, and returns its slot.
+    pub(crate) fn flush_by_name(
+        &mut self,
+        verb: Verb,
+        local: LocalId,
+        remote: RemoteId,
+    ) -> TransferResult<u32> {
+        let session = self.looked_up_session(verb, local, remote)?;
+        let lane = self.lane_of(session, verb, remote.peer)?;
+        let flushed = self.flush(session, lane)?;
+        flushed.ok_or_else(|| self.busy.clone())
+    }
+
+    #[inline]
+    fn lane_of(&self, session: u32, verb: Verb, peer: Peer) -> TransferResult<Lane> {
+        let session = self.sessions.get(session);
+        let lane = lane_index(verb).and_then(|index| session?.lanes[index]);
+        lane.ok_or_else(|| self.unknown(verb, peer, "the engine lacks this verb"))
     }
 
     /// Posts on a session by its number, and returns the slot.
@@ -85,33 +149,26 @@ impl EndpointState {
         (local, remote): (LocalId, RemoteId),
         extents: &[Extent],
     ) -> TransferResult<u32> {
-        let own = self.regions.get(local.0);
+        let own = self.region_of(local);
         let own_bytes = own.map_or(0, |region| region.memory.bytes());
         let far_bytes = self.remotes.get(&remote).map_or(0, |remote| remote.bytes);
-        let most = self.caps.message_bytes_max;
+        let (most, bits) = (self.caps.message_bytes_max, self.caps.immediate_bits);
         let is_inside = |extent: &Extent| {
             let len = u64::from(extent.len);
             let fits = |offset: u64, bytes: u64| offset <= bytes && len <= bytes - offset;
-            fits(extent.local, own_bytes) && fits(extent.remote, far_bytes) && len <= most
+            let lies_inside = fits(extent.local, own_bytes) && fits(extent.remote, far_bytes);
+            lies_inside && len <= most && (verb != Verb::WriteImm || carries(bits, extent.imm))
         };
         if !extents.iter().all(is_inside) {
             return Err(self.named_outside(verb, remote.peer, [own_bytes, far_bytes]));
         }
-        let lanes = self.sessions.get(session).map(|session| session.lanes);
-        let lane = lane_index(verb).and_then(|index| lanes?[index]);
-        let Some(lane) = lane else {
-            return Err(self.unknown(verb, remote.peer, "the engine lacks this verb"));
-        };
+        let lane = self.lane_of(session, verb, remote.peer)?;
         let posted = match extents {
-            [one] => self.post(session, (lane, verb.name()), one)?,
+            [one] => self.post(session, (lane, OperationName::One(verb)), one)?,
             [] => return Err(self.unknown(verb, remote.peer, "nothing to be transferred")),
-            many => self.post_batch(session, (lane, verb.name()), many)?,
+            many => self.post_batch(session, (lane, OperationName::Batch(verb)), many)?,
         };
-        posted.ok_or_else(|| {
-            let subject = self.subject.with(verb.name(), remote.peer);
-            let reason = "no room now: poll, and try again";
-            TransferError::new(TransferErrorKind::Busy, subject, reason)
-        })
+        posted.ok_or_else(|| self.busy.clone())
     }
 
     #[cold]
@@ -119,8 +176,8 @@ impl EndpointState {
         let [own, far] = bytes;
         let reason = format!(
             "an operation lies outside a local memory of {own} bytes or a remote one of {far} bytes, or is longer than \
-             this engine's longest, {}",
-            self.caps.message_bytes_max
+             this engine's longest, {}, or its immediate has more than {} bits",
+            self.caps.message_bytes_max, self.caps.immediate_bits
         );
         let subject = self.subject.with(verb.name(), peer);
         TransferError::new(TransferErrorKind::OutOfRange, subject, reason)

@@ -6,8 +6,11 @@ use std::task::Waker;
 use tonnage_engine::{Completion, Ending, Flush, Lane, Op};
 
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
-use crate::flights::PlainEnd;
+use crate::flights::OperationName;
 use crate::state::{ArrivedWrite, BURST, EndpointState, Rest};
+
+/// Polls without a completion after which tasks that wait for room try again.
+const WAITING_POLLS: u32 = 64;
 
 /// Bytes of one operation, by their offsets in the two memories of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,13 +54,19 @@ impl Extent {
     }
 }
 
+/// Returns whether an immediate value fits into so many bits.
+#[inline]
+pub(crate) fn carries(bits: u32, imm: u32) -> bool {
+    bits >= u32::BITS || imm >> bits == 0
+}
+
 impl EndpointState {
     /// Posts one operation and returns its slot; `None` when there is no room now.
     #[inline]
     pub(crate) fn post(
         &mut self,
         session: u32,
-        (lane, name): (Lane, &'static str),
+        (lane, name): (Lane, OperationName),
         extent: &Extent,
     ) -> TransferResult<Option<u32>> {
         self.turn();
@@ -69,12 +78,11 @@ impl EndpointState {
         };
         if let Some(refused) = &state.refused {
             let error = refused.clone();
-            return Err(error.of(self.subject_of(session, name)));
+            return Err(error.of(self.subject_of(session, name.text())));
         }
         match self.engine.post(&[extent.op(lane, slot)]) {
             Ok(0) => Ok(None),
             Ok(_) => {
-                state.in_flight += 1;
                 self.flights.begin(session, name, 1);
                 Ok(Some(slot))
             }
@@ -83,10 +91,10 @@ impl EndpointState {
     }
 
     /// Refuses what a session that was refused before would do.
-    fn admit(&self, session: u32, name: &'static str) -> TransferResult<()> {
+    fn admit(&self, session: u32, name: OperationName) -> TransferResult<()> {
         let state = self.sessions.get(session);
         match state.and_then(|state| state.refused.as_ref()) {
-            Some(refused) => Err(refused.of(self.subject_of(session, name))),
+            Some(refused) => Err(refused.of(self.subject_of(session, name.text()))),
             None => Ok(()),
         }
     }
@@ -95,7 +103,7 @@ impl EndpointState {
     pub(crate) fn post_batch(
         &mut self,
         session: u32,
-        (lane, name): (Lane, &'static str),
+        (lane, name): (Lane, OperationName),
         extents: &[Extent],
     ) -> TransferResult<Option<u32>> {
         self.turn();
@@ -105,9 +113,6 @@ impl EndpointState {
         self.admit(session, name)?;
         let mut ops = self.spare.pop().unwrap_or_default();
         ops.extend(extents.iter().map(|extent| extent.op(lane, slot)));
-        if let Some(state) = self.sessions.get_mut(session) {
-            state.in_flight += 1;
-        }
         self.flights.begin(session, name, ops.len() as u32);
         let rest = Rest {
             slot,
@@ -126,11 +131,10 @@ impl EndpointState {
             Ok(taken) => rest.posted += taken,
             Err(error) => {
                 // None of these was taken, so that they have ended; those before them go on.
-                let flight = self.flights.get(rest.slot);
-                let (session, name) =
-                    flight.map_or((0, ""), |flight| (flight.session, flight.name));
-                let error = self.not_posted(session, name, &error);
-                self.flights.blame(rest.slot, error);
+                if let Some(flight) = self.flights.get(rest.slot) {
+                    let error = self.not_posted(flight.session, flight.name, &error);
+                    self.flights.blame(rest.slot, error);
+                }
                 let left = rest.ops.len() - rest.posted;
                 if let Some(ended) = self.flights.end_parts(rest.slot, left as u32) {
                     self.account(ended);
@@ -151,19 +155,19 @@ impl EndpointState {
     fn not_posted(
         &mut self,
         session: u32,
-        name: &'static str,
+        name: OperationName,
         error: &tonnage_units::Error,
     ) -> TransferError {
         if let Some(state) = self.sessions.get_mut(session) {
             state.failed = true;
         }
-        let subject = self.subject_of(session, name);
+        let subject = self.subject_of(session, name.text());
         TransferError::below(TransferErrorKind::OperationFailed, subject, error)
     }
 
     /// Begins a flush of a lane and returns its slot; `None` when there is no room now.
     pub(crate) fn flush(&mut self, session: u32, lane: Lane) -> TransferResult<Option<u32>> {
-        let name = "flush";
+        let name = OperationName::Flush;
         self.turn();
         let Some(slot) = self.flights.next() else {
             return Ok(None);
@@ -172,9 +176,6 @@ impl EndpointState {
         match self.engine.flush(lane, slot) {
             Ok(Flush::Again) => Ok(None),
             Ok(flushed) => {
-                if let Some(state) = self.sessions.get_mut(session) {
-                    state.in_flight += 1;
-                }
                 self.flights.begin(session, name, 1);
                 if flushed == Flush::Delivered {
                     self.end_parts(slot, 1)?;
@@ -208,10 +209,8 @@ impl EndpointState {
             match completion.ending {
                 Ending::Done => {
                     let tag = completion.tag;
-                    match self.flights.end_plain(tag, &mut self.woken) {
-                        PlainEnd::Of(session) => self.leave(session),
-                        PlainEnd::OfPart => {}
-                        PlainEnd::Other => self.end_parts(tag, 1)?,
+                    if !self.flights.end_plain(tag, &mut self.woken) {
+                        self.end_parts(tag, 1)?;
                     }
                 }
                 Ending::Arrived => self.arrivals.push_back(ArrivedWrite {
@@ -233,9 +232,23 @@ impl EndpointState {
             self.end_peers(count);
         }
         if !self.waiting.is_empty() {
-            self.woken.append(&mut self.waiting);
+            self.wake_waiting(count);
         }
         Ok(count)
+    }
+
+    /// Wakes the tasks that wait for room, where something has ended that may have made some. An engine may also find
+    /// room by itself, so that they try now and then.
+    #[cold]
+    fn wake_waiting(&mut self, completions: usize) {
+        self.idle_polls = match completions {
+            0 => self.idle_polls + 1,
+            _ => 0,
+        };
+        if completions > 0 || self.flights.in_flight() == 0 || self.idle_polls >= WAITING_POLLS {
+            self.idle_polls = 0;
+            self.woken.append(&mut self.waiting);
+        }
     }
 
     #[cold]

@@ -5,21 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tonnage_engine::memory::Memory;
-use tonnage_engine::{Descriptor, Lane, LaneKind, LaneSpec, Neighbor, Peer, Verb};
+use tonnage_engine::{Descriptor, Lane, LaneKind, LaneSpec, Neighbor, Peer, Region, Verb};
 
 use crate::card::EndpointCard;
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
-use crate::state::{EndpointState, KnownPeer, RegionState, SESSION_VERBS, SessionState};
-
-/// Promises that a session asks its engine for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SessionOptions {
-    /// A write is done only once the peer can see its bytes. Without it, and where the engine's completions mean less,
-    /// only [`Session::flush`](crate::Session::flush) proves that.
-    pub delivered: bool,
-    /// The last byte of a write becomes visible last, for a peer that looks at its memory.
-    pub ordered: bool,
-}
+use crate::state::{
+    EndpointState, KnownPeer, LocalId, RegionState, SESSION_VERBS, SessionOptions, SessionState,
+};
 
 /// Place of a verb among a session's lanes; `None` for one that sessions do not have.
 #[inline]
@@ -37,14 +29,48 @@ impl EndpointState {
     pub(crate) fn register(&mut self, memory: Arc<dyn Memory>) -> TransferResult<u32> {
         let region = self.engine.register(&memory).map_err(|error| {
             let subject = self.subject.with("register", None);
-            TransferError::below(TransferErrorKind::EndpointFailed, subject, &error)
+            TransferError::below(TransferErrorKind::Unavailable, subject, &error)
         })?;
+        let serial = self.next_serial();
         Ok(self.regions.put(RegionState {
+            serial,
             id: region.id,
             memory,
             descriptor: region.descriptor,
             users: 1,
         }))
+    }
+
+    fn next_serial(&mut self) -> u32 {
+        self.registrations = self.registrations.wrapping_add(1);
+        self.registrations
+    }
+
+    /// The registration of a name; `None` for one that is gone.
+    #[inline]
+    pub(crate) fn region_of(&self, local: LocalId) -> Option<&RegionState> {
+        let region = self.regions.get(local.place)?;
+        (region.serial == local.serial).then_some(region)
+    }
+
+    /// Takes over a registration that somebody else made, and takes back.
+    pub(crate) fn adopt_region(&mut self, memory: Arc<dyn Memory>, region: Region) -> u32 {
+        let serial = self.next_serial();
+        self.regions.put(RegionState {
+            serial,
+            id: region.id,
+            memory,
+            descriptor: region.descriptor,
+            // One more than there are, so that the last one does not take it back.
+            users: 2,
+        })
+    }
+
+    pub(crate) fn expect(&mut self, peer: Peer, bytes: Option<u32>) -> TransferResult<()> {
+        self.engine.expect(peer, bytes).map_err(|error| {
+            let subject = self.subject.with("expect", peer);
+            TransferError::below(TransferErrorKind::OperationFailed, subject, &error)
+        })
     }
 
     pub(crate) fn card_for(&mut self, peer: Peer) -> TransferResult<EndpointCard> {
@@ -98,7 +124,7 @@ impl EndpointState {
             format!("the peer has engine {}", card.engine)
         } else if known.is_some_and(|known| known.met) {
             "it is connected already".to_owned()
-        } else if known.is_some_and(|known| known.place != card.place) {
+        } else if known.is_some_and(|known| known.place.as_ref() != Some(&card.place)) {
             "it has connected by the card of another process".to_owned()
         } else if earlier.iter().any(|earlier| earlier.from == peer) {
             "two cards are of this peer".to_owned()
@@ -135,7 +161,7 @@ impl EndpointState {
             let kind = TransferErrorKind::EndpointFailed;
             return Err(TransferError::below(kind, subject, &error));
         }
-        let place = card.place.clone();
+        let place = Some(card.place.clone());
         self.peers.insert(peer, KnownPeer { place, met: false });
         Ok(())
     }
@@ -217,8 +243,7 @@ impl EndpointState {
             peer,
             region,
             lanes,
-            in_flight: 0,
-            closing: false,
+            closing: None,
             refused: None,
             failed: false,
         }))
@@ -287,12 +312,14 @@ impl EndpointState {
 
     /// Nobody holds the session any more: it ends with the last of its operations.
     pub(crate) fn close_session(&mut self, index: u32) {
-        if let Some(session) = self.sessions.get_mut(index) {
-            session.closing = true;
-            if session.in_flight == 0 {
-                self.end_session(index);
-            }
-        }
+        let left = self.flights.await_all_of(index);
+        self.close_after(index, left);
+    }
+
+    /// Closes a session that was made for the operation in this slot alone; `None` where that was not posted.
+    pub(crate) fn close_with(&mut self, index: u32, slot: Option<u32>) {
+        let left = slot.is_some_and(|slot| self.flights.await_one(slot));
+        self.close_after(index, left.into());
     }
 
     /// Nobody holds the memory any more: it is deregistered with the last session that uses it.
@@ -300,7 +327,7 @@ impl EndpointState {
         let known = self
             .looked_up
             .iter()
-            .filter(|((local, _), _)| *local == region);
+            .filter(|((local, _), _)| local.place == region);
         let keys: Vec<_> = known.map(|(&key, &session)| (key, session)).collect();
         for (key, session) in keys {
             self.looked_up.remove(&key);

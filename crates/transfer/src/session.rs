@@ -3,13 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use tonnage_engine::{Lane, LaneKind, Peer, Verb};
+use tonnage_engine::{Lane, Peer, Verb};
 
 use crate::cell::EndpointCell;
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
-use crate::progress::Extent;
+use crate::flights::OperationName;
+use crate::progress::{Extent, carries};
 use crate::resources::lane_index;
-use crate::state::SESSION_VERBS;
+use crate::state::{NO_ROOM, SESSION_VERBS};
 use crate::ticket::Ticket;
 
 /// A local memory, a remote memory and the peer that owns it, resolved once.
@@ -23,6 +24,7 @@ pub struct Session {
     local_bytes: u64,
     remote_bytes: u64,
     message_bytes_max: u64,
+    immediate_bits: u32,
     verbs: [Option<ResolvedVerb>; SESSION_VERBS],
 }
 
@@ -47,12 +49,12 @@ impl Session {
             };
             verbs[index] = lanes[index].map(|lane| {
                 let subject = state.subject.with(verb.name(), peer);
-                let reason = "no room now: poll, and try again";
-                let busy = TransferError::new(TransferErrorKind::Busy, subject, reason);
+                let busy = TransferError::new(TransferErrorKind::Busy, subject, NO_ROOM);
                 ResolvedVerb { lane, busy }
             });
         }
         let message_bytes_max = state.caps.message_bytes_max;
+        let immediate_bits = state.caps.immediate_bits;
         drop(state);
         Self {
             cell,
@@ -61,6 +63,7 @@ impl Session {
             local_bytes: bytes[0],
             remote_bytes: bytes[1],
             message_bytes_max,
+            immediate_bits,
             verbs,
         }
     }
@@ -103,20 +106,40 @@ impl Session {
     /// Posts one operation.
     ///
     /// # Errors
-    /// `OutOfRange` for offsets outside of a memory; `Busy` when there is no room now; `Unavailable` for a verb that
-    /// the engine lacks, `Usage` for one that needs no session; `PeerLost`, `OperationFailed` and `EndpointFailed`
-    /// when it cannot be posted any more.
+    /// `OutOfRange` for offsets outside of a memory, or an immediate that is too wide; `Busy` when there is no room
+    /// now; `Unavailable` for a verb that the engine lacks, `Usage` for one that needs no session; `PeerLost`,
+    /// `OperationFailed` and `EndpointFailed` when it cannot be posted any more.
     #[inline]
     pub fn post(&self, verb: Verb, extent: &Extent) -> TransferResult<Ticket> {
         let slot = self.post_slot(verb, extent)?;
         Ok(Ticket::new(self.cell.clone(), slot))
     }
 
+    /// Posts one operation whose end [`TransferEndpoint::poll_ended`](crate::TransferEndpoint::poll_ended) tells by
+    /// this number, as if its ticket had been queued.
+    ///
+    /// # Errors
+    /// As [`Self::post`].
+    #[inline]
+    pub fn post_queued(&self, verb: Verb, extent: &Extent, token: u64) -> TransferResult<()> {
+        let resolved = self.resolved(verb)?;
+        self.check(verb, extent)?;
+        let lane = (resolved.lane, OperationName::One(verb));
+        let mut state = self.cell.borrow();
+        match state.post(self.index, lane, extent)? {
+            Some(slot) => {
+                state.flights.queue(slot, token);
+                Ok(())
+            }
+            None => Err(resolved.busy.clone()),
+        }
+    }
+
     #[inline]
     fn post_slot(&self, verb: Verb, extent: &Extent) -> TransferResult<u32> {
         let resolved = self.resolved(verb)?;
         self.check(verb, extent)?;
-        let lane = (resolved.lane, verb.name());
+        let lane = (resolved.lane, OperationName::One(verb));
         let posted = self.cell.borrow().post(self.index, lane, extent)?;
         posted.ok_or_else(|| resolved.busy.clone())
     }
@@ -135,7 +158,7 @@ impl Session {
             let reason = format!("a batch of {} operations", extents.len());
             return Err(self.error(TransferErrorKind::Usage, verb.name(), reason));
         }
-        let lane = (resolved.lane, batch_name(verb));
+        let lane = (resolved.lane, OperationName::Batch(verb));
         let posted = self.cell.borrow().post_batch(self.index, lane, extents)?;
         let slot = posted.ok_or_else(|| resolved.busy.clone())?;
         Ok(Ticket::new(self.cell.clone(), slot))
@@ -177,7 +200,7 @@ impl Session {
                 // What was given up stays in flight for the engine's sake only.
                 let none = session.is_none_or(|session| {
                     let refused = session.refused.is_some();
-                    session.in_flight == 0 || (refused && !state.flights.is_any_of(index))
+                    !state.flights.has_any_of(index) || (refused && !state.flights.is_any_of(index))
                 });
                 Ok(none.then_some(()))
             },
@@ -206,6 +229,7 @@ impl Session {
         if is_inside(extent.local, self.local_bytes)
             && is_inside(extent.remote, self.remote_bytes)
             && len <= self.message_bytes_max
+            && (verb != Verb::WriteImm || carries(self.immediate_bits, extent.imm))
         {
             return Ok(());
         }
@@ -215,11 +239,17 @@ impl Session {
     #[cold]
     fn outside(&self, verb: Verb, extent: &Extent) -> TransferError {
         let Extent {
-            local, remote, len, ..
+            local,
+            remote,
+            len,
+            imm,
         } = *extent;
         let reason = if u64::from(len) > self.message_bytes_max {
             let most = self.message_bytes_max;
             format!("{len} bytes are more than one operation of this engine moves, {most}")
+        } else if verb == Verb::WriteImm && !carries(self.immediate_bits, imm) {
+            let bits = self.immediate_bits;
+            format!("the immediate {imm} does not fit into the {bits} bits that the engine carries")
         } else {
             let (own, far) = (self.local_bytes, self.remote_bytes);
             format!(
@@ -260,15 +290,5 @@ impl fmt::Debug for Session {
             .field("local_bytes", &self.local_bytes)
             .field("remote_bytes", &self.remote_bytes)
             .finish()
-    }
-}
-
-/// Name of a batch in messages.
-fn batch_name(verb: Verb) -> &'static str {
-    match verb {
-        Verb::Write => "batch of writes",
-        Verb::Read => "batch of reads",
-        Verb::WriteImm => "batch of write-imms",
-        Verb::Send => LaneKind::Initiate(verb).name(),
     }
 }

@@ -4,6 +4,8 @@
 //! share this is in `cell`.
 
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -29,6 +31,9 @@ const QUIET_POLLS: u32 = 64;
 const QUIET: Duration = Duration::from_millis(50);
 const ENDING_MAX: Duration = Duration::from_secs(1);
 
+/// Reason of an operation that finds no room.
+pub(crate) const NO_ROOM: &str = "no room now: poll, and try again";
+
 /// Verbs that a session has lanes for.
 pub(crate) const SESSION_VERBS: usize = 3;
 
@@ -43,16 +48,24 @@ pub struct ArrivedWrite {
     pub len: u32,
 }
 
+/// Promises that a session asks its engine for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SessionOptions {
+    /// A write is done only once the peer can see its bytes. Without it, and where the engine's completions mean less,
+    /// only [`Session::flush`](crate::Session::flush) proves that.
+    pub delivered: bool,
+    /// The last byte of a write becomes visible last, for a peer that looks at its memory.
+    pub ordered: bool,
+}
+
 /// A session, as the endpoint keeps it until nothing of it is in flight.
 pub(crate) struct SessionState {
     pub(crate) peer: Peer,
     /// Its local memory.
     pub(crate) region: u32,
     pub(crate) lanes: [Option<Lane>; SESSION_VERBS],
-    /// Operations and batches that the engine has not ended.
-    pub(crate) in_flight: u32,
-    /// Nobody holds it any more.
-    pub(crate) closing: bool,
+    /// Nobody holds it any more: it ends once the engine has ended so many of its operations and batches.
+    pub(crate) closing: Option<u32>,
     /// Reason why nothing more is posted.
     pub(crate) refused: Option<TransferError>,
     /// An operation of it has failed.
@@ -61,21 +74,32 @@ pub(crate) struct SessionState {
 
 /// A registration, as the endpoint keeps it while somebody holds it or a session uses it.
 pub(crate) struct RegionState {
+    /// Number among all registrations so far: its place is given again.
+    pub(crate) serial: u32,
     pub(crate) id: RegionId,
     pub(crate) memory: Arc<dyn Memory>,
     pub(crate) descriptor: Descriptor,
     pub(crate) users: u32,
 }
 
+/// Name of a local memory, which is given to no other memory of its endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LocalId {
+    pub(crate) place: u32,
+    pub(crate) serial: u32,
+}
+
 /// A peer's memory that calls without a session may name.
 pub(crate) struct KnownRemote {
     pub(crate) bytes: u64,
+    pub(crate) options: SessionOptions,
     pub(crate) descriptor: Descriptor,
 }
 
 /// A peer that the engine has connected to.
 pub(crate) struct KnownPeer {
-    pub(crate) place: ProcessPlace,
+    /// Unknown where somebody else connected it.
+    pub(crate) place: Option<ProcessPlace>,
     /// First contact was made.
     pub(crate) met: bool,
 }
@@ -103,7 +127,7 @@ pub(crate) struct TableSizes {
 
 /// An endpoint.
 pub(crate) struct EndpointState {
-    pub(crate) engine: Box<dyn Engine>,
+    pub(crate) engine: Box<dyn Engine + Send>,
     pub(crate) caps: Caps,
     pub(crate) id: Peer,
     pub(crate) subject: Subject,
@@ -114,7 +138,7 @@ pub(crate) struct EndpointState {
     pub(crate) lanes: HashMap<Lane, u32>,
     pub(crate) remotes: HashMap<RemoteId, KnownRemote>,
     /// Sessions that calls without one have made: by local and remote memory.
-    pub(crate) looked_up: HashMap<(u32, RemoteId), u32>,
+    pub(crate) looked_up: HashMap<(LocalId, RemoteId), u32>,
     pub(crate) backlog: VecDeque<Rest>,
     /// Lists of earlier batches, to be used again.
     pub(crate) spare: Vec<Vec<Op>>,
@@ -125,6 +149,8 @@ pub(crate) struct EndpointState {
     pub(crate) woken: Vec<Waker>,
     /// Tasks that wait for room.
     pub(crate) waiting: Vec<Waker>,
+    /// The answer where there is no room: made before, so that saying it allocates nothing.
+    pub(crate) busy: TransferError,
     pub(crate) dead: Option<TransferError>,
     /// The first failure of an operation whose ticket nobody held.
     pub(crate) unclaimed: Option<TransferError>,
@@ -137,13 +163,19 @@ pub(crate) struct EndpointState {
     /// Removes what a killed process has left on this machine.
     pub(crate) clean_up: fn(u32),
     turns: u32,
+    /// Polls without a completion since tasks that wait for room were woken last.
+    pub(crate) idle_polls: u32,
+    /// The engine's descriptor to sleep on, once it was asked for.
+    pub(crate) descriptor: Option<Rc<OwnedFd>>,
+    /// Registrations so far.
+    pub(crate) registrations: u32,
     // Kept last, so that the engine closes before its domain does.
     pub(crate) domain: Option<Arc<dyn Domain>>,
 }
 
 impl EndpointState {
     pub(crate) fn new(
-        engine: Box<dyn Engine>,
+        engine: Box<dyn Engine + Send>,
         caps: Caps,
         (id, subject): (Peer, Subject),
         sizes: TableSizes,
@@ -151,6 +183,7 @@ impl EndpointState {
     ) -> Self {
         let operations = sizes.operations.max(1);
         let arrivals_max = sizes.arrivals.max(1) as usize;
+        let busy = TransferError::new(TransferErrorKind::Busy, subject.clone(), NO_ROOM);
         Self {
             engine,
             caps,
@@ -169,6 +202,7 @@ impl EndpointState {
             done: [Completion::EMPTY; BURST],
             woken: Vec::with_capacity(operations as usize),
             waiting: Vec::new(),
+            busy,
             dead: None,
             unclaimed: None,
             place: ProcessPlace::own(),
@@ -178,8 +212,16 @@ impl EndpointState {
             ending: Vec::new(),
             clean_up,
             turns: 0,
+            idle_polls: 0,
+            descriptor: None,
+            registrations: 0,
             domain: None,
         }
+    }
+
+    /// Returns whether the engine has nothing of it in flight, and nobody holds a ticket.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.flights.are_all_free() && self.backlog.is_empty()
     }
 
     /// Counts a turn of posting or polling, and looks at the peers' processes now and then.
@@ -200,7 +242,7 @@ impl EndpointState {
     /// Subject of the operation in a slot.
     pub(crate) fn subject_of_slot(&self, slot: u32) -> Subject {
         match self.flights.get(slot) {
-            Some(flight) => self.subject_of(flight.session, flight.name),
+            Some(flight) => self.subject_of(flight.session, flight.name.text()),
             None => self.subject.clone(),
         }
     }
@@ -267,7 +309,12 @@ impl EndpointState {
             peer: Some(peer),
             ..self.subject.clone()
         };
-        let error = TransferError::new(TransferErrorKind::PeerLost, subject, place.end());
+        let end = place.as_ref().map(ProcessPlace::end);
+        let error = TransferError::new(
+            TransferErrorKind::PeerLost,
+            subject,
+            end.unwrap_or_default(),
+        );
         self.lost.insert(peer, error.clone());
         self.refuse(&error, Some(peer));
     }
@@ -278,8 +325,8 @@ impl EndpointState {
         if let Some(error) = self.lost.get(&peer).cloned() {
             self.give_all_up(&error, Some(peer));
         }
-        if let Some(known) = self.peers.get(&peer) {
-            self.clean_up_after(&known.place);
+        if let Some(place) = self.peers.get(&peer).and_then(|known| known.place.as_ref()) {
+            self.clean_up_after(place);
         }
     }
 
@@ -353,14 +400,20 @@ impl EndpointState {
         }
     }
 
-    /// An operation of a session has left the engine.
-    #[inline]
-    pub(crate) fn leave(&mut self, index: u32) {
+    /// An operation that its closing session waits for has left the engine.
+    fn leave(&mut self, index: u32) {
         if let Some(session) = self.sessions.get_mut(index) {
-            session.in_flight -= 1;
-            if session.closing && session.in_flight == 0 {
-                self.end_session(index);
-            }
+            let left = session.closing.map_or(0, |left| left.saturating_sub(1));
+            self.close_after(index, left);
+        }
+    }
+
+    /// Closes a session of which the engine has so many operations left.
+    pub(crate) fn close_after(&mut self, index: u32, left: u32) {
+        if left == 0 {
+            self.end_session(index);
+        } else if let Some(session) = self.sessions.get_mut(index) {
+            session.closing = Some(left);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Tickets of operations in flight: to poll, or to wait for.
 
+use std::cell::Cell;
 use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -7,6 +8,10 @@ use std::time::Duration;
 use crate::cell::EndpointCell;
 use crate::error::TransferResult;
 use crate::flights::TransferStatus;
+use crate::state::EndpointState;
+
+/// Slot of a ticket that has none any more: its operation ended well, and that was told.
+const NONE: u32 = u32::MAX;
 
 /// A posted operation, or a batch.
 ///
@@ -15,18 +20,24 @@ use crate::flights::TransferStatus;
 #[must_use = "without its ticket nobody knows when an operation has ended"]
 pub struct Ticket {
     cell: EndpointCell,
-    slot: u32,
+    slot: Cell<u32>,
 }
 
 impl Ticket {
     #[inline]
     pub(crate) fn new(cell: EndpointCell, slot: u32) -> Self {
-        Self { cell, slot }
+        Self {
+            cell,
+            slot: Cell::new(slot),
+        }
     }
 
     /// Its state as it was found last. Polls nothing.
     pub fn status(&self) -> TransferStatus {
-        self.cell.borrow().flights.status(self.slot)
+        match self.slot.get() {
+            NONE => TransferStatus::Done,
+            slot => self.cell.borrow().flights.status(slot),
+        }
     }
 
     /// Polls the engine once unless the operation has ended, and returns whether it has.
@@ -45,25 +56,34 @@ impl Ticket {
 
     /// As [`Self::poll`]; its result is returned in registers.
     fn poll_once(&self) -> Poll<TransferResult<()>> {
+        let slot = self.slot.get();
+        if slot == NONE {
+            return Poll::Ready(Ok(()));
+        }
         let mut state = self.cell.borrow();
-        if state.flights.status(self.slot) == TransferStatus::InFlight {
+        if state.flights.status(slot) == TransferStatus::InFlight {
             let progressed = state.progress();
             if !state.woken.is_empty() {
                 drop(state);
                 self.cell.wake();
                 state = self.cell.borrow();
             }
-            if state.flights.status(self.slot) == TransferStatus::InFlight {
+            if state.flights.status(slot) == TransferStatus::InFlight {
                 return match progressed {
                     Ok(_) => Poll::Pending,
                     Err(error) => Poll::Ready(Err(error)),
                 };
             }
         }
-        Poll::Ready(match state.flights.status(self.slot) {
-            TransferStatus::Failed => Err(state.error_of(self.slot)),
-            TransferStatus::InFlight | TransferStatus::Done => Ok(()),
-        })
+        if state.flights.status(slot) == TransferStatus::Failed {
+            return Poll::Ready(Err(state.error_of(slot)));
+        }
+        // Given back here, where the state is borrowed already.
+        self.slot.set(NONE);
+        let waker = state.let_go(slot);
+        drop(state);
+        drop(waker);
+        Poll::Ready(Ok(()))
     }
 
     /// Waits until the operation has ended, and gives the CPU up now and then while it waits.
@@ -72,7 +92,10 @@ impl Ticket {
     /// As [`Self::poll`], and `Deadline` when the time is over: the operation goes on then, and can be waited for
     /// again.
     pub fn wait(&self, timeout: Duration) -> TransferResult<()> {
-        let slot = self.slot;
+        let slot = self.slot.get();
+        if slot == NONE {
+            return Ok(());
+        }
         self.cell.wait(
             timeout,
             |state| state.subject_of_slot(slot),
@@ -84,16 +107,36 @@ impl Ticket {
         )
     }
 
+    /// Hands its slot to somebody else of the same endpoint, without giving it back.
+    #[inline]
+    pub(crate) fn hand_over(
+        self,
+        cell: &EndpointCell,
+        take: impl FnOnce(&mut EndpointState, u32),
+    ) -> Result<(), Self> {
+        let slot = self.slot.get();
+        if slot == NONE || !self.cell.is(cell) {
+            return Err(self);
+        }
+        self.slot.set(NONE);
+        take(&mut cell.borrow(), slot);
+        Ok(())
+    }
+
     /// Returns whether it has ended; if not, has a task woken when it does.
     #[inline]
     pub(crate) fn ended_or_wake(&self, waker: &Waker) -> Poll<TransferResult<()>> {
+        let slot = self.slot.get();
+        if slot == NONE {
+            return Poll::Ready(Ok(()));
+        }
         let mut state = self.cell.borrow();
-        match state.flights.status(self.slot) {
+        match state.flights.status(slot) {
             TransferStatus::InFlight => {}
             TransferStatus::Done => return Poll::Ready(Ok(())),
-            TransferStatus::Failed => return Poll::Ready(Err(state.error_of(self.slot))),
+            TransferStatus::Failed => return Poll::Ready(Err(state.error_of(slot))),
         }
-        let before = state.flights.wake_by(self.slot, waker);
+        let before = state.flights.wake_by(slot, waker);
         // What was there is dropped where nothing is borrowed.
         drop(state);
         drop(before);
@@ -104,18 +147,23 @@ impl Ticket {
 impl Drop for Ticket {
     #[inline]
     fn drop(&mut self) {
-        self.cell.let_go(self.slot);
+        let slot = self.slot.get();
+        if slot != NONE {
+            self.cell.let_go(slot);
+        }
     }
 }
 
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.cell.borrow();
-        let subject = state.subject_of_slot(self.slot);
-        f.debug_struct("Ticket")
-            .field("operation", &subject.operation)
-            .field("peer", &subject.peer)
-            .field("status", &state.flights.status(self.slot))
-            .finish()
+        let mut ticket = f.debug_struct("Ticket");
+        let slot = self.slot.get();
+        if slot != NONE {
+            let subject = self.cell.borrow().subject_of_slot(slot);
+            ticket
+                .field("operation", &subject.operation)
+                .field("peer", &subject.peer);
+        }
+        ticket.field("status", &self.status()).finish()
     }
 }

@@ -140,7 +140,7 @@ impl Transport {
             worker: 0,
             peers_max: config.peers_max,
             depth: config.depth,
-            sleeps: false,
+            sleeps: config.sleeps,
             clock: Clock::new(),
         });
         let engine = engine.map_err(|error| failed(&self.subject("endpoint"), &error))?;

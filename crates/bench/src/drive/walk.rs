@@ -140,6 +140,8 @@ pub(crate) mod tests {
             cq: tonnage_plan::transfer::CqMode::Busy,
             queue_pairs: 1,
             cut: None,
+            api: tonnage_plan::transfer::TransferApi::Engine,
+            session: None,
             place: None,
             size_bytes: 8,
             pacing: Pacing::Stream { window: 4 },

@@ -224,7 +224,7 @@ impl Domain for FarDomain {
         }
     }
 
-    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine>> {
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
         let (ear, bell) = UnixStream::pair().map_err(outside)?;
         ear.set_nonblocking(true).map_err(outside)?;
         bell.set_nonblocking(true).map_err(outside)?;

@@ -129,7 +129,7 @@ impl Domain for PathsDomain {
         all.flat_map(|device| device.wire_devices()).collect()
     }
 
-    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine>> {
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
         let shares = self.division.shares(self.devices.len());
         // A path carries parts, of which an operation has several.
         let depth = config.depth.saturating_mul(shares.parts_max());

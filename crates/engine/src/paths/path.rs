@@ -6,7 +6,7 @@ use crate::{Engine, Op};
 
 /// One path of a worker.
 pub(super) struct Path {
-    pub(super) engine: Box<dyn Engine>,
+    pub(super) engine: Box<dyn Engine + Send>,
     /// Parts that its engine has not taken yet, in their order.
     pub(super) staged: Vec<Op>,
     /// Its rail.

@@ -58,7 +58,7 @@ pub(super) struct PathsWorker {
 
 impl PathsWorker {
     pub(super) fn new(
-        engines: Vec<Box<dyn Engine>>,
+        engines: Vec<Box<dyn Engine + Send>>,
         division: Division,
         config: &WorkerConfig,
         caps: &Caps,

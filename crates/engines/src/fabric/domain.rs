@@ -194,7 +194,7 @@ impl Domain for FabricDomain {
         wire_device(self.info.attributes()).into_iter().collect()
     }
 
-    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine>> {
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
         let info = self.info.duplicate().map_err(Error::Failed)?;
         let ways = Ways {
             inject: self.inject,

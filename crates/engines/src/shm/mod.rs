@@ -87,7 +87,7 @@ impl Domain for ShmDomain {
         }
     }
 
-    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine>> {
+    fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
         Ok(Box::new(Shm {
             config: config.clone(),
             tuner: Tuner::new(config.clock, Method::available()),

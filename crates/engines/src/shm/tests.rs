@@ -9,7 +9,7 @@ use tonnage_sys::clock::Clock;
 const BYTES: u64 = 1 << 20;
 
 /// A worker with a registered memory.
-fn worker(rank: u32) -> (Arc<dyn Memory>, Box<dyn Engine>, Region) {
+fn worker(rank: u32) -> (Arc<dyn Memory>, Box<dyn Engine + Send>, Region) {
     let request = Request {
         bytes: BYTES,
         shared: true,
@@ -32,7 +32,7 @@ fn worker(rank: u32) -> (Arc<dyn Memory>, Box<dyn Engine>, Region) {
 
 struct Pair {
     memory: [Arc<dyn Memory>; 2],
-    engine: [Box<dyn Engine>; 2],
+    engine: [Box<dyn Engine + Send>; 2],
     region: [Region; 2],
 }
 
@@ -70,7 +70,7 @@ impl Pair {
     }
 }
 
-fn poll_one(engine: &mut Box<dyn Engine>) -> Option<Completion> {
+fn poll_one(engine: &mut Box<dyn Engine + Send>) -> Option<Completion> {
     let mut done = [Completion::EMPTY; 1];
     (engine.poll(&mut done).unwrap() == 1).then_some(done[0])
 }
@@ -246,7 +246,7 @@ fn cards_of_other_hosts_and_garbage_are_refused() {
     }
 }
 
-fn card_of(engine: &mut Box<dyn Engine>, peer: Peer) -> Card {
+fn card_of(engine: &mut Box<dyn Engine + Send>, peer: Peer) -> Card {
     engine.cards(&[peer]).unwrap().remove(0)
 }
 

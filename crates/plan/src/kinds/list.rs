@@ -6,7 +6,7 @@ macro_rules! kinds {
         /// One experiment: a table of a plan file, or one command line.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Experiment {
-            $($(#[doc = $about])+ $kind($experiment),)+
+            $($(#[doc = $about])+ $kind(Box<$experiment>),)+
         }
 
         /// A point of any kind.
@@ -23,7 +23,7 @@ macro_rules! kinds {
         $(
             impl From<$experiment> for Experiment {
                 fn from(experiment: $experiment) -> Self {
-                    Self::$kind(experiment)
+                    Self::$kind(Box::new(experiment))
                 }
             }
 
@@ -45,21 +45,21 @@ macro_rules! kinds {
             /// The experiment without its kind, to ask.
             pub fn any(&self) -> &dyn $crate::kind::AnyExperiment {
                 match self {
-                    $(Self::$kind(experiment) => experiment,)+
+                    $(Self::$kind(experiment) => &**experiment,)+
                 }
             }
 
             /// The experiment without its kind, to change.
             pub fn any_mut(&mut self) -> &mut dyn $crate::kind::AnyExperiment {
                 match self {
-                    $(Self::$kind(experiment) => experiment,)+
+                    $(Self::$kind(experiment) => &mut **experiment,)+
                 }
             }
 
             /// Writes what was said of it, as the table of a plan.
             pub(crate) fn write(&self) -> Result<::toml::Table, ::toml::ser::Error> {
                 match self {
-                    $(Self::$kind(experiment) => $crate::options::Tables::write(experiment),)+
+                    $(Self::$kind(experiment) => $crate::options::Tables::write(&**experiment),)+
                 }
             }
 
@@ -72,7 +72,7 @@ macro_rules! kinds {
             ) -> ::tonnage_units::Result<(Vec<Point>, $crate::point::Reading)> {
                 match self {
                     $(Self::$kind(experiment) => {
-                        let expanded = $crate::kind::Kind::expand(experiment, ranks, lists, points_max);
+                        let expanded = $crate::kind::Kind::expand(&**experiment, ranks, lists, points_max);
                         let (points, reading) = expanded?;
                         Ok((points.into_iter().map(Point::$kind).collect(), reading))
                     })+

@@ -57,6 +57,8 @@ fn point_of(pacing: Pacing, size_bytes: u32) -> TransferPoint {
         cq: CqMode::Busy,
         queue_pairs: 1,
         cut: None,
+        api: tonnage_plan::transfer::TransferApi::Engine,
+        session: None,
         place: None,
         size_bytes,
         pacing,

@@ -78,6 +78,8 @@ const TARGET_CPU: &str = "target_cpu_ns_per_operation";
 const RAILS: &str = "rails";
 const QUEUE_PAIRS: &str = "queue_pairs";
 const CHUNK: &str = "chunk_bytes";
+const API: &str = "api";
+const SESSION: &str = "session";
 
 /// CPU time of both ends, where somebody sleeps to save it.
 fn both_ends(records: &[TransferRecord<'_>], layout: &ModeTable) -> &'static [&'static str] {
@@ -103,6 +105,11 @@ fn varying(records: &[TransferRecord<'_>]) -> Vec<&'static str> {
             title::same(records, |point| point.queue_pairs).is_none(),
         ),
         (CHUNK, title::same(records, |point| point.cut).is_none()),
+        (API, title::same(records, |point| point.api).is_none()),
+        (
+            SESSION,
+            title::same(records, |point| point.session).is_none(),
+        ),
         (GAP, title::differently_apart(records)),
     ];
     let varying = varies.into_iter().filter(|(_, varies)| *varies);
@@ -218,6 +225,8 @@ mod tests {
                 &RAILS,
                 &QUEUE_PAIRS,
                 &CHUNK,
+                &API,
+                &SESSION,
                 &GAP,
             ]) {
                 assert!(by_field(field).is_some(), "{field}");

@@ -2,8 +2,10 @@
 
 use tonnage_engine::paths::Rails;
 use tonnage_plan::transfer::{
-    CqMode, Pacing, PointLength, TargetFootprint, TransferPoint, TrialLength,
+    CqMode, Pacing, PointLength, SessionUse, TargetFootprint, TransferApi, TransferPoint,
+    TrialLength,
 };
+use tonnage_record::histogram::Latency;
 use tonnage_record::{LatencyKind, TransferRecord};
 use tonnage_units::quantity::human::{exact_duration, exact_size, number};
 
@@ -21,6 +23,7 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
         who(records, point),
     ];
     let paths = paths(records, point);
+    let library = library(records);
     let place = place::words(records.iter().map(|record| record.record));
     let parts = [
         format!("{} memory", point.memory),
@@ -33,7 +36,8 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
     let verified = point
         .verify
         .then(|| "every byte verified after each trial".to_owned());
-    let all = ends.into_iter().chain(paths).chain(place).chain(parts);
+    let all = ends.into_iter().chain(paths).chain(library);
+    let all = all.chain(place).chain(parts);
     all.chain(apart).chain(latency).chain(verified).collect()
 }
 
@@ -67,6 +71,28 @@ fn paths(records: &[TransferRecord<'_>], point: &TransferPoint) -> Vec<String> {
     let sleeps = sleeps.then(|| "workers sleep until there is something".to_owned());
     let rails = rails.into_iter().chain(shift).chain(sleeps);
     rails.chain(several).chain(cut).collect()
+}
+
+/// Calls of the library, where all rows make the same; nothing is said of the engine's own.
+fn library(records: &[TransferRecord<'_>]) -> Option<String> {
+    let session = same(records, |point| point.session).flatten();
+    let lanes = session.map(|session| match session {
+        SessionUse::On => "lanes resolved once",
+        SessionUse::Off => "memory and peer looked up for each operation",
+        SessionUse::Fresh => "a lane made for each operation",
+        SessionUse::Register => "memory registered and a lane made for each operation",
+    });
+    let calls = match same(records, |point| point.api) {
+        None if lanes.is_none() => return None,
+        Some(TransferApi::Engine) => return None,
+        None => "library",
+        Some(TransferApi::Poll) => "library polled",
+        Some(TransferApi::Async) => "library awaited",
+    };
+    Some(match lanes {
+        Some(lanes) => format!("{calls}, {lanes}"),
+        None => calls.to_owned(),
+    })
 }
 
 /// Value that all rows have in common; `None` where they differ.
@@ -169,9 +195,17 @@ fn latency(records: &[TransferRecord<'_>]) -> Option<String> {
     let Some(latency) = latencies.flatten().next() else {
         return Some("no latencies recorded".to_owned());
     };
-    let (local, but) = match latency.delivered {
-        Some(false) => ("local ", " (its bytes may still be on their way)"),
-        _ => ("", ""),
+    let local_only = |latency: &Latency| latency.delivered == Some(false);
+    let mut all = records
+        .iter()
+        .filter_map(|record| record.body.summary.as_ref()?.latency.as_ref());
+    let (local, but) = match (all.clone().all(local_only), all.any(local_only)) {
+        (true, _) => ("local ", " (its bytes may still be on their way)"),
+        (false, true) => (
+            "",
+            " (of a lane that stays, local: its bytes may still be on their way)",
+        ),
+        (false, false) => ("", ""),
     };
     let what = match latency.kind {
         LatencyKind::Operation => format!("from post to {local}completion of one operation"),
@@ -210,6 +244,8 @@ fn shared(point: &TransferPoint) -> TransferPoint {
         rails: Rails::Single,
         queue_pairs: 0,
         cut: None,
+        api: TransferApi::Engine,
+        session: None,
         initiators: point.initiators.map(|_| 0),
         footprint_bytes: 0,
         stride_bytes: 0,

@@ -141,13 +141,13 @@ fn promised_commands_expand() {
 fn flags_are_the_keys_of_a_plan() {
     let base = "tonnage transfer --engine shm,null --op write,read --sizes 8..1M";
     let paced = " --label x --traffic fan-in --window 4 --rate 5k --workers 2 --memory huge --footprint 2M \
-                 --target-footprint shared --stride 1M --gap 3 --addresses random --local-addresses fixed --seed 9 --latency on --verify --limit 100Gb/s --trials 3 \
+                 --target-footprint shared --stride 1M --gap 3 --addresses random --local-addresses fixed --seed 9 --latency on --verify --limit 100Gb/s --session on,fresh --trials 3 \
                  --trial-time 10ms --warmup 0 --until-ci 1% --max-duration 9s";
     let others = " --batch 7 --ping-pong --iters 5 --duration 4s";
     let plan = experiment(&format!("{base}{paced}{others}")).to_plan();
     let expected = "name = \"transfer\"\n\n[[transfer]]\nlabel = \"x\"\nengine = [\"shm\", \"null\"]\n\
         op = [\"write\", \"read\"]\ntraffic = \"fan-in\"\nsizes = \"8..1M\"\nworkers = 2\nwindow = 4\nbatch = 7\n\
-        ping-pong = true\nrate = \"5000\"\nmemory = \"huge\"\nfootprint = \"2M\"\ntarget-footprint = \"shared\"\nstride = \"1M\"\n\
+        ping-pong = true\nrate = \"5000\"\nsession = [\"on\", \"fresh\"]\nmemory = \"huge\"\nfootprint = \"2M\"\ntarget-footprint = \"shared\"\nstride = \"1M\"\n\
         gap = \"3\"\naddresses = \"random\"\nlocal-addresses = \"fixed\"\nseed = 9\nlatency = true\nverify = true\nlimit = \"12.5GB/s\"\ntrials = 3\n\
         trial-time = \"10ms\"\niters = 5\nduration = \"4s\"\nwarmup = \"0ns\"\nuntil-ci = \"1%\"\n\
         max-duration = \"9s\"\n";

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tonnage_engine::{Entry, Verb};
+use tonnage_plan::Plan;
 use tonnage_plan::options::one_of;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::sweep::Sweep;
 use tonnage_plan::transfer::{
     LengthOptions, MeasureOptions, OperationOptions, PacingOptions, Transfer,
 };
-use tonnage_plan::{Experiment, Plan};
 
 use tonnage_units::{Count, Error, Nanos, Result};
 
@@ -90,7 +90,7 @@ impl VerifyArgs {
         });
         let experiments = names
             .into_iter()
-            .map(|name| Experiment::Transfer(self.transfer(name, &sizes, engines, traffic)))
+            .map(|name| self.transfer(name, &sizes, engines, traffic).into())
             .collect();
         Ok(Plan {
             name: "verify".to_owned(),

@@ -78,6 +78,8 @@ mod known_answers;
 #[cfg(test)]
 mod launchers;
 #[cfg(test)]
+mod library;
+#[cfg(test)]
 mod mixed;
 #[cfg(test)]
 mod mpiio;

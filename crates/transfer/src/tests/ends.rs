@@ -98,7 +98,7 @@ fn nothing_leaks_under_load() {
     assert_eq!((accounts.lanes.len(), accounts.regions.len()), (0, 0));
     drop(accounts);
     assert_eq!((endpoint.room(), endpoint.in_flight()), (64, 0));
-    assert!(endpoint.into_engine().is_ok());
+    assert!(endpoint.into_parts().is_ok());
 }
 
 #[test]
@@ -252,9 +252,9 @@ fn a_post_that_fails_is_an_error_and_keeps_nothing() {
 #[test]
 fn the_engine_is_given_back_when_nothing_else_is_left() {
     let opened = opened(4);
-    let endpoint = opened.endpoint.into_engine().err().unwrap();
+    let endpoint = opened.endpoint.into_parts().err().unwrap();
     drop((opened.session, opened.memory));
-    assert!(endpoint.into_engine().is_ok());
+    assert!(endpoint.into_parts().is_ok());
     let accounts = opened.remote.lock();
     assert_eq!((accounts.lanes.len(), accounts.regions.len()), (0, 0));
 }

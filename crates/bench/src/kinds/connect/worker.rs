@@ -85,7 +85,7 @@ pub fn refuse(error: Error, orders: &Receiver<Order>, answers: &Sender<Result<An
 /// A worker and what it keeps from round to round.
 pub struct Worker {
     // Before its memory and domain, so that it closes first.
-    engine: Option<Box<dyn Engine>>,
+    engine: Option<Box<dyn Engine + Send>>,
     memory: Arc<dyn Memory>,
     domain: Arc<dyn Domain>,
     config: WorkerConfig,
@@ -261,7 +261,7 @@ impl Worker {
         self.step(Step::Exchange);
     }
 
-    fn engine(&mut self) -> Result<&mut Box<dyn Engine>> {
+    fn engine(&mut self) -> Result<&mut Box<dyn Engine + Send>> {
         let none = || Error::Failed("a worker was to connect before its engine was open".into());
         self.engine.as_mut().ok_or_else(none)
     }

@@ -1,7 +1,7 @@
 //! Points that an open device cannot do: the list of engines could not know it before. And what its completions mean.
 
 use tonnage_engine::{Caps, Verb};
-use tonnage_plan::transfer::{Pacing, TransferPoint};
+use tonnage_plan::transfer::{Pacing, SessionUse, TransferPoint};
 use tonnage_units::{Error, Result};
 
 /// Refuses the points that the devices of a worker, with these capabilities together, cannot do.
@@ -28,39 +28,7 @@ pub(super) fn check_caps(
                 how: "Choose --op write-imm or --op send".into(),
             });
         }
-        let answers_several = point.pacing == Pacing::PingPong
-            && point.op == Verb::WriteImm
-            && point.roles().initiators_max() > 1;
-        if answers_several && !caps.arrivals_named {
-            return Err(Error::Unavailable {
-                what: format!("ping-pong of several ranks with write-imm on {name}"),
-                why:
-                    "the immediate of the device is too narrow to say which rank is to be answered"
-                        .into(),
-                how: "Choose --op send, or --traffic pair".into(),
-            });
-        }
-        let parts = point.division().shares(devices).parts(point.size_bytes);
-        let several = point.op == Verb::WriteImm && point.roles().initiators_max() > 1;
-        if several && parts > 1 && !caps.arrivals_named {
-            return Err(Error::Unavailable {
-                what: format!("write-imm in parts from several ranks on {name}"),
-                why: "the device does not say which rank a part came from".into(),
-                how:
-                    "Leave --chunk and --rails stripe out, or choose one initiator for each target"
-                        .into(),
-            });
-        }
-        if point.op == Verb::WriteImm && caps.immediate_bits < 32 {
-            return Err(Error::Unavailable {
-                what: format!("write-imm on {name}"),
-                why: format!(
-                    "it carries {} bits of immediate data, and 32 are needed",
-                    caps.immediate_bits
-                ),
-                how: "Choose --op write or --op send".into(),
-            });
-        }
+        check_immediates(point, (caps, devices), name)?;
         if point.verify && overtakes(point, delivers(caps)) {
             return Err(Error::Unavailable {
                 what: format!("verify on {name} where data of several slots land in one"),
@@ -68,6 +36,7 @@ pub(super) fn check_caps(
                 how: "Choose the same order at both ends, or --op read".into(),
             });
         }
+        check_released(point, caps, name)?;
         if u64::from(point.size_bytes) > caps.message_bytes_max {
             return Err(Error::Unavailable {
                 what: format!("{} bytes in one operation on {name}", point.size_bytes),
@@ -77,6 +46,62 @@ pub(super) fn check_caps(
         }
     }
     Ok(())
+}
+
+/// Refuses write-imms whose immediate is too narrow for what they need.
+fn check_immediates(
+    point: &TransferPoint,
+    (caps, devices): (&Caps, usize),
+    name: &str,
+) -> Result<()> {
+    let answers_several = point.pacing == Pacing::PingPong
+        && point.op == Verb::WriteImm
+        && point.roles().initiators_max() > 1;
+    if answers_several && !caps.arrivals_named {
+        return Err(Error::Unavailable {
+            what: format!("ping-pong of several ranks with write-imm on {name}"),
+            why: "the immediate of the device is too narrow to say which rank is to be answered"
+                .into(),
+            how: "Choose --op send, or --traffic pair".into(),
+        });
+    }
+    let parts = point.division().shares(devices).parts(point.size_bytes);
+    let several = point.op == Verb::WriteImm && point.roles().initiators_max() > 1;
+    if several && parts > 1 && !caps.arrivals_named {
+        return Err(Error::Unavailable {
+            what: format!("write-imm in parts from several ranks on {name}"),
+            why: "the device does not say which rank a part came from".into(),
+            how: "Leave --chunk and --rails stripe out, or choose one initiator for each target"
+                .into(),
+        });
+    }
+    if point.op == Verb::WriteImm && caps.immediate_bits < 32 {
+        return Err(Error::Unavailable {
+            what: format!("write-imm on {name}"),
+            why: format!(
+                "it carries {} bits of immediate data, and 32 are needed",
+                caps.immediate_bits
+            ),
+            how: "Choose --op write or --op send".into(),
+        });
+    }
+    Ok(())
+}
+
+/// Refuses writes whose arrival nobody could prove, because their lane is gone with them.
+fn check_released(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> {
+    let writes = matches!(point.op, Verb::Write | Verb::WriteImm);
+    let [always, on_request] = delivers(caps);
+    if !writes || !point.releases_lanes() || always || on_request {
+        return Ok(());
+    }
+    let session = point.session.map_or("", SessionUse::name);
+    Err(Error::Unavailable {
+        what: format!("{} with session {session} on {name}", point.op.name()),
+        why: "a lane that was released cannot be flushed, and the device cannot complete writes when they have arrived"
+            .into(),
+        how: "Choose --session on or off, or --op read".into(),
+    })
 }
 
 /// Returns whether a write may arrive after a later one in the same slot, though it completed before that was posted.
@@ -93,17 +118,49 @@ pub(super) fn delivers(caps: &Caps) -> [bool; 2] {
 }
 
 /// Returns whether each latency sample is taken for the time until the bytes are there. A stream's bandwidth is proved
-/// by one flush at the end of each trial instead, and a ping-pong's by its answer.
+/// by one flush at the end of each trial instead, unless its lanes are gone by then, and a ping-pong's by its answer.
 pub(super) fn claims_arrival(point: &TransferPoint) -> bool {
-    matches!(point.op, Verb::Write | Verb::WriteImm)
-        && matches!(point.pacing, Pacing::Batch { .. } | Pacing::Paced { .. })
+    let writes = matches!(point.op, Verb::Write | Verb::WriteImm);
+    writes
+        && match point.pacing {
+            Pacing::Batch { .. } | Pacing::Paced { .. } => true,
+            Pacing::Stream { .. } => point.releases_lanes(),
+            Pacing::PingPong => false,
+        }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::drive::walk::tests::point;
+    use tonnage_engine::OpenRequest;
     use tonnage_plan::transfer::Addresses;
+
+    /// Nobody can flush a lane that was released with its operation.
+    #[test]
+    fn lanes_that_are_released_prove_each_operation_or_are_refused() {
+        let of = |session, op| TransferPoint {
+            op,
+            pacing: Pacing::Stream { window: 4 },
+            session: Some(session),
+            ..point(Addresses::Sequential, 4)
+        };
+        assert!(claims_arrival(&of(SessionUse::Fresh, Verb::Write)));
+        assert!(!claims_arrival(&of(SessionUse::Off, Verb::Write)));
+        let null = (tonnage_engines::null::ENTRY.open)(&OpenRequest::default()).unwrap();
+        let mut caps = *null[0].caps();
+        (caps.delivered, caps.delivery_on_request) = (false, false);
+        let check = |session, op| check_caps(&[&of(session, op)], (&caps, 1), "x");
+        let refused = check(SessionUse::Register, Verb::WriteImm).unwrap_err();
+        assert!(
+            refused.to_string().contains("--session on or off"),
+            "{refused}"
+        );
+        assert!(check(SessionUse::Off, Verb::Write).is_ok());
+        assert!(check(SessionUse::Fresh, Verb::Read).is_ok());
+        caps.delivery_on_request = true;
+        assert!(check_caps(&[&of(SessionUse::Fresh, Verb::Write)], (&caps, 1), "x").is_ok());
+    }
 
     #[test]
     fn a_later_write_may_be_overtaken_where_completions_do_not_mean_arrival() {

@@ -103,7 +103,8 @@ impl CreditLanes {
     fn begin(
         &mut self,
         point: &TransferPoint,
-        (engine, caps): (&mut dyn Engine, &Caps),
+        engine: &mut dyn Engine,
+        caps: &Caps,
         sends: &[(Peer, Lane)],
         senders: &[Peer],
     ) -> Result<Option<(&mut Credits, Vec<Lane>)>> {
@@ -141,7 +142,8 @@ impl CreditLanes {
 pub(super) fn begin<'a>(
     credits: Option<&'a mut CreditLanes>,
     point: &TransferPoint,
-    device: (&mut dyn Engine, &Caps),
+    engine: &mut dyn Engine,
+    caps: &Caps,
     flows: &[Flow],
     layout: &SliceLayout,
 ) -> Result<Option<(&'a mut Credits, Vec<Lane>)>> {
@@ -149,7 +151,7 @@ pub(super) fn begin<'a>(
         return Ok(None);
     };
     let sends: Vec<_> = flows.iter().map(|flow| (flow.peer, flow.lane)).collect();
-    credits.begin(point, device, &sends, &layout.into)
+    credits.begin(point, engine, caps, &sends, &layout.into)
 }
 
 /// Moments at which senders are told, from what they wait for.

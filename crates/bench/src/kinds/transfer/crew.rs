@@ -205,7 +205,7 @@ impl Deck {
 /// The leader's handles of the following workers.
 pub type Crew = Followers<CrewOrder, CrewReport, Error>;
 
-/// A following worker's thread: carries out orders until the leader hangs up.
+/// A following worker's thread: says that it is ready, and carries out orders until the leader hangs up.
 pub fn follow(
     deck: &Deck,
     index: usize,
@@ -214,6 +214,9 @@ pub fn follow(
     answers: &Sender<Result<CrewReport>>,
 ) {
     let alarm = Alarm(deck);
+    if answers.send(Ok(CrewReport::default())).is_err() {
+        return;
+    }
     while let Ok(order) = orders.recv() {
         let answer = deck.follow(index, &mut work, &order);
         if let Err(error) = &answer {

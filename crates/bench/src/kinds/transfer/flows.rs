@@ -24,15 +24,15 @@ pub(super) fn make_flow(
     target: u32,
     layout: &SliceLayout,
     index: usize,
-    worker: &mut TransferWorker,
+    engine: &mut dyn Engine,
+    worker: &TransferWorker,
 ) -> Result<Flow> {
     let ordered = answers(point) && point.op == Verb::Write;
-    let far = worker.remote_of(target)?.clone();
-    let lane = worker.engine.lane(&LaneSpec {
+    let lane = engine.lane(&LaneSpec {
         kind: LaneKind::Initiate(point.op),
         peer: target,
         local: worker.region,
-        remote: &far,
+        remote: worker.remote_of(target)?,
         ordered,
         in_order: false,
         delivered: asks_delivery(point, delivers(&worker.caps)),
@@ -124,15 +124,15 @@ pub(super) fn make_receives(
     point: &TransferPoint,
     rank: u32,
     layout: &SliceLayout,
-    worker: &mut TransferWorker,
+    engine: &mut dyn Engine,
+    worker: &TransferWorker,
 ) -> Result<Vec<Receives>> {
     let receive = |(index, &peer): (usize, &u32)| {
-        let far = worker.remote_of(peer)?.clone();
-        let lane = worker.engine.lane(&LaneSpec {
+        let lane = engine.lane(&LaneSpec {
             kind: LaneKind::Receive,
             peer,
             local: worker.region,
-            remote: &far,
+            remote: worker.remote_of(peer)?,
             ordered: false,
             in_order: false,
             delivered: false,

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`opened`], `caps` | an engine that is open on all ranks, and what its devices cannot do |
 //! | [`description`] | what ranks tell each other of their engines |
+//! | [`driven`] | the engine that a worker drives during a point |
 //! | [`effective`] | what was really done, and on which CPUs |
 //! | [`layout`] | division of a worker's memory among its flows |
 //! | [`point`] | one point from warm-up to its figures |
@@ -17,6 +18,7 @@ mod caps;
 mod credit_lanes;
 pub mod crew;
 pub mod description;
+pub mod driven;
 mod driving;
 pub mod effective;
 pub(crate) mod flows;
@@ -27,6 +29,7 @@ pub mod point;
 mod rail_report;
 pub mod rails;
 mod stalled;
+mod stations;
 pub mod summary;
 pub mod totals;
 pub mod trial;

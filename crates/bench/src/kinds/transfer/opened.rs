@@ -33,8 +33,8 @@ const SENDS_COUNTED: &str = "when taken, by counts that receivers write to their
 
 /// State that a worker owns from point to point.
 pub struct TransferWorker {
-    /// Its engine.
-    pub engine: Box<dyn Engine>,
+    /// Its engine; `None` while a point drives it.
+    pub engine: Option<Box<dyn Engine + Send>>,
     /// Its memory.
     pub memory: Arc<dyn Memory>,
     /// The handle of that memory in its engine.
@@ -337,7 +337,7 @@ fn open_worker(
     });
     let worker = TransferWorker {
         devices: described.collect(),
-        engine,
+        engine: Some(engine),
         memory,
         region: region.id,
         remote: Vec::new(),
@@ -397,7 +397,7 @@ fn connect(
             }
             neighbors.push(introduced.neighbor);
         }
-        worker.engine.connect(&neighbors)?;
+        engine_of(worker)?.connect(&neighbors)?;
     }
     Ok(())
 }
@@ -406,7 +406,7 @@ fn connect(
 fn check_sleep(workers: &mut [TransferWorker], name: &str) -> Result<()> {
     for worker in workers {
         // A worker without peers only rests.
-        if !worker.remote.is_empty() && matches!(worker.engine.arm()?, Arm::Unsupported) {
+        if !worker.remote.is_empty() && matches!(engine_of(worker)?.arm()?, Arm::Unsupported) {
             return Err(Error::Unavailable {
                 what: format!("--cq event on {name}"),
                 why: "the engine has no descriptor to sleep on".into(),
@@ -422,5 +422,10 @@ fn meet(rank: &Rank, workers: &mut [TransferWorker]) -> Result<()> {
     let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
     workers
         .iter_mut()
-        .try_for_each(|worker| worker.engine.meet(&stopped))
+        .try_for_each(|worker| engine_of(worker)?.meet(&stopped))
+}
+
+fn engine_of(worker: &mut TransferWorker) -> Result<&mut Box<dyn Engine + Send>> {
+    let driven = || Error::Failed("a point drives this worker's engine".into());
+    worker.engine.as_mut().ok_or_else(driven)
 }

@@ -1,13 +1,14 @@
 //! One point from warm-up to summary. The leader's view: every step is taken by all ranks together, and every decision
 //! (another trial? verified?) is made from figures that all ranks share, so that all decide alike.
 
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use super::crew::{Crew, CrewOrder, CrewReport, Deck, follow};
+use super::crew::{Crew, CrewOrder, CrewReport, Deck};
+use super::driven::Driven;
 use super::opened::OpenEngine;
 use super::pairs::PairSums;
+use super::stations::{serve, stations};
 use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, Station, WARM_UP};
 use super::work::Work;
@@ -63,50 +64,36 @@ pub fn measure(
     course: Course<'_>,
 ) -> Result<Measured, StepFailure> {
     let stop = rank.stopped();
-    let sleepers = rank.sleepers();
-    let deck = Deck::new(open.workers.len(), Arc::clone(&sleepers));
-    let (yielding, id) = (open.yielding, rank.id());
-    let mut works = Vec::with_capacity(open.workers.len());
-    let mut cpus = Vec::new();
-    for (index, worker) in (0u32..).zip(&mut open.workers) {
-        cpus.push(worker.cpu);
-        let station = Station {
-            rank: id,
-            worker: index,
-            ranks: rank.infos(),
-            yielding,
-            patience: rank.network_timeout() + DEADLINES.stall,
-            sleepers: &sleepers,
-        };
-        works.push(Work::new(point, station, worker, &stop)?);
-    }
-    let mut works = works.into_iter();
-    let own = works
+    let deck = Deck::new(open.workers.len(), rank.sleepers());
+    let stations = stations(point, open, rank);
+    let mut workers = open.workers.iter_mut().zip(stations);
+    let (worker, station) = workers
         .next()
         .ok_or_else(|| Error::Failed("a rank needs at least one worker".into()))?;
-    if let Some(Some(cpu)) = cpus.first() {
-        tonnage_machine::pin_thread(*cpu)?;
+    if let Some(cpu) = worker.cpu {
+        tonnage_machine::pin_thread(cpu)?;
     }
     std::thread::scope(|scope| {
-        let follow = |(index, work): (usize, _)| {
-            let (deck, cpu) = (&deck, cpus[index]);
-            // A worker that cannot be pinned is told at its first order.
-            move |orders: &_, answers: &Sender<_>| match cpu
-                .map_or(Ok(()), tonnage_machine::pin_thread)
-            {
-                Ok(()) => follow(deck, index, work, orders, answers),
-                Err(error) => drop(answers.send(Err(error))),
+        let follow = |(worker, station): (_, Station)| {
+            let (deck, stop) = (&deck, &*stop);
+            move |orders: &_, answers: &Sender<_>| {
+                if let Err(error) = serve(point, station, worker, (deck, stop), orders, answers) {
+                    drop(answers.send(Err(error)));
+                }
             }
         };
-        let followers = Crew::start(scope, 1, (1..).zip(works).map(follow))?;
+        let followers = Crew::start(scope, 1, workers.map(follow))?;
+        let mut driven = Driven::begin(point, station.rank, worker)?;
+        let own = Work::new(point, station, driven.engine(), worker, &stop)?;
+        followers.collect()?;
         let mut lead = Lead {
             point,
+            bound: Bound::new(point, &open.opened, rank.id()),
             rank,
             own,
             deck: &deck,
             followers,
             moves_bytes: open.moves_bytes,
-            bound: Bound::new(point, &open.opened, id),
             routes: &open.routes,
             taken: Taken::default(),
         };
@@ -117,6 +104,8 @@ pub fn measure(
             lead.rank.fail(error);
             lead.deck.finish(Vec::new());
         }
+        drop(lead);
+        driven.end(worker);
         result
     })
 }

@@ -1,29 +1,32 @@
 //! Orders and reports of a worker: its place in the run, each trial before it, and what came of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tonnage_plan::transfer::TrialLength;
-use tonnage_ranks::{RankInfo, Sleepers};
+use tonnage_ranks::Sleepers;
+
+use super::stalled::FlowNames;
 
 /// The number of a warm-up, which is no trial: engines may try things out in it.
 pub const WARM_UP: u64 = 0;
 
 /// The place of a worker in the run.
-#[derive(Debug, Clone, Copy)]
-pub struct Station<'a> {
+#[derive(Debug, Clone)]
+pub struct Station {
     /// The rank.
     pub rank: u32,
     /// Index of the worker in the rank.
     pub worker: u32,
-    /// All ranks.
-    pub ranks: &'a [RankInfo],
+    /// Names of its flows' ends.
+    pub names: FlowNames,
     /// True for one that shares its CPU.
     pub yielding: bool,
     /// Time without progress of its operations that is forgiven.
     pub patience: Duration,
     /// Those of this rank that may sleep.
-    pub sleepers: &'a Sleepers,
+    pub sleepers: Arc<Sleepers>,
 }
 
 /// Start and length of a trial.

@@ -27,7 +27,7 @@ use crate::limit::memory_copy::copy_rates;
 use crate::limit::socket_stream::{Berths, Streamed};
 use tonnage_engine::memory::{CopyRate, Memory};
 use tonnage_engine::pattern::Mismatches;
-use tonnage_engine::{Caps, Facts, Lane, Verb};
+use tonnage_engine::{Caps, Engine, Facts, Lane, Verb};
 use tonnage_plan::transfer::{CqMode, TransferPoint};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
@@ -76,7 +76,8 @@ impl<'a> Work<'a> {
     /// When the engine cannot do what the point asks.
     pub fn new(
         point: &'a TransferPoint,
-        station: Station<'_>,
+        station: Station,
+        engine: &'a mut dyn Engine,
         worker: &'a mut TransferWorker,
         stop: &'a AtomicBool,
     ) -> Result<Self> {
@@ -86,20 +87,20 @@ impl<'a> Work<'a> {
         let began_ns = worker.clock.now_ns();
         let mut flows = Vec::with_capacity(layout.out.len());
         for (index, &target) in layout.out.iter().enumerate() {
-            flows.push(make_flow(point, rank, target, &layout, index, worker)?);
+            flows.push(make_flow(
+                point, rank, target, &layout, index, engine, worker,
+            )?);
         }
-        expect_parts(point, &layout, worker.engine.as_mut(), true)?;
+        expect_parts(point, &layout, engine, true)?;
         let receives = match point.op {
-            Verb::Send if caps.moves_bytes => make_receives(point, rank, &layout, worker)?,
+            Verb::Send if caps.moves_bytes => make_receives(point, rank, &layout, engine, worker)?,
             _ => Vec::new(),
         };
         let mut lanes: Vec<Lane> = flows.iter().map(|flow| flow.lane).collect();
         lanes.extend(receives.iter().map(Receives::lane));
         let credits = worker.credits.as_mut();
-        let device = worker.engine.as_mut();
-        let credited = begin(credits, point, (device, &caps), &flows, &layout)?;
-        let names = FlowNames::new(&layout.out, station.ranks, &worker.devices);
-        let port = Port::new(worker.engine.as_mut(), worker.clock, stop, station.yielding);
+        let credited = begin(credits, point, engine, &caps, &flows, &layout)?;
+        let port = Port::new(engine, worker.clock, stop, station.yielding);
         let mut port = waiting(port, point, &station, &caps, flows.len())?;
         if let Some((credits, tells)) = credited {
             lanes.extend(tells);
@@ -134,7 +135,7 @@ impl<'a> Work<'a> {
             began_ns,
             worker: station.worker,
             moves_bytes: caps.moves_bytes,
-            names,
+            names: station.names,
         };
         work.made_ready(&caps)
     }
@@ -383,7 +384,7 @@ impl<'a> Work<'a> {
 fn waiting<'a>(
     port: Port<'a>,
     point: &TransferPoint,
-    station: &Station<'_>,
+    station: &Station,
     caps: &Caps,
     flows: usize,
 ) -> Result<Port<'a>> {

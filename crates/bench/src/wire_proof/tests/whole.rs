@@ -66,7 +66,7 @@ impl Domain for Toy {
         self.0.iter().cloned().collect()
     }
 
-    fn worker(&self, _: &WorkerConfig) -> Result<Box<dyn Engine>> {
+    fn worker(&self, _: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
         let io = |error| Error::io("the toy's loopback", error);
         let listener = TcpListener::bind("127.0.0.1:0").map_err(io)?;
         let stream = TcpStream::connect(listener.local_addr().map_err(io)?).map_err(io)?;

@@ -50,7 +50,7 @@ impl Domain for Device {
         EngineReport::default()
     }
 
-    fn worker(&self, _config: &WorkerConfig) -> Result<Box<dyn Engine>> {
+    fn worker(&self, _config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
         let mut all = self.shown.lock().unwrap();
         all.push(Shown {
             room: usize::MAX,
@@ -148,7 +148,7 @@ impl Engine for Fake {
 
 /// A worker with paths, and a view of them.
 pub(super) struct Bench {
-    pub(super) worker: Box<dyn Engine>,
+    pub(super) worker: Box<dyn Engine + Send>,
     shown: Shared,
     pub(super) region: Region,
 }

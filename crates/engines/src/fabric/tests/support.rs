@@ -56,7 +56,7 @@ pub(super) struct Side {
     pub(super) rank: u32,
     pub(super) peers: Vec<u32>,
     pub(super) memory: Arc<dyn Memory>,
-    pub(super) engine: Box<dyn Engine>,
+    pub(super) engine: Box<dyn Engine + Send>,
     pub(super) region: Region,
     /// The peers' regions.
     pub(super) far: Vec<(u32, Descriptor)>,

@@ -18,7 +18,7 @@ fn plan(lines: &str) -> Plan {
 
 fn jobs(plan: &Plan) -> Vec<FileJob> {
     let jobs = plan.experiments.iter().map(|experiment| match experiment {
-        Experiment::File(job) => job.clone(),
+        Experiment::File(job) => (**job).clone(),
         other => panic!("{other:?}"),
     });
     jobs.collect()

@@ -5,6 +5,7 @@ use super::issuing::{check_devices, check_order, divisions, rail_shift};
 use super::landings::check_landings;
 use super::layout::{check_memory, check_shared, layout, sizes};
 use super::length::length;
+use super::library::{Calling, callings, check_call};
 use super::options::{
     ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT,
     TARGET_FOOTPRINT_DEFAULT, Transfer, WORKERS_DEFAULT,
@@ -24,7 +25,7 @@ use tonnage_engine::{EngineOptions, Entry, Lists, Verb};
 use tonnage_units::{Count, Nanos, PairPlace, Result};
 
 /// The points of one transfer, in each engine, op, memory, place, number of initiators, number of workers, division
-/// over paths, window or batch, and size, the last varying fastest; at most `points_max`.
+/// over paths, api and session, window or batch, and size, the last varying fastest; at most `points_max`.
 ///
 /// # Errors
 /// `Usage` for everything that can be found wrong without starting a rank.
@@ -50,6 +51,7 @@ pub(super) fn expand(
     let cq_modes = cq_modes(&transfer.pacing, ops)?;
     let divisions = divisions(&transfer.issuing, &sizes)?;
     let rail_shift = rail_shift(&transfer.issuing, &roles)?;
+    let callings = callings(&transfer.library)?;
     check_rate(&pacings, length.trial)?;
     let counts = [
         entries.len(),
@@ -60,11 +62,13 @@ pub(super) fn expand(
         workers.len(),
         divisions.len(),
         cq_modes.len(),
+        callings.len(),
         pacings.len(),
         sizes.len(),
     ];
     let total = check_total(&counts, points_max)?;
-    let seats = seats(&places, &roles, &workers, &divisions, rail_shift);
+    let ways = (&divisions[..], &callings[..]);
+    let seats = seats(&places, &roles, &workers, ways, rail_shift);
     let by_size = |(cq, pacing)| sizes.iter().map(move |size| (cq, pacing, size));
     let by_pacing = |cq| pacings.iter().map(move |pacing| (cq, pacing));
     let mut points = Vec::with_capacity(total);
@@ -75,6 +79,7 @@ pub(super) fn expand(
             check_sides(transfer, &roles, op)?;
             check_order(&divisions, op, transfer.pacing.ping_pong)?;
             check_shared(&transfer.memory, &roles, op)?;
+            check_call(&callings, op)?;
             for &(memory, entry) in &memories {
                 if let Some(entry) = entry {
                     check_visible(transfer, entry, op)?;
@@ -117,7 +122,7 @@ fn memories<'a>(
     }
 }
 
-/// Ranks and workers that move bytes, from where, and by which way.
+/// Ranks and workers that move bytes, from where, by which way, and by which calls.
 #[derive(Debug, Clone, Copy)]
 struct Seat {
     place: Option<PairPlace>,
@@ -125,31 +130,34 @@ struct Seat {
     workers: u32,
     division: Division,
     rail_shift: u32,
+    calling: Calling,
 }
 
-/// Every place with every division of the ranks, every number of their workers and every division over paths, the last
-/// varying fastest.
+/// Every place with every division of the ranks, every number of their workers, every division over paths and every way
+/// of calling, the last varying fastest.
 fn seats(
     places: &[Option<PairPlace>],
     roles: &[Roles],
     workers: &[u32],
-    divisions: &[Division],
+    (divisions, callings): (&[Division], &[Calling]),
     rail_shift: u32,
 ) -> Vec<Seat> {
     let by_roles = |&place| roles.iter().map(move |&roles| (place, roles));
     let by_workers = |(place, roles)| workers.iter().map(move |&workers| (place, roles, workers));
-    let by_division = |(place, roles, workers)| {
-        let seat = move |&division| Seat {
+    let ways = |&division| callings.iter().map(move |&calling| (division, calling));
+    let by_way = |(place, roles, workers)| {
+        let seat = move |(division, calling)| Seat {
             place,
             roles,
             workers,
             division,
             rail_shift,
+            calling,
         };
-        divisions.iter().map(seat)
+        divisions.iter().flat_map(ways).map(seat)
     };
     let who = places.iter().flat_map(by_roles).flat_map(by_workers);
-    who.flat_map(by_division).collect()
+    who.flat_map(by_way).collect()
 }
 
 fn point(
@@ -170,6 +178,7 @@ fn point(
         workers,
         division,
         rail_shift,
+        calling,
     } = seat;
     let addresses = transfer.memory.addresses.unwrap_or(ADDRESSES_DEFAULT);
     let local = transfer.memory.local_addresses;
@@ -187,6 +196,8 @@ fn point(
         rail_shift,
         queue_pairs: division.queue_pairs,
         cut: division.cut,
+        api: calling.api,
+        session: calling.session,
         place,
         size_bytes,
         pacing,

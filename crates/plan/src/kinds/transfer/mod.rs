@@ -5,7 +5,7 @@
 //! | `options` | the options of a transfer |
 //! | [`point`] | one cell of a sweep, with everything fixed |
 //! | `expand` | the points of a transfer, and the checks of engines and verbs |
-//! | `roles`, `pacing`, `issuing`, `length`, `layout` | what one group of options means together |
+//! | `roles`, `pacing`, `issuing`, `library`, `length`, `layout` | what one group of options means together |
 //! | `landings` | what lands in a slot last, and whether that can be known |
 //! | `kind` | what makes it a kind |
 //!
@@ -17,6 +17,7 @@ mod kind;
 mod landings;
 mod layout;
 mod length;
+mod library;
 mod options;
 mod pacing;
 pub mod point;
@@ -24,8 +25,10 @@ mod roles;
 
 pub use issuing::IssuingOptions;
 pub use length::LengthOptions;
+pub use library::LibraryOptions;
 pub use options::{MeasureOptions, MemoryOptions, OperationOptions, Transfer};
 pub use pacing::{DEPTH_MAX, PacingOptions, WINDOW_DEFAULT};
 pub use point::{
-    Addresses, CqMode, Pacing, PointLength, TargetFootprint, TransferPoint, TrialLength,
+    Addresses, CqMode, Pacing, PointLength, SessionUse, TargetFootprint, TransferApi,
+    TransferPoint, TrialLength,
 };

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::issuing::IssuingOptions;
 use super::length::LengthOptions;
+use super::library::LibraryOptions;
 use super::pacing::PacingOptions;
 use super::point::{Addresses, TargetFootprint};
 use crate::options::{Group, Many, Pair, many_of, on_off, one_of, pairs, text, with_default};
@@ -27,6 +28,9 @@ pub struct Transfer {
     /// Way from a worker to a peer.
     #[command(flatten)]
     pub issuing: IssuingOptions,
+    /// Way from the loops to an engine.
+    #[command(flatten)]
+    pub library: LibraryOptions,
     /// Length of the measurement.
     #[command(flatten)]
     pub length: LengthOptions,
@@ -43,7 +47,7 @@ pub struct Transfer {
 
 crate::options::groups! {
     Transfer: "transfer", "a transfer", needs &[("engine", "shm"), ("op", "write"), ("sizes", "8..1M")];
-    what, pacing, issuing, memory, measure, skipping, length
+    what, pacing, issuing, library, memory, measure, skipping, length
 }
 
 /// Operations to measure.

@@ -54,6 +54,15 @@ pub struct TransferPoint {
     /// Bounds of the parts that operations are cut into, where they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cut>,
+    /// Calls that the loops make, where they are not the engine's own.
+    #[serde(
+        default = "TransferApi::engine",
+        skip_serializing_if = "TransferApi::is_engine"
+    )]
+    pub api: TransferApi,
+    /// Session behind the library's calls, where these are made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionUse>,
     /// Sockets of workers that exchange bytes, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<PairPlace>,
@@ -111,6 +120,11 @@ impl TransferPoint {
             cut: self.cut,
             rails: self.rails,
         }
+    }
+
+    /// Returns whether lanes are released with their operations.
+    pub fn releases_lanes(&self) -> bool {
+        self.session.is_some_and(SessionUse::releases_lanes)
     }
 
     /// Slots in the footprint of one lane, at least 1.
@@ -316,6 +330,50 @@ impl TargetFootprint {
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
     fn is_own(&self) -> bool {
         *self == Self::Own
+    }
+}
+
+tonnage_units::names! {
+    /// Calls by which the loops reach an engine.
+    pub enum TransferApi: "api" {
+        /// The engine's own post and poll.
+        Engine = "engine",
+        /// The library's operations, whose tickets are taken as they end.
+        Poll = "poll",
+        /// The library's futures: a task for each operation in flight awaits it.
+        Async = "async",
+    }
+}
+
+impl TransferApi {
+    fn engine() -> Self {
+        Self::Engine
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    fn is_engine(&self) -> bool {
+        *self == Self::Engine
+    }
+}
+
+tonnage_units::names! {
+    /// Life of the library's lanes.
+    pub enum SessionUse: "session" {
+        /// A lane is resolved once.
+        On = "on",
+        /// Memory and peer are looked up by their names for each operation.
+        Off = "off",
+        /// A lane is made and released for each operation.
+        Fresh = "fresh",
+        /// The local memory is registered and deregistered for each operation as well.
+        Register = "register",
+    }
+}
+
+impl SessionUse {
+    /// Returns whether a lane is gone once its operation has ended, so that nobody can flush it.
+    pub fn releases_lanes(self) -> bool {
+        matches!(self, Self::Fresh | Self::Register)
     }
 }
 

@@ -11,8 +11,8 @@ use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
 use crate::transfer::CqMode;
 use crate::transfer::{
-    Addresses, IssuingOptions, LengthOptions, MeasureOptions, MemoryOptions, OperationOptions,
-    PacingOptions, TargetFootprint,
+    Addresses, IssuingOptions, LengthOptions, LibraryOptions, MeasureOptions, MemoryOptions,
+    OperationOptions, PacingOptions, SessionUse, TargetFootprint, TransferApi,
 };
 use tonnage_engine::Verb;
 use tonnage_engine::paths::Rails;
@@ -151,6 +151,14 @@ fn published() -> impl Strategy<Value = Vec<PublishedTable>> {
     proptest::collection::vec(table, 0..3)
 }
 
+fn library() -> impl Strategy<Value = LibraryOptions> {
+    let api = proptest::sample::select(TransferApi::ALL.to_vec());
+    let session = proptest::sample::select(SessionUse::ALL.to_vec());
+    let apis = option::of(proptest::collection::vec(api, 1..3).prop_map(Many));
+    let sessions = option::of(proptest::collection::vec(session, 1..3).prop_map(Many));
+    (apis, sessions).prop_map(|(api, session)| LibraryOptions { api, session })
+}
+
 prop_compose! {
     fn transfers()(
         (label, engine, op, traffic, sizes) in what(),
@@ -166,13 +174,14 @@ prop_compose! {
         (max_chunks, rail_shift) in (option::of(any::<u64>().prop_map(Count)), option::of(any::<u64>().prop_map(Count))),
         cq in option::of(proptest::collection::vec(proptest::sample::select(CqMode::ALL.to_vec()), 1..3).prop_map(Many)),
         rails in option::of(proptest::collection::vec(proptest::sample::select(Rails::ALL.to_vec()), 1..3).prop_map(Many)),
-        (optional, published) in (any::<bool>(), published()),
+        (library, optional, published) in (library(), any::<bool>(), published()),
     ) -> Transfer {
         let engine_options = engine_options.into_iter().collect();
         Transfer {
             what: OperationOptions { label, engine, engine_options, op, traffic, initiators, target_shift, sizes, workers, place },
             pacing: PacingOptions { window, batch, ping_pong, rate, cq },
             issuing: IssuingOptions { rails, rail_shift, qps, chunk, max_chunks },
+            library,
             memory: MemoryOptions { memory, footprint, target_footprint, stride, gap, addresses, local_addresses, seed },
             measure: MeasureOptions { latency, verify, limit, published },
             skipping: SkippingOptions { optional },
@@ -201,9 +210,9 @@ prop_compose! {
 
 fn experiments() -> impl Strategy<Value = Experiment> {
     prop_oneof![
-        transfers().prop_map(Experiment::Transfer),
-        file_jobs().prop_map(Experiment::File),
-        connects().prop_map(Experiment::Connect),
+        transfers().prop_map(Experiment::from),
+        file_jobs().prop_map(Experiment::from),
+        connects().prop_map(Experiment::from),
     ]
 }
 

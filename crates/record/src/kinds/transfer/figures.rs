@@ -1,6 +1,6 @@
 //! Figures of transfers. A record has one row.
 
-use tonnage_plan::transfer::{CqMode, Pacing, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{CqMode, Pacing, SessionUse, TransferPoint, TrialLength};
 
 use crate::Links;
 use crate::envelope::Of;
@@ -89,6 +89,32 @@ const OPERATIONS: &[Figure] = &[
             body.and_then(|body| body.point.cut)
                 .map(|cut| u64::from(cut.chunk_bytes))
                 .into()
+        },
+        trials: None,
+    },
+    Figure {
+        name: "API",
+        field: "api",
+        meaning: "Calls by which the loops reach the engine: engine (its own post and poll), poll (the library for other \
+             programs, whose tickets are taken as they end) or async (its futures, each awaited by a task).",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| point.api.name()),
+        trials: None,
+    },
+    Figure {
+        name: "Session",
+        field: "session",
+        meaning: "Life of the library's lanes: on (resolved once), off (memory and peer looked up by their names for each \
+             operation), fresh (a lane made and released for each operation) or register (the local memory registered \
+             and deregistered for each as well). Empty where the loops call the engine itself.",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| {
+            let session = row.record.transfer().and_then(|body| body.point.session);
+            session.map(SessionUse::name).into()
         },
         trials: None,
     },

@@ -28,7 +28,7 @@ fn expand(plan: &Plan, ranks: u32) -> Vec<FilePoint> {
 
 fn job(plan: &Plan) -> FileJob {
     match &plan.experiments[0] {
-        Experiment::File(job) => job.clone(),
+        Experiment::File(job) => (**job).clone(),
         other => panic!("{other:?}"),
     }
 }

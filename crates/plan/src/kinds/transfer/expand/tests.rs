@@ -2,7 +2,7 @@ use super::*;
 use crate::fixture::{Expand, SHIPPED};
 use crate::point::{LimitChoice, Traffic};
 use crate::transfer::{Addresses, TargetFootprint};
-use crate::{Experiment, Plan};
+use crate::Plan;
 use tonnage_units::PairPlace;
 
 mod shipped;
@@ -47,6 +47,8 @@ fn everything_that_is_not_said_has_its_default() {
         cq: CqMode::Busy,
         queue_pairs: 1,
         cut: None,
+        api: crate::transfer::TransferApi::Engine,
+        session: None,
         place: None,
         size_bytes: 64,
         pacing: Pacing::Stream { window: 64 },
@@ -95,6 +97,8 @@ fn everything_that_is_said_is_in_the_point() {
         cq: CqMode::Busy,
         queue_pairs: 1,
         cut: None,
+        api: crate::transfer::TransferApi::Engine,
+        session: None,
         place: Some(PairPlace::Near),
         size_bytes: 4096,
         pacing: Pacing::Paced {
@@ -349,7 +353,7 @@ fn plans_built_in_code_are_checked_too() {
     let mut transfer = Transfer::default();
     let message = |transfer: &Transfer| {
         let plan = Plan {
-            experiments: vec![Experiment::Transfer(transfer.clone())],
+            experiments: vec![transfer.clone().into()],
             ..Plan::default()
         };
         plan.transfer_points(2).unwrap_err().to_string()

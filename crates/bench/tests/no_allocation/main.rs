@@ -1,30 +1,28 @@
 //! The timed loops allocate nothing and free nothing, neither at the initiator nor at the target: each loop runs for
 //! thousands of operations over the real engines, with every latency recorded, under an allocator that counts.
 
-use std::sync::Arc;
+mod sides;
+
+use sides::{Side, flows, receives, sides, table};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tonnage_bench::drive::Scratch;
 use tonnage_bench::drive::batch::batch;
-use tonnage_bench::drive::flow::{Flow, Receives};
 use tonnage_bench::drive::paced::{Timetable, paced};
-use tonnage_bench::drive::ping_pong::{Signal, Table, return_all, serve_first};
+use tonnage_bench::drive::ping_pong::{return_all, serve_first};
 use tonnage_bench::drive::port::Port;
 use tonnage_bench::drive::recorder::{PerOperation, Recorder};
 use tonnage_bench::drive::serve::serve;
 use tonnage_bench::drive::stream::stream;
 use tonnage_bench::drive::until::Until;
-use tonnage_bench::kinds::transfer::layout::{SliceLayout, answers};
-use tonnage_engine::memory::{Memory, Request};
-use tonnage_engine::paths::{Cut, divided};
-use tonnage_engine::{
-    Caps, Card, Descriptor, Engine, Entry, LaneKind, LaneSpec, Libraries, Neighbor, OpenRequest,
-    Region, Verb, WorkerConfig, find, split_name,
-};
+use tonnage_bench::kinds::transfer::layout::answers;
+use tonnage_engine::paths::Cut;
+use tonnage_engine::{Engine, Entry, Verb};
 use tonnage_engines::ENGINES;
-use tonnage_engines::memory::HOST;
 use tonnage_plan::point::{LimitChoice, Traffic};
-use tonnage_plan::transfer::{Addresses, Pacing, PointLength, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{
+    Addresses, Pacing, PointLength, SessionUse, TransferApi, TransferPoint, TrialLength,
+};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::Clock;
 use tonnage_sys::counting_alloc::{Counting, Counts, counts};
@@ -60,17 +58,6 @@ struct Outcome {
     samples: u64,
 }
 
-/// One rank of the two.
-struct Side {
-    rank: u32,
-    memory: Arc<dyn Memory>,
-    engine: Box<dyn Engine>,
-    region: Region,
-    /// The other side's region.
-    far: Descriptor,
-    caps: Caps,
-}
-
 fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoint {
     TransferPoint {
         label: None,
@@ -87,6 +74,8 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
         cq: tonnage_plan::transfer::CqMode::Busy,
         queue_pairs: 1,
         cut: None,
+        api: TransferApi::Engine,
+        session: None,
         place: None,
         size_bytes,
         pacing,
@@ -110,33 +99,6 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
     }
 }
 
-fn sides(point: &TransferPoint) -> Result<[Side; 2]> {
-    let mut sides = [side(point, 0)?, side(point, 1)?];
-    let mut cards = Vec::new();
-    for (peer, side) in [1u32, 0].into_iter().zip(&mut sides) {
-        cards.extend(side.engine.cards(&[peer])?);
-    }
-    let far = [0, 1].map(|side: usize| sides[1 - side].region.descriptor.clone());
-    for (side, far) in sides.iter_mut().zip(far) {
-        side.far = far;
-    }
-    let [zero, one] = &mut sides;
-    // Both at once, as ranks do: a transport may need the other side to connect.
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| connect(one, (0, &cards[0])));
-        let own = connect(zero, (1, &cards[1]));
-        let dead = |_| Error::Failed("the connecting thread died".into());
-        other.join().map_err(dead)?.and(own)
-    })?;
-    Ok(sides)
-}
-
-fn connect(side: &mut Side, (peer, card): (u32, &Card)) -> Result<()> {
-    let neighbor = Neighbor::beside(peer, card.clone());
-    side.engine.connect(&[neighbor])?;
-    side.engine.meet(&|| false)
-}
-
 /// Every engine, with each variant that every machine has.
 fn engines() -> Vec<(&'static Entry, String)> {
     let mut all = Vec::new();
@@ -152,104 +114,6 @@ fn engines() -> Vec<(&'static Entry, String)> {
         }
     }
     all
-}
-
-fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
-    let entry = find(ENGINES, &point.engine)?;
-    // Debian's libfabric 1.17 can crash when an endpoint closes that has messages waiting.
-    let libraries = Libraries::from([("libfabric".to_owned(), "embedded".into())]);
-    let domains = (entry.open)(&OpenRequest {
-        variant: split_name(&point.engine).1,
-        libraries: &libraries,
-        ..OpenRequest::default()
-    })?;
-    let domains = divided(domains, point.division());
-    let domain = &domains[0];
-    let bytes = SliceLayout::new(point, rank).bytes();
-    let memory = (HOST.allocate)(&Request {
-        bytes,
-        shared: domain.caps().shared_memory,
-        ..Request::default()
-    })?;
-    let config = WorkerConfig {
-        rank,
-        worker: 0,
-        peers_max: 1,
-        sleeps: false,
-        depth: point.depth(),
-        clock: tonnage_sys::clock::Clock::new(),
-    };
-    let mut engine = domain.worker(&config)?;
-    Ok(Side {
-        rank,
-        region: engine.register(&memory)?,
-        far: Descriptor::default(),
-        engine,
-        memory,
-        caps: *domain.caps(),
-    })
-}
-
-/// The flows and signals of one side, as `run` makes them for a point.
-fn flows(point: &TransferPoint, side: &mut Side) -> Result<Vec<Flow>> {
-    let layout = SliceLayout::new(point, side.rank);
-    let mut flows = Vec::new();
-    for (index, &peer) in layout.out.iter().enumerate() {
-        let lane = side.engine.lane(&LaneSpec {
-            kind: LaneKind::Initiate(point.op),
-            peer,
-            local: side.region.id,
-            remote: &side.far,
-            ordered: answers(point) && point.op == Verb::Write,
-            in_order: false,
-            delivered: false,
-        })?;
-        let remote = SliceLayout::new(point, peer).into_origin_of(side.rank);
-        let remote = remote.ok_or_else(|| Error::Failed("no place at the peer".into()))?;
-        let local = layout.out_origin(index);
-        flows.push(Flow::new(point, side.rank, peer, lane, local, remote));
-    }
-    Ok(flows)
-}
-
-fn table(point: &TransferPoint, side: &mut Side) -> Result<Table> {
-    let layout = SliceLayout::new(point, side.rank);
-    let peer = 1 - side.rank;
-    let mut signals = Vec::new();
-    if point.op == Verb::Write {
-        signals.push(Signal::new(
-            point,
-            side.rank,
-            peer,
-            Arc::clone(side.memory.mapped(&point.engine)?),
-            layout.out_origin(0),
-            layout.into_origin(0),
-        ));
-    }
-    let table = Table::new(flows(point, side)?, signals, side.rank == 1, &side.caps);
-    table.rearm()?;
-    Ok(table)
-}
-
-fn receives(point: &TransferPoint, side: &mut Side) -> Result<Vec<Receives>> {
-    let layout = SliceLayout::new(point, side.rank);
-    let mut receives = Vec::new();
-    if point.op == Verb::Send && side.caps.moves_bytes {
-        for (index, &peer) in layout.into.iter().enumerate() {
-            let lane = side.engine.lane(&LaneSpec {
-                kind: LaneKind::Receive,
-                peer,
-                local: side.region.id,
-                remote: &side.far,
-                ordered: false,
-                in_order: false,
-                delivered: false,
-            })?;
-            let origin = layout.into_origin(index);
-            receives.push(Receives::new(point, peer, side.rank, lane, origin));
-        }
-    }
-    Ok(receives)
 }
 
 /// Records as the program does, and allocates if asked to.
@@ -298,18 +162,18 @@ impl Shared {
 
 fn initiate(
     point: &TransferPoint,
-    side: &mut Side,
+    side: &Side,
+    engine: &mut dyn Engine,
     extra: Extra,
     shared: &Shared,
 ) -> Result<(Counts, u64)> {
-    let (mut table, mut flows, receives) = if answers(point) {
-        let table = table(point, side)?;
-        (Some(table), Vec::new(), receives(point, side)?)
-    } else {
-        (None, flows(point, side)?, receives(point, side)?)
+    let (mut table, mut flows) = match answers(point) {
+        true => (Some(table(point, side, engine)?), Vec::new()),
+        false => (None, flows(point, side, engine)?),
     };
+    let receives = receives(point, side, engine)?;
     let clock = Clock::new();
-    let mut port = Port::new(side.engine.as_mut(), clock, &shared.stop, true);
+    let mut port = Port::new(engine, clock, &shared.stop, true);
     port.post_receives(receives, 64)?;
     let mut scratch = Scratch::new(1, point.depth() as usize);
     let mut histogram = LatencyHistogram::new();
@@ -350,14 +214,17 @@ fn initiate(
 }
 
 fn serve_peers(point: &TransferPoint, mut side: Side, shared: &Shared) -> Result<Counts> {
-    let mut table = answers(point)
-        .then(|| table(point, &mut side))
-        .transpose()?;
-    let receives = receives(point, &mut side)?;
+    let mut engine = side.driven(point)?;
+    let engine = engine.as_mut();
+    let mut table = match answers(point) {
+        true => Some(table(point, &side, engine)?),
+        false => None,
+    };
+    let receives = receives(point, &side, engine)?;
     if point.op == Verb::WriteImm {
-        side.engine.expect(0, Some(point.size_bytes))?;
+        engine.expect(0, Some(point.size_bytes))?;
     }
-    let mut port = Port::new(side.engine.as_mut(), Clock::new(), &shared.stop, true);
+    let mut port = Port::new(engine, Clock::new(), &shared.stop, true);
     port.post_receives(receives, 64)?;
     shared.both_ready()?;
     let before = counts();
@@ -373,6 +240,7 @@ fn serve_peers(point: &TransferPoint, mut side: Side, shared: &Shared) -> Result
 fn run(point: &TransferPoint, extra: Extra) -> Result<Outcome> {
     // The initiator stays until the target has closed: libfabric's shm looks at messages of a side that is gone.
     let [mut initiator, target] = sides(point)?;
+    let mut engine = initiator.driven(point)?;
     let shared = Shared {
         ready: AtomicU32::new(0),
         over: AtomicBool::new(false),
@@ -384,7 +252,7 @@ fn run(point: &TransferPoint, extra: Extra) -> Result<Outcome> {
             shared.stop.fetch_or(result.is_err(), Ordering::Release);
             result
         });
-        let initiated = initiate(point, &mut initiator, extra, &shared);
+        let initiated = initiate(point, &initiator, engine.as_mut(), extra, &shared);
         shared.stop.fetch_or(initiated.is_err(), Ordering::Release);
         shared.over.store(true, Ordering::Release);
         let dead = |_| Error::Failed("the target's thread died".into());
@@ -444,6 +312,46 @@ fn paths_allocate_nothing() {
                 assert_eq!(outcome.samples, OPERATIONS, "{what}");
                 assert_eq!(outcome.initiator, NOTHING, "{what}, initiator");
                 assert_eq!(outcome.target, NOTHING, "{what}, target");
+            }
+        }
+    }
+}
+
+/// Through the library: tickets with a session and without one, and futures. With `fresh` and `register` the engine
+/// itself makes things for each operation, which may allocate.
+#[test]
+fn the_library_allocates_nothing() {
+    let ways = [
+        (TransferApi::Poll, SessionUse::On),
+        (TransferApi::Poll, SessionUse::Off),
+        (TransferApi::Async, SessionUse::On),
+    ];
+    let pacings = [
+        (Pacing::Stream { window: 16 }, OPERATIONS),
+        (Pacing::Batch { batch: 100 }, OPERATIONS / 8),
+        (Pacing::PingPong, OPERATIONS / 8),
+    ];
+    for (api, session) in ways {
+        for (pacing, samples) in pacings {
+            for op in [Verb::WriteImm, Verb::Read] {
+                if (op, pacing) == (Verb::Read, Pacing::PingPong) {
+                    continue;
+                }
+                for engine in ["null", "shm", "fabric:tcp"] {
+                    let point = TransferPoint {
+                        api,
+                        session: Some(session),
+                        ..point(engine, op, 64, pacing)
+                    };
+                    let what = format!("{engine} {} {pacing}, {api}, session {session}", op.name());
+                    let outcome = run(&point, Extra::Nothing).unwrap();
+                    assert_eq!(outcome.samples, samples, "{what}");
+                    for counts in [outcome.initiator, outcome.target] {
+                        // The first operation that is looked up resolves the lane.
+                        let once = if session == SessionUse::Off { 8 } else { 0 };
+                        assert!(counts.allocations <= once, "{what}: {counts:?}");
+                    }
+                }
             }
         }
     }

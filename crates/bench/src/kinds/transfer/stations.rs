@@ -1,0 +1,53 @@
+//! Places of a rank's workers in a point, and the threads of those that follow.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender};
+
+use super::crew::{CrewOrder, CrewReport, Deck, follow};
+use super::driven::Driven;
+use super::layout::SliceLayout;
+use super::opened::{OpenEngine, TransferWorker};
+use super::stalled::FlowNames;
+use super::trial::Station;
+use super::work::Work;
+use crate::deadlines::DEADLINES;
+use tonnage_plan::transfer::TransferPoint;
+use tonnage_ranks::Rank;
+use tonnage_units::Result;
+
+/// Places of this rank's workers.
+pub(super) fn stations(point: &TransferPoint, open: &OpenEngine, rank: &Rank) -> Vec<Station> {
+    let out = SliceLayout::new(point, rank.id()).out;
+    let station = |(index, worker): (u32, &TransferWorker)| Station {
+        rank: rank.id(),
+        worker: index,
+        names: FlowNames::new(&out, rank.infos(), &worker.devices),
+        yielding: open.yielding,
+        patience: rank.network_timeout() + DEADLINES.stall,
+        sleepers: rank.sleepers(),
+    };
+    (0u32..).zip(&open.workers).map(station).collect()
+}
+
+/// The thread of a following worker: makes it ready, says so, and carries out orders.
+///
+/// # Errors
+/// When it cannot be made ready.
+pub(super) fn serve(
+    point: &TransferPoint,
+    station: Station,
+    worker: &mut TransferWorker,
+    (deck, stop): (&Deck, &AtomicBool),
+    orders: &Receiver<CrewOrder>,
+    answers: &Sender<Result<CrewReport>>,
+) -> Result<()> {
+    if let Some(cpu) = worker.cpu {
+        tonnage_machine::pin_thread(cpu)?;
+    }
+    let index = station.worker as usize;
+    let mut driven = Driven::begin(point, station.rank, worker)?;
+    let work = Work::new(point, station, driven.engine(), worker, stop)?;
+    follow(deck, index, work, orders, answers);
+    driven.end(worker);
+    Ok(())
+}

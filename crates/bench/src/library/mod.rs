@@ -1,0 +1,319 @@
+//! The library for other programs, between the loops and an engine: an engine itself, whose operations are tickets or
+//! futures of `tonnage_transfer`. It takes over an engine whose memory is registered and whose peers are connected, and
+//! gives it back.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `mod` | the engine, and taking over another one |
+//! | `tickets` | operations with a ticket each |
+//! | `tasks` | operations that a task each awaits |
+//! | `wanted` | lanes that are asked for |
+//! | `told` | what operations end with, for the loops |
+//!
+//! Which points go through it is decided by their kinds; the loops do not know it.
+
+mod tasks;
+mod tickets;
+mod told;
+mod wanted;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tasks::TaskCalls;
+use tickets::TicketCalls;
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{
+    Arm, Caps, Card, Completion, Descriptor, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind,
+    LaneSpec, Neighbor, Op, Peer, RailLoad, Region, RegionId,
+};
+use tonnage_plan::transfer::{SessionUse, TransferApi};
+use tonnage_transfer::{
+    EndpointConfig, EngineParts, LocalMemory, Readiness, RemoteMemory, SessionOptions,
+    TransferEndpoint,
+};
+use tonnage_units::{Error, Result};
+use wanted::WantedLane;
+
+/// Way in which the library is called.
+#[derive(Debug, Clone, Copy)]
+pub struct LibraryCalls {
+    /// Tickets or futures.
+    pub api: TransferApi,
+    /// Life of the lanes.
+    pub session: SessionUse,
+}
+
+/// State of an engine that is taken over.
+pub struct TakenOver<'a> {
+    /// The engine.
+    pub engine: Box<dyn Engine + Send>,
+    /// The capabilities of its device.
+    pub caps: Caps,
+    /// Its name with the variant.
+    pub name: &'a str,
+    /// This rank.
+    pub rank: Peer,
+    /// The memory that its lanes move, and its handle in the engine.
+    pub memory: (&'a Arc<dyn Memory>, RegionId),
+    /// The peers that it is connected to, and the bytes of their memories.
+    pub peers: &'a [(Peer, u64)],
+    /// Operations in flight on a lane, at most.
+    pub depth: u32,
+}
+
+/// An engine whose operations go through the library.
+pub struct LibraryEngine {
+    // Before the endpoint, which ends with the last of its handles.
+    calls: Calls,
+    end: LocalEnd,
+}
+
+/// The endpoint, and the local memory of all lanes.
+struct LocalEnd {
+    local: LocalMemory,
+    region: RegionId,
+    /// Bytes of the peers' memories.
+    peers: Vec<(Peer, u64)>,
+    /// True while arrivals are left that the last poll had no room for.
+    arrivals_left: bool,
+    /// Descriptor that a sleeping worker waits for, once it was asked for.
+    descriptor: Option<Rc<OwnedFd>>,
+    endpoint: TransferEndpoint,
+}
+
+enum Calls {
+    Tickets(TicketCalls),
+    Tasks(TaskCalls),
+}
+
+impl LibraryEngine {
+    /// Takes an engine over, with nothing in flight on it.
+    pub fn over(taken: TakenOver<'_>, calls: LibraryCalls) -> Self {
+        let lanes = taken.peers.len().max(1) as u32;
+        // A flush takes a place too.
+        let operations = lanes.saturating_mul(taken.depth.saturating_add(1));
+        let config = EndpointConfig {
+            peers_max: lanes,
+            depth: taken.depth,
+            operations_max: operations,
+            ..EndpointConfig::new(taken.rank)
+        };
+        let parts = EngineParts {
+            engine: taken.engine,
+            domain: None,
+            caps: taken.caps,
+            name: taken.name.to_owned(),
+            device: None,
+            clean_up: |_| (),
+        };
+        let endpoint = TransferEndpoint::over(parts, &config);
+        endpoint.adopt_peers(taken.peers.iter().map(|(peer, _)| *peer));
+        let (memory, region) = taken.memory;
+        let registered = Region {
+            id: region,
+            // The peers have it already.
+            descriptor: Descriptor::default(),
+        };
+        let local = endpoint.adopt_memory(Arc::clone(memory), registered);
+        let calls = match calls.api {
+            TransferApi::Async => Calls::Tasks(TaskCalls::new(&endpoint, taken.depth)),
+            TransferApi::Engine | TransferApi::Poll => {
+                Calls::Tickets(TicketCalls::new(calls.session))
+            }
+        };
+        Self {
+            calls,
+            end: LocalEnd {
+                local,
+                region,
+                peers: taken.peers.to_vec(),
+                arrivals_left: false,
+                descriptor: None,
+                endpoint,
+            },
+        }
+    }
+
+    /// Gives the engine back; `None` where operations are still in flight.
+    pub fn into_engine(self) -> Option<Box<dyn Engine + Send>> {
+        let Self { calls, end } = self;
+        drop(calls);
+        drop(end.local);
+        end.endpoint.into_parts().ok().map(|parts| parts.engine)
+    }
+}
+
+impl LocalEnd {
+    /// Adds what has arrived to completions; returns how many there are then.
+    fn take_arrivals(&mut self, done: &mut [Completion], mut count: usize) -> usize {
+        self.arrivals_left = false;
+        while count < done.len() {
+            let Some(arrived) = self.endpoint.take_arrival() else {
+                return count;
+            };
+            done[count] = Completion {
+                tag: 0,
+                lane: arrived.peer.map_or(Lane::UNNAMED, Lane),
+                len: arrived.len,
+                imm: arrived.imm,
+                ending: Ending::Arrived,
+            };
+            count += 1;
+        }
+        self.arrivals_left = true;
+        count
+    }
+}
+
+impl Engine for LibraryEngine {
+    fn register(&mut self, _memory: &Arc<dyn Memory>) -> Result<Region> {
+        Err(earlier("registers memory"))
+    }
+
+    fn deregister(&mut self, _region: RegionId) -> Result<()> {
+        Err(earlier("registers memory"))
+    }
+
+    fn cards(&mut self, _peers: &[Peer]) -> Result<Vec<Card>> {
+        Err(earlier("makes cards"))
+    }
+
+    fn connect(&mut self, _peers: &[Neighbor]) -> Result<()> {
+        Err(earlier("connects"))
+    }
+
+    fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
+        let LaneKind::Initiate(verb) = spec.kind else {
+            return Err(lacks("receives"));
+        };
+        let known = self.end.peers.iter().find(|(peer, _)| *peer == spec.peer);
+        let Some(&(_, bytes)) = known else {
+            return Err(Error::Failed(format!(
+                "the library was not given rank {}",
+                spec.peer
+            )));
+        };
+        if spec.local != self.end.region {
+            return Err(lacks("lanes of a second memory"));
+        }
+        if spec.in_order {
+            return Err(lacks("lanes that keep their order"));
+        }
+        let number = self.calls.lanes();
+        let wanted = WantedLane {
+            verb,
+            local: &self.end.local,
+            remote: RemoteMemory::new(spec.peer, number, bytes, spec.remote.clone()),
+            options: SessionOptions {
+                delivered: spec.delivered,
+                ordered: spec.ordered,
+            },
+        };
+        match &mut self.calls {
+            Calls::Tickets(calls) => calls.add(&self.end.endpoint, &wanted)?,
+            Calls::Tasks(calls) => calls.add(&self.end.endpoint, &wanted)?,
+        }
+        Ok(Lane(number))
+    }
+
+    fn release(&mut self, lane: Lane) {
+        match &mut self.calls {
+            Calls::Tickets(calls) => calls.release(&self.end.endpoint, lane),
+            Calls::Tasks(calls) => calls.release(lane),
+        }
+    }
+
+    fn expect(&mut self, peer: Peer, bytes: Option<u32>) -> Result<()> {
+        Ok(self.end.endpoint.expect(peer, bytes)?)
+    }
+
+    #[inline]
+    fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        match &mut self.calls {
+            Calls::Tickets(calls) => calls.post(&self.end.endpoint, ops),
+            Calls::Tasks(calls) => calls.post(ops),
+        }
+    }
+
+    fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
+        match &mut self.calls {
+            Calls::Tickets(calls) => calls.flush(&self.end.endpoint, lane, tag),
+            Calls::Tasks(calls) => calls.flush(lane, tag),
+        }
+    }
+
+    #[inline]
+    fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        let (count, polled) = match &mut self.calls {
+            Calls::Tickets(calls) => calls.poll(&self.end.endpoint, done)?,
+            Calls::Tasks(calls) => calls.poll(done)?,
+        };
+        if polled || self.end.arrivals_left {
+            return Ok(self.end.take_arrivals(done, count));
+        }
+        Ok(count)
+    }
+
+    fn failure(&self, done: &Completion) -> Failure {
+        match &self.calls {
+            Calls::Tickets(calls) => calls.told().failure(done),
+            Calls::Tasks(calls) => calls.told().failure(done),
+        }
+    }
+
+    fn settle(&mut self, trying: bool) -> bool {
+        self.end.endpoint.settle(trying)
+    }
+
+    fn arm(&mut self) -> Result<Arm<'_>> {
+        let has_work = match &self.calls {
+            Calls::Tickets(_) => false,
+            Calls::Tasks(calls) => calls.has_work(),
+        };
+        if has_work || self.end.arrivals_left {
+            return Ok(Arm::Ready);
+        }
+        Ok(match self.end.endpoint.arm()? {
+            Readiness::Ready => Arm::Ready,
+            Readiness::Unsupported => Arm::Unsupported,
+            Readiness::Sleep(descriptor) => {
+                let kept: &OwnedFd = self.end.descriptor.insert(descriptor);
+                Arm::Sleep(kept.as_fd())
+            }
+        })
+    }
+
+    fn take_rail_loads(&mut self) -> Vec<RailLoad> {
+        self.end.endpoint.take_rail_loads()
+    }
+
+    fn chosen(&self) -> Facts {
+        self.end.endpoint.chosen()
+    }
+}
+
+impl Calls {
+    /// Lanes so far, and so the number of the next one.
+    fn lanes(&self) -> u32 {
+        match self {
+            Self::Tickets(calls) => calls.lanes(),
+            Self::Tasks(calls) => calls.lanes(),
+        }
+    }
+}
+
+fn lacks(what: &str) -> Error {
+    Error::Failed(format!("the library has no {what}"))
+}
+
+/// Error for preparations, which are made before an engine is taken over.
+fn earlier(what: &str) -> Error {
+    Error::Failed(format!(
+        "whoever opens an engine {what} before the library takes it over"
+    ))
+}
+
+#[cfg(test)]
+mod tests;

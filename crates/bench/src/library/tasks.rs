@@ -1,0 +1,217 @@
+//! Operations that a task each awaits: as many tasks for a lane as operations may be in flight, each with a mailbox for
+//! its next one. The library's executor runs them when the loop polls.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use tonnage_engine::{Completion, Flush, Lane, Op, Verb};
+use tonnage_transfer::{AsyncSession, Executor, Extent, TicketEnd, TransferEndpoint};
+use tonnage_units::Result;
+
+use super::told::{Told, lane_of, token};
+use super::wanted::{WantedLane, never_resolved};
+
+/// Lanes by tasks, and what has ended.
+pub(super) struct TaskCalls {
+    executor: Executor<'static>,
+    lanes: Vec<Option<TaskLane>>,
+    /// Tasks of a lane that operations take, beside the one for a flush.
+    depth: u32,
+    outbox: Outbox,
+    told: Told,
+}
+
+type Outbox = Rc<RefCell<VecDeque<TicketEnd>>>;
+
+struct TaskLane {
+    mailboxes: Vec<Rc<TaskMailbox>>,
+    /// Tasks that wait for an operation.
+    idle: Rc<RefCell<Vec<u32>>>,
+    /// Bytes of its last operation: those of a flow are alike.
+    len: u32,
+}
+
+/// Work for a task.
+enum TaskWork {
+    Operation(Extent, u64),
+    Flush(u64),
+    End,
+}
+
+/// Place where a task finds its next work.
+#[derive(Default)]
+struct TaskMailbox {
+    work: Cell<Option<TaskWork>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl TaskMailbox {
+    #[inline]
+    fn put(&self, work: TaskWork) {
+        self.work.set(Some(work));
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    #[inline]
+    fn take(&self, context: &Context<'_>) -> Poll<TaskWork> {
+        if let Some(work) = self.work.take() {
+            return Poll::Ready(work);
+        }
+        let mut known = self.waker.borrow_mut();
+        match &*known {
+            Some(known) if known.will_wake(context.waker()) => {}
+            _ => *known = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+/// A task: carries out what its mailbox brings, one after the other.
+async fn carry_out(
+    (session, verb): (Rc<AsyncSession>, Verb),
+    (mailbox, number): (Rc<TaskMailbox>, u32),
+    idle: Rc<RefCell<Vec<u32>>>,
+    outbox: Outbox,
+) {
+    loop {
+        let (result, token) = match poll_fn(|context| mailbox.take(context)).await {
+            TaskWork::Operation(extent, token) => (session.post(verb, extent).await, token),
+            TaskWork::Flush(token) => (session.flush(verb).await, token),
+            TaskWork::End => return,
+        };
+        let error = result.err();
+        outbox.borrow_mut().push_back(TicketEnd { token, error });
+        idle.borrow_mut().push(number);
+    }
+}
+
+impl TaskCalls {
+    pub(super) fn new(endpoint: &TransferEndpoint, depth: u32) -> Self {
+        Self {
+            executor: Executor::new(endpoint),
+            lanes: Vec::new(),
+            depth,
+            outbox: Outbox::default(),
+            told: Told::default(),
+        }
+    }
+
+    pub(super) fn lanes(&self) -> u32 {
+        self.lanes.len() as u32
+    }
+
+    pub(super) fn add(
+        &mut self,
+        endpoint: &TransferEndpoint,
+        wanted: &WantedLane<'_>,
+    ) -> Result<()> {
+        let session = endpoint.session_with(wanted.local, &wanted.remote, wanted.options)?;
+        let session = Rc::new(AsyncSession::new(session));
+        let tasks = self.depth + 1;
+        self.outbox
+            .borrow_mut()
+            .reserve(tasks as usize * (self.lanes.len() + 1));
+        let idle = Rc::new(RefCell::new((0..tasks).rev().collect()));
+        let mut mailboxes = Vec::with_capacity(tasks as usize);
+        for number in 0..tasks {
+            let mailbox = Rc::new(TaskMailbox::default());
+            mailboxes.push(Rc::clone(&mailbox));
+            self.executor.spawn(carry_out(
+                (Rc::clone(&session), wanted.verb),
+                (mailbox, number),
+                Rc::clone(&idle),
+                Rc::clone(&self.outbox),
+            ));
+        }
+        self.lanes.push(Some(TaskLane {
+            mailboxes,
+            idle,
+            len: 0,
+        }));
+        // Each looks into its mailbox once, so that the next work wakes it.
+        self.executor.turn()?;
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, lane: Lane) {
+        let known = self.lanes.get_mut(lane.0 as usize).and_then(Option::take);
+        for mailbox in known.into_iter().flat_map(|lane| lane.mailboxes) {
+            mailbox.put(TaskWork::End);
+        }
+        // A failure is told by the next call that returns one.
+        let _ = self.executor.turn();
+    }
+
+    /// Gives a task of a lane its next work, unless all have some.
+    #[inline]
+    fn put(&mut self, lane: Lane, len: u32, work: TaskWork) -> Result<bool> {
+        let Some(Some(known)) = self.lanes.get_mut(lane.0 as usize) else {
+            return Err(never_resolved(lane));
+        };
+        let Some(number) = known.idle.borrow_mut().pop() else {
+            return Ok(false);
+        };
+        known.len = len;
+        known.mailboxes[number as usize].put(work);
+        Ok(true)
+    }
+
+    #[inline]
+    pub(super) fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        for (taken, op) in ops.iter().enumerate() {
+            let extent = Extent::new(op.local, op.remote, op.len).with_imm(op.imm);
+            let work = TaskWork::Operation(extent, token(op.lane, op.tag));
+            match self.put(op.lane, op.len, work) {
+                Ok(true) => {}
+                Err(error) if taken == 0 => return Err(error),
+                Ok(false) | Err(_) => return Ok(taken),
+            }
+        }
+        Ok(ops.len())
+    }
+
+    pub(super) fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
+        Ok(
+            match self.put(lane, 0, TaskWork::Flush(token(lane, tag)))? {
+                true => Flush::Posted,
+                false => Flush::Again,
+            },
+        )
+    }
+
+    /// Runs the tasks and takes what has ended; returns how many, and whether something may have arrived.
+    #[inline]
+    pub(super) fn poll(&mut self, done: &mut [Completion]) -> Result<(usize, bool)> {
+        self.told.begin();
+        let mut outbox = self.outbox.borrow_mut();
+        let mut works = false;
+        if outbox.is_empty() {
+            drop(outbox);
+            works = self.executor.turn()?;
+            outbox = self.outbox.borrow_mut();
+        }
+        let mut count = 0;
+        while count < done.len() {
+            let Some(end) = outbox.pop_front() else { break };
+            let lane = self.lanes.get(lane_of(end.token).0 as usize);
+            let len = lane.and_then(Option::as_ref).map_or(0, |lane| lane.len);
+            done[count] = self.told.completion(&end, len);
+            count += 1;
+        }
+        Ok((count, works))
+    }
+
+    /// Returns whether something waits for a poll that the engine does not know of.
+    pub(super) fn has_work(&self) -> bool {
+        !self.outbox.borrow().is_empty() || self.executor.has_woken()
+    }
+
+    pub(super) fn told(&self) -> &Told {
+        &self.told
+    }
+}

@@ -1,0 +1,403 @@
+//! The library over an engine that counts its calls: every operation must have gone through it, by the way that was
+//! asked for.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::*;
+use tonnage_engine::Verb;
+use tonnage_engine::memory::Request;
+
+/// Calls that reached the engine.
+#[derive(Default)]
+struct Calls {
+    registered: usize,
+    deregistered: usize,
+    lanes: usize,
+    released: usize,
+    /// Operations of each call that was not empty.
+    posts: Vec<usize>,
+    in_flight: Vec<Op>,
+    /// The most that it takes.
+    room: usize,
+    flushes: usize,
+    /// The next operation fails.
+    fails: bool,
+    /// The last one is completed first.
+    reversed: bool,
+    /// An arrival for the next poll.
+    arrived: Option<u32>,
+    polls: usize,
+}
+
+#[derive(Clone, Default)]
+struct Counting(Arc<Mutex<Calls>>);
+
+impl Counting {
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Engine for Counting {
+    fn register(&mut self, _memory: &Arc<dyn Memory>) -> Result<Region> {
+        let mut calls = self.calls();
+        calls.registered += 1;
+        Ok(Region {
+            id: RegionId(calls.registered as u32),
+            descriptor: Descriptor::default(),
+        })
+    }
+
+    fn deregister(&mut self, _region: RegionId) -> Result<()> {
+        self.calls().deregistered += 1;
+        Ok(())
+    }
+
+    fn cards(&mut self, _peers: &[Peer]) -> Result<Vec<Card>> {
+        Ok(Vec::new())
+    }
+
+    fn connect(&mut self, _peers: &[Neighbor]) -> Result<()> {
+        Ok(())
+    }
+
+    fn lane(&mut self, _spec: &LaneSpec<'_>) -> Result<Lane> {
+        let mut calls = self.calls();
+        calls.lanes += 1;
+        Ok(Lane(calls.lanes as u32))
+    }
+
+    fn release(&mut self, _lane: Lane) {
+        self.calls().released += 1;
+    }
+
+    fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        let mut calls = self.calls();
+        let taken = ops.len().min(calls.room - calls.in_flight.len());
+        calls.in_flight.extend_from_slice(&ops[..taken]);
+        if taken > 0 {
+            calls.posts.push(taken);
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
+        self.calls().flushes += 1;
+        let (local, remote, len, imm) = (0, 0, 0, 0);
+        let op = Op {
+            lane,
+            tag,
+            local,
+            remote,
+            len,
+            imm,
+        };
+        self.calls().in_flight.push(op);
+        Ok(Flush::Posted)
+    }
+
+    fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
+        let mut calls = self.calls();
+        calls.polls += 1;
+        let mut ops = std::mem::take(&mut calls.in_flight);
+        if calls.reversed {
+            ops.reverse();
+        }
+        let ending = match std::mem::take(&mut calls.fails) {
+            true => Ending::Failed(7),
+            false => Ending::Done,
+        };
+        let arrived = calls.arrived.take().map(|imm| Completion {
+            lane: Lane(1),
+            imm,
+            ending: Ending::Arrived,
+            ..Completion::EMPTY
+        });
+        let done_op = |op: Op| Completion {
+            tag: op.tag,
+            lane: op.lane,
+            ending,
+            ..Completion::EMPTY
+        };
+        let all = ops.into_iter().map(done_op).chain(arrived);
+        let placed = done.iter_mut().zip(all).map(|(place, one)| *place = one);
+        Ok(placed.count())
+    }
+
+    fn failure(&self, done: &Completion) -> Failure {
+        let Ending::Failed(code) = done.ending else {
+            return Failure::default();
+        };
+        Failure {
+            name: "broken".into(),
+            code,
+            ..Failure::default()
+        }
+    }
+}
+
+const FLOWS: usize = 2;
+const DEPTH: u32 = 8;
+
+/// The library over the engine, with a lane to each of two peers.
+fn library(api: TransferApi, session: SessionUse) -> (LibraryEngine, Counting, [Lane; FLOWS]) {
+    let counting = Counting::default();
+    counting.calls().room = 64;
+    let caps = *(tonnage_engines::null::ENTRY.open)(&Default::default()).unwrap()[0].caps();
+    let memory = (tonnage_engines::memory::HOST.allocate)(&Request {
+        bytes: 4096,
+        ..Request::default()
+    });
+    let taken = TakenOver {
+        engine: Box::new(counting.clone()),
+        caps,
+        name: "counting",
+        rank: 0,
+        memory: (&memory.unwrap(), RegionId(0)),
+        peers: &[(1, 4096), (2, 4096)],
+        depth: DEPTH,
+    };
+    let mut library = LibraryEngine::over(taken, LibraryCalls { api, session });
+    let lanes = [1, 2].map(|peer| library.lane(&spec(peer)).unwrap());
+    (library, counting, lanes)
+}
+
+static NO_REMOTE: Descriptor = Descriptor(Vec::new());
+
+fn spec(peer: Peer) -> LaneSpec<'static> {
+    LaneSpec {
+        kind: LaneKind::Initiate(Verb::Write),
+        peer,
+        local: RegionId(0),
+        remote: &NO_REMOTE,
+        ordered: false,
+        in_order: false,
+        delivered: false,
+    }
+}
+
+fn op(lane: Lane, tag: u32) -> Op {
+    Op {
+        lane,
+        tag,
+        local: 8,
+        remote: 16,
+        len: 24,
+        imm: 0,
+    }
+}
+
+/// Posts all of these and polls until all have ended, in batches as the loops do.
+fn carry(library: &mut LibraryEngine, ops: &[Op]) -> Vec<Completion> {
+    let (mut posted, mut ended) = (0, Vec::new());
+    let mut done = [Completion::EMPTY; 64];
+    for _ in 0..100 {
+        posted += library.post(&ops[posted..]).unwrap();
+        let count = library.poll(&mut done).unwrap();
+        ended.extend_from_slice(&done[..count]);
+        if ended.len() == ops.len() {
+            return ended;
+        }
+    }
+    panic!("{} of {} operations ended", ended.len(), ops.len());
+}
+
+const WAYS: [(TransferApi, SessionUse); 5] = [
+    (TransferApi::Poll, SessionUse::On),
+    (TransferApi::Poll, SessionUse::Off),
+    (TransferApi::Poll, SessionUse::Fresh),
+    (TransferApi::Poll, SessionUse::Register),
+    (TransferApi::Async, SessionUse::On),
+];
+
+#[test]
+fn every_operation_goes_through_the_library_and_comes_back_with_its_own_tag() {
+    for (api, session) in WAYS {
+        let (mut library, counting, lanes) = library(api, session);
+        // As many as fit, and all with one tag, as batches have it.
+        let batch: Vec<Op> = (0..12).map(|at| op(lanes[at % FLOWS], 5)).collect();
+        let ended = carry(&mut library, &batch);
+        assert!(ended.iter().all(|done| done.tag == 5 && done.len == 24));
+        let of_first = ended.iter().filter(|done| done.lane == lanes[0]);
+        assert_eq!(of_first.count(), 6, "{api} {session}");
+        // The library hands over one at a time, where the loops hand over all.
+        assert_eq!(counting.calls().posts, [1; 12], "{api} {session}");
+        assert_eq!(counting.calls().in_flight.len(), 0);
+    }
+}
+
+#[test]
+fn lanes_are_made_as_often_as_the_session_says() {
+    let made = |api, session| {
+        let (mut library, counting, lanes) = library(api, session);
+        let before = counting.calls().lanes;
+        let ops: Vec<Op> = (0..10).map(|tag| op(lanes[0], tag)).collect();
+        carry(&mut library, &ops);
+        let calls = counting.calls();
+        (
+            before,
+            calls.lanes - before,
+            calls.released,
+            calls.registered,
+            calls.deregistered,
+        )
+    };
+    use SessionUse::{Fresh, Off, On, Register};
+    // Three verbs of two sessions.
+    assert_eq!(made(TransferApi::Poll, On), (6, 0, 0, 0, 0));
+    assert_eq!(made(TransferApi::Async, On), (6, 0, 0, 0, 0));
+    assert_eq!(made(TransferApi::Poll, Off), (0, 3, 0, 0, 0));
+    assert_eq!(made(TransferApi::Poll, Fresh), (0, 10, 10, 0, 0));
+    assert_eq!(made(TransferApi::Poll, Register), (0, 10, 10, 10, 10));
+}
+
+/// No task can run while the loop is between handing over and polling.
+#[test]
+fn tasks_post_when_the_loop_polls_and_tickets_at_once() {
+    for (api, session) in WAYS {
+        let (mut library, counting, lanes) = library(api, session);
+        let before = counting.calls().polls;
+        assert_eq!(library.post(&[op(lanes[0], 1)]).unwrap(), 1);
+        let at_once = api == TransferApi::Poll;
+        assert_eq!(counting.calls().posts.len(), usize::from(at_once));
+        let mut done = [Completion::EMPTY; 4];
+        assert_eq!(library.poll(&mut done).unwrap(), 1, "{api} {session}");
+        assert_eq!(counting.calls().polls, before + 1);
+    }
+}
+
+#[test]
+fn without_room_less_is_taken() {
+    for (api, session) in WAYS {
+        let (mut library, counting, lanes) = library(api, session);
+        counting.calls().room = 3;
+        let ops: Vec<Op> = (0..40).map(|tag| op(lanes[0], tag)).collect();
+        let taken = library.post(&ops).unwrap();
+        // A task waits for room by itself.
+        let most = match api {
+            TransferApi::Async => DEPTH as usize + 1,
+            _ => 3,
+        };
+        assert_eq!(taken, most, "{api} {session}");
+        let mut done = [Completion::EMPTY; 64];
+        let mut ended = 0;
+        for _ in 0..20 {
+            ended += library.poll(&mut done).unwrap();
+        }
+        assert_eq!(ended, taken);
+        let mut tags: Vec<_> = carry(&mut library, &ops)
+            .iter()
+            .map(|done| done.tag)
+            .collect();
+        tags.sort_unstable();
+        assert!(tags.into_iter().eq(0..40));
+    }
+}
+
+#[test]
+fn ends_come_in_the_engines_order_and_arrivals_with_them() {
+    let (mut library, counting, lanes) = library(TransferApi::Poll, SessionUse::On);
+    let ops = [4, 5, 6].map(|tag| op(lanes[0], tag));
+    assert_eq!(library.post(&ops).unwrap(), 3);
+    {
+        let mut calls = counting.calls();
+        (calls.reversed, calls.arrived) = (true, Some(99));
+    }
+    let mut done = [Completion::EMPTY; 8];
+    assert_eq!(library.poll(&mut done).unwrap(), 4);
+    assert!(done[..3].iter().map(|done| done.tag).eq([6, 5, 4]));
+    let arrived = done[3];
+    assert_eq!(
+        (arrived.ending, arrived.imm, arrived.lane),
+        (Ending::Arrived, 99, Lane(1))
+    );
+    // With room for the operation alone, what arrived comes next, though the engine has nothing more.
+    library.post(&ops[..1]).unwrap();
+    counting.calls().arrived = Some(98);
+    let mut one = [Completion::EMPTY; 1];
+    assert_eq!(library.poll(&mut one).unwrap(), 1);
+    assert_eq!(one[0].ending, Ending::Done);
+    assert_eq!(library.poll(&mut one).unwrap(), 1);
+    assert_eq!((one[0].ending, one[0].imm), (Ending::Arrived, 98));
+}
+
+#[test]
+fn a_failed_operation_keeps_the_engines_words() {
+    for (api, session) in WAYS {
+        let (mut library, counting, lanes) = library(api, session);
+        counting.calls().fails = true;
+        let ended = carry(&mut library, &[op(lanes[1], 3)]);
+        assert_eq!((ended[0].ending, ended[0].tag), (Ending::Failed(7), 3));
+        let failure = library.failure(&ended[0]);
+        assert_eq!((&*failure.name, failure.code), ("broken", 7));
+    }
+}
+
+#[test]
+fn a_flush_is_the_librarys_too_unless_each_operation_was_proved() {
+    for (api, session) in WAYS {
+        let (mut library, counting, lanes) = library(api, session);
+        carry(&mut library, &[op(lanes[0], 3)]);
+        let flushed = library.flush(lanes[0], 4).unwrap();
+        let proved = session.releases_lanes();
+        let expected = if proved {
+            Flush::Delivered
+        } else {
+            Flush::Posted
+        };
+        assert_eq!(flushed, expected, "{api} {session}");
+        if !proved {
+            let mut done = [Completion::EMPTY; 4];
+            assert_eq!(library.poll(&mut done).unwrap(), 1, "{api} {session}");
+            assert_eq!((done[0].tag, done[0].ending), (4, Ending::Done));
+        }
+        assert_eq!(counting.calls().flushes, usize::from(!proved));
+    }
+}
+
+#[test]
+fn the_engine_comes_back_with_all_lanes_released_but_not_in_the_middle() {
+    for (api, session) in WAYS {
+        let (mut library, counting, lanes) = library(api, session);
+        carry(&mut library, &[op(lanes[0], 3)]);
+        lanes.into_iter().for_each(|lane| library.release(lane));
+        assert!(library.post(&[op(lanes[0], 4)]).is_err());
+        let calls = counting.calls();
+        assert_eq!(calls.lanes, calls.released, "{api} {session}");
+        drop(calls);
+        let mut engine = library.into_engine().unwrap();
+        engine.lane(&spec(1)).unwrap();
+    }
+    let (mut library, _, lanes) = library(TransferApi::Poll, SessionUse::On);
+    library.post(&[op(lanes[0], 1)]).unwrap();
+    assert!(library.into_engine().is_none());
+}
+
+#[test]
+fn what_the_library_lacks_is_an_error() {
+    let (mut library, _, lanes) = library(TransferApi::Poll, SessionUse::On);
+    let mut refused = |spec: LaneSpec<'_>| library.lane(&spec).unwrap_err().to_string();
+    let receive = LaneSpec {
+        kind: LaneKind::Receive,
+        ..spec(1)
+    };
+    assert!(refused(receive).contains("no receives"));
+    assert!(refused(spec(9)).contains("rank 9"));
+    let in_order = LaneSpec {
+        in_order: true,
+        ..spec(1)
+    };
+    assert!(refused(in_order).contains("keep their order"));
+    let other = LaneSpec {
+        local: RegionId(5),
+        ..spec(1)
+    };
+    assert!(refused(other).contains("second memory"));
+    assert!(library.connect(&[]).is_err());
+    let outside = Op {
+        remote: 4090,
+        ..op(lanes[0], 1)
+    };
+    let error = library.post(&[outside]).unwrap_err().to_string();
+    assert!(error.contains("lies outside"), "{error}");
+}

@@ -1,0 +1,187 @@
+//! Operations with a ticket each, which the library's queue takes as they end. A lane is a session, or the names by
+//! which each operation finds one.
+
+use tonnage_engine::{Completion, Flush, Lane, Op, Verb};
+use tonnage_plan::transfer::SessionUse;
+use tonnage_transfer::{
+    Extent, LaneSource, LocalId, RemoteId, Session, Ticket, TicketEnd, TransferEndpoint,
+    TransferErrorKind, TransferResult, TransferStatus,
+};
+use tonnage_units::{Error, Result};
+
+use super::told::{Told, lane_of, token};
+use super::wanted::{WantedLane, never_resolved};
+use crate::drive::BURST;
+
+/// Lanes by sessions, and what has ended.
+pub(super) struct TicketCalls {
+    session: SessionUse,
+    lanes: Vec<Option<TicketLane>>,
+    ends: Box<[TicketEnd]>,
+    told: Told,
+}
+
+struct TicketLane {
+    verb: Verb,
+    way: Way,
+    /// Bytes of its last operation: those of a flow are alike.
+    len: u32,
+}
+
+/// Way to a lane of the engine.
+enum Way {
+    Resolved(Session),
+    Named(LaneSource, (LocalId, RemoteId)),
+}
+
+impl TicketLane {
+    #[inline]
+    fn post(&mut self, endpoint: &TransferEndpoint, op: &Op) -> TransferResult<()> {
+        let extent = Extent::new(op.local, op.remote, op.len).with_imm(op.imm);
+        let token = token(op.lane, op.tag);
+        self.len = op.len;
+        match &self.way {
+            Way::Resolved(session) => session.post_queued(self.verb, &extent, token),
+            Way::Named(source, names) => {
+                endpoint.transfer_queued(*source, self.verb, *names, &extent, token)
+            }
+        }
+    }
+
+    /// Begins to prove what was written; `None` where each operation has proved its own.
+    fn flush(&self, endpoint: &TransferEndpoint) -> TransferResult<Option<Ticket>> {
+        match &self.way {
+            Way::Resolved(session) => session.flush(self.verb).map(Some),
+            Way::Named(LaneSource::LookUp, names) => {
+                endpoint.flush_between(self.verb, *names).map(Some)
+            }
+            // Where completions mean less, these lanes were asked for delivery.
+            Way::Named(LaneSource::Fresh | LaneSource::Register, _) => Ok(None),
+        }
+    }
+}
+
+impl TicketCalls {
+    pub(super) fn new(session: SessionUse) -> Self {
+        Self {
+            session,
+            lanes: Vec::new(),
+            ends: vec![TicketEnd::NONE; BURST].into(),
+            told: Told::default(),
+        }
+    }
+
+    pub(super) fn lanes(&self) -> u32 {
+        self.lanes.len() as u32
+    }
+
+    pub(super) fn add(
+        &mut self,
+        endpoint: &TransferEndpoint,
+        wanted: &WantedLane<'_>,
+    ) -> Result<()> {
+        let named = |source| {
+            let remote = endpoint.know_with(&wanted.remote, wanted.options);
+            Way::Named(source, (wanted.local.id(), remote))
+        };
+        let way = match self.session {
+            SessionUse::On => Way::Resolved(endpoint.session_with(
+                wanted.local,
+                &wanted.remote,
+                wanted.options,
+            )?),
+            SessionUse::Off => named(LaneSource::LookUp),
+            SessionUse::Fresh => named(LaneSource::Fresh),
+            SessionUse::Register => named(LaneSource::Register),
+        };
+        self.lanes.push(Some(TicketLane {
+            verb: wanted.verb,
+            way,
+            len: 0,
+        }));
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, endpoint: &TransferEndpoint, lane: Lane) {
+        let known = self.lanes.get_mut(lane.0 as usize).and_then(Option::take);
+        if let Some(TicketLane {
+            way: Way::Named(_, (_, remote)),
+            ..
+        }) = known
+        {
+            endpoint.forget(remote);
+        }
+    }
+
+    #[inline]
+    fn lane(&mut self, lane: Lane) -> Result<&mut TicketLane> {
+        match self.lanes.get_mut(lane.0 as usize) {
+            Some(Some(known)) => Ok(known),
+            _ => Err(never_resolved(lane)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn post(&mut self, endpoint: &TransferEndpoint, ops: &[Op]) -> Result<usize> {
+        for (taken, op) in ops.iter().enumerate() {
+            match self.lane(op.lane)?.post(endpoint, op) {
+                Ok(()) => {}
+                Err(error) if error.kind() == TransferErrorKind::Busy => return Ok(taken),
+                Err(error) if taken == 0 => return Err(error.into()),
+                // The next call tells it.
+                Err(_) => return Ok(taken),
+            }
+        }
+        Ok(ops.len())
+    }
+
+    pub(super) fn flush(
+        &mut self,
+        endpoint: &TransferEndpoint,
+        lane: Lane,
+        tag: u32,
+    ) -> Result<Flush> {
+        match self.lane(lane)?.flush(endpoint) {
+            Ok(Some(ticket)) if ticket.status() == TransferStatus::InFlight => {
+                queue(endpoint, ticket, token(lane, tag))?;
+                Ok(Flush::Posted)
+            }
+            Ok(Some(ticket)) => {
+                ticket.poll()?;
+                Ok(Flush::Delivered)
+            }
+            Ok(None) => Ok(Flush::Delivered),
+            Err(error) if error.kind() == TransferErrorKind::Busy => Ok(Flush::Again),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes what has ended; returns how many, and whether something may have arrived.
+    #[inline]
+    pub(super) fn poll(
+        &mut self,
+        endpoint: &TransferEndpoint,
+        done: &mut [Completion],
+    ) -> Result<(usize, bool)> {
+        self.told.begin();
+        let most = done.len().min(BURST);
+        let count = endpoint.poll_ended(&mut self.ends[..most])?;
+        for (end, completion) in self.ends[..count].iter().zip(done) {
+            let lane = self.lanes.get(lane_of(end.token).0 as usize);
+            let len = lane.and_then(Option::as_ref).map_or(0, |lane| lane.len);
+            *completion = self.told.completion(end, len);
+        }
+        Ok((count, true))
+    }
+
+    pub(super) fn told(&self) -> &Told {
+        &self.told
+    }
+}
+
+#[inline]
+fn queue(endpoint: &TransferEndpoint, ticket: Ticket, token: u64) -> Result<()> {
+    endpoint
+        .queue(ticket, token)
+        .map_err(|ticket| Error::Failed(format!("the library did not queue {ticket:?}")))
+}

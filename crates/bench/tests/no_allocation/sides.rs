@@ -1,0 +1,195 @@
+//! The two ranks of a point as threads: their engines, memories, lanes and receives, made as the program makes them.
+
+use std::sync::Arc;
+
+use tonnage_bench::drive::flow::{Flow, Receives};
+use tonnage_bench::drive::ping_pong::{Signal, Table};
+use tonnage_bench::kinds::transfer::layout::{SliceLayout, answers};
+use tonnage_bench::library::{LibraryCalls, LibraryEngine, TakenOver};
+use tonnage_engine::memory::{Memory, Request};
+use tonnage_engine::paths::divided;
+use tonnage_engine::{
+    Caps, Card, Descriptor, Engine, LaneKind, LaneSpec, Libraries, Neighbor, OpenRequest, Region,
+    Verb, WorkerConfig, find, split_name,
+};
+use tonnage_engines::ENGINES;
+use tonnage_engines::memory::HOST;
+use tonnage_plan::transfer::TransferPoint;
+use tonnage_units::{Error, Result};
+
+/// One rank of the two.
+pub struct Side {
+    rank: u32,
+    memory: Arc<dyn Memory>,
+    engine: Option<Box<dyn Engine + Send>>,
+    region: Region,
+    /// The other side's region.
+    far: Descriptor,
+    caps: Caps,
+}
+
+pub fn sides(point: &TransferPoint) -> Result<[Side; 2]> {
+    let mut sides = [side(point, 0)?, side(point, 1)?];
+    let mut cards = Vec::new();
+    for (peer, side) in [1u32, 0].into_iter().zip(&mut sides) {
+        cards.extend(side.engine()?.cards(&[peer])?);
+    }
+    let far = [0, 1].map(|side: usize| sides[1 - side].region.descriptor.clone());
+    for (side, far) in sides.iter_mut().zip(far) {
+        side.far = far;
+    }
+    let [zero, one] = &mut sides;
+    // Both at once, as ranks do: a transport may need the other side to connect.
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| connect(one, (0, &cards[0])));
+        let own = connect(zero, (1, &cards[1]));
+        let dead = |_| Error::Failed("the connecting thread died".into());
+        other.join().map_err(dead)?.and(own)
+    })?;
+    Ok(sides)
+}
+
+fn connect(side: &mut Side, (peer, card): (u32, &Card)) -> Result<()> {
+    let neighbor = Neighbor::beside(peer, card.clone());
+    let engine = side.engine()?;
+    engine.connect(&[neighbor])?;
+    engine.meet(&|| false)
+}
+
+impl Side {
+    fn engine(&mut self) -> Result<&mut Box<dyn Engine + Send>> {
+        let taken = || Error::Failed("the engine was taken".into());
+        self.engine.as_mut().ok_or_else(taken)
+    }
+
+    /// The engine that a point is driven on: this side's own, or the library over it.
+    pub fn driven(&mut self, point: &TransferPoint) -> Result<Box<dyn Engine>> {
+        let taken = || Error::Failed("the engine was taken before".into());
+        let engine = self.engine.take().ok_or_else(taken)?;
+        let Some(session) = point.session else {
+            return Ok(engine);
+        };
+        let peer = 1 - self.rank;
+        let taken = TakenOver {
+            engine,
+            caps: self.caps,
+            name: &point.engine,
+            rank: self.rank,
+            memory: (&self.memory, self.region.id),
+            peers: &[(peer, SliceLayout::new(point, peer).bytes())],
+            depth: point.depth(),
+        };
+        let api = point.api;
+        Ok(Box::new(LibraryEngine::over(
+            taken,
+            LibraryCalls { api, session },
+        )))
+    }
+}
+
+fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
+    let entry = find(ENGINES, &point.engine)?;
+    // Debian's libfabric 1.17 can crash when an endpoint closes that has messages waiting.
+    let libraries = Libraries::from([("libfabric".to_owned(), "embedded".into())]);
+    let domains = (entry.open)(&OpenRequest {
+        variant: split_name(&point.engine).1,
+        libraries: &libraries,
+        ..OpenRequest::default()
+    })?;
+    let domains = divided(domains, point.division());
+    let domain = &domains[0];
+    let bytes = SliceLayout::new(point, rank).bytes();
+    let memory = (HOST.allocate)(&Request {
+        bytes,
+        shared: domain.caps().shared_memory,
+        ..Request::default()
+    })?;
+    let config = WorkerConfig {
+        rank,
+        worker: 0,
+        peers_max: 1,
+        sleeps: false,
+        depth: point.depth(),
+        clock: tonnage_sys::clock::Clock::new(),
+    };
+    let mut engine = domain.worker(&config)?;
+    Ok(Side {
+        rank,
+        region: engine.register(&memory)?,
+        far: Descriptor::default(),
+        engine: Some(engine),
+        memory,
+        caps: *domain.caps(),
+    })
+}
+
+/// The flows and signals of one side, as `run` makes them for a point.
+pub fn flows(point: &TransferPoint, side: &Side, engine: &mut dyn Engine) -> Result<Vec<Flow>> {
+    let layout = SliceLayout::new(point, side.rank);
+    let mut flows = Vec::new();
+    for (index, &peer) in layout.out.iter().enumerate() {
+        let lane = engine.lane(&LaneSpec {
+            kind: LaneKind::Initiate(point.op),
+            peer,
+            local: side.region.id,
+            remote: &side.far,
+            ordered: answers(point) && point.op == Verb::Write,
+            in_order: false,
+            delivered: false,
+        })?;
+        let remote = SliceLayout::new(point, peer).into_origin_of(side.rank);
+        let remote = remote.ok_or_else(|| Error::Failed("no place at the peer".into()))?;
+        let local = layout.out_origin(index);
+        flows.push(Flow::new(point, side.rank, peer, lane, local, remote));
+    }
+    Ok(flows)
+}
+
+pub fn table(point: &TransferPoint, side: &Side, engine: &mut dyn Engine) -> Result<Table> {
+    let layout = SliceLayout::new(point, side.rank);
+    let peer = 1 - side.rank;
+    let mut signals = Vec::new();
+    if point.op == Verb::Write {
+        signals.push(Signal::new(
+            point,
+            side.rank,
+            peer,
+            Arc::clone(side.memory.mapped(&point.engine)?),
+            layout.out_origin(0),
+            layout.into_origin(0),
+        ));
+    }
+    let table = Table::new(
+        flows(point, side, engine)?,
+        signals,
+        side.rank == 1,
+        &side.caps,
+    );
+    table.rearm()?;
+    Ok(table)
+}
+
+pub fn receives(
+    point: &TransferPoint,
+    side: &Side,
+    engine: &mut dyn Engine,
+) -> Result<Vec<Receives>> {
+    let layout = SliceLayout::new(point, side.rank);
+    let mut receives = Vec::new();
+    if point.op == Verb::Send && side.caps.moves_bytes {
+        for (index, &peer) in layout.into.iter().enumerate() {
+            let lane = engine.lane(&LaneSpec {
+                kind: LaneKind::Receive,
+                peer,
+                local: side.region.id,
+                remote: &side.far,
+                ordered: false,
+                in_order: false,
+                delivered: false,
+            })?;
+            let origin = layout.into_origin(index);
+            receives.push(Receives::new(point, peer, side.rank, lane, origin));
+        }
+    }
+    Ok(receives)
+}

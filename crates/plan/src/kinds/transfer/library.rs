@@ -1,0 +1,189 @@
+//! The way from the loops to an engine: what `api` and `session` mean together.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::point::{SessionUse, TransferApi};
+use crate::options::{Group, Many, many_of, with_default};
+use crate::refuse::usage;
+use tonnage_engine::Verb;
+use tonnage_units::Result;
+
+/// The way from the loops to an engine.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Library", mut_args = with_default::<Self>)]
+pub struct LibraryOptions {
+    /// Calls that the loops make: those of the engine, or those of the library for other programs, which puts tickets
+    /// or futures between them and the engine; several are joined by commas. [default: engine, or poll where
+    /// --session is named]
+    #[arg(long, value_name = "NAMES", value_parser = many_of::<TransferApi>(), value_delimiter = ',')]
+    pub api: Option<Many<TransferApi>>,
+
+    /// Life of the library's lanes, with --api poll; several are joined by commas. [default: on]
+    #[arg(long, value_name = "NAMES", value_parser = many_of::<SessionUse>(), value_delimiter = ',')]
+    pub session: Option<Many<SessionUse>>,
+}
+
+impl Group for LibraryOptions {
+    fn defaults() -> Self {
+        Self::default()
+    }
+}
+
+/// The calls that the loops make, and the session behind those of the library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Calling {
+    pub(super) api: TransferApi,
+    pub(super) session: Option<SessionUse>,
+}
+
+/// The ways to measure: every api with every session, the last varying fastest.
+///
+/// # Errors
+/// `Usage` for a session that an api does not have.
+pub(super) fn callings(options: &LibraryOptions) -> Result<Vec<Calling>> {
+    let sessions = match options.session.as_ref().map(Many::values) {
+        Some([]) => return usage("session is empty: leave it out, or write session on"),
+        sessions => sessions,
+    };
+    let apis = match (options.api.as_ref().map(Many::values), sessions) {
+        (Some([]), _) => return usage("api is empty: leave it out, or write api poll"),
+        (Some(apis), _) => apis,
+        (None, None) => &[TransferApi::Engine],
+        (None, Some(_)) => &[TransferApi::Poll],
+    };
+    let mut callings = Vec::new();
+    for &api in apis {
+        let own = match api {
+            TransferApi::Engine => &[][..],
+            TransferApi::Poll | TransferApi::Async => &[SessionUse::On],
+        };
+        let asked = sessions.unwrap_or(own);
+        asked
+            .iter()
+            .try_for_each(|&session| check_session(api, session))?;
+        if asked.is_empty() {
+            callings.push(Calling { api, session: None });
+        }
+        let with = |&session| Calling {
+            api,
+            session: Some(session),
+        };
+        callings.extend(asked.iter().map(with));
+    }
+    Ok(callings)
+}
+
+fn check_session(api: TransferApi, session: SessionUse) -> Result<()> {
+    match (api, session) {
+        (TransferApi::Poll, _) | (TransferApi::Async, SessionUse::On) => Ok(()),
+        (TransferApi::Engine, session) => usage(format!(
+            "session {session} is of the library, which api engine goes without: leave api out, or write api poll"
+        )),
+        (TransferApi::Async, session) => usage(format!(
+            "session {session} goes with api poll, and futures are of a session: write api poll, or session on"
+        )),
+    }
+}
+
+/// Refuses an operation that the library has no call for.
+///
+/// # Errors
+/// `Usage`, with the nearest that it has.
+pub(super) fn check_call(callings: &[Calling], op: Verb) -> Result<()> {
+    let Some(calling) = callings
+        .iter()
+        .find(|calling| calling.api != TransferApi::Engine)
+    else {
+        return Ok(());
+    };
+    if op == Verb::Send {
+        return usage(format!(
+            "api {} has no op send, for its sessions name the memory at both ends: use op write-imm, or api engine",
+            calling.api
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(apis: &[TransferApi], sessions: &[SessionUse]) -> LibraryOptions {
+        LibraryOptions {
+            api: (!apis.is_empty()).then(|| Many(apis.to_vec())),
+            session: (!sessions.is_empty()).then(|| Many(sessions.to_vec())),
+        }
+    }
+
+    #[test]
+    fn a_session_implies_polling_and_every_api_goes_with_every_session() {
+        use SessionUse::{Fresh, Off, On};
+        use TransferApi::{Async, Engine, Poll};
+        for (apis, sessions, expected) in [
+            (&[][..], &[][..], vec![(Engine, None)]),
+            (&[], &[On], vec![(Poll, Some(On))]),
+            (
+                &[],
+                &[Fresh, On],
+                vec![(Poll, Some(Fresh)), (Poll, Some(On))],
+            ),
+            (
+                &[Engine, Poll, Async],
+                &[],
+                vec![(Engine, None), (Poll, Some(On)), (Async, Some(On))],
+            ),
+            (
+                &[Poll],
+                &[On, Off],
+                vec![(Poll, Some(On)), (Poll, Some(Off))],
+            ),
+            (
+                &[Async, Poll],
+                &[On],
+                vec![(Async, Some(On)), (Poll, Some(On))],
+            ),
+        ] {
+            let callings = callings(&asked(apis, sessions)).unwrap();
+            let found = callings
+                .into_iter()
+                .map(|calling| (calling.api, calling.session));
+            assert_eq!(found.collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn what_the_library_lacks_is_refused_with_what_it_has() {
+        let refused = |apis: &[TransferApi], sessions: &[SessionUse]| {
+            callings(&asked(apis, sessions)).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refused(&[TransferApi::Poll, TransferApi::Engine], &[SessionUse::On]),
+            "session on is of the library, which api engine goes without: leave api out, or write api poll"
+        );
+        assert_eq!(
+            refused(&[TransferApi::Async], &[SessionUse::Fresh]),
+            "session fresh goes with api poll, and futures are of a session: write api poll, or session on"
+        );
+        let empty = LibraryOptions {
+            session: Some(Many(Vec::new())),
+            ..LibraryOptions::default()
+        };
+        assert!(
+            callings(&empty)
+                .unwrap_err()
+                .to_string()
+                .contains("session on")
+        );
+        let polled = callings(&asked(&[], &[SessionUse::Off])).unwrap();
+        assert_eq!(
+            check_call(&polled, Verb::Send).unwrap_err().to_string(),
+            "api poll has no op send, for its sessions name the memory at both ends: use op write-imm, or api engine"
+        );
+        assert!(check_call(&polled, Verb::Read).is_ok());
+        let plain = callings(&LibraryOptions::default()).unwrap();
+        assert!(check_call(&plain, Verb::Send).is_ok());
+    }
+}

@@ -1,0 +1,238 @@
+//! Queued tickets, whose ends are taken many at a time; and engines that were used before.
+
+use std::sync::Arc;
+
+use tonnage_engine::{Descriptor, Ending, Region, RegionId, Verb};
+
+use super::opened;
+use crate::card::RemoteMemory;
+use crate::error::TransferErrorKind;
+use crate::executor::Executor;
+use crate::future::AsyncSession;
+use crate::mock::{self, BYTES, PEERS, SOON};
+use crate::progress::Extent;
+use crate::queue::TicketEnd;
+use crate::{EndpointConfig, LaneSource, SessionOptions, TransferEndpoint};
+
+fn tokens(endpoint: &TransferEndpoint, most: usize) -> Vec<u64> {
+    let mut ended = vec![TicketEnd::NONE; most];
+    let count = endpoint.poll_ended(&mut ended).unwrap();
+    ended[..count].iter().map(|end| end.token).collect()
+}
+
+#[test]
+fn ends_are_taken_in_their_order_and_slots_are_free_then() {
+    let opened = opened(8);
+    let session = &opened.session;
+    for token in 10..14 {
+        let ticket = session.write(0, 0, 8).unwrap();
+        opened.endpoint.queue(ticket, token).unwrap();
+    }
+    let batch = [Extent::new(0, 0, 8); 3];
+    let batch = session.batch(Verb::Read, &batch).unwrap();
+    opened.endpoint.queue(batch, 20).unwrap();
+    assert!(tokens(&opened.endpoint, 4).is_empty());
+    // The engine ends the third first; the batch lacks a part then.
+    opened.remote.lock().taken.rotate_left(2);
+    opened.remote.end(4, Ending::Done);
+    assert_eq!(tokens(&opened.endpoint, 1), [12]);
+    opened.remote.end(3, Ending::Done);
+    // One that was found before needs no poll.
+    assert_eq!(tokens(&opened.endpoint, 8), [13]);
+    assert_eq!(opened.endpoint.room(), 5);
+    assert_eq!(tokens(&opened.endpoint, 8), [20, 10, 11]);
+    assert_eq!(opened.endpoint.room(), 8);
+}
+
+#[test]
+fn failures_are_told_once_and_by_the_queue() {
+    let opened = opened(4);
+    let ticket = opened.session.write(0, 0, 8).unwrap();
+    opened.endpoint.queue(ticket, 5).unwrap();
+    opened.remote.end(1, Ending::Failed(7));
+    let mut ended = vec![TicketEnd::NONE; 2];
+    assert_eq!(opened.endpoint.poll_ended(&mut ended).unwrap(), 1);
+    let error = ended[0].error.take().unwrap();
+    assert_eq!(error.failure().map(|failure| failure.code), Some(7));
+    assert_eq!(opened.endpoint.room(), 4);
+    opened.endpoint.wait_all(SOON).unwrap();
+    // What was in flight when the engine died is told before that it did.
+    let ticket = opened.session.write(0, 0, 8).unwrap();
+    opened.endpoint.queue(ticket, 6).unwrap();
+    opened.remote.lock().dead = true;
+    assert_eq!(opened.endpoint.poll_ended(&mut ended).unwrap(), 1);
+    assert_eq!((ended[0].token, ended[0].error.is_some()), (6, true));
+    let error = opened.endpoint.poll_ended(&mut ended).unwrap_err();
+    assert_eq!(error.kind(), TransferErrorKind::EndpointFailed);
+}
+
+#[test]
+fn a_ticket_is_queued_where_it_belongs_and_before_it_told_its_end() {
+    let (opened, other) = (opened(4), opened(4));
+    let ticket = opened.session.write(0, 0, 8).unwrap();
+    let ticket = other.endpoint.queue(ticket, 1).unwrap_err();
+    opened.remote.end(1, Ending::Done);
+    opened.endpoint.progress().unwrap();
+    opened.endpoint.queue(ticket, 2).unwrap();
+    assert_eq!(tokens(&opened.endpoint, 4), [2]);
+    let ticket = opened.session.write(0, 0, 8).unwrap();
+    opened.remote.end(1, Ending::Done);
+    assert!(ticket.poll().unwrap());
+    assert!(opened.endpoint.queue(ticket, 3).is_err());
+}
+
+#[test]
+fn an_engine_is_not_given_back_with_something_in_flight() {
+    let opened = opened(4);
+    drop(opened.session.write(0, 0, 8).unwrap());
+    drop((opened.session, opened.memory));
+    let endpoint = opened.endpoint.into_parts().err().unwrap();
+    opened.remote.end(1, Ending::Done);
+    endpoint.progress().unwrap();
+    let parts = endpoint.into_parts().ok().unwrap();
+    assert_eq!(
+        (&*parts.name, parts.device.as_deref()),
+        ("mock", Some("card0"))
+    );
+}
+
+#[test]
+fn what_an_engine_had_before_is_used_and_left() {
+    let opened = opened(4);
+    let memory = Arc::clone(opened.memory.memory());
+    drop((opened.session, opened.memory));
+    let parts = opened.endpoint.into_parts().ok().unwrap();
+    opened.remote.lock().regions.insert(77);
+    let endpoint = TransferEndpoint::over(parts, &EndpointConfig::new(0));
+    let region = Region {
+        id: RegionId(77),
+        descriptor: Descriptor::default(),
+    };
+    let local = endpoint.adopt_memory(memory, region);
+    let remote = RemoteMemory::new(PEERS[1], 3, BYTES, Descriptor(vec![9]));
+    let refused = endpoint.session(&local, &remote).unwrap_err();
+    assert_eq!(refused.kind(), TransferErrorKind::Usage);
+    endpoint.adopt_peers([PEERS[1]]);
+    let session = endpoint.session(&local, &remote).unwrap();
+    let ticket = session.write(0, 0, 8).unwrap();
+    opened.remote.end(1, Ending::Done);
+    assert!(ticket.poll().unwrap());
+    drop((session, local, ticket));
+    // The lanes went, the registration stayed.
+    assert_eq!(opened.remote.left(), (0, 1));
+    assert!(endpoint.into_parts().is_ok());
+}
+
+#[test]
+fn names_carry_promises_and_are_flushed() {
+    let opened = opened(4);
+    let far = mock::memory_of(PEERS[0]);
+    let promised = SessionOptions {
+        delivered: true,
+        ..SessionOptions::default()
+    };
+    let one = [Extent::new(0, 0, 8)];
+    let names = (
+        opened.memory.id(),
+        opened.endpoint.know_with(&far, promised),
+    );
+    let refused = opened
+        .endpoint
+        .transfer(LaneSource::Fresh, Verb::Write, names, &one)
+        .unwrap_err();
+    assert_eq!(refused.kind(), TransferErrorKind::Unavailable);
+    let names = (names.0, opened.endpoint.know(&far));
+    let posts = opened.remote.lock().posts;
+    let flush = opened.endpoint.flush_between(Verb::Write, names).unwrap();
+    assert_eq!(opened.remote.lock().posts, posts + 1);
+    opened.remote.end(1, Ending::Done);
+    flush.wait(SOON).unwrap();
+}
+
+#[test]
+fn a_loop_drives_tasks_by_turns_and_their_places_are_taken_again() {
+    let opened = opened(4);
+    let session = AsyncSession::new(opened.session);
+    let mut executor = Executor::new(&opened.endpoint);
+    for _ in 0..200 {
+        executor.spawn(async {
+            session.write(0, 0, 8).await.unwrap();
+        });
+        assert!(executor.turn().unwrap());
+        assert_eq!(executor.tasks(), 1);
+        assert!(!executor.turn().unwrap(), "nothing has ended");
+        opened.remote.end(1, Ending::Done);
+        assert!(executor.turn().unwrap());
+        assert_eq!(executor.tasks(), 0);
+    }
+    assert_eq!(executor.places(), 1);
+}
+
+#[test]
+fn the_name_of_a_memory_that_is_gone_names_no_other() {
+    let opened = opened(4);
+    let far = opened.endpoint.know(&mock::memory_of(PEERS[0]));
+    let gone = opened.endpoint.allocate("small", BYTES).unwrap();
+    let (name, told) = (gone.id(), gone.remote().id());
+    drop(gone);
+    let next = opened.endpoint.allocate("small", BYTES).unwrap();
+    assert!(next.id() != name && next.remote().id() != told);
+    let one = [Extent::new(0, 0, 8)];
+    for source in [LaneSource::LookUp, LaneSource::Fresh, LaneSource::Register] {
+        let refused = opened
+            .endpoint
+            .transfer(source, Verb::Write, (name, far), &one)
+            .unwrap_err();
+        assert_eq!(refused.kind(), TransferErrorKind::Usage, "{source:?}");
+    }
+    assert_eq!(opened.remote.lock().posts, 0);
+}
+
+/// Tasks that wait for room are not polled again for nothing, and not forgotten either.
+#[test]
+fn tasks_that_wait_for_room_try_again_when_there_may_be_some() {
+    let opened = opened(4);
+    opened.remote.lock().room = 1;
+    let session = AsyncSession::new(opened.session);
+    let mut executor = Executor::new(&opened.endpoint);
+    for _ in 0..2 {
+        executor.spawn(async {
+            session.write(0, 0, 8).await.unwrap();
+        });
+    }
+    for _ in 0..10 {
+        executor.turn().unwrap();
+    }
+    assert_eq!(opened.remote.lock().posts, 2);
+    opened.remote.lock().room = 2;
+    for _ in 0..80 {
+        executor.turn().unwrap();
+    }
+    assert_eq!(opened.remote.lock().taken.len(), 2);
+    opened.remote.end(2, Ending::Done);
+    executor.turn().unwrap();
+    assert_eq!(executor.tasks(), 0);
+}
+
+#[test]
+fn an_immediate_that_is_too_wide_is_refused() {
+    let opened = opened(4);
+    let memory = Arc::clone(opened.memory.memory());
+    drop((opened.session, opened.memory));
+    let mut parts = opened.endpoint.into_parts().ok().unwrap();
+    parts.caps.immediate_bits = 8;
+    let endpoint = TransferEndpoint::over(parts, &EndpointConfig::new(0));
+    endpoint.adopt_peers([PEERS[0]]);
+    let local = endpoint.register(memory).unwrap();
+    let far = mock::memory_of(PEERS[0]);
+    let session = endpoint.session(&local, &far).unwrap();
+    assert!(session.write_imm(0, 0, 8, 255).is_ok());
+    let refused = session.write_imm(0, 0, 8, 256).unwrap_err();
+    assert_eq!(refused.kind(), TransferErrorKind::OutOfRange);
+    assert!(refused.to_string().contains("8 bits"), "{refused}");
+    let names = (local.id(), endpoint.know(&far));
+    let wide = [Extent::new(0, 0, 8).with_imm(256)];
+    let by_name = |verb| endpoint.transfer(LaneSource::LookUp, verb, names, &wide);
+    assert!(by_name(Verb::WriteImm).is_err());
+    assert!(by_name(Verb::Write).is_ok(), "it has none");
+}

@@ -1,0 +1,84 @@
+//! Getting ready to sleep: whatever waits to be taken keeps its user awake, also what the engine knows nothing of.
+
+use std::rc::Rc;
+
+use tonnage_engine::{Ending, Verb};
+
+use super::{Opened, opened};
+use crate::error::TransferErrorKind;
+use crate::mock::{PEERS, SOON, memory_of};
+use crate::progress::Extent;
+use crate::{Executor, Readiness};
+
+fn sleeps(opened: &Opened) -> bool {
+    matches!(opened.endpoint.arm().unwrap(), Readiness::Sleep(_))
+}
+
+#[test]
+fn whoever_has_nothing_to_take_sleeps_on_one_descriptor() {
+    let opened = opened(4);
+    let (Readiness::Sleep(first), Readiness::Sleep(second)) = (
+        opened.endpoint.arm().unwrap(),
+        opened.endpoint.arm().unwrap(),
+    ) else {
+        panic!("ready without a reason");
+    };
+    assert!(Rc::ptr_eq(&first, &second));
+    let ticket = opened.session.write(0, 0, 8).unwrap();
+    assert!(sleeps(&opened));
+    opened.remote.end(1, Ending::Done);
+    assert!(!sleeps(&opened));
+    assert!(ticket.poll().unwrap());
+    assert!(sleeps(&opened));
+}
+
+#[test]
+fn what_was_found_and_not_taken_keeps_awake() {
+    let opened = opened(4);
+    let ticket = opened.session.write(0, 0, 8).unwrap();
+    opened.endpoint.queue(ticket, 5).unwrap();
+    opened.remote.end(1, Ending::Done);
+    opened.remote.arrive(3);
+    opened.endpoint.progress().unwrap();
+    assert!(!sleeps(&opened));
+    let mut ended = vec![crate::TicketEnd::NONE; 2];
+    assert_eq!(opened.endpoint.poll_ended(&mut ended).unwrap(), 1);
+    assert!(!sleeps(&opened));
+    assert_eq!(opened.endpoint.take_arrival().unwrap().imm, 3);
+    assert!(sleeps(&opened));
+}
+
+#[test]
+fn a_batch_that_is_posted_in_part_keeps_awake() {
+    let opened = opened(4);
+    opened.remote.lock().room = 1;
+    let batch = [Extent::new(0, 0, 8); 2];
+    let batch = opened.session.batch(Verb::Write, &batch).unwrap();
+    assert!(!sleeps(&opened));
+    opened.remote.end(1, Ending::Done);
+    opened.endpoint.progress().unwrap();
+    assert!(sleeps(&opened));
+    opened.remote.end(1, Ending::Done);
+    batch.wait(SOON).unwrap();
+}
+
+#[test]
+fn a_dead_engine_is_told_and_a_woken_task_is_known() {
+    let opened = opened(4);
+    let mut executor = Executor::new(&opened.endpoint);
+    let session = opened
+        .endpoint
+        .session(&opened.memory, &memory_of(PEERS[1]));
+    let session = crate::AsyncSession::new(session.unwrap());
+    executor.spawn(async move { session.write(0, 0, 8).await.unwrap() });
+    assert!(executor.has_woken());
+    executor.turn().unwrap();
+    assert!(!executor.has_woken());
+    opened.remote.end(1, Ending::Done);
+    opened.endpoint.progress().unwrap();
+    assert!(executor.has_woken());
+    executor.run(SOON).unwrap();
+    opened.remote.lock().dead = true;
+    let error = opened.endpoint.arm().unwrap_err();
+    assert_eq!(error.kind(), TransferErrorKind::EndpointFailed);
+}
