@@ -79,6 +79,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         ranks: 2,
         initiators: None,
         target_shift: 0,
+        bidirectional: false,
         workers,
         rails: tonnage_engine::paths::Rails::Single,
         rail_shift: 0,

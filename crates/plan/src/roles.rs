@@ -17,6 +17,8 @@ pub struct Roles {
     pub initiators: Option<u32>,
     /// Places by which the targets of pairs are turned.
     pub target_shift: u32,
+    /// Targets of pairs initiate towards their initiators at the same time.
+    pub bidirectional: bool,
 }
 
 impl Roles {
@@ -27,11 +29,12 @@ impl Roles {
             ranks,
             initiators: None,
             target_shift: 0,
+            bidirectional: false,
         }
     }
 
     /// Initiators and targets of pairs: the first ranks, and the ones behind them.
-    fn sides(self) -> (u32, u32) {
+    pub(crate) fn sides(self) -> (u32, u32) {
         let half = self.ranks / 2;
         match self.initiators {
             Some(initiators) => (initiators, self.ranks.saturating_sub(initiators)),
@@ -73,7 +76,11 @@ impl Roles {
     /// The targets of `rank`, ascending. Empty when it only serves, or takes no part.
     pub fn targets(self, rank: u32) -> Vec<u32> {
         match self.traffic {
-            Traffic::Pair => self.partner(rank).into_iter().collect(),
+            Traffic::Pair => match self.partner(rank) {
+                Some(partner) => vec![partner],
+                None if self.bidirectional => self.partners_of(rank),
+                None => Vec::new(),
+            },
             Traffic::FanOut | Traffic::InTurn if rank == 0 => self.others(0),
             Traffic::FanIn if (1..=self.clients()).contains(&rank) => vec![0],
             Traffic::AllToAll => self.others(rank),
@@ -84,7 +91,10 @@ impl Roles {
     /// The ranks that initiate towards `rank`, ascending.
     pub fn initiators_of(self, rank: u32) -> Vec<u32> {
         match self.traffic {
-            Traffic::Pair => self.partners_of(rank),
+            Traffic::Pair => match self.partner(rank).filter(|_| self.bidirectional) {
+                Some(partner) => vec![partner],
+                None => self.partners_of(rank),
+            },
             Traffic::FanOut | Traffic::InTurn if rank != 0 => vec![0],
             Traffic::FanIn if rank == 0 => (1..=self.clients()).collect(),
             Traffic::AllToAll => self.others(rank),
@@ -92,14 +102,38 @@ impl Roles {
         }
     }
 
-    /// Ranks that initiate, and the targets of each; counted without listing them, because there may be any number.
+    /// Ranks that initiate, and the most targets that one of them has; counted without listing them, because there may
+    /// be any number.
     pub fn initiating(self) -> (u32, u32) {
         let others = self.ranks.saturating_sub(1);
         match self.traffic {
+            Traffic::Pair if self.bidirectional => {
+                let (initiators, targets) = self.sides();
+                let served = initiators.min(targets);
+                (initiators + served, initiators.div_ceil(targets.max(1)))
+            }
             Traffic::Pair => (self.sides().0, 1),
             Traffic::FanOut | Traffic::InTurn => (1, others),
             Traffic::FanIn => (self.clients(), 1),
             Traffic::AllToAll => (self.ranks, others),
+        }
+    }
+
+    /// Flows of all rounds together: pairs of an initiating rank and one of its targets.
+    pub fn flows(self) -> u64 {
+        let (initiators, targets) = self.initiating();
+        match self.traffic {
+            Traffic::Pair if self.bidirectional => 2 * u64::from(self.sides().0),
+            _ => u64::from(initiators) * u64::from(targets),
+        }
+    }
+
+    /// Returns whether a rank is behind those that initiate. Where bytes move both ways it initiates too, towards
+    /// these.
+    pub fn is_behind(self, rank: u32) -> bool {
+        match self.bidirectional {
+            true => rank >= self.sides().0,
+            false => self.targets(rank).is_empty(),
         }
     }
 
@@ -176,10 +210,14 @@ impl Roles {
             0 => String::new(),
             shift => format!(", targets shifted by {shift}"),
         };
+        let ways = match self.bidirectional {
+            true => ", both ways",
+            false => "",
+        };
         match (self.traffic, self.initiators) {
-            (Traffic::Pair, Some(_)) => format!("pairs among {ranks} ranks at once{shifted}"),
-            (Traffic::Pair, None) if ranks == 2 => format!("one pair of ranks{shifted}"),
-            (Traffic::Pair, None) => format!("{} pairs of ranks at once{shifted}", ranks / 2),
+            (Traffic::Pair, Some(_)) => format!("pairs among {ranks} ranks at once{ways}{shifted}"),
+            (Traffic::Pair, None) if ranks == 2 => format!("one pair of ranks{ways}{shifted}"),
+            (Traffic::Pair, None) => format!("{} pairs of ranks at once{ways}{shifted}", ranks / 2),
             (Traffic::InTurn, _) => format!("rank 0 to {others} others, one after the other"),
             (Traffic::FanOut, _) => format!("fan-out from rank 0 to {others} others"),
             (Traffic::FanIn, Some(_)) => format!("fan-in to rank 0 of {ranks} ranks"),
@@ -193,6 +231,13 @@ impl Roles {
 mod tests {
     use super::*;
 
+    fn both(roles: Roles) -> Roles {
+        Roles {
+            bidirectional: true,
+            ..roles
+        }
+    }
+
     /// Every pattern, with every number of initiators that it may have.
     fn all() -> Vec<Roles> {
         let mut all: Vec<Roles> = Vec::new();
@@ -202,13 +247,21 @@ mod tests {
         }) {
             let own = Roles::new(traffic, ranks);
             all.push(own);
+            if traffic == Traffic::Pair {
+                all.push(both(own));
+            }
             for initiators in (1..ranks).map(Some) {
                 match traffic {
-                    Traffic::Pair => all.extend([0, 1, 13].map(|target_shift| Roles {
-                        initiators,
-                        target_shift,
-                        ..own
-                    })),
+                    Traffic::Pair => {
+                        for target_shift in [0, 1, 13] {
+                            let shifted = Roles {
+                                initiators,
+                                target_shift,
+                                ..own
+                            };
+                            all.extend([shifted, both(shifted)]);
+                        }
+                    }
                     Traffic::FanIn => all.push(Roles { initiators, ..own }),
                     Traffic::FanOut | Traffic::InTurn | Traffic::AllToAll => {}
                 }
@@ -224,8 +277,10 @@ mod tests {
             let lists: Vec<_> = lists.filter(|targets| !targets.is_empty()).collect();
             let (initiating, targets_of_each) = roles.initiating();
             assert_eq!(lists.len(), initiating as usize, "{roles:?}");
-            let fits = |targets: &Vec<u32>| targets.len() == targets_of_each as usize;
-            assert!(lists.iter().all(fits), "{roles:?}");
+            let most_targets = lists.iter().map(Vec::len).max().unwrap();
+            assert_eq!(most_targets, targets_of_each as usize, "{roles:?}");
+            let flows: usize = lists.iter().map(Vec::len).sum();
+            assert_eq!(flows as u64, roles.flows(), "{roles:?}");
             let ranks = 0..roles.ranks;
             let ends = ranks.flat_map(|rank| [roles.targets(rank), roles.initiators_of(rank)]);
             let most = ends.map(|peers| peers.len()).max().unwrap();
@@ -290,6 +345,34 @@ mod tests {
             partners(roles(1, 6)),
             [vec![3], vec![], vec![], vec![], vec![]]
         );
+    }
+
+    /// Each flow has one back to where it came from, and a rank is behind whether or not it initiates.
+    #[test]
+    fn pairs_both_ways_go_exactly_back() {
+        for one_way in all() {
+            if one_way.traffic != Traffic::Pair || one_way.bidirectional {
+                continue;
+            }
+            let roles = both(one_way);
+            for rank in 0..roles.ranks {
+                let mut expected = [one_way.targets(rank), one_way.initiators_of(rank)].concat();
+                expected.sort_unstable();
+                assert_eq!(roles.targets(rank), expected, "{roles:?} {rank}");
+                assert_eq!(roles.initiators_of(rank), expected, "{roles:?} {rank}");
+                assert_eq!(
+                    roles.is_behind(rank),
+                    one_way.is_behind(rank),
+                    "{roles:?} {rank}"
+                );
+            }
+        }
+        let roles = Roles {
+            initiators: Some(3),
+            ..both(Roles::new(Traffic::Pair, 5))
+        };
+        let targets: Vec<_> = (0..5).map(|rank| roles.targets(rank)).collect();
+        assert_eq!(targets, [vec![3], vec![4], vec![3], vec![0, 2], vec![1]]);
     }
 
     #[test]

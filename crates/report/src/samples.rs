@@ -11,6 +11,8 @@ use tonnage_engine::Verb;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::published::Cell;
 use tonnage_plan::transfer::{Pacing, TrialLength};
+use tonnage_record::spread::spread;
+use tonnage_record::transfer::{Directions, PairDirection};
 use tonnage_record::{Canary, LatencyKind, Outcome, PublishedRow, Record};
 
 pub use network::{fabric, paths, proven_paths, side_by_side};
@@ -171,12 +173,35 @@ pub fn clients() -> Vec<Record> {
             .summarize(LatencyKind::Operation, None)
             .record_with(|record| record.effective[0].yielding = true),
     ];
+    records.push(both_ways());
     let fan_in = [(1, 150), (4, 190), (8, 400)];
     records.splice(
         ..0,
         fan_in.map(|(initiators, middle_ns)| measured(read(initiators), middle_ns)),
     );
     records
+}
+
+/// A pair that moves bytes both ways, a little more of them back.
+fn both_ways() -> Record {
+    let pair = sample(Pacing::Stream { window: 12 }, 64).with(|point| point.bidirectional = true);
+    let summarized = three_trials(pair, 210).summarize(LatencyKind::Operation, None);
+    let with_directions = summarized.body_with(|body| {
+        let Some(summary) = &mut body.summary else {
+            return;
+        };
+        let part = |part: f64| PairDirection {
+            operations: (summary.operations as f64 * part) as u64,
+            payload_bytes: (summary.payload_bytes as f64 * part) as u64,
+            bandwidth_bytes_per_s: spread(&[part * summary.bandwidth_bytes_per_s.mean]),
+            latency_ns_mean: Some(210.0),
+        };
+        summary.directions = Some(Directions {
+            forward: part(0.4),
+            back: part(0.6),
+        });
+    });
+    with_directions.record()
 }
 
 /// Ping-pongs one way, and a read, whose figures are of whole operations.

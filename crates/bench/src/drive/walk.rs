@@ -134,6 +134,7 @@ pub(crate) mod tests {
             ranks: 2,
             initiators: None,
             target_shift: 0,
+            bidirectional: false,
             workers: 1,
             rails: tonnage_engine::paths::Rails::Single,
             rail_shift: 0,

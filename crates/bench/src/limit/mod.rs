@@ -1,19 +1,20 @@
 //! The upper bound of a point's bandwidth: which kind of limit the engines of all ranks name, measuring it before and
 //! after the trials, and the limit in the end. The measurements themselves are in [`crate::limit::memory_copy`] and
-//! [`crate::limit::socket_stream`].
+//! [`crate::limit::socket_stream`], and the nominal speed of links in `link`.
 
+mod link;
 pub mod memory_copy;
 pub mod socket_stream;
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::crew::{Crew, CrewOrder};
-use crate::kinds::transfer::description::{Device, OpenMessage};
+use crate::kinds::transfer::description::OpenMessage;
 use crate::kinds::transfer::work::Work;
+use crate::limit::link::link_limit;
 use crate::limit::memory_copy::{add, better};
 use crate::limit::socket_stream::Carried;
 use tonnage_engine::LimitKind;
@@ -21,7 +22,7 @@ use tonnage_engine::memory::CopyRate;
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_ranks::{Hosts, Rank};
-use tonnage_record::{Limit, Links};
+use tonnage_record::Limit;
 use tonnage_units::{Reduce, Result};
 
 /// Upper bound of a point, the same on all ranks.
@@ -199,117 +200,10 @@ impl Reduce for Copies {
     }
 }
 
-/// The nominal speed of the devices that send or of those that receive, whichever is less; over rounds the mean. A
-/// device that several ranks of a host share counts once.
-fn link_limit(point: &TransferPoint, opened: &[OpenMessage], hosts: &Hosts) -> Option<Limit> {
-    let roles = point.roles();
-    let pairs = (0..roles.rounds()).filter_map(|round| roles.pair_of_round(round));
-    let mut rounds: Vec<Side<'_>> = pairs
-        .filter_map(|pair| of_pair(point, opened, hosts, pair))
-        .collect();
-    if rounds.is_empty() {
-        rounds.push(of_all(point, opened, hosts)?);
-    }
-    let count = rounds.len() as f64;
-    let mean =
-        |of: fn(&Links) -> f64| rounds.iter().map(|side| of(&links(side))).sum::<f64>() / count;
-    let first = rounds.first()?;
-    let links = Links {
-        used_bytes_per_s: mean(|links| links.used_bytes_per_s),
-        all_bytes_per_s: mean(|links| links.all_bytes_per_s),
-        ..links(first)
-    };
-    let (_, (device, _)) = first.iter().find(|(_, (_, used))| *used)?;
-    let stated = if device.link_stated { "stated " } else { "" };
-    let what = match (links.used, &device.interface) {
-        (1, Some(name)) => format!("{stated}link speed of {name}"),
-        (1, None) => format!("{stated}link speed of 1 device"),
-        (several, _) => format!("{stated}link speed of {several} devices together"),
-    };
-    (links.used_bytes_per_s > 0.0).then_some(Limit {
-        what,
-        bytes_per_s: links.used_bytes_per_s,
-        ci95_bytes_per_s: None,
-        links: Some(links),
-    })
-}
-
-/// Place of a device: its network, for two of them may have devices of one name, its name and its address.
-type DevicePlace = (Option<u32>, Option<String>, Option<IpAddr>);
-
-/// Devices of those who send, or of those who receive, and whether a flow takes them.
-type Side<'a> = BTreeMap<DevicePlace, (&'a Device, bool)>;
-
-/// Adds devices of a rank to a side; one that is there already is used if either says so.
-fn add_devices<'a>(side: &mut Side<'a>, network: Option<u32>, device: &'a Device, used: bool) {
-    let name = device.name.clone().or_else(|| device.interface.clone());
-    let place = (network, name, device.address);
-    let (_, known) = side.entry(place).or_insert((device, false));
-    *known |= used;
-}
-
-/// The slower of two sides.
-fn slower(sides: [Side<'_>; 2]) -> Option<Side<'_>> {
-    let speed = |side: &Side<'_>| links(side).used_bytes_per_s;
-    sides
-        .into_iter()
-        .min_by(|one, other| speed(one).total_cmp(&speed(other)))
-}
-
-/// The slower side where all flows run at once.
-fn of_all<'a>(point: &TransferPoint, opened: &'a [OpenMessage], hosts: &Hosts) -> Option<Side<'a>> {
-    let mut sides = [Side::new(), Side::new()];
-    for (rank, opened) in (0u32..).zip(opened) {
-        let initiates = !point.roles().targets(rank).is_empty();
-        let is_target = !point.roles().initiators_of(rank).is_empty();
-        for device in opened.devices.iter().flatten() {
-            for (side, takes_part) in sides.iter_mut().zip([initiates, is_target]) {
-                if takes_part {
-                    add_devices(side, hosts.network(rank), device, device.used);
-                }
-            }
-        }
-    }
-    slower(sides)
-}
-
-/// The slower side of a pair that has the path for itself.
-fn of_pair<'a>(
-    point: &TransferPoint,
-    opened: &'a [OpenMessage],
-    hosts: &Hosts,
-    (initiator, target): (u32, u32),
-) -> Option<Side<'a>> {
-    let mut sides = [Side::new(), Side::new()];
-    for (side, rank) in sides.iter_mut().zip([initiator, target]) {
-        for rails in &opened.get(rank as usize)?.devices {
-            let used = point.rails.of_peer(initiator, target, rails.len());
-            for (rail, device) in rails.iter().enumerate() {
-                add_devices(side, hosts.network(rank), device, used.contains(&rail));
-            }
-        }
-    }
-    slower(sides)
-}
-
-/// Links of one side: those that some flow takes, and all.
-fn links(side: &Side<'_>) -> Links {
-    let speed = |device: &Device| match device.limit {
-        LimitKind::Link { bytes_per_s } => bytes_per_s as f64,
-        _ => 0.0,
-    };
-    let used = || side.values().filter(|(_, used)| *used);
-    Links {
-        used: used().count() as u32,
-        used_bytes_per_s: used().map(|(device, _)| speed(device)).sum(),
-        all: side.len() as u32,
-        all_bytes_per_s: side.values().map(|(device, _)| speed(device)).sum(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::transfer::description::Device;
     use tonnage_engine::EngineReport;
     use tonnage_plan::point::Traffic;
     use tonnage_plan::transfer::Addresses;
@@ -395,6 +289,46 @@ mod tests {
         assert_eq!(
             (limit.what.as_str(), limit.bytes_per_s),
             ("link speed of eth7", 1e3)
+        );
+    }
+
+    fn both_ways(all: &[OpenMessage], hosts: &[&str], initiators: Option<u32>) -> (String, f64) {
+        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
+        (point.bidirectional, point.initiators) = (true, initiators);
+        (point.ranks, point.pacing) = (all.len() as u32, Pacing::Stream { window: 1 });
+        point.limit = LimitChoice::Auto;
+        let limit = Bound::new(&point, all, 0).limit(&of(hosts), Option::None, Option::None);
+        let limit = limit.unwrap();
+        assert_eq!(limit.links.unwrap().used_bytes_per_s, limit.bytes_per_s);
+        (limit.what, limit.bytes_per_s)
+    }
+
+    /// A link sends and receives at once, each at its speed.
+    #[test]
+    fn each_direction_has_the_speed_of_its_slower_side() {
+        let eth = |speed, last| opened(speed, Some(("eth0", [10, 0, 0, last])));
+        let pair = [eth(FAST, 1), eth(SLOW, 2)];
+        let both = "link speed of eth0, both directions added up";
+        assert_eq!(both_ways(&pair, &["a", "b"], None), (both.into(), 2e3));
+        // Two hosts send to one, which receives no faster than it sends.
+        let three = [eth(SLOW, 1), eth(SLOW, 2), eth(SLOW, 3)];
+        assert_eq!(
+            both_ways(&three, &["a", "b", "c"], Some(2)),
+            (both.into(), 2e3)
+        );
+        // What a device sends and receives crosses it once each, whichever rank it is for.
+        let one = [eth(SLOW, 1), eth(SLOW, 1)];
+        assert_eq!(
+            both_ways(&one, &["a", "a"], None),
+            ("link speed of eth0".into(), 1e3)
+        );
+        let two = [eth(SLOW, 1), eth(SLOW, 2), eth(SLOW, 3), eth(SLOW, 4)];
+        assert_eq!(
+            both_ways(&two, &["a", "b", "c", "d"], None),
+            (
+                "link speed of 2 devices together, both directions added up".into(),
+                4e3
+            )
         );
     }
 

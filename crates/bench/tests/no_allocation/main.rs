@@ -68,6 +68,7 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
         ranks: 2,
         initiators: None,
         target_shift: 0,
+        bidirectional: false,
         workers: 1,
         rails: tonnage_engine::paths::Rails::Single,
         rail_shift: 0,

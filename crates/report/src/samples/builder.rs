@@ -51,6 +51,7 @@ fn point_of(pacing: Pacing, size_bytes: u32) -> TransferPoint {
         ranks: 2,
         initiators: None,
         target_shift: 0,
+        bidirectional: false,
         workers: 1,
         rails: Rails::Single,
         rail_shift: 0,
@@ -168,6 +169,7 @@ impl Sample {
             start_skew_ns: 120,
             in_flight_max: Some(64),
             verified_bytes: self.body.point.verify.then_some(payload_bytes),
+            directions: None,
         });
         if recorded {
             self.latencies.merge(&histogram);
@@ -198,6 +200,7 @@ impl Sample {
         };
         self.body.summary = Some(Summary {
             rails: Vec::new(),
+            directions: None,
             pairs: Vec::new(),
             slow_rail: None,
             trials: trials.len() as u32,

@@ -80,6 +80,8 @@ const QUEUE_PAIRS: &str = "queue_pairs";
 const CHUNK: &str = "chunk_bytes";
 const API: &str = "api";
 const SESSION: &str = "session";
+const FORWARD: &str = "forward_bandwidth_bytes_per_s_mean";
+const BACK: &str = "back_bandwidth_bytes_per_s_mean";
 
 /// CPU time of both ends, where somebody sleeps to save it.
 fn both_ends(records: &[TransferRecord<'_>], layout: &ModeTable) -> &'static [&'static str] {
@@ -126,6 +128,8 @@ const BATCH: ModeTable = ModeTable {
     known: &[
         "initiators",
         "bandwidth_bytes_per_s_mean",
+        FORWARD,
+        BACK,
         "latency_ns_min",
         "latency_ns_mean",
         "latency_ns_p50",
@@ -143,6 +147,8 @@ const STREAM: ModeTable = ModeTable {
     known: &[
         "initiators",
         "bandwidth_bytes_per_s_mean",
+        FORWARD,
+        BACK,
         "bandwidth_ci95_fraction",
         "bandwidth_bytes_per_s_max",
         "message_rate_per_s_mean",
@@ -179,6 +185,8 @@ const PACED: ModeTable = ModeTable {
         "offered_per_s",
         "reached_per_s",
         "late_fraction",
+        FORWARD,
+        BACK,
         "latency_ns_p50",
         "latency_ns_p90",
         "latency_ns_p99",

@@ -45,6 +45,7 @@
 mod addresses;
 #[cfg(test)]
 mod bad_input;
+mod both_ways;
 #[cfg(test)]
 mod connect;
 #[cfg(test)]

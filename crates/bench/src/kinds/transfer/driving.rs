@@ -2,6 +2,7 @@
 
 use tonnage_sys::clock::thread_cpu_ns;
 
+use super::directions::sums;
 use super::flows::{flows_of, timetable};
 use super::rails;
 use super::totals::TrialTotals;
@@ -72,6 +73,10 @@ impl Work<'_> {
             totals.latency_ns_sum = trial
                 .mean_ns()
                 .map_or(0, |mean| (mean * totals.samples as f64) as u64);
+        }
+        let roles = self.point.roles();
+        if roles.bidirectional && roles.is_behind(self.rank) {
+            totals.back = sums(&totals);
         }
         Ok(totals)
     }

@@ -11,7 +11,7 @@
 //! | [`crew`], [`work`], `driving`, `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
 //! | `stalled` | words about operations that make no progress |
 //! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
-//! | [`totals`], [`rails`], `rail_report`, `pairs`, [`summary`] | sums of workers and ranks, of each rail and of each pair, and the
+//! | [`totals`], [`rails`], `rail_report`, `pairs`, [`directions`], [`direction_totals`], [`summary`] | sums of workers and ranks, of each rail and of each pair, and the
 //! summary of trials |
 
 mod caps;
@@ -19,6 +19,8 @@ mod credit_lanes;
 pub mod crew;
 pub mod description;
 pub mod driven;
+pub mod direction_totals;
+pub mod directions;
 mod driving;
 pub mod effective;
 pub(crate) mod flows;

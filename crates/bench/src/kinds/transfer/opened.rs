@@ -207,7 +207,7 @@ impl<'a> Need<'a> {
             },
             workers: first.workers,
             division: first.division(),
-            rail_shift: match first.roles().targets(rank).is_empty() {
+            rail_shift: match first.roles().is_behind(rank) {
                 true => first.rail_shift,
                 false => 0,
             },

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::crew::{Crew, CrewOrder, CrewReport, Deck};
 use super::driven::Driven;
+use super::directions;
 use super::opened::OpenEngine;
 use super::pairs::PairSums;
 use super::stations::{serve, stations};
@@ -417,7 +418,14 @@ impl Steps for Lead<'_, '_> {
         let number = WARM_UP + 1 + self.taken.trials.len() as u64;
         let length = self.point.length.trial;
         let totals = self.one_trial(number, length, &format!("trial {number}"))?;
-        self.taken.trials.push(totals.trial(self.point.verify));
+        let directions = self
+            .point
+            .bidirectional
+            .then(|| directions::of_trial(&totals));
+        self.taken.trials.push(Trial {
+            directions,
+            ..totals.trial(self.point.verify)
+        });
         self.taken.totals.push(totals);
         Ok(())
     }

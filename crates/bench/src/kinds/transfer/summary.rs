@@ -1,5 +1,6 @@
 //! From the trials of a point to its summary: spreads across trials, percentiles over all operations, utilization.
 
+use super::directions;
 use super::point::Measured;
 use tonnage_engine::Verb;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
@@ -40,6 +41,7 @@ pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
             .as_ref()
             .map(|limit| bandwidth.mean / limit.bytes_per_s),
         rails: Vec::new(),
+        directions: directions::summary(&measured.trials, &measured.totals),
         pairs: Vec::new(),
         slow_rail: None,
         pace: pace(point, measured, message_rate.mean),

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::direction_totals::DirectionTotals;
 use super::rails::{LeastRail, RailTotals, merge as merge_rails};
 use tonnage_record::transfer::Trial;
 use tonnage_units::Reduce;
@@ -42,6 +43,8 @@ pub struct TrialTotals {
     pub in_flight_max: u64,
     /// Workers whose engine is still trying out how to carry operations out.
     pub unsettled: u64,
+    /// The part that the targets of pairs initiated, where bytes move both ways.
+    pub back: DirectionTotals,
     /// Rails, where workers have several.
     pub rails: Vec<RailTotals>,
     /// The rail with the least share of its worker's rate.
@@ -67,6 +70,12 @@ impl TrialTotals {
         elapsed_ns: 0,
         in_flight_max: 0,
         unsettled: 0,
+        back: DirectionTotals {
+            operations: 0,
+            payload_bytes: 0,
+            samples: 0,
+            latency_ns_sum: 0,
+        },
         rails: Vec::new(),
         least_rail: None,
     };
@@ -89,6 +98,7 @@ impl TrialTotals {
             start_skew_ns: self.start_skew_ns,
             in_flight_max: Some(self.in_flight_max),
             verified_bytes: verified.then_some(self.verified_bytes),
+            directions: None,
         }
     }
 }
@@ -137,6 +147,7 @@ impl Reduce for TrialTotals {
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
         self.in_flight_max = self.in_flight_max.max(other.in_flight_max);
         self.unsettled += other.unsettled;
+        self.back.merge(other.back);
         merge_rails(&mut self.rails, other.rails);
         let leasts = self.least_rail.into_iter().chain(other.least_rail);
         self.least_rail = leasts.min_by_key(|rail| (rail.share_permille, rail.rank, rail.worker));
@@ -165,6 +176,12 @@ mod tests {
             elapsed_ns: 70 * n,
             in_flight_max: n,
             unsettled: n,
+            back: DirectionTotals {
+                operations: n,
+                payload_bytes: 8 * n,
+                samples: n,
+                latency_ns_sum: 2 * n,
+            },
             rails: vec![RailTotals {
                 bytes: n,
                 busy_bytes_per_s: 2 * n,

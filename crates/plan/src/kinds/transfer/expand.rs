@@ -1,6 +1,7 @@
 //! The points of one transfer. Everything that can be known to be wrong is refused here, before a rank starts, in one
 //! sentence that names the nearest valid choice.
 
+use super::both_ways::check_ping_pong;
 use super::issuing::{check_devices, check_order, divisions, rail_shift};
 use super::landings::check_landings;
 use super::layout::{check_memory, check_shared, layout, sizes};
@@ -48,6 +49,7 @@ pub(super) fn expand(
         Some(sweep) => sizes(sweep)?,
         None => return usage("sizes is missing: write sizes 8..1M".to_owned()),
     };
+    check_ping_pong(transfer)?;
     let cq_modes = cq_modes(&transfer.pacing, ops)?;
     let divisions = divisions(&transfer.issuing, &sizes)?;
     let rail_shift = rail_shift(&transfer.issuing, &roles)?;
@@ -191,6 +193,7 @@ fn point(
         ranks: roles.ranks,
         initiators: roles.initiators,
         target_shift: roles.target_shift,
+        bidirectional: roles.bidirectional,
         workers,
         rails: division.rails,
         rail_shift,

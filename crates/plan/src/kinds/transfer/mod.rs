@@ -6,11 +6,13 @@
 //! | [`point`] | one cell of a sweep, with everything fixed |
 //! | `expand` | the points of a transfer, and the checks of engines and verbs |
 //! | `roles`, `pacing`, `issuing`, `library`, `length`, `layout` | what one group of options means together |
+//! | `both_ways` | pairs that move bytes in both directions at once |
 //! | `landings` | what lands in a slot last, and whether that can be known |
 //! | `kind` | what makes it a kind |
 //!
 //! Measuring a point is not known here; see `tonnage_bench`.
 
+mod both_ways;
 mod expand;
 mod issuing;
 mod kind;

@@ -92,6 +92,12 @@ pub struct OperationOptions {
     #[arg(long, value_name = "K")]
     pub target_shift: Option<Count>,
 
+    /// Moves bytes both ways at once: each target of a pair initiates towards its initiators too. Bandwidth is the sum
+    /// of both directions, and each of them stands beside it.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub bidirectional: bool,
+
     /// Payload bytes of one operation: a value or a sweep.
     #[arg(
         long,

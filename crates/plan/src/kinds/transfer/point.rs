@@ -40,6 +40,9 @@ pub struct TransferPoint {
     /// Places by which the targets of pairs are turned.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub target_shift: u32,
+    /// True where the targets of pairs initiate towards their initiators at the same time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bidirectional: bool,
     /// Pinned threads in each rank, each with its own engine.
     pub workers: u32,
     /// Use of the devices of a rank.
@@ -110,6 +113,7 @@ impl TransferPoint {
             ranks: self.ranks,
             initiators: self.initiators,
             target_shift: self.target_shift,
+            bidirectional: self.bidirectional,
         }
     }
 

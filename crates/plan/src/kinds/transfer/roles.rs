@@ -1,5 +1,6 @@
 //! Ranks that initiate: what `traffic`, `initiators` and `target-shift` mean together.
 
+use super::both_ways::both_ways;
 use super::options::{OperationOptions, TRAFFIC_DEFAULT, Transfer};
 use crate::bounds::RANKS_MAX;
 use crate::point::Traffic;
@@ -14,7 +15,10 @@ use tonnage_units::{Count, Result};
 /// # Errors
 /// `Usage` for ranks that the pattern cannot divide, and for options that it has no use for.
 pub(super) fn roles(what: &OperationOptions, ranks: u32) -> Result<Vec<Roles>> {
-    let own = Roles::new(what.traffic.unwrap_or(TRAFFIC_DEFAULT), ranks);
+    let own = both_ways(
+        what,
+        Roles::new(what.traffic.unwrap_or(TRAFFIC_DEFAULT), ranks),
+    )?;
     check_ranks(ranks)?;
     let Some(asked) = &what.initiators else {
         check_even(own)?;
@@ -124,8 +128,7 @@ fn turned(what: &OperationOptions, roles: Roles) -> Result<Roles> {
             roles.traffic.name()
         ));
     }
-    let (initiators, _) = roles.initiating();
-    let targets = roles.ranks - initiators;
+    let (initiators, targets) = roles.sides();
     match u32::try_from(shift) {
         Ok(target_shift) if target_shift < targets => Ok(Roles {
             target_shift,

@@ -169,7 +169,7 @@ prop_compose! {
         (trials, trial_time, iters, duration, warmup, until_ci, max_duration) in long(),
         place in places(),
         initiators in option::of(sweeps()),
-        target_shift in option::of(any::<u64>().prop_map(Count)),
+        (target_shift, bidirectional) in (option::of(any::<u64>().prop_map(Count)), any::<bool>()),
         (qps, chunk) in (option::of(sweeps()), option::of(sweeps())),
         (max_chunks, rail_shift) in (option::of(any::<u64>().prop_map(Count)), option::of(any::<u64>().prop_map(Count))),
         cq in option::of(proptest::collection::vec(proptest::sample::select(CqMode::ALL.to_vec()), 1..3).prop_map(Many)),
@@ -178,7 +178,7 @@ prop_compose! {
     ) -> Transfer {
         let engine_options = engine_options.into_iter().collect();
         Transfer {
-            what: OperationOptions { label, engine, engine_options, op, traffic, initiators, target_shift, sizes, workers, place },
+            what: OperationOptions { label, engine, engine_options, op, traffic, initiators, target_shift, bidirectional, sizes, workers, place },
             pacing: PacingOptions { window, batch, ping_pong, rate, cq },
             issuing: IssuingOptions { rails, rail_shift, qps, chunk, max_chunks },
             library,

@@ -11,12 +11,13 @@ use crate::figures::moved::{AMOUNTS, BANDWIDTH, CPU, LIMIT};
 use crate::figures::proof::PROOF;
 use crate::figures::{Better, Figure, Figures, GIGA, PERCENT, Row, Style, Value};
 use crate::histogram::LatencyKind;
+use crate::transfer::direction_figures::DIRECTIONS;
 use crate::transfer::{Summary, TransferBody, Trial};
 
 /// All figures of a record of a transfer.
 pub const FIGURES: Figures = &[
-    ASKED, ENGINE, EXCHANGE, OPERATIONS, IN_FLIGHT, RATES, BANDWIDTH, LATENCY, DELIVERED, LIMIT,
-    BUS, CPU, AROUND, AMOUNTS, PROOF, OUTCOME,
+    ASKED, ENGINE, EXCHANGE, OPERATIONS, IN_FLIGHT, RATES, BANDWIDTH, DIRECTIONS, LATENCY,
+    DELIVERED, LIMIT, BUS, CPU, AROUND, AMOUNTS, PROOF, OUTCOME,
 ];
 
 /// Figures that a point alone decides, measured or not.
@@ -143,6 +144,16 @@ const OPERATIONS: &[Figure] = &[
         style: Style::Plain,
         better: None,
         value: |row| point(row, |point| point.target_shift),
+        trials: None,
+    },
+    Figure {
+        name: "Directions",
+        field: "directions",
+        meaning: "Directions of each pair in which bytes are moved at once: 1, or 2 where the targets of pairs initiate too.",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| if point.bidirectional { 2u32 } else { 1 }),
         trials: None,
     },
     Figure {

@@ -1,8 +1,11 @@
 //! The body of a transfer: bytes between the memories of ranks.
 
+mod direction_figures;
+mod directions;
 pub(crate) mod figures;
 mod rails;
 
+pub use directions::{Directions, PairDirection, TrialDirection, TrialDirections};
 pub use rails::{Rail, SlowRail};
 
 use schemars::JsonSchema;
@@ -130,10 +133,9 @@ impl KindBody for TransferBody {
 impl TransferBody {
     /// Lanes over which operations are posted at once: pairs of initiator and target, times workers.
     pub fn lanes(&self) -> u64 {
-        let (initiators, _) = self.point.roles().initiating();
-        u64::from(initiators)
-            .saturating_mul(self.point.roles().targets_at_once().into())
-            .saturating_mul(self.point.workers.into())
+        let roles = self.point.roles();
+        let flows = roles.flows() / u64::from(roles.rounds());
+        flows.saturating_mul(self.point.workers.into())
     }
 }
 
@@ -177,6 +179,9 @@ pub struct Trial {
     /// Bytes that were checked after the trial and found right; absent without `--verify`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_bytes: Option<u64>,
+    /// Each direction, where pairs move bytes both ways.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directions: Option<TrialDirections>,
 }
 
 /// The trials of a point taken together.
@@ -208,6 +213,9 @@ pub struct Summary {
     /// The slowest rail, where one was 10 % under its share in every trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_rail: Option<SlowRail>,
+    /// Each direction, where pairs move bytes both ways.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directions: Option<Directions>,
     /// Each pair, where they take turns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<PairRate>,

@@ -8,7 +8,7 @@ use tonnage_engine::Verb;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_record::histogram::LatencyHistogram;
-use tonnage_record::transfer::{Summary, Trial};
+use tonnage_record::transfer::{Summary, Trial, TrialDirection};
 use tonnage_record::{Outcome, Record};
 
 use super::Ended;
@@ -154,12 +154,27 @@ fn check_trial(point: &TransferPoint, trial: &Trial) {
         }
     }
     assert_eq!(trial.verified_bytes.is_some(), point.verify);
+    assert_eq!(trial.directions.is_some(), point.bidirectional);
+    if let Some(both) = &trial.directions {
+        let sum = |of: fn(&TrialDirection) -> u64| of(&both.forward) + of(&both.back);
+        assert_eq!(sum(|direction| direction.operations), trial.operations);
+        assert_eq!(
+            sum(|direction| direction.payload_bytes),
+            trial.payload_bytes
+        );
+        let rates = both.forward.bandwidth_bytes_per_s + both.back.bandwidth_bytes_per_s;
+        assert!(about(rates, trial.bandwidth_bytes_per_s), "{trial:?}");
+    }
     assert!(trial.verified_bytes != Some(0), "{trial:?}");
     assert_eq!(trial.latency_ns_mean.is_some(), point.latency);
 }
 
 fn initiators(point: &TransferPoint) -> u64 {
     let ranks = u64::from(point.ranks);
+    if point.bidirectional {
+        let forward = point.initiators.map_or(ranks / 2, u64::from);
+        return forward + forward.min(ranks - forward);
+    }
     match (point.traffic, point.initiators) {
         (Traffic::Pair | Traffic::FanIn, Some(asked)) => asked.into(),
         (Traffic::Pair, None) => ranks / 2,
