@@ -92,6 +92,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         size_bytes: 64,
         pacing,
         memory: "host".into(),
+        target_memory: None,
         footprint_bytes: 4096,
         target_footprint: tonnage_plan::transfer::TargetFootprint::Own,
         stride_bytes: 64,

@@ -147,6 +147,7 @@ pub(crate) mod tests {
             size_bytes: 8,
             pacing: Pacing::Stream { window: 4 },
             memory: "host".into(),
+            target_memory: None,
             footprint_bytes: slots * 8,
             target_footprint: tonnage_plan::transfer::TargetFootprint::Own,
             stride_bytes: 8,

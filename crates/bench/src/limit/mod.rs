@@ -77,6 +77,8 @@ impl<'a> Bound<'a> {
         }
         match self.kind {
             LimitKind::None | LimitKind::Link { .. } => Ok(None),
+            // A worker has memory of its own kind only, and copies in it bound nothing between two kinds.
+            LimitKind::MemoryCopy if self.point.target_memory.is_some() => Ok(None),
             // Workers that share CPUs each have their best turn alone when they copy, so that the sum would be more
             // than the host can do; and their streams measure the scheduler.
             _ if self.opened.iter().any(|opened| opened.yielding) => Ok(None),

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use crate::host::RankHost;
 use crate::settings::{Numa, Settings};
-use tonnage_engine::memory::{Memory, MemoryReport, Request};
+use tonnage_engine::memory::{Available, Memory, MemoryReport, Request};
 use tonnage_engine::paths::{Division, Rails, divided};
 use tonnage_engine::{
     DeviceRequest, Domain, EngineOptions, EngineReport, Entry, OpenRequest, Verb, WorkerConfig,
@@ -40,6 +40,8 @@ pub(crate) struct Requirements<'a> {
     pub(crate) verbs: &'a [Verb],
     /// The memory's name with the variant.
     pub(crate) memory: &'a str,
+    /// The name of another rank's memory.
+    pub(crate) memory_of: Box<dyn Fn(u32) -> &'a str + 'a>,
     /// Bytes of each worker's memory on this rank.
     pub(crate) bytes: u64,
     /// Bytes of each worker's memory on another rank.
@@ -134,8 +136,14 @@ impl Requirements<'_> {
             hosts.ranks_of_container(me),
         );
         for (place, available_bytes, ranks) in [machine, container] {
-            let Some(available_bytes) = available_bytes.filter(|_| ranks.first() == Some(&me))
-            else {
+            let ranks: Vec<u32> = ranks
+                .iter()
+                .copied()
+                .filter(|&rank| self.takes_from(rank, available, settings))
+                .collect();
+            let alike = |&&rank: &&u32| (self.memory_of)(rank) == self.memory;
+            let first = ranks.iter().find(alike);
+            let Some(available_bytes) = available_bytes.filter(|_| first == Some(&me)) else {
                 continue;
             };
             let needs = memory::MemorySum::of(
@@ -145,6 +153,22 @@ impl Requirements<'_> {
             memory::check(place, available_bytes, needs, self.sized_by)?;
         }
         Ok(())
+    }
+
+    /// Returns whether a rank's memory is of this rank's kind, or of one that is had from the same: the kind of which
+    /// there is most is looked at with all others that the CPU can address.
+    fn takes_from(&self, rank: u32, own: Available, settings: &Settings) -> bool {
+        let name = (self.memory_of)(rank);
+        if name == self.memory {
+            return true;
+        }
+        let entries = [name, self.memory].map(|name| settings.lists.memory_of_point(name));
+        let [Ok(other), Ok(mine)] = entries else {
+            return false;
+        };
+        let bytes = (other.available)(split_name(name).1).map(|known| known.machine_bytes);
+        let together = other.host_addressable && mine.host_addressable;
+        together && bytes.is_some_and(|bytes| bytes <= own.machine_bytes)
     }
 
     /// Opens the engine's devices and finds a CPU for each worker.

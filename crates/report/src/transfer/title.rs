@@ -26,7 +26,7 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
     let library = library(records);
     let place = place::words(records.iter().map(|record| record.record));
     let parts = [
-        format!("{} memory", point.memory),
+        memory(point),
         format!("footprint {}{}", footprint(records), shared_by(point)),
         addresses(point),
         length(&point.length),
@@ -119,6 +119,13 @@ fn footprint(records: &[TransferRecord<'_>]) -> String {
         (1, 1) => format!("{range} (1 slot)"),
         (slots, same) if slots == same => format!("{range} ({slots} slots)"),
         _ => range,
+    }
+}
+
+fn memory(point: &TransferPoint) -> String {
+    match &point.target_memory {
+        None => format!("{} memory", point.memory),
+        Some(target) => format!("{} memory, {target} memory at the targets", point.memory),
     }
 }
 

@@ -115,4 +115,5 @@ mod support;
 #[cfg(test)]
 mod surroundings;
 #[cfg(test)]
+mod target_memory;
 mod wire_proof;

@@ -61,7 +61,7 @@ pub(super) fn make_table(
     caps: &Caps,
 ) -> Result<Table> {
     let signals = if point.op == Verb::Write {
-        let visible = memory.host().ok_or_else(|| invisible(point))?;
+        let visible = memory.host().ok_or_else(|| invisible(point, rank))?;
         let signal = |(index, &peer): (usize, &u32)| {
             let (out, into) = (layout.out_origin(index), layout.into_origin(index));
             Signal::new(point, rank, peer, Arc::clone(visible), out, into)
@@ -201,9 +201,12 @@ pub(super) fn tags_of_flow(point: &TransferPoint) -> usize {
 }
 
 /// Error that the plan gives where it knows the memory; a row of the list may promise more than its memory keeps.
-fn invisible(point: &TransferPoint) -> Error {
+fn invisible(point: &TransferPoint, rank: u32) -> Error {
     Error::Unavailable {
-        what: format!("ping-pong with op write in memory {}", point.memory),
+        what: format!(
+            "ping-pong with op write in memory {}",
+            point.memory_of(rank)
+        ),
         why: "it waits for the last byte to appear, and the CPU cannot look at this memory".into(),
         how: "Choose --op write-imm or --op send, or another --memory".into(),
     }

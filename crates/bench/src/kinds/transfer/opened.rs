@@ -91,6 +91,7 @@ pub struct EngineKey {
     /// An engine may open itself in another way for each, and what a point gets must not depend on its neighbours.
     op: Verb,
     memory: String,
+    target_memory: Option<String>,
     workers: u32,
     roles: Roles,
     division: Division,
@@ -107,6 +108,7 @@ impl EngineKey {
             engine_options: point.engine_options.clone(),
             op: point.op,
             memory: point.memory.clone(),
+            target_memory: point.target_memory.clone(),
             workers: point.workers,
             roles: point.roles(),
             division: point.division(),
@@ -198,7 +200,8 @@ impl<'a> Need<'a> {
             options: &first.engine_options,
             // Points of one key have the same.
             verbs: std::slice::from_ref(&first.op),
-            memory: &first.memory,
+            memory: first.memory_of(rank),
+            memory_of: Box::new(|rank| first.memory_of(rank)),
             bytes: bytes_of(rank),
             bytes_of: Box::new(bytes_of),
             sized_by: SizedBy {

@@ -7,6 +7,7 @@ use super::landings::check_landings;
 use super::layout::{check_memory, check_shared, layout, sizes};
 use super::length::length;
 use super::library::{Calling, callings, check_call};
+use super::memories::{EndMemories, memories};
 use super::options::{
     ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT,
     TARGET_FOOTPRINT_DEFAULT, Transfer, WORKERS_DEFAULT,
@@ -19,8 +20,6 @@ use crate::options::{Many, pairs};
 use crate::place::places;
 use crate::refuse::usage;
 use crate::roles::Roles;
-use crate::skipping;
-use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::paths::Division;
 use tonnage_engine::{EngineOptions, Entry, Lists, Verb};
 use tonnage_units::{Count, Nanos, PairPlace, Result};
@@ -40,8 +39,8 @@ pub(super) fn expand(
     let roles = roles(what, ranks)?;
     let length = length(&transfer.length)?;
     let entries = entries(what, lists)?;
-    let memories = memories(transfer, lists)?;
     let ops = ops(what)?;
+    let memories = memories(transfer, ops, &roles, lists)?;
     let places = places(&what.place, &roles)?;
     let workers = workers(what)?;
     let pacings = pacings(&transfer.pacing, transfer.measure.latency)?;
@@ -82,10 +81,7 @@ pub(super) fn expand(
             check_order(&divisions, op, transfer.pacing.ping_pong)?;
             check_shared(&transfer.memory, &roles, op)?;
             check_call(&callings, op)?;
-            for &(memory, entry) in &memories {
-                if let Some(entry) = entry {
-                    check_visible(transfer, entry, op)?;
-                }
+            for &memory in &memories {
                 for &seat in &seats {
                     let ways = cq_modes.iter().flat_map(by_pacing);
                     for (&cq, &pacing, &size) in ways.flat_map(by_size) {
@@ -109,19 +105,6 @@ fn check_total(counts: &[usize], points_max: usize) -> Result<usize> {
         "the plan has more than {POINTS_MAX} points, and this transfer alone has {total}: use coarser sweeps, or several \
          plans"
     ))
-}
-
-/// Memories to measure in: their names with the variant, and the entries of those that there are.
-fn memories<'a>(
-    transfer: &'a Transfer,
-    lists: &Lists,
-) -> Result<Vec<(&'a str, Option<&'static MemoryEntry>)>> {
-    let named = |name: &'a str| Ok((name, skipping::memory(lists, name, &transfer.skipping)?));
-    match transfer.memory.memory.as_ref().map(Many::values) {
-        Some([]) => usage("memory is empty: leave it out, or write memory host".to_owned()),
-        Some(names) => names.iter().map(|name| named(name)).collect(),
-        None => Ok(vec![named(lists.default_memory())?]),
-    }
 }
 
 /// Ranks and workers that move bytes, from where, by which way, and by which calls.
@@ -169,7 +152,7 @@ fn point(
     (named, op, memory, (cq, pacing), size_bytes): (
         &ChosenEngine<'_>,
         Verb,
-        &str,
+        EndMemories<'_>,
         (CqMode, Pacing),
         u32,
     ),
@@ -205,7 +188,8 @@ fn point(
         size_bytes,
         pacing,
         cq,
-        memory: memory.to_owned(),
+        memory: memory.own.to_owned(),
+        target_memory: memory.target.map(str::to_owned),
         footprint_bytes: 0,
         target_footprint: transfer
             .memory
@@ -305,18 +289,6 @@ fn entries<'a>(what: &'a OperationOptions, lists: &Lists) -> Result<Vec<ChosenEn
         })
     };
     names.iter().map(named).collect()
-}
-
-/// A plain write under ping-pong is seen by its last byte, at which the CPU has to look.
-fn check_visible(transfer: &Transfer, memory: &MemoryEntry, op: Verb) -> Result<()> {
-    if memory.host_addressable || op != Verb::Write || !transfer.pacing.ping_pong {
-        return Ok(());
-    }
-    usage(format!(
-        "ping-pong with op write waits for the last byte to appear, and the CPU cannot look at memory {}: use op \
-         write-imm or send",
-        memory.name
-    ))
 }
 
 /// Refuses an engine that cannot do what the transfer asks of it.

@@ -7,6 +7,7 @@
 //! | `expand` | the points of a transfer, and the checks of engines and verbs |
 //! | `roles`, `pacing`, `issuing`, `library`, `length`, `layout` | what one group of options means together |
 //! | `both_ways` | pairs that move bytes in both directions at once |
+//! | `memories` | kinds of memory of both ends |
 //! | `landings` | what lands in a slot last, and whether that can be known |
 //! | `kind` | what makes it a kind |
 //!
@@ -20,6 +21,7 @@ mod landings;
 mod layout;
 mod length;
 mod library;
+mod memories;
 mod options;
 mod pacing;
 pub mod point;

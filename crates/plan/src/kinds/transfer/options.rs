@@ -146,6 +146,11 @@ pub struct MemoryOptions {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub memory: Option<Many<String>>,
 
+    /// Memory of the ranks that are initiated to, where it is another one; several are joined by commas. [default: that
+    /// of --memory]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub target_memory: Option<Many<String>>,
+
     /// Bytes over which the operations of one lane walk, rounded down to whole strides. [default: a slot for each
     /// operation in flight, but at most 64M]
     #[arg(long, value_name = "BYTES")]

@@ -78,6 +78,9 @@ pub struct TransferPoint {
     pub cq: CqMode,
     /// Kind of memory.
     pub memory: String,
+    /// Kind of memory of the ranks that are initiated to, where it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_memory: Option<String>,
     /// Bytes over which the operations of one lane walk: a whole number of strides.
     pub footprint_bytes: u64,
     /// Footprints at a target, where its initiators share one.
@@ -129,6 +132,14 @@ impl TransferPoint {
     /// Returns whether lanes are released with their operations.
     pub fn releases_lanes(&self) -> bool {
         self.session.is_some_and(SessionUse::releases_lanes)
+    }
+
+    /// Kind of memory of a rank.
+    pub fn memory_of(&self, rank: u32) -> &str {
+        let target = self.target_memory.as_deref();
+        target
+            .filter(|_| self.roles().is_behind(rank))
+            .unwrap_or(&self.memory)
     }
 
     /// Slots in the footprint of one lane, at least 1.

@@ -77,7 +77,7 @@ fn paced() -> Group<Paced> {
 }
 
 type Placed = (
-    Option<Many<String>>,
+    [Option<Many<String>>; 2],
     Option<Bytes>,
     Option<TargetFootprint>,
     Option<Bytes>,
@@ -93,7 +93,7 @@ fn placed() -> Group<Placed> {
     let addresses = || option::of(proptest::sample::select(Addresses::ALL.to_vec()));
     let bytes = || option::of(any::<u64>().prop_map(Bytes));
     (
-        memory,
+        [memory.clone(), memory],
         bytes(),
         option::of(proptest::sample::select(TargetFootprint::ALL.to_vec())),
         bytes(),
@@ -163,7 +163,7 @@ prop_compose! {
     fn transfers()(
         (label, engine, op, traffic, sizes) in what(),
         (window, batch, ping_pong, rate, workers) in paced(),
-        (memory, footprint, target_footprint, stride, gap, addresses, local_addresses, seed) in placed(),
+        ([memory, target_memory], footprint, target_footprint, stride, gap, addresses, local_addresses, seed) in placed(),
         (latency, verify, limit) in (option::of(any::<bool>()), any::<bool>(), option::of(limits())),
         engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
         (trials, trial_time, iters, duration, warmup, until_ci, max_duration) in long(),
@@ -182,7 +182,7 @@ prop_compose! {
             pacing: PacingOptions { window, batch, ping_pong, rate, cq },
             issuing: IssuingOptions { rails, rail_shift, qps, chunk, max_chunks },
             library,
-            memory: MemoryOptions { memory, footprint, target_footprint, stride, gap, addresses, local_addresses, seed },
+            memory: MemoryOptions { memory, target_memory, footprint, target_footprint, stride, gap, addresses, local_addresses, seed },
             measure: MeasureOptions { latency, verify, limit, published },
             skipping: SkippingOptions { optional },
             length: LengthOptions { trials, trial_time, iters, duration, warmup, until_ci, max_duration },

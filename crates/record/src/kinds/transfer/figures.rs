@@ -147,6 +147,21 @@ const OPERATIONS: &[Figure] = &[
         trials: None,
     },
     Figure {
+        name: "Target memory",
+        field: "target_memory",
+        meaning: "Memory of the ranks that are initiated to; that of Memory where nothing else was asked for.",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| {
+            point(row, |point| {
+                let target = point.target_memory.as_ref();
+                target.unwrap_or(&point.memory).clone()
+            })
+        },
+        trials: None,
+    },
+    Figure {
         name: "Directions",
         field: "directions",
         meaning: "Directions of each pair in which bytes are moved at once: 1, or 2 where the targets of pairs initiate too.",
