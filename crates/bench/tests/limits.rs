@@ -101,6 +101,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         seed: 1,
         latency: false,
         verify: false,
+        per_rank: false,
         limit: LimitChoice::Auto,
         length: PointLength {
             trials: 1,

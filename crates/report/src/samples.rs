@@ -12,7 +12,7 @@ use tonnage_plan::point::Traffic;
 use tonnage_plan::published::Cell;
 use tonnage_plan::transfer::{Pacing, TrialLength};
 use tonnage_record::spread::spread;
-use tonnage_record::transfer::{Directions, PairDirection};
+use tonnage_record::transfer::{Directions, InitiatorFigures, PairDirection};
 use tonnage_record::{Canary, LatencyKind, Outcome, PublishedRow, Record};
 
 pub use network::{fabric, paths, proven_paths, side_by_side};
@@ -196,12 +196,24 @@ fn both_ways() -> Record {
             bandwidth_bytes_per_s: spread(&[part * summary.bandwidth_bytes_per_s.mean]),
             latency_ns_mean: Some(210.0),
         };
+        summary.initiators = [0, 1].map(initiator).into();
         summary.directions = Some(Directions {
             forward: part(0.4),
             back: part(0.6),
         });
     });
     with_directions.record()
+}
+
+fn initiator(rank: u32) -> InitiatorFigures {
+    InitiatorFigures {
+        rank,
+        operations: 1000,
+        payload_bytes: 64_000,
+        bandwidth_bytes_per_s: 1.2e8 + f64::from(rank) * 3e7,
+        latency_ns_min: Some(200),
+        latency_ns_mean: (rank == 0).then_some(211.5),
+    }
 }
 
 /// Ping-pongs one way, and a read, whose figures are of whole operations.

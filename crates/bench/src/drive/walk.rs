@@ -156,6 +156,7 @@ pub(crate) mod tests {
             seed: 5,
             latency: true,
             verify: false,
+            per_rank: false,
             limit: LimitChoice::None,
             length: PointLength {
                 trials: 1,

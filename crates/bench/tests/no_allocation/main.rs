@@ -90,6 +90,7 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
         seed: 1,
         latency: true,
         verify: false,
+        per_rank: false,
         limit: LimitChoice::None,
         length: PointLength {
             trials: 1,

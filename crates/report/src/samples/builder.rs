@@ -73,6 +73,7 @@ fn point_of(pacing: Pacing, size_bytes: u32) -> TransferPoint {
         seed: 1,
         latency: true,
         verify: false,
+        per_rank: false,
         limit: LimitChoice::Auto,
         length: LENGTH,
     }
@@ -202,6 +203,7 @@ impl Sample {
         self.body.summary = Some(Summary {
             rails: Vec::new(),
             directions: None,
+            initiators: Vec::new(),
             pairs: Vec::new(),
             slow_rail: None,
             trials: trials.len() as u32,

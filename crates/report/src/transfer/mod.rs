@@ -3,6 +3,7 @@
 
 mod footers;
 mod notes;
+mod per_rank;
 mod title;
 
 use tonnage_plan::transfer::{CqMode, Pacing};
@@ -49,7 +50,9 @@ impl Report for Transfers {
             .known(both_ends(records, &layout))
             .words(NOTE.name, notes, false);
         let beside = published::tables(records.iter().map(|record| record.record));
-        sheet.draw().into_iter().chain(beside).collect()
+        let per_rank = per_rank::tables(records, &varying);
+        let tables = sheet.draw().into_iter().chain(per_rank);
+        tables.chain(beside).collect()
     }
 
     fn footers(records: &[TransferRecord<'_>]) -> Vec<String> {

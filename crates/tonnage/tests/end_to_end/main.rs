@@ -93,6 +93,7 @@ mod output;
 #[cfg(test)]
 mod paths;
 #[cfg(test)]
+mod per_rank;
 mod places;
 #[cfg(test)]
 mod plans;

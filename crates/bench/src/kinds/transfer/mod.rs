@@ -11,22 +11,23 @@
 //! | [`crew`], [`work`], `driving`, `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
 //! | `stalled` | words about operations that make no progress |
 //! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
-//! | [`totals`], [`rails`], `rail_report`, `pairs`, [`directions`], [`direction_totals`], [`summary`] | sums of workers and ranks, of each rail and of each pair, and the
+//! | [`totals`], [`rails`], `rail_report`, `pairs`, `per_rank`, [`directions`], [`direction_totals`], [`summary`] | sums of workers and ranks, of each rail and of each pair, and the
 //! summary of trials |
 
 mod caps;
 mod credit_lanes;
 pub mod crew;
 pub mod description;
-pub mod driven;
 pub mod direction_totals;
 pub mod directions;
+pub mod driven;
 mod driving;
 pub mod effective;
 pub(crate) mod flows;
 pub mod layout;
 pub mod opened;
 mod pairs;
+mod per_rank;
 pub mod point;
 mod rail_report;
 pub mod rails;
@@ -106,6 +107,7 @@ impl Kind for Transfers {
         let mut summary = summary::summarize(point, &measured);
         summary.rails = rail_report::summary(point, &open.opened, &measured.totals);
         summary.pairs = measured.pairs.clone();
+        summary.initiators.clone_from(&measured.initiators);
         summary.slow_rail = rail_report::slow(&open.opened, stage.rank.infos(), &measured.totals);
         if let Some(latency) = &mut summary.latency {
             latency.delivered = flows::delivered(point, open);

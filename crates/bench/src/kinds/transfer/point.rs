@@ -5,10 +5,11 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use super::crew::{Crew, CrewOrder, CrewReport, Deck};
-use super::driven::Driven;
 use super::directions;
+use super::driven::Driven;
 use super::opened::OpenEngine;
 use super::pairs::PairSums;
+use super::per_rank::{RankSums, initiators};
 use super::stations::{serve, stations};
 use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, Station, WARM_UP};
@@ -26,7 +27,7 @@ use tonnage_plan::transfer::{CqMode, TransferPoint, TrialLength};
 use tonnage_ranks::{Rank, pack, unpack};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::ci_narrow_enough;
-use tonnage_record::transfer::{PairRate, Trial};
+use tonnage_record::transfer::{InitiatorFigures, PairRate, Trial};
 use tonnage_record::{Limit, WireProof};
 use tonnage_units::{Error, Reduce, Result};
 
@@ -51,6 +52,8 @@ pub struct Measured {
     pub wire_proof: Option<WireProof>,
     /// Each pair, where they take turns.
     pub pairs: Vec<PairRate>,
+    /// Each initiating rank, where that was asked for.
+    pub initiators: Vec<InitiatorFigures>,
 }
 
 /// Makes the workers ready for one point on an open engine, and lets `course` take its steps.
@@ -137,6 +140,8 @@ struct Taken<'a> {
     histogram: Option<LatencyHistogram>,
     chosen: Vec<Facts>,
     pairs: PairSums,
+    own: RankSums,
+    initiators: Vec<InitiatorFigures>,
 }
 
 impl Lead<'_, '_> {
@@ -158,6 +163,7 @@ impl Lead<'_, '_> {
             chosen: taken.chosen,
             wire_proof: taken.wire_proof,
             pairs: taken.pairs.rates(),
+            initiators: taken.initiators,
         })
     }
 
@@ -255,6 +261,9 @@ impl Lead<'_, '_> {
         self.deck.finish(expected);
         self.own.finish(&schedule, &own_expected, &mut totals)?;
         merge(&mut totals, &self.followers.collect()?);
+        if number != WARM_UP {
+            self.taken.own.add(&totals);
+        }
         if self.point.verify && self.moves_bytes {
             self.verify(&mut totals)?;
         }
@@ -445,6 +454,11 @@ impl Steps for Lead<'_, '_> {
 
     fn gather(&mut self) -> Result<(), StepFailure> {
         self.taken.histogram = Some(self.gather_histogram()?);
+        if self.point.per_rank {
+            let own = self.taken.own;
+            let all = self.rank.gather("figures of ranks", &own, DEADLINES.step)?;
+            self.taken.initiators = initiators(self.point, &all);
+        }
         let chosen = Json(self.own.chosen());
         let all = self
             .rank

@@ -42,6 +42,7 @@ pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
             .map(|limit| bandwidth.mean / limit.bytes_per_s),
         rails: Vec::new(),
         directions: directions::summary(&measured.trials, &measured.totals),
+        initiators: Vec::new(),
         pairs: Vec::new(),
         slow_rail: None,
         pace: pace(point, measured, message_rate.mean),
@@ -110,6 +111,7 @@ mod tests {
             chosen: Vec::new(),
             wire_proof: None,
             pairs: Vec::new(),
+            initiators: Vec::new(),
         }
     }
 

@@ -201,6 +201,7 @@ fn point(
         seed: transfer.memory.seed.unwrap_or(SEED_DEFAULT).0,
         latency: transfer.measure.latency.unwrap_or(true),
         verify: transfer.measure.verify,
+        per_rank: transfer.measure.per_rank,
         limit: transfer.measure.limit.unwrap_or(LIMIT_DEFAULT),
         length,
     };

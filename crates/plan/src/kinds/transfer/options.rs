@@ -212,6 +212,11 @@ pub struct MeasureOptions {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub verify: bool,
 
+    /// Show each initiating rank in a table of its own below, and keep its figures in the record.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub per_rank: bool,
+
     /// Upper bound to compare bandwidth with: auto (the engine's own limit, measured), none, or a bandwidth such as
     /// 12.5GB/s or 100Gb/s.
     #[arg(long, value_name = "LIMIT")]

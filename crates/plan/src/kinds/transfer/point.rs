@@ -102,6 +102,9 @@ pub struct TransferPoint {
     pub latency: bool,
     /// True when every trial's bytes are checked, outside the clock.
     pub verify: bool,
+    /// True when each initiating rank has figures of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub per_rank: bool,
     /// Upper bound to compare the bandwidth with.
     pub limit: LimitChoice,
     /// Length of the measurement.

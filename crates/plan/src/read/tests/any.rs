@@ -164,7 +164,7 @@ prop_compose! {
         (label, engine, op, traffic, sizes) in what(),
         (window, batch, ping_pong, rate, workers) in paced(),
         ([memory, target_memory], footprint, target_footprint, stride, gap, addresses, local_addresses, seed) in placed(),
-        (latency, verify, limit) in (option::of(any::<bool>()), any::<bool>(), option::of(limits())),
+        (latency, verify, per_rank, limit) in (option::of(any::<bool>()), any::<bool>(), any::<bool>(), option::of(limits())),
         engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
         (trials, trial_time, iters, duration, warmup, until_ci, max_duration) in long(),
         place in places(),
@@ -183,7 +183,7 @@ prop_compose! {
             issuing: IssuingOptions { rails, rail_shift, qps, chunk, max_chunks },
             library,
             memory: MemoryOptions { memory, target_memory, footprint, target_footprint, stride, gap, addresses, local_addresses, seed },
-            measure: MeasureOptions { latency, verify, limit, published },
+            measure: MeasureOptions { latency, verify, per_rank, limit, published },
             skipping: SkippingOptions { optional },
             length: LengthOptions { trials, trial_time, iters, duration, warmup, until_ci, max_duration },
         }

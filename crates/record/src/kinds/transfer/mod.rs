@@ -3,9 +3,11 @@
 mod direction_figures;
 mod directions;
 pub(crate) mod figures;
+mod initiators;
 mod rails;
 
 pub use directions::{Directions, PairDirection, TrialDirection, TrialDirections};
+pub use initiators::InitiatorFigures;
 pub use rails::{Rail, SlowRail};
 
 use schemars::JsonSchema;
@@ -216,6 +218,9 @@ pub struct Summary {
     /// Each direction, where pairs move bytes both ways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directions: Option<Directions>,
+    /// Each initiating rank, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub initiators: Vec<InitiatorFigures>,
     /// Each pair, where they take turns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<PairRate>,

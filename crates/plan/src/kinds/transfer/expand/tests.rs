@@ -1,8 +1,8 @@
 use super::*;
+use crate::Plan;
 use crate::fixture::{Expand, SHIPPED};
 use crate::point::{LimitChoice, Traffic};
 use crate::transfer::{Addresses, TargetFootprint};
-use crate::Plan;
 use tonnage_units::PairPlace;
 
 mod shipped;
@@ -63,6 +63,7 @@ fn everything_that_is_not_said_has_its_default() {
         seed: 1,
         latency: true,
         verify: false,
+        per_rank: false,
         limit: LimitChoice::Auto,
         length: PointLength {
             trials: 5,
@@ -118,6 +119,7 @@ fn everything_that_is_said_is_in_the_point() {
         seed: 7,
         latency: true,
         verify: true,
+        per_rank: false,
         limit: LimitChoice::Stated {
             bytes_per_s: 12.5e9,
         },

@@ -1,0 +1,24 @@
+//! Figures of each initiating rank by itself.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One initiating rank over all trials.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InitiatorFigures {
+    /// The rank.
+    pub rank: u32,
+    /// Operations of all trials.
+    pub operations: u64,
+    /// Payload bytes of all trials.
+    pub payload_bytes: u64,
+    /// `payload_bytes` / the rank's own time: from the aligned start of each trial to its last completion, closing
+    /// flush included.
+    pub bandwidth_bytes_per_s: f64,
+    /// Smallest latency; absent where none were recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ns_min: Option<u64>,
+    /// Mean of its latencies; absent where none were recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ns_mean: Option<f64>,
+}
