@@ -201,7 +201,7 @@ impl EndpointState {
             arrivals_max,
             done: [Completion::EMPTY; BURST],
             woken: Vec::with_capacity(operations as usize),
-            waiting: Vec::new(),
+            waiting: Vec::with_capacity(operations as usize),
             busy,
             dead: None,
             unclaimed: None,
