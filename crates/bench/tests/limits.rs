@@ -86,6 +86,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         cq: tonnage_plan::transfer::CqMode::Busy,
         queue_pairs: 1,
         cut: None,
+        batching: tonnage_plan::transfer::Batching::default(),
         api: tonnage_plan::transfer::TransferApi::Engine,
         session: None,
         place: None,

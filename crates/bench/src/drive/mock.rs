@@ -35,6 +35,8 @@ pub(crate) struct Mock {
     pub(crate) peer: Option<Replies>,
     /// Posts of which it takes nothing, to begin with.
     pub(crate) busy: u32,
+    /// Times that it was handed operations.
+    pub(crate) calls: u64,
     /// The most operations that it was handed at a time.
     pub(crate) most_handed: usize,
     /// Number of operations after which nothing completes, and for how long.
@@ -58,6 +60,7 @@ impl Mock {
             arriving: VecDeque::new(),
             peer: None,
             busy: 0,
+            calls: 0,
             most_handed: 0,
             stall_ns: None,
             flushes: 0,
@@ -130,6 +133,7 @@ impl Engine for Mock {
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         assert!(!ops.is_empty(), "a call for nothing costs time");
+        self.calls += 1;
         self.most_handed = self.most_handed.max(ops.len());
         if self.busy > 0 {
             self.busy -= 1;

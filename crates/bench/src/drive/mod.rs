@@ -4,7 +4,7 @@
 //! | file | loop |
 //! | --- | --- |
 //! | [`stream`] | a true sliding window |
-//! | [`batch`] | post B, wait for B |
+//! | [`batch`] | post B, wait for B; several such batches at once |
 //! | [`ping_pong`] | one operation, one answer; both sides |
 //! | [`paced`] | operations due at fixed times |
 //! | [`credits`] | beside the loops: a message is done once its receiver has taken it |
@@ -37,6 +37,18 @@ pub(crate) mod mock;
 /// (4.79 ns against 4.71 ns static per operation); 64 lets an engine ring one doorbell for a default window.
 pub const BURST: usize = 64;
 
+/// The most operations of a batch that are built before they are handed over, 2.5 MiB of them: a larger one takes
+/// several calls.
+pub const CALL_MAX: usize = 1 << 16;
+
+/// A batch in flight.
+#[derive(Debug, Clone, Copy, Default)]
+struct BatchSlot {
+    start_ns: u64,
+    /// Operations that were built and have not completed.
+    left: u64,
+}
+
 /// Buffers of the loops, made once per point so that the loops allocate nothing.
 pub struct Scratch {
     /// Tags that are not in flight, the one that is free the longest first: so flows take turns even on an engine that
@@ -46,6 +58,8 @@ pub struct Scratch {
     posted_ns: Vec<u64>,
     /// The flow that a tag belongs to.
     flow_of_tag: Vec<u32>,
+    /// Batches in flight or free.
+    batches: Vec<BatchSlot>,
     /// Operations built and not yet taken by the engine.
     staged: Vec<tonnage_engine::Op>,
 }
@@ -58,8 +72,18 @@ impl Scratch {
             ready: VecDeque::with_capacity(tags),
             posted_ns: vec![0; tags],
             flow_of_tag: (0..tags).map(|tag| (tag % flows.max(1)) as u32).collect(),
+            batches: Vec::new(),
             staged: Vec::with_capacity(BURST),
         }
+    }
+
+    /// These, with room for so many batches in flight together and for the operations that are built at once.
+    #[must_use]
+    pub fn with_batches(mut self, in_flight: u32, operations: usize) -> Self {
+        self.batches = vec![BatchSlot::default(); in_flight as usize];
+        self.ready.reserve(in_flight as usize);
+        self.staged = Vec::with_capacity(operations.clamp(1, CALL_MAX));
+        self
     }
 
     /// Flows whose tags were not given back, in a loop that keeps a window for each flow.
@@ -75,6 +99,13 @@ impl Scratch {
         flows.sort_unstable();
         flows.dedup();
         flows
+    }
+
+    fn reset_batches(&mut self) {
+        self.ready.clear();
+        self.ready.extend(0..self.batches.len() as u32);
+        self.batches.fill(BatchSlot::default());
+        self.staged.clear();
     }
 
     fn reset(&mut self) {

@@ -33,6 +33,7 @@ pub fn stream<R: Recorder>(
         posted_ns,
         flow_of_tag,
         staged,
+        ..
     } = scratch;
     let mut done = [Completion::EMPTY; BURST];
     let (mut taken, mut in_flight, mut completed) = (0, 0, 0);

@@ -141,6 +141,7 @@ pub(crate) mod tests {
             cq: tonnage_plan::transfer::CqMode::Busy,
             queue_pairs: 1,
             cut: None,
+            batching: tonnage_plan::transfer::Batching::default(),
             api: tonnage_plan::transfer::TransferApi::Engine,
             session: None,
             place: None,

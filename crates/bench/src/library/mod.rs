@@ -7,11 +7,13 @@
 //! | `mod` | the engine, and taking over another one |
 //! | `tickets` | operations with a ticket each |
 //! | `tasks` | operations that a task each awaits |
+//! | `gathered` | batches in one call of the library |
 //! | `wanted` | lanes that are asked for |
 //! | `told` | what operations end with, for the loops |
 //!
 //! Which points go through it is decided by their kinds; the loops do not know it.
 
+mod gathered;
 mod tasks;
 mod tickets;
 mod told;
@@ -21,6 +23,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use gathered::Gathered;
 use tasks::TaskCalls;
 use tickets::TicketCalls;
 use tonnage_engine::memory::Memory;
@@ -30,7 +33,7 @@ use tonnage_engine::{
 };
 use tonnage_plan::transfer::{SessionUse, TransferApi};
 use tonnage_transfer::{
-    EndpointConfig, EngineParts, LocalMemory, Readiness, RemoteMemory, SessionOptions,
+    EndpointConfig, EngineParts, Extent, LocalMemory, Readiness, RemoteMemory, SessionOptions,
     TransferEndpoint,
 };
 use tonnage_units::{Error, Result};
@@ -43,6 +46,8 @@ pub struct LibraryCalls {
     pub api: TransferApi,
     /// Life of the lanes.
     pub session: SessionUse,
+    /// True where what is posted together is one call, as of a batch.
+    pub gathers: bool,
 }
 
 /// State of an engine that is taken over.
@@ -67,6 +72,7 @@ pub struct TakenOver<'a> {
 pub struct LibraryEngine {
     // Before the endpoint, which ends with the last of its handles.
     calls: Calls,
+    gathered: Option<Gathered>,
     end: LocalEnd,
 }
 
@@ -117,6 +123,7 @@ impl LibraryEngine {
             descriptor: Descriptor::default(),
         };
         let local = endpoint.adopt_memory(Arc::clone(memory), registered);
+        let gathered = calls.gathers.then(Gathered::new);
         let calls = match calls.api {
             TransferApi::Async => Calls::Tasks(TaskCalls::new(&endpoint, taken.depth)),
             TransferApi::Engine | TransferApi::Poll => {
@@ -125,6 +132,7 @@ impl LibraryEngine {
         };
         Self {
             calls,
+            gathered,
             end: LocalEnd {
                 local,
                 region,
@@ -138,7 +146,7 @@ impl LibraryEngine {
 
     /// Gives the engine back; `None` where operations are still in flight.
     pub fn into_engine(self) -> Option<Box<dyn Engine + Send>> {
-        let Self { calls, end } = self;
+        let Self { calls, end, .. } = self;
         drop(calls);
         drop(end.local);
         end.endpoint.into_parts().ok().map(|parts| parts.engine)
@@ -146,6 +154,19 @@ impl LibraryEngine {
 }
 
 impl LocalEnd {
+    /// Hands batches over that wait, and takes the ends of others.
+    fn poll_gathered(
+        &self,
+        calls: &mut Calls,
+        gathered: &mut Gathered,
+        done: &mut [Completion],
+    ) -> Result<(usize, bool)> {
+        gathered.hand_over(&mut |lane, token, extents| {
+            calls.post_batch(&self.endpoint, (lane, token), extents)
+        })?;
+        gathered.poll(done, |found| calls.poll(&self.endpoint, found))
+    }
+
     /// Adds what has arrived to completions; returns how many there are then.
     fn take_arrivals(&mut self, done: &mut [Completion], mut count: usize) -> usize {
         self.arrivals_left = false;
@@ -231,6 +252,12 @@ impl Engine for LibraryEngine {
 
     #[inline]
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        if let Some(gathered) = &mut self.gathered {
+            let (calls, endpoint) = (&mut self.calls, &self.end.endpoint);
+            return gathered.post(ops, &mut |lane, token, extents| {
+                calls.post_batch(endpoint, (lane, token), extents)
+            });
+        }
         match &mut self.calls {
             Calls::Tickets(calls) => calls.post(&self.end.endpoint, ops),
             Calls::Tasks(calls) => calls.post(ops),
@@ -246,9 +273,12 @@ impl Engine for LibraryEngine {
 
     #[inline]
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
-        let (count, polled) = match &mut self.calls {
-            Calls::Tickets(calls) => calls.poll(&self.end.endpoint, done)?,
-            Calls::Tasks(calls) => calls.poll(done)?,
+        let (count, polled) = match &mut self.gathered {
+            None => self.calls.poll(&self.end.endpoint, done)?,
+            Some(gathered) => match gathered.tell(done) {
+                Some(count) => (count, false),
+                None => self.end.poll_gathered(&mut self.calls, gathered, done)?,
+            },
         };
         if polled || self.end.arrivals_left {
             return Ok(self.end.take_arrivals(done, count));
@@ -257,9 +287,11 @@ impl Engine for LibraryEngine {
     }
 
     fn failure(&self, done: &Completion) -> Failure {
+        let known = self.gathered.as_ref().map(|gathered| gathered.known(done));
+        let known = known.as_ref().unwrap_or(done);
         match &self.calls {
-            Calls::Tickets(calls) => calls.told().failure(done),
-            Calls::Tasks(calls) => calls.told().failure(done),
+            Calls::Tickets(calls) => calls.told().failure(known),
+            Calls::Tasks(calls) => calls.told().failure(known),
         }
     }
 
@@ -272,7 +304,8 @@ impl Engine for LibraryEngine {
             Calls::Tickets(_) => false,
             Calls::Tasks(calls) => calls.has_work(),
         };
-        if has_work || self.end.arrivals_left {
+        let gathers = self.gathered.as_ref().is_some_and(Gathered::has_work);
+        if has_work || gathers || self.end.arrivals_left {
             return Ok(Arm::Ready);
         }
         Ok(match self.end.endpoint.arm()? {
@@ -295,6 +328,31 @@ impl Engine for LibraryEngine {
 }
 
 impl Calls {
+    /// Hands a list over in one call; returns false where there is no room now.
+    fn post_batch(
+        &mut self,
+        endpoint: &TransferEndpoint,
+        (lane, token): (Lane, u64),
+        extents: &[Extent],
+    ) -> Result<bool> {
+        match self {
+            Self::Tickets(calls) => calls.post_batch(endpoint, (lane, token), extents),
+            Self::Tasks(calls) => calls.post_batch((lane, token), extents),
+        }
+    }
+
+    #[inline]
+    fn poll(
+        &mut self,
+        endpoint: &TransferEndpoint,
+        done: &mut [Completion],
+    ) -> Result<(usize, bool)> {
+        match self {
+            Self::Tickets(calls) => calls.poll(endpoint, done),
+            Self::Tasks(calls) => calls.poll(done),
+        }
+    }
+
     /// Lanes so far, and so the number of the next one.
     fn lanes(&self) -> u32 {
         match self {

@@ -21,10 +21,14 @@ pub(super) struct TaskCalls {
     /// Tasks of a lane that operations take, beside the one for a flush.
     depth: u32,
     outbox: Outbox,
+    spare: Spare,
     told: Told,
 }
 
 type Outbox = Rc<RefCell<VecDeque<TicketEnd>>>;
+
+/// Lists of batches that have ended, to be used again.
+type Spare = Rc<RefCell<Vec<Vec<Extent>>>>;
 
 struct TaskLane {
     mailboxes: Vec<Rc<TaskMailbox>>,
@@ -37,6 +41,7 @@ struct TaskLane {
 /// Work for a task.
 enum TaskWork {
     Operation(Extent, u64),
+    Batch(Vec<Extent>, u64),
     Flush(u64),
     End,
 }
@@ -76,11 +81,16 @@ async fn carry_out(
     (session, verb): (Rc<AsyncSession>, Verb),
     (mailbox, number): (Rc<TaskMailbox>, u32),
     idle: Rc<RefCell<Vec<u32>>>,
-    outbox: Outbox,
+    (outbox, spare): (Outbox, Spare),
 ) {
     loop {
         let (result, token) = match poll_fn(|context| mailbox.take(context)).await {
             TaskWork::Operation(extent, token) => (session.post(verb, extent).await, token),
+            TaskWork::Batch(extents, token) => {
+                let result = session.batch(verb, &extents).await;
+                spare.borrow_mut().push(extents);
+                (result, token)
+            }
             TaskWork::Flush(token) => (session.flush(verb).await, token),
             TaskWork::End => return,
         };
@@ -97,6 +107,7 @@ impl TaskCalls {
             lanes: Vec::new(),
             depth,
             outbox: Outbox::default(),
+            spare: Spare::default(),
             told: Told::default(),
         }
     }
@@ -125,7 +136,7 @@ impl TaskCalls {
                 (Rc::clone(&session), wanted.verb),
                 (mailbox, number),
                 Rc::clone(&idle),
-                Rc::clone(&self.outbox),
+                (Rc::clone(&self.outbox), Rc::clone(&self.spare)),
             ));
         }
         self.lanes.push(Some(TaskLane {
@@ -173,6 +184,19 @@ impl TaskCalls {
             }
         }
         Ok(ops.len())
+    }
+
+    /// Hands a list over in one call; returns false where all tasks have something to do.
+    pub(super) fn post_batch(
+        &mut self,
+        (lane, token): (Lane, u64),
+        extents: &[Extent],
+    ) -> Result<bool> {
+        let mut list = self.spare.borrow_mut().pop().unwrap_or_default();
+        list.clear();
+        list.extend_from_slice(extents);
+        let len = extents.first().map_or(0, |extent| extent.len);
+        self.put(lane, len, TaskWork::Batch(list, token))
     }
 
     pub(super) fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {

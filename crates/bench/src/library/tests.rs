@@ -100,6 +100,7 @@ impl Engine for Counting {
         let mut calls = self.calls();
         calls.polls += 1;
         let mut ops = std::mem::take(&mut calls.in_flight);
+        calls.in_flight = ops.split_off(ops.len().min(done.len()));
         if calls.reversed {
             ops.reverse();
         }
@@ -141,6 +142,14 @@ const DEPTH: u32 = 8;
 
 /// The library over the engine, with a lane to each of two peers.
 fn library(api: TransferApi, session: SessionUse) -> (LibraryEngine, Counting, [Lane; FLOWS]) {
+    library_that(LibraryCalls {
+        api,
+        session,
+        gathers: false,
+    })
+}
+
+fn library_that(calls: LibraryCalls) -> (LibraryEngine, Counting, [Lane; FLOWS]) {
     let counting = Counting::default();
     counting.calls().room = 64;
     let caps = *(tonnage_engines::null::ENTRY.open)(&Default::default()).unwrap()[0].caps();
@@ -157,7 +166,7 @@ fn library(api: TransferApi, session: SessionUse) -> (LibraryEngine, Counting, [
         peers: &[(1, 4096), (2, 4096)],
         depth: DEPTH,
     };
-    let mut library = LibraryEngine::over(taken, LibraryCalls { api, session });
+    let mut library = LibraryEngine::over(taken, calls);
     let lanes = [1, 2].map(|peer| library.lane(&spec(peer)).unwrap());
     (library, counting, lanes)
 }
@@ -400,4 +409,80 @@ fn what_the_library_lacks_is_an_error() {
     };
     let error = library.post(&[outside]).unwrap_err().to_string();
     assert!(error.contains("lies outside"), "{error}");
+}
+
+/// Operations of two lanes, posted together: a call for each lane, and an end for each operation.
+#[test]
+fn what_is_posted_together_is_one_call_where_that_is_asked_for() {
+    for (api, session) in WAYS {
+        let calls = LibraryCalls {
+            api,
+            session,
+            gathers: true,
+        };
+        let (mut library, counting, lanes) = library_that(calls);
+        let lanes_before = counting.calls().lanes;
+        // More ends than a poll has room for.
+        let batch: Vec<Op> = (0..100).map(|at| op(lanes[at % FLOWS], 5)).collect();
+        counting.calls().room = 100;
+        for _ in 0..2 {
+            let ended = carry(&mut library, &batch);
+            assert!(
+                ended
+                    .iter()
+                    .all(|done| done.tag == 5 && done.ending == Ending::Done)
+            );
+            let of_first = ended.iter().filter(|done| done.lane == lanes[0]);
+            assert_eq!(of_first.count(), 50, "{api} {session}");
+        }
+        assert_eq!(counting.calls().posts, [50; 4], "{api} {session}");
+        // A lane for each call, and not for each operation.
+        let made = counting.calls().lanes - lanes_before;
+        let expected = match session {
+            SessionUse::On => 0,
+            SessionUse::Off => 3 * FLOWS,
+            SessionUse::Fresh | SessionUse::Register => 4,
+        };
+        assert_eq!(made, expected, "{api} {session}");
+    }
+}
+
+#[test]
+fn a_batch_that_fails_keeps_the_engines_words_and_one_without_room_waits() {
+    for (api, session) in WAYS {
+        let calls = LibraryCalls {
+            api,
+            session,
+            gathers: true,
+        };
+        let (mut library, counting, lanes) = library_that(calls);
+        // More batches than the library has places for: some wait until others have ended.
+        let mut done = [Completion::EMPTY; 64];
+        for tag in 0..40 {
+            let batch = [op(lanes[0], tag), op(lanes[0], tag)];
+            assert_eq!(library.post(&batch).unwrap(), 2, "{api} {session}");
+        }
+        let mut tags = Vec::new();
+        for _ in 0..100 {
+            let count = library.poll(&mut done).unwrap();
+            tags.extend(done[..count].iter().map(|done| done.tag));
+        }
+        tags.sort_unstable();
+        assert!(
+            tags.into_iter().eq((0..40).flat_map(|tag| [tag, tag])),
+            "{api} {session}"
+        );
+        counting.calls().fails = true;
+        library.post(&[op(lanes[1], 3), op(lanes[1], 3)]).unwrap();
+        let mut count = 0;
+        for _ in 0..10 {
+            count = library.poll(&mut done).unwrap();
+            if count > 0 {
+                break;
+            }
+        }
+        assert_eq!((count, done[0].tag, done[0].lane), (1, 3, lanes[1]));
+        assert!(matches!(done[0].ending, Ending::Failed(_)));
+        assert_eq!(library.failure(&done[0]).name, "broken", "{api} {session}");
+    }
 }

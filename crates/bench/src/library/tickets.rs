@@ -135,6 +135,25 @@ impl TicketCalls {
         Ok(ops.len())
     }
 
+    /// Hands a list over in one call; returns false where there is no room now.
+    pub(super) fn post_batch(
+        &mut self,
+        endpoint: &TransferEndpoint,
+        (lane, token): (Lane, u64),
+        extents: &[Extent],
+    ) -> Result<bool> {
+        let lane = self.lane(lane)?;
+        let posted = match &lane.way {
+            Way::Resolved(session) => session.batch(lane.verb, extents),
+            Way::Named(source, names) => endpoint.transfer(*source, lane.verb, *names, extents),
+        };
+        match posted {
+            Ok(ticket) => queue(endpoint, ticket, token).map(|()| true),
+            Err(error) if error.kind() == TransferErrorKind::Busy => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     pub(super) fn flush(
         &mut self,
         endpoint: &TransferEndpoint,

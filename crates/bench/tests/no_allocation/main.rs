@@ -7,7 +7,7 @@ use sides::{Side, flows, receives, sides, table};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tonnage_bench::drive::Scratch;
-use tonnage_bench::drive::batch::batch;
+use tonnage_bench::drive::batch::{BatchLoop, batch};
 use tonnage_bench::drive::paced::{Timetable, paced};
 use tonnage_bench::drive::ping_pong::{return_all, serve_first};
 use tonnage_bench::drive::port::Port;
@@ -75,6 +75,7 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
         cq: tonnage_plan::transfer::CqMode::Busy,
         queue_pairs: 1,
         cut: None,
+        batching: tonnage_plan::transfer::Batching::default(),
         api: TransferApi::Engine,
         session: None,
         place: None,
@@ -178,7 +179,8 @@ fn initiate(
     let clock = Clock::new();
     let mut port = Port::new(engine, clock, &shared.stop, true);
     port.post_receives(receives, 64)?;
-    let mut scratch = Scratch::new(1, point.depth() as usize);
+    let mut scratch = Scratch::new(1, point.depth() as usize)
+        .with_batches(point.batching.in_flight, point.depth() as usize);
     let mut histogram = LatencyHistogram::new();
     let mut recorder = Counted {
         inner: PerOperation {
@@ -193,7 +195,13 @@ fn initiate(
     match (point.pacing, &mut table) {
         (Pacing::Batch { batch: size }, _) => {
             let mut until = Until::operations(OPERATIONS / 8);
-            batch(port, &mut flows, size, scratch, &mut until, recorder)?;
+            let batching = BatchLoop {
+                size,
+                in_flight: point.batching.in_flight,
+                call: point.batching.call,
+                merged_bytes_max: None,
+            };
+            batch(port, &mut flows, &batching, scratch, &mut until, recorder)?;
         }
         (Pacing::Paced { rate_per_s, .. }, _) => {
             let timetable = Timetable {
@@ -350,8 +358,11 @@ fn the_library_allocates_nothing() {
                     let outcome = run(&point, Extra::Nothing).unwrap();
                     assert_eq!(outcome.samples, samples, "{what}");
                     for counts in [outcome.initiator, outcome.target] {
-                        // The first operation that is looked up resolves the lane.
-                        let once = if session == SessionUse::Off { 8 } else { 0 };
+                        // The first operation that is looked up resolves the lane, and the lists of a batch that is
+                        // one call grow with the first ones.
+                        let looked_up = if session == SessionUse::Off { 8 } else { 0 };
+                        let is_batch = matches!(pacing, Pacing::Batch { .. });
+                        let once = looked_up + if is_batch { 32 } else { 0 };
                         assert!(counts.allocations <= once, "{what}: {counts:?}");
                     }
                 }

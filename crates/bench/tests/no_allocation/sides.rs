@@ -82,7 +82,11 @@ impl Side {
         let api = point.api;
         Ok(Box::new(LibraryEngine::over(
             taken,
-            LibraryCalls { api, session },
+            LibraryCalls {
+                api,
+                session,
+                gathers: matches!(point.pacing, tonnage_plan::transfer::Pacing::Batch { .. }),
+            },
         )))
     }
 }

@@ -58,6 +58,7 @@ fn point_of(pacing: Pacing, size_bytes: u32) -> TransferPoint {
         cq: CqMode::Busy,
         queue_pairs: 1,
         cut: None,
+        batching: tonnage_plan::transfer::Batching::default(),
         api: tonnage_plan::transfer::TransferApi::Engine,
         session: None,
         place: None,
@@ -201,6 +202,7 @@ impl Sample {
             _ => None,
         };
         self.body.summary = Some(Summary {
+            merged_operations: None,
             rails: Vec::new(),
             directions: None,
             initiators: Vec::new(),

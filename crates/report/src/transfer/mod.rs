@@ -81,6 +81,9 @@ const TARGET_CPU: &str = "target_cpu_ns_per_operation";
 const RAILS: &str = "rails";
 const QUEUE_PAIRS: &str = "queue_pairs";
 const CHUNK: &str = "chunk_bytes";
+const IN_FLIGHT: &str = "batches_in_flight";
+const CALL: &str = "batch_call";
+const MERGE: &str = "merge";
 const API: &str = "api";
 const SESSION: &str = "session";
 const FORWARD: &str = "forward_bandwidth_bytes_per_s_mean";
@@ -110,6 +113,18 @@ fn varying(records: &[TransferRecord<'_>]) -> Vec<&'static str> {
             title::same(records, |point| point.queue_pairs).is_none(),
         ),
         (CHUNK, title::same(records, |point| point.cut).is_none()),
+        (
+            IN_FLIGHT,
+            title::same(records, |point| point.batching.in_flight).is_none(),
+        ),
+        (
+            CALL,
+            title::same(records, |point| point.batching.call).is_none(),
+        ),
+        (
+            MERGE,
+            title::same(records, |point| point.batching.merge).is_none(),
+        ),
         (API, title::same(records, |point| point.api).is_none()),
         (
             SESSION,
@@ -236,6 +251,9 @@ mod tests {
                 &RAILS,
                 &QUEUE_PAIRS,
                 &CHUNK,
+                &IN_FLIGHT,
+                &CALL,
+                &MERGE,
                 &API,
                 &SESSION,
                 &GAP,

@@ -2,8 +2,8 @@
 
 use tonnage_engine::paths::Rails;
 use tonnage_plan::transfer::{
-    CqMode, Pacing, PointLength, SessionUse, TargetFootprint, TransferApi, TransferPoint,
-    TrialLength,
+    BatchCall, BatchMerge, Batching, CqMode, Pacing, PointLength, SessionUse, TargetFootprint,
+    TransferApi, TransferPoint, TrialLength,
 };
 use tonnage_record::histogram::Latency;
 use tonnage_record::{LatencyKind, TransferRecord};
@@ -36,7 +36,8 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
     let verified = point
         .verify
         .then(|| "every byte verified after each trial".to_owned());
-    let all = ends.into_iter().chain(paths).chain(library);
+    let all = ends.into_iter().chain(paths).chain(batches(records));
+    let all = all.chain(library);
     let all = all.chain(place).chain(parts);
     all.chain(apart).chain(latency).chain(verified).collect()
 }
@@ -71,6 +72,17 @@ fn paths(records: &[TransferRecord<'_>], point: &TransferPoint) -> Vec<String> {
     let sleeps = sleeps.then(|| "workers sleep until there is something".to_owned());
     let rails = rails.into_iter().chain(shift).chain(sleeps);
     rails.chain(several).chain(cut).collect()
+}
+
+/// Batches, where all rows have the same and it is not the plainest.
+fn batches(records: &[TransferRecord<'_>]) -> Vec<String> {
+    let in_flight = same(records, |point| point.batching.in_flight).filter(|&number| number > 1);
+    let in_flight = in_flight.map(|number| format!("{number} batches in flight"));
+    let calls = same(records, |point| point.batching.call) == Some(BatchCall::Many);
+    let calls = calls.then(|| "a call for each operation of a batch".to_owned());
+    let merged = same(records, |point| point.batching.merge) == Some(BatchMerge::On);
+    let merged = merged.then(|| "neighbours of a batch merged".to_owned());
+    in_flight.into_iter().chain(calls).chain(merged).collect()
 }
 
 /// Calls of the library, where all rows make the same; nothing is said of the engine's own.
@@ -251,6 +263,7 @@ fn shared(point: &TransferPoint) -> TransferPoint {
         rails: Rails::Single,
         queue_pairs: 0,
         cut: None,
+        batching: Batching::default(),
         api: TransferApi::Engine,
         session: None,
         initiators: point.initiators.map(|_| 0),

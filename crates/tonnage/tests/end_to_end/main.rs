@@ -45,6 +45,9 @@
 mod addresses;
 #[cfg(test)]
 mod bad_input;
+#[cfg(test)]
+mod batches;
+#[cfg(test)]
 mod both_ways;
 #[cfg(test)]
 mod connect;
@@ -94,6 +97,7 @@ mod output;
 mod paths;
 #[cfg(test)]
 mod per_rank;
+#[cfg(test)]
 mod places;
 #[cfg(test)]
 mod plans;
@@ -117,4 +121,5 @@ mod support;
 mod surroundings;
 #[cfg(test)]
 mod target_memory;
+#[cfg(test)]
 mod wire_proof;

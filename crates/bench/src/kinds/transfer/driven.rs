@@ -4,7 +4,7 @@ use super::layout::SliceLayout;
 use super::opened::TransferWorker;
 use crate::library::{LibraryCalls, LibraryEngine, TakenOver};
 use tonnage_engine::{Engine, Peer};
-use tonnage_plan::transfer::TransferPoint;
+use tonnage_plan::transfer::{BatchCall, Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
 /// The engine that a worker drives, on the worker's own thread, which the library does not leave.
@@ -41,6 +41,8 @@ impl Driven {
         let calls = LibraryCalls {
             api: point.api,
             session,
+            gathers: matches!(point.pacing, Pacing::Batch { .. })
+                && point.batching.call == BatchCall::One,
         };
         Ok(Self::Library(Box::new(LibraryEngine::over(taken, calls))))
     }

@@ -8,7 +8,7 @@ use super::rails;
 use super::totals::TrialTotals;
 use super::trial::Schedule;
 use super::work::Work;
-use crate::drive::batch::batch;
+use crate::drive::batch::{BatchLoop, batch};
 use crate::drive::paced::paced;
 use crate::drive::ping_pong::{read_in_turn, serve_first};
 use crate::drive::recorder::{PerOperation, Recorder, Silent};
@@ -144,7 +144,15 @@ impl Work<'_> {
             },
             Pacing::Stream { .. } => stream(port, flows, scratch, &mut until, recorder)?,
             Pacing::Batch { batch: size } => {
-                batch(port, flows, size, scratch, &mut until, recorder)?
+                let batching = BatchLoop {
+                    size,
+                    in_flight: self.point.batching.in_flight,
+                    call: self.point.batching.call,
+                    merged_bytes_max: self.merged_bytes_max,
+                };
+                let batched = batch(port, flows, &batching, scratch, &mut until, recorder)?;
+                totals.handed_over = batched.handed_over;
+                batched.completed
             }
             Pacing::Paced { rate_per_s, .. } => {
                 let timetable = timetable(schedule, rate_per_s, self.worker, self.point.workers);

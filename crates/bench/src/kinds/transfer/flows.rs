@@ -5,13 +5,14 @@ use std::sync::Arc;
 use super::caps::{claims_arrival, delivers};
 use super::opened::{OpenEngine, TransferWorker};
 use super::trial::Schedule;
+use crate::drive::Scratch;
 use crate::drive::flow::{Flow, Receives};
 use crate::drive::paced::Timetable;
 use crate::drive::ping_pong::{Signal, Table};
 use crate::kinds::transfer::layout::{SliceLayout, answers};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{Caps, Engine, LaneKind, LaneSpec, Verb};
-use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{BatchMerge, Pacing, TransferPoint, TrialLength};
 use tonnage_units::{Error, Result};
 
 /// The flow of `rank` towards `target`, the `index`-th rank of its layout.
@@ -192,8 +193,26 @@ pub(super) fn timetable(
     }
 }
 
+/// Buffers of the loops for so many flows at once.
+pub(super) fn scratch(point: &TransferPoint, flows: usize) -> Scratch {
+    let scratch = Scratch::new(flows, tags_of_flow(point));
+    match point.pacing {
+        Pacing::Batch { batch } => scratch.with_batches(
+            point.batching.in_flight,
+            flows.saturating_mul(batch as usize),
+        ),
+        Pacing::PingPong | Pacing::Stream { .. } | Pacing::Paced { .. } => scratch,
+    }
+}
+
+/// The most bytes that neighbours of a batch are merged into: what the device carries in one operation.
+pub(super) fn merged_bytes_max(point: &TransferPoint, caps: &Caps) -> Option<u32> {
+    let device = u32::try_from(caps.message_bytes_max).unwrap_or(u32::MAX);
+    (point.batching.merge == BatchMerge::On).then_some(device)
+}
+
 /// Operations of one flow that the loops tell apart.
-pub(super) fn tags_of_flow(point: &TransferPoint) -> usize {
+fn tags_of_flow(point: &TransferPoint) -> usize {
     match point.pacing {
         Pacing::Stream { window } | Pacing::Paced { window, .. } => window as usize,
         Pacing::PingPong | Pacing::Batch { .. } => 1,

@@ -3,7 +3,7 @@
 use super::directions;
 use super::point::Measured;
 use tonnage_engine::Verb;
-use tonnage_plan::transfer::{Pacing, TransferPoint};
+use tonnage_plan::transfer::{BatchMerge, Pacing, TransferPoint};
 use tonnage_record::LatencyKind;
 use tonnage_record::spread::spread;
 use tonnage_record::transfer::{Pace, Summary};
@@ -40,6 +40,10 @@ pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
             .limit
             .as_ref()
             .map(|limit| bandwidth.mean / limit.bytes_per_s),
+        merged_operations: (point.batching.merge == BatchMerge::On).then(|| {
+            let handed_over = measured.totals.iter().map(|totals| totals.handed_over);
+            handed_over.sum()
+        }),
         rails: Vec::new(),
         directions: directions::summary(&measured.trials, &measured.totals),
         initiators: Vec::new(),

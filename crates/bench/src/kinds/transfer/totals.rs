@@ -35,6 +35,8 @@ pub struct TrialTotals {
     pub due: u64,
     /// Paced: operations that were issued late or never.
     pub late: u64,
+    /// Batches: operations that the engine took, neighbours merged.
+    pub handed_over: u64,
     /// Bytes that moved, were checked and found right.
     pub verified_bytes: u64,
     /// Time since the point began, checks and pauses included; the longest.
@@ -66,6 +68,7 @@ impl TrialTotals {
         latency_ns_max: 0,
         due: 0,
         late: 0,
+        handed_over: 0,
         verified_bytes: 0,
         elapsed_ns: 0,
         in_flight_max: 0,
@@ -143,6 +146,7 @@ impl Reduce for TrialTotals {
         self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
         self.due += other.due;
         self.late += other.late;
+        self.handed_over += other.handed_over;
         self.verified_bytes += other.verified_bytes;
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
         self.in_flight_max = self.in_flight_max.max(other.in_flight_max);
@@ -172,6 +176,7 @@ mod tests {
             latency_ns_max: n,
             due: 40 * n,
             late: 50 * n,
+            handed_over: 55 * n,
             verified_bytes: 60 * n,
             elapsed_ns: 70 * n,
             in_flight_max: n,

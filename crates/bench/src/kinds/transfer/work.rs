@@ -8,7 +8,7 @@ use tonnage_sys::clock::thread_cpu_ns;
 
 use super::credit_lanes::begin;
 use super::flows::{
-    begins, expect_parts, flows_of, make_flow, make_receives, make_table, tags_of_flow,
+    begins, expect_parts, flows_of, make_flow, make_receives, make_table, merged_bytes_max, scratch,
 };
 use super::opened::TransferWorker;
 use super::totals::TrialTotals;
@@ -47,6 +47,8 @@ pub struct Work<'a> {
     pub(super) active: Range<usize>,
     pub(super) table: Option<Table>,
     pub(super) scratch: Scratch,
+    /// The most bytes that neighbours of a batch are merged into; `None` where they stay apart.
+    pub(super) merged_bytes_max: Option<u32>,
     pub(super) receives_depth: u32,
     /// Receives that are posted whenever nothing is in flight.
     pub(super) receives_posted: u64,
@@ -112,7 +114,7 @@ impl<'a> Work<'a> {
             port.post_receives(receives, receives_depth)?;
         }
         let at_once = flows.len().min(point.roles().targets_at_once() as usize);
-        let scratch = Scratch::new(at_once, tags_of_flow(point));
+        let scratch = scratch(point, at_once);
         let work = Self {
             watch: SliceWalks::new(point, rank, &layout),
             point,
@@ -124,6 +126,7 @@ impl<'a> Work<'a> {
             flows,
             table: None,
             scratch,
+            merged_bytes_max: merged_bytes_max(point, &caps),
             receives_depth,
             receives_posted: posted,
             lanes,

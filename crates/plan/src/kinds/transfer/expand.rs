@@ -1,6 +1,8 @@
 //! The points of one transfer. Everything that can be known to be wrong is refused here, before a rank starts, in one
 //! sentence that names the nearest valid choice.
 
+use super::batches::Batching;
+use super::batching::{batchings, check_batching};
 use super::both_ways::check_ping_pong;
 use super::issuing::{check_devices, check_order, divisions, rail_shift};
 use super::landings::check_landings;
@@ -43,7 +45,7 @@ pub(super) fn expand(
     let memories = memories(transfer, ops, &roles, lists)?;
     let places = places(&what.place, &roles)?;
     let workers = workers(what)?;
-    let pacings = pacings(&transfer.pacing, transfer.measure.latency)?;
+    let pacings = paced(transfer, length)?;
     let sizes = match &what.sizes {
         Some(sweep) => sizes(sweep)?,
         None => return usage("sizes is missing: write sizes 8..1M".to_owned()),
@@ -53,7 +55,6 @@ pub(super) fn expand(
     let divisions = divisions(&transfer.issuing, &sizes)?;
     let rail_shift = rail_shift(&transfer.issuing, &roles)?;
     let callings = callings(&transfer.library)?;
-    check_rate(&pacings, length.trial)?;
     let counts = [
         entries.len(),
         ops.len(),
@@ -84,8 +85,8 @@ pub(super) fn expand(
             for &memory in &memories {
                 for &seat in &seats {
                     let ways = cq_modes.iter().flat_map(by_pacing);
-                    for (&cq, &pacing, &size) in ways.flat_map(by_size) {
-                        let cell = (named, op, memory, (cq, pacing), size);
+                    for (&cq, &(pacing, batching), &size) in ways.flat_map(by_size) {
+                        let cell = (named, op, memory, (cq, pacing, batching), size);
                         points.push(point(transfer, length, seat, cell)?);
                     }
                 }
@@ -93,6 +94,15 @@ pub(super) fn expand(
         }
     }
     Ok(points)
+}
+
+/// Every pacing with every way to have batches, the last varying fastest.
+fn paced(transfer: &Transfer, length: PointLength) -> Result<Vec<(Pacing, Batching)>> {
+    let pacings = pacings(&transfer.pacing, transfer.measure.latency)?;
+    check_rate(&pacings, length.trial)?;
+    let batchings = batchings(&transfer.batching, transfer.pacing.batch.is_some())?;
+    let with = |pacing| batchings.iter().map(move |&batching| (pacing, batching));
+    Ok(pacings.into_iter().flat_map(with).collect())
 }
 
 /// The number of points, which must not be absurd.
@@ -149,11 +159,11 @@ fn point(
     transfer: &Transfer,
     length: PointLength,
     seat: Seat,
-    (named, op, memory, (cq, pacing), size_bytes): (
+    (named, op, memory, (cq, pacing, batching), size_bytes): (
         &ChosenEngine<'_>,
         Verb,
         EndMemories<'_>,
-        (CqMode, Pacing),
+        (CqMode, Pacing, Batching),
         u32,
     ),
 ) -> Result<TransferPoint> {
@@ -187,6 +197,7 @@ fn point(
         place,
         size_bytes,
         pacing,
+        batching,
         cq,
         memory: memory.own.to_owned(),
         target_memory: memory.target.map(str::to_owned),
@@ -210,6 +221,7 @@ fn point(
     check_memory(layout, point.target_footprint, roles, workers)?;
     point.footprint_bytes = layout.footprint_bytes;
     point.stride_bytes = layout.stride_bytes;
+    check_batching(&point)?;
     check_landings(&point)?;
     Ok(point)
 }

@@ -32,12 +32,15 @@ impl TransferPoint {
         let (landing, _) = self.landing_and_source();
         self.lands_anew()
             && match self.pacing {
-                // All of a batch are waited for before the next one, so that only those of one batch can meet.
-                Pacing::Batch { batch } if landing == Addresses::Sequential => {
-                    u64::from(batch) > self.slots()
+                // All of a batch are waited for before the next one takes its place, so that only those of batches
+                // that are in flight together can meet.
+                Pacing::Batch { .. } if landing == Addresses::Sequential => {
+                    u64::from(self.depth()) > self.slots()
                 }
                 // No batch goes over the end of a round.
-                Pacing::Batch { batch } if landing == Addresses::Permuted => {
+                Pacing::Batch { batch }
+                    if landing == Addresses::Permuted && self.batching.in_flight == 1 =>
+                {
                     !self.slots().is_multiple_of(batch.into())
                 }
                 _ => self.depth() > 1,
@@ -62,7 +65,10 @@ pub(super) fn check_landings(point: &TransferPoint) -> Result<()> {
     let (local, remote) = point.orders();
     let instead = match point.pacing {
         Pacing::Batch { .. } => match point.landing_and_source() {
-            (Addresses::Sequential, _) => format!("batch {} or less", point.slots()),
+            (Addresses::Sequential, _) if point.batching.in_flight == 1 => {
+                format!("batch {} or less", point.slots())
+            }
+            _ if point.batching.in_flight > 1 => "batches-in-flight 1".to_owned(),
             (Addresses::Permuted, _) => format!("batch {}", largest_divisor(point)),
             _ => "batch 1".to_owned(),
         },

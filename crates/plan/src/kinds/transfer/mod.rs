@@ -5,7 +5,8 @@
 //! | `options` | the options of a transfer |
 //! | [`point`] | one cell of a sweep, with everything fixed |
 //! | `expand` | the points of a transfer, and the checks of engines and verbs |
-//! | `roles`, `pacing`, `issuing`, `library`, `length`, `layout` | what one group of options means together |
+//! | `roles`, `pacing`, `batching`, `issuing`, `library`, `length`, `layout` | what one group of options means together |
+//! | `batches` | batches of a point |
 //! | `both_ways` | pairs that move bytes in both directions at once |
 //! | `memories` | kinds of memory of both ends |
 //! | `landings` | what lands in a slot last, and whether that can be known |
@@ -13,6 +14,8 @@
 //!
 //! Measuring a point is not known here; see `tonnage_bench`.
 
+mod batches;
+mod batching;
 mod both_ways;
 mod expand;
 mod issuing;
@@ -27,6 +30,8 @@ mod pacing;
 pub mod point;
 mod roles;
 
+pub use batches::{BatchCall, BatchMerge, Batching};
+pub use batching::BatchingOptions;
 pub use issuing::IssuingOptions;
 pub use length::LengthOptions;
 pub use library::LibraryOptions;

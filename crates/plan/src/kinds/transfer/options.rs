@@ -3,6 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::batching::BatchingOptions;
 use super::issuing::IssuingOptions;
 use super::length::LengthOptions;
 use super::library::LibraryOptions;
@@ -25,6 +26,9 @@ pub struct Transfer {
     /// Pacing of operations.
     #[command(flatten)]
     pub pacing: PacingOptions,
+    /// Batches, where the pacing has them.
+    #[command(flatten)]
+    pub batching: BatchingOptions,
     /// Way from a worker to a peer.
     #[command(flatten)]
     pub issuing: IssuingOptions,
@@ -47,7 +51,7 @@ pub struct Transfer {
 
 crate::options::groups! {
     Transfer: "transfer", "a transfer", needs &[("engine", "shm"), ("op", "write"), ("sizes", "8..1M")];
-    what, pacing, issuing, library, memory, measure, skipping, length
+    what, pacing, batching, issuing, library, memory, measure, skipping, length
 }
 
 /// Operations to measure.

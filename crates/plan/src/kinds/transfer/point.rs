@@ -5,6 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::batches::Batching;
 use crate::kind::AnyPoint;
 use crate::point::{LimitChoice, Traffic};
 use crate::roles::Roles;
@@ -73,6 +74,9 @@ pub struct TransferPoint {
     pub size_bytes: u32,
     /// Pacing of operations.
     pub pacing: Pacing,
+    /// Batches, where the pacing has them.
+    #[serde(default, skip_serializing_if = "Batching::is_default")]
+    pub batching: Batching,
     /// Way in which workers wait for completions.
     #[serde(default = "CqMode::busy", skip_serializing_if = "CqMode::is_busy")]
     pub cq: CqMode,
@@ -178,7 +182,7 @@ impl TransferPoint {
         match self.pacing {
             Pacing::PingPong => 1,
             Pacing::Stream { window } | Pacing::Paced { window, .. } => window,
-            Pacing::Batch { batch } => batch,
+            Pacing::Batch { batch } => batch.saturating_mul(self.batching.in_flight),
         }
     }
 }

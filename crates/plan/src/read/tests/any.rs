@@ -11,8 +11,9 @@ use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
 use crate::transfer::CqMode;
 use crate::transfer::{
-    Addresses, IssuingOptions, LengthOptions, LibraryOptions, MeasureOptions, MemoryOptions,
-    OperationOptions, PacingOptions, SessionUse, TargetFootprint, TransferApi,
+    Addresses, BatchCall, BatchMerge, BatchingOptions, IssuingOptions, LengthOptions,
+    LibraryOptions, MeasureOptions, MemoryOptions, OperationOptions, PacingOptions, SessionUse,
+    TargetFootprint, TransferApi,
 };
 use tonnage_engine::Verb;
 use tonnage_engine::paths::Rails;
@@ -151,6 +152,18 @@ fn published() -> impl Strategy<Value = Vec<PublishedTable>> {
     proptest::collection::vec(table, 0..3)
 }
 
+fn batching() -> impl Strategy<Value = BatchingOptions> {
+    let call = option::of(proptest::sample::select(BatchCall::ALL.to_vec()));
+    let merge = option::of(proptest::sample::select(BatchMerge::ALL.to_vec()));
+    (option::of(sweeps()), call, merge).prop_map(|(batches_in_flight, batch_call, merge)| {
+        BatchingOptions {
+            batches_in_flight,
+            batch_call,
+            merge,
+        }
+    })
+}
+
 fn library() -> impl Strategy<Value = LibraryOptions> {
     let api = proptest::sample::select(TransferApi::ALL.to_vec());
     let session = proptest::sample::select(SessionUse::ALL.to_vec());
@@ -174,13 +187,14 @@ prop_compose! {
         (max_chunks, rail_shift) in (option::of(any::<u64>().prop_map(Count)), option::of(any::<u64>().prop_map(Count))),
         cq in option::of(proptest::collection::vec(proptest::sample::select(CqMode::ALL.to_vec()), 1..3).prop_map(Many)),
         rails in option::of(proptest::collection::vec(proptest::sample::select(Rails::ALL.to_vec()), 1..3).prop_map(Many)),
-        (library, optional, published) in (library(), any::<bool>(), published()),
+        (batching, library, optional, published) in (batching(), library(), any::<bool>(), published()),
     ) -> Transfer {
         let engine_options = engine_options.into_iter().collect();
         Transfer {
             what: OperationOptions { label, engine, engine_options, op, traffic, initiators, target_shift, bidirectional, sizes, workers, place },
             pacing: PacingOptions { window, batch, ping_pong, rate, cq },
             issuing: IssuingOptions { rails, rail_shift, qps, chunk, max_chunks },
+            batching,
             library,
             memory: MemoryOptions { memory, target_memory, footprint, target_footprint, stride, gap, addresses, local_addresses, seed },
             measure: MeasureOptions { latency, verify, per_rank, limit, published },

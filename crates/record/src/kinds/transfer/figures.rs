@@ -2,6 +2,7 @@
 
 use tonnage_plan::transfer::{CqMode, Pacing, SessionUse, TransferPoint, TrialLength};
 
+use super::batches::{BATCHES, MERGED, batch};
 use crate::Links;
 use crate::envelope::Of;
 use crate::figures::common::{ASKED, EXCHANGE, FROM_PLAN, IN_FLIGHT, OUTCOME};
@@ -16,12 +17,12 @@ use crate::transfer::{Summary, TransferBody, Trial};
 
 /// All figures of a record of a transfer.
 pub const FIGURES: Figures = &[
-    ASKED, ENGINE, EXCHANGE, OPERATIONS, IN_FLIGHT, RATES, BANDWIDTH, DIRECTIONS, LATENCY,
-    DELIVERED, LIMIT, BUS, CPU, AROUND, AMOUNTS, PROOF, OUTCOME,
+    ASKED, ENGINE, EXCHANGE, OPERATIONS, BATCHES, IN_FLIGHT, RATES, BANDWIDTH, DIRECTIONS, LATENCY,
+    DELIVERED, LIMIT, BUS, CPU, AROUND, AMOUNTS, MERGED, PROOF, OUTCOME,
 ];
 
 /// Figures that a point alone decides, measured or not.
-pub(crate) const FROM_POINT: Figures = &[ASKED, EXCHANGE, OPERATIONS, IN_FLIGHT];
+pub(crate) const FROM_POINT: Figures = &[ASKED, EXCHANGE, OPERATIONS, BATCHES, IN_FLIGHT];
 
 /// Operations as they were asked for.
 const OPERATIONS: &[Figure] = &[
@@ -439,14 +440,6 @@ fn elements(size_bytes: u32) -> Option<u32> {
     size_bytes.is_multiple_of(4).then_some(size_bytes / 4)
 }
 
-/// Operations of one batch.
-fn batch(point: &TransferPoint) -> Option<u32> {
-    match point.pacing {
-        Pacing::Batch { batch } => Some(batch),
-        _ => None,
-    }
-}
-
 /// Payload bytes of one batch on one lane.
 fn batch_bytes(point: &TransferPoint) -> Option<u64> {
     batch(point).map(|batch| u64::from(batch) * u64::from(point.size_bytes))
@@ -455,7 +448,9 @@ fn batch_bytes(point: &TransferPoint) -> Option<u64> {
 /// Bytes per second of the fastest batch, where one lane has the path for itself.
 fn fastest_batch_bytes_per_s(body: &TransferBody) -> Option<f64> {
     let latency = body.summary.as_ref()?.latency.as_ref()?;
-    let alone = body.lanes() == 1 && latency.kind == LatencyKind::Batch;
+    let alone = body.lanes() == 1
+        && body.point.batching.in_flight == 1
+        && latency.kind == LatencyKind::Batch;
     let bytes = batch_bytes(&body.point).filter(|_| alone && latency.latency_ns_min > 0)?;
     Some(bytes as f64 * 1e9 / latency.latency_ns_min as f64)
 }

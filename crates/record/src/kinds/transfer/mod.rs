@@ -1,5 +1,6 @@
 //! The body of a transfer: bytes between the memories of ranks.
 
+mod batches;
 mod direction_figures;
 mod directions;
 pub(crate) mod figures;
@@ -221,6 +222,9 @@ pub struct Summary {
     /// Each initiating rank, where that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub initiators: Vec<InitiatorFigures>,
+    /// Operations that the engine was handed for those of batches, where neighbours were merged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged_operations: Option<u64>,
     /// Each pair, where they take turns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<PairRate>,

@@ -1,0 +1,53 @@
+//! Batches of a point: how many are in flight together, how they are handed over, and what becomes of neighbours.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+tonnage_units::names! {
+    /// Calls that hand a batch over.
+    pub enum BatchCall: "batch-call" {
+        /// One with all operations.
+        One = "one",
+        /// One for each operation.
+        Many = "many",
+    }
+}
+
+tonnage_units::names! {
+    /// Use of neighbourhood within a batch.
+    pub enum BatchMerge: "merge" {
+        /// Operations stay apart.
+        Off = "off",
+        /// Those that are adjacent at both ends become one.
+        On = "on",
+    }
+}
+
+/// Batches of a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Batching {
+    /// Batches in flight together.
+    pub in_flight: u32,
+    /// Calls that hand a batch over.
+    pub call: BatchCall,
+    /// Use of neighbourhood.
+    pub merge: BatchMerge,
+}
+
+impl Default for Batching {
+    /// Returns one batch at a time, handed over in one call, its operations apart.
+    fn default() -> Self {
+        Self {
+            in_flight: 1,
+            call: BatchCall::One,
+            merge: BatchMerge::Off,
+        }
+    }
+}
+
+impl Batching {
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}

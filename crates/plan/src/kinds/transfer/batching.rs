@@ -1,0 +1,183 @@
+//! Batches: how many are in flight together, how they are handed over, and whether neighbours become one operation.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::batches::{BatchCall, BatchMerge, Batching};
+use super::pacing::DEPTH_MAX;
+use super::point::{Addresses, Pacing, TransferPoint};
+use crate::options::{Group, one_of, with_default};
+use crate::refuse::usage;
+use crate::sweep::Sweep;
+use tonnage_engine::Verb;
+use tonnage_units::Result;
+
+/// The most batches in flight together.
+pub const BATCHES_MAX: u64 = 1024;
+
+/// Batches, where the pacing has them.
+#[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[command(next_help_heading = "Batches", mut_args = with_default::<Self>)]
+pub struct BatchingOptions {
+    /// Keep this many batches in flight on each worker; with 1 a batch begins when the one before has ended: a value or
+    /// a sweep.
+    #[arg(
+        long,
+        value_name = "SWEEP",
+        allow_hyphen_values = true,
+        value_delimiter = ','
+    )]
+    pub batches_in_flight: Option<Sweep>,
+
+    /// Hand the operations of a batch over in one call, or in a call for each.
+    #[arg(long, value_name = "CALLS", value_parser = one_of::<BatchCall>())]
+    pub batch_call: Option<BatchCall>,
+
+    /// Make operations of a batch that are adjacent at both ends into one.
+    #[arg(long, value_name = "WHETHER", value_parser = one_of::<BatchMerge>())]
+    pub merge: Option<BatchMerge>,
+}
+
+impl Group for BatchingOptions {
+    fn defaults() -> Self {
+        Self {
+            batches_in_flight: Some(Sweep::one(1)),
+            batch_call: Some(BatchCall::One),
+            merge: Some(BatchMerge::Off),
+        }
+    }
+}
+
+/// The ways to measure batches, one for each number in flight.
+///
+/// # Errors
+/// `Usage` for what only batches have, where there are none, and for numbers out of range.
+pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<Vec<Batching>> {
+    let named = [
+        ("batches-in-flight", options.batches_in_flight.is_some()),
+        ("batch-call", options.batch_call.is_some()),
+        ("merge", options.merge.is_some()),
+    ];
+    if let Some((name, _)) = named.iter().find(|(_, named)| *named && !has_batches) {
+        return usage(format!(
+            "{name} is of batches, and there are none: leave it out, or write batch 64"
+        ));
+    }
+    let with = |in_flight| Batching {
+        in_flight,
+        call: options.batch_call.unwrap_or(BatchCall::One),
+        merge: options.merge.unwrap_or(BatchMerge::Off),
+    };
+    let checked = |&value: &u64| match u32::try_from(value) {
+        Ok(0) => usage("batches-in-flight 0 would move nothing: the smallest is 1".to_owned()),
+        Ok(number) if value <= BATCHES_MAX => Ok(with(number)),
+        _ => usage(format!(
+            "batches-in-flight {value} is too large: the largest is {BATCHES_MAX}"
+        )),
+    };
+    match &options.batches_in_flight {
+        Some(numbers) => numbers.values().iter().map(checked).collect(),
+        None => Ok(vec![with(1)]),
+    }
+}
+
+/// Refuses more operations in flight than there are tags for, and merging where nothing is adjacent.
+///
+/// # Errors
+/// `Usage`, with what would be possible.
+pub(super) fn check_batching(point: &TransferPoint) -> Result<()> {
+    let Pacing::Batch { batch } = point.pacing else {
+        return Ok(());
+    };
+    let in_flight = point.batching.in_flight;
+    if u64::from(batch) * u64::from(in_flight) > u64::from(DEPTH_MAX) {
+        return usage(format!(
+            "{in_flight} batches of {batch} are more operations in flight than {DEPTH_MAX}: write batches-in-flight {} or \
+             less, or a smaller batch",
+            DEPTH_MAX / batch
+        ));
+    }
+    match point.batching.merge {
+        BatchMerge::Off => Ok(()),
+        BatchMerge::On => check_merge(point),
+    }
+}
+
+fn check_merge(point: &TransferPoint) -> Result<()> {
+    let (local, remote) = point.orders();
+    match point.op {
+        Verb::WriteImm => usage(
+            "merge on and op write-imm contradict each other, for each has an arrival of its own: use op write, or leave \
+             merge out",
+        ),
+        Verb::Send => usage(
+            "merge on and op send contradict each other, for each takes a receive of its own: use op write, or leave merge \
+             out",
+        ),
+        Verb::Write | Verb::Read if point.gap_bytes() > 0 => usage(format!(
+            "merge on finds no neighbours, for {} bytes lie between slots of {}: write gap 0, or leave merge out",
+            point.gap_bytes(),
+            point.size_bytes
+        )),
+        Verb::Write | Verb::Read
+            if (local, remote) != (Addresses::Sequential, Addresses::Sequential) =>
+        {
+            usage(format!(
+                "merge on finds no neighbours with addresses {} and local-addresses {}: use sequential for both, or leave \
+                 merge out",
+                remote.name(),
+                local.name()
+            ))
+        }
+        Verb::Write | Verb::Read => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(change: impl FnOnce(&mut BatchingOptions)) -> BatchingOptions {
+        let mut options = BatchingOptions::default();
+        change(&mut options);
+        options
+    }
+
+    fn refused(options: &BatchingOptions, has_batches: bool) -> String {
+        batchings(options, has_batches).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn each_number_in_flight_is_a_way_and_the_rest_is_common() {
+        let plain = batchings(&BatchingOptions::default(), false).unwrap();
+        assert_eq!(plain, [Batching::default()]);
+        let asked = options(|options| {
+            options.batches_in_flight = Some("1,4".parse().unwrap());
+            options.batch_call = Some(BatchCall::Many);
+            options.merge = Some(BatchMerge::On);
+        });
+        let expected = [1, 4].map(|in_flight| Batching {
+            in_flight,
+            call: BatchCall::Many,
+            merge: BatchMerge::On,
+        });
+        assert_eq!(batchings(&asked, true).unwrap(), expected);
+    }
+
+    #[test]
+    fn batches_that_there_are_not_and_numbers_out_of_range_are_refused() {
+        let in_flight =
+            |text: &str| options(|options| options.batches_in_flight = Some(text.parse().unwrap()));
+        assert_eq!(
+            refused(&in_flight("2"), false),
+            "batches-in-flight is of batches, and there are none: leave it out, or write batch 64"
+        );
+        let call = options(|options| options.batch_call = Some(BatchCall::One));
+        assert!(refused(&call, false).starts_with("batch-call is of batches"));
+        let merge = options(|options| options.merge = Some(BatchMerge::Off));
+        assert!(refused(&merge, false).starts_with("merge is of batches"));
+        assert!(refused(&in_flight("0"), true).contains("the smallest is 1"));
+        assert!(refused(&in_flight("1025"), true).contains("the largest is 1024"));
+    }
+}

@@ -1,0 +1,152 @@
+//! Batches: several in flight, one call or many, and neighbours that become one operation.
+
+use tempfile::tempdir;
+use tonnage_record::Record;
+
+use super::support::{BRIEF, records, tonnage};
+
+fn measured(arguments: &str) -> (Vec<Record>, String) {
+    let dir = tempdir().unwrap();
+    let brief = BRIEF.replace("--trial-time 5ms", "--iters 40");
+    let arguments = format!("transfer {arguments} {brief} -o r.jsonl");
+    let run = tonnage(dir.path(), &arguments).succeed();
+    let table = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    (records::shown(dir.path(), "r.jsonl", &run, "table"), table)
+}
+
+/// Batches in flight, operations, the most in flight, and operations after merging.
+fn figures(records: &[Record]) -> Vec<(u32, u64, u64, Option<u64>)> {
+    let of = |record: &Record| {
+        let body = record.transfer().unwrap();
+        let summary = body.summary.as_ref().unwrap();
+        let most = body.trials.iter().filter_map(|trial| trial.in_flight_max);
+        (
+            body.point.batching.in_flight,
+            summary.operations,
+            most.max().unwrap(),
+            summary.merged_operations,
+        )
+    };
+    records.iter().map(of).collect()
+}
+
+/// Two trials of 40 batches, by every engine and way of calling, and every byte of each is right.
+#[test]
+fn every_byte_of_every_kind_of_batch_arrives() {
+    for engine in ["shm", "fabric:shm", "fabric:tcp"] {
+        for op in ["write", "write-imm", "read", "send"] {
+            let line = format!("--engine {engine} --op {op} --ranks 2 --sizes 100 --batch 33");
+            for call in ["one", "many"] {
+                let line = format!("{line} --batches-in-flight 1,3 --batch-call {call} --verify");
+                let (records, _) = measured(&line);
+                let found = figures(&records);
+                let numbers: Vec<_> = found.iter().map(|row| (row.0, row.1, row.3)).collect();
+                let operations = 80 * 33;
+                assert_eq!(
+                    numbers,
+                    [(1, operations, None), (3, operations, None)],
+                    "{line}"
+                );
+                assert!(found[0].2 <= 33 && found[1].2 <= 99, "{line}: {found:?}");
+                if op == "send" {
+                    continue;
+                }
+                for way in ["--session on,off,fresh", "--api async"] {
+                    let (records, _) = measured(&format!("{line} {way}"));
+                    for row in figures(&records) {
+                        assert_eq!(row.1, operations, "{line} {way}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A batch of 64 neighbours is one operation, and cut into eight where a message may be an eighth of it; each byte is
+/// where it would be without.
+#[test]
+fn neighbours_become_one_operation_with_the_same_bytes() {
+    for engine in ["shm", "fabric:shm", "fabric:tcp"] {
+        for op in ["write", "read"] {
+            let line = format!(
+                "--engine {engine} --op {op} --ranks 2 --sizes 100 --gap 0 --batch 64 --merge on --verify"
+            );
+            let (records, table) = measured(&line);
+            // The footprint is a whole number of batches, so that none goes over its end.
+            assert_eq!(figures(&records)[0].3, Some(80), "{line}: {table}");
+            assert_eq!(figures(&records)[0].1, 80 * 64);
+            assert!(table.contains("neighbours of a batch merged"), "{table}");
+        }
+    }
+    let line = "--engine shm --op write --ranks 3 --traffic fan-out --sizes 64 --batch 64 --merge on --verify";
+    let (records, _) = measured(&format!("{line} --batches-in-flight 4 --chunk 32 --qps 2"));
+    assert_eq!(figures(&records)[0].3, Some(80 * 2));
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_a_rank_starts() {
+    let dir = tempdir().unwrap();
+    for (arguments, refusal) in [
+        (
+            "--op write --window 4 --batches-in-flight 2",
+            "batches-in-flight is of batches, and there are none: leave it out, or write batch 64",
+        ),
+        ("--op write --ping-pong --merge on", "merge is of batches"),
+        (
+            "--op write --batch-call many",
+            "batch-call is of batches, and there are none",
+        ),
+        (
+            "--op write --batch 1M --batches-in-flight 4",
+            "write batches-in-flight 1 or less, or a smaller batch",
+        ),
+        (
+            "--op write-imm --batch 8 --merge on",
+            "merge on and op write-imm contradict each other",
+        ),
+        (
+            "--op send --batch 8 --merge on",
+            "merge on and op send contradict each other",
+        ),
+        (
+            "--op write --batch 8 --merge on --gap 8",
+            "write gap 0, or leave merge out",
+        ),
+        (
+            "--op write --batch 8 --merge on --stride 8k",
+            "lie between slots of 4096",
+        ),
+        (
+            "--op read --batch 8 --merge on --addresses random",
+            "use sequential for both",
+        ),
+        (
+            "--op write --batch 8 --merge on --local-addresses fixed",
+            "use sequential for both",
+        ),
+        ("--op write --batch 8 --merge o", "did you mean"),
+    ] {
+        let line = format!("transfer --engine shm --ranks 2 --sizes 4k {arguments}");
+        let run = tonnage(dir.path(), &line).run().with_code(2);
+        assert!(run.stderr.contains(refusal), "{arguments}: {run:#?}");
+    }
+}
+
+#[test]
+fn the_numbers_are_columns_where_rows_differ_in_them_and_in_the_title_else() {
+    let line = "--engine null --op write --ranks 2 --sizes 64 --batch 16";
+    let (_, one) = measured(&format!("{line} --batches-in-flight 4 --batch-call many"));
+    assert!(one.contains("4 batches in flight"), "{one}");
+    assert!(
+        one.contains("a call for each operation of a batch"),
+        "{one}"
+    );
+    let (_, two) = measured(&format!("{line} --batches-in-flight 1,4"));
+    assert!(two.contains(" Batches "), "{two}");
+    assert!(!two.contains("batches in flight"), "{two}");
+    let (_, plain) = measured(line);
+    assert!(
+        !plain.contains("batches") && !plain.contains(" Batches "),
+        "{plain}"
+    );
+}
