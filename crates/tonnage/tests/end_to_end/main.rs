@@ -50,6 +50,8 @@ mod batches;
 #[cfg(test)]
 mod both_ways;
 #[cfg(test)]
+mod clients;
+#[cfg(test)]
 mod connect;
 #[cfg(test)]
 mod cq;
