@@ -150,7 +150,8 @@ impl Gathered {
                     if let Ending::Failed(_) = end.ending {
                         // The loops end with the first.
                         times = 1;
-                        self.failed = Some([of_each, *end]);
+                        // The loops are told the first one.
+                        self.failed.get_or_insert([of_each, *end]);
                     }
                     self.ends.push_back((of_each, times));
                     self.free.push(end.tag);

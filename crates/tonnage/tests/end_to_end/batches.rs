@@ -124,6 +124,18 @@ fn what_cannot_be_is_refused_before_a_rank_starts() {
             "--op write --batch 8 --merge on --local-addresses fixed",
             "use sequential for both",
         ),
+        (
+            "--op write --batch 1 --merge on",
+            "a batch or its footprint has one operation",
+        ),
+        (
+            "--op write --batch 8 --merge on --footprint 4k",
+            "a batch or its footprint has one operation",
+        ),
+        (
+            "--op write --batch 4 --batches-in-flight 2 --local-addresses permuted --verify",
+            "write batches-in-flight 1",
+        ),
         ("--op write --batch 8 --merge o", "did you mean"),
     ] {
         let line = format!("transfer --engine shm --ranks 2 --sizes 4k {arguments}");

@@ -115,6 +115,14 @@ fn check_merge(point: &TransferPoint) -> Result<()> {
             "merge on and op send contradict each other, for each takes a receive of its own: use op write, or leave merge \
              out",
         ),
+        Verb::Write | Verb::Read
+            if point.slots() == 1 || point.pacing == (Pacing::Batch { batch: 1 }) =>
+        {
+            usage(
+                "merge on finds no neighbours, for a batch or its footprint has one operation: write batch 64, or leave \
+                 merge out",
+            )
+        }
         Verb::Write | Verb::Read if point.gap_bytes() > 0 => usage(format!(
             "merge on finds no neighbours, for {} bytes lie between slots of {}: write gap 0, or leave merge out",
             point.gap_bytes(),

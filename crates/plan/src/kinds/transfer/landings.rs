@@ -32,15 +32,14 @@ impl TransferPoint {
         let (landing, _) = self.landing_and_source();
         self.lands_anew()
             && match self.pacing {
-                // All of a batch are waited for before the next one takes its place, so that only those of batches
-                // that are in flight together can meet.
-                Pacing::Batch { .. } if landing == Addresses::Sequential => {
-                    u64::from(self.depth()) > self.slots()
+                // One of several may be overtaken by any number of others.
+                Pacing::Batch { .. } if self.batching.in_flight > 1 => true,
+                // All of a batch are waited for before the next one, so that only those of one batch can meet.
+                Pacing::Batch { batch } if landing == Addresses::Sequential => {
+                    u64::from(batch) > self.slots()
                 }
                 // No batch goes over the end of a round.
-                Pacing::Batch { batch }
-                    if landing == Addresses::Permuted && self.batching.in_flight == 1 =>
-                {
+                Pacing::Batch { batch } if landing == Addresses::Permuted => {
                     !self.slots().is_multiple_of(batch.into())
                 }
                 _ => self.depth() > 1,
