@@ -99,7 +99,7 @@ fn check(table: &PublishedTable) -> Result<()> {
 /// Writes one table as it is, several as a list.
 ///
 /// # Errors
-/// What the format says.
+/// Errors of the format.
 pub(crate) fn serialize<S: Serializer>(
     tables: &[PublishedTable],
     serializer: S,

@@ -1,6 +1,6 @@
 //! Figures that others measured in the same cells, beside ours: a table for each published one, in the published units.
 //!
-//! Which row belongs to which record was found out when it was written. Published figures of files stand in lines of
+//! Records say which row is theirs. Published figures of files stand in lines of
 //! their own, which the report of files makes.
 
 use tonnage_plan::published::Cell;

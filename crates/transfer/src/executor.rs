@@ -1,6 +1,7 @@
 //! A small executor for one thread: it polls the tasks that were woken, and the endpoints, whose completions wake them.
 //!
-//! It never sleeps, as everything here that waits for completions. Timers, channels and sockets are for other
+//! It never sleeps, as nothing here does by itself; whoever wants to sleep between two turns asks
+//! [`TransferEndpoint::arm`]. Timers, channels and sockets are for other
 //! executors, which can poll the same futures.
 
 use std::future::Future;

@@ -45,7 +45,8 @@
 //! - **Threads.** An endpoint and everything of it belong to one thread; there are no locks. A [`Transport`] and its
 //!   engine's device can be shared.
 //! - **Progress.** Nothing happens in the background. Bytes move while somebody polls, over sockets also at the target:
-//!   who only serves calls [`TransferEndpoint::progress`] or [`TransferEndpoint::arrival`] now and then.
+//!   who only serves calls [`TransferEndpoint::progress`] or [`TransferEndpoint::arrival`] now and then. Who wants to
+//!   sleep in between asks [`TransferEndpoint::arm`] for the descriptor to sleep on.
 //! - **Ends.** A write that is done has left; that it has arrived is proved by [`Session::flush`], by
 //!   [`SessionOptions::delivered`], or by the peer's own look at a write-imm's arrival. Operations have no order.
 //! - **Failures** are [`TransferError`]s of a kind, with operation, peer and device. When a peer dies, its operations

@@ -40,6 +40,8 @@ pub(crate) struct Requirements<'a> {
     pub(crate) verbs: &'a [Verb],
     /// The memory's name with the variant.
     pub(crate) memory: &'a str,
+    /// The option that names it.
+    pub(crate) memory_option: &'static str,
     /// The name of another rank's memory.
     pub(crate) memory_of: Box<dyn Fn(u32) -> &'a str + 'a>,
     /// Bytes of each worker's memory on this rank.
@@ -269,13 +271,15 @@ impl Requirements<'_> {
             (0, devices.devices.clone())
         };
         let domain = Arc::clone(&devices.domains[device]);
-        let memory = (settings.lists.memory_of_point(self.memory)?.allocate)(&Request {
+        let allocate = settings.lists.memory_of_point(self.memory)?.allocate;
+        let memory = allocate(&Request {
             variant: split_name(self.memory).1,
             bytes: self.bytes,
             shared: domain.caps().shared_memory,
             node: settings.numa.node(&host.topology, cpu)?,
             node_required: matches!(settings.numa, Numa::Node(_)),
-        })?;
+        })
+        .map_err(|error| self.lacks_memory(error, rank.id()))?;
         let config = WorkerConfig {
             rank: rank.id(),
             worker: index,
@@ -290,6 +294,18 @@ impl Requirements<'_> {
             memory,
             config,
         })
+    }
+
+    /// An error about memory, by the option and the rank that ask for it.
+    fn lacks_memory(&self, error: Error, rank: u32) -> Error {
+        match error {
+            Error::Unavailable { why, how, .. } => Error::Unavailable {
+                what: format!("{} {} on rank {rank}", self.memory_option, self.memory),
+                why,
+                how,
+            },
+            other => other,
+        }
     }
 }
 

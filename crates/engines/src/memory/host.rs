@@ -182,7 +182,7 @@ fn allocate_huge(bytes: usize, sharing: Sharing, request: &Request<'_>) -> Resul
         Err(error) => why.push(format!("transparent pages: {error}")),
     }
     Err(Error::Unavailable {
-        what: "--memory huge".into(),
+        what: "memory huge".into(),
         why: why.join("; "),
         how: huge_advice(bytes, request),
     })
@@ -199,7 +199,7 @@ fn huge_advice(bytes: usize, request: &Request<'_>) -> String {
     format!(
         "Reserve them with `sysctl vm.nr_hugepages={pages}` (for one worker; as many again for each other) or allow \
          transparent ones with `echo {word} > /sys/kernel/mm/transparent_hugepage/{switch}`, both as root; or use \
-         --memory host"
+         memory host"
     )
 }
 

@@ -174,6 +174,7 @@ fn requirements<'a>(
         options: &point.engine_options,
         verbs: &[FIRST_BYTE],
         memory: &point.memory,
+        memory_option: "--memory",
         memory_of: Box::new(|_| &point.memory),
         bytes: point.register_bytes,
         bytes_of: Box::new(|_| point.register_bytes),

@@ -223,11 +223,15 @@ fn tags_of_flow(point: &TransferPoint) -> usize {
 fn invisible(point: &TransferPoint, rank: u32) -> Error {
     Error::Unavailable {
         what: format!(
-            "ping-pong with op write in memory {}",
+            "ping-pong with op write and {} {} on rank {rank}",
+            point.memory_option(rank),
             point.memory_of(rank)
         ),
         why: "it waits for the last byte to appear, and the CPU cannot look at this memory".into(),
-        how: "Choose --op write-imm or --op send, or another --memory".into(),
+        how: format!(
+            "Choose --op write-imm or --op send, or another {}",
+            point.memory_option(rank)
+        ),
     }
 }
 

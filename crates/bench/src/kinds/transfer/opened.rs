@@ -201,6 +201,7 @@ impl<'a> Need<'a> {
             // Points of one key have the same.
             verbs: std::slice::from_ref(&first.op),
             memory: first.memory_of(rank),
+            memory_option: first.memory_option(rank),
             memory_of: Box::new(|rank| first.memory_of(rank)),
             bytes: bytes_of(rank),
             bytes_of: Box::new(bytes_of),

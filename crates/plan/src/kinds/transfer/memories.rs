@@ -10,7 +10,7 @@ use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::{Lists, Verb};
 use tonnage_units::Result;
 
-/// EndMemories of both ends, by their names with the variant.
+/// Memories of both ends, by their names with the variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EndMemories<'a> {
     /// Of those who initiate.
@@ -97,7 +97,8 @@ fn check_visible(transfer: &Transfer, memory: &MemoryEntry, ops: &[Verb]) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::LISTS;
+    use crate::Plan;
+    use crate::fixture::{Expand, LISTS};
     use crate::transfer::MemoryOptions;
 
     fn found(memory: &[&str], target: Option<&[&str]>, traffic: Traffic) -> Result<Vec<String>> {
@@ -142,5 +143,18 @@ mod tests {
         assert!(none.contains("write target-memory host"), "{none}");
         let unknown = message(&["hug"], Traffic::Pair);
         assert!(unknown.contains("huge"), "{unknown}");
+    }
+
+    /// Two of the four clients initiate; the others are idle, and no targets.
+    #[test]
+    fn only_ranks_that_somebody_initiates_to_have_the_targets_memory() {
+        let text = "name = 'n'\n[[transfer]]\nengine = 'shm'\nop = 'write'\nsizes = 8\nmemory = 'host'\ntarget-memory = \
+                    'huge'\ntraffic = 'fan-in'\ninitiators = 2";
+        let plan = Plan::from_toml(text, "n.toml").unwrap();
+        let point = plan.transfer_points(5).unwrap().remove(0);
+        let kinds: Vec<&str> = (0..5).map(|rank| point.memory_of(rank)).collect();
+        assert_eq!(kinds, ["huge", "host", "host", "host", "host"]);
+        let options: Vec<&str> = (0..3).map(|rank| point.memory_option(rank)).collect();
+        assert_eq!(options, ["--target-memory", "--memory", "--memory"]);
     }
 }

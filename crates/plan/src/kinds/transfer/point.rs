@@ -143,10 +143,22 @@ impl TransferPoint {
 
     /// Kind of memory of a rank.
     pub fn memory_of(&self, rank: u32) -> &str {
+        self.target_memory_of(rank).unwrap_or(&self.memory)
+    }
+
+    /// The option that names the kind of memory of a rank.
+    pub fn memory_option(&self, rank: u32) -> &'static str {
+        match self.target_memory_of(rank) {
+            Some(_) => "--target-memory",
+            None => "--memory",
+        }
+    }
+
+    /// Kind of memory of a rank that others initiate to, where it is another one than theirs.
+    pub fn target_memory_of(&self, rank: u32) -> Option<&str> {
+        let roles = self.roles();
         let target = self.target_memory.as_deref();
-        target
-            .filter(|_| self.roles().is_behind(rank))
-            .unwrap_or(&self.memory)
+        target.filter(|_| roles.is_behind(rank) && !roles.initiators_of(rank).is_empty())
     }
 
     /// Slots in the footprint of one lane, at least 1.
