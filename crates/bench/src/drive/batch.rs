@@ -1,21 +1,26 @@
 //! Batches: so many operations are handed over, and all of them are waited for; a few batches may be in flight
 //! together. The latency is that of a batch.
 
-use std::collections::VecDeque;
+mod shared;
+mod turns;
 
 use super::flow::Flow;
 use super::port::{Port, own};
-use super::recorder::Recorder;
+use super::recorder::{PhaseTimes, Recorder};
 use super::until::Until;
 use super::{BURST, BatchSlot, Scratch};
 use tonnage_engine::{Completion, Ending, Op};
 use tonnage_plan::transfer::BatchCall;
 use tonnage_units::Result;
 
+pub use shared::SharedBatches;
+use shared::{FollowTurns, LeadTurns};
+use turns::{BatchTurns, OwnTurns};
+
 /// Batches of a loop.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchLoop {
-    /// Operations of a batch on each flow.
+    /// Operations of the worker's part of a batch on each flow.
     pub size: u32,
     /// Batches in flight together.
     pub in_flight: u32,
@@ -34,76 +39,111 @@ pub struct Batched {
     pub handed_over: u64,
 }
 
+/// A worker's part in batches.
+pub enum BatchPart<'a> {
+    /// All of its own ones, until it says so.
+    Whole(&'a mut Until),
+    /// The first worker's share of those of the rank, which it begins until it says so.
+    Lead(&'a SharedBatches, &'a mut Until),
+    /// Another worker's share of these.
+    Follow(&'a SharedBatches),
+}
+
 /// A batch that is being handed over.
 struct Building {
-    slot: u32,
+    place: u32,
     /// Operations that were built, before merging.
     built: u64,
     /// The flow whose turn it is.
     turn: usize,
 }
 
-/// Runs batches on each flow until `until` says so and all have completed.
+/// Runs batches on each flow until `part` says so and all have completed. `batching` has the size of the worker's part.
 ///
 /// A batch that is larger than the engine's queue is handed over as room appears, as an application would.
 ///
 /// # Errors
-/// When the engine fails or the run is stopped.
+/// When the engine fails, the run is stopped, or another worker that shares the batches has failed.
 pub fn batch<R: Recorder>(
     port: &mut Port,
     flows: &mut [Flow],
     batching: &BatchLoop,
     scratch: &mut Scratch,
-    until: &mut Until,
+    part: BatchPart<'_>,
     recorder: &mut R,
 ) -> Result<Batched> {
     scratch.reset_batches();
     let Scratch {
         ready,
         batches,
+        busy,
         staged,
         ..
     } = scratch;
+    let work = (port, flows, batching, &mut batches[..], staged);
+    match part {
+        BatchPart::Whole(until) => run(work, OwnTurns::new(ready, until), recorder),
+        BatchPart::Lead(shared, until) => {
+            let turns = LeadTurns::new(shared, (ready, busy), until);
+            run(work, turns, recorder)
+        }
+        BatchPart::Follow(shared) => run(work, FollowTurns::new(shared), recorder),
+    }
+}
+
+/// Port, flows and kind of batches, and buffers for them.
+type BatchWork<'a, 'b, 'c> = (
+    &'a mut Port<'c>,
+    &'a mut [Flow],
+    &'b BatchLoop,
+    &'a mut [BatchSlot],
+    &'a mut Vec<Op>,
+);
+
+fn run<R: Recorder, T: BatchTurns>(
+    (port, flows, batching, batches, staged): BatchWork<'_, '_, '_>,
+    turns: T,
+    recorder: &mut R,
+) -> Result<Batched> {
     let mut places = Places {
-        ready,
+        turns,
         batches,
         operations: u64::from(batching.size) * flows.len() as u64,
-        in_flight: 0,
         completed: 0,
     };
     let mut done = [Completion::EMPTY; BURST];
-    let (mut taken, mut handed_over, mut over) = (0, 0, false);
+    let (mut taken, mut handed_over) = (0, 0);
     let mut building: Option<Building> = None;
     loop {
-        if building.is_none() && !over {
-            // A free place is what the clock is read for.
-            over = places.are_free() && until.grant(1) == 0;
-            if !over {
-                building = places.begin(recorder).map(Building::new);
+        if building.is_none() {
+            building = places.begin(recorder)?.map(Building::new);
+            if building.is_none() && places.turns.is_over() {
+                let completed = places.completed;
+                return Ok(Batched {
+                    completed,
+                    handed_over,
+                });
             }
-        }
-        if places.in_flight == 0 && over {
-            let completed = places.completed;
-            return Ok(Batched {
-                completed,
-                handed_over,
-            });
         }
         if let Some(batch) = &mut building {
             if taken == staged.len() {
                 staged.clear();
                 taken = 0;
+                let begun_ns = places.time_to_build(batch, recorder);
                 batch.build(flows, batching, places.operations, staged);
-                places.batches[batch.slot as usize].left += staged.len() as u64;
+                places.built(batch.place, staged.len(), begun_ns, recorder);
                 handed_over += staged.len() as u64;
             }
-            taken += hand_over(port, &staged[taken..], batching.call)?;
+            if taken < staged.len() {
+                taken += hand_over(port, &staged[taken..], batching.call)?;
+            }
             if taken == staged.len() && batch.built == places.operations {
+                places.posted(batch.place, recorder);
                 building = None;
             }
         }
         let count = port.poll(&mut done)?;
-        let unbuilt = building.as_ref().map(|batch| batch.slot);
+        let unbuilt = building.as_ref().map(|batch| batch.place);
         if batching.in_flight == 1 {
             // All are of the one batch: they need not be told apart.
             places.end(0, own(&done[..count]) as u64, unbuilt, recorder);
@@ -114,45 +154,91 @@ pub fn batch<R: Recorder>(
                 places.end(completion.tag, 1, unbuilt, recorder);
             }
         }
+        places.see_ends(recorder);
     }
 }
 
 /// Places of batches in flight.
-struct Places<'a> {
-    /// Those that are free.
-    ready: &'a mut VecDeque<u32>,
+struct Places<'a, T> {
+    turns: T,
     batches: &'a mut [BatchSlot],
-    /// Operations of a batch on all flows.
+    /// Operations of the worker's part of a batch on all flows.
     operations: u64,
-    in_flight: u64,
     completed: u64,
 }
 
-impl Places<'_> {
+impl<T: BatchTurns> Places<'_, T> {
+    /// Begins a batch; returns its place, if it is time for one.
     #[inline]
-    fn are_free(&self) -> bool {
-        !self.ready.is_empty()
+    fn begin<R: Recorder>(&mut self, recorder: &R) -> Result<Option<u32>> {
+        let place = self.turns.next()?;
+        if let Some(place) = place {
+            self.batches[place as usize] = BatchSlot {
+                start_ns: recorder.now_ns(),
+                ..BatchSlot::default()
+            };
+            self.turns.begin(place);
+        }
+        Ok(place)
     }
 
-    /// Begins a batch; returns its place, if one is free.
+    /// Time from which on operations are built: a batch begins with it.
     #[inline]
-    fn begin<R: Recorder>(&mut self, recorder: &R) -> Option<u32> {
-        let slot = self.ready.pop_front()?;
-        self.batches[slot as usize].start_ns = recorder.now_ns();
-        self.in_flight += 1;
-        Some(slot)
+    fn time_to_build<R: Recorder>(&self, batch: &Building, recorder: &R) -> u64 {
+        match batch.built {
+            0 => self.batches[batch.place as usize].start_ns,
+            _ => recorder.now_ns(),
+        }
+    }
+
+    /// Counts operations that were built.
+    #[inline]
+    fn built<R: Recorder>(&mut self, place: u32, count: usize, begun_ns: u64, recorder: &R) {
+        let batch = &mut self.batches[place as usize];
+        batch.left += count as u64;
+        batch.prepare_ns += recorder.now_ns().saturating_sub(begun_ns);
+    }
+
+    /// Notes that all of a batch was handed over; one of nothing is done with it.
+    #[inline]
+    fn posted<R: Recorder>(&mut self, place: u32, recorder: &mut R) {
+        let batch = &mut self.batches[place as usize];
+        batch.posted_ns = recorder.now_ns();
+        if self.operations == 0 {
+            self.turns.done(place);
+            self.see_ends(recorder);
+        }
     }
 
     /// Counts operations that completed, and with the last one the batch, unless it is the one that is still built.
     #[inline]
-    fn end<R: Recorder>(&mut self, slot: u32, count: u64, unbuilt: Option<u32>, recorder: &mut R) {
-        let batch = &mut self.batches[slot as usize];
+    fn end<R: Recorder>(&mut self, place: u32, count: u64, unbuilt: Option<u32>, recorder: &mut R) {
+        let batch = &mut self.batches[place as usize];
         batch.left -= count;
-        if count > 0 && batch.left == 0 && unbuilt != Some(slot) {
-            recorder.sample(recorder.now_ns().saturating_sub(batch.start_ns));
-            self.ready.push_back(slot);
-            self.in_flight -= 1;
+        if count > 0 && batch.left == 0 && unbuilt != Some(place) {
             self.completed += self.operations;
+            self.turns.done(place);
+        }
+        self.see_ends(recorder);
+    }
+
+    /// Records the batches that have ended as a whole.
+    #[inline]
+    fn see_ends<R: Recorder>(&mut self, recorder: &mut R) {
+        while let Some(place) = self.turns.take_ended() {
+            let BatchSlot {
+                start_ns,
+                prepare_ns,
+                posted_ns,
+                ..
+            } = self.batches[place as usize];
+            let now_ns = recorder.now_ns();
+            recorder.sample(now_ns.saturating_sub(start_ns));
+            recorder.phases(PhaseTimes {
+                prepare_ns,
+                post_ns: posted_ns.saturating_sub(start_ns + prepare_ns),
+                complete_ns: now_ns.saturating_sub(posted_ns),
+            });
         }
     }
 }
@@ -172,9 +258,9 @@ fn hand_over(port: &mut Port, staged: &[Op], call: BatchCall) -> Result<usize> {
 }
 
 impl Building {
-    fn new(slot: u32) -> Self {
+    fn new(place: u32) -> Self {
         Self {
-            slot,
+            place,
             built: 0,
             turn: 0,
         }
@@ -193,7 +279,7 @@ impl Building {
         let count = (size - self.built).min(staged.capacity() as u64);
         let mut turn = self.turn;
         for _ in 0..count {
-            staged.push(flows[turn].next_op(self.slot));
+            staged.push(flows[turn].next_op(self.place));
             turn = if turn + 1 == flows.len() { 0 } else { turn + 1 };
         }
         self.turn = turn;
@@ -208,7 +294,7 @@ impl Building {
                 if staged.len() == staged.capacity() {
                     return;
                 }
-                let op = flows[self.turn].next_op(self.slot);
+                let op = flows[self.turn].next_op(self.place);
                 self.built += 1;
                 match staged.last_mut() {
                     Some(last) if follows(last, &op, bytes_max) => last.len += op.len,

@@ -8,7 +8,7 @@ use tonnage_sys::clock::Clock;
 
 use super::flow::Flow;
 use super::port::Port;
-use super::recorder::Recorder;
+use super::recorder::{PhaseTimes, Recorder};
 use crate::drive::walk::tests::point;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
@@ -206,6 +206,7 @@ pub(crate) fn arrival(lane: Lane) -> Completion {
 pub(crate) struct Counter {
     pub(crate) readings: std::cell::Cell<u64>,
     pub(crate) samples: Vec<u64>,
+    pub(crate) phases: Vec<PhaseTimes>,
 }
 
 impl Recorder for Counter {
@@ -216,6 +217,10 @@ impl Recorder for Counter {
 
     fn sample(&mut self, latency_ns: u64) {
         self.samples.push(latency_ns);
+    }
+
+    fn phases(&mut self, times: PhaseTimes) {
+        self.phases.push(times);
     }
 }
 

@@ -45,6 +45,10 @@ pub const CALL_MAX: usize = 1 << 16;
 #[derive(Debug, Clone, Copy, Default)]
 struct BatchSlot {
     start_ns: u64,
+    /// Time in which operations were built.
+    prepare_ns: u64,
+    /// Time at which the last one was handed over.
+    posted_ns: u64,
     /// Operations that were built and have not completed.
     left: u64,
 }
@@ -60,6 +64,8 @@ pub struct Scratch {
     flow_of_tag: Vec<u32>,
     /// Batches in flight or free.
     batches: Vec<BatchSlot>,
+    /// Places of batches whose batch is under way, where workers share them.
+    busy: Vec<bool>,
     /// Operations built and not yet taken by the engine.
     staged: Vec<tonnage_engine::Op>,
 }
@@ -73,6 +79,7 @@ impl Scratch {
             posted_ns: vec![0; tags],
             flow_of_tag: (0..tags).map(|tag| (tag % flows.max(1)) as u32).collect(),
             batches: Vec::new(),
+            busy: Vec::new(),
             staged: Vec::with_capacity(BURST),
         }
     }
@@ -81,6 +88,7 @@ impl Scratch {
     #[must_use]
     pub fn with_batches(mut self, in_flight: u32, operations: usize) -> Self {
         self.batches = vec![BatchSlot::default(); in_flight as usize];
+        self.busy = vec![false; in_flight as usize];
         self.ready.reserve(in_flight as usize);
         self.staged = Vec::with_capacity(operations.clamp(1, CALL_MAX));
         self

@@ -11,6 +11,20 @@ pub trait Recorder {
     fn now_ns(&self) -> u64;
     /// One latency.
     fn sample(&mut self, latency_ns: u64);
+    /// Times of the phases of one batch, where the loop has batches.
+    #[inline]
+    fn phases(&mut self, _times: PhaseTimes) {}
+}
+
+/// Times of the phases of a batch, which make up its latency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PhaseTimes {
+    /// Building its operations.
+    pub prepare_ns: u64,
+    /// Handing them over, waits for room included.
+    pub post_ns: u64,
+    /// From there to the end of the last one.
+    pub complete_ns: u64,
 }
 
 /// Records nothing and never reads the clock.
@@ -43,6 +57,66 @@ impl Recorder for PerOperation<'_> {
     #[inline]
     fn sample(&mut self, latency_ns: u64) {
         self.histogram.record(latency_ns);
+    }
+}
+
+/// Latencies of the phases of batches.
+#[derive(Debug, Clone, Default)]
+pub struct PhaseHistograms {
+    /// Of building operations.
+    pub prepare: LatencyHistogram,
+    /// Of handing them over.
+    pub post: LatencyHistogram,
+    /// Of waiting for the last one.
+    pub complete: LatencyHistogram,
+}
+
+impl PhaseHistograms {
+    /// Records the phases of a batch.
+    #[inline]
+    pub fn record(&mut self, times: PhaseTimes) {
+        self.prepare.record(times.prepare_ns);
+        self.post.record(times.post_ns);
+        self.complete.record(times.complete_ns);
+    }
+
+    /// Adds those of another worker.
+    pub fn merge(&mut self, other: &Self) {
+        self.prepare.merge(&other.prepare);
+        self.post.merge(&other.post);
+        self.complete.merge(&other.complete);
+    }
+
+    /// Forgets what was recorded.
+    pub fn clear(&mut self) {
+        self.prepare.clear();
+        self.post.clear();
+        self.complete.clear();
+    }
+}
+
+/// Records the latency of every batch and of its phases.
+pub struct PerBatch<'a> {
+    /// Latencies.
+    pub whole: PerOperation<'a>,
+    /// Destination of the phases; preallocated.
+    pub phases: &'a mut PhaseHistograms,
+}
+
+impl Recorder for PerBatch<'_> {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.whole.now_ns()
+    }
+
+    #[inline]
+    fn sample(&mut self, latency_ns: u64) {
+        self.whole.sample(latency_ns);
+    }
+
+    #[inline]
+    fn phases(&mut self, times: PhaseTimes) {
+        self.phases.record(times);
     }
 }
 

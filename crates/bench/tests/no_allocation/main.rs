@@ -7,11 +7,13 @@ use sides::{Side, flows, receives, sides, table};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tonnage_bench::drive::Scratch;
-use tonnage_bench::drive::batch::{BatchLoop, batch};
+use tonnage_bench::drive::batch::{BatchLoop, BatchPart, SharedBatches, batch};
 use tonnage_bench::drive::paced::{Timetable, paced};
 use tonnage_bench::drive::ping_pong::{return_all, serve_first};
 use tonnage_bench::drive::port::Port;
-use tonnage_bench::drive::recorder::{PerOperation, Recorder};
+use tonnage_bench::drive::recorder::{
+    PerBatch, PerOperation, PhaseHistograms, PhaseTimes, Recorder,
+};
 use tonnage_bench::drive::serve::serve;
 use tonnage_bench::drive::stream::stream;
 use tonnage_bench::drive::until::Until;
@@ -21,7 +23,8 @@ use tonnage_engine::{Engine, Entry, Verb};
 use tonnage_engines::ENGINES;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{
-    Addresses, Pacing, PointLength, SessionUse, TransferApi, TransferPoint, TrialLength,
+    Addresses, BatchOf, Batching, Pacing, PointLength, SessionUse, TransferApi, TransferPoint,
+    TrialLength,
 };
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::Clock;
@@ -122,7 +125,7 @@ fn engines() -> Vec<(&'static Entry, String)> {
 
 /// Records as the program does, and allocates if asked to.
 struct Counted<'a> {
-    inner: PerOperation<'a>,
+    inner: PerBatch<'a>,
     extra: Extra,
 }
 
@@ -136,6 +139,10 @@ impl Recorder for Counted<'_> {
             drop(std::hint::black_box(Box::new(latency_ns)));
         }
         self.inner.sample(latency_ns);
+    }
+
+    fn phases(&mut self, times: PhaseTimes) {
+        self.inner.phases(times);
     }
 }
 
@@ -181,15 +188,19 @@ fn initiate(
     port.post_receives(receives, 64)?;
     let mut scratch = Scratch::new(1, point.depth() as usize)
         .with_batches(point.batching.in_flight, point.depth() as usize);
-    let mut histogram = LatencyHistogram::new();
+    let (mut histogram, mut phases) = (LatencyHistogram::new(), PhaseHistograms::default());
     let mut recorder = Counted {
-        inner: PerOperation {
-            clock,
-            histogram: &mut histogram,
+        inner: PerBatch {
+            whole: PerOperation {
+                clock,
+                histogram: &mut histogram,
+            },
+            phases: &mut phases,
         },
         extra,
     };
     shared.both_ready()?;
+    let alone = SharedBatches::new(1, point.batching.in_flight, None);
     let before = counts();
     let (port, scratch, recorder) = (&mut port, &mut scratch, &mut recorder);
     match (point.pacing, &mut table) {
@@ -201,7 +212,11 @@ fn initiate(
                 call: point.batching.call,
                 merged_bytes_max: None,
             };
-            batch(port, &mut flows, &batching, scratch, &mut until, recorder)?;
+            let part = match point.batching.of {
+                BatchOf::Worker => BatchPart::Whole(&mut until),
+                BatchOf::Rank => BatchPart::Lead(&alone, &mut until),
+            };
+            batch(port, &mut flows, &batching, scratch, part, recorder)?;
         }
         (Pacing::Paced { rate_per_s, .. }, _) => {
             let timetable = Timetable {
@@ -375,6 +390,20 @@ fn the_library_allocates_nothing() {
 fn batches_allocate_nothing() {
     // Larger than what is handed over at a time, and not a multiple of it.
     nothing_is_allocated(Pacing::Batch { batch: 100 }, |_| OPERATIONS / 8).unwrap();
+    for in_flight in [1, 3] {
+        let batching = Batching {
+            of: BatchOf::Rank,
+            in_flight,
+            ..Batching::default()
+        };
+        let point = TransferPoint {
+            batching,
+            ..point("shm", Verb::Write, 64, Pacing::Batch { batch: 100 })
+        };
+        let outcome = run(&point, Extra::Nothing).unwrap();
+        assert_eq!(outcome.samples, OPERATIONS / 8);
+        assert_eq!((outcome.initiator, outcome.target), (NOTHING, NOTHING));
+    }
 }
 
 #[test]

@@ -6,9 +6,9 @@ use tonnage_engine::{EngineReport, Verb};
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{Addresses, CqMode, Pacing, PointLength, TransferPoint, TrialLength};
 use tonnage_record::environment::Memories;
-use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::histogram::{Latency, LatencyHistogram};
 use tonnage_record::spread::spread;
-use tonnage_record::transfer::{Pace, Summary, Trial};
+use tonnage_record::transfer::{BatchPhase, BatchPhases, Pace, Summary, Trial};
 use tonnage_record::{
     Canary, Effective, LatencyKind, Limit, Outcome, Placed, Program, Record, SCHEMA_VERSION,
     TransferBody,
@@ -126,6 +126,20 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
     }
 }
 
+/// A tenth of a batch's time to prepare it, three to post it, and the rest to wait for it.
+fn phases(latency: &Latency) -> BatchPhases {
+    let part = |tenths: u64| BatchPhase {
+        time_ns_mean: latency.latency_ns_mean * tenths as f64 / 10.0,
+        time_ns_p50: latency.latency_ns_p50 * tenths / 10,
+        time_ns_p99: latency.latency_ns_p99 * tenths / 10,
+    };
+    BatchPhases {
+        prepare: part(1),
+        post: part(3),
+        complete: part(6),
+    }
+}
+
 impl Sample {
     /// Changes the point before trials are added.
     pub fn with(mut self, change: impl FnOnce(&mut TransferPoint)) -> Self {
@@ -201,7 +215,11 @@ impl Sample {
             }),
             _ => None,
         };
+        let latency = self.latencies.summary(kind);
+        let is_batch = matches!(self.body.point.pacing, Pacing::Batch { .. });
+        let batch_phases = latency.as_ref().filter(|_| is_batch).map(phases);
         self.body.summary = Some(Summary {
+            batch_phases,
             merged_operations: None,
             rails: Vec::new(),
             directions: None,
@@ -213,7 +231,7 @@ impl Sample {
             payload_bytes: sum(|trial| trial.payload_bytes),
             bandwidth_bytes_per_s: bandwidth,
             message_rate_per_s: of(|trial| trial.message_rate_per_s),
-            latency: self.latencies.summary(kind),
+            latency,
             initiator_cpu_ns_per_operation: sum(|trial| trial.initiator_cpu_ns) as f64
                 / operations as f64,
             target_cpu_ns_per_operation: sum(|trial| trial.target_cpu_ns) as f64

@@ -166,10 +166,10 @@ fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = String> {
             .and_then(|summary| summary.latency.as_ref());
         matches!(record.body.point.pacing, Pacing::Batch { .. })
             && latency.is_some()
-            && record.body.lanes() > 1
+            && record.body.batches_at_once() > 1
     });
     let crowd = crowd.then(|| {
-        "Max BW is n/a: several lanes post batches at once, and the fastest batch of one says nothing about all"
+        "Max BW is n/a: several batches are under way at once, and the fastest one says nothing about all of them"
             .to_owned()
     });
     yielding(records).into_iter().chain(crowd)

@@ -51,8 +51,8 @@ impl Report for Transfers {
             .words(NOTE.name, notes, false);
         let beside = published::tables(records.iter().map(|record| record.record));
         let per_rank = per_rank::tables(records, &varying);
-        let tables = sheet.draw().into_iter().chain(per_rank);
-        tables.chain(beside).collect()
+        let tables = sheet.draw().into_iter().chain(phases(records, &varying));
+        tables.chain(per_rank).chain(beside).collect()
     }
 
     fn footers(records: &[TransferRecord<'_>]) -> Vec<String> {
@@ -72,6 +72,16 @@ struct ModeTable {
     known: &'static [&'static str],
 }
 
+const SIZE: &str = "size_bytes";
+const PHASES: [&str; 6] = [
+    "batch_prepare_ns_p50",
+    "batch_prepare_ns_p99",
+    "batch_post_ns_p50",
+    "batch_post_ns_p99",
+    "batch_complete_ns_p50",
+    "batch_complete_ns_p99",
+];
+const BATCH_OF: &str = "batch_of";
 const FOOTPRINT: &str = "footprint_bytes";
 const WORKERS: &str = "workers";
 const GAP: &str = "gap_bytes";
@@ -88,6 +98,22 @@ const API: &str = "api";
 const SESSION: &str = "session";
 const FORWARD: &str = "forward_bandwidth_bytes_per_s_mean";
 const BACK: &str = "back_bandwidth_bytes_per_s_mean";
+
+/// The table of the phases of batches, where they were timed.
+fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<String> {
+    let timed = |record: &&TransferRecord<'_>| {
+        let summary = record.body.summary.as_ref();
+        summary.is_some_and(|summary| summary.batch_phases.is_some())
+    };
+    let timed = records.iter().filter(timed);
+    let rows = timed.flat_map(|record| Row::of(record.record));
+    let sheet = Sheet::new(rows.map(Line::from).collect(), "n/a")
+        .always(&[SIZE, "batch"])
+        .always(varying)
+        .known(&PHASES);
+    let table = sheet.draw()?;
+    Some(format!("phases of a batch:\n{table}"))
+}
 
 /// CPU time of both ends, where somebody sleeps to save it.
 fn both_ends(records: &[TransferRecord<'_>], layout: &ModeTable) -> &'static [&'static str] {
@@ -113,6 +139,10 @@ fn varying(records: &[TransferRecord<'_>]) -> Vec<&'static str> {
             title::same(records, |point| point.queue_pairs).is_none(),
         ),
         (CHUNK, title::same(records, |point| point.cut).is_none()),
+        (
+            BATCH_OF,
+            title::same(records, |point| point.batching.of).is_none(),
+        ),
         (
             IN_FLIGHT,
             title::same(records, |point| point.batching.in_flight).is_none(),
@@ -242,22 +272,27 @@ mod tests {
     #[test]
     fn every_layout_names_figures_that_exist() {
         for ModeTable { always, known } in [BATCH, STREAM, PING_PONG, PACED] {
-            for field in always.iter().chain(known).chain([
-                &FOOTPRINT,
-                &WORKERS,
-                &CQ,
-                &CPU,
-                &TARGET_CPU,
-                &RAILS,
-                &QUEUE_PAIRS,
-                &CHUNK,
-                &IN_FLIGHT,
-                &CALL,
-                &MERGE,
-                &API,
-                &SESSION,
-                &GAP,
-            ]) {
+            for field in always.iter().chain(known).chain(
+                [
+                    &FOOTPRINT,
+                    &WORKERS,
+                    &CQ,
+                    &CPU,
+                    &TARGET_CPU,
+                    &RAILS,
+                    &QUEUE_PAIRS,
+                    &CHUNK,
+                    &BATCH_OF,
+                    &IN_FLIGHT,
+                    &CALL,
+                    &MERGE,
+                    &API,
+                    &SESSION,
+                    &GAP,
+                ]
+                .into_iter()
+                .chain(&PHASES),
+            ) {
                 assert!(by_field(field).is_some(), "{field}");
             }
         }

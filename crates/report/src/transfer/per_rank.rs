@@ -87,13 +87,13 @@ fn depth_cells(point: &TransferPoint) -> Vec<String> {
     }
 }
 
-/// Bytes per second of the rank's fastest batch; `None` where several lanes of it post batches at once.
+/// Bytes per second of the rank's fastest batch; `None` where several of its batches are under way at once.
 fn fastest_batch_bytes_per_s(point: &TransferPoint, own: &InitiatorFigures) -> Option<f64> {
     let Pacing::Batch { batch } = point.pacing else {
         return None;
     };
     let roles = point.roles();
-    let at_once = roles.in_round(own.rank, 0).len() * point.workers as usize;
+    let at_once = roles.in_round(own.rank, 0).len() * point.batches_to_a_peer() as usize;
     let latency_ns = own.latency_ns_min.filter(|&ns| ns > 0 && at_once == 1)?;
     Some(f64::from(batch) * f64::from(point.size_bytes) * 1e9 / latency_ns as f64)
 }

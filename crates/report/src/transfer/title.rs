@@ -2,8 +2,8 @@
 
 use tonnage_engine::paths::Rails;
 use tonnage_plan::transfer::{
-    BatchCall, BatchMerge, Batching, CqMode, Pacing, PointLength, SessionUse, TargetFootprint,
-    TransferApi, TransferPoint, TrialLength,
+    BatchCall, BatchMerge, BatchOf, Batching, CqMode, Pacing, PointLength, SessionUse,
+    TargetFootprint, TransferApi, TransferPoint, TrialLength,
 };
 use tonnage_record::histogram::Latency;
 use tonnage_record::{LatencyKind, TransferRecord};
@@ -76,13 +76,16 @@ fn paths(records: &[TransferRecord<'_>], point: &TransferPoint) -> Vec<String> {
 
 /// Batches, where all rows have the same and it is not the plainest.
 fn batches(records: &[TransferRecord<'_>]) -> Vec<String> {
+    let shared = same(records, |point| point.batching.of) == Some(BatchOf::Rank);
+    let shared = shared.then(|| "each batch shared by the workers of a rank".to_owned());
     let in_flight = same(records, |point| point.batching.in_flight).filter(|&number| number > 1);
     let in_flight = in_flight.map(|number| format!("{number} batches in flight"));
     let calls = same(records, |point| point.batching.call) == Some(BatchCall::Many);
     let calls = calls.then(|| "a call for each operation of a batch".to_owned());
     let merged = same(records, |point| point.batching.merge) == Some(BatchMerge::On);
     let merged = merged.then(|| "neighbours of a batch merged".to_owned());
-    in_flight.into_iter().chain(calls).chain(merged).collect()
+    let batches = shared.into_iter().chain(in_flight);
+    batches.chain(calls).chain(merged).collect()
 }
 
 /// Calls of the library, where all rows make the same; nothing is said of the engine's own.

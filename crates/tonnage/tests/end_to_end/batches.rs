@@ -1,18 +1,11 @@
 //! Batches: several in flight, one call or many, and neighbours that become one operation.
 
 use tempfile::tempdir;
+use tonnage_plan::transfer::Pacing;
 use tonnage_record::Record;
 
-use super::support::{BRIEF, records, tonnage};
-
-fn measured(arguments: &str) -> (Vec<Record>, String) {
-    let dir = tempdir().unwrap();
-    let brief = BRIEF.replace("--trial-time 5ms", "--iters 40");
-    let arguments = format!("transfer {arguments} {brief} -o r.jsonl");
-    let run = tonnage(dir.path(), &arguments).succeed();
-    let table = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    (records::shown(dir.path(), "r.jsonl", &run, "table"), table)
-}
+use super::support::records::measured;
+use super::support::tonnage;
 
 /// Batches in flight, operations, the most in flight, and operations after merging.
 fn figures(records: &[Record]) -> Vec<(u32, u64, u64, Option<u64>)> {
@@ -83,6 +76,45 @@ fn neighbours_become_one_operation_with_the_same_bytes() {
     assert_eq!(figures(&records)[0].3, Some(80 * 2));
 }
 
+/// Two trials of 40 batches of the rank, not of each worker, each timed once.
+#[test]
+fn workers_of_a_rank_share_batches_out() {
+    for engine in ["shm", "fabric:shm", "fabric:tcp"] {
+        for op in ["write", "write-imm", "read", "send"] {
+            let line = format!("--engine {engine} --op {op} --ranks 2 --sizes 100 --workers 3");
+            let line =
+                format!("{line} --batch 2,32 --batch-of rank --batches-in-flight 1,3 --verify");
+            let (records, table) = measured(&line);
+            for record in &records {
+                let body = record.transfer().unwrap();
+                let summary = body.summary.as_ref().unwrap();
+                let Pacing::Batch { batch } = body.point.pacing else {
+                    panic!("{body:?}");
+                };
+                assert_eq!(summary.operations, 80 * u64::from(batch), "{line}");
+                let samples = summary.latency.as_ref().unwrap().samples;
+                assert_eq!(samples, 80, "{line}");
+            }
+            assert!(
+                table.contains("each batch shared by the workers of a rank"),
+                "{table}"
+            );
+        }
+    }
+    let tcp =
+        "--engine fabric:tcp --op write --ranks 4 --traffic all-to-all --sizes 4k --workers 2";
+    for more in ["--cq event", "--api poll,async", "--merge on --gap 0"] {
+        let (records, _) = measured(&format!("{tcp} --batch 5 --batch-of rank --verify {more}"));
+        for row in figures(&records) {
+            assert_eq!(row.1, 80 * 5 * 3 * 4, "{more}");
+        }
+    }
+    let (_, both) = measured(
+        "--engine null --op write --ranks 2 --sizes 64 --batch 16 --workers 2 --batch-of rank --latency off",
+    );
+    assert!(!both.contains("phases of a batch"), "{both}");
+}
+
 #[test]
 fn what_cannot_be_is_refused_before_a_rank_starts() {
     let dir = tempdir().unwrap();
@@ -126,17 +158,25 @@ fn what_cannot_be_is_refused_before_a_rank_starts() {
         ),
         (
             "--op write --batch 1 --merge on",
-            "a batch or its footprint has one operation",
+            "a worker's part of a batch or its footprint has one operation",
         ),
         (
             "--op write --batch 8 --merge on --footprint 4k",
-            "a batch or its footprint has one operation",
+            "a worker's part of a batch or its footprint has one operation",
         ),
         (
             "--op write --batch 4 --batches-in-flight 2 --local-addresses permuted --verify",
             "write batches-in-flight 1",
         ),
         ("--op write --batch 8 --merge o", "did you mean"),
+        (
+            "--op write --window 8 --batch-of rank",
+            "batch-of is of batches, and there are none",
+        ),
+        (
+            "--op write --batch 4 --workers 4 --batch-of rank --merge on",
+            "a worker's part of a batch or its footprint has one operation",
+        ),
     ] {
         let line = format!("transfer --engine shm --ranks 2 --sizes 4k {arguments}");
         let run = tonnage(dir.path(), &line).run().with_code(2);

@@ -3,16 +3,8 @@
 use tempfile::tempdir;
 use tonnage_record::Record;
 
-use super::support::{BRIEF, records, tonnage};
-
-fn measured(arguments: &str) -> (Vec<Record>, String) {
-    let dir = tempdir().unwrap();
-    let brief = BRIEF.replace("--trial-time 5ms", "--iters 40");
-    let arguments = format!("transfer {arguments} {brief} -o r.jsonl");
-    let run = tonnage(dir.path(), &arguments).succeed();
-    let table = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    (records::shown(dir.path(), "r.jsonl", &run, "table"), table)
-}
+use super::support::records::measured;
+use super::support::tonnage;
 
 /// The point's api and session as the record writes them, and operations.
 fn figures(records: &[Record]) -> Vec<(String, String, u64)> {

@@ -11,6 +11,16 @@ const PLAIN: BatchLoop = BatchLoop {
 
 /// Runs batches on two flows; returns what came of them, and the samples.
 fn run(mock: &mut Mock, batching: &BatchLoop, batches: u64, room: usize) -> (Batched, Vec<u64>) {
+    let (batched, recorder) = recorded(mock, batching, batches, room);
+    (batched, recorder.samples)
+}
+
+fn recorded(
+    mock: &mut Mock,
+    batching: &BatchLoop,
+    batches: u64,
+    room: usize,
+) -> (Batched, Counter) {
     let stop = AtomicBool::new(false);
     let mut recorder = Counter::default();
     let mut flows = [flow(0, 1), flow(1, 2)];
@@ -19,12 +29,12 @@ fn run(mock: &mut Mock, batching: &BatchLoop, batches: u64, room: usize) -> (Bat
         &mut flows,
         batching,
         &mut Scratch::new(2, 1).with_batches(batching.in_flight, room),
-        &mut Until::operations(batches),
+        BatchPart::Whole(&mut Until::operations(batches)),
         &mut recorder,
     );
     let issued = batches * u64::from(batching.size);
     assert_eq!(flows.map(|flow| flow.issued), [issued; 2]);
-    (batched.unwrap(), recorder.samples)
+    (batched.unwrap(), recorder)
 }
 
 #[test]
@@ -37,8 +47,30 @@ fn each_batch_is_complete_before_the_next_and_timed_once() {
         let operations = 5 * 2 * u64::from(size);
         assert_eq!(batched.completed, operations);
         assert_eq!(batched.handed_over, operations);
-        assert_eq!(samples, [1; 5]);
+        // Built, handed over, ended: a reading after each.
+        assert_eq!(samples, [3; 5]);
         assert!(mock.most_in_flight <= 2 * size as usize);
+    }
+}
+
+/// A reading of the clock is one more each time: two for each turn of building after the first, and one at the ends of
+/// the last phases.
+#[test]
+fn phases_make_up_the_latency() {
+    for (room, prepare_ns) in [(16, 1), (8, 2), (6, 3)] {
+        let mut mock = Mock::new(7);
+        let (_, recorder) = recorded(&mut mock, &PLAIN, 4, room);
+        assert_eq!(recorder.phases.len(), 4);
+        for (times, latency_ns) in recorder.phases.iter().zip(&recorder.samples) {
+            let PhaseTimes {
+                prepare_ns: built_ns,
+                post_ns,
+                complete_ns,
+            } = *times;
+            assert_eq!(built_ns, prepare_ns, "{room}");
+            assert_eq!((post_ns, complete_ns), (prepare_ns, 1), "{room}");
+            assert_eq!(built_ns + post_ns + complete_ns, *latency_ns, "{room}");
+        }
     }
 }
 
@@ -117,4 +149,122 @@ fn only_what_is_adjacent_at_both_ends_follows() {
     assert!(!follows(&last, &op(1, 16, 108), 16));
     assert!(!follows(&last, &op(1, 8, 116), 16));
     assert!(!follows(&last, &op(1, 0, 108), 16));
+}
+
+/// Parts of a batch of 8 on each of two flows.
+const SHARES: [u32; 3] = [3, 3, 2];
+
+/// Runs batches that three workers share, each on a thread with an engine of its own; returns what came of each.
+fn shared(
+    (shares, in_flight, batches): ([u32; 3], u32, u64),
+    mocks: &mut [Mock; 3],
+    stop: &AtomicBool,
+) -> [(Result<Batched>, Counter); 3] {
+    let shared = SharedBatches::new(3, in_flight, None);
+    let work = |worker: u32, mock: &mut Mock| {
+        let batching = BatchLoop {
+            size: shares[worker as usize],
+            in_flight,
+            ..PLAIN
+        };
+        let mut recorder = Counter::default();
+        let mut until = Until::operations(batches);
+        let part = match worker {
+            0 => BatchPart::Lead(&shared, &mut until),
+            _ => BatchPart::Follow(&shared),
+        };
+        let batched = batch(
+            &mut Port::new(mock, tonnage_sys::clock::Clock::new(), stop, true),
+            &mut [flow(0, 1), flow(1, 2)],
+            &batching,
+            &mut Scratch::new(2, 1).with_batches(in_flight, 6),
+            part,
+            &mut recorder,
+        );
+        if let Err(error) = &batched {
+            shared.abandon(worker, error);
+        }
+        (batched, recorder)
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        let [one, two, three] = mocks;
+        let others = [
+            scope.spawn(move || work(1, two)),
+            scope.spawn(move || work(2, three)),
+        ];
+        let first = work(0, one);
+        let [two, three] = others.map(|other| other.join().unwrap());
+        [first, two, three]
+    })
+}
+
+#[test]
+fn workers_share_batches_out_and_the_first_one_times_them() {
+    for (shares, in_flight, batches) in [
+        (SHARES, 1, 200),
+        (SHARES, 2, 201),
+        (SHARES, 7, 40),
+        // Fewer operations than workers.
+        ([1, 1, 0], 1, 50),
+        ([1, 0, 0], 3, 50),
+    ] {
+        let mut mocks = [1, 7, 64].map(Mock::new);
+        let stop = AtomicBool::new(false);
+        let ends = shared((shares, in_flight, batches), &mut mocks, &stop);
+        let samples = ends.each_ref().map(|(_, recorder)| recorder.samples.len());
+        assert_eq!(samples, [batches as usize, 0, 0]);
+        assert_eq!(ends[0].1.phases.len(), batches as usize);
+        for ((batched, _), (share, mock)) in ends.iter().zip(shares.iter().zip(&mocks)) {
+            let operations = batches * 2 * u64::from(*share);
+            let expected = Batched {
+                completed: operations,
+                handed_over: operations,
+            };
+            assert_eq!(*batched.as_ref().unwrap(), expected);
+            assert_eq!(mock.posted, operations);
+            assert!(mock.most_in_flight as u32 <= in_flight * 2 * share);
+        }
+    }
+}
+
+/// One worker's engine completes nothing: the others may have one batch, or so many as are in flight, and no more.
+#[test]
+fn no_batch_begins_before_the_last_share_of_the_one_before_is_done() {
+    for (slow, in_flight) in [(0, 1), (1, 1), (2, 1), (2, 3)] {
+        let mut mocks = [64, 64, 64].map(Mock::new);
+        mocks[slow].stuck = true;
+        let stop = AtomicBool::new(false);
+        let ends = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                stop.store(true, std::sync::atomic::Ordering::Release);
+            });
+            shared((SHARES, in_flight, 1000), &mut mocks, &stop)
+        });
+        for (batched, _) in &ends {
+            let error = batched.as_ref().unwrap_err().to_string();
+            assert!(error.contains("the run was stopped"), "{error}");
+        }
+        assert!(ends[0].1.samples.is_empty());
+        for (mock, share) in mocks.iter().zip(SHARES) {
+            assert_eq!(mock.posted, u64::from(in_flight * 2 * share), "{slow}");
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_fails_ends_the_loops_of_the_others() {
+    for failing in [0, 2] {
+        let mut mocks = [64, 64, 64].map(Mock::new);
+        mocks[failing].fail_at = Some(40);
+        let stop = AtomicBool::new(false);
+        let ends = shared((SHARES, 2, 1000), &mut mocks, &stop);
+        for (worker, (batched, _)) in ends.iter().enumerate() {
+            let error = batched.as_ref().unwrap_err().to_string();
+            assert!(error.contains("77"), "{error}");
+            let named = error.contains(&format!("worker {failing}: "));
+            assert_eq!(named, worker != failing, "{error}");
+        }
+    }
 }

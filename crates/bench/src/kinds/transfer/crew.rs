@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule};
 use super::work::Work;
+use crate::drive::recorder::PhaseHistograms;
 use crate::kinds::transfer::verify::Expected;
 use crate::limit::socket_stream::{Berths, Streamed};
 use crate::threads::Followers;
@@ -51,6 +52,8 @@ pub struct CrewReport {
     pub streamed: Option<Streamed>,
     /// Latencies of all trials.
     pub latencies: Option<LatencyHistogram>,
+    /// Those of the phases of batches.
+    pub phases: Option<PhaseHistograms>,
     /// Peers and the operations towards them, of the warm-up and all trials.
     pub operations: Vec<(u32, u64)>,
 }
@@ -189,7 +192,10 @@ impl Deck {
             }
             CrewOrder::Check => report.totals = Some(self.check(index, work)?),
             CrewOrder::Forget => work.forget(),
-            CrewOrder::Latencies => report.latencies = Some(work.histogram().clone()),
+            CrewOrder::Latencies => {
+                report.latencies = Some(work.histogram().clone());
+                report.phases = work.phases().cloned();
+            }
             CrewOrder::Operations => report.operations = work.operations(),
             CrewOrder::Close => {
                 let closed = work.close();

@@ -8,10 +8,10 @@ use super::rails;
 use super::totals::TrialTotals;
 use super::trial::Schedule;
 use super::work::Work;
-use crate::drive::batch::{BatchLoop, batch};
+use crate::drive::batch::{BatchLoop, BatchPart, batch};
 use crate::drive::paced::paced;
 use crate::drive::ping_pong::{read_in_turn, serve_first};
-use crate::drive::recorder::{PerOperation, Recorder, Silent};
+use crate::drive::recorder::{PerBatch, PerOperation, Recorder, Silent};
 use crate::drive::stream::stream;
 use crate::drive::until::Until;
 use tonnage_engine::Verb;
@@ -24,6 +24,14 @@ impl Work<'_> {
     /// # Errors
     /// When the engine fails or the run is stopped.
     pub fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
+        let driven = self.drive_trial(schedule);
+        if let (Err(error), Some(shared)) = (&driven, &self.shared) {
+            shared.abandon(self.worker, error);
+        }
+        driven
+    }
+
+    fn drive_trial(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
         if let Some(trial) = &mut self.trial {
             trial.clear();
         }
@@ -108,7 +116,18 @@ impl Work<'_> {
                     clock,
                     histogram: &mut histogram,
                 };
-                let result = self.drive_with(schedule, totals, &mut recorder);
+                let result = match self.phases.take() {
+                    Some(mut phases) => {
+                        let mut recorder = PerBatch {
+                            whole: recorder,
+                            phases: &mut phases,
+                        };
+                        let result = self.drive_with(schedule, totals, &mut recorder);
+                        self.phases = Some(phases);
+                        result
+                    }
+                    None => self.drive_with(schedule, totals, &mut recorder),
+                };
                 self.trial = Some(histogram);
                 result
             }
@@ -143,14 +162,19 @@ impl Work<'_> {
                 None => read_in_turn(port, flows, &mut until, recorder)?,
             },
             Pacing::Stream { .. } => stream(port, flows, scratch, &mut until, recorder)?,
-            Pacing::Batch { batch: size } => {
+            Pacing::Batch { .. } => {
                 let batching = BatchLoop {
-                    size,
+                    size: self.point.batch_share(self.worker),
                     in_flight: self.point.batching.in_flight,
                     call: self.point.batching.call,
                     merged_bytes_max: self.merged_bytes_max,
                 };
-                let batched = batch(port, flows, &batching, scratch, &mut until, recorder)?;
+                let part = match &self.shared {
+                    None => BatchPart::Whole(&mut until),
+                    Some(shared) if self.worker == 0 => BatchPart::Lead(shared, &mut until),
+                    Some(shared) => BatchPart::Follow(shared),
+                };
+                let batched = batch(port, flows, &batching, scratch, part, recorder)?;
                 totals.handed_over = batched.handed_over;
                 batched.completed
             }

@@ -197,12 +197,17 @@ pub(super) fn timetable(
 pub(super) fn scratch(point: &TransferPoint, flows: usize) -> Scratch {
     let scratch = Scratch::new(flows, tags_of_flow(point));
     match point.pacing {
-        Pacing::Batch { batch } => scratch.with_batches(
+        Pacing::Batch { .. } => scratch.with_batches(
             point.batching.in_flight,
-            flows.saturating_mul(batch as usize),
+            flows.saturating_mul(point.batch_share_max() as usize),
         ),
         Pacing::PingPong | Pacing::Stream { .. } | Pacing::Paced { .. } => scratch,
     }
+}
+
+/// Returns whether batches are timed, and with them their phases.
+pub(super) fn has_phases(point: &TransferPoint) -> bool {
+    point.latency && matches!(point.pacing, Pacing::Batch { .. })
 }
 
 /// The most bytes that neighbours of a batch are merged into: what the device carries in one operation.

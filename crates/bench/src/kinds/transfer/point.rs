@@ -15,6 +15,7 @@ use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, Station, WARM_UP};
 use super::work::Work;
 use crate::deadlines::DEADLINES;
+use crate::drive::recorder::PhaseHistograms;
 use crate::failure::{StepFailure, agree, await_first_cause};
 use crate::json::Json;
 use crate::kinds::kind::{Course, Steps, When};
@@ -42,6 +43,8 @@ pub struct Measured {
     pub totals: Vec<TrialTotals>,
     /// All latencies.
     pub histogram: LatencyHistogram,
+    /// Those of the phases of batches.
+    pub phases: Option<PhaseHistograms>,
     /// Upper bound of the bandwidth.
     pub limit: Option<Limit>,
     /// True when the interval became narrow enough, with `until_ci`.
@@ -138,6 +141,7 @@ struct Taken<'a> {
     converged: Option<bool>,
     wire_proof: Option<WireProof>,
     histogram: Option<LatencyHistogram>,
+    phases: Option<PhaseHistograms>,
     chosen: Vec<Facts>,
     pairs: PairSums,
     own: RankSums,
@@ -154,6 +158,7 @@ impl Lead<'_, '_> {
             .ok_or_else(|| Error::Failed("the ranks' latencies were not gathered".into()))?;
         Ok(Measured {
             histogram,
+            phases: taken.phases,
             limit: self
                 .bound
                 .limit(self.rank.hosts(), taken.before, taken.after),
@@ -375,16 +380,28 @@ impl Lead<'_, '_> {
         Ok(Some(watch.conclude(all)))
     }
 
-    fn gather_histogram(&mut self) -> Result<LatencyHistogram> {
+    /// Merges the latencies of all workers of all ranks.
+    fn gather_latencies(&mut self) -> Result<()> {
         let mut histogram = self.own.histogram().clone();
-        for latencies in self
-            .everybody(&CrewOrder::Latencies)?
-            .iter()
-            .filter_map(|report| report.latencies.as_ref())
-        {
-            histogram.merge(latencies);
+        let mut phases = self.own.phases().cloned();
+        for report in self.everybody(&CrewOrder::Latencies)? {
+            if let Some(latencies) = &report.latencies {
+                histogram.merge(latencies);
+            }
+            if let (Some(phases), Some(others)) = (&mut phases, &report.phases) {
+                phases.merge(others);
+            }
         }
-        merge_all(self.rank, "merge histograms", &histogram, DEADLINES.step)
+        let mut merged = |own| merge_all(self.rank, "merge histograms", own, DEADLINES.step);
+        self.taken.histogram = Some(merged(&histogram)?);
+        if let Some(phases) = &phases {
+            self.taken.phases = Some(PhaseHistograms {
+                prepare: merged(&phases.prepare)?,
+                post: merged(&phases.post)?,
+                complete: merged(&phases.complete)?,
+            });
+        }
+        Ok(())
     }
 }
 
@@ -453,7 +470,7 @@ impl Steps for Lead<'_, '_> {
     }
 
     fn gather(&mut self) -> Result<(), StepFailure> {
-        self.taken.histogram = Some(self.gather_histogram()?);
+        self.gather_latencies()?;
         if self.point.per_rank {
             let own = self.taken.own;
             let all = self.rank.gather("figures of ranks", &own, DEADLINES.step)?;

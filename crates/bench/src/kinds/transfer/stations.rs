@@ -1,5 +1,6 @@
 //! Places of a rank's workers in a point, and the threads of those that follow.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender};
 
@@ -11,13 +12,15 @@ use super::stalled::FlowNames;
 use super::trial::Station;
 use super::work::Work;
 use crate::deadlines::DEADLINES;
-use tonnage_plan::transfer::TransferPoint;
+use crate::drive::batch::SharedBatches;
+use tonnage_plan::transfer::{BatchOf, CqMode, Pacing, TransferPoint};
 use tonnage_ranks::Rank;
 use tonnage_units::Result;
 
 /// Places of this rank's workers.
 pub(super) fn stations(point: &TransferPoint, open: &OpenEngine, rank: &Rank) -> Vec<Station> {
     let out = SliceLayout::new(point, rank.id()).out;
+    let shared = shared_batches(point, rank).map(Arc::new);
     let station = |(index, worker): (u32, &TransferWorker)| Station {
         rank: rank.id(),
         worker: index,
@@ -25,8 +28,16 @@ pub(super) fn stations(point: &TransferPoint, open: &OpenEngine, rank: &Rank) ->
         yielding: open.yielding,
         patience: rank.network_timeout() + DEADLINES.stall,
         sleepers: rank.sleepers(),
+        shared: shared.clone(),
     };
     (0u32..).zip(&open.workers).map(station).collect()
+}
+
+/// Batches that the workers of a rank share, where they do.
+fn shared_batches(point: &TransferPoint, rank: &Rank) -> Option<SharedBatches> {
+    let shares = matches!(point.pacing, Pacing::Batch { .. }) && point.batching.of == BatchOf::Rank;
+    let sleepers = (point.cq == CqMode::Event).then(|| rank.sleepers());
+    shares.then(|| SharedBatches::new(point.workers, point.batching.in_flight, sleepers))
 }
 
 /// The thread of a following worker: makes it ready, says so, and carries out orders.

@@ -2,11 +2,13 @@
 
 use super::directions;
 use super::point::Measured;
+use crate::drive::recorder::PhaseHistograms;
 use tonnage_engine::Verb;
 use tonnage_plan::transfer::{BatchMerge, Pacing, TransferPoint};
 use tonnage_record::LatencyKind;
+use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
-use tonnage_record::transfer::{Pace, Summary};
+use tonnage_record::transfer::{BatchPhase, BatchPhases, Pace, Summary};
 
 /// Takes the trials together.
 pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
@@ -34,6 +36,7 @@ pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
         bandwidth_bytes_per_s: bandwidth,
         message_rate_per_s: message_rate,
         latency: measured.histogram.summary(latency_kind(point)),
+        batch_phases: measured.phases.as_ref().and_then(batch_phases),
         initiator_cpu_ns_per_operation: per_operation(sum(|totals| totals.initiator_cpu_ns)),
         target_cpu_ns_per_operation: per_operation(sum(|totals| totals.target_cpu_ns)),
         utilization: measured
@@ -52,6 +55,22 @@ pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
         pace: pace(point, measured, message_rate.mean),
         converged: measured.converged,
     }
+}
+
+/// Phases of batches, where there were any.
+fn batch_phases(phases: &PhaseHistograms) -> Option<BatchPhases> {
+    let of = |histogram: &LatencyHistogram| {
+        Some(BatchPhase {
+            time_ns_mean: histogram.mean_ns()?,
+            time_ns_p50: histogram.quantile_ns(0.5)?,
+            time_ns_p99: histogram.quantile_ns(0.99)?,
+        })
+    };
+    Some(BatchPhases {
+        prepare: of(&phases.prepare)?,
+        post: of(&phases.post)?,
+        complete: of(&phases.complete)?,
+    })
 }
 
 /// Kind of a latency sample of a point.
@@ -87,7 +106,6 @@ mod tests {
     use tonnage_plan::point::Traffic;
     use tonnage_plan::transfer::Addresses;
     use tonnage_record::Limit;
-    use tonnage_record::histogram::LatencyHistogram;
 
     /// Two trials of a second: 100 and 300 operations of 8 bytes.
     fn measured() -> Measured {
@@ -105,6 +123,7 @@ mod tests {
             trials: totals.iter().map(|each| each.trial(false)).collect(),
             totals: totals.into(),
             histogram: LatencyHistogram::new(),
+            phases: None,
             limit: Some(Limit {
                 what: "a test".into(),
                 bytes_per_s: 6400.0,

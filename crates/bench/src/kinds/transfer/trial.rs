@@ -8,6 +8,7 @@ use tonnage_plan::transfer::TrialLength;
 use tonnage_ranks::Sleepers;
 
 use super::stalled::FlowNames;
+use crate::drive::batch::SharedBatches;
 
 /// The number of a warm-up, which is no trial: engines may try things out in it.
 pub const WARM_UP: u64 = 0;
@@ -27,6 +28,8 @@ pub struct Station {
     pub patience: Duration,
     /// Those of this rank that may sleep.
     pub sleepers: Arc<Sleepers>,
+    /// Batches that this rank's workers share, where they do.
+    pub shared: Option<Arc<SharedBatches>>,
 }
 
 /// Start and length of a trial.

@@ -8,16 +8,19 @@ use tonnage_sys::clock::thread_cpu_ns;
 
 use super::credit_lanes::begin;
 use super::flows::{
-    begins, expect_parts, flows_of, make_flow, make_receives, make_table, merged_bytes_max, scratch,
+    begins, expect_parts, flows_of, has_phases, make_flow, make_receives, make_table,
+    merged_bytes_max, scratch,
 };
 use super::opened::TransferWorker;
 use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, Station, WARM_UP};
 use crate::deadlines::DEADLINES;
 use crate::drive::Scratch;
+use crate::drive::batch::SharedBatches;
 use crate::drive::flow::{Flow, Receives};
 use crate::drive::ping_pong::{Table, return_all};
 use crate::drive::port::Port;
+use crate::drive::recorder::PhaseHistograms;
 use crate::drive::serve::{rest, serve};
 use crate::drive::stall::StallWatch;
 use crate::kinds::transfer::layout::{SliceLayout, answers};
@@ -47,6 +50,8 @@ pub struct Work<'a> {
     pub(super) active: Range<usize>,
     pub(super) table: Option<Table>,
     pub(super) scratch: Scratch,
+    /// Batches that the rank's workers share, where they do.
+    pub(super) shared: Option<Arc<SharedBatches>>,
     /// The most bytes that neighbours of a batch are merged into; `None` where they stay apart.
     pub(super) merged_bytes_max: Option<u32>,
     pub(super) receives_depth: u32,
@@ -58,6 +63,8 @@ pub struct Work<'a> {
     pub(super) trial: Option<LatencyHistogram>,
     /// Latencies of the point.
     pub(super) histogram: LatencyHistogram,
+    /// Those of the phases of batches, where the point has batches.
+    pub(super) phases: Option<PhaseHistograms>,
     pub(super) watch: SliceWalks,
     pub(super) number: u64,
     pub(super) window_end_ns: u64,
@@ -127,11 +134,13 @@ impl<'a> Work<'a> {
             table: None,
             scratch,
             merged_bytes_max: merged_bytes_max(point, &caps),
+            shared: station.shared,
             receives_depth,
             receives_posted: posted,
             lanes,
             trial: Some(LatencyHistogram::new()),
             histogram: LatencyHistogram::new(),
+            phases: has_phases(point).then(PhaseHistograms::default),
             number: 0,
             window_end_ns: 0,
             cpu_began_ns: 0,
@@ -195,6 +204,9 @@ impl<'a> Work<'a> {
     /// When a slice does not lie in the memory.
     pub fn prepare(&mut self, number: u64) -> Result<()> {
         self.number = number;
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.worker == 0) {
+            shared.reset();
+        }
         self.port.clock.resync();
         self.port.engine.settle(number == WARM_UP);
         if self.point.verify {
@@ -372,9 +384,17 @@ impl<'a> Work<'a> {
         &self.histogram
     }
 
+    /// Latencies of the phases of batches, of all trials so far.
+    pub fn phases(&self) -> Option<&PhaseHistograms> {
+        self.phases.as_ref()
+    }
+
     /// Forgets the warm-up's latencies.
     pub fn forget(&mut self) {
         self.histogram.clear();
+        if let Some(phases) = &mut self.phases {
+            phases.clear();
+        }
     }
 
     /// Choices that the engine made by itself.

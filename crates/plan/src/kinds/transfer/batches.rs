@@ -14,6 +14,16 @@ tonnage_units::names! {
 }
 
 tonnage_units::names! {
+    /// Owner of a batch.
+    pub enum BatchOf: "batch-of" {
+        /// Each worker has batches of its own.
+        Worker = "worker",
+        /// The workers of a rank share each batch out.
+        Rank = "rank",
+    }
+}
+
+tonnage_units::names! {
     /// Use of neighbourhood within a batch.
     pub enum BatchMerge: "merge" {
         /// Operations stay apart.
@@ -27,6 +37,12 @@ tonnage_units::names! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Batching {
+    /// Owner of a batch.
+    #[serde(
+        default = "BatchOf::worker",
+        skip_serializing_if = "BatchOf::is_worker"
+    )]
+    pub of: BatchOf,
     /// Batches in flight together.
     pub in_flight: u32,
     /// Calls that hand a batch over.
@@ -39,10 +55,22 @@ impl Default for Batching {
     /// Returns one batch at a time, handed over in one call, its operations apart.
     fn default() -> Self {
         Self {
+            of: BatchOf::Worker,
             in_flight: 1,
             call: BatchCall::One,
             merge: BatchMerge::Off,
         }
+    }
+}
+
+impl BatchOf {
+    fn worker() -> Self {
+        Self::Worker
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    fn is_worker(&self) -> bool {
+        *self == Self::Worker
     }
 }
 

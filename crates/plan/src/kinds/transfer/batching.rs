@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::batches::{BatchCall, BatchMerge, Batching};
+use super::batches::{BatchCall, BatchMerge, BatchOf, Batching};
 use super::pacing::DEPTH_MAX;
 use super::point::{Addresses, Pacing, TransferPoint};
 use crate::options::{Group, one_of, with_default};
@@ -20,8 +20,13 @@ pub const BATCHES_MAX: u64 = 1024;
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Batches", mut_args = with_default::<Self>)]
 pub struct BatchingOptions {
-    /// Keep this many batches in flight on each worker; with 1 a batch begins when the one before has ended: a value or
-    /// a sweep.
+    /// Give each worker batches of its own, or share each batch out to the workers of a rank, so that its latency is
+    /// that of all of them together.
+    #[arg(long, value_name = "OWNER", value_parser = one_of::<BatchOf>())]
+    pub batch_of: Option<BatchOf>,
+
+    /// Keep this many batches of each worker, or rank, in flight; with 1 a batch begins when the one before has ended:
+    /// a value or a sweep.
     #[arg(
         long,
         value_name = "SWEEP",
@@ -42,6 +47,7 @@ pub struct BatchingOptions {
 impl Group for BatchingOptions {
     fn defaults() -> Self {
         Self {
+            batch_of: Some(BatchOf::Worker),
             batches_in_flight: Some(Sweep::one(1)),
             batch_call: Some(BatchCall::One),
             merge: Some(BatchMerge::Off),
@@ -55,6 +61,7 @@ impl Group for BatchingOptions {
 /// `Usage` for what only batches have, where there are none, and for numbers out of range.
 pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<Vec<Batching>> {
     let named = [
+        ("batch-of", options.batch_of.is_some()),
         ("batches-in-flight", options.batches_in_flight.is_some()),
         ("batch-call", options.batch_call.is_some()),
         ("merge", options.merge.is_some()),
@@ -65,6 +72,7 @@ pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<
         ));
     }
     let with = |in_flight| Batching {
+        of: options.batch_of.unwrap_or(BatchOf::Worker),
         in_flight,
         call: options.batch_call.unwrap_or(BatchCall::One),
         merge: options.merge.unwrap_or(BatchMerge::Off),
@@ -91,11 +99,12 @@ pub(super) fn check_batching(point: &TransferPoint) -> Result<()> {
         return Ok(());
     };
     let in_flight = point.batching.in_flight;
-    if u64::from(batch) * u64::from(in_flight) > u64::from(DEPTH_MAX) {
+    let share = point.batch_share_max();
+    if u64::from(share) * u64::from(in_flight) > u64::from(DEPTH_MAX) {
         return usage(format!(
-            "{in_flight} batches of {batch} are more operations in flight than {DEPTH_MAX}: write batches-in-flight {} or \
-             less, or a smaller batch",
-            DEPTH_MAX / batch
+            "{in_flight} batches of {batch} are more operations in flight than {DEPTH_MAX} for each worker: write \
+             batches-in-flight {} or less, or a smaller batch",
+            DEPTH_MAX / share
         ));
     }
     match point.batching.merge {
@@ -115,14 +124,10 @@ fn check_merge(point: &TransferPoint) -> Result<()> {
             "merge on and op send contradict each other, for each takes a receive of its own: use op write, or leave merge \
              out",
         ),
-        Verb::Write | Verb::Read
-            if point.slots() == 1 || point.pacing == (Pacing::Batch { batch: 1 }) =>
-        {
-            usage(
-                "merge on finds no neighbours, for a batch or its footprint has one operation: write batch 64, or leave \
-                 merge out",
-            )
-        }
+        Verb::Write | Verb::Read if point.slots() == 1 || point.batch_share_max() == 1 => usage(
+            "merge on finds no neighbours, for a worker's part of a batch or its footprint has one operation: write \
+                 batch 64, or leave merge out",
+        ),
         Verb::Write | Verb::Read if point.gap_bytes() > 0 => usage(format!(
             "merge on finds no neighbours, for {} bytes lie between slots of {}: write gap 0, or leave merge out",
             point.gap_bytes(),
@@ -145,6 +150,8 @@ fn check_merge(point: &TransferPoint) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Plan;
+    use crate::fixture::Expand;
 
     fn options(change: impl FnOnce(&mut BatchingOptions)) -> BatchingOptions {
         let mut options = BatchingOptions::default();
@@ -161,11 +168,13 @@ mod tests {
         let plain = batchings(&BatchingOptions::default(), false).unwrap();
         assert_eq!(plain, [Batching::default()]);
         let asked = options(|options| {
+            options.batch_of = Some(BatchOf::Rank);
             options.batches_in_flight = Some("1,4".parse().unwrap());
             options.batch_call = Some(BatchCall::Many);
             options.merge = Some(BatchMerge::On);
         });
         let expected = [1, 4].map(|in_flight| Batching {
+            of: BatchOf::Rank,
             in_flight,
             call: BatchCall::Many,
             merge: BatchMerge::On,
@@ -183,9 +192,50 @@ mod tests {
         );
         let call = options(|options| options.batch_call = Some(BatchCall::One));
         assert!(refused(&call, false).starts_with("batch-call is of batches"));
+        let of = options(|options| options.batch_of = Some(BatchOf::Worker));
+        assert!(refused(&of, false).starts_with("batch-of is of batches"));
         let merge = options(|options| options.merge = Some(BatchMerge::Off));
         assert!(refused(&merge, false).starts_with("merge is of batches"));
         assert!(refused(&in_flight("0"), true).contains("the smallest is 1"));
         assert!(refused(&in_flight("1025"), true).contains("the largest is 1024"));
+    }
+
+    #[test]
+    fn a_batch_of_a_rank_is_shared_out_whole() {
+        let text = |batch: u32, workers: u32, more: &str| {
+            format!(
+                "name = 'n'\n[[transfer]]\nengine = 'shm'\nop = 'write'\nsizes = 8\nbatch = {batch}\nworkers = \
+                 {workers}\nbatch-of = 'rank'\n{more}"
+            )
+        };
+        let points = |text: &str| {
+            let plan = Plan::from_toml(text, "n.toml").unwrap();
+            plan.transfer_points(2)
+        };
+        for (batch, workers, most) in [(128, 4, 32), (7, 3, 3), (2, 3, 1), (9, 1, 9)] {
+            let point = points(&text(batch, workers, "batches-in-flight = 2"))
+                .unwrap()
+                .remove(0);
+            let shares: Vec<u32> = (0..workers)
+                .map(|worker| point.batch_share(worker))
+                .collect();
+            assert_eq!(shares.iter().sum::<u32>(), batch);
+            assert_eq!(shares.iter().max(), Some(&most), "{shares:?}");
+            assert_eq!((point.batch_share_max(), point.depth()), (most, 2 * most));
+            assert_eq!(point.batches_to_a_peer(), 2);
+            // Each worker has the slots of its own part.
+            assert_eq!(point.slots(), u64::from(2 * most));
+            let own = TransferPoint {
+                batching: Batching {
+                    of: BatchOf::Worker,
+                    ..point.batching
+                },
+                ..point
+            };
+            assert_eq!((own.batch_share(0), own.depth()), (batch, 2 * batch));
+            assert_eq!(own.batches_to_a_peer(), 2 * workers);
+        }
+        let merged = points(&text(3, 3, "merge = 'on'")).unwrap_err().to_string();
+        assert!(merged.contains("a worker's part of a batch"), "{merged}");
     }
 }

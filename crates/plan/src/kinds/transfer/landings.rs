@@ -5,6 +5,7 @@
 //! operations that are in flight together, or of which the first may still be on its way when it completes, must not
 //! land in one slot: which of them stays, nobody can say.
 
+use super::batches::BatchOf;
 use super::point::{Addresses, Pacing, TransferPoint};
 use crate::refuse::usage;
 use tonnage_engine::Verb;
@@ -35,22 +36,58 @@ impl TransferPoint {
                 // One of several may be overtaken by any number of others.
                 Pacing::Batch { .. } if self.batching.in_flight > 1 => true,
                 // All of a batch are waited for before the next one, so that only those of one batch can meet.
-                Pacing::Batch { batch } if landing == Addresses::Sequential => {
-                    u64::from(batch) > self.slots()
+                Pacing::Batch { .. } if landing == Addresses::Sequential => {
+                    u64::from(self.batch_share_max()) > self.slots()
                 }
-                // No batch goes over the end of a round.
-                Pacing::Batch { batch } if landing == Addresses::Permuted => {
-                    !self.slots().is_multiple_of(batch.into())
+                // No batch goes over the end of a round, whichever part of it a worker has.
+                Pacing::Batch { .. } if landing == Addresses::Permuted => {
+                    let goes_over =
+                        |share: u32| share > 0 && !self.slots().is_multiple_of(share.into());
+                    let least = self.batch_share(self.workers.saturating_sub(1));
+                    goes_over(self.batch_share_max()) || goes_over(least)
                 }
                 _ => self.depth() > 1,
             }
     }
 }
 
-/// The largest batch, up to the one that was asked for, of which each round holds a whole number.
+/// The largest batch, up to the one that was asked for, of which each round holds a whole number, for every worker
+/// alike.
 fn largest_divisor(point: &TransferPoint) -> u32 {
     let fits = |batch: &u32| point.slots().is_multiple_of((*batch).into());
-    (1..=point.depth()).rev().find(fits).unwrap_or(1)
+    let share = (1..=point.batch_share_max()).rev().find(fits).unwrap_or(1);
+    share * workers_together(point)
+}
+
+/// Workers that share a batch out.
+fn workers_together(point: &TransferPoint) -> u32 {
+    match point.batching.of {
+        BatchOf::Worker => 1,
+        BatchOf::Rank => point.workers,
+    }
+}
+
+/// The pacing, like the point's, with which it is known what stays.
+fn known_pacing(point: &TransferPoint) -> String {
+    if !matches!(point.pacing, Pacing::Batch { .. }) {
+        return "window 1".to_owned();
+    }
+    if point.batching.in_flight > 1 {
+        let mut alone = point.clone();
+        alone.batching.in_flight = 1;
+        return match alone.lands_at_once() {
+            true => format!("batches-in-flight 1 and {}", known_pacing(&alone)),
+            false => "batches-in-flight 1".to_owned(),
+        };
+    }
+    match point.landing_and_source() {
+        (Addresses::Sequential, _) => {
+            let slots = point.slots() * u64::from(workers_together(point));
+            format!("batch {slots} or less")
+        }
+        (Addresses::Permuted, _) => format!("batch {}", largest_divisor(point)),
+        _ => "batch 1".to_owned(),
+    }
 }
 
 /// Refuses to verify what nobody can know.
@@ -62,17 +99,7 @@ pub(super) fn check_landings(point: &TransferPoint) -> Result<()> {
         return Ok(());
     }
     let (local, remote) = point.orders();
-    let instead = match point.pacing {
-        Pacing::Batch { .. } => match point.landing_and_source() {
-            (Addresses::Sequential, _) if point.batching.in_flight == 1 => {
-                format!("batch {} or less", point.slots())
-            }
-            _ if point.batching.in_flight > 1 => "batches-in-flight 1".to_owned(),
-            (Addresses::Permuted, _) => format!("batch {}", largest_divisor(point)),
-            _ => "batch 1".to_owned(),
-        },
-        Pacing::PingPong | Pacing::Stream { .. } | Pacing::Paced { .. } => "window 1".to_owned(),
-    };
+    let instead = known_pacing(point);
     usage(format!(
         "verify cannot tell what is right where landings overlap, and with addresses {} and local-addresses {} operations \
          in flight together bring different data to one slot: write {instead}, or leave verify out",

@@ -30,7 +30,7 @@ mod pacing;
 pub mod point;
 mod roles;
 
-pub use batches::{BatchCall, BatchMerge, Batching};
+pub use batches::{BatchCall, BatchMerge, BatchOf, Batching};
 pub use batching::BatchingOptions;
 pub use issuing::IssuingOptions;
 pub use length::LengthOptions;

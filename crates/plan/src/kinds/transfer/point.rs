@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::batches::Batching;
+use super::batches::{BatchOf, Batching};
 use crate::kind::AnyPoint;
 use crate::point::{LimitChoice, Traffic};
 use crate::roles::Roles;
@@ -189,12 +189,44 @@ impl TransferPoint {
         self.stride_bytes > u64::from(self.size_bytes).next_multiple_of(ALIGNMENT_BYTES)
     }
 
+    /// Operations of a batch towards a peer that a worker has, at most: all, unless the workers of a rank share it out.
+    /// 0 without batches.
+    pub fn batch_share_max(&self) -> u32 {
+        match (self.pacing, self.batching.of) {
+            (Pacing::Batch { batch }, BatchOf::Worker) => batch,
+            (Pacing::Batch { batch }, BatchOf::Rank) => batch.div_ceil(self.workers.max(1)),
+            _ => 0,
+        }
+    }
+
+    /// Batches of a rank towards one peer that are under way at once.
+    pub fn batches_to_a_peer(&self) -> u32 {
+        let owners = match self.batching.of {
+            BatchOf::Worker => self.workers,
+            BatchOf::Rank => 1,
+        };
+        owners.saturating_mul(self.batching.in_flight)
+    }
+
+    /// Operations of a batch that one worker has.
+    pub fn batch_share(&self, worker: u32) -> u32 {
+        match (self.pacing, self.batching.of) {
+            (Pacing::Batch { batch }, BatchOf::Rank) => {
+                let workers = self.workers.max(1);
+                batch / workers + u32::from(worker < batch % workers)
+            }
+            _ => self.batch_share_max(),
+        }
+    }
+
     /// Operations that one lane may have in flight.
     pub fn depth(&self) -> u32 {
         match self.pacing {
             Pacing::PingPong => 1,
             Pacing::Stream { window } | Pacing::Paced { window, .. } => window,
-            Pacing::Batch { batch } => batch.saturating_mul(self.batching.in_flight),
+            Pacing::Batch { .. } => self
+                .batch_share_max()
+                .saturating_mul(self.batching.in_flight),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
 use crate::transfer::CqMode;
 use crate::transfer::{
-    Addresses, BatchCall, BatchMerge, BatchingOptions, IssuingOptions, LengthOptions,
+    Addresses, BatchCall, BatchMerge, BatchOf, BatchingOptions, IssuingOptions, LengthOptions,
     LibraryOptions, MeasureOptions, MemoryOptions, OperationOptions, PacingOptions, SessionUse,
     TargetFootprint, TransferApi,
 };
@@ -153,15 +153,17 @@ fn published() -> impl Strategy<Value = Vec<PublishedTable>> {
 }
 
 fn batching() -> impl Strategy<Value = BatchingOptions> {
+    let of = option::of(proptest::sample::select(BatchOf::ALL.to_vec()));
     let call = option::of(proptest::sample::select(BatchCall::ALL.to_vec()));
     let merge = option::of(proptest::sample::select(BatchMerge::ALL.to_vec()));
-    (option::of(sweeps()), call, merge).prop_map(|(batches_in_flight, batch_call, merge)| {
-        BatchingOptions {
+    (of, option::of(sweeps()), call, merge).prop_map(
+        |(batch_of, batches_in_flight, batch_call, merge)| BatchingOptions {
+            batch_of,
             batches_in_flight,
             batch_call,
             merge,
-        }
-    })
+        },
+    )
 }
 
 fn library() -> impl Strategy<Value = LibraryOptions> {

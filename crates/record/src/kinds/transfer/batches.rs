@@ -3,14 +3,26 @@
 use tonnage_plan::transfer::{Batching, Pacing, TransferPoint};
 
 use crate::figures::common::FROM_PLAN;
-use crate::figures::{Figure, Row, Style, Value};
+use crate::figures::{Better, Figure, MICROSECONDS, Row, Style, Value};
+use crate::transfer::BatchPhases;
 
 /// Batches as they were asked for.
 pub(super) const BATCHES: &[Figure] = &[
     Figure {
+        name: "Batch of",
+        field: "batch_of",
+        meaning: "Owner of a batch: worker (each worker has batches of its own) or rank (the workers of a rank share each \
+             batch out, and its latency is that of all of them together). Empty where the pacing has none.",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| batches(row, |batching| batching.of.name().into()),
+        trials: None,
+    },
+    Figure {
         name: "Batches",
         field: "batches_in_flight",
-        meaning: "Batches of a worker that are in flight together; empty where the pacing has none.",
+        meaning: "Batches of a worker, or of a rank, that are in flight together; empty where the pacing has none.",
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
@@ -41,6 +53,106 @@ pub(super) const BATCHES: &[Figure] = &[
     },
 ];
 
+const PREPARE: &str = "From before the first operation is built until the last one is. What a session costs is in the \
+     library's call, and so in Post. With batches of a rank this phase and the next are the first worker's.";
+const POST: &str = "From there until the engine, or the library, has taken the last operation.";
+const COMPLETE: &str =
+    "From there to the completion of the last one; of a rank's batch, of all workers' last ones.";
+
+/// Phases that make up the latency of a batch.
+pub(super) const PHASES: &[Figure] = &[
+    Figure {
+        name: "Prepare mean (us)",
+        field: "batch_prepare_ns_mean",
+        meaning: "Mean time of building a batch's operations.",
+        computed: PREPARE,
+        style: MICROSECONDS,
+        better: Some(Better::Low),
+        value: |row| phase(row, |phases| phases.prepare.time_ns_mean),
+        trials: None,
+    },
+    Figure {
+        name: "Prepare p50 (us)",
+        field: "batch_prepare_ns_p50",
+        meaning: "Median time of building a batch's operations.",
+        computed: PREPARE,
+        style: MICROSECONDS,
+        better: Some(Better::Low),
+        value: |row| phase(row, |phases| phases.prepare.time_ns_p50),
+        trials: None,
+    },
+    Figure {
+        name: "Prepare p99 (us)",
+        field: "batch_prepare_ns_p99",
+        meaning: "Time that 99 % of the batches do not exceed, of building a batch's operations.",
+        computed: PREPARE,
+        style: MICROSECONDS,
+        better: Some(Better::Low),
+        value: |row| phase(row, |phases| phases.prepare.time_ns_p99),
+        trials: None,
+    },
+    Figure {
+        name: "Post mean (us)",
+        field: "batch_post_ns_mean",
+        meaning: "Mean time of handing a batch over to the engine or the library, waits for room included.",
+        computed: POST,
+        style: MICROSECONDS,
+        better: Some(Better::Low),
+        value: |row| phase(row, |phases| phases.post.time_ns_mean),
+        trials: None,
+    },
+    Figure {
+        name: "Post p50 (us)",
+        field: "batch_post_ns_p50",
+        meaning: "Median time of handing a batch over to the engine or the library, waits for room included.",
+        computed: POST,
+        style: MICROSECONDS,
+        better: Some(Better::Low),
+        value: |row| phase(row, |phases| phases.post.time_ns_p50),
+        trials: None,
+    },
+    Figure {
+        name: "Post p99 (us)",
+        field: "batch_post_ns_p99",
+        meaning: "Time that 99 % of the batches do not exceed, of handing a batch over to the engine or the library, waits for room included.",
+        computed: POST,
+        style: MICROSECONDS,
+        better: Some(Better::Low),
+        value: |row| phase(row, |phases| phases.post.time_ns_p99),
+        trials: None,
+    },
+    Figure {
+        name: "Complete mean (us)",
+        field: "batch_complete_ns_mean",
+        meaning: "Mean time of waiting for a batch after it was handed over.",
+        computed: COMPLETE,
+        style: MICROSECONDS,
+        better: Some(Better::Low),
+        value: |row| phase(row, |phases| phases.complete.time_ns_mean),
+        trials: None,
+    },
+    Figure {
+        name: "Complete p50 (us)",
+        field: "batch_complete_ns_p50",
+        meaning: "Median time of waiting for a batch after it was handed over.",
+        computed: COMPLETE,
+        style: MICROSECONDS,
+        better: Some(Better::Low),
+        value: |row| phase(row, |phases| phases.complete.time_ns_p50),
+        trials: None,
+    },
+    Figure {
+        name: "Complete p99 (us)",
+        field: "batch_complete_ns_p99",
+        meaning: "Time that 99 % of the batches do not exceed, of waiting for a batch after it was handed over.",
+        computed: COMPLETE,
+        style: MICROSECONDS,
+        better: Some(Better::Low),
+        value: |row| phase(row, |phases| phases.complete.time_ns_p99),
+        trials: None,
+    },
+];
+
 /// Operations that became of those of batches.
 pub(super) const MERGED: &[Figure] = &[Figure {
     name: "Merged to",
@@ -55,6 +167,13 @@ pub(super) const MERGED: &[Figure] = &[Figure {
     },
     trials: None,
 }];
+
+/// A time of a phase.
+fn phase<T: Into<Value>>(row: &Row<'_>, of: fn(&BatchPhases) -> T) -> Value {
+    let summary = row.record.transfer().and_then(|body| body.summary.as_ref());
+    let phases = summary.and_then(|summary| summary.batch_phases.as_ref());
+    phases.map(of).into()
+}
 
 /// A figure of a point's batches.
 fn batches(row: &Row<'_>, of: fn(&Batching) -> Value) -> Value {

@@ -2,7 +2,7 @@
 
 use tonnage_plan::transfer::{CqMode, Pacing, SessionUse, TransferPoint, TrialLength};
 
-use super::batches::{BATCHES, MERGED, batch};
+use super::batches::{BATCHES, MERGED, PHASES, batch};
 use crate::Links;
 use crate::envelope::Of;
 use crate::figures::common::{ASKED, EXCHANGE, FROM_PLAN, IN_FLIGHT, OUTCOME};
@@ -18,7 +18,7 @@ use crate::transfer::{Summary, TransferBody, Trial};
 /// All figures of a record of a transfer.
 pub const FIGURES: Figures = &[
     ASKED, ENGINE, EXCHANGE, OPERATIONS, BATCHES, IN_FLIGHT, RATES, BANDWIDTH, DIRECTIONS, LATENCY,
-    DELIVERED, LIMIT, BUS, CPU, AROUND, AMOUNTS, MERGED, PROOF, OUTCOME,
+    PHASES, DELIVERED, LIMIT, BUS, CPU, AROUND, AMOUNTS, MERGED, PROOF, OUTCOME,
 ];
 
 /// Figures that a point alone decides, measured or not.
@@ -448,9 +448,7 @@ fn batch_bytes(point: &TransferPoint) -> Option<u64> {
 /// Bytes per second of the fastest batch, where one lane has the path for itself.
 fn fastest_batch_bytes_per_s(body: &TransferBody) -> Option<f64> {
     let latency = body.summary.as_ref()?.latency.as_ref()?;
-    let alone = body.lanes() == 1
-        && body.point.batching.in_flight == 1
-        && latency.kind == LatencyKind::Batch;
+    let alone = body.batches_at_once() == 1 && latency.kind == LatencyKind::Batch;
     let bytes = batch_bytes(&body.point).filter(|_| alone && latency.latency_ns_min > 0)?;
     Some(bytes as f64 * 1e9 / latency.latency_ns_min as f64)
 }

@@ -134,11 +134,11 @@ impl KindBody for TransferBody {
 }
 
 impl TransferBody {
-    /// Lanes over which operations are posted at once: pairs of initiator and target, times workers.
-    pub fn lanes(&self) -> u64 {
+    /// Batches that are under way at once: those of a worker, or rank, towards each of its peers.
+    pub fn batches_at_once(&self) -> u64 {
         let roles = self.point.roles();
         let flows = roles.flows() / u64::from(roles.rounds());
-        flows.saturating_mul(self.point.workers.into())
+        flows.saturating_mul(self.point.batches_to_a_peer().into())
     }
 }
 
@@ -203,6 +203,9 @@ pub struct Summary {
     /// Latency; absent where none was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    /// Phases of batches, where their latency was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_phases: Option<BatchPhases>,
     /// Initiators' CPU time per operation.
     pub initiator_cpu_ns_per_operation: f64,
     /// Serving ranks' CPU time per operation.
@@ -234,6 +237,28 @@ pub struct Summary {
     /// With `--until-ci`: true when the interval became that narrow before the time was up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub converged: Option<bool>,
+}
+
+/// Phases that make up the latency of a batch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BatchPhases {
+    /// Building its operations.
+    pub prepare: BatchPhase,
+    /// Handing them over, waits for room included.
+    pub post: BatchPhase,
+    /// From there to the completion of the last one.
+    pub complete: BatchPhase,
+}
+
+/// Times of one phase, over all batches.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BatchPhase {
+    /// Mean time.
+    pub time_ns_mean: f64,
+    /// Median.
+    pub time_ns_p50: u64,
+    /// 99th percentile.
+    pub time_ns_p99: u64,
 }
 
 /// One pair of ranks that had the path for itself in its turn.

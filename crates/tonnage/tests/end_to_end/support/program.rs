@@ -313,16 +313,17 @@ impl Ended {
         self.saying(parts)
     }
 
-    /// Lines of the table's body.
+    /// Lines of the table's body; those of the phases of batches, which have the same points again, are left out.
     pub fn rows(&self) -> Vec<&str> {
         let is_rule = |line: &str| line.len() > 10 && line.bytes().all(|byte| byte == b'-');
         let mut rows = Vec::new();
-        let mut inside = false;
+        let (mut inside, mut again) = (false, false);
         for line in self.stdout.lines() {
+            again = line == "phases of a batch:" || again && !line.is_empty();
             let is_figure = line
                 .trim_start()
                 .starts_with(|first: char| first.is_ascii_digit());
-            if inside && is_figure {
+            if inside && is_figure && !again {
                 rows.push(line);
             } else {
                 inside = is_rule(line);

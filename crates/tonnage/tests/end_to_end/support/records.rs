@@ -4,15 +4,15 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use serde_json::Value;
+use tempfile::tempdir;
 use tonnage_engine::Verb;
 use tonnage_plan::point::{LimitChoice, Traffic};
-use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{BatchOf, Pacing, TransferPoint, TrialLength};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::transfer::{Summary, Trial, TrialDirection};
 use tonnage_record::{Outcome, Record};
 
-use super::Ended;
-use super::tonnage;
+use super::{BRIEF, Ended, tonnage};
 
 /// The records of a file, each checked.
 pub fn read(path: &Path) -> Vec<Record> {
@@ -33,6 +33,16 @@ pub fn shown(dir: &Path, file: &str, run: &Ended, format: &str) -> Vec<Record> {
     let again = tonnage(dir, &format!("show {file} --format {format}")).succeed();
     assert_eq!(again.stdout, run.stdout);
     read(&dir.join(file))
+}
+
+/// The records of two trials of 40 operations, or batches, and the table with single spaces.
+pub fn measured(arguments: &str) -> (Vec<Record>, String) {
+    let dir = tempdir().unwrap();
+    let brief = BRIEF.replace("--trial-time 5ms", "--iters 40");
+    let arguments = format!("transfer {arguments} {brief} -o r.jsonl");
+    let run = tonnage(dir.path(), &arguments).succeed();
+    let table = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    (shown(dir.path(), "r.jsonl", &run, "table"), table)
 }
 
 /// A line as JSON that the schema allows.
@@ -87,6 +97,7 @@ fn check_measured(record: &Record) {
     assert_eq!(summary.converged.is_some(), point.length.until_ci.is_some());
     check_sums(record, summary);
     check_latency(record, summary);
+    check_phases(point, summary);
     assert!(record.canary.is_some());
     assert_eq!(
         ranks_of(record.effective.iter().map(|part| &part.ranks)),
@@ -102,6 +113,25 @@ fn check_measured(record: &Record) {
             .iter()
             .all(|part| part.cpus.len() == point.workers as usize)
     );
+}
+
+/// The phases of a batch make up its latency, so their means do.
+fn check_phases(point: &TransferPoint, summary: &Summary) {
+    let is_timed = point.latency && matches!(point.pacing, Pacing::Batch { .. });
+    assert_eq!(summary.batch_phases.is_some(), is_timed);
+    let (Some(phases), Some(latency)) = (&summary.batch_phases, &summary.latency) else {
+        return;
+    };
+    let each = [&phases.prepare, &phases.post, &phases.complete];
+    let sum: f64 = each.iter().map(|phase| phase.time_ns_mean).sum();
+    assert!(
+        about(sum, latency.latency_ns_mean),
+        "{phases:?} {latency:?}"
+    );
+    for phase in each {
+        assert!(phase.time_ns_p50 <= phase.time_ns_p99, "{phases:?}");
+        assert!(phase.time_ns_p50 <= latency.latency_ns_max, "{phases:?}");
+    }
 }
 
 /// These ranks, from 0.
@@ -143,7 +173,7 @@ fn check_trial(point: &TransferPoint, trial: &Trial) {
             assert!(trial.window_ns >= ns * rounds(point), "{trial:?}");
         }
         TrialLength::Iterations(count) => {
-            let expected = count * initiators(point) * u64::from(point.workers) * rounds(point);
+            let expected = count * initiators(point) * loops(point) * rounds(point);
             let expected = expected * operations_per_iteration(point);
             // Whoever is far behind a timetable gives the rest of it up.
             let is_paced = matches!(point.pacing, Pacing::Paced { .. });
@@ -181,6 +211,14 @@ fn initiators(point: &TransferPoint) -> u64 {
         (Traffic::FanOut | Traffic::InTurn, _) => 1,
         (Traffic::FanIn, None) => ranks - 1,
         (Traffic::AllToAll, _) => ranks,
+    }
+}
+
+/// Loops of an initiating rank that count iterations.
+fn loops(point: &TransferPoint) -> u64 {
+    match point.batching.of {
+        BatchOf::Worker => point.workers.into(),
+        BatchOf::Rank => 1,
     }
 }
 

@@ -57,6 +57,22 @@ fn what_stays_is_unknown_only_where_different_data_land_at_once() {
             "batch 4 or less",
         ),
         (
+            "op = 'write'\nlocal-addresses = 'random'\nbatch = 24\nfootprint = 32\nworkers = 4\nbatch-of = 'rank'",
+            "batch 16 or less",
+        ),
+        (
+            "op = 'write'\naddresses = 'permuted'\nlocal-addresses = 'sequential'\nbatch = 9\nfootprint = 96\nworkers = 2\nbatch-of = 'rank'",
+            "batch 8",
+        ),
+        (
+            "op = 'write'\nlocal-addresses = 'random'\nbatch = 8\nfootprint = 32\nbatches-in-flight = 2",
+            "batches-in-flight 1 and batch 4 or less",
+        ),
+        (
+            "op = 'write'\nlocal-addresses = 'random'\nbatch = 4\nfootprint = 32\nbatches-in-flight = 2",
+            "batches-in-flight 1",
+        ),
+        (
             "op = 'write'\naddresses = 'permuted'\nlocal-addresses = 'sequential'\nbatch = 8\nfootprint = 96",
             "batch 6",
         ),
@@ -78,6 +94,8 @@ fn what_stays_is_unknown_only_where_different_data_land_at_once() {
         "op = 'write'\naddresses = 'fixed'\nlocal-addresses = 'random'\nwindow = 8\nfootprint = 8",
         "op = 'write'\naddresses = 'sequential'\nlocal-addresses = 'random'\nbatch = 8",
         "op = 'write'\naddresses = 'random'\nwindow = 64",
+        "op = 'write'\nlocal-addresses = 'random'\nbatch = 16\nfootprint = 32\nworkers = 4\nbatch-of = 'rank'",
+        "op = 'write'\naddresses = 'permuted'\nlocal-addresses = 'sequential'\nbatch = 7\nfootprint = 96\nworkers = 2\nbatch-of = 'rank'",
         "op = 'write'\naddresses = 'permuted'\nwindow = 64",
         "op = 'write'\naddresses = 'permuted'\nlocal-addresses = 'sequential'\nbatch = 8",
         "op = 'read'\naddresses = 'permuted'\nlocal-addresses = 'fixed'\nping-pong = true",
