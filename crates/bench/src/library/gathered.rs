@@ -7,23 +7,51 @@ use tonnage_engine::{Completion, Ending, Lane, Op};
 use tonnage_transfer::Extent;
 use tonnage_units::Result;
 
-use crate::drive::BURST;
+use crate::drive::{BURST, CALL_MAX};
 
 /// The lane by which a batch's end is known: no lane has this number.
 const BATCHES: Lane = Lane(u32::MAX);
 
+/// Room for the batches of one lane; more of them are made as they come.
+#[derive(Debug, Clone, Copy)]
+pub struct GatheredRoom {
+    /// Batches in flight together.
+    pub batches: u32,
+    /// Operations of each.
+    pub operations: u32,
+}
+
+impl GatheredRoom {
+    /// An empty list of a batch.
+    pub(super) fn list(self) -> Vec<Extent> {
+        Vec::with_capacity((self.operations as usize).min(CALL_MAX))
+    }
+}
+
 /// Batches on their way into the library, in it, and out of it.
 pub(super) struct Gathered {
+    room: GatheredRoom,
     batches: Vec<GatheredBatch>,
     /// Numbers of batches that are in use by nobody.
     free: Vec<u32>,
     /// Batches that the library has no room for, the oldest first.
     held: VecDeque<u32>,
+    /// The last batch of each lane, by the lane's number.
+    of_lanes: Vec<LaneBatch>,
+    /// Calls of the loop so far.
+    calls: u64,
     /// Ends that were not told yet, and how often each is to be.
     ends: VecDeque<(Completion, u32)>,
     found: Box<[Completion]>,
     /// A batch of the last poll that has failed: as it was told, and as the library's calls know it.
     failed: Option<[Completion; 2]>,
+}
+
+/// The last batch of a lane, and the loop's call that it is of.
+#[derive(Clone, Copy, Default)]
+struct LaneBatch {
+    call: u64,
+    number: u32,
 }
 
 /// A batch by its number.
@@ -37,23 +65,44 @@ struct GatheredBatch {
 pub(super) type PostBatch<'a> = dyn FnMut(Lane, u64, &[Extent]) -> Result<bool> + 'a;
 
 impl Gathered {
-    pub(super) fn new() -> Self {
+    /// Has none, and room for those of lanes that are added.
+    pub(super) fn new(room: GatheredRoom) -> Self {
         Self {
+            room,
             batches: Vec::new(),
             free: Vec::new(),
             held: VecDeque::new(),
-            ends: VecDeque::new(),
+            of_lanes: Vec::new(),
+            calls: 0,
+            ends: VecDeque::with_capacity(BURST),
             found: vec![Completion::EMPTY; BURST].into(),
             failed: None,
         }
     }
 
+    /// Makes room for the batches of one more lane.
+    pub(super) fn add(&mut self, lane: Lane) {
+        for _ in 0..self.room.batches {
+            self.free.push(self.batches.len() as u32);
+            self.batches.push(GatheredBatch {
+                lane,
+                tag: 0,
+                extents: self.room.list(),
+            });
+        }
+        let room = self.batches.len();
+        self.held.reserve(room);
+        self.ends.reserve(room);
+        let lanes = self.of_lanes.len().max(lane.0 as usize + 1);
+        self.of_lanes.resize(lanes, LaneBatch::default());
+    }
+
     /// Takes all operations, and hands over what there is room for.
     pub(super) fn post(&mut self, ops: &[Op], call: &mut PostBatch<'_>) -> Result<usize> {
-        let first = self.held.len();
+        self.calls += 1;
         for op in ops {
             let extent = Extent::new(op.local, op.remote, op.len).with_imm(op.imm);
-            let number = self.batch_of(first, op);
+            let number = self.batch_of(op);
             self.batches[number as usize].extents.push(extent);
         }
         self.hand_over(call)?;
@@ -61,20 +110,32 @@ impl Gathered {
     }
 
     /// The batch that an operation of this call goes into.
-    fn batch_of(&mut self, first: usize, op: &Op) -> u32 {
-        let is_its = |number: &&u32| {
-            let batch = &self.batches[**number as usize];
-            (batch.lane, batch.tag) == (op.lane, op.tag)
-        };
-        // Flows take turns, so that the one that is looked for is the oldest of these.
-        if let Some(&number) = self.held.range(first..).find(is_its) {
-            return number;
+    #[inline]
+    fn batch_of(&mut self, op: &Op) -> u32 {
+        let lane = op.lane.0 as usize;
+        if let Some(last) = self.of_lanes.get(lane)
+            && last.call == self.calls
+            && self.batches[last.number as usize].tag == op.tag
+        {
+            return last.number;
         }
+        let number = self.begin(op);
+        if let Some(last) = self.of_lanes.get_mut(lane) {
+            *last = LaneBatch {
+                call: self.calls,
+                number,
+            };
+        }
+        number
+    }
+
+    /// Begins a batch with an operation's lane and tag.
+    fn begin(&mut self, op: &Op) -> u32 {
         let number = self.free.pop().unwrap_or_else(|| {
             self.batches.push(GatheredBatch {
                 lane: op.lane,
                 tag: op.tag,
-                extents: Vec::new(),
+                extents: self.room.list(),
             });
             self.batches.len() as u32 - 1
         });
@@ -98,9 +159,10 @@ impl Gathered {
         Ok(())
     }
 
-    /// Returns whether there is something to do that the library does not know of.
+    /// Returns whether there is something to do that the library does not know of. What waits for room in it waits for
+    /// an end.
     pub(super) fn has_work(&self) -> bool {
-        !(self.held.is_empty() && self.ends.is_empty())
+        !self.ends.is_empty()
     }
 
     /// An end as the library's calls know it.

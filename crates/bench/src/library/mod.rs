@@ -11,7 +11,7 @@
 //! | `wanted` | lanes that are asked for |
 //! | `told` | what operations end with, for the loops |
 //!
-//! Which points go through it is decided by their kinds; the loops do not know it.
+//! Kinds decide which points go through it; the loops do not know.
 
 mod gathered;
 mod tasks;
@@ -24,6 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gathered::Gathered;
+pub use gathered::GatheredRoom;
 use tasks::TaskCalls;
 use tickets::TicketCalls;
 use tonnage_engine::memory::Memory;
@@ -46,8 +47,8 @@ pub struct LibraryCalls {
     pub api: TransferApi,
     /// Life of the lanes.
     pub session: SessionUse,
-    /// True where what is posted together is one call, as of a batch.
-    pub gathers: bool,
+    /// Room for batches, where what is posted together is one call.
+    pub gathers: Option<GatheredRoom>,
 }
 
 /// State of an engine that is taken over.
@@ -123,9 +124,11 @@ impl LibraryEngine {
             descriptor: Descriptor::default(),
         };
         let local = endpoint.adopt_memory(Arc::clone(memory), registered);
-        let gathered = calls.gathers.then(Gathered::new);
+        let gathered = calls.gathers.map(Gathered::new);
         let calls = match calls.api {
-            TransferApi::Async => Calls::Tasks(TaskCalls::new(&endpoint, taken.depth)),
+            TransferApi::Async => {
+                Calls::Tasks(TaskCalls::new(&endpoint, taken.depth, calls.gathers))
+            }
             TransferApi::Engine | TransferApi::Poll => {
                 Calls::Tickets(TicketCalls::new(calls.session))
             }
@@ -223,6 +226,9 @@ impl Engine for LibraryEngine {
             return Err(lacks("lanes that keep their order"));
         }
         let number = self.calls.lanes();
+        if let Some(gathered) = &mut self.gathered {
+            gathered.add(Lane(number));
+        }
         let wanted = WantedLane {
             verb,
             local: &self.end.local,

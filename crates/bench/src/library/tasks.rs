@@ -11,6 +11,7 @@ use tonnage_engine::{Completion, Flush, Lane, Op, Verb};
 use tonnage_transfer::{AsyncSession, Executor, Extent, TicketEnd, TransferEndpoint};
 use tonnage_units::Result;
 
+use super::gathered::GatheredRoom;
 use super::told::{Told, lane_of, token};
 use super::wanted::{WantedLane, never_resolved};
 
@@ -18,8 +19,10 @@ use super::wanted::{WantedLane, never_resolved};
 pub(super) struct TaskCalls {
     executor: Executor<'static>,
     lanes: Vec<Option<TaskLane>>,
-    /// Tasks of a lane that operations take, beside the one for a flush.
+    /// Tasks of a lane that operations, or batches in one call, take, beside the one for a flush.
     depth: u32,
+    /// Room for batches in one call, where these are made.
+    gathers: Option<GatheredRoom>,
     outbox: Outbox,
     spare: Spare,
     told: Told,
@@ -101,11 +104,16 @@ async fn carry_out(
 }
 
 impl TaskCalls {
-    pub(super) fn new(endpoint: &TransferEndpoint, depth: u32) -> Self {
+    pub(super) fn new(
+        endpoint: &TransferEndpoint,
+        depth: u32,
+        gathers: Option<GatheredRoom>,
+    ) -> Self {
         Self {
             executor: Executor::new(endpoint),
             lanes: Vec::new(),
-            depth,
+            depth: gathers.map_or(depth, |room| room.batches),
+            gathers,
             outbox: Outbox::default(),
             spare: Spare::default(),
             told: Told::default(),
@@ -127,6 +135,10 @@ impl TaskCalls {
         self.outbox
             .borrow_mut()
             .reserve(tasks as usize * (self.lanes.len() + 1));
+        if let Some(room) = self.gathers {
+            let lists = (0..room.batches).map(|_| room.list());
+            self.spare.borrow_mut().extend(lists);
+        }
         let idle = Rc::new(RefCell::new((0..tasks).rev().collect()));
         let mut mailboxes = Vec::with_capacity(tasks as usize);
         for number in 0..tasks {

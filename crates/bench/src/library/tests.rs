@@ -145,7 +145,7 @@ fn library(api: TransferApi, session: SessionUse) -> (LibraryEngine, Counting, [
     library_that(LibraryCalls {
         api,
         session,
-        gathers: false,
+        gathers: None,
     })
 }
 
@@ -418,7 +418,10 @@ fn what_is_posted_together_is_one_call_where_that_is_asked_for() {
         let calls = LibraryCalls {
             api,
             session,
-            gathers: true,
+            gathers: Some(GatheredRoom {
+                batches: 1,
+                operations: 2,
+            }),
         };
         let (mut library, counting, lanes) = library_that(calls);
         let lanes_before = counting.calls().lanes;
@@ -453,7 +456,10 @@ fn a_batch_that_fails_keeps_the_engines_words_and_one_without_room_waits() {
         let calls = LibraryCalls {
             api,
             session,
-            gathers: true,
+            gathers: Some(GatheredRoom {
+                batches: 1,
+                operations: 2,
+            }),
         };
         let (mut library, counting, lanes) = library_that(calls);
         // More batches than the library has places for: some wait until others have ended.

@@ -373,11 +373,11 @@ fn the_library_allocates_nothing() {
                     let outcome = run(&point, Extra::Nothing).unwrap();
                     assert_eq!(outcome.samples, samples, "{what}");
                     for counts in [outcome.initiator, outcome.target] {
-                        // The first operation that is looked up resolves the lane, and the lists of a batch that is
-                        // one call grow with the first ones.
+                        // The first operation that is looked up resolves the lane, and with the first batch the
+                        // library makes the list that it keeps for such.
                         let looked_up = if session == SessionUse::Off { 8 } else { 0 };
                         let is_batch = matches!(pacing, Pacing::Batch { .. });
-                        let once = looked_up + if is_batch { 32 } else { 0 };
+                        let once = looked_up + if is_batch { 4 } else { 0 };
                         assert!(counts.allocations <= once, "{what}: {counts:?}");
                     }
                 }

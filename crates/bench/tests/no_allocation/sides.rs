@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tonnage_bench::drive::flow::{Flow, Receives};
 use tonnage_bench::drive::ping_pong::{Signal, Table};
 use tonnage_bench::kinds::transfer::layout::{SliceLayout, answers};
-use tonnage_bench::library::{LibraryCalls, LibraryEngine, TakenOver};
+use tonnage_bench::library::{GatheredRoom, LibraryCalls, LibraryEngine, TakenOver};
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::paths::divided;
 use tonnage_engine::{
@@ -14,7 +14,7 @@ use tonnage_engine::{
 };
 use tonnage_engines::ENGINES;
 use tonnage_engines::memory::HOST;
-use tonnage_plan::transfer::TransferPoint;
+use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
 /// One rank of the two.
@@ -85,7 +85,10 @@ impl Side {
             LibraryCalls {
                 api,
                 session,
-                gathers: matches!(point.pacing, tonnage_plan::transfer::Pacing::Batch { .. }),
+                gathers: matches!(point.pacing, Pacing::Batch { .. }).then(|| GatheredRoom {
+                    batches: point.batching.in_flight,
+                    operations: point.batch_share_max(),
+                }),
             },
         )))
     }

@@ -2,7 +2,7 @@
 
 use super::layout::SliceLayout;
 use super::opened::TransferWorker;
-use crate::library::{LibraryCalls, LibraryEngine, TakenOver};
+use crate::library::{GatheredRoom, LibraryCalls, LibraryEngine, TakenOver};
 use tonnage_engine::{Engine, Peer};
 use tonnage_plan::transfer::{BatchCall, Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
@@ -13,6 +13,15 @@ pub enum Driven {
     Own(Box<dyn Engine + Send>),
     /// The library over it.
     Library(Box<LibraryEngine>),
+}
+
+/// Room for batches that the library takes in one call.
+fn gathers(point: &TransferPoint) -> Option<GatheredRoom> {
+    let one = matches!(point.pacing, Pacing::Batch { .. }) && point.batching.call == BatchCall::One;
+    one.then(|| GatheredRoom {
+        batches: point.batching.in_flight,
+        operations: point.batch_share_max(),
+    })
 }
 
 impl Driven {
@@ -41,8 +50,7 @@ impl Driven {
         let calls = LibraryCalls {
             api: point.api,
             session,
-            gathers: matches!(point.pacing, Pacing::Batch { .. })
-                && point.batching.call == BatchCall::One,
+            gathers: gathers(point),
         };
         Ok(Self::Library(Box::new(LibraryEngine::over(taken, calls))))
     }
