@@ -63,6 +63,20 @@ fn stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
     }
 }
 
+/// The name of each copier's fastest way, which need not be the same one for all of them.
+const FASTEST: &str = "each one's fastest way";
+
+/// The rates of one copier, and the fastest of them again: engines choose for each worker by itself, so that the sum of
+/// these bounds what all of them do together.
+pub fn with_fastest(mut rates: Vec<CopyRate>) -> Vec<CopyRate> {
+    let fastest = rates.iter().map(|rate| rate.bytes_per_s).reduce(f64::max);
+    rates.extend(fastest.map(|bytes_per_s| CopyRate {
+        method: FASTEST.to_owned(),
+        bytes_per_s,
+    }));
+    rates
+}
+
 /// Adds the rates of another worker or rank, way by way.
 pub fn add(sum: &mut Vec<CopyRate>, others: Vec<CopyRate>) {
     merge(sum, others, |one, other| one + other);
@@ -122,6 +136,33 @@ pub fn describe(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two copiers with different fastest ways, and two that agree, whose way is named.
+    #[test]
+    fn the_limit_is_what_each_copier_does_by_its_own_fastest_way() {
+        let limit = |copiers: [[f64; 2]; 2]| {
+            let mut sum = Vec::new();
+            for [memcpy, stores] in copiers {
+                let rate = |method: &str, bytes_per_s| CopyRate {
+                    method: method.to_owned(),
+                    bytes_per_s,
+                };
+                let rates = vec![rate("memcpy", memcpy), rate("stores", stores)];
+                add(&mut sum, with_fastest(rates));
+            }
+            let limit = describe(&sum, 2, None).unwrap();
+            (limit.what, limit.bytes_per_s)
+        };
+        let (what, bytes_per_s) = limit([[10.0, 7.0], [6.0, 9.0]]);
+        assert_eq!(
+            what,
+            "memory copy by each one's fastest way, 2 copiers at once"
+        );
+        assert_eq!(bytes_per_s, 19.0);
+        let (what, bytes_per_s) = limit([[10.1, 7.0], [9.2, 9.0]]);
+        assert_eq!(what, "memory copy by memcpy, 2 copiers at once");
+        assert_eq!(bytes_per_s, 10.1 + 9.2);
+    }
     use tonnage_engine::memory::Request;
     use tonnage_engines::memory::HOST;
     use tonnage_plan::transfer::Addresses;

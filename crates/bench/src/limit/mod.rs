@@ -15,7 +15,7 @@ use crate::kinds::transfer::crew::{Crew, CrewOrder};
 use crate::kinds::transfer::description::OpenMessage;
 use crate::kinds::transfer::work::Work;
 use crate::limit::link::link_limit;
-use crate::limit::memory_copy::{add, better};
+use crate::limit::memory_copy::{add, better, with_fastest};
 use crate::limit::socket_stream::Carried;
 use tonnage_engine::LimitKind;
 use tonnage_engine::memory::CopyRate;
@@ -77,8 +77,7 @@ impl<'a> Bound<'a> {
         }
         match self.kind {
             LimitKind::None | LimitKind::Link { .. } => Ok(None),
-            // A worker has memory of its own kind only, and copies in it bound nothing between two kinds.
-            LimitKind::MemoryCopy if self.point.target_memory.is_some() => Ok(None),
+            _ if self.unlimited().is_some() => Ok(None),
             // Workers that share CPUs each have their best turn alone when they copy, so that the sum would be more
             // than the host can do; and their streams measure the scheduler.
             _ if self.opened.iter().any(|opened| opened.yielding) => Ok(None),
@@ -99,6 +98,18 @@ impl<'a> Bound<'a> {
                 Ok(carried.map(Measurement::Streams))
             }
         }
+    }
+
+    /// The reason why there is no limit to be measured, where one would look for it.
+    pub fn unlimited(&self) -> Option<String> {
+        let asked = self.point.limit == LimitChoice::Auto && self.point.pacing != Pacing::PingPong;
+        let copies = asked && self.kind == LimitKind::MemoryCopy;
+        // A worker has memory of its own kind only, and copies in it bound nothing between two kinds.
+        let target = self.point.target_memory.as_ref().filter(|_| copies)?;
+        Some(format!(
+            "no limit: copies between memory {} and memory {target} are not measured",
+            self.point.memory
+        ))
     }
 
     /// Upper bound of the bandwidth: stated, nominal, or the better of what was measured before and after the trials.
@@ -181,6 +192,7 @@ fn copies(rank: &mut Rank, own: &mut Work, followers: &Crew) -> Result<Measureme
         let others = followers.collect()?;
         let others = others.into_iter().filter_map(|report| report.rates);
         for rates in others.chain([own?]) {
+            let rates = with_fastest(rates);
             sum.merge(Copies { rates, copiers: 1 });
         }
     }

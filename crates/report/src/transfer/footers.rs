@@ -172,7 +172,19 @@ fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = String> {
         "Max BW is n/a: several batches are under way at once, and the fastest one says nothing about all of them"
             .to_owned()
     });
-    yielding(records).into_iter().chain(crowd)
+    let crowd = yielding(records).into_iter().chain(crowd);
+    crowd.chain(told(records))
+}
+
+/// Remarks of the records, each said once.
+fn told(records: &[TransferRecord<'_>]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for remark in records.iter().flat_map(|record| &record.record.remarks) {
+        if !all.contains(remark) {
+            all.push(remark.clone());
+        }
+    }
+    all
 }
 
 /// Says that workers share CPUs, and from how many on where rows differ in their number.

@@ -78,9 +78,13 @@ fn two_kinds_have_no_copy_limit() {
     let arguments = format!(
         "transfer --engine shm --op write --ranks 2 --sizes 64k --memory host --target-memory small,host {brief} -o r.jsonl"
     );
-    tonnage(dir.path(), &arguments).succeed();
+    let run = tonnage(dir.path(), &arguments).succeed();
     let records = records::read(&dir.path().join("r.jsonl"));
     assert_eq!(records[0].limit, None);
+    let why = "no limit: copies between memory host and memory small are not measured";
+    assert_eq!(records[0].remarks, [why]);
+    assert!(run.stdout.contains(why), "{}", run.stdout);
+    assert!(records[1].remarks.is_empty());
     let yields = records[1].effective.iter().any(|part| part.yielding);
     assert!(yields || records[1].limit.is_some(), "{:#?}", records[1]);
 }

@@ -25,6 +25,7 @@ mod driving;
 pub mod effective;
 pub(crate) mod flows;
 pub mod layout;
+mod measured;
 pub mod opened;
 mod pairs;
 mod per_rank;
@@ -120,6 +121,7 @@ impl Kind for Transfers {
             ..TransferBody::new(point.clone())
         });
         record.limit = measured.limit;
+        record.remarks.extend(measured.unlimited);
         record.wire_proof = measured.wire_proof;
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::crew::{Crew, CrewOrder, CrewReport, Deck};
 use super::directions;
 use super::driven::Driven;
+use super::measured::Measured;
 use super::opened::OpenEngine;
 use super::pairs::PairSums;
 use super::per_rank::{RankSums, initiators};
@@ -26,38 +27,14 @@ use crate::wire_proof::{Routes, Watch};
 use tonnage_engine::Facts;
 use tonnage_plan::transfer::{CqMode, TransferPoint, TrialLength};
 use tonnage_ranks::{Rank, pack, unpack};
+use tonnage_record::WireProof;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::ci_narrow_enough;
-use tonnage_record::transfer::{InitiatorFigures, PairRate, Trial};
-use tonnage_record::{Limit, WireProof};
+use tonnage_record::transfer::{InitiatorFigures, Trial};
 use tonnage_units::{Error, Reduce, Result};
 
 /// Rounds of warming up while an engine is still trying things out.
 const WARM_UP_ROUNDS_MAX: u32 = 20;
-
-/// Results of a point, the same on all ranks.
-pub struct Measured {
-    /// The trials.
-    pub trials: Vec<Trial>,
-    /// Their totals.
-    pub totals: Vec<TrialTotals>,
-    /// All latencies.
-    pub histogram: LatencyHistogram,
-    /// Those of the phases of batches.
-    pub phases: Option<PhaseHistograms>,
-    /// Upper bound of the bandwidth.
-    pub limit: Option<Limit>,
-    /// True when the interval became narrow enough, with `until_ci`.
-    pub converged: Option<bool>,
-    /// Choices that each rank's engine made by itself.
-    pub chosen: Vec<Facts>,
-    /// Counts of the devices that the payload had to cross.
-    pub wire_proof: Option<WireProof>,
-    /// Each pair, where they take turns.
-    pub pairs: Vec<PairRate>,
-    /// Each initiating rank, where that was asked for.
-    pub initiators: Vec<InitiatorFigures>,
-}
 
 /// Makes the workers ready for one point on an open engine, and lets `course` take its steps.
 ///
@@ -159,6 +136,7 @@ impl Lead<'_, '_> {
         Ok(Measured {
             histogram,
             phases: taken.phases,
+            unlimited: self.bound.unlimited(),
             limit: self
                 .bound
                 .limit(self.rank.hosts(), taken.before, taken.after),

@@ -1,7 +1,7 @@
 //! From the trials of a point to its summary: spreads across trials, percentiles over all operations, utilization.
 
 use super::directions;
-use super::point::Measured;
+use super::measured::Measured;
 use crate::drive::recorder::PhaseHistograms;
 use tonnage_engine::Verb;
 use tonnage_plan::transfer::{BatchMerge, Pacing, TransferPoint};
@@ -130,6 +130,7 @@ mod tests {
                 ci95_bytes_per_s: None,
                 links: None,
             }),
+            unlimited: None,
             converged: Some(true),
             chosen: Vec::new(),
             wire_proof: None,

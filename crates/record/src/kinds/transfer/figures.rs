@@ -396,14 +396,21 @@ fn bus(row: &Row<'_>, of: fn(&Links) -> f64) -> Value {
 const AROUND: &[Figure] = &[Figure {
     name: "Target CPU (ns/op)",
     field: "target_cpu_ns_per_operation",
-    meaning: "CPU time that workers which only serve spend on one operation.",
+    meaning: "CPU time that workers which only serve spend on one operation. Not available where every worker that takes \
+         part initiates: all to all, and both ways.",
     computed: "CPU time of all serving workers inside the windows / operations.",
     style: Style::Scaled(1.0),
     better: Some(Better::Low),
-    value: |row| summary(row, |summary| summary.target_cpu_ns_per_operation),
+    value: |row| match has_servers(row) {
+        true => summary(row, |summary| summary.target_cpu_ns_per_operation),
+        false => Value::Unknown,
+    },
     trials: Some(|row| {
         let of = |trial: &Trial| trial.target_cpu_ns as f64 / trial.operations as f64;
-        trials(row, |trial| (trial.operations > 0).then(|| of(trial)))
+        let serves = has_servers(row);
+        trials(row, |trial| {
+            (serves && trial.operations > 0).then(|| of(trial))
+        })
     }),
 }];
 
@@ -416,6 +423,11 @@ fn point<T: Into<Value>>(row: &Row<'_>, of: fn(&TransferPoint) -> T) -> Value {
 }
 
 /// A figure of the summary, unknown where nothing was measured.
+/// Returns whether some of the workers that take part only serve.
+fn has_servers(row: &Row<'_>) -> bool {
+    body(row).is_some_and(|body| !body.point.bidirectional && !body.point.roles().all_initiate())
+}
+
 fn summary<T: Into<Value>>(row: &Row<'_>, of: fn(&Summary) -> T) -> Value {
     body(row)
         .and_then(|body| body.summary.as_ref())

@@ -32,74 +32,80 @@ fn an_order_of_its_own_is_in_the_point_only_where_it_is_another() {
     assert_eq!(same.orders(), (Addresses::Random, Addresses::Random));
 }
 
+/// Points whose data land at once, and what the advice is for each.
+const OVERLAPPING: &[(&str, &str)] = &[
+    (
+        "op = 'read'\naddresses = 'random'\nlocal-addresses = 'fixed'\nwindow = 12",
+        "window 1",
+    ),
+    (
+        "op = 'write'\naddresses = 'fixed'\nlocal-addresses = 'sequential'\nwindow = 2",
+        "window 1",
+    ),
+    (
+        "op = 'send'\naddresses = 'random'\nlocal-addresses = 'sequential'\nbatch = 2",
+        "batch 1",
+    ),
+    (
+        "op = 'write-imm'\nlocal-addresses = 'random'\nrate = 10k\nwindow = 2",
+        "window 1",
+    ),
+    (
+        "op = 'write'\nlocal-addresses = 'random'\nbatch = 8\nfootprint = 32",
+        "batch 4 or less",
+    ),
+    (
+        "op = 'write'\nlocal-addresses = 'random'\nbatch = 24\nfootprint = 32\nworkers = 4\nbatch-of = 'rank'",
+        "batch 16 or less",
+    ),
+    (
+        "op = 'write'\naddresses = 'permuted'\nlocal-addresses = 'sequential'\nbatch = 9\nfootprint = 96\nworkers = 2\nbatch-of = 'rank'",
+        "batch 8",
+    ),
+    (
+        "op = 'write'\nlocal-addresses = 'random'\nbatch = 8\nfootprint = 32\nbatches-in-flight = 2",
+        "batches-in-flight 1 and batch 4 or less",
+    ),
+    (
+        "op = 'write'\nlocal-addresses = 'random'\nbatch = 4\nfootprint = 32\nbatches-in-flight = 2",
+        "batches-in-flight 1",
+    ),
+    (
+        "op = 'write'\naddresses = 'permuted'\nlocal-addresses = 'sequential'\nbatch = 8\nfootprint = 96",
+        "batch 6",
+    ),
+    (
+        "op = 'read'\naddresses = 'sequential'\nlocal-addresses = 'permuted'\nwindow = 8",
+        "window 1",
+    ),
+];
+
+/// Points of which it is known what stays.
+const KNOWN: &[&str] = &[
+    "op = 'write'\naddresses = 'random'\nlocal-addresses = 'fixed'\nwindow = 12",
+    "op = 'read'\naddresses = 'fixed'\nlocal-addresses = 'random'\nwindow = 12",
+    "op = 'read'\naddresses = 'random'\nlocal-addresses = 'fixed'\nwindow = 1",
+    "op = 'read'\naddresses = 'random'\nlocal-addresses = 'fixed'\nping-pong = true\nfootprint = 64",
+    "op = 'write'\naddresses = 'fixed'\nlocal-addresses = 'random'\nwindow = 8\nfootprint = 8",
+    "op = 'write'\naddresses = 'sequential'\nlocal-addresses = 'random'\nbatch = 8",
+    "op = 'write'\naddresses = 'random'\nwindow = 64",
+    "op = 'write'\nlocal-addresses = 'random'\nbatch = 16\nfootprint = 32\nworkers = 4\nbatch-of = 'rank'",
+    "op = 'write'\naddresses = 'permuted'\nlocal-addresses = 'sequential'\nbatch = 7\nfootprint = 96\nworkers = 2\nbatch-of = 'rank'",
+    "op = 'write'\naddresses = 'permuted'\nwindow = 64",
+    "op = 'write'\naddresses = 'permuted'\nlocal-addresses = 'sequential'\nbatch = 8",
+    "op = 'read'\naddresses = 'permuted'\nlocal-addresses = 'fixed'\nping-pong = true",
+];
+
 /// Reads land at the initiator, everything else at the target; what one fixed slot sends is always the same.
 #[test]
 fn what_stays_is_unknown_only_where_different_data_land_at_once() {
-    for (lines, part) in [
-        (
-            "op = 'read'\naddresses = 'random'\nlocal-addresses = 'fixed'\nwindow = 12",
-            "window 1",
-        ),
-        (
-            "op = 'write'\naddresses = 'fixed'\nlocal-addresses = 'sequential'\nwindow = 2",
-            "window 1",
-        ),
-        (
-            "op = 'send'\naddresses = 'random'\nlocal-addresses = 'sequential'\nbatch = 2",
-            "batch 1",
-        ),
-        (
-            "op = 'write-imm'\nlocal-addresses = 'random'\nrate = 10k\nwindow = 2",
-            "window 1",
-        ),
-        (
-            "op = 'write'\nlocal-addresses = 'random'\nbatch = 8\nfootprint = 32",
-            "batch 4 or less",
-        ),
-        (
-            "op = 'write'\nlocal-addresses = 'random'\nbatch = 24\nfootprint = 32\nworkers = 4\nbatch-of = 'rank'",
-            "batch 16 or less",
-        ),
-        (
-            "op = 'write'\naddresses = 'permuted'\nlocal-addresses = 'sequential'\nbatch = 9\nfootprint = 96\nworkers = 2\nbatch-of = 'rank'",
-            "batch 8",
-        ),
-        (
-            "op = 'write'\nlocal-addresses = 'random'\nbatch = 8\nfootprint = 32\nbatches-in-flight = 2",
-            "batches-in-flight 1 and batch 4 or less",
-        ),
-        (
-            "op = 'write'\nlocal-addresses = 'random'\nbatch = 4\nfootprint = 32\nbatches-in-flight = 2",
-            "batches-in-flight 1",
-        ),
-        (
-            "op = 'write'\naddresses = 'permuted'\nlocal-addresses = 'sequential'\nbatch = 8\nfootprint = 96",
-            "batch 6",
-        ),
-        (
-            "op = 'read'\naddresses = 'sequential'\nlocal-addresses = 'permuted'\nwindow = 8",
-            "window 1",
-        ),
-    ] {
+    for (lines, part) in OVERLAPPING {
         let message = refused(&lines.replace("10k", "'10k'"));
         assert!(message.contains("landings overlap"), "{lines}: {message}");
         let instead = format!("write {part}, or leave verify out");
         assert!(message.ends_with(&instead), "{lines}: {message}");
     }
-    for lines in [
-        "op = 'write'\naddresses = 'random'\nlocal-addresses = 'fixed'\nwindow = 12",
-        "op = 'read'\naddresses = 'fixed'\nlocal-addresses = 'random'\nwindow = 12",
-        "op = 'read'\naddresses = 'random'\nlocal-addresses = 'fixed'\nwindow = 1",
-        "op = 'read'\naddresses = 'random'\nlocal-addresses = 'fixed'\nping-pong = true\nfootprint = 64",
-        "op = 'write'\naddresses = 'fixed'\nlocal-addresses = 'random'\nwindow = 8\nfootprint = 8",
-        "op = 'write'\naddresses = 'sequential'\nlocal-addresses = 'random'\nbatch = 8",
-        "op = 'write'\naddresses = 'random'\nwindow = 64",
-        "op = 'write'\nlocal-addresses = 'random'\nbatch = 16\nfootprint = 32\nworkers = 4\nbatch-of = 'rank'",
-        "op = 'write'\naddresses = 'permuted'\nlocal-addresses = 'sequential'\nbatch = 7\nfootprint = 96\nworkers = 2\nbatch-of = 'rank'",
-        "op = 'write'\naddresses = 'permuted'\nwindow = 64",
-        "op = 'write'\naddresses = 'permuted'\nlocal-addresses = 'sequential'\nbatch = 8",
-        "op = 'read'\naddresses = 'permuted'\nlocal-addresses = 'fixed'\nping-pong = true",
-    ] {
+    for lines in KNOWN {
         first(lines);
     }
     let unverified = BASE.replace("verify = true\n", "");

@@ -1,0 +1,34 @@
+//! Results of a point, before they are taken together.
+
+use super::totals::TrialTotals;
+use crate::drive::recorder::PhaseHistograms;
+use tonnage_engine::Facts;
+use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::transfer::{InitiatorFigures, PairRate, Trial};
+use tonnage_record::{Limit, WireProof};
+
+/// Results of a point, the same on all ranks.
+pub struct Measured {
+    /// The trials.
+    pub trials: Vec<Trial>,
+    /// Their totals.
+    pub totals: Vec<TrialTotals>,
+    /// All latencies.
+    pub histogram: LatencyHistogram,
+    /// Those of the phases of batches.
+    pub phases: Option<PhaseHistograms>,
+    /// Upper bound of the bandwidth.
+    pub limit: Option<Limit>,
+    /// The reason why it is not known, where one would look for it.
+    pub unlimited: Option<String>,
+    /// True when the interval became narrow enough, with `until_ci`.
+    pub converged: Option<bool>,
+    /// Choices that each rank's engine made by itself.
+    pub chosen: Vec<Facts>,
+    /// Counts of the devices that the payload had to cross.
+    pub wire_proof: Option<WireProof>,
+    /// Each pair, where they take turns.
+    pub pairs: Vec<PairRate>,
+    /// Each initiating rank, where that was asked for.
+    pub initiators: Vec<InitiatorFigures>,
+}
