@@ -73,8 +73,8 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
     if let (Some((rank, names)), false) = (ranks.devices_of.first(), has_devices) {
         return without_effect(format!("--devices-of {rank}={}", names.join(",")));
     }
-    if ranks.link_speed.is_some() && !has_devices {
-        return without_effect("--link-speed".to_owned());
+    if ranks.link_speed.is_some() {
+        check_link_speed(points)?;
     }
     for (name, path) in &ranks.libraries()? {
         let names: Vec<_> = LISTS.libraries().map(|library| library.name).collect();
@@ -93,6 +93,27 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Refuses the speed of a link where no bandwidth is set beside one.
+fn check_link_speed(points: &[Planned]) -> Result<()> {
+    let on_devices = points.iter().filter(|planned| {
+        let facts = planned.point.any().engine_facts(&LISTS);
+        facts.is_ok_and(|facts| facts.has_devices)
+    });
+    let reasons: Option<Vec<&str>> = on_devices
+        .map(|planned| planned.point.any().without_limit())
+        .collect();
+    // One that has a limit is enough.
+    let Some(reasons) = reasons else {
+        return Ok(());
+    };
+    let why = reasons
+        .first()
+        .unwrap_or(&"the engines of this run: leave it out");
+    Err(Error::Usage(format!(
+        "--link-speed says what bandwidth is set beside, and has no effect on {why}"
+    )))
 }
 
 /// Refuses more devices than a host has workers to take them, for the first point of which that is known: of `here`

@@ -148,6 +148,14 @@ fn rails_that_cannot_be_are_refused_before_a_rank_starts() {
         ("--op write --devices all,lo", "write all alone"),
         ("--op write --link-speed fast", "is not the speed of a link"),
         (
+            "--op write --link-speed 1Gb/s --limit none",
+            "--link-speed says what bandwidth is set beside, and has no effect on limit none: leave it out, or use limit auto",
+        ),
+        (
+            "--op write,write-imm --link-speed 1Gb/s --ping-pong",
+            "no effect on ping-pong, whose operations wait for each other: leave it out, or use window in place of ping-pong",
+        ),
+        (
             "--op write --traffic all-to-all --rail-shift 1 --devices lo,lo",
             "all initiate",
         ),

@@ -290,6 +290,16 @@ impl AnyPoint for TransferPoint {
     fn rail_shift(&self) -> u32 {
         self.rail_shift
     }
+
+    fn without_limit(&self) -> Option<&'static str> {
+        match self.limit {
+            LimitChoice::None => Some("limit none: leave it out, or use limit auto"),
+            LimitChoice::Auto if self.pacing == Pacing::PingPong => Some(
+                "ping-pong, whose operations wait for each other: leave it out, or use window in place of ping-pong",
+            ),
+            LimitChoice::Auto | LimitChoice::Stated { .. } => None,
+        }
+    }
 }
 
 /// Pacing of operations.
