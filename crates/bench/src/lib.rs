@@ -12,6 +12,7 @@
 //! | [`library`] | the library for other programs, between the loops and an engine |
 //! | [`kinds`] | the kinds of experiments |
 //! | [`limit`] | upper bounds that utilization is a fraction of |
+//! | [`permutation`] | seeded orders of slots and transfers |
 //! | [`canary`] | a check that the machine did not change under a point |
 //! | [`wire_proof`] | proof that the payload crossed the devices that it should have |
 //! | [`threads`] | starting threads |
@@ -34,6 +35,7 @@ pub mod library;
 pub mod limit;
 pub mod observer;
 mod opening;
+pub mod permutation;
 pub mod run;
 pub mod settings;
 pub mod threads;

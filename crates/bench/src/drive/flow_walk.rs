@@ -4,8 +4,8 @@
 use tonnage_plan::transfer::{Addresses, TransferPoint};
 use tonnage_units::Result;
 
-use super::permutation::{SlotPermutation, mix};
 use super::walk::Walk;
+use crate::permutation::{Permutation, mix};
 
 /// The slots of one flow: of the initiator's end, and of the target's.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ enum RemoteWalk {
 /// the other differs from it, and yet the data of one slot always land in the same one.
 #[derive(Debug, Clone)]
 struct Pairing {
-    permutation: SlotPermutation,
+    permutation: Permutation,
     slots: u64,
     /// 1 where the permutation alone might leave all slots in their places.
     turn: u64,
@@ -38,7 +38,7 @@ struct Pairing {
 impl Pairing {
     fn new(slots: u64, seed: u64) -> Self {
         let slots = slots.max(1);
-        let permutation = SlotPermutation::new(slots, mix(!seed));
+        let permutation = Permutation::new(slots, mix(!seed));
         Self {
             permutation,
             slots,

@@ -20,7 +20,6 @@ pub mod credits;
 pub mod flow;
 pub mod flow_walk;
 pub mod paced;
-pub mod permutation;
 pub mod ping_pong;
 pub mod port;
 pub mod recorder;

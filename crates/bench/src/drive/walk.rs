@@ -1,7 +1,7 @@
 //! Order in which the slots of a footprint are used at one end of a flow. Both ends together are in
 //! [`super::flow_walk`].
 
-use super::permutation::{GOLDEN, SlotPermutation, mix};
+use crate::permutation::{GOLDEN, Permutation, mix};
 use tonnage_plan::transfer::Addresses;
 
 /// An endless sequence of slot numbers below `slots`.
@@ -19,7 +19,7 @@ struct Rounds {
     seed: u64,
     /// Number of the round, which begins again after 2^64 of them.
     round: u64,
-    order: SlotPermutation,
+    order: Permutation,
 }
 
 impl Rounds {
@@ -27,7 +27,7 @@ impl Rounds {
         Self {
             seed,
             round,
-            order: SlotPermutation::new(slots, seed ^ mix(round)),
+            order: Permutation::new(slots, seed ^ mix(round)),
         }
     }
 }

@@ -16,7 +16,7 @@
 //! | [`storage`], [`limit`], [`scratch`] | the storage of the files, and the bandwidth that it gives to a single stream |
 //! | `space` | space for the files, beside what their storages have |
 //! | [`clean`], `ours` | removing files, and telling whether they hold what tonnage wrote |
-//! | [`names`], [`order`], [`sequence`] | the file of a rank, a permutation without a table, and the sequence of a thread's transfers |
+//! | [`names`], [`sequence`] | the file of a rank, and the sequence of a thread's transfers |
 //! | [`stamp`], [`data`], [`wrong`] | what marks a sector, content of files, and wrong bytes that were read |
 //! | [`timeline`] | bytes over time, in bounded memory |
 //! | [`drive`] | the timed loops |
@@ -37,7 +37,6 @@ pub mod limit;
 pub mod memory;
 pub mod names;
 mod opened;
-pub mod order;
 mod ours;
 mod phase;
 mod reading;

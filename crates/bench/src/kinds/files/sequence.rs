@@ -1,7 +1,7 @@
 //! The sequence of transfers that one thread of a rank makes in a phase. Offsets follow from the point alone, so that
 //! no rank needs to be told another's, and the n-th transfer costs the same wherever n is.
 
-use super::order::{Permutation, mix};
+use crate::permutation::{Permutation, mix};
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase};
 
 /// Offset and direction of one transfer.
@@ -125,8 +125,8 @@ impl Sequence {
                     (index / self.block_transfers, index % self.block_transfers);
                 (segment * self.ranks + self.part) * self.block_transfers + in_block
             }
-            (Some(order), false) => order.at(index),
-            (Some(order), true) => order.at(index * self.ranks + self.part),
+            (Some(order), false) => order.of(index),
+            (Some(order), true) => order.of(index * self.ranks + self.part),
         };
         Access {
             offset: slot * self.transfer_bytes,
@@ -164,7 +164,7 @@ impl Sequence {
             Phase::Read => false,
             Phase::Mixed => {
                 let order = Permutation::new(self.turns, self.seed ^ mix(index / self.turns));
-                order.at(index % self.turns) >= self.reads_of_turns
+                order.of(index % self.turns) >= self.reads_of_turns
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use tonnage_sys::mapping::Arena;
 
-use super::order::mix;
+use crate::permutation::{GOLDEN, mix};
 use tonnage_units::{Error, Result};
 
 /// A sector: what a stamp covers.
@@ -12,7 +12,6 @@ pub const SECTOR_BYTES: u64 = 512;
 /// Seed and key.
 pub const STAMP_BYTES: usize = 16;
 
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The inverse of `GOLDEN` modulo 2^64.
 const GOLDEN_INVERSE: u64 = 0xf1de_83e1_9937_733d;
 

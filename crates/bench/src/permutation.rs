@@ -1,5 +1,5 @@
 //! Seeded permutations of the numbers below any bound, computed for one of them at a time, so that an order of millions
-//! of slots needs no table.
+//! of slots or transfers needs no table, and ranks and threads can start anywhere in it.
 //!
 //! A number of b bits is mixed by steps of which each can be undone: adding a key, multiplying by an odd number, both
 //! modulo 2^b, and adding its own upper half without carries, as in the finalizer of SplitMix64 (Steele, Lea and Flood,
@@ -16,7 +16,7 @@ pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A permutation of the numbers below a bound.
 #[derive(Debug, Clone, Copy)]
-pub struct SlotPermutation {
+pub struct Permutation {
     below: u64,
     mask: u64,
     half: u32,
@@ -24,7 +24,7 @@ pub struct SlotPermutation {
     keys: [(u64, u64); ROUNDS],
 }
 
-impl SlotPermutation {
+impl Permutation {
     /// A permutation of the numbers below `below`, at least one. Other seeds give others, as far as there are any.
     pub fn new(below: u64, seed: u64) -> Self {
         let below = below.max(1);
@@ -75,7 +75,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_number_comes_once(below in 1u64..3000, seed in any::<u64>()) {
-            let permutation = SlotPermutation::new(below, seed);
+            let permutation = Permutation::new(below, seed);
             let mut seen = vec![false; below as usize];
             for number in 0..below {
                 let place = permutation.of(number) as usize;
@@ -85,7 +85,7 @@ mod tests {
 
         #[test]
         fn any_bound_is_kept(below in any::<u64>(), seed in any::<u64>(), number in any::<u64>()) {
-            let permutation = SlotPermutation::new(below, seed);
+            let permutation = Permutation::new(below, seed);
             prop_assert!(permutation.of(number % below.max(1)) < below.max(1));
         }
     }
@@ -96,7 +96,7 @@ mod tests {
         for below in [5u64, 8, 100] {
             let (mut firsts, mut neighbours) = (vec![0u32; below as usize], 0u32);
             for seed in 0..10_000 {
-                let permutation = SlotPermutation::new(below, seed);
+                let permutation = Permutation::new(below, seed);
                 firsts[permutation.of(0) as usize] += 1;
                 neighbours += u32::from(permutation.of(0) + 1 == permutation.of(1));
             }
@@ -110,11 +110,37 @@ mod tests {
         }
     }
 
+    #[test]
+    fn large_ranges_stay_inside() {
+        for below in [1 << 40, (1 << 40) + 1, u64::MAX >> 2] {
+            let order = Permutation::new(below, 7);
+            assert!((0..1000).all(|index| order.of(index) < below));
+        }
+    }
+
+    #[test]
+    fn neighbours_do_not_stay_neighbours() {
+        let order = Permutation::new(1 << 16, 1);
+        let kept = (1..1 << 16).filter(|&index| order.of(index) == order.of(index - 1) + 1);
+        // By chance one in 65536 of them.
+        assert!(kept.count() < 16);
+        let other = Permutation::new(1 << 16, 2);
+        assert!((0..16).any(|index| order.of(index) != other.of(index)));
+    }
+
+    #[test]
+    fn halves_of_the_order_are_spread_over_the_whole_range() {
+        let order = Permutation::new(1 << 16, 3);
+        let low = (0..1 << 15).filter(|&index| order.of(index) < 1 << 15);
+        let low = low.count() as f64 / f64::from(1 << 15);
+        assert!((0.45..0.55).contains(&low), "{low}");
+    }
+
     /// Numbers of cycle walking stay few: the bound is more than half of the power of two.
     #[test]
     fn the_worst_bound_is_quick() {
         let below = (1 << 20) + 1;
-        let permutation = SlotPermutation::new(below, 7);
+        let permutation = Permutation::new(below, 7);
         let mut seen = std::collections::HashSet::new();
         assert!((0..100_000).all(|number| seen.insert(permutation.of(number))));
     }
