@@ -93,6 +93,9 @@ impl Watch<'_> {
         let mut idle = Vec::new();
         for (device, counters) in group.devices.iter().zip(&moved) {
             let took_part = took_part(counters.as_ref(), load, group.devices.len());
+            if !took_part && !group.has_share(device, self.point) {
+                continue;
+            }
             if enough && !took_part {
                 idle.push(device);
             }
@@ -122,7 +125,7 @@ impl Watch<'_> {
         } else if !enough {
             path.why.push(self.why_not(at, load, &moved, after));
         } else if !idle.is_empty() {
-            path.why.push(why::idle(group, &idle));
+            path.why.push(why::idle(group, &idle, self.point));
         }
         if self.routes.reads_tcp(at) {
             let counters = difference(&self.before.tcp, &after.tcp);

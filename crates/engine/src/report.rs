@@ -54,6 +54,8 @@ pub mod fact_names {
     pub const MOVES_BYTES: &str = "moves_bytes";
     /// The clock that latencies are read from.
     pub const CLOCK: &str = "clock";
+    /// Devices that `all` did not take, each with the reason.
+    pub const DEVICES_LEFT_OUT: &str = "devices_left_out";
     /// Hints that had no effect, each with its reason.
     pub const HINTS_NOT_TAKEN: &str = "hints_not_taken";
     /// Consequence of the hints that had no effect.

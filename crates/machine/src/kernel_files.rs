@@ -65,7 +65,7 @@ impl Tree {
         let mut names: Vec<String> = entries
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .collect();
-        names.sort_by_key(|name| natural(name));
+        names.sort_by_cached_key(|name| natural(name));
         names
     }
 
@@ -89,21 +89,20 @@ impl Tree {
     }
 }
 
-/// A sort key that puts node10 after node2.
-fn natural(name: &str) -> (String, u64, String) {
-    let digits_from = name
-        .find(|c: char| c.is_ascii_digit())
-        .unwrap_or(name.len());
-    let (head, rest) = name.split_at(digits_from);
-    let digits_to = rest
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(rest.len());
-    let (digits, tail) = rest.split_at(digits_to);
-    (
-        head.to_owned(),
-        digits.parse().unwrap_or(0),
-        tail.to_owned(),
-    )
+/// A sort key that puts node10 after node2, and 2p10 after 2p9: each run of digits counts as a number.
+pub fn natural(name: &str) -> (Vec<(String, u64)>, String) {
+    let mut pieces = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let is_digit = |c: char| c.is_ascii_digit();
+        let (head, tail) = rest.split_at(rest.find(is_digit).unwrap_or(rest.len()));
+        let digits_to = tail.find(|c| !is_digit(c)).unwrap_or(tail.len());
+        let (digits, after) = tail.split_at(digits_to);
+        pieces.push((head.to_owned(), digits.parse::<u64>().unwrap_or(0)));
+        rest = after;
+    }
+    // node01 and node1 are two names.
+    (pieces, name.to_owned())
 }
 
 /// The choice that is marked in a file of the form "always [madvise] never"; the whole text where none is marked.
@@ -239,6 +238,28 @@ mod tests {
             .file("d/node2", "")
             .file("d/node1", "");
         assert_eq!(machine.tree().names("d"), ["node1", "node2", "node10"]);
+        let mut names = [
+            "p10",
+            "enp2s0f10",
+            "enp2s0f9",
+            "enp10s0f1",
+            "p",
+            "01",
+            "1",
+            "p9",
+        ];
+        names.sort_by_cached_key(|name| natural(name));
+        let expected = [
+            "01",
+            "1",
+            "enp2s0f9",
+            "enp2s0f10",
+            "enp10s0f1",
+            "p",
+            "p9",
+            "p10",
+        ];
+        assert_eq!(names, expected);
     }
 
     #[test]

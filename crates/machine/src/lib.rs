@@ -12,6 +12,7 @@
 //! | [`pages`] | huge pages |
 //! | [`counters`] | counters of devices and of TCP |
 //! | [`fabric`] | choice of the libfabric |
+//! | [`way_out`] | network interfaces without a way to other hosts |
 //! | [`kernel_files`] | reading the kernel's files, or an invented machine's |
 //! | `variables` | environment variables that steer communication libraries |
 //!
@@ -33,6 +34,7 @@ pub mod pair_placement;
 pub mod placement;
 pub mod topology;
 mod variables;
+pub mod way_out;
 
 pub use cpu_choice::CpuChoice;
 pub use environment::{Environment, HostIdentity};

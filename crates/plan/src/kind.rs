@@ -111,8 +111,8 @@ pub trait AnyPoint {
         0
     }
 
-    /// The setting by which its bandwidth is set beside no limit, with the way out; `None` where there is a limit, which
-    /// the speed of a link can be.
+    /// The setting by which its bandwidth is set beside no limit, with the way out; `None` where there is a limit,
+    /// which the speed of a link can be.
     fn without_limit(&self) -> Option<&'static str> {
         Some("a run that measures no bandwidth between ranks: leave it out")
     }

@@ -2,7 +2,7 @@
 //!
 //! The standard library has no way to ask for them. Which interface is used for what is decided elsewhere.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
@@ -59,6 +59,14 @@ pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
     Ok(found)
 }
 
+/// The number of an interface in this network namespace; `None` for one that is not there.
+pub fn index(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: the argument is a string that ends in a zero byte, and lives until the call returns.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (index != 0).then_some(index)
+}
+
 /// The IP address in a socket address; `None` for other families.
 ///
 /// # Safety
@@ -100,5 +108,6 @@ mod tests {
                 .any(|entry| entry.name == "lo" && entry.address.is_loopback()),
             "{found:?}"
         );
+        assert!(index("lo").is_some() && index("none\0").is_none() && index("").is_none());
     }
 }

@@ -24,7 +24,7 @@ use tonnage_engine::memory::{Available, Memory, MemoryReport, Request};
 use tonnage_engine::paths::{Division, Rails, divided};
 use tonnage_engine::{
     DeviceRequest, Domain, EngineOptions, EngineReport, Entry, OpenRequest, Verb, WorkerConfig,
-    split_name,
+    fact_names, split_name,
 };
 use tonnage_machine::{Placement, Topology};
 use tonnage_ranks::Rank;
@@ -233,11 +233,19 @@ impl Requirements<'_> {
             .filter_map(|device| device.report().device)
             .collect();
         let (count, names) = (devices.len(), names.join(","));
+        let facts = devices.first().map(|device| device.report().facts);
+        let left_out = facts.as_ref().and_then(|facts| {
+            let words = facts.get(fact_names::DEVICES_LEFT_OUT)?.text()?;
+            Some(format!("; left out: {words}"))
+        });
         Err(Error::Unavailable {
             what: format!("{option} over {names}"),
             why: match several {
                 true => format!("it turns a list of {count} devices all the way round"),
-                false => "it is about several devices, and this is one".to_owned(),
+                false => format!(
+                    "it is about several devices, and this is one{}",
+                    left_out.unwrap_or_default()
+                ),
             },
             how: match several {
                 true => format!("Choose a --rail-shift below {count}"),

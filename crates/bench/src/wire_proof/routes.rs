@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
+use tonnage_engine::paths::Rails;
+use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::{Hosts, RankInfo};
 use tonnage_units::number_list;
 use tonnage_units::{WireDevice, WireKind};
@@ -11,26 +13,69 @@ use tonnage_units::{WireDevice, WireKind};
 /// Devices that a rank's engine names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedDevices {
-    /// The devices that its payload has to cross.
-    pub devices: Vec<WireDevice>,
+    /// The devices that its payload has to cross, each with its first place among the rails of the workers.
+    pub devices: Vec<(WireDevice, u32)>,
+    /// Rails of a worker.
+    pub rails: u32,
 }
 
 impl NamedDevices {
-    /// Devices that this process names; `None` without any.
-    pub fn new(mut devices: Vec<WireDevice>) -> Option<Self> {
+    /// Devices that this process names, each with its place among `rails`; `None` without any.
+    pub fn new(mut devices: Vec<(WireDevice, u32)>, rails: u32) -> Option<Self> {
         devices.sort();
-        devices.dedup();
-        (!devices.is_empty()).then_some(Self { devices })
+        devices.dedup_by(|(one, _), (before, _)| one == before);
+        (!devices.is_empty()).then_some(Self { devices, rails })
+    }
+
+    fn each(&self) -> impl Iterator<Item = &WireDevice> {
+        self.devices.iter().map(|(device, _)| device)
     }
 }
 
 /// Ranks of one network that share devices.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct DeviceGroup {
     pub(super) host: String,
     pub(super) network: Option<u32>,
     pub(super) devices: Vec<WireDevice>,
     pub(super) ranks: Vec<u32>,
+    /// The first place of each device among the rails of any rank, and the most rails that one has.
+    rail_of: HashMap<WireDevice, u32>,
+    rails: u32,
+}
+
+impl DeviceGroup {
+    fn add(&mut self, rank: u32, named: &NamedDevices) {
+        self.devices.extend(named.each().cloned());
+        self.ranks.push(rank);
+        self.rails = self.rails.max(named.rails);
+        for (device, rail) in &named.devices {
+            let first = self.rail_of.entry(device.clone()).or_insert(*rail);
+            *first = (*first).min(*rail);
+        }
+    }
+
+    /// Takes in another group.
+    fn take(&mut self, other: Self) {
+        self.devices.extend(other.devices);
+        self.ranks.extend(other.ranks);
+        self.rails = self.rails.max(other.rails);
+        for (device, rail) in other.rail_of {
+            let first = self.rail_of.entry(device).or_insert(rail);
+            *first = (*first).min(rail);
+        }
+    }
+
+    /// Returns whether every operation has a share for a device. A stripe of fewer bytes than rails has none for the
+    /// last of them, which may rest.
+    pub(super) fn has_share(&self, device: &WireDevice, point: &TransferPoint) -> bool {
+        if point.rails != Rails::Stripe {
+            return true;
+        }
+        let shares = point.division().shares(self.rails as usize);
+        let rail = self.rail_of.get(device);
+        rail.is_none_or(|&rail| rail < shares.count(point.size_bytes))
+    }
 }
 
 /// Devices that each rank uses: the same on all ranks.
@@ -50,8 +95,7 @@ impl Routes {
             let Some(named) = named else { continue };
             let network = hosts.network(info.rank);
             let mut shared: Vec<usize> = named
-                .devices
-                .iter()
+                .each()
                 .filter_map(|device| owners.get(&(network, device)).copied())
                 .collect();
             shared.sort_unstable();
@@ -61,24 +105,20 @@ impl Routes {
                 groups.push(DeviceGroup {
                     host: info.host.clone(),
                     network,
-                    devices: Vec::new(),
-                    ranks: Vec::new(),
+                    ..DeviceGroup::default()
                 });
             }
-            // A rank with devices of several groups makes them one; those that are taken in stay behind empty.
+            // A rank with devices of several groups makes them one.
             for &other in shared.iter().skip(1) {
-                let devices = std::mem::take(&mut groups[other].devices);
-                let ranks = std::mem::take(&mut groups[other].ranks);
-                groups[at].devices.extend(devices);
-                groups[at].ranks.extend(ranks);
+                let taken = std::mem::take(&mut groups[other]);
+                groups[at].take(taken);
                 let owners = owners.values_mut().filter(|owner| **owner == other);
                 owners.for_each(|owner| *owner = at);
             }
-            for device in &named.devices {
+            for device in named.each() {
                 owners.insert((network, device), at);
             }
-            groups[at].devices.extend(named.devices.iter().cloned());
-            groups[at].ranks.push(info.rank);
+            groups[at].add(info.rank, named);
         }
         groups.retain(|group| !group.ranks.is_empty());
         Self::of(groups, infos.len())

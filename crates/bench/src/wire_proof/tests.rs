@@ -1,5 +1,6 @@
 //! Proofs on invented machines, and whole runs whose payload goes over the loopback.
 
+mod shares;
 mod whole;
 
 use std::collections::BTreeMap;
@@ -47,9 +48,8 @@ fn info(rank: u32, place: &str) -> RankInfo {
 }
 
 fn named(devices: &[WireDevice]) -> Option<NamedDevices> {
-    Some(NamedDevices {
-        devices: devices.to_vec(),
-    })
+    let places = devices.iter().cloned().zip(0..);
+    NamedDevices::new(places.collect(), devices.len() as u32)
 }
 
 fn routes(hosts: &[&str], named: &[Option<NamedDevices>]) -> Routes {

@@ -3,6 +3,7 @@
 use super::routes::DeviceGroup;
 use super::watch::{CounterGrowth, Load, Watch, carried};
 use tonnage_machine::counters::{Snapshot, received_bytes, sent_bytes};
+use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::number_list;
 use tonnage_units::quantity::human::bytes;
 use tonnage_units::{WireDevice, WireKind};
@@ -145,14 +146,18 @@ fn missing(host: &str, device: &WireDevice, after: &Snapshot) -> String {
 }
 
 /// The sentence about devices that did not take part while others carried everything.
-pub(super) fn idle(group: &DeviceGroup, idle: &[&WireDevice]) -> String {
+pub(super) fn idle(group: &DeviceGroup, idle: &[&WireDevice], point: &TransferPoint) -> String {
+    let expected = group.devices.iter();
+    let expected: Vec<_> = expected
+        .filter(|device| group.has_share(device, point))
+        .collect();
     format!(
         "{} of {} carried none of the payload that {} should have spread over {}: use at least as many --workers as \
          devices, or leave it out",
         titles(idle),
         group.host,
         ranks(&group.ranks),
-        titles(&group.devices.iter().collect::<Vec<_>>()),
+        titles(&expected),
     )
 }
 

@@ -77,6 +77,16 @@ impl Shares {
         }
     }
 
+    /// Number of shares of an operation of so many bytes, each on a rail of its own from the first one on: a few bytes
+    /// have none for the last rails.
+    #[inline]
+    pub fn count(self, len: u32) -> u32 {
+        match self.share_bytes(len) {
+            0 => 1,
+            share => len.div_ceil(share),
+        }
+    }
+
     /// Number of parts of a share of so many bytes, and the bytes of each but the last.
     #[inline]
     pub fn parts_of_share(self, len: u32) -> (u32, u32) {
@@ -133,6 +143,11 @@ mod tests {
         assert_eq!(
             (parts(4, None, 5), parts(4, None, 1), parts(4, None, 0)),
             (3, 1, 1)
+        );
+        let count = |len| shares(8, None).count(len);
+        assert_eq!(
+            (count(0), count(1), count(9), count(8), count(1 << 20)),
+            (1, 1, 5, 8, 8)
         );
         // Of 64 parts at most, each of two rails gets 32.
         assert_eq!(parts(2, Some((64 << 10, 64)), 1 << 20), 16);

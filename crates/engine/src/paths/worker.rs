@@ -267,7 +267,12 @@ impl Engine for PathsWorker {
         let mut of_paths = vec![Vec::with_capacity(peers.len()); self.paths.len()];
         for neighbor in peers {
             let reached = self.paths_to(neighbor.peer);
-            let cards = split(&neighbor.card.0, of_paths.len(), neighbor.peer)?;
+            let cards = split(
+                &neighbor.card.0,
+                of_paths.len(),
+                self.division.queue_pairs,
+                neighbor.peer,
+            )?;
             for (path, card) in cards.into_iter().enumerate() {
                 if reached.contains(&path) {
                     of_paths[path].push(Neighbor {
@@ -301,7 +306,12 @@ impl Engine for PathsWorker {
         let locals = known.and_then(Option::as_ref).ok_or_else(never)?;
         let remotes = match spec.kind {
             LaneKind::Receive if spec.remote.0.is_empty() => vec![Vec::new(); self.paths.len()],
-            _ => split(&spec.remote.0, self.paths.len(), spec.peer)?,
+            _ => split(
+                &spec.remote.0,
+                self.paths.len(),
+                self.division.queue_pairs,
+                spec.peer,
+            )?,
         };
         let locals = locals.clone();
         let mut ways = Vec::with_capacity(self.paths.len());

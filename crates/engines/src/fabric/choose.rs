@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use tonnage_engine::{DeviceRequest, OpenRequest, Verb};
 use tonnage_machine::fabric::LIBFABRIC_VARIABLE;
+use tonnage_machine::kernel_files::{Tree, natural};
 use tonnage_sys::libfabric::{Hints, Info, Libfabric};
 use tonnage_units::{Error, Result};
 
@@ -24,6 +25,8 @@ pub(super) struct Chosen {
     pub(super) delivery: bool,
     /// Reason why the embedded library is used although nobody asked for it.
     pub(super) why_embedded: Option<String>,
+    /// Devices that `all` did not take, with the reason; empty where it took all that lead to the others.
+    pub(super) left_out: String,
 }
 
 pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
@@ -59,15 +62,16 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
         ..hints
     };
     let delivery = Info::query(&library, &delivering).is_ok_and(|infos| !infos.is_empty());
-    let infos = match request.devices {
-        DeviceRequest::Own => vec![preferred(offered, request)],
-        DeviceRequest::All => all(offered, request.one_network),
-        DeviceRequest::Named(names) => by_device(&offered, names, provider)?,
+    let (infos, left_out) = match request.devices {
+        DeviceRequest::Own => (vec![preferred(offered, request)], String::new()),
+        DeviceRequest::All => all(offered, request, no_way_out),
+        DeviceRequest::Named(names) => (by_device(&offered, names, provider)?, String::new()),
     };
     Ok(Chosen {
         infos,
         delivery,
         why_embedded,
+        left_out,
     })
 }
 
@@ -168,9 +172,15 @@ fn preferred(mut offered: Vec<Info>, request: &OpenRequest<'_>) -> Info {
     offered.swap_remove(best.unwrap_or(0))
 }
 
-/// Every device once, by its first address: on one host the loopback where there is one, because packets to its other
-/// addresses take it as well; between hosts all but the loopback and what has only an address of its own link.
-fn all(offered: Vec<Info>, one_network: bool) -> Vec<Info> {
+/// Every device once, by its first address, in natural order: on one host the loopback where there is one, because
+/// packets to its other addresses take it as well; between hosts all but the loopback, what has only an address of its
+/// own link, and what `no_way_out` has a reason against, which is said. The one by which the others were reached stays.
+pub(super) fn all(
+    offered: Vec<Info>,
+    request: &OpenRequest<'_>,
+    no_way_out: fn(&str) -> Option<&'static str>,
+) -> (Vec<Info>, String) {
+    let one_network = request.one_network;
     let loops = offered.iter().any(is_loopback);
     let reaches = |info: &Info| match info.attributes().address {
         Some(IpAddr::V6(address)) if address.is_unicast_link_local() => false,
@@ -184,8 +194,29 @@ fn all(offered: Vec<Info>, one_network: bool) -> Vec<Info> {
     fitting.sort_by_key(|info| info.attributes().address.is_some_and(|a| a.is_ipv6()));
     let mut known = BTreeSet::new();
     fitting.retain(|info| known.insert(info.attributes().domain.clone()));
-    fitting.sort_by(|one, other| one.attributes().domain.cmp(&other.attributes().domain));
-    fitting
+    fitting.sort_by_cached_key(|info| natural(&info.attributes().domain));
+    let reason = |info: &Info| {
+        let attributes = info.attributes();
+        let in_use = attributes.address.is_some() && attributes.address == request.address;
+        no_way_out(&attributes.domain).filter(|_| !one_network && !in_use)
+    };
+    if fitting.iter().all(|info| reason(info).is_some()) {
+        return (fitting, String::new());
+    }
+    let (taken, left): (Vec<Info>, Vec<Info>) =
+        fitting.into_iter().partition(|info| reason(info).is_none());
+    let words = left.iter().filter_map(|info| {
+        let why = reason(info)?;
+        Some(format!("{} ({why})", info.attributes().domain))
+    });
+    let words: Vec<String> = words.collect();
+    (taken, words.join(", "))
+}
+
+/// Reason why a device has no way of its own to other hosts.
+fn no_way_out(device: &str) -> Option<&'static str> {
+    let index = tonnage_sys::interfaces::index(device)?;
+    tonnage_machine::way_out::no_way_out(&Tree::host(), device, index)
 }
 
 fn is_loopback(info: &Info) -> bool {

@@ -17,7 +17,8 @@ use super::worker::{FabricWorker, Flushed, Ways};
 pub(super) struct FabricDomain {
     info: Info,
     caps: Caps,
-    why_embedded: Option<String>,
+    /// Facts about the choice of library and devices.
+    chosen: Facts,
     /// `None` where nothing is written.
     arrival: Option<ArrivalProof>,
     is_shm: bool,
@@ -32,7 +33,7 @@ impl FabricDomain {
         request: &OpenRequest<'_>,
         info: Info,
         delivery: bool,
-        why_embedded: Option<String>,
+        chosen: Facts,
     ) -> Result<Self> {
         let attributes = info.attributes();
         let is_shm = core_of(&attributes.provider) == "shm";
@@ -53,7 +54,7 @@ impl FabricDomain {
         let caps = caps(attributes, arrival, shm_writes.as_deref());
         Ok(Self {
             caps,
-            why_embedded,
+            chosen,
             arrival,
             is_shm,
             shm_writes,
@@ -166,8 +167,7 @@ impl Domain for FabricDomain {
             provider_version: Some(attributes.provider_version.to_string()),
             device: Some(attributes.domain.clone()),
             devices: Vec::new(),
-            facts: Facts::default()
-                .maybe("why_embedded", self.why_embedded.clone())
+            facts: (self.chosen.clone())
                 .with("api_version", attributes.api_version.to_string())
                 .with("fabric", attributes.fabric.clone())
                 .maybe("address", address)

@@ -36,7 +36,9 @@ mod worker;
 
 use std::sync::Arc;
 
-use tonnage_engine::{Domain, Domains, Entry, Library, Lifecycle, OpenRequest, Variant, Verb};
+use tonnage_engine::{
+    Domain, Domains, Entry, Facts, Library, Lifecycle, OpenRequest, Variant, Verb, fact_names,
+};
 use tonnage_machine::fabric::LIBFABRIC_VARIABLE;
 use tonnage_sys::libfabric::Info;
 use tonnage_units::Result;
@@ -72,9 +74,14 @@ pub const ENTRY: Entry = Entry {
 
 fn open(request: &OpenRequest<'_>) -> Result<Domains> {
     let chosen = choose::choose(request)?;
-    let why_embedded = chosen.why_embedded;
+    let facts = Facts::default()
+        .maybe("why_embedded", chosen.why_embedded)
+        .maybe(
+            fact_names::DEVICES_LEFT_OUT,
+            Some(chosen.left_out).filter(|words| !words.is_empty()),
+        );
     let domain = |info: Info| -> Result<Arc<dyn Domain>> {
-        let domain = FabricDomain::new(request, info, chosen.delivery, why_embedded.clone())?;
+        let domain = FabricDomain::new(request, info, chosen.delivery, facts.clone())?;
         Ok(Arc::new(domain))
     };
     chosen.infos.into_iter().map(domain).collect()

@@ -10,8 +10,8 @@ use crate::memory::HOST;
 use serde_json::Value;
 use tonnage_engine::memory::Request;
 use tonnage_engine::{
-    Card, Completion, Ending, EngineOptions, Flush, Lane, LaneKind, LimitKind, Locality, Neighbor,
-    Op, OpenRequest, Verb,
+    Card, Completion, Ending, EngineOptions, Facts, Flush, Lane, LaneKind, LimitKind, Locality,
+    Neighbor, Op, OpenRequest, Verb,
 };
 
 use super::ENTRY;
@@ -331,7 +331,8 @@ fn pair_with_short_order(options: &EngineOptions) -> [support::Side; 2] {
     let domain = || {
         let chosen = choose::choose(&request).unwrap();
         let info = chosen.infos.into_iter().next().unwrap();
-        let mut domain = FabricDomain::new(&request, info, chosen.delivery, None).unwrap();
+        let mut domain =
+            FabricDomain::new(&request, info, chosen.delivery, Facts::default()).unwrap();
         assert_eq!(domain.raw_bytes_max, u32::MAX, "tcp orders all of them");
         domain.raw_bytes_max = 4096;
         domain

@@ -2,18 +2,20 @@
 
 use super::title::same;
 use tonnage_plan::transfer::Pacing;
+use tonnage_record::figures::{Figure, Row, by_field};
 use tonnage_record::transfer::Summary;
 use tonnage_record::{Canary, TransferRecord};
 use tonnage_units::quantity::human::{number, size, whole_percent};
 
+use crate::table::shown;
 use crate::{engine, wire_proof};
 
-/// All lines, in their order.
-pub fn lines(records: &[TransferRecord<'_>]) -> Vec<String> {
+/// All lines, in their order; `telling` are columns that tell rows apart.
+pub fn lines(records: &[TransferRecord<'_>], telling: &[&str]) -> Vec<String> {
     let mut lines = engine::lines(records.iter().map(|record| record.record));
     let of_all = [limit(records), canary(records), verified(records)];
     lines.extend(of_all.into_iter().flatten());
-    lines.extend(parts(records));
+    lines.extend(parts(records, telling));
     lines.extend(wire_proof::lines(records.iter().copied()));
     lines.extend(remarks(records));
     lines
@@ -23,15 +25,15 @@ pub fn lines(records: &[TransferRecord<'_>]) -> Vec<String> {
 const PARTS_NAMED_MAX: usize = 8;
 
 /// Rails and pairs of the row with the most bandwidth, of which the record has those of all rows.
-fn parts(records: &[TransferRecord<'_>]) -> Vec<String> {
+fn parts(records: &[TransferRecord<'_>], telling: &[&str]) -> Vec<String> {
     let summaries = records.iter().filter_map(|record| {
         let summary = record.body.summary.as_ref()?;
         let has_parts = summary.rails.len() + summary.pairs.len() > 0;
-        has_parts.then_some((record.body.point.size_bytes, summary))
+        has_parts.then_some((record, summary))
     });
     let bandwidth = |summary: &Summary| summary.bandwidth_bytes_per_s.mean;
     let most = summaries.max_by(|(_, one), (_, other)| bandwidth(one).total_cmp(&bandwidth(other)));
-    let Some((size_bytes, summary)) = most else {
+    let Some((record, summary)) = most else {
         return Vec::new();
     };
     let rails = summary.rails.iter().map(|rail| {
@@ -60,7 +62,7 @@ fn parts(records: &[TransferRecord<'_>]) -> Vec<String> {
         let rate = number(pair.bandwidth_bytes_per_s * 1e-9);
         format!("{}-{} {rate} GB/s", pair.initiator, pair.target)
     });
-    let size = size(size_bytes.into());
+    let row = row_name(record, records, telling);
     let lists = [
         ("", "rails", rails.collect::<Vec<_>>()),
         (slowest, "pairs", pairs.collect()),
@@ -73,9 +75,40 @@ fn parts(records: &[TransferRecord<'_>]) -> Vec<String> {
             if more > 0 {
                 parts.push(format!("{more} more in the record"));
             }
-            format!("{which}{what} at {size}: {}", parts.join(", "))
+            format!("{which}{what} at {row}: {}", parts.join(", "))
         })
         .collect()
+}
+
+/// Name of a row: its size, and the columns that tell it from other rows of that size.
+fn row_name(
+    record: &TransferRecord<'_>,
+    records: &[TransferRecord<'_>],
+    telling: &[&str],
+) -> String {
+    let size_bytes = record.body.point.size_bytes;
+    let cell = |record: &TransferRecord<'_>, figure: &Figure| {
+        let row = Row::of(record.record).into_iter().next();
+        row.map(|row| shown((figure.value)(&row), figure.style, "n/a"))
+    };
+    let alike = |other: &&TransferRecord<'_>| other.body.point.size_bytes == size_bytes;
+    let words = telling.iter().filter_map(|field| {
+        let figure = by_field(field)?;
+        let own = cell(record, figure)?;
+        let mut others = records.iter().filter(alike);
+        if others.all(|other| cell(other, figure).as_ref() == Some(&own)) {
+            return None;
+        }
+        let (name, unit) = figure.name.split_once(" (").unwrap_or((figure.name, ""));
+        let unit = unit.trim_end_matches(')');
+        Some(format!("{name} {own} {unit}").trim_end().to_owned())
+    });
+    let words: Vec<String> = words.collect();
+    let size = size(size_bytes.into());
+    match &words[..] {
+        [] => size,
+        words => format!("{size} ({})", words.join(", ")),
+    }
 }
 
 /// Names the upper bounds of the bandwidths, each kind of limit once.
@@ -202,6 +235,53 @@ fn yielding(records: &[TransferRecord<'_>]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples;
+    use tonnage_engine::paths::Rails;
+    use tonnage_record::transfer::Rail;
+    use tonnage_record::{Body, Record};
+
+    /// Two rows of a table that may differ in more than their rails.
+    fn striped(change: fn(&mut tonnage_plan::transfer::TransferPoint)) -> Vec<String> {
+        let rail = |rail| Rail {
+            rail,
+            device: Some(format!("eth{rail}")),
+            payload_bytes: 1,
+            busy_bytes_per_s: 1e9,
+            busy_fraction: 0.5,
+        };
+        let row = |stripe: bool| {
+            let mut record: Record = samples::streams()[0].clone();
+            let Body::Transfer(body) = &mut record.body else {
+                unreachable!("a sample of transfers");
+            };
+            if stripe {
+                body.point.rails = Rails::Stripe;
+                body.summary.as_mut().unwrap().rails = vec![rail(0), rail(1)];
+            } else {
+                change(&mut body.point);
+            }
+            record
+        };
+        let records = [row(false), row(true)];
+        let records: Vec<_> = records.iter().filter_map(Record::as_transfer).collect();
+        parts(&records, &["window", "rails", "chunk_bytes"])
+    }
+
+    #[test]
+    fn rails_name_their_row_where_others_have_its_size() {
+        let rails =
+            "0 (eth0) 1.00 GB/s in 50 % of the time, 1 (eth1) 1.00 GB/s in 50 % of the time";
+        let named = striped(|_| {});
+        assert_eq!(named, [format!("rails at 4 KiB (Rails stripe): {rails}")]);
+        let named = striped(|point| point.pacing = Pacing::Stream { window: 2 });
+        assert_eq!(
+            named,
+            [format!("rails at 4 KiB (Window 1, Rails stripe): {rails}")]
+        );
+        // The size alone tells these apart.
+        let named = striped(|point| point.size_bytes = 1);
+        assert_eq!(named, [format!("rails at 4 KiB: {rails}")]);
+    }
 
     #[test]
     fn medians_are_in_the_middle() {

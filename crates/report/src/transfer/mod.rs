@@ -57,7 +57,8 @@ impl Report for Transfers {
 
     fn footers(records: &[TransferRecord<'_>]) -> Vec<String> {
         let (_, texts) = marks(records);
-        let mut lines = footers::lines(records);
+        let telling = [&AXES[..], &varying(records), &[FOOTPRINT]].concat();
+        let mut lines = footers::lines(records, &telling);
         let texts = texts.iter().enumerate();
         lines.extend(texts.map(|(at, text)| format!("[{}] {text}", at + 1)));
         lines
@@ -114,6 +115,9 @@ fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<St
     let table = sheet.draw()?;
     Some(format!("phases of a batch:\n{table}"))
 }
+
+/// Columns that may differ from row to row in every table, beside the size.
+const AXES: [&str; 4] = ["batch", "window", "initiators", "offered_per_s"];
 
 /// CPU time of both ends, where somebody sleeps to save it.
 fn both_ends(records: &[TransferRecord<'_>], layout: &ModeTable) -> &'static [&'static str] {
@@ -291,7 +295,8 @@ mod tests {
                     &GAP,
                 ]
                 .into_iter()
-                .chain(&PHASES),
+                .chain(&PHASES)
+                .chain(&AXES),
             ) {
                 assert!(by_field(field).is_some(), "{field}");
             }

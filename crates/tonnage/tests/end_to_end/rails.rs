@@ -168,6 +168,11 @@ fn rails_that_cannot_be_are_refused_before_a_rank_starts() {
         let run = tonnage(dir.path(), &arguments).run().with_code(2);
         assert!(run.stderr.contains(said), "{more}: {run:#?}");
     }
+}
+
+#[test]
+fn rails_that_an_engine_or_this_machine_lacks_are_told() {
+    let dir = tempdir().unwrap();
     for more in [
         "--rails stripe",
         "--rail-shift 1",

@@ -275,11 +275,12 @@ fn open_local(
         let seated = seat.devices.clone();
         let (mut worker, introductions) = open_worker(seat, cpu, need, settings)?;
         // Of several devices a rank uses only those that its workers open, and of those only what leads to a peer.
-        let rails = (0..).zip(&seated).zip(&mut worker.devices);
+        let rails = (0u32..).zip(&seated).zip(&mut worker.devices);
         for ((rail, domain), device) in rails {
-            device.used = need.uses(rank.id(), rail, seated.len());
+            device.used = need.uses(rank.id(), rail as usize, seated.len());
             if device.used {
-                wire_devices.extend(domain.wire_devices());
+                let named = domain.wire_devices().into_iter();
+                wire_devices.extend(named.map(|device| (device, rail)));
             }
         }
         workers.push(worker);
@@ -356,7 +357,7 @@ fn open_worker(
 fn describe(
     devices: &Devices,
     workers: &[TransferWorker],
-    wire_devices: Vec<WireDevice>,
+    wire_devices: Vec<(WireDevice, u32)>,
     host: &RankHost,
 ) -> OpenMessage {
     let mut engine = devices.report();
@@ -365,6 +366,7 @@ fn describe(
         std::mem::take(&mut engine.facts).maybe(fact_names::MOVES_BYTES, still.then_some(false));
     let first = workers.first();
     let clock = first.map(|worker| worker.clock.source_name());
+    let rails = first.map(|worker| worker.devices.len());
     let counted = first.and_then(|worker| worker.credits.as_ref());
     engine.facts = facts
         .maybe(fact_names::CLOCK, clock)
@@ -379,7 +381,7 @@ fn describe(
             .iter()
             .map(|worker| worker.devices.clone())
             .collect(),
-        wire_devices: NamedDevices::new(wire_devices),
+        wire_devices: NamedDevices::new(wire_devices, rails.unwrap_or(1) as u32),
     }
 }
 

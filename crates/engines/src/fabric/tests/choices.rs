@@ -1,7 +1,10 @@
 //! Choices that are opened, and what is refused before a byte moves.
 
 use super::*;
+use std::net::IpAddr;
+use std::sync::Arc;
 use tonnage_engine::DeviceRequest;
+use tonnage_sys::libfabric::{Hints, Info, Libfabric};
 
 #[test]
 fn other_versions_and_providers_are_refused_with_both_named() {
@@ -64,6 +67,62 @@ fn what_is_not_there_is_refused_with_what_is() {
     let without_effect = ENTRY.check_options(&cma, "tcp;ofi_rxm").unwrap_err();
     let text = without_effect.to_string();
     assert!(text.contains("no effect on fabric:tcp;ofi_rxm"), "{text}");
+}
+
+#[test]
+fn all_leaves_out_what_has_no_way_to_the_others() {
+    let none = EngineOptions::new();
+    let asked = request("tcp", &none);
+    let hints = Hints {
+        provider: "tcp",
+        messages: false,
+        ordered_writes: false,
+        reads_after_writes: false,
+        delivery: false,
+        virtual_addresses: true,
+    };
+    let (library, _) = Libfabric::choose(Some("embedded")).unwrap();
+    let library = Arc::new(library);
+    let taken = |one_network, address: Option<IpAddr>, no_way_out| {
+        let request = OpenRequest {
+            one_network,
+            address,
+            ..asked.clone()
+        };
+        let offered = Info::query(&library, &hints).unwrap();
+        let (infos, left_out) = choose::all(offered, &request, no_way_out);
+        let names = infos.iter().map(|info| info.attributes().domain.clone());
+        (names.collect::<Vec<_>>(), left_out)
+    };
+    assert_eq!(
+        taken(true, None, |_| Some("down")),
+        (vec!["lo".to_owned()], String::new())
+    );
+    let (names, left_out) = taken(false, None, |_| None);
+    assert!(left_out.is_empty(), "{left_out}");
+    // Where nothing else is left, even that is tried.
+    assert_eq!(
+        taken(false, None, |_| Some("down")),
+        (names.clone(), String::new())
+    );
+    let address = |name: &String| {
+        let all = tonnage_sys::interfaces::addresses().unwrap();
+        let found = all
+            .iter()
+            .find(|one| one.name == *name && one.address.is_ipv4());
+        found.map(|one| one.address)
+    };
+    let Some(used) = names.iter().find_map(address) else {
+        println!("skip: no interface here has an IPv4 address");
+        return;
+    };
+    let (kept, left_out) = taken(false, Some(used), |_| Some("down"));
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(
+        left_out.matches(" (down)").count(),
+        names.len() - 1,
+        "{left_out}"
+    );
 }
 
 #[test]

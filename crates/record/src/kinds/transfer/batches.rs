@@ -4,7 +4,8 @@ use tonnage_plan::transfer::{Batching, Pacing, TransferPoint};
 
 use crate::figures::common::FROM_PLAN;
 use crate::figures::{Better, Figure, MICROSECONDS, Row, Style, Value};
-use crate::transfer::BatchPhases;
+use crate::histogram::LatencyKind;
+use crate::transfer::{BatchPhases, TransferBody};
 
 /// Batches as they were asked for.
 pub(super) const BATCHES: &[Figure] = &[
@@ -188,4 +189,17 @@ pub(super) fn batch(point: &TransferPoint) -> Option<u32> {
         Pacing::Batch { batch } => Some(batch),
         _ => None,
     }
+}
+
+/// Payload bytes of one batch on one lane.
+pub(super) fn batch_bytes(point: &TransferPoint) -> Option<u64> {
+    batch(point).map(|batch| u64::from(batch) * u64::from(point.size_bytes))
+}
+
+/// Bytes per second of the fastest batch, where one lane has the path for itself.
+pub(super) fn fastest_batch_bytes_per_s(body: &TransferBody) -> Option<f64> {
+    let latency = body.summary.as_ref()?.latency.as_ref()?;
+    let alone = body.batches_at_once() == 1 && latency.kind == LatencyKind::Batch;
+    let bytes = batch_bytes(&body.point).filter(|_| alone && latency.latency_ns_min > 0)?;
+    Some(bytes as f64 * 1e9 / latency.latency_ns_min as f64)
 }

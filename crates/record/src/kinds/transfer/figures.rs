@@ -2,7 +2,7 @@
 
 use tonnage_plan::transfer::{CqMode, Pacing, SessionUse, TransferPoint, TrialLength};
 
-use super::batches::{BATCHES, MERGED, PHASES, batch};
+use super::batches::{BATCHES, MERGED, PHASES, batch, batch_bytes, fastest_batch_bytes_per_s};
 use crate::Links;
 use crate::envelope::Of;
 use crate::figures::common::{ASKED, EXCHANGE, FROM_PLAN, IN_FLIGHT, OUTCOME};
@@ -11,7 +11,6 @@ use crate::figures::latency::{DELIVERED, LATENCY};
 use crate::figures::moved::{AMOUNTS, BANDWIDTH, CPU, LIMIT};
 use crate::figures::proof::PROOF;
 use crate::figures::{Better, Figure, Figures, GIGA, PERCENT, Row, Style, Value};
-use crate::histogram::LatencyKind;
 use crate::transfer::direction_figures::DIRECTIONS;
 use crate::transfer::{Summary, TransferBody, Trial};
 
@@ -56,6 +55,16 @@ const OPERATIONS: &[Figure] = &[
         style: Style::Plain,
         better: None,
         value: |row| point(row, |point| point.rails.name()),
+        trials: None,
+    },
+    Figure {
+        name: "Rail shift",
+        field: "rail_shift",
+        meaning: "Places by which the devices of ranks that only serve are turned.",
+        computed: FROM_PLAN,
+        style: Style::Plain,
+        better: None,
+        value: |row| point(row, |point| point.rail_shift),
         trials: None,
     },
     Figure {
@@ -450,19 +459,6 @@ fn trial_length(length: &TrialLength) -> String {
 /// Elements of four bytes.
 fn elements(size_bytes: u32) -> Option<u32> {
     size_bytes.is_multiple_of(4).then_some(size_bytes / 4)
-}
-
-/// Payload bytes of one batch on one lane.
-fn batch_bytes(point: &TransferPoint) -> Option<u64> {
-    batch(point).map(|batch| u64::from(batch) * u64::from(point.size_bytes))
-}
-
-/// Bytes per second of the fastest batch, where one lane has the path for itself.
-fn fastest_batch_bytes_per_s(body: &TransferBody) -> Option<f64> {
-    let latency = body.summary.as_ref()?.latency.as_ref()?;
-    let alone = body.batches_at_once() == 1 && latency.kind == LatencyKind::Batch;
-    let bytes = batch_bytes(&body.point).filter(|_| alone && latency.latency_ns_min > 0)?;
-    Some(bytes as f64 * 1e9 / latency.latency_ns_min as f64)
 }
 
 /// Operations per second that all initiating ranks together are asked for.

@@ -1,0 +1,99 @@
+//! Network interfaces that have no way of their own to other hosts: those that are down, bridges between what is on
+//! this host, and tunnels, which take the way of another interface.
+//!
+//! Both ends of a veth pair may have one, because network namespaces are hosts as well.
+
+use crate::kernel_files::Tree;
+
+/// Reason why an interface has no way of its own to other hosts. `None` where it may have one, and where the files in
+/// /sys say nothing about it: it is no interface, or they are those of another network namespace, in which the
+/// interface of that name has another `index`.
+pub fn no_way_out(tree: &Tree, name: &str, index: u32) -> Option<&'static str> {
+    let path = format!("sys/class/net/{name}");
+    if tree.number(format!("{path}/ifindex")) != Some(index) {
+        return None;
+    }
+    match tree.text(format!("{path}/operstate")).as_deref() {
+        Some("up" | "unknown") | None => {}
+        Some(_) => return Some("down"),
+    }
+    let ports = tree.names(format!("{path}/brif"));
+    if tree.exists(format!("{path}/bridge")) && !ports.iter().any(|port| leads_out(tree, port)) {
+        return Some("a bridge inside this host");
+    }
+    is_tunnel(tree, &path).then_some("a tunnel")
+}
+
+/// Returns whether a port of a bridge belongs to a device, or to one below it: a bond, a VLAN.
+fn leads_out(tree: &Tree, port: &str) -> bool {
+    let path = format!("sys/class/net/{port}");
+    let lower = tree.names(&path);
+    let mut lower = lower.iter().filter_map(|name| name.strip_prefix("lower_"));
+    tree.exists(format!("{path}/device"))
+        || lower.any(|name| tree.exists(format!("sys/class/net/{name}/device")))
+}
+
+fn is_tunnel(tree: &Tree, path: &str) -> bool {
+    let kind = tree.text(format!("{path}/uevent")).unwrap_or_default();
+    let mut kind = kind.lines();
+    tree.exists(format!("{path}/tun_flags"))
+        || kind.any(|line| {
+            matches!(
+                line,
+                "DEVTYPE=vxlan" | "DEVTYPE=geneve" | "DEVTYPE=wireguard"
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel_files::invented::Machine;
+
+    #[test]
+    fn what_is_down_or_stays_inside_the_host_has_no_way_out() {
+        let machine = Machine::new();
+        let interface = |name: &str, index: u32, state: &str| {
+            machine
+                .file(&format!("sys/class/net/{name}/ifindex"), &index.to_string())
+                .file(&format!("sys/class/net/{name}/operstate"), state);
+        };
+        for (index, name) in (1..).zip([
+            "eth0",
+            "eth1",
+            "docker0",
+            "br0",
+            "br1",
+            "tun0",
+            "flannel.1",
+            "bond0",
+        ]) {
+            interface(name, index, if name == "eth1" { "down" } else { "up" });
+        }
+        machine
+            .file("sys/devices/pci0/vendor", "0x15b3")
+            .link("sys/class/net/eth0/device", "sys/devices/pci0")
+            .link("sys/class/net/bond0/lower_eth0", "sys/class/net/eth0")
+            .file("sys/class/net/docker0/bridge/bridge_id", "8000")
+            .file("sys/class/net/docker0/brif/veth1/state", "3")
+            .file("sys/class/net/br0/bridge/bridge_id", "8000")
+            .file("sys/class/net/br0/brif/eth0/state", "3")
+            .file("sys/class/net/br1/bridge/bridge_id", "8000")
+            .file("sys/class/net/br1/brif/bond0/state", "3")
+            .file("sys/class/net/tun0/tun_flags", "0x1001")
+            .file(
+                "sys/class/net/flannel.1/uevent",
+                "DEVTYPE=vxlan\nINTERFACE=flannel.1",
+            );
+        let found = |name: &str, index| no_way_out(&machine.tree(), name, index);
+        assert_eq!(found("eth0", 1), None);
+        assert_eq!(found("eth1", 2), Some("down"));
+        assert_eq!(found("docker0", 3), Some("a bridge inside this host"));
+        assert_eq!((found("br0", 4), found("br1", 5)), (None, None));
+        assert_eq!(found("tun0", 6), Some("a tunnel"));
+        assert_eq!(found("flannel.1", 7), Some("a tunnel"));
+        // The files are those of another namespace; and no interface at all.
+        assert_eq!(found("eth1", 9), None);
+        assert_eq!(found("mlx5_0", 0), None);
+    }
+}
