@@ -13,8 +13,9 @@ use tonnage_engine::{
 };
 use tonnage_sys::clock::Clock;
 use tonnage_transfer::{
-    AsyncSession, EndpointConfig, Executor, Extent, LaneSource, LocalMemory, RemoteId, Session,
-    Ticket, TicketEnd, TransferEndpoint, TransferError, Transport, TransportOptions,
+    AsyncSession, EndpointConfig, Executor, Extent, LaneSource, LocalMemory, QueuedExtent,
+    RemoteId, Session, Ticket, TicketEnd, TransferEndpoint, TransferError, Transport,
+    TransportOptions,
 };
 
 /// Operations of one stretch.
@@ -24,7 +25,7 @@ const WINDOW: usize = 64;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Ways with their goals, nanoseconds above raw.
-const WAYS: [(&str, Option<f64>); 11] = [
+const WAYS: [(&str, Option<f64>); 12] = [
     ("raw", None),
     ("poll", Some(10.0)),
     ("async", Some(60.0)),
@@ -36,6 +37,7 @@ const WAYS: [(&str, Option<f64>); 11] = [
     ("async, window 64", Some(60.0)),
     ("batch of 64", None),
     ("queue, window 64", Some(10.0)),
+    ("list, window 64", Some(10.0)),
 ];
 
 /// Everything that is measured.
@@ -138,6 +140,7 @@ impl Bench {
         })?;
         measure(9, &mut || batches(&self.session))?;
         measure(10, &mut || queued(&self.endpoint, &self.session))?;
+        measure(11, &mut || listed(&self.endpoint, &self.session))?;
         Ok(row)
     }
 }
@@ -262,6 +265,25 @@ fn queued(endpoint: &TransferEndpoint, session: &Session) -> Result<(), Transfer
             session.post_queued(Verb::Write, &extent, posted)?;
             posted += 1;
         }
+        ended += endpoint.poll_ended(&mut ends)? as u64;
+        black_box(&ends);
+    }
+    Ok(())
+}
+
+/// As many as have ended are posted anew in one call.
+fn listed(endpoint: &TransferEndpoint, session: &Session) -> Result<(), TransferError> {
+    let mut ends = [const { TicketEnd::NONE }; WINDOW];
+    let mut list = [QueuedExtent::default(); WINDOW];
+    let (mut posted, mut ended) = (0, 0);
+    while ended < OPERATIONS {
+        let room = (WINDOW as u64 - (posted - ended)).min(OPERATIONS - posted);
+        for (at, queued) in (posted..posted + room).zip(&mut list) {
+            let offset = at % 512 * 8;
+            queued.extent = Extent::new(offset, offset, 8);
+            queued.token = at;
+        }
+        posted += session.post_list_queued(Verb::Write, &list[..room as usize])? as u64;
         ended += endpoint.poll_ended(&mut ends)? as u64;
         black_box(&ends);
     }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use tonnage_engine::Verb;
 
 use crate::error::{TransferErrorKind, TransferResult};
-use crate::progress::Extent;
+use crate::extent::Extent;
 use crate::session::Session;
 use crate::ticket::Ticket;
 

@@ -68,6 +68,7 @@
 //! | `endpoint` | endpoints: memory, connecting, arrivals |
 //! | `adopted` | endpoints over engines that were used before |
 //! | `session`, `ticket` | operations, and waiting for them |
+//! | `extent` | what is handed over for an operation, and told of its end |
 //! | `queue` | taking the ends of many operations at once |
 //! | `readiness` | sleeping until there is something |
 //! | `future`, `executor` | operations as futures |
@@ -87,6 +88,7 @@ mod cell;
 mod endpoint;
 mod error;
 mod executor;
+mod extent;
 mod flights;
 mod future;
 mod memory;
@@ -110,12 +112,11 @@ pub use card::{EndpointCard, RemoteId, RemoteMemory};
 pub use endpoint::{EndpointConfig, EngineParts, TransferEndpoint};
 pub use error::{TransferError, TransferErrorKind, TransferResult};
 pub use executor::Executor;
+pub use extent::{Extent, QueuedExtent, TicketEnd};
 pub use flights::TransferStatus;
 pub use future::{AsyncSession, TransferFuture};
 pub use memory::{DmabufMemory, LocalMemory, caller_memory};
 pub use named::LaneSource;
-pub use progress::Extent;
-pub use queue::TicketEnd;
 pub use readiness::Readiness;
 pub use session::Session;
 pub use state::{ArrivedWrite, LocalId, SessionOptions};

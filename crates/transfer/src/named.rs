@@ -8,8 +8,8 @@ use tonnage_engine::{Lane, Peer, Verb};
 
 use crate::card::RemoteId;
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
+use crate::extent::{Extent, carries};
 use crate::flights::OperationName;
-use crate::progress::{Extent, carries};
 use crate::resources::lane_index;
 use crate::state::{EndpointState, LocalId};
 

@@ -3,62 +3,15 @@
 
 use std::task::Waker;
 
-use tonnage_engine::{Completion, Ending, Flush, Lane, Op};
+use tonnage_engine::{Completion, Ending, Flush, Lane};
 
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
+use crate::extent::{Extent, QueuedExtent, TicketEnd};
 use crate::flights::OperationName;
 use crate::state::{ArrivedWrite, BURST, EndpointState, Rest};
 
 /// Polls without a completion after which tasks that wait for room try again.
 const WAITING_POLLS: u32 = 64;
-
-/// Bytes of one operation, by their offsets in the two memories of a session.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Extent {
-    /// Offset in the local memory.
-    pub local: u64,
-    /// Offset in the remote memory.
-    pub remote: u64,
-    /// Payload bytes.
-    pub len: u32,
-    /// Immediate value, of account to a write-imm only.
-    pub imm: u32,
-}
-
-impl Extent {
-    /// Bytes at these offsets.
-    pub fn new(local: u64, remote: u64, len: u32) -> Self {
-        Self {
-            local,
-            remote,
-            len,
-            imm: 0,
-        }
-    }
-
-    /// These bytes with an immediate value.
-    pub fn with_imm(self, imm: u32) -> Self {
-        Self { imm, ..self }
-    }
-
-    #[inline]
-    pub(crate) fn op(&self, lane: Lane, tag: u32) -> Op {
-        Op {
-            lane,
-            tag,
-            local: self.local,
-            remote: self.remote,
-            len: self.len,
-            imm: self.imm,
-        }
-    }
-}
-
-/// Returns whether an immediate value fits into so many bits.
-#[inline]
-pub(crate) fn carries(bits: u32, imm: u32) -> bool {
-    bits >= u32::BITS || imm >> bits == 0
-}
 
 impl EndpointState {
     /// Posts one operation and returns its slot; `None` when there is no room now.
@@ -88,6 +41,29 @@ impl EndpointState {
             }
             Err(error) => Err(self.not_posted(session, name, &error)),
         }
+    }
+
+    /// Posts operations of one lane together and queues their ends; returns how many there was room for.
+    #[inline]
+    pub(crate) fn post_list(
+        &mut self,
+        session: u32,
+        (lane, name): (Lane, OperationName),
+        list: &[QueuedExtent],
+    ) -> TransferResult<usize> {
+        self.turn();
+        self.admit(session, name)?;
+        let listed = list.len().min(BURST).min(self.flights.free());
+        let list = &list[..listed];
+        let ops = &mut self.list;
+        let tokens = list.iter().map(|queued| queued.token);
+        self.flights.list((session, name), tokens, |place, slot| {
+            ops[place] = list[place].extent.op(lane, slot);
+        });
+        let posted = self.engine.post(&self.list[..listed]);
+        self.flights
+            .begin_listed(listed, *posted.as_ref().unwrap_or(&0));
+        posted.map_err(|error| self.not_posted(session, name, &error))
     }
 
     /// Refuses what a session that was refused before would do.
@@ -189,6 +165,17 @@ impl EndpointState {
     /// Takes completions from the engine. Tasks to be woken are in `woken` then.
     #[inline]
     pub(crate) fn progress(&mut self) -> TransferResult<usize> {
+        self.progress_into(&mut [], &mut 0)
+    }
+
+    /// Takes completions from the engine, and tells ends of queued tickets at once as long as none is before them and
+    /// there is room; counts these in `told`.
+    #[inline]
+    pub(crate) fn progress_into(
+        &mut self,
+        ended: &mut [TicketEnd],
+        told: &mut usize,
+    ) -> TransferResult<usize> {
         if let Some(dead) = &self.dead {
             return Err(dead.clone());
         }
@@ -209,7 +196,14 @@ impl EndpointState {
             match completion.ending {
                 Ending::Done => {
                     let tag = completion.tag;
-                    if !self.flights.end_plain(tag, &mut self.woken) {
+                    if let Some(end) = ended.get_mut(*told)
+                        && !self.flights.has_ended()
+                        && let Some(token) = self.flights.end_queued(tag)
+                    {
+                        end.token = token;
+                        end.error = None;
+                        *told += 1;
+                    } else if !self.flights.end_plain(tag, &mut self.woken) {
                         self.end_parts(tag, 1)?;
                     }
                 }

@@ -6,28 +6,11 @@ use tonnage_engine::Verb;
 use crate::card::RemoteId;
 use crate::endpoint::TransferEndpoint;
 use crate::error::{TransferError, TransferResult};
+use crate::extent::{Extent, TicketEnd};
 use crate::flights::TransferStatus;
 use crate::named::LaneSource;
-use crate::progress::Extent;
 use crate::state::{EndpointState, LocalId};
 use crate::ticket::Ticket;
-
-/// End of an operation whose ticket was queued.
-#[derive(Debug, Clone)]
-pub struct TicketEnd {
-    /// The number that its ticket was queued with.
-    pub token: u64,
-    /// The operation's error, when it has failed.
-    pub error: Option<TransferError>,
-}
-
-impl TicketEnd {
-    /// Value that a list is filled with before it is used.
-    pub const NONE: Self = Self {
-        token: 0,
-        error: None,
-    };
-}
 
 impl TransferEndpoint {
     /// Queues a ticket of this endpoint, whose end [`Self::poll_ended`] then tells by this number. The endpoint has one
@@ -73,13 +56,14 @@ impl TransferEndpoint {
         if state.flights.has_ended() {
             return Ok(state.take_ended(ended));
         }
-        let progressed = state.progress();
+        let mut told = 0;
+        let progressed = state.progress_into(ended, &mut told);
         if !state.woken.is_empty() {
             drop(state);
             self.cell().wake();
             state = self.cell().borrow();
         }
-        match state.take_ended(ended) {
+        match told + state.take_ended(&mut ended[told..]) {
             0 => progressed.map(|_| 0),
             count => Ok(count),
         }

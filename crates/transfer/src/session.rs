@@ -7,8 +7,8 @@ use tonnage_engine::{Lane, Peer, Verb};
 
 use crate::cell::EndpointCell;
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
+use crate::extent::{Extent, QueuedExtent, carries};
 use crate::flights::OperationName;
-use crate::progress::{Extent, carries};
 use crate::resources::lane_index;
 use crate::state::{NO_ROOM, SESSION_VERBS};
 use crate::ticket::Ticket;
@@ -135,6 +135,26 @@ impl Session {
         }
     }
 
+    /// Posts operations of a list in one call of the engine, each of which ends by itself: its number is told by
+    /// [`TransferEndpoint::poll_ended`](crate::TransferEndpoint::poll_ended). Returns how many of the first ones were
+    /// posted; the others are to be posted again when something has ended.
+    ///
+    /// # Errors
+    /// As [`Self::post`], of the first operation of the list, but for `Busy`: no room is a count of 0. An operation
+    /// that is wrong ends the list before it.
+    #[inline]
+    pub fn post_list_queued(&self, verb: Verb, list: &[QueuedExtent]) -> TransferResult<usize> {
+        let resolved = self.resolved(verb)?;
+        let is_right = |queued: &QueuedExtent| self.allows(verb, &queued.extent);
+        let right = list.iter().take_while(|queued| is_right(queued)).count();
+        if let (0, Some(first)) = (right, list.first()) {
+            return Err(self.outside(verb, &first.extent));
+        }
+        let lane = (resolved.lane, OperationName::One(verb));
+        let mut state = self.cell.borrow();
+        state.post_list(self.index, lane, &list[..right])
+    }
+
     #[inline]
     fn post_slot(&self, verb: Verb, extent: &Extent) -> TransferResult<u32> {
         let resolved = self.resolved(verb)?;
@@ -224,16 +244,20 @@ impl Session {
 
     #[inline]
     fn check(&self, verb: Verb, extent: &Extent) -> TransferResult<()> {
+        match self.allows(verb, extent) {
+            true => Ok(()),
+            false => Err(self.outside(verb, extent)),
+        }
+    }
+
+    #[inline]
+    fn allows(&self, verb: Verb, extent: &Extent) -> bool {
         let len = u64::from(extent.len);
         let is_inside = |offset: u64, bytes: u64| offset <= bytes && len <= bytes - offset;
-        if is_inside(extent.local, self.local_bytes)
+        is_inside(extent.local, self.local_bytes)
             && is_inside(extent.remote, self.remote_bytes)
             && len <= self.message_bytes_max
             && (verb != Verb::WriteImm || carries(self.immediate_bits, extent.imm))
-        {
-            return Ok(());
-        }
-        Err(self.outside(verb, extent))
     }
 
     #[cold]

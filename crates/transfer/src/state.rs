@@ -15,6 +15,7 @@ use tonnage_engine::{Caps, Completion, Descriptor, Domain, Engine, Lane, Op, Pee
 
 use crate::card::RemoteId;
 use crate::error::{Subject, TransferError, TransferErrorKind};
+use crate::extent::Extent;
 use crate::flights::{Ended, Flights};
 use crate::place::{ProcessPlace, ProcessWatch};
 use crate::slab::Slab;
@@ -142,6 +143,8 @@ pub(crate) struct EndpointState {
     pub(crate) backlog: VecDeque<Rest>,
     /// Lists of earlier batches, to be used again.
     pub(crate) spare: Vec<Vec<Op>>,
+    /// Operations that are posted together.
+    pub(crate) list: [Op; BURST],
     pub(crate) arrivals: VecDeque<ArrivedWrite>,
     pub(crate) arrivals_max: usize,
     pub(crate) done: [Completion; BURST],
@@ -197,6 +200,7 @@ impl EndpointState {
             looked_up: HashMap::new(),
             backlog: VecDeque::new(),
             spare: Vec::new(),
+            list: [Extent::default().op(Lane(0), 0); BURST],
             arrivals: VecDeque::with_capacity(arrivals_max),
             arrivals_max,
             done: [Completion::EMPTY; BURST],

@@ -4,8 +4,8 @@
 use tonnage_engine::{Completion, Flush, Lane, Op, Verb};
 use tonnage_plan::transfer::SessionUse;
 use tonnage_transfer::{
-    Extent, LaneSource, LocalId, RemoteId, Session, Ticket, TicketEnd, TransferEndpoint,
-    TransferErrorKind, TransferResult, TransferStatus,
+    Extent, LaneSource, LocalId, QueuedExtent, RemoteId, Session, Ticket, TicketEnd,
+    TransferEndpoint, TransferErrorKind, TransferResult, TransferStatus,
 };
 use tonnage_units::{Error, Result};
 
@@ -18,6 +18,8 @@ pub(super) struct TicketCalls {
     session: SessionUse,
     lanes: Vec<Option<TicketLane>>,
     ends: Box<[TicketEnd]>,
+    /// Operations of one lane that are handed over together.
+    list: Box<[QueuedExtent]>,
     told: Told,
 }
 
@@ -35,15 +37,34 @@ enum Way {
 }
 
 impl TicketLane {
+    /// Posts operations of this lane; returns how many there was room for.
     #[inline]
-    fn post(&mut self, endpoint: &TransferEndpoint, op: &Op) -> TransferResult<()> {
-        let extent = Extent::new(op.local, op.remote, op.len).with_imm(op.imm);
-        let token = token(op.lane, op.tag);
-        self.len = op.len;
+    fn post(
+        &mut self,
+        endpoint: &TransferEndpoint,
+        ops: &[Op],
+        list: &mut [QueuedExtent],
+    ) -> TransferResult<usize> {
+        self.len = ops[0].len;
         match &self.way {
-            Way::Resolved(session) => session.post_queued(self.verb, &extent, token),
+            Way::Resolved(session) => {
+                let listed = list.iter_mut().zip(ops);
+                let listed = listed.map(|(queued, op)| *queued = queued_of(op)).count();
+                session.post_list_queued(self.verb, &list[..listed])
+            }
             Way::Named(source, names) => {
-                endpoint.transfer_queued(*source, self.verb, *names, &extent, token)
+                // Each finds its lane by itself.
+                for (posted, op) in ops.iter().enumerate() {
+                    let QueuedExtent { extent, token } = queued_of(op);
+                    match endpoint.transfer_queued(*source, self.verb, *names, &extent, token) {
+                        Ok(()) => {}
+                        Err(error) if error.kind() == TransferErrorKind::Busy => return Ok(posted),
+                        Err(error) if posted == 0 => return Err(error),
+                        // The next call tells it.
+                        Err(_) => return Ok(posted),
+                    }
+                }
+                Ok(ops.len())
             }
         }
     }
@@ -67,6 +88,7 @@ impl TicketCalls {
             session,
             lanes: Vec::new(),
             ends: vec![TicketEnd::NONE; BURST].into(),
+            list: vec![QueuedExtent::default(); BURST].into(),
             told: Told::default(),
         }
     }
@@ -123,16 +145,22 @@ impl TicketCalls {
 
     #[inline]
     pub(super) fn post(&mut self, endpoint: &TransferEndpoint, ops: &[Op]) -> Result<usize> {
-        for (taken, op) in ops.iter().enumerate() {
-            match self.lane(op.lane)?.post(endpoint, op) {
-                Ok(()) => {}
-                Err(error) if error.kind() == TransferErrorKind::Busy => return Ok(taken),
+        let mut taken = 0;
+        while let Some(first) = ops.get(taken) {
+            let rest = &ops[taken..];
+            let of_lane = rest.iter().take_while(|op| op.lane == first.lane).count();
+            let Some(Some(lane)) = self.lanes.get_mut(first.lane.0 as usize) else {
+                return Err(never_resolved(first.lane));
+            };
+            match lane.post(endpoint, &rest[..of_lane], &mut self.list) {
+                Ok(0) => break,
+                Ok(posted) => taken += posted,
                 Err(error) if taken == 0 => return Err(error.into()),
                 // The next call tells it.
-                Err(_) => return Ok(taken),
+                Err(_) => break,
             }
         }
-        Ok(ops.len())
+        Ok(taken)
     }
 
     /// Hands a list over in one call; returns false where there is no room now.
@@ -195,6 +223,14 @@ impl TicketCalls {
 
     pub(super) fn told(&self) -> &Told {
         &self.told
+    }
+}
+
+#[inline]
+fn queued_of(op: &Op) -> QueuedExtent {
+    QueuedExtent {
+        extent: Extent::new(op.local, op.remote, op.len).with_imm(op.imm),
+        token: token(op.lane, op.tag),
     }
 }
 

@@ -6,8 +6,8 @@ use super::opened;
 use crate::LaneSource;
 use crate::card::RemoteId;
 use crate::error::TransferErrorKind;
+use crate::extent::Extent;
 use crate::mock::{self, BYTES, PEERS, SOON};
-use crate::progress::Extent;
 
 #[test]
 fn each_source_resolves_as_often_as_it_says() {

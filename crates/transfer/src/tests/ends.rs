@@ -6,10 +6,10 @@ use tonnage_engine::{Ending, Verb};
 
 use super::opened;
 use crate::error::TransferErrorKind;
+use crate::extent::Extent;
 use crate::flights::TransferStatus;
 use crate::memory::DmabufMemory;
 use crate::mock::{self, BYTES, PEERS, SOON};
-use crate::progress::Extent;
 
 #[test]
 fn a_session_ends_with_the_last_of_its_operations() {

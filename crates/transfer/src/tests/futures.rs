@@ -14,9 +14,9 @@ use tonnage_engine::{Ending, Verb};
 use super::opened;
 use crate::error::TransferErrorKind;
 use crate::executor::Executor;
+use crate::extent::Extent;
 use crate::future::AsyncSession;
 use crate::mock::SOON;
-use crate::progress::Extent;
 
 const LONG: Duration = Duration::from_secs(20);
 

@@ -10,10 +10,10 @@ mod sleeping;
 use tonnage_engine::{Ending, Verb};
 
 use crate::error::TransferErrorKind;
+use crate::extent::Extent;
 use crate::flights::TransferStatus;
 use crate::memory::LocalMemory;
 use crate::mock::{self, BYTES, PEERS, Remote, SOON};
-use crate::progress::Extent;
 use crate::session::Session;
 use crate::{SessionOptions, TransferEndpoint};
 

@@ -8,10 +8,9 @@ use super::opened;
 use crate::card::RemoteMemory;
 use crate::error::TransferErrorKind;
 use crate::executor::Executor;
+use crate::extent::{Extent, QueuedExtent, TicketEnd};
 use crate::future::AsyncSession;
 use crate::mock::{self, BYTES, PEERS, SOON};
-use crate::progress::Extent;
-use crate::queue::TicketEnd;
 use crate::{EndpointConfig, LaneSource, SessionOptions, TransferEndpoint};
 
 fn tokens(endpoint: &TransferEndpoint, most: usize) -> Vec<u64> {
@@ -235,4 +234,108 @@ fn an_immediate_that_is_too_wide_is_refused() {
     let by_name = |verb| endpoint.transfer(LaneSource::LookUp, verb, names, &wide);
     assert!(by_name(Verb::WriteImm).is_err());
     assert!(by_name(Verb::Write).is_ok(), "it has none");
+}
+
+fn list(tokens: std::ops::Range<u64>) -> Vec<QueuedExtent> {
+    let of = |token| QueuedExtent {
+        extent: Extent::new(token * 8, token * 8, 8),
+        token,
+    };
+    tokens.map(of).collect()
+}
+
+#[test]
+fn a_list_is_one_call_and_takes_what_there_is_room_for() {
+    let opened = opened(4);
+    let post = |list: &[QueuedExtent]| opened.session.post_list_queued(Verb::Write, list);
+    let posts = opened.remote.lock().posts;
+    opened.remote.lock().room = 3;
+    // The engine has less room than the endpoint, and then the endpoint has less than the list.
+    assert_eq!(post(&list(0..4)).unwrap(), 3);
+    assert_eq!(opened.remote.lock().posts, posts + 1);
+    assert_eq!(opened.endpoint.room(), 1);
+    opened.remote.lock().room = usize::MAX;
+    assert_eq!(post(&list(3..9)).unwrap(), 1);
+    assert_eq!(post(&list(4..9)).unwrap(), 0);
+    let offsets: Vec<_> = {
+        let accounts = opened.remote.lock();
+        accounts.taken.iter().map(|op| (op.local, op.len)).collect()
+    };
+    assert_eq!(offsets, [(0, 8), (8, 8), (16, 8), (24, 8)]);
+    opened.remote.lock().taken.rotate_left(1);
+    opened.remote.end(3, Ending::Done);
+    assert_eq!(tokens(&opened.endpoint, 2), [1, 2]);
+    assert_eq!(tokens(&opened.endpoint, 2), [3]);
+    assert_eq!(opened.endpoint.room(), 3);
+    opened.remote.end(1, Ending::Done);
+    assert_eq!(tokens(&opened.endpoint, 2), [0]);
+    assert_eq!(opened.endpoint.room(), 4);
+    opened.endpoint.wait_all(SOON).unwrap();
+    assert_eq!(post(&[]).unwrap(), 0);
+}
+
+#[test]
+fn a_list_ends_before_an_operation_that_is_wrong() {
+    let opened = opened(8);
+    let mut wrong = list(0..4);
+    wrong[2].extent.len = u32::MAX;
+    let post = |list: &[QueuedExtent]| opened.session.post_list_queued(Verb::Write, list);
+    assert_eq!(post(&wrong).unwrap(), 2);
+    let error = post(&wrong[2..]).unwrap_err();
+    assert_eq!(error.kind(), TransferErrorKind::OutOfRange);
+    // What the engine refuses leaves nothing behind.
+    opened.remote.lock().post_fails = true;
+    let error = post(&list(5..7)).unwrap_err();
+    assert_eq!(error.kind(), TransferErrorKind::OperationFailed);
+    assert_eq!(opened.endpoint.room(), 6);
+    opened.remote.end(2, Ending::Done);
+    assert_eq!(tokens(&opened.endpoint, 8), [0, 1]);
+    opened.endpoint.wait_all(SOON).unwrap();
+}
+
+/// An end that is told at once never overtakes one that had to be listed: of a batch, or a failure.
+#[test]
+fn ends_keep_their_order_whichever_way_they_are_told() {
+    let opened = opened(8);
+    let post = |tokens| {
+        let posted = opened.session.post_list_queued(Verb::Write, &list(tokens));
+        posted.unwrap()
+    };
+    assert_eq!(post(0..1), 1);
+    let batch = opened.session.batch(Verb::Read, &[Extent::new(0, 0, 8); 2]);
+    opened.endpoint.queue(batch.unwrap(), 1).unwrap();
+    assert_eq!(post(2..5), 3);
+    opened.remote.end(3, Ending::Done);
+    opened.remote.end(1, Ending::Failed(7));
+    opened.remote.end(2, Ending::Done);
+    let mut told = Vec::new();
+    // The mock has room for four completions a poll.
+    for expected in [3, 2] {
+        let mut ended = vec![TicketEnd::NONE; 8];
+        let count = opened.endpoint.poll_ended(&mut ended).unwrap();
+        assert_eq!(count, expected);
+        let ended = ended[..count].iter();
+        told.extend(ended.map(|end| (end.token, end.error.is_some())));
+    }
+    let expected = [(0, false), (1, false), (2, true), (3, false), (4, false)];
+    assert_eq!(told, expected);
+    assert_eq!(opened.endpoint.room(), 8);
+}
+
+/// Operations of a peer that is lost are told as failed, listed or not.
+#[test]
+fn a_list_fails_with_its_engine() {
+    let opened = opened(4);
+    let posted = opened.session.post_list_queued(Verb::Write, &list(0..3));
+    assert_eq!(posted.unwrap(), 3);
+    opened.remote.lock().dead = true;
+    let mut ended = vec![TicketEnd::NONE; 4];
+    assert_eq!(opened.endpoint.poll_ended(&mut ended).unwrap(), 3);
+    assert!(ended[..3].iter().all(|end| end.error.is_some()));
+    assert!(
+        opened
+            .session
+            .post_list_queued(Verb::Write, &list(3..4))
+            .is_err()
+    );
 }

@@ -6,8 +6,8 @@ use tonnage_engine::{Ending, Verb};
 
 use super::{Opened, opened};
 use crate::error::TransferErrorKind;
+use crate::extent::Extent;
 use crate::mock::{PEERS, SOON, memory_of};
-use crate::progress::Extent;
 use crate::{Executor, Readiness};
 
 fn sleeps(opened: &Opened) -> bool {
