@@ -24,19 +24,31 @@ pub fn no_way_out(tree: &Tree, name: &str, index: u32) -> Option<&'static str> {
     is_tunnel(tree, &path).then_some("a tunnel")
 }
 
-/// Returns whether a port of a bridge belongs to a device, or to one below it: a bond, a VLAN.
+/// Interfaces that stand on each other, at most: a VLAN of a bond of a device is three.
+const STACK_MAX: u32 = 8;
+
+/// Returns whether a port of a bridge belongs to a device, or stands on one: a bond, a VLAN, a VLAN of a bond.
 fn leads_out(tree: &Tree, port: &str) -> bool {
-    let path = format!("sys/class/net/{port}");
+    stands_on_device(tree, port, STACK_MAX)
+}
+
+fn stands_on_device(tree: &Tree, name: &str, most: u32) -> bool {
+    let path = format!("sys/class/net/{name}");
     let lower = tree.names(&path);
     let mut lower = lower.iter().filter_map(|name| name.strip_prefix("lower_"));
     tree.exists(format!("{path}/device"))
-        || lower.any(|name| tree.exists(format!("sys/class/net/{name}/device")))
+        || (most > 1 && lower.any(|name| stands_on_device(tree, name, most - 1)))
 }
+
+/// Types of links (ARPHRD numbers of Linux' `if_arp.h`) that are tunnels: IPIP, IP6 in IP6, SIT, GRE, GRE over IPv6.
+const TUNNEL_TYPES: [u32; 5] = [768, 769, 776, 778, 823];
 
 fn is_tunnel(tree: &Tree, path: &str) -> bool {
     let kind = tree.text(format!("{path}/uevent")).unwrap_or_default();
     let mut kind = kind.lines();
+    let number: Option<u32> = tree.number(format!("{path}/type"));
     tree.exists(format!("{path}/tun_flags"))
+        || number.is_some_and(|number| TUNNEL_TYPES.contains(&number))
         || kind.any(|line| {
             matches!(
                 line,
@@ -67,6 +79,8 @@ mod tests {
             "tun0",
             "flannel.1",
             "bond0",
+            "br2",
+            "tunl0",
         ]) {
             interface(name, index, if name == "eth1" { "down" } else { "up" });
         }
@@ -80,6 +94,11 @@ mod tests {
             .file("sys/class/net/br0/brif/eth0/state", "3")
             .file("sys/class/net/br1/bridge/bridge_id", "8000")
             .file("sys/class/net/br1/brif/bond0/state", "3")
+            .file("sys/class/net/br2/bridge/bridge_id", "8000")
+            .file("sys/class/net/br2/brif/bond0.100/state", "3")
+            .link("sys/class/net/bond0.100/lower_bond0", "sys/class/net/bond0")
+            .file("sys/class/net/eth0/type", "1")
+            .file("sys/class/net/tunl0/type", "768")
             .file("sys/class/net/tun0/tun_flags", "0x1001")
             .file(
                 "sys/class/net/flannel.1/uevent",
@@ -89,11 +108,15 @@ mod tests {
         assert_eq!(found("eth0", 1), None);
         assert_eq!(found("eth1", 2), Some("down"));
         assert_eq!(found("docker0", 3), Some("a bridge inside this host"));
-        assert_eq!((found("br0", 4), found("br1", 5)), (None, None));
+        assert_eq!(
+            [found("br0", 4), found("br1", 5), found("br2", 9)],
+            [None; 3]
+        );
+        assert_eq!(found("tunl0", 10), Some("a tunnel"));
         assert_eq!(found("tun0", 6), Some("a tunnel"));
         assert_eq!(found("flannel.1", 7), Some("a tunnel"));
         // The files are those of another namespace; and no interface at all.
-        assert_eq!(found("eth1", 9), None);
+        assert_eq!(found("eth1", 99), None);
         assert_eq!(found("mlx5_0", 0), None);
     }
 }

@@ -31,7 +31,8 @@ pub(super) fn split(
     Err(Error::Failed(match theirs.is_multiple_of(queue_pairs) {
         true => format!(
             "rank {peer} has {} and this rank has {}, and --rails joins the n-th of both: name as many for each rank \
-             with --devices or --devices-of",
+             with --devices or --devices-of (`all` leaves out what has no way to other hosts: devices_left_out in the \
+             record names it)",
             devices(theirs),
             devices(paths)
         ),
@@ -56,7 +57,8 @@ mod tests {
         assert_eq!(
             refused(2, 2),
             "rank 1 has 3 devices and this rank has 1 device, and --rails joins the n-th of both: name as many for each \
-             rank with --devices or --devices-of"
+             rank with --devices or --devices-of (`all` leaves out what has no way to other hosts: devices_left_out in \
+             the record names it)"
         );
         assert_eq!(
             refused(4, 4),

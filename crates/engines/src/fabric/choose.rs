@@ -64,7 +64,7 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
     let delivery = Info::query(&library, &delivering).is_ok_and(|infos| !infos.is_empty());
     let (infos, left_out) = match request.devices {
         DeviceRequest::Own => (vec![preferred(offered, request)], String::new()),
-        DeviceRequest::All => all(offered, request, no_way_out),
+        DeviceRequest::All => all_devices(offered, request, no_way_out),
         DeviceRequest::Named(names) => (by_device(&offered, names, provider)?, String::new()),
     };
     Ok(Chosen {
@@ -175,7 +175,7 @@ fn preferred(mut offered: Vec<Info>, request: &OpenRequest<'_>) -> Info {
 /// Every device once, by its first address, in natural order: on one host the loopback where there is one, because
 /// packets to its other addresses take it as well; between hosts all but the loopback, what has only an address of its
 /// own link, and what `no_way_out` has a reason against, which is said. The one by which the others were reached stays.
-pub(super) fn all(
+pub(super) fn all_devices(
     offered: Vec<Info>,
     request: &OpenRequest<'_>,
     no_way_out: fn(&str) -> Option<&'static str>,
@@ -191,14 +191,19 @@ pub(super) fn all(
     if fitting.is_empty() {
         fitting = others;
     }
+    // By any of a device's addresses, of which only the first one stays.
+    let met = fitting.iter().filter(|info| {
+        let address = info.attributes().address;
+        address.is_some() && address == request.address
+    });
+    let met: BTreeSet<String> = met.map(|info| info.attributes().domain.clone()).collect();
     fitting.sort_by_key(|info| info.attributes().address.is_some_and(|a| a.is_ipv6()));
     let mut known = BTreeSet::new();
     fitting.retain(|info| known.insert(info.attributes().domain.clone()));
     fitting.sort_by_cached_key(|info| natural(&info.attributes().domain));
     let reason = |info: &Info| {
-        let attributes = info.attributes();
-        let in_use = attributes.address.is_some() && attributes.address == request.address;
-        no_way_out(&attributes.domain).filter(|_| !one_network && !in_use)
+        let domain = &info.attributes().domain;
+        no_way_out(domain).filter(|_| !one_network && !met.contains(domain))
     };
     if fitting.iter().all(|info| reason(info).is_some()) {
         return (fitting, String::new());

@@ -69,6 +69,10 @@ fn what_is_not_there_is_refused_with_what_is() {
     assert!(text.contains("no effect on fabric:tcp;ofi_rxm"), "{text}");
 }
 
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
 #[test]
 fn all_leaves_out_what_has_no_way_to_the_others() {
     let none = EngineOptions::new();
@@ -90,7 +94,7 @@ fn all_leaves_out_what_has_no_way_to_the_others() {
             ..asked.clone()
         };
         let offered = Info::query(&library, &hints).unwrap();
-        let (infos, left_out) = choose::all(offered, &request, no_way_out);
+        let (infos, left_out) = choose::all_devices(offered, &request, no_way_out);
         let names = infos.iter().map(|info| info.attributes().domain.clone());
         (names.collect::<Vec<_>>(), left_out)
     };
@@ -112,6 +116,20 @@ fn all_leaves_out_what_has_no_way_to_the_others() {
             .find(|one| one.name == *name && one.address.is_ipv4());
         found.map(|one| one.address)
     };
+    // By its second address as well, which is not the one that stays.
+    let all = tonnage_sys::interfaces::addresses().unwrap();
+    let second = names.iter().find_map(|name| {
+        let of_name = all.iter().filter(|one| one.name == *name);
+        let mut other = of_name.filter(|one| Some(one.address) != address(name));
+        other.find(|one| !is_link_local(one.address))
+    });
+    match second {
+        Some(second) => {
+            let (kept, _) = taken(false, Some(second.address), |_| Some("down"));
+            assert_eq!(kept, std::slice::from_ref(&second.name));
+        }
+        None => println!("skip: no interface here has a second address of wider scope"),
+    }
     let Some(used) = names.iter().find_map(address) else {
         println!("skip: no interface here has an IPv4 address");
         return;
