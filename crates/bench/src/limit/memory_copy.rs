@@ -64,7 +64,7 @@ fn stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
 }
 
 /// The name of each copier's fastest way, which need not be the same one for all of them.
-const FASTEST: &str = "each one's fastest way";
+const FASTEST: &str = "each copier's fastest method";
 
 /// The rates of one copier, and the fastest of them again: engines choose for each worker by itself, so that the sum of
 /// these bounds what all of them do together.
@@ -137,6 +137,10 @@ pub fn describe(
 mod tests {
     use super::*;
 
+    use tonnage_engine::memory::Request;
+    use tonnage_engines::memory::HOST;
+    use tonnage_plan::transfer::Addresses;
+
     /// Two copiers with different fastest ways, and two that agree, whose way is named.
     #[test]
     fn the_limit_is_what_each_copier_does_by_its_own_fastest_way() {
@@ -156,16 +160,13 @@ mod tests {
         let (what, bytes_per_s) = limit([[10.0, 7.0], [6.0, 9.0]]);
         assert_eq!(
             what,
-            "memory copy by each one's fastest way, 2 copiers at once"
+            "memory copy by each copier's fastest method, 2 copiers at once"
         );
         assert_eq!(bytes_per_s, 19.0);
         let (what, bytes_per_s) = limit([[10.1, 7.0], [9.2, 9.0]]);
         assert_eq!(what, "memory copy by memcpy, 2 copiers at once");
         assert_eq!(bytes_per_s, 10.1 + 9.2);
     }
-    use tonnage_engine::memory::Request;
-    use tonnage_engines::memory::HOST;
-    use tonnage_plan::transfer::Addresses;
 
     #[test]
     fn every_way_gets_a_rate_over_the_slices_of_a_point() {

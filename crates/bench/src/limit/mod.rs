@@ -77,7 +77,7 @@ impl<'a> Bound<'a> {
         }
         match self.kind {
             LimitKind::None | LimitKind::Link { .. } => Ok(None),
-            _ if self.unlimited().is_some() => Ok(None),
+            _ if self.why_no_limit().is_some() => Ok(None),
             // Workers that share CPUs each have their best turn alone when they copy, so that the sum would be more
             // than the host can do; and their streams measure the scheduler.
             _ if self.opened.iter().any(|opened| opened.yielding) => Ok(None),
@@ -101,7 +101,7 @@ impl<'a> Bound<'a> {
     }
 
     /// The reason why there is no limit to be measured, where one would look for it.
-    pub fn unlimited(&self) -> Option<String> {
+    pub fn why_no_limit(&self) -> Option<String> {
         let asked = self.point.limit == LimitChoice::Auto && self.point.pacing != Pacing::PingPong;
         let copies = asked && self.kind == LimitKind::MemoryCopy;
         // A worker has memory of its own kind only, and copies in it bound nothing between two kinds.

@@ -20,7 +20,7 @@ pub struct Measured {
     /// Upper bound of the bandwidth.
     pub limit: Option<Limit>,
     /// The reason why it is not known, where one would look for it.
-    pub unlimited: Option<String>,
+    pub why_no_limit: Option<String>,
     /// True when the interval became narrow enough, with `until_ci`.
     pub converged: Option<bool>,
     /// Choices that each rank's engine made by itself.

@@ -121,7 +121,7 @@ impl Kind for Transfers {
             ..TransferBody::new(point.clone())
         });
         record.limit = measured.limit;
-        record.remarks.extend(measured.unlimited);
+        record.remarks.extend(measured.why_no_limit);
         record.wire_proof = measured.wire_proof;
         Ok(())
     }

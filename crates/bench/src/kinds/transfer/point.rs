@@ -136,7 +136,7 @@ impl Lead<'_, '_> {
         Ok(Measured {
             histogram,
             phases: taken.phases,
-            unlimited: self.bound.unlimited(),
+            why_no_limit: self.bound.why_no_limit(),
             limit: self
                 .bound
                 .limit(self.rank.hosts(), taken.before, taken.after),

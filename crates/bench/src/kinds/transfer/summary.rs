@@ -130,7 +130,7 @@ mod tests {
                 ci95_bytes_per_s: None,
                 links: None,
             }),
-            unlimited: None,
+            why_no_limit: None,
             converged: Some(true),
             chosen: Vec::new(),
             wire_proof: None,
