@@ -13,7 +13,7 @@ use tonnage_engine::{Completion, Ending, Op};
 use tonnage_plan::transfer::BatchCall;
 use tonnage_units::Result;
 
-pub use shared::SharedBatches;
+pub use shared::{AbandonOnPanic, SharedBatches};
 use shared::{FollowTurns, LeadTurns};
 use turns::{BatchTurns, OwnTurns};
 

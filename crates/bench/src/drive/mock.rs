@@ -1,6 +1,8 @@
 //! An engine for unit tests of the loops: completes what was posted a few polls later, and can stall, fail and hang.
 
 use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -12,8 +14,8 @@ use super::recorder::{PhaseTimes, Recorder};
 use crate::drive::walk::tests::point;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Card, Completion, Descriptor, Ending, Engine, Failure, Flush, Lane, LaneSpec, Neighbor, Op,
-    Peer, Region, RegionId,
+    Arm, Card, Completion, Descriptor, Ending, Engine, Failure, Flush, Lane, LaneSpec, Neighbor,
+    Op, Peer, Region, RegionId,
 };
 use tonnage_plan::transfer::Addresses;
 use tonnage_units::Result;
@@ -27,6 +29,12 @@ pub(crate) struct Mock {
     pub(crate) most_in_flight: usize,
     pub(crate) stuck: bool,
     pub(crate) fail_at: Option<u64>,
+    /// Number of operations after which it panics.
+    pub(crate) panic_at: Option<u64>,
+    /// Times that somebody slept on its descriptor.
+    pub(crate) slept: u32,
+    /// A descriptor on which nothing ever comes, and its other end.
+    descriptor: Option<[UnixStream; 2]>,
     /// The next poll reports one arrival with this immediate, and nothing else.
     pub(crate) arrives: Option<u32>,
     /// Arrivals that are reported one by one, each before anything that was posted.
@@ -56,6 +64,9 @@ impl Mock {
             most_in_flight: 0,
             stuck: false,
             fail_at: None,
+            panic_at: None,
+            slept: 0,
+            descriptor: None,
             arrives: None,
             arriving: VecDeque::new(),
             peer: None,
@@ -73,6 +84,11 @@ impl Mock {
 }
 
 impl Mock {
+    /// Has a descriptor from now on.
+    pub(crate) fn sleeps(&mut self) {
+        self.descriptor = UnixStream::pair().ok().map(Into::into);
+    }
+
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
@@ -122,6 +138,18 @@ impl Engine for Mock {
         Ok(Flush::Posted)
     }
 
+    fn arm(&mut self) -> Result<Arm<'_>> {
+        let has_work = !self.in_flight.is_empty();
+        Ok(match &self.descriptor {
+            Some([descriptor, _]) if !has_work => {
+                self.slept += 1;
+                Arm::Sleep(descriptor.as_fd())
+            }
+            Some(_) => Arm::Ready,
+            None => Arm::Unsupported,
+        })
+    }
+
     fn failure(&self, done: &Completion) -> Failure {
         Failure {
             name: format!("{:?}", done.ending),
@@ -133,6 +161,7 @@ impl Engine for Mock {
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         assert!(!ops.is_empty(), "a call for nothing costs time");
+        assert!(self.panic_at.is_none_or(|at| self.posted < at), "as asked");
         self.calls += 1;
         self.most_handed = self.most_handed.max(ops.len());
         if self.busy > 0 {

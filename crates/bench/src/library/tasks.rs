@@ -204,6 +204,13 @@ impl TaskCalls {
         (lane, token): (Lane, u64),
         extents: &[Extent],
     ) -> Result<bool> {
+        let Some(Some(known)) = self.lanes.get(lane.0 as usize) else {
+            return Err(never_resolved(lane));
+        };
+        // Before the list is copied: a refused one comes again with every poll.
+        if known.idle.borrow().is_empty() {
+            return Ok(false);
+        }
         let mut list = self.spare.borrow_mut().pop().unwrap_or_default();
         list.clear();
         list.extend_from_slice(extents);

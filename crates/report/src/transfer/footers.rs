@@ -10,12 +10,12 @@ use tonnage_units::quantity::human::{number, size, whole_percent};
 use crate::table::shown;
 use crate::{engine, wire_proof};
 
-/// All lines, in their order; `telling` are columns that tell rows apart.
-pub fn lines(records: &[TransferRecord<'_>], telling: &[&str]) -> Vec<String> {
+/// All lines, in their order; `distinguishing` are columns that tell rows apart.
+pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
     let mut lines = engine::lines(records.iter().map(|record| record.record));
     let of_all = [limit(records), canary(records), verified(records)];
     lines.extend(of_all.into_iter().flatten());
-    lines.extend(parts(records, telling));
+    lines.extend(parts(records, distinguishing));
     lines.extend(wire_proof::lines(records.iter().copied()));
     lines.extend(remarks(records));
     lines
@@ -25,7 +25,7 @@ pub fn lines(records: &[TransferRecord<'_>], telling: &[&str]) -> Vec<String> {
 const PARTS_NAMED_MAX: usize = 8;
 
 /// Rails and pairs of the row with the most bandwidth, of which the record has those of all rows.
-fn parts(records: &[TransferRecord<'_>], telling: &[&str]) -> Vec<String> {
+fn parts(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
     let summaries = records.iter().filter_map(|record| {
         let summary = record.body.summary.as_ref()?;
         let has_parts = summary.rails.len() + summary.pairs.len() > 0;
@@ -62,7 +62,7 @@ fn parts(records: &[TransferRecord<'_>], telling: &[&str]) -> Vec<String> {
         let rate = number(pair.bandwidth_bytes_per_s * 1e-9);
         format!("{}-{} {rate} GB/s", pair.initiator, pair.target)
     });
-    let row = row_name(record, records, telling);
+    let row = row_name(record, records, distinguishing);
     let lists = [
         ("", "rails", rails.collect::<Vec<_>>()),
         (slowest, "pairs", pairs.collect()),
@@ -84,7 +84,7 @@ fn parts(records: &[TransferRecord<'_>], telling: &[&str]) -> Vec<String> {
 fn row_name(
     record: &TransferRecord<'_>,
     records: &[TransferRecord<'_>],
-    telling: &[&str],
+    distinguishing: &[&str],
 ) -> String {
     let size_bytes = record.body.point.size_bytes;
     let cell = |record: &TransferRecord<'_>, figure: &Figure| {
@@ -92,7 +92,7 @@ fn row_name(
         row.map(|row| shown((figure.value)(&row), figure.style, "n/a"))
     };
     let alike = |other: &&TransferRecord<'_>| other.body.point.size_bytes == size_bytes;
-    let words = telling.iter().filter_map(|field| {
+    let words = distinguishing.iter().filter_map(|field| {
         let figure = by_field(field)?;
         let own = cell(record, figure)?;
         let mut others = records.iter().filter(alike);
@@ -206,11 +206,11 @@ fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = String> {
             .to_owned()
     });
     let crowd = yielding(records).into_iter().chain(crowd);
-    crowd.chain(told(records))
+    crowd.chain(record_remarks(records))
 }
 
 /// Remarks of the records, each said once.
-fn told(records: &[TransferRecord<'_>]) -> Vec<String> {
+fn record_remarks(records: &[TransferRecord<'_>]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for remark in records.iter().flat_map(|record| &record.record.remarks) {
         if !all.contains(remark) {

@@ -51,14 +51,16 @@ impl Report for Transfers {
             .words(NOTE.name, notes, false);
         let beside = published::tables(records.iter().map(|record| record.record));
         let per_rank = per_rank::tables(records, &varying);
-        let tables = sheet.draw().into_iter().chain(phases(records, &varying));
+        let rows_of_phases = [&varying[..], footprint].concat();
+        let tables = sheet.draw().into_iter();
+        let tables = tables.chain(phases(records, &rows_of_phases));
         tables.chain(per_rank).chain(beside).collect()
     }
 
     fn footers(records: &[TransferRecord<'_>]) -> Vec<String> {
         let (_, texts) = marks(records);
-        let telling = [&AXES[..], &varying(records), &[FOOTPRINT]].concat();
-        let mut lines = footers::lines(records, &telling);
+        let distinguishing = [&AXES[..], &varying(records), &[FOOTPRINT]].concat();
+        let mut lines = footers::lines(records, &distinguishing);
         let texts = texts.iter().enumerate();
         lines.extend(texts.map(|(at, text)| format!("[{}] {text}", at + 1)));
         lines
@@ -111,6 +113,7 @@ fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<St
     let sheet = Sheet::new(rows.map(Line::from).collect(), "n/a")
         .always(&[SIZE, "batch"])
         .always(varying)
+        .known(&["initiators"])
         .known(&PHASES);
     let table = sheet.draw()?;
     Some(format!("phases of a batch:\n{table}"))

@@ -83,8 +83,9 @@ fn workers_of_a_rank_share_batches_out() {
         for op in ["write", "write-imm", "read", "send"] {
             let line = format!("--engine {engine} --op {op} --ranks 2 --sizes 100 --workers 3");
             let line =
-                format!("{line} --batch 2,32 --batch-of rank --batches-in-flight 1,3 --verify");
+                format!("{line} --batch 3,32 --batch-of rank --batches-in-flight 1,3 --verify");
             let (records, table) = measured(&line);
+            assert_eq!(records.len(), 4, "{line}");
             for record in &records {
                 let body = record.transfer().unwrap();
                 let summary = body.summary.as_ref().unwrap();
@@ -103,8 +104,13 @@ fn workers_of_a_rank_share_batches_out() {
     }
     let tcp =
         "--engine fabric:tcp --op write --ranks 4 --traffic all-to-all --sizes 4k --workers 2";
-    for more in ["--cq event", "--api poll,async", "--merge on --gap 0"] {
+    for (more, rows) in [
+        ("--cq event", 1),
+        ("--api poll,async", 2),
+        ("--merge on --gap 0", 1),
+    ] {
         let (records, _) = measured(&format!("{tcp} --batch 5 --batch-of rank --verify {more}"));
+        assert_eq!(records.len(), rows, "{more}");
         for row in figures(&records) {
             assert_eq!(row.1, 80 * 5 * 3 * 4, "{more}");
         }

@@ -15,27 +15,54 @@ use tonnage_units::{Error, Result};
 #[derive(Debug)]
 pub struct SharedBatches {
     workers: u32,
-    /// Batches that were begun.
-    begun: AtomicU64,
+    /// Batches that were begun: the followers look at it all the time.
+    begun: OwnLine<AtomicU64>,
     /// No more of them will begin.
     over: AtomicBool,
     /// The places of the last batches that were begun, by their number modulo the places: one that is overwritten has
     /// been read by all, because a later batch, which everybody reads after it, has ended.
     announced: Box<[AtomicU32]>,
-    shares: Box<[Shares]>,
-    /// Batches of which all shares are done.
-    ended: AtomicU64,
+    /// Shares of each batch in flight that are not done.
+    shares: Box<[OwnLine<AtomicU32>]>,
+    /// Batches of which all shares are done: the first worker looks at it all the time.
+    ended: OwnLine<AtomicU64>,
     failed: AtomicBool,
     failure: Mutex<Option<String>>,
     /// Workers that sleep between two batches, and must be woken.
     sleepers: Option<Arc<Sleepers>>,
 }
 
-/// Shares of a batch that are not done, on a cache line of their own.
+/// Value on a cache line of its own (two, as CPUs fetch them in pairs), so that writing it disturbs nobody who looks at
+/// another one.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Shares {
-    left: AtomicU32,
+struct OwnLine<T>(T);
+
+/// Ends the loops of the other workers when this one ends by a panic.
+pub struct AbandonOnPanic {
+    shared: Option<Arc<SharedBatches>>,
+    worker: u32,
+}
+
+impl AbandonOnPanic {
+    /// Guards a worker's loop, where it shares batches.
+    pub fn new(shared: Option<&Arc<SharedBatches>>, worker: u32) -> Self {
+        let shared = shared.cloned();
+        Self { shared, worker }
+    }
+}
+
+impl Drop for AbandonOnPanic {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.shared
+            && std::thread::panicking()
+        {
+            shared.abandon(
+                self.worker,
+                &Error::Failed("its thread ended by a panic".into()),
+            );
+        }
+    }
 }
 
 impl SharedBatches {
@@ -43,11 +70,11 @@ impl SharedBatches {
     pub fn new(workers: u32, in_flight: u32, sleepers: Option<Arc<Sleepers>>) -> Self {
         Self {
             workers,
-            begun: AtomicU64::new(0),
+            begun: OwnLine::default(),
             over: AtomicBool::new(false),
             announced: (0..in_flight).map(|_| AtomicU32::new(0)).collect(),
-            shares: (0..in_flight).map(|_| Shares::default()).collect(),
-            ended: AtomicU64::new(0),
+            shares: (0..in_flight).map(|_| OwnLine::default()).collect(),
+            ended: OwnLine::default(),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
             sleepers,
@@ -56,8 +83,8 @@ impl SharedBatches {
 
     /// Forgets the batches of the trial before. While no worker drives.
     pub fn reset(&self) {
-        self.begun.store(0, Ordering::Relaxed);
-        self.ended.store(0, Ordering::Relaxed);
+        self.begun.0.store(0, Ordering::Relaxed);
+        self.ended.0.store(0, Ordering::Relaxed);
         self.over.store(false, Ordering::Relaxed);
     }
 
@@ -83,12 +110,9 @@ impl SharedBatches {
 
     #[inline]
     fn done(&self, place: u32) {
-        if self.shares[place as usize]
-            .left
-            .fetch_sub(1, Ordering::AcqRel)
-            == 1
-        {
-            self.ended.fetch_add(1, Ordering::AcqRel);
+        let left = &self.shares[place as usize].0;
+        if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.ended.0.fetch_add(1, Ordering::AcqRel);
             self.wake();
         }
     }
@@ -151,14 +175,14 @@ impl BatchTurns for LeadTurns<'_> {
     #[inline]
     fn begin(&mut self, place: u32) {
         let shared = self.shared;
-        let number = shared.begun.load(Ordering::Relaxed);
+        let number = shared.begun.0.load(Ordering::Relaxed);
         self.busy[place as usize] = true;
         shared.shares[place as usize]
-            .left
+            .0
             .store(shared.workers, Ordering::Relaxed);
         let slot = (number % shared.announced.len() as u64) as usize;
         shared.announced[slot].store(place, Ordering::Relaxed);
-        shared.begun.store(number + 1, Ordering::Release);
+        shared.begun.0.store(number + 1, Ordering::Release);
         shared.wake();
     }
 
@@ -169,11 +193,11 @@ impl BatchTurns for LeadTurns<'_> {
 
     #[inline]
     fn take_ended(&mut self) -> Option<u32> {
-        if self.shared.ended.load(Ordering::Acquire) == self.ended {
+        if self.shared.ended.0.load(Ordering::Acquire) == self.ended {
             return None;
         }
         let is_done = |place: &usize| {
-            self.busy[*place] && self.shared.shares[*place].left.load(Ordering::Acquire) == 0
+            self.busy[*place] && self.shared.shares[*place].0.load(Ordering::Acquire) == 0
         };
         let place = (0..self.busy.len()).find(is_done)?;
         self.busy[place] = false;
@@ -210,7 +234,7 @@ impl BatchTurns for FollowTurns<'_> {
     #[inline]
     fn next(&mut self) -> Result<Option<u32>> {
         self.shared.check()?;
-        if self.shared.begun.load(Ordering::Acquire) == self.joined {
+        if self.shared.begun.0.load(Ordering::Acquire) == self.joined {
             return Ok(None);
         }
         let slot = (self.joined % self.shared.announced.len() as u64) as usize;
@@ -237,7 +261,7 @@ impl BatchTurns for FollowTurns<'_> {
     fn is_over(&self) -> bool {
         // First whether it is over: what was begun before that is seen then.
         self.shared.over.load(Ordering::Acquire)
-            && self.shared.begun.load(Ordering::Acquire) == self.joined
+            && self.shared.begun.0.load(Ordering::Acquire) == self.joined
             && self.done == self.joined
     }
 }

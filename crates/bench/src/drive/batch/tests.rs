@@ -1,6 +1,11 @@
 use super::super::mock::{Counter, Mock, flow, silent_port};
 use super::*;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use tonnage_ranks::Sleepers;
+use tonnage_units::Error;
 
 const PLAIN: BatchLoop = BatchLoop {
     size: 8,
@@ -53,8 +58,8 @@ fn each_batch_is_complete_before_the_next_and_timed_once() {
     }
 }
 
-/// A reading of the clock is one more each time: two for each turn of building after the first, and one at the ends of
-/// the last phases.
+/// The counting clock goes one up at each reading, so that a batch that is built in n turns has n in Prepare, n in Post
+/// and 1 in Complete.
 #[test]
 fn phases_make_up_the_latency() {
     for (room, prepare_ns) in [(16, 1), (8, 2), (6, 3)] {
@@ -160,7 +165,16 @@ fn shared(
     mocks: &mut [Mock; 3],
     stop: &AtomicBool,
 ) -> [(Result<Batched>, Counter); 3] {
-    let shared = SharedBatches::new(3, in_flight, None);
+    shared_by(None, (shares, in_flight, batches), mocks, stop)
+}
+
+fn shared_by(
+    sleepers: Option<Arc<Sleepers>>,
+    (shares, in_flight, batches): ([u32; 3], u32, u64),
+    mocks: &mut [Mock; 3],
+    stop: &AtomicBool,
+) -> [(Result<Batched>, Counter); 3] {
+    let shared = Arc::new(SharedBatches::new(3, in_flight, sleepers.clone()));
     let work = |worker: u32, mock: &mut Mock| {
         let batching = BatchLoop {
             size: shares[worker as usize],
@@ -173,14 +187,20 @@ fn shared(
             0 => BatchPart::Lead(&shared, &mut until),
             _ => BatchPart::Follow(&shared),
         };
+        let mut port = Port::new(mock, tonnage_sys::clock::Clock::new(), stop, true);
+        if let Some(sleepers) = &sleepers {
+            port = port.with_sleeper(sleepers.join().unwrap());
+        }
+        let guard = AbandonOnPanic::new(Some(&shared), worker);
         let batched = batch(
-            &mut Port::new(mock, tonnage_sys::clock::Clock::new(), stop, true),
+            &mut port,
             &mut [flow(0, 1), flow(1, 2)],
             &batching,
             &mut Scratch::new(2, 1).with_batches(in_flight, 6),
             part,
             &mut recorder,
         );
+        drop(guard);
         if let Err(error) = &batched {
             shared.abandon(worker, error);
         }
@@ -194,7 +214,8 @@ fn shared(
             scope.spawn(move || work(2, three)),
         ];
         let first = work(0, one);
-        let [two, three] = others.map(|other| other.join().unwrap());
+        let panicked = || (Err(Error::Failed("a panic".into())), Counter::default());
+        let [two, three] = others.map(|other| other.join().unwrap_or_else(|_| panicked()));
         [first, two, three]
     })
 }
@@ -267,4 +288,33 @@ fn a_worker_that_fails_ends_the_loops_of_the_others() {
             assert_eq!(named, worker != failing, "{error}");
         }
     }
+}
+
+#[test]
+fn a_worker_that_panics_ends_the_loops_of_the_others() {
+    let mut mocks = [64, 64, 64].map(Mock::new);
+    mocks[2].panic_at = Some(40);
+    let stop = AtomicBool::new(false);
+    let ends = shared((SHARES, 2, 1000), &mut mocks, &stop);
+    for (batched, _) in &ends[..2] {
+        let error = batched.as_ref().unwrap_err().to_string();
+        assert_eq!(error, "worker 2: its thread ended by a panic");
+    }
+}
+
+/// Workers that sleep are woken for their share and for the end: else each batch would take as long as a nap, of 10 ms.
+#[test]
+fn workers_that_sleep_between_batches_are_woken() {
+    let mut mocks = [64, 64, 64].map(|room| {
+        let mut mock = Mock::new(room);
+        mock.sleeps();
+        mock
+    });
+    let stop = AtomicBool::new(false);
+    let sleepers = Some(Arc::new(Sleepers::default()));
+    let began = Instant::now();
+    let ends = shared_by(sleepers, (SHARES, 1, 400), &mut mocks, &stop);
+    assert!(ends.iter().all(|(batched, _)| batched.is_ok()));
+    assert!(mocks.iter().all(|mock| mock.slept > 0), "nobody slept");
+    assert!(began.elapsed() < Duration::from_secs(2));
 }

@@ -8,7 +8,7 @@ use super::rails;
 use super::totals::TrialTotals;
 use super::trial::Schedule;
 use super::work::Work;
-use crate::drive::batch::{BatchLoop, BatchPart, batch};
+use crate::drive::batch::{AbandonOnPanic, BatchLoop, BatchPart, batch};
 use crate::drive::paced::paced;
 use crate::drive::ping_pong::{read_in_turn, serve_first};
 use crate::drive::recorder::{PerBatch, PerOperation, Recorder, Silent};
@@ -24,7 +24,9 @@ impl Work<'_> {
     /// # Errors
     /// When the engine fails or the run is stopped.
     pub fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
+        let guard = AbandonOnPanic::new(self.shared.as_ref(), self.worker);
         let driven = self.drive_trial(schedule);
+        drop(guard);
         if let (Err(error), Some(shared)) = (&driven, &self.shared) {
             shared.abandon(self.worker, error);
         }
@@ -108,10 +110,15 @@ impl Work<'_> {
         )
     }
 
+    /// Returns whether another worker times the batches that this one has a share of.
+    fn follows_batches(&self) -> bool {
+        self.shared.is_some() && self.worker > 0
+    }
+
     fn drive_flows(&mut self, schedule: &Schedule, totals: &mut TrialTotals) -> Result<()> {
         let clock = self.port.clock;
         match self.trial.take() {
-            Some(mut histogram) if self.point.latency => {
+            Some(mut histogram) if self.point.latency && !self.follows_batches() => {
                 let mut recorder = PerOperation {
                     clock,
                     histogram: &mut histogram,

@@ -107,6 +107,13 @@ pub(super) fn check_batching(point: &TransferPoint) -> Result<()> {
             DEPTH_MAX / share
         ));
     }
+    if point.batching.of == BatchOf::Rank && batch < point.workers {
+        let workers = point.workers;
+        return usage(format!(
+            "batch {batch} shared out to {workers} workers leaves some without an operation: write batch {workers} or \
+             more, workers {batch} or less, or leave batch-of rank out"
+        ));
+    }
     match point.batching.merge {
         BatchMerge::Off => Ok(()),
         BatchMerge::On => check_merge(point),
@@ -212,7 +219,7 @@ mod tests {
             let plan = Plan::from_toml(text, "n.toml").unwrap();
             plan.transfer_points(2)
         };
-        for (batch, workers, most) in [(128, 4, 32), (7, 3, 3), (2, 3, 1), (9, 1, 9)] {
+        for (batch, workers, most) in [(128, 4, 32), (7, 3, 3), (3, 3, 1), (9, 1, 9)] {
             let point = points(&text(batch, workers, "batches-in-flight = 2"))
                 .unwrap()
                 .remove(0);
@@ -235,6 +242,11 @@ mod tests {
             assert_eq!((own.batch_share(0), own.depth()), (batch, 2 * batch));
             assert_eq!(own.batches_to_a_peer(), 2 * workers);
         }
+        let few = points(&text(2, 3, "")).unwrap_err().to_string();
+        assert!(
+            few.contains("write batch 3 or more, workers 2 or less"),
+            "{few}"
+        );
         let merged = points(&text(3, 3, "merge = 'on'")).unwrap_err().to_string();
         assert!(merged.contains("a worker's part of a batch"), "{merged}");
     }

@@ -54,9 +54,14 @@ impl TransferPoint {
 /// The largest batch, up to the one that was asked for, of which each round holds a whole number, for every worker
 /// alike.
 fn largest_divisor(point: &TransferPoint) -> u32 {
-    let fits = |batch: &u32| point.slots().is_multiple_of((*batch).into());
-    let share = (1..=point.batch_share_max()).rev().find(fits).unwrap_or(1);
-    share * workers_together(point)
+    let workers = workers_together(point);
+    let asked = match point.pacing {
+        Pacing::Batch { batch } => batch,
+        _ => workers,
+    };
+    let fits = |share: &u32| point.slots().is_multiple_of((*share).into());
+    let share = (1..=asked / workers).rev().find(fits).unwrap_or(1);
+    share * workers
 }
 
 /// Workers that share a batch out.
@@ -86,7 +91,7 @@ fn known_pacing(point: &TransferPoint) -> String {
             format!("batch {slots} or less")
         }
         (Addresses::Permuted, _) => format!("batch {}", largest_divisor(point)),
-        _ => "batch 1".to_owned(),
+        _ => format!("batch {}", workers_together(point)),
     }
 }
 

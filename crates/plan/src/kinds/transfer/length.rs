@@ -36,7 +36,8 @@ pub struct LengthOptions {
     #[arg(long, value_name = "TIME")]
     pub trial_time: Option<Nanos>,
 
-    /// Operations of each worker in one trial, instead of a time: batches with --batch, round trips with --ping-pong.
+    /// Operations of each worker in one trial, instead of a time: batches with --batch (of each rank with --batch-of
+    /// rank), round trips with --ping-pong.
     #[arg(long, value_name = "N")]
     pub iters: Option<Count>,
 

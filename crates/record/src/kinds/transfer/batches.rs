@@ -56,7 +56,8 @@ pub(super) const BATCHES: &[Figure] = &[
 
 const PREPARE: &str = "From before the first operation is built until the last one is. What a session costs is in the \
      library's call, and so in Post. With batches of a rank this phase and the next are the first worker's.";
-const POST: &str = "From there until the engine, or the library, has taken the last operation.";
+const POST: &str = "From there until the engine, or the library, has taken the last operation. With futures (--api \
+     async) the library is called when they are polled, which is in Complete.";
 const COMPLETE: &str =
     "From there to the completion of the last one; of a rank's batch, of all workers' last ones.";
 
@@ -191,12 +192,12 @@ pub(super) fn batch(point: &TransferPoint) -> Option<u32> {
     }
 }
 
-/// Payload bytes of one batch on one lane.
+/// Payload bytes of one batch towards a peer.
 pub(super) fn batch_bytes(point: &TransferPoint) -> Option<u64> {
     batch(point).map(|batch| u64::from(batch) * u64::from(point.size_bytes))
 }
 
-/// Bytes per second of the fastest batch, where one lane has the path for itself.
+/// Bytes per second of the fastest batch, where a batch has the path for itself.
 pub(super) fn fastest_batch_bytes_per_s(body: &TransferBody) -> Option<f64> {
     let latency = body.summary.as_ref()?.latency.as_ref()?;
     let alone = body.batches_at_once() == 1 && latency.kind == LatencyKind::Batch;

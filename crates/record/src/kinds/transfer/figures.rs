@@ -431,12 +431,12 @@ fn point<T: Into<Value>>(row: &Row<'_>, of: fn(&TransferPoint) -> T) -> Value {
     body(row).map(|body| of(&body.point)).into()
 }
 
-/// A figure of the summary, unknown where nothing was measured.
 /// Returns whether some of the workers that take part only serve.
 fn has_servers(row: &Row<'_>) -> bool {
     body(row).is_some_and(|body| !body.point.bidirectional && !body.point.roles().all_initiate())
 }
 
+/// A figure of the summary, unknown where nothing was measured.
 fn summary<T: Into<Value>>(row: &Row<'_>, of: fn(&Summary) -> T) -> Value {
     body(row)
         .and_then(|body| body.summary.as_ref())
