@@ -36,6 +36,10 @@ derived! {
     NOTE = "Note", TABLES, "Numbers of the remarks under the table that hold for the row. Before them stands the outcome of \
         a point that was not measured (skipped, FAILED), and OFF PATH where the counters of the devices do not prove that \
         the payload crossed them.";
+    TO_FIRST = "To first", TABLES, "Message rate / that of the first row which differs from this one in compared options \
+        alone (rails, queue pairs, API and the like), with the half width of its 95 % confidence interval where both rows \
+        have several trials: the ratio times √(a² + b²), a and b being the parts of the two means that their own half \
+        widths are.";
     THEIRS = "Theirs", PUBLISHED, "The published value of the column before it, in the unit that its header has.";
     RATIO = "Ratio", PUBLISHED, "Ours / theirs of the column before these two.";
     TRIAL = "Trial", FILES, "The repetition, counted from 0; mean in the row of all of them together.";

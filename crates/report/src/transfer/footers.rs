@@ -81,7 +81,7 @@ fn parts(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String>
 }
 
 /// Name of a row: its size, and the columns that tell it from other rows of that size.
-fn row_name(
+pub(super) fn row_name(
     record: &TransferRecord<'_>,
     records: &[TransferRecord<'_>],
     distinguishing: &[&str],

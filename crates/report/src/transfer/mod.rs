@@ -1,6 +1,7 @@
 //! Report of transfers: records of the same configuration make one table, with a line for each point, and below it the
 //! limit, the canary and whatever a reader has to know.
 
+mod choosing;
 mod footers;
 mod notes;
 mod per_rank;
@@ -10,7 +11,7 @@ use tonnage_plan::transfer::{CqMode, Pacing};
 use tonnage_record::figures::Row;
 use tonnage_record::{TransferBody, TransferRecord};
 
-use crate::derived::NOTE;
+use crate::derived::{NOTE, TO_FIRST};
 use crate::drawer::Report;
 use crate::published;
 use crate::table::{Line, Sheet};
@@ -48,6 +49,7 @@ impl Report for Transfers {
             .always(footprint)
             .known(layout.known)
             .known(both_ends(records, &layout))
+            .words(TO_FIRST.name, beside_first(records, &varying), true)
             .words(NOTE.name, notes, false);
         let beside = published::tables(records.iter().map(|record| record.record));
         let per_rank = per_rank::tables(records, &varying);
@@ -60,7 +62,10 @@ impl Report for Transfers {
     fn footers(records: &[TransferRecord<'_>]) -> Vec<String> {
         let (_, texts) = marks(records);
         let distinguishing = [&AXES[..], &varying(records), &[FOOTPRINT]].concat();
-        let mut lines = footers::lines(records, &distinguishing);
+        let mut lines: Vec<String> = choosing::best(records, &distinguishing)
+            .into_iter()
+            .collect();
+        lines.extend(footers::lines(records, &distinguishing));
         let texts = texts.iter().enumerate();
         lines.extend(texts.map(|(at, text)| format!("[{}] {text}", at + 1)));
         lines
@@ -86,6 +91,7 @@ const PHASES: [&str; 6] = [
 ];
 const BATCH_OF: &str = "batch_of";
 const FOOTPRINT: &str = "footprint_bytes";
+const ENGINE: &str = "engine";
 const WORKERS: &str = "workers";
 const GAP: &str = "gap_bytes";
 const CQ: &str = "cq";
@@ -132,9 +138,21 @@ fn both_ends(records: &[TransferRecord<'_>], layout: &ModeTable) -> &'static [&'
     }
 }
 
+/// Options whose values are set beside each other: all that vary but for slots that differ in length alone.
+fn beside_first(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Vec<String> {
+    let compared = varying.iter().copied().filter(|field| *field != GAP);
+    let compared: Vec<_> = compared.collect();
+    let fields = [&[SIZE, FOOTPRINT], &AXES[..], varying].concat();
+    choosing::to_first(records, &compared, &fields)
+}
+
 /// Columns of what the title says where all rows have the same.
 fn varying(records: &[TransferRecord<'_>]) -> Vec<&'static str> {
     let varies = [
+        (
+            ENGINE,
+            title::same(records, |point| point.engine.clone()).is_none(),
+        ),
         (
             WORKERS,
             title::same(records, |point| point.workers).is_none(),
@@ -282,6 +300,7 @@ mod tests {
             for field in always.iter().chain(known).chain(
                 [
                     &FOOTPRINT,
+                    &ENGINE,
                     &WORKERS,
                     &CQ,
                     &CPU,

@@ -18,7 +18,10 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
     };
     let point = &first.body.point;
     let ends = [
-        format!("{} {}", engine::name(point), point.op.name()),
+        match same(records, |point| point.engine.clone()) {
+            Some(_) => format!("{} {}", engine::name(point), point.op.name()),
+            None => point.op.name().to_owned(),
+        },
         point.pacing.name().to_owned(),
         who(records, point),
     ];
@@ -222,12 +225,12 @@ fn latency(records: &[TransferRecord<'_>]) -> Option<String> {
         .iter()
         .filter_map(|record| record.body.summary.as_ref()?.latency.as_ref());
     let (local, but) = match (all.clone().all(local_only), all.any(local_only)) {
-        (true, _) => ("local ", " (its bytes may still be on their way)"),
-        (false, true) => (
-            "",
-            " (of a lane that stays, local: its bytes may still be on their way)",
+        (true, _) => (
+            "local ",
+            " (its bytes may still be on their way)".to_owned(),
         ),
-        (false, false) => ("", ""),
+        (false, true) => ("", local_of(records)),
+        (false, false) => ("", String::new()),
     };
     let what = match latency.kind {
         LatencyKind::Operation => format!("from post to {local}completion of one operation"),
@@ -239,6 +242,30 @@ fn latency(records: &[TransferRecord<'_>]) -> Option<String> {
         }
     };
     Some(format!("latency {what}{but}"))
+}
+
+/// Says of which rows the latency ends with a local completion, where not of all.
+fn local_of(records: &[TransferRecord<'_>]) -> String {
+    if same(records, |point| point.engine.clone()).is_some() {
+        return " (of a lane that stays, local: its bytes may still be on their way)".to_owned();
+    }
+    let mut engines: Vec<&str> = Vec::new();
+    for record in records {
+        let latency = record
+            .body
+            .summary
+            .as_ref()
+            .and_then(|summary| summary.latency.as_ref());
+        let name = record.body.point.engine.as_str();
+        let is_local = latency.is_some_and(|latency| latency.delivered == Some(false));
+        if is_local && !engines.contains(&name) {
+            engines.push(name);
+        }
+    }
+    format!(
+        " (of {}, local: its bytes may still be on their way)",
+        engines.join(" and ")
+    )
 }
 
 /// Returns whether two records belong in one table: they agree in the plan, and in the point without what varies from
@@ -260,6 +287,11 @@ fn shared(point: &TransferPoint) -> TransferPoint {
         },
     };
     TransferPoint {
+        // Engines stand beside each other; options of one engine stand in the title, behind its name.
+        engine: match point.engine_options.is_empty() {
+            true => String::new(),
+            false => point.engine.clone(),
+        },
         size_bytes: 0,
         workers: 0,
         cq: CqMode::Busy,

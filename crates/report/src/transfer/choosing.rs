@@ -1,0 +1,274 @@
+//! Rows of a table set beside each other: each one's rate as a part of the first one's, the best row, and the cheapest
+//! that is as good.
+//!
+//! Rates are compared by message rate, which of rows of one size is bandwidth as well.
+
+use tonnage_plan::transfer::Pacing;
+use tonnage_record::TransferRecord;
+use tonnage_record::figures::{Row, Value, by_field};
+use tonnage_record::spread::Spread;
+use tonnage_units::quantity::human::number;
+
+use super::footers::row_name;
+
+/// Cells of the column that sets each row beside the first one which differs from it in these columns alone: the ratio
+/// of their rates, with the half width of its 95 % confidence interval. The first ones are 1; empty where nothing can
+/// be set beside anything.
+pub fn to_first(records: &[TransferRecord<'_>], compared: &[&str], fields: &[&str]) -> Vec<String> {
+    let others: Vec<&str> = fields
+        .iter()
+        .copied()
+        .filter(|field| !compared.contains(field))
+        .collect();
+    let places: Vec<Vec<Value>> = records
+        .iter()
+        .map(|record| values(record, &others))
+        .collect();
+    let cells = records.iter().enumerate().map(|(at, record)| {
+        let first = places.iter().position(|place| *place == places[at]);
+        let first = first.map_or(record, |first| &records[first]);
+        match (rate(record), rate(first)) {
+            _ if std::ptr::eq(record, first) => Some("1".to_owned()),
+            (Some(own), Some(first)) => Some(ratio(own, first)),
+            _ => None,
+        }
+    });
+    let cells: Vec<Option<String>> = cells.collect();
+    let is_alone = cells.iter().flatten().all(|cell| cell == "1");
+    match compared.is_empty() || is_alone {
+        true => Vec::new(),
+        false => cells.into_iter().map(Option::unwrap_or_default).collect(),
+    }
+}
+
+fn values(record: &TransferRecord<'_>, fields: &[&str]) -> Vec<Value> {
+    let rows = Row::of(record.record);
+    let figures = fields.iter().filter_map(|field| by_field(field));
+    let values = figures.map(|figure| rows.first().map_or(Value::Unknown, figure.value));
+    values.collect()
+}
+
+/// Message rate of a row, unless it was given.
+fn rate<'a>(record: &TransferRecord<'a>) -> Option<&'a Spread> {
+    let summary = record.body.summary.as_ref()?;
+    let is_free = !matches!(record.body.point.pacing, Pacing::Paced { .. });
+    (is_free && summary.message_rate_per_s.mean > 0.0).then_some(&summary.message_rate_per_s)
+}
+
+/// Ratio of two means, each with its interval. Its own is √(a² + b²) of itself, where a and b are the parts of the
+/// means that their half widths are: the first order of its error, right for intervals that are a small part.
+fn ratio(own: &Spread, first: &Spread) -> String {
+    let ratio = own.mean / first.mean;
+    let parts = own.ci95_fraction().zip(first.ci95_fraction());
+    match parts {
+        Some((own, first)) => format!("{} ± {}", number(ratio), number(ratio * own.hypot(first))),
+        None => number(ratio),
+    }
+}
+
+/// Part of the best row's cost that another may have to be called cheaper: CPU times of rows that do the same differ by
+/// less.
+const CHEAPER_MAX: f64 = 0.98;
+
+/// Names the row with the most bandwidth, and of those of its size that reach into its interval the one that costs the
+/// initiators least CPU time an operation, and the one with the fewest queue pairs. `None` where there is nothing to
+/// choose: a single row, a rate that was given, or a ping-pong, of which smaller is always faster.
+pub fn best(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Option<String> {
+    let rows: Vec<_> = records.iter().filter_map(Cell::of).collect();
+    let best = rows.iter().max_by(|one, other| {
+        let bandwidths = [one, other].map(|cell| cell.bandwidth.mean);
+        bandwidths[0].total_cmp(&bandwidths[1])
+    })?;
+    if rows.len() < 2 {
+        return None;
+    }
+    let name = |cell: &Cell<'_>| row_name(cell.record, records, distinguishing);
+    let rate = number(best.bandwidth.mean * 1e-9);
+    let head = format!("best: {rate} GB/s at {}", name(best));
+    let alike = |cell: &&Cell<'_>| cell.size_bytes() == best.size_bytes();
+    let alike: Vec<_> = rows.iter().filter(alike).collect();
+    if alike.len() < 2 {
+        return Some(head);
+    }
+    let Some((ci95, part)) = best.bandwidth.ci95.zip(best.bandwidth.ci95_fraction()) else {
+        return Some(format!(
+            "{head}; one trial has no interval to compare others with"
+        ));
+    };
+    let interval = format!("its interval, ± {} %", number(part * 100.0));
+    let as_good = |cell: &&Cell<'_>| cell.bandwidth.mean >= best.bandwidth.mean - ci95;
+    let as_good: Vec<_> = alike.into_iter().filter(as_good).collect();
+    if as_good.len() == 1 {
+        return Some(format!(
+            "{head}; no other row of its size is within {interval}"
+        ));
+    }
+    let by_cpu = |one: &&&Cell<'_>, other: &&&Cell<'_>| one.cpu_ns.total_cmp(&other.cpu_ns);
+    let cheapest = as_good.iter().min_by(by_cpu).copied();
+    let is_cheaper = |cell: &&Cell<'_>| cell.cpu_ns < best.cpu_ns * CHEAPER_MAX;
+    let cheapest = cheapest.filter(is_cheaper).unwrap_or(best);
+    let price = format!("{} ns of CPU an operation", number(cheapest.cpu_ns));
+    let mut words = match std::ptr::eq(cheapest, best) {
+        true => format!("{head}; also the cheapest within {interval}, {price}"),
+        false => {
+            let instead = number(best.cpu_ns);
+            let cheapest = name(cheapest);
+            format!(
+                "{head}; the cheapest within {interval}: {cheapest}, {price} instead of {instead}"
+            )
+        }
+    };
+    let fewest = as_good.iter().min_by_key(|cell| cell.queue_pairs());
+    let fewest = fewest.filter(|cell| cell.queue_pairs() < cheapest.queue_pairs());
+    if let Some(fewest) = fewest {
+        words += &format!("; with the fewest queue pairs: {}", name(fewest));
+    }
+    Some(words)
+}
+
+/// A row whose bandwidth was free to be the best.
+struct Cell<'a> {
+    record: &'a TransferRecord<'a>,
+    bandwidth: &'a Spread,
+    cpu_ns: f64,
+}
+
+impl<'a> Cell<'a> {
+    fn of(record: &'a TransferRecord<'a>) -> Option<Self> {
+        let summary = record.body.summary.as_ref()?;
+        let bandwidth = &summary.bandwidth_bytes_per_s;
+        let pacing = record.body.point.pacing;
+        let is_free = matches!(pacing, Pacing::Stream { .. } | Pacing::Batch { .. });
+        (is_free && bandwidth.mean > 0.0).then_some(Self {
+            record,
+            bandwidth,
+            cpu_ns: summary.initiator_cpu_ns_per_operation,
+        })
+    }
+
+    fn size_bytes(&self) -> u32 {
+        self.record.body.point.size_bytes
+    }
+
+    /// Queue pairs of a rank towards a peer.
+    fn queue_pairs(&self) -> u64 {
+        let point = &self.record.body.point;
+        u64::from(point.workers) * u64::from(point.queue_pairs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_engine::paths::Rails;
+    use tonnage_plan::transfer::Batching;
+    use tonnage_record::spread::spread;
+    use tonnage_record::{Body, Record};
+
+    use super::*;
+    use crate::samples;
+
+    /// A row of 4 KiB: its window and queue pairs, the bandwidth of its trials in GB/s, and its CPU time.
+    fn row((window, queue_pairs): (u32, u32), trials: &[f64], cpu_ns: f64) -> Record {
+        let mut record: Record = samples::streams()[0].clone();
+        let Body::Transfer(body) = &mut record.body else {
+            unreachable!("a sample of transfers");
+        };
+        body.point.pacing = Pacing::Stream { window };
+        body.point.queue_pairs = queue_pairs;
+        let summary = body.summary.as_mut().unwrap();
+        let scaled = |factor: f64| {
+            let values: Vec<_> = trials.iter().map(|trial| trial * factor).collect();
+            spread(&values)
+        };
+        summary.bandwidth_bytes_per_s = scaled(1e9);
+        summary.message_rate_per_s = scaled(1e9 / 4096.0);
+        summary.initiator_cpu_ns_per_operation = cpu_ns;
+        record
+    }
+
+    fn said(records: &[Record]) -> Option<String> {
+        let records: Vec<_> = records.iter().filter_map(Record::as_transfer).collect();
+        best(&records, &["window", "queue_pairs"])
+    }
+
+    #[test]
+    fn the_best_row_is_named_with_the_cheapest_that_is_as_good() {
+        let slow = row((1, 1), &[1.0, 1.1, 1.05], 900.0);
+        let best = row((8, 4), &[9.9, 10.0, 10.1], 400.0);
+        let cheaper = row((4, 2), &[9.8, 9.9, 9.85], 300.0);
+        let fewer = row((8, 1), &[9.8, 9.9, 9.85], 350.0);
+        assert_eq!(said(std::slice::from_ref(&best)), None);
+        assert_eq!(
+            said(&[slow.clone(), best.clone()]).unwrap(),
+            "best: 10.00 GB/s at 4 KiB (Window 8, QPs 4); no other row of its size is within its interval, ± 2.48 %"
+        );
+        assert_eq!(
+            said(&[slow.clone(), best.clone(), cheaper.clone()]).unwrap(),
+            "best: 10.00 GB/s at 4 KiB (Window 8, QPs 4); the cheapest within its interval, ± 2.48 %: 4 KiB (Window 4, \
+             QPs 2), 300.0 ns of CPU an operation instead of 400.0"
+        );
+        let all = [slow, best.clone(), cheaper, fewer.clone()];
+        let all = said(&all).unwrap();
+        assert!(
+            all.ends_with("; with the fewest queue pairs: 4 KiB (Window 8, QPs 1)"),
+            "{all}"
+        );
+        let cheap = row((8, 4), &[9.9, 10.0, 10.1], 200.0);
+        assert_eq!(
+            said(&[cheap, fewer]).unwrap(),
+            "best: 10.00 GB/s at 4 KiB (QPs 4); also the cheapest within its interval, ± 2.48 %, 200.0 ns of CPU an \
+             operation; with the fewest queue pairs: 4 KiB (QPs 1)"
+        );
+        let one = row((4, 4), &[10.2], 200.0);
+        assert_eq!(
+            said(&[best, one]).unwrap(),
+            "best: 10.20 GB/s at 4 KiB (Window 4); one trial has no interval to compare others with"
+        );
+    }
+
+    #[test]
+    fn what_has_no_choice_has_no_best_row() {
+        let mut given = row((8, 1), &[1.0, 1.0, 1.0], 1.0);
+        let Body::Transfer(body) = &mut given.body else {
+            unreachable!("a sample of transfers");
+        };
+        body.point.pacing = Pacing::PingPong;
+        assert_eq!(said(&[given.clone(), given]), None);
+    }
+
+    /// Each row is set beside the first of its window, and one that lost its trials beside nothing.
+    #[test]
+    fn rows_are_set_beside_the_first_that_differs_in_options_alone() {
+        let with = |rails, record: Record| {
+            let mut record = record;
+            let Body::Transfer(body) = &mut record.body else {
+                unreachable!("a sample of transfers");
+            };
+            body.point.rails = rails;
+            body.point.batching = Batching::default();
+            record
+        };
+        let single = |window, trials: &[f64]| with(Rails::Single, row((window, 1), trials, 1.0));
+        let stripe = |window, trials: &[f64]| with(Rails::Stripe, row((window, 1), trials, 1.0));
+        let mut lost = stripe(16, &[1.0]);
+        let Body::Transfer(body) = &mut lost.body else {
+            unreachable!("a sample of transfers");
+        };
+        body.summary = None;
+        let records = [
+            single(4, &[2.0, 2.0, 2.0]),
+            single(8, &[3.0, 3.1, 2.9]),
+            stripe(4, &[4.0, 4.0, 4.0]),
+            stripe(8, &[1.5, 1.5, 1.5]),
+            single(16, &[1.0]),
+            lost,
+        ];
+        let records: Vec<_> = records.iter().filter_map(Record::as_transfer).collect();
+        let fields = ["size_bytes", "window", "rails"];
+        let cells = to_first(&records, &["rails"], &fields);
+        // The half width of 3.0 is 4.3027 · 0.1 / √3 = 0.2484, of which 0.0828 is a half of 0.1656 · 0.25.
+        assert_eq!(cells, ["1", "1", "2.00 ± 0", "0.500 ± 0.0414", "1", ""]);
+        assert!(to_first(&records, &[], &fields).is_empty());
+        assert!(to_first(&records[..2], &["rails"], &fields).is_empty());
+    }
+}
