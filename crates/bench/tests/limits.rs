@@ -79,6 +79,8 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         ranks: 2,
         initiators: None,
         target_shift: 0,
+        shift: 1,
+        matrix: tonnage_plan::point::MatrixRounds::Alone,
         bidirectional: false,
         workers,
         rails: tonnage_engine::paths::Rails::Single,

@@ -36,6 +36,32 @@ tonnage_units::names! {
         FanIn = "fan-in",
         /// Every rank to every other.
         AllToAll = "all-to-all",
+        /// Every rank to the one so many places behind it, at once.
+        Shift = "shift",
+        /// Every rank to every other, pair after pair.
+        Matrix = "matrix",
+    }
+}
+
+tonnage_units::names! {
+    /// Rounds of a matrix.
+    pub enum MatrixRounds: "matrix round" {
+        /// Each ordered pair has a round for itself.
+        Alone = "alone",
+        /// Pairs that have no rank in common share a round.
+        Disjoint = "disjoint",
+    }
+}
+
+impl MatrixRounds {
+    /// Returns the default; for records of before.
+    pub const fn alone() -> Self {
+        Self::Alone
+    }
+
+    /// Returns whether it is the default.
+    pub fn is_alone(&self) -> bool {
+        *self == Self::Alone
     }
 }
 

@@ -1,9 +1,11 @@
 //! Ranks that initiate towards each other: a traffic pattern among so many ranks. What each of them does then is in the
-//! points of [`crate::kinds`].
+//! points of [`crate::kinds`]. The rounds of a matrix are in `matrix`.
+
+mod matrix;
 
 use std::ops::Range;
 
-use crate::point::Traffic;
+use crate::point::{MatrixRounds, Traffic};
 
 /// A traffic pattern among the ranks of a run, from which every rank knows its own part and those of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +21,10 @@ pub struct Roles {
     pub target_shift: u32,
     /// Targets of pairs initiate towards their initiators at the same time.
     pub bidirectional: bool,
+    /// Places from a rank to its target, where traffic is shifted: 1 to ranks - 1.
+    pub shift: u32,
+    /// Rounds of a matrix.
+    pub matrix: MatrixRounds,
 }
 
 impl Roles {
@@ -30,6 +36,8 @@ impl Roles {
             initiators: None,
             target_shift: 0,
             bidirectional: false,
+            shift: 1,
+            matrix: MatrixRounds::Alone,
         }
     }
 
@@ -83,9 +91,16 @@ impl Roles {
             },
             Traffic::FanOut | Traffic::InTurn if rank == 0 => self.others(0),
             Traffic::FanIn if (1..=self.clients()).contains(&rank) => vec![0],
-            Traffic::AllToAll => self.others(rank),
+            Traffic::AllToAll | Traffic::Matrix => self.others(rank),
+            Traffic::Shift => vec![self.shifted(rank, self.shift)],
             Traffic::FanOut | Traffic::InTurn | Traffic::FanIn => Vec::new(),
         }
+    }
+
+    /// The rank that many places behind another, the first one behind the last.
+    fn shifted(self, rank: u32, places: u32) -> u32 {
+        let place = u64::from(rank) + u64::from(places);
+        (place % u64::from(self.ranks.max(1))) as u32
     }
 
     /// The ranks that initiate towards `rank`, ascending.
@@ -97,7 +112,8 @@ impl Roles {
             },
             Traffic::FanOut | Traffic::InTurn if rank != 0 => vec![0],
             Traffic::FanIn if rank == 0 => (1..=self.clients()).collect(),
-            Traffic::AllToAll => self.others(rank),
+            Traffic::AllToAll | Traffic::Matrix => self.others(rank),
+            Traffic::Shift => vec![self.shifted(rank, self.ranks.saturating_sub(self.shift))],
             Traffic::FanOut | Traffic::InTurn | Traffic::FanIn => Vec::new(),
         }
     }
@@ -115,7 +131,16 @@ impl Roles {
             Traffic::Pair => (self.sides().0, 1),
             Traffic::FanOut | Traffic::InTurn => (1, others),
             Traffic::FanIn => (self.clients(), 1),
-            Traffic::AllToAll => (self.ranks, others),
+            Traffic::AllToAll | Traffic::Matrix => (self.ranks, others),
+            Traffic::Shift => (self.ranks, 1),
+        }
+    }
+
+    /// Ranks that initiate in a round, on average rounded down.
+    pub fn initiating_at_once(self) -> u32 {
+        match self.traffic {
+            Traffic::Matrix => (self.flows() / u64::from(self.rounds())) as u32,
+            _ => self.initiating().0,
         }
     }
 
@@ -141,7 +166,8 @@ impl Roles {
     pub fn rounds(self) -> u32 {
         match self.traffic {
             Traffic::InTurn => self.ranks.saturating_sub(1).max(1),
-            Traffic::Pair | Traffic::FanOut | Traffic::FanIn | Traffic::AllToAll => 1,
+            Traffic::Matrix => matrix::rounds(self.matrix, self.ranks),
+            _ => 1,
         }
     }
 
@@ -153,12 +179,21 @@ impl Roles {
                 let at = (round as usize).min(all.end);
                 at..(at + 1).min(all.end)
             }
-            Traffic::Pair | Traffic::FanOut | Traffic::FanIn | Traffic::AllToAll => all,
+            Traffic::Matrix => {
+                let target = matrix::target(self.matrix, self.ranks, (rank, round));
+                let place = target.map(|target| (target - u32::from(target > rank)) as usize);
+                place.map_or(0..0, |place| place..place + 1)
+            }
+            _ => all,
         }
     }
 
     /// The ranks that initiate towards `rank` in a round, ascending.
     pub fn initiators_in_round(self, rank: u32, round: u32) -> Vec<u32> {
+        if self.traffic == Traffic::Matrix {
+            let initiator = matrix::initiator(self.matrix, self.ranks, (rank, round));
+            return initiator.into_iter().collect();
+        }
         let mut initiators = self.initiators_of(rank);
         initiators.retain(|&from| {
             let targets = self.targets(from);
@@ -170,17 +205,44 @@ impl Roles {
     /// The most targets of a rank at a time.
     pub fn targets_at_once(self) -> u32 {
         let (_, targets) = self.initiating();
-        targets / self.rounds().max(1)
+        match self.traffic {
+            Traffic::InTurn | Traffic::Matrix => targets.min(1),
+            _ => targets,
+        }
     }
 
     /// The one pair of a round, where each round has one.
     pub fn pair_of_round(self, round: u32) -> Option<(u32, u32)> {
-        (self.traffic == Traffic::InTurn).then_some((0, round + 1))
+        match (self.traffic, self.matrix) {
+            (Traffic::InTurn, _) => Some((0, round + 1)),
+            (Traffic::Matrix, MatrixRounds::Alone) => matrix::alone(self.ranks, round),
+            _ => None,
+        }
+    }
+
+    /// Pairs of a round, where no rank has two targets or two initiators in it.
+    pub fn pairs_of_round(self, round: u32) -> Vec<(u32, u32)> {
+        match (self.traffic, self.matrix) {
+            (Traffic::Matrix, MatrixRounds::Disjoint) => {
+                let target = |rank| matrix::target(self.matrix, self.ranks, (rank, round));
+                let pairs = (0..self.ranks).filter_map(|rank| Some((rank, target(rank)?)));
+                pairs.collect()
+            }
+            _ => self.pair_of_round(round).into_iter().collect(),
+        }
+    }
+
+    /// Returns whether no rank has two targets or two initiators in a round, so that pairs have figures of their own.
+    pub fn has_pairs_in_rounds(self) -> bool {
+        matches!(self.traffic, Traffic::InTurn | Traffic::Matrix)
     }
 
     /// Returns whether no rank only serves.
     pub fn all_initiate(self) -> bool {
-        self.traffic == Traffic::AllToAll
+        matches!(
+            self.traffic,
+            Traffic::AllToAll | Traffic::Shift | Traffic::Matrix
+        )
     }
 
     /// The most ranks that initiate to one rank.
@@ -190,9 +252,9 @@ impl Roles {
                 let (initiators, targets) = self.sides();
                 initiators.div_ceil(targets.max(1))
             }
-            Traffic::FanOut | Traffic::InTurn => 1,
+            Traffic::FanOut | Traffic::InTurn | Traffic::Shift => 1,
             Traffic::FanIn => self.clients(),
-            Traffic::AllToAll => self.ranks.saturating_sub(1),
+            Traffic::AllToAll | Traffic::Matrix => self.ranks.saturating_sub(1),
         }
     }
 
@@ -223,6 +285,25 @@ impl Roles {
             (Traffic::FanIn, Some(_)) => format!("fan-in to rank 0 of {ranks} ranks"),
             (Traffic::FanIn, None) => format!("fan-in from {others} ranks to rank 0"),
             (Traffic::AllToAll, _) => format!("all-to-all among {ranks} ranks"),
+            (Traffic::Shift, _) => match self.shift {
+                1 => format!("each of {ranks} ranks to the next one at once"),
+                shift => {
+                    format!("each of {ranks} ranks to the one {shift} places behind it at once")
+                }
+            },
+            (Traffic::Matrix, _) => {
+                let rounds = self.rounds();
+                match self.matrix {
+                    MatrixRounds::Alone => {
+                        format!(
+                            "matrix of {ranks} ranks, {rounds} ordered pairs one after the other"
+                        )
+                    }
+                    MatrixRounds::Disjoint => {
+                        format!("matrix of {ranks} ranks, {rounds} rounds of disjoint pairs")
+                    }
+                }
+            }
         }
     }
 }
@@ -242,7 +323,10 @@ mod tests {
     fn all() -> Vec<Roles> {
         let mut all: Vec<Roles> = Vec::new();
         for (traffic, ranks) in Traffic::ALL.into_iter().flat_map(|traffic| {
-            let ranks = [2, 4, 10];
+            let ranks = match traffic {
+                Traffic::Matrix => [2, 5, 10],
+                _ => [2, 4, 10],
+            };
             ranks.into_iter().map(move |ranks| (traffic, ranks))
         }) {
             let own = Roles::new(traffic, ranks);
@@ -263,6 +347,14 @@ mod tests {
                         }
                     }
                     Traffic::FanIn => all.push(Roles { initiators, ..own }),
+                    Traffic::Shift => all.push(Roles {
+                        shift: initiators.unwrap_or(1),
+                        ..own
+                    }),
+                    Traffic::Matrix => all.push(Roles {
+                        matrix: MatrixRounds::Disjoint,
+                        ..own
+                    }),
                     Traffic::FanOut | Traffic::InTurn | Traffic::AllToAll => {}
                 }
             }
@@ -294,8 +386,9 @@ mod tests {
             for rank in 0..roles.ranks {
                 let targets = roles.targets(rank);
                 let rounds = (0..roles.rounds()).map(|round| roles.in_round(rank, round));
-                let in_rounds: Vec<u32> =
+                let mut in_rounds: Vec<u32> =
                     rounds.flat_map(|range| targets[range].to_vec()).collect();
+                in_rounds.sort_unstable();
                 assert_eq!(in_rounds, targets, "{roles:?} {rank}");
                 let most = (0..roles.rounds())
                     .map(|round| roles.in_round(rank, round).len())

@@ -216,6 +216,10 @@ impl LatencyHistogram {
 
     /// Adds all latencies of `other`.
     pub fn merge(&mut self, other: &Self) {
+        if other.count() == 0 {
+            // Ranks that wait for the turn of others have many of these.
+            return;
+        }
         for (index, count) in other.pairs() {
             self.bins
                 .saturating_record_n(hdr_v2::value_of(index), count);
@@ -225,7 +229,9 @@ impl LatencyHistogram {
 
     /// Forgets all latencies and keeps the memory.
     pub fn clear(&mut self) {
-        self.bins.reset();
+        if self.count() > 0 {
+            self.bins.reset();
+        }
         self.exact = Exact::EMPTY;
     }
 

@@ -12,7 +12,7 @@ use tonnage_plan::point::Traffic;
 use tonnage_plan::published::Cell;
 use tonnage_plan::transfer::{Pacing, TrialLength};
 use tonnage_record::spread::spread;
-use tonnage_record::transfer::{Directions, InitiatorFigures, PairDirection};
+use tonnage_record::transfer::{Directions, InitiatorFigures, PairDirection, PairRate, judge};
 use tonnage_record::{Canary, LatencyKind, Outcome, PublishedRow, Record};
 
 pub use network::{fabric, paths, proven_paths, side_by_side};
@@ -214,6 +214,43 @@ fn initiator(rank: u32) -> InitiatorFigures {
         latency_ns_min: Some(200),
         latency_ns_mean: (rank == 0).then_some(211.5),
     }
+}
+
+/// Matrices: one host that sends and one that receives slowly, a pair that is slow by itself, and one too large for a
+/// grid in GB/s.
+pub fn matrices() -> Vec<Record> {
+    [4, 6, 16].map(matrix).into()
+}
+
+fn matrix(ranks: u32) -> Record {
+    let rate = |from: u32, to: u32| match (from, to) {
+        (1, _) if ranks == 6 => 1.21e7,
+        (_, 3) if ranks == 6 => 1.19e7,
+        (2, 0) if ranks != 4 => 3e7,
+        _ => 1.19e8 + f64::from(from * 7 + to) * 1e4,
+    };
+    let all = (0..ranks).flat_map(|from| (0..ranks).map(move |to| (from, to)));
+    let pairs = all
+        .filter(|(from, to)| from != to)
+        .map(|(from, to)| PairRate {
+            initiator: from,
+            target: to,
+            payload_bytes: 1000,
+            bandwidth_bytes_per_s: rate(from, to) * 0.98,
+            bandwidth_bytes_per_s_max: rate(from, to),
+            latency_ns_mean: None,
+        });
+    let pairs: Vec<PairRate> = pairs.collect();
+    let sample = sample(Pacing::Stream { window: 12 }, 64)
+        .with(|point| (point.traffic, point.ranks) = (Traffic::Matrix, ranks));
+    let summarized = three_trials(sample, 210).summarize(LatencyKind::Operation, None);
+    let with_pairs = summarized.body_with(|body| {
+        if let Some(summary) = &mut body.summary {
+            summary.matrix = judge(ranks, &pairs, false);
+            summary.pairs = pairs;
+        }
+    });
+    with_pairs.record()
 }
 
 /// Ping-pongs one way, and a read, whose figures are of whole operations.

@@ -36,6 +36,7 @@ fn tables_look_as_agreed() {
     insta::assert_snapshot!("table_stream", table(&samples::streams()));
     insta::assert_snapshot!("table_ping_pong", table(&samples::ping_pongs()));
     insta::assert_snapshot!("table_clients", table(&samples::clients()));
+    insta::assert_snapshot!("table_matrix", table(&samples::matrices()));
     insta::assert_snapshot!("table_paced", table(&samples::paced()));
     insta::assert_snapshot!("table_path", table(&samples::paths()));
     insta::assert_snapshot!("table_path_proven", table(&samples::proven_paths()));

@@ -134,6 +134,8 @@ pub(crate) mod tests {
             ranks: 2,
             initiators: None,
             target_shift: 0,
+            shift: 1,
+            matrix: tonnage_plan::point::MatrixRounds::Alone,
             bidirectional: false,
             workers: 1,
             rails: tonnage_engine::paths::Rails::Single,

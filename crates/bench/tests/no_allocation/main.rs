@@ -71,6 +71,8 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
         ranks: 2,
         initiators: None,
         target_shift: 0,
+        shift: 1,
+        matrix: tonnage_plan::point::MatrixRounds::Alone,
         bidirectional: false,
         workers: 1,
         rails: tonnage_engine::paths::Rails::Single,

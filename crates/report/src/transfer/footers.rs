@@ -1,6 +1,7 @@
 //! Lines below a table of transfers that hold for all of it.
 
 use super::title::same;
+use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::figures::{Figure, Row, by_field};
 use tonnage_record::transfer::Summary;
@@ -9,6 +10,11 @@ use tonnage_units::quantity::human::{number, size, whole_percent};
 
 use crate::table::shown;
 use crate::{engine, wire_proof};
+
+/// Returns whether a record's pairs are in a grid.
+fn has_grid(record: &TransferRecord<'_>) -> bool {
+    record.body.point.traffic == Traffic::Matrix
+}
 
 /// All lines, in their order; `distinguishing` are columns that tell rows apart.
 pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
@@ -28,7 +34,12 @@ const PARTS_NAMED_MAX: usize = 8;
 fn parts(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
     let summaries = records.iter().filter_map(|record| {
         let summary = record.body.summary.as_ref()?;
-        let has_parts = summary.rails.len() + summary.pairs.len() > 0;
+        let pairs = if has_grid(record) {
+            0
+        } else {
+            summary.pairs.len()
+        };
+        let has_parts = summary.rails.len() + pairs > 0;
         has_parts.then_some((record, summary))
     });
     let bandwidth = |summary: &Summary| summary.bandwidth_bytes_per_s.mean;
@@ -46,7 +57,10 @@ fn parts(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String>
             whole_percent(rail.busy_fraction)
         )
     });
-    let mut pairs: Vec<_> = summary.pairs.iter().collect();
+    let mut pairs: Vec<_> = match has_grid(record) {
+        true => Vec::new(),
+        false => summary.pairs.iter().collect(),
+    };
     if pairs.len() > PARTS_NAMED_MAX {
         pairs.sort_by(|one, other| {
             one.bandwidth_bytes_per_s

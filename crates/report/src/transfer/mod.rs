@@ -3,6 +3,7 @@
 
 mod choosing;
 mod footers;
+mod matrix;
 mod notes;
 mod per_rank;
 mod title;
@@ -52,19 +53,21 @@ impl Report for Transfers {
             .words(TO_FIRST.name, beside_first(records, &varying), true)
             .words(NOTE.name, notes, false);
         let beside = published::tables(records.iter().map(|record| record.record));
+        let grids = matrix::grids(records, &distinguishing(&varying));
         let per_rank = per_rank::tables(records, &varying);
         let rows_of_phases = [&varying[..], footprint].concat();
         let tables = sheet.draw().into_iter();
         let tables = tables.chain(phases(records, &rows_of_phases));
-        tables.chain(per_rank).chain(beside).collect()
+        tables.chain(grids).chain(per_rank).chain(beside).collect()
     }
 
     fn footers(records: &[TransferRecord<'_>]) -> Vec<String> {
         let (_, texts) = marks(records);
-        let distinguishing = [&AXES[..], &varying(records), &[FOOTPRINT]].concat();
+        let distinguishing = distinguishing(&varying(records));
         let mut lines: Vec<String> = choosing::best(records, &distinguishing)
             .into_iter()
             .collect();
+        lines.extend(matrix::verdicts(records, &distinguishing));
         lines.extend(footers::lines(records, &distinguishing));
         let texts = texts.iter().enumerate();
         lines.extend(texts.map(|(at, text)| format!("[{}] {text}", at + 1)));
@@ -107,6 +110,11 @@ const API: &str = "api";
 const SESSION: &str = "session";
 const FORWARD: &str = "forward_bandwidth_bytes_per_s_mean";
 const BACK: &str = "back_bandwidth_bytes_per_s_mean";
+
+/// Columns that tell rows of one size apart.
+fn distinguishing(varying: &[&'static str]) -> Vec<&'static str> {
+    [&AXES[..], varying, &[FOOTPRINT]].concat()
+}
 
 /// The table of the phases of batches, where they were timed.
 fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<String> {

@@ -86,6 +86,8 @@ mod launchers;
 #[cfg(test)]
 mod library;
 #[cfg(test)]
+mod matrix;
+#[cfg(test)]
 mod mixed;
 #[cfg(test)]
 mod mpiio;

@@ -41,7 +41,9 @@ impl Work<'_> {
         let clock = self.port.clock;
         // A peer may begin a moment earlier by its clock, so peers are served while it waits.
         self.port.keep_awake(true);
-        self.serve_peers(|| clock.now_ns() >= schedule.start_ns)?;
+        if self.has_turn(schedule.round) {
+            self.serve_peers(|| clock.now_ns() >= schedule.start_ns)?;
+        }
         self.port.keep_awake(false);
         self.port.take_most_in_flight();
         self.cpu_began_ns = thread_cpu_ns();
@@ -52,13 +54,15 @@ impl Work<'_> {
             start_skew_ns: if self.takes_part() { skew_ns } else { 0 },
             ..TrialTotals::NONE
         };
-        if self.begins() {
-            self.active = self.point.roles().in_round(self.rank, schedule.round);
+        self.active = match self.begins() {
+            true => self.point.roles().in_round(self.rank, schedule.round),
+            false => 0..0,
+        };
+        if !self.active.is_empty() {
             self.port.restart_watch();
             self.port.engine.take_rail_loads();
             self.drive_flows(schedule, &mut totals)
                 .map_err(|error| self.with_stalled(error))?;
-            self.active = 0..flows_of(&self.table, &self.flows).len();
             totals.initiator_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
             self.window_end_ns = clock.now_ns();
             totals.in_flight_max = self.port.take_most_in_flight();
@@ -73,6 +77,7 @@ impl Work<'_> {
         } else {
             self.window_end_ns = schedule.start_ns;
         }
+        self.active = 0..flows_of(&self.table, &self.flows).len();
         if self.moves_bytes {
             totals.payload_bytes = totals.operations * u64::from(self.point.size_bytes);
         }

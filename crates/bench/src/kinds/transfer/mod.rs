@@ -11,7 +11,7 @@
 //! | [`crew`], [`work`], `driving`, `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
 //! | `stalled` | words about operations that make no progress |
 //! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
-//! | [`totals`], [`rails`], `rail_report`, `pairs`, `per_rank`, [`directions`], [`direction_totals`], [`summary`] | sums of workers and ranks, of each rail and of each pair, and the
+//! | [`totals`], [`rails`], `rail_report`, `pairs`, `pair_turns`, `per_rank`, [`directions`], [`direction_totals`], [`summary`] | sums of workers and ranks, of each rail and of each pair, and the
 //! summary of trials |
 
 mod caps;
@@ -27,6 +27,7 @@ pub(crate) mod flows;
 pub mod layout;
 mod measured;
 pub mod opened;
+mod pair_turns;
 mod pairs;
 mod per_rank;
 pub mod point;
@@ -107,7 +108,7 @@ impl Kind for Transfers {
         record.effective = effective::effective(open, &measured.chosen);
         let mut summary = summary::summarize(point, &measured);
         summary.rails = rail_report::summary(point, &open.opened, &measured.totals);
-        summary.pairs = measured.pairs.clone();
+        pairs::add_to(&mut summary, point, &measured.pairs);
         summary.initiators.clone_from(&measured.initiators);
         summary.slow_rail = rail_report::slow(&open.opened, stage.rank.infos(), &measured.totals);
         if let Some(latency) = &mut summary.latency {

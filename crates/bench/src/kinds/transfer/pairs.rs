@@ -1,56 +1,106 @@
-//! Pairs that take turns: what each of them moved in all trials.
+//! Pairs that take turns: what each of them moved in all trials, as its initiator counts it.
+
+use serde::{Deserialize, Serialize};
 
 use super::totals::TrialTotals;
-use tonnage_record::transfer::PairRate;
+use tonnage_engine::Verb;
+use tonnage_plan::point::Traffic;
+use tonnage_plan::roles::Roles;
+use tonnage_plan::transfer::TransferPoint;
+use tonnage_record::transfer::{PairRate, Summary, judge};
 
-/// Sums of each pair.
-#[derive(Debug, Default)]
+/// Sums of the pairs of one initiator, in the order of its targets.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct PairSums {
-    all: Vec<PairSum>,
+    of_targets: Vec<PairSum>,
 }
 
-#[derive(Debug)]
-struct PairSum {
-    pair: (u32, u32),
+/// Sums of a pair over its turns.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(super) struct PairSum {
     payload_bytes: u64,
     window_ns: u64,
     samples: u64,
     latency_ns_sum: u64,
+    /// Bytes per second in its best turn.
+    best_bytes_per_s: f64,
+}
+
+impl PairSum {
+    /// One turn.
+    pub(super) fn of(totals: &TrialTotals) -> Self {
+        Self {
+            payload_bytes: totals.payload_bytes,
+            window_ns: totals.window_ns,
+            samples: totals.samples,
+            latency_ns_sum: totals.latency_ns_sum,
+            best_bytes_per_s: per_second(totals.payload_bytes, totals.window_ns),
+        }
+    }
+
+    fn rate(&self, initiator: u32, target: u32) -> PairRate {
+        PairRate {
+            initiator,
+            target,
+            payload_bytes: self.payload_bytes,
+            bandwidth_bytes_per_s: per_second(self.payload_bytes, self.window_ns),
+            bandwidth_bytes_per_s_max: self.best_bytes_per_s,
+            latency_ns_mean: (self.samples > 0)
+                .then(|| self.latency_ns_sum as f64 / self.samples as f64),
+        }
+    }
+}
+
+fn per_second(bytes: u64, ns: u64) -> f64 {
+    bytes as f64 * 1e9 / ns.max(1) as f64
 }
 
 impl PairSums {
-    /// Adds a round of one pair; rounds come in their order.
-    pub(super) fn add(&mut self, round: u32, pair: (u32, u32), totals: &TrialTotals) {
-        let at = round as usize;
-        if at == self.all.len() {
-            self.all.push(PairSum {
-                pair,
-                payload_bytes: 0,
-                window_ns: 0,
-                samples: 0,
-                latency_ns_sum: 0,
-            });
+    /// Takes note of a turn beside those of the trials, of which only the best rate counts.
+    pub(super) fn look_again(&mut self, place: usize, turn: PairSum) {
+        if let Some(sum) = self.of_targets.get_mut(place) {
+            sum.best_bytes_per_s = sum.best_bytes_per_s.max(turn.best_bytes_per_s);
         }
-        let Some(sum) = self.all.get_mut(at) else {
-            return;
-        };
-        sum.payload_bytes += totals.payload_bytes;
-        sum.window_ns += totals.window_ns;
-        sum.samples += totals.samples;
-        sum.latency_ns_sum = sum.latency_ns_sum.saturating_add(totals.latency_ns_sum);
     }
 
-    /// The rates of all pairs, in the order of their first turns.
-    pub(super) fn rates(&self) -> Vec<PairRate> {
-        let rate = |sum: &PairSum| PairRate {
-            initiator: sum.pair.0,
-            target: sum.pair.1,
-            bandwidth_bytes_per_s: sum.payload_bytes as f64 * 1e9 / sum.window_ns.max(1) as f64,
-            latency_ns_mean: (sum.samples > 0)
-                .then(|| sum.latency_ns_sum as f64 / sum.samples as f64),
-        };
-        self.all.iter().map(rate).collect()
+    /// Adds a turn of the pair with the target at this place among the initiator's.
+    pub(super) fn add(&mut self, place: usize, turn: PairSum) {
+        if self.of_targets.len() <= place {
+            self.of_targets.resize(place + 1, PairSum::default());
+        }
+        let sum = &mut self.of_targets[place];
+        sum.payload_bytes += turn.payload_bytes;
+        sum.window_ns += turn.window_ns;
+        sum.samples += turn.samples;
+        sum.latency_ns_sum = sum.latency_ns_sum.saturating_add(turn.latency_ns_sum);
+        sum.best_bytes_per_s = sum.best_bytes_per_s.max(turn.best_bytes_per_s);
     }
+}
+
+/// The most pairs that a record has.
+const PAIRS_RECORDED_MAX: usize = 1024;
+
+/// Adds the pairs to a summary, and the verdict on those of a matrix.
+pub(super) fn add_to(summary: &mut Summary, point: &TransferPoint, rates: &[PairRate]) {
+    if point.traffic == Traffic::Matrix {
+        summary.matrix = judge(point.ranks, rates, point.op == Verb::Read);
+    }
+    if rates.len() <= PAIRS_RECORDED_MAX {
+        summary.pairs = rates.to_vec();
+    }
+}
+
+/// The rates of all pairs, by initiator and target, from the sums of all ranks.
+pub(super) fn rates(roles: Roles, all: &[PairSums]) -> Vec<PairRate> {
+    let ranks = (0u32..).zip(all);
+    let of_rank = |(rank, sums): (u32, &PairSums)| {
+        let targets = roles.targets(rank);
+        let pairs = targets.iter().zip(&sums.of_targets);
+        pairs
+            .map(|(&target, sum)| sum.rate(rank, target))
+            .collect::<Vec<_>>()
+    };
+    ranks.flat_map(of_rank).collect()
 }
 
 #[cfg(test)]
@@ -58,9 +108,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_of_a_pair_add_up() {
-        let mut sums = PairSums::default();
-        for (target, bytes) in [(1, 100), (2, 400), (1, 300)] {
+    fn turns_of_a_pair_add_up() {
+        let mut all = vec![PairSums::default(); 3];
+        for (from, place, bytes) in [(0, 0, 100), (0, 1, 400), (0, 0, 300), (2, 1, 50)] {
             let totals = TrialTotals {
                 payload_bytes: bytes,
                 window_ns: 1_000_000_000,
@@ -68,15 +118,20 @@ mod tests {
                 latency_ns_sum: bytes,
                 ..TrialTotals::NONE
             };
-            sums.add(target - 1, (0, target), &totals);
+            all[from].add(place, PairSum::of(&totals));
         }
-        let said = sums.rates().into_iter().map(|rate| {
-            (
-                rate.target,
-                rate.bandwidth_bytes_per_s,
-                rate.latency_ns_mean,
-            )
+        let rates = rates(Roles::new(Traffic::Matrix, 3), &all);
+        let said = rates.iter().map(|rate| {
+            let ends = (rate.initiator, rate.target);
+            let rates = [rate.bandwidth_bytes_per_s, rate.bandwidth_bytes_per_s_max];
+            (ends, rate.payload_bytes, rates, rate.latency_ns_mean)
         });
-        assert!(said.eq([(1, 200.0, Some(100.0)), (2, 400.0, Some(200.0))]));
+        let expected = [
+            ((0, 1), 400, [200.0, 300.0], Some(100.0)),
+            ((0, 2), 400, [400.0, 400.0], Some(200.0)),
+            ((2, 0), 0, [0.0, 0.0], None),
+            ((2, 1), 50, [50.0, 50.0], Some(25.0)),
+        ];
+        assert!(said.eq(expected), "{rates:?}");
     }
 }

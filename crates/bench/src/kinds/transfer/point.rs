@@ -9,7 +9,7 @@ use super::directions;
 use super::driven::Driven;
 use super::measured::Measured;
 use super::opened::OpenEngine;
-use super::pairs::PairSums;
+use super::pairs::{PairSum, PairSums};
 use super::per_rank::{RankSums, initiators};
 use super::stations::{serve, stations};
 use super::totals::TrialTotals;
@@ -30,7 +30,7 @@ use tonnage_ranks::{Rank, pack, unpack};
 use tonnage_record::WireProof;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::ci_narrow_enough;
-use tonnage_record::transfer::{InitiatorFigures, Trial};
+use tonnage_record::transfer::{InitiatorFigures, PairRate, Trial};
 use tonnage_units::{Error, Reduce, Result};
 
 /// Rounds of warming up while an engine is still trying things out.
@@ -95,32 +95,33 @@ pub fn measure(
 }
 
 /// The leader: worker 0 with the ranks' control channel.
-struct Lead<'a, 'b> {
-    point: &'a TransferPoint,
-    rank: &'a mut Rank,
+pub(super) struct Lead<'a, 'b> {
+    pub(super) point: &'a TransferPoint,
+    pub(super) rank: &'a mut Rank,
     own: Work<'b>,
     deck: &'a Deck,
     followers: Crew,
     moves_bytes: bool,
     bound: Bound<'a>,
     routes: &'a Routes,
-    taken: Taken<'a>,
+    pub(super) taken: Taken<'a>,
 }
 
 /// Results of the steps so far.
 #[derive(Default)]
-struct Taken<'a> {
+pub(super) struct Taken<'a> {
     before: Option<Measurement>,
     after: Option<Measurement>,
     watch: Option<Watch<'a>>,
     totals: Vec<TrialTotals>,
-    trials: Vec<Trial>,
+    pub(super) trials: Vec<Trial>,
     converged: Option<bool>,
     wire_proof: Option<WireProof>,
     histogram: Option<LatencyHistogram>,
     phases: Option<PhaseHistograms>,
     chosen: Vec<Facts>,
-    pairs: PairSums,
+    pub(super) pairs: PairSums,
+    pub(super) rates: Vec<PairRate>,
     own: RankSums,
     initiators: Vec<InitiatorFigures>,
 }
@@ -145,7 +146,7 @@ impl Lead<'_, '_> {
             converged: taken.converged,
             chosen: taken.chosen,
             wire_proof: taken.wire_proof,
-            pairs: taken.pairs.rates(),
+            pairs: taken.rates,
             initiators: taken.initiators,
         })
     }
@@ -192,15 +193,7 @@ impl Lead<'_, '_> {
                 WARM_UP => WARM_UP,
                 trial => (trial - 1) * u64::from(rounds) + u64::from(round) + 1,
             };
-            let totals = self.one_round((number, round), length, name)?;
-            if let Some(pair) = self
-                .point
-                .roles()
-                .pair_of_round(round)
-                .filter(|_| trial != WARM_UP)
-            {
-                self.taken.pairs.add(round, pair, &totals);
-            }
+            let totals = self.one_round((number, round, false), length, name)?;
             match &mut all {
                 Some(before) => before.then(totals),
                 None => all = Some(totals),
@@ -210,9 +203,9 @@ impl Lead<'_, '_> {
     }
 
     /// One round on all ranks: data in place, aligned start, drive, wait for all, count, check.
-    fn one_round(
+    pub(super) fn one_round(
         &mut self,
-        (number, round): (u64, u32),
+        (number, round, again): (u64, u32, bool),
         length: TrialLength,
         name: &str,
     ) -> Result<TrialTotals, StepFailure> {
@@ -234,23 +227,29 @@ impl Lead<'_, '_> {
             length,
             number,
             round,
+            again,
         };
         self.followers.order(|_| CrewOrder::Trial(schedule))?;
         let driven = self.deck.drive(0, &mut self.own, &schedule);
         self.serve_peers(Instant::now() + deadline_of(length), Deck::all_driven)?;
         let mut totals = driven?;
-        let expected = self.exchange(length)?;
+        let expected = self.exchange(length, self.own.has_turn(round))?;
         let own_expected = expected.first().cloned().unwrap_or_default();
         self.deck.finish(expected);
         self.own.finish(&schedule, &own_expected, &mut totals)?;
         merge(&mut totals, &self.followers.collect()?);
-        if number != WARM_UP {
+        if number != WARM_UP && !again {
             self.taken.own.add(&totals);
         }
         if self.point.verify && self.moves_bytes {
             self.verify(&mut totals)?;
         }
-        Ok(self.rank.reduce("add up a trial", totals, DEADLINES.step)?)
+        let own = PairSum::of(&totals);
+        let all = self.rank.reduce("add up a trial", totals, DEADLINES.step)?;
+        if number != WARM_UP {
+            self.count_pair((round, again), own, &all);
+        }
+        Ok(all)
     }
 
     /// Serves peers until `over`, a following worker's failure, or the deadline; the caller's own wait then names who
@@ -270,19 +269,20 @@ impl Lead<'_, '_> {
         deck.check_failed()
     }
 
-    /// Waits, polling, until all ranks have driven their flows, and returns what the local workers should have seen.
-    fn exchange(&mut self, length: TrialLength) -> Result<Vec<Expected>> {
+    /// Waits until all ranks have driven their flows, and returns what the local workers should have seen. A rank that
+    /// `serves` polls meanwhile; one that has nothing to do leaves the CPU to those that have.
+    fn exchange(&mut self, length: TrialLength, serves: bool) -> Result<Vec<Expected>> {
         let deadline = Instant::now() + deadline_of(length);
         let workers = self.point.workers as usize;
         if !Expected::is_needed(self.point, self.moves_bytes) {
             let pending = self.rank.start_barrier("end of a trial")?;
-            self.serve_peers(deadline, |_| pending.is_done())?;
+            self.serve_peers(deadline, |_| !serves || pending.is_done())?;
             self.rank.finish(pending, left(deadline))?;
             return Ok(vec![Expected::default(); workers]);
         }
         let mine = pack(&self.deck.issued())?;
         let pending = self.rank.start_all_gather("end of a trial", &mine)?;
-        self.serve_peers(deadline, |_| pending.is_done())?;
+        self.serve_peers(deadline, |_| !serves || pending.is_done())?;
         let all = self.rank.finish_all_gather(pending, left(deadline))?;
         let issued: Vec<Vec<Issued>> = all
             .iter()
@@ -437,6 +437,9 @@ impl Steps for Lead<'_, '_> {
     fn enough(&mut self) -> Result<bool, StepFailure> {
         let enough = self.converged();
         self.taken.converged = enough.flatten();
+        if enough.is_some() {
+            self.look_again()?;
+        }
         Ok(enough.is_some())
     }
 
@@ -454,6 +457,7 @@ impl Steps for Lead<'_, '_> {
             let all = self.rank.gather("figures of ranks", &own, DEADLINES.step)?;
             self.taken.initiators = initiators(self.point, &all);
         }
+        self.gather_pairs()?;
         let chosen = Json(self.own.chosen());
         let all = self
             .rank

@@ -51,6 +51,7 @@ pub fn summarize(point: &TransferPoint, measured: &Measured) -> Summary {
         directions: directions::summary(&measured.trials, &measured.totals),
         initiators: Vec::new(),
         pairs: Vec::new(),
+        matrix: None,
         slow_rail: None,
         pace: pace(point, measured, message_rate.mean),
         converged: measured.converged,
@@ -88,7 +89,7 @@ fn pace(point: &TransferPoint, measured: &Measured, reached_per_s: f64) -> Optio
     let Pacing::Paced { rate_per_s, .. } = point.pacing else {
         return None;
     };
-    let (initiators, _) = point.roles().initiating();
+    let initiators = point.roles().initiating_at_once();
     let due: u64 = measured.totals.iter().map(|totals| totals.due).sum();
     let late: u64 = measured.totals.iter().map(|totals| totals.late).sum();
     Some(Pace {

@@ -43,6 +43,8 @@ pub struct Schedule {
     pub number: u64,
     /// The round of the traffic.
     pub round: u32,
+    /// True for a turn beside those of the trials, whose latencies do not count.
+    pub again: bool,
 }
 
 /// A worker's report about its own flows after driving them, for the targets.

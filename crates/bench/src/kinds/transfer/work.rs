@@ -177,6 +177,14 @@ impl<'a> Work<'a> {
         !(self.layout.out.is_empty() && self.layout.into.is_empty())
     }
 
+    /// Returns whether this rank is at either end of a flow of a round. It may sleep through the turn of others.
+    pub(super) fn has_turn(&self, round: u32) -> bool {
+        let roles = self.point.roles();
+        !roles.has_pairs_in_rounds()
+            || !roles.in_round(self.rank, round).is_empty()
+            || !roles.initiators_in_round(self.rank, round).is_empty()
+    }
+
     /// Copy rates over this point's footprint.
     ///
     /// # Errors
@@ -275,16 +283,21 @@ impl<'a> Work<'a> {
         }
         let arrivals = self.port.take_arrivals();
         self.window_end_ns = self.window_end_ns.max(arrivals.last_ns);
-        // In the turn of another pair a target only waits.
-        let pair = self.point.roles().pair_of_round(schedule.round);
-        let has_turn = pair.is_none_or(|(_, target)| target == self.rank);
-        if !self.begins() && self.takes_part() && has_turn {
+        // In the turn of others a target only waits.
+        let serves = self.takes_part()
+            && self
+                .point
+                .roles()
+                .in_round(self.rank, schedule.round)
+                .is_empty()
+            && self.has_turn(schedule.round);
+        if serves {
             totals.target_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;
         }
         totals.window_ns = self.window_end_ns.saturating_sub(schedule.start_ns);
         totals.elapsed_ns = self.port.clock.now_ns().saturating_sub(self.began_ns);
         totals.unsettled = u64::from(!self.port.engine.settle(self.number == WARM_UP));
-        if let Some(trial) = &self.trial {
+        if let Some(trial) = self.trial.as_ref().filter(|_| !schedule.again) {
             self.histogram.merge(trial);
         }
         check_immediates(self.point, expected, &arrivals)

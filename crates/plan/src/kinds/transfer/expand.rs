@@ -177,6 +177,7 @@ fn point(
     } = seat;
     let addresses = transfer.memory.addresses.unwrap_or(ADDRESSES_DEFAULT);
     let local = transfer.memory.local_addresses;
+    let target_footprint = transfer.memory.target_footprint;
     let mut point = TransferPoint {
         label: transfer.what.label.clone(),
         engine: named.engine.to_owned(),
@@ -187,6 +188,8 @@ fn point(
         initiators: roles.initiators,
         target_shift: roles.target_shift,
         bidirectional: roles.bidirectional,
+        shift: roles.shift,
+        matrix: roles.matrix,
         workers,
         rails: division.rails,
         rail_shift,
@@ -202,10 +205,7 @@ fn point(
         memory: memory.own.to_owned(),
         target_memory: memory.target.map(str::to_owned),
         footprint_bytes: 0,
-        target_footprint: transfer
-            .memory
-            .target_footprint
-            .unwrap_or(TARGET_FOOTPRINT_DEFAULT),
+        target_footprint: target_footprint.unwrap_or(TARGET_FOOTPRINT_DEFAULT),
         stride_bytes: 0,
         addresses,
         local_addresses: local.filter(|&local| local != addresses),

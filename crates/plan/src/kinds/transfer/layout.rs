@@ -137,8 +137,8 @@ pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -
         ));
     }
     let several = |roles: &Roles| match roles.traffic {
-        Traffic::FanIn | Traffic::AllToAll => true,
-        Traffic::Pair | Traffic::FanOut | Traffic::InTurn => roles.initiators_max() > 1,
+        Traffic::FanIn | Traffic::AllToAll | Traffic::Matrix => true,
+        _ => roles.initiators_max() > 1,
     };
     if roles.iter().any(several) {
         return Ok(());

@@ -10,7 +10,7 @@ use super::library::LibraryOptions;
 use super::pacing::PacingOptions;
 use super::point::{Addresses, TargetFootprint};
 use crate::options::{Group, Many, Pair, many_of, on_off, one_of, pairs, text, with_default};
-use crate::point::{LimitChoice, Traffic};
+use crate::point::{LimitChoice, MatrixRounds, Traffic};
 use crate::published::{self, PublishedTable};
 use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
@@ -91,6 +91,15 @@ pub struct OperationOptions {
         value_delimiter = ','
     )]
     pub initiators: Option<Sweep>,
+
+    /// Places from each rank to its target with traffic shift: rank r goes to (r + K) mod ranks. [default: 1]
+    #[arg(long, value_name = "K")]
+    pub shift: Option<Count>,
+
+    /// Rounds of traffic matrix: each ordered pair alone, which takes N(N - 1) of them, or disjoint pairs at once,
+    /// about 2(N - 1). [default: alone]
+    #[arg(long, value_name = "ROUNDS", value_parser = one_of::<MatrixRounds>())]
+    pub matrix: Option<MatrixRounds>,
 
     /// Turns the targets of pairs: of M initiators the i-th goes to rank M + (i + K) mod (ranks - M).
     #[arg(long, value_name = "K")]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::batches::{BatchOf, Batching};
 use crate::kind::AnyPoint;
-use crate::point::{LimitChoice, Traffic};
+use crate::point::{LimitChoice, MatrixRounds, Traffic};
 use crate::roles::Roles;
 use tonnage_engine::paths::{Cut, Division, Rails};
 use tonnage_engine::{EngineOptions, Verb};
@@ -41,6 +41,15 @@ pub struct TransferPoint {
     /// Places by which the targets of pairs are turned.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub target_shift: u32,
+    /// Places from a rank to its target, where traffic is shifted.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub shift: u32,
+    /// Rounds of a matrix.
+    #[serde(
+        default = "MatrixRounds::alone",
+        skip_serializing_if = "MatrixRounds::is_alone"
+    )]
+    pub matrix: MatrixRounds,
     /// True where the targets of pairs initiate towards their initiators at the same time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bidirectional: bool,
@@ -124,6 +133,8 @@ impl TransferPoint {
             initiators: self.initiators,
             target_shift: self.target_shift,
             bidirectional: self.bidirectional,
+            shift: self.shift,
+            matrix: self.matrix,
         }
     }
 

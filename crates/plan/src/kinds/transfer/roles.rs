@@ -3,7 +3,7 @@
 use super::both_ways::both_ways;
 use super::options::{OperationOptions, TRAFFIC_DEFAULT, Transfer};
 use crate::bounds::RANKS_MAX;
-use crate::point::Traffic;
+use crate::point::{MatrixRounds, Traffic};
 use crate::refuse::usage;
 use crate::roles::Roles;
 use crate::sweep::Sweep;
@@ -15,11 +15,9 @@ use tonnage_units::{Count, Result};
 /// # Errors
 /// `Usage` for ranks that the pattern cannot divide, and for options that it has no use for.
 pub(super) fn roles(what: &OperationOptions, ranks: u32) -> Result<Vec<Roles>> {
-    let own = both_ways(
-        what,
-        Roles::new(what.traffic.unwrap_or(TRAFFIC_DEFAULT), ranks),
-    )?;
+    let own = Roles::new(what.traffic.unwrap_or(TRAFFIC_DEFAULT), ranks);
     check_ranks(ranks)?;
+    let own = matrix(what, shifted(what, both_ways(what, own)?)?)?;
     let Some(asked) = &what.initiators else {
         check_even(own)?;
         return Ok(vec![turned(what, own)?]);
@@ -74,6 +72,61 @@ fn check_ranks(ranks: u32) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// The most ranks of a matrix whose pairs have a round each: a million rounds.
+const ALONE_RANKS_MAX: u32 = 1024;
+
+/// The roles with the shift that was asked for.
+fn shifted(what: &OperationOptions, roles: Roles) -> Result<Roles> {
+    let Some(Count(shift)) = what.shift else {
+        return Ok(roles);
+    };
+    if roles.traffic != Traffic::Shift {
+        return usage(format!(
+            "shift {shift} is of traffic shift, and traffic is {}: leave shift out, or use traffic shift",
+            roles.traffic.name()
+        ));
+    }
+    match u32::try_from(shift) {
+        Ok(narrow) if (1..roles.ranks).contains(&narrow) => Ok(Roles {
+            shift: narrow,
+            ..roles
+        }),
+        _ => {
+            let ranks = u64::from(roles.ranks);
+            let near = match shift % ranks {
+                0 => 1,
+                near => near,
+            };
+            usage(format!(
+                "shift {shift} among {ranks} ranks goes round: write a shift from 1 to {}, such as shift {near}",
+                ranks - 1
+            ))
+        }
+    }
+}
+
+/// The roles with the rounds of a matrix that were asked for.
+fn matrix(what: &OperationOptions, roles: Roles) -> Result<Roles> {
+    let is_matrix = roles.traffic == Traffic::Matrix;
+    if let Some(rounds) = what.matrix.filter(|_| !is_matrix) {
+        return usage(format!(
+            "matrix {} is of traffic matrix, and traffic is {}: leave matrix out, or use traffic matrix",
+            rounds.name(),
+            roles.traffic.name()
+        ));
+    }
+    let matrix = what.matrix.unwrap_or(MatrixRounds::Alone);
+    if is_matrix && matrix == MatrixRounds::Alone && roles.ranks > ALONE_RANKS_MAX {
+        return usage(format!(
+            "a matrix of {} ranks would have {} rounds of one pair each: use matrix disjoint, or --ranks {ALONE_RANKS_MAX} \
+             at most",
+            roles.ranks,
+            roles.rounds()
+        ));
+    }
+    Ok(Roles { matrix, ..roles })
 }
 
 /// Pairs of an odd number leave one rank out.
@@ -149,12 +202,16 @@ fn turned(what: &OperationOptions, roles: Roles) -> Result<Roles> {
 /// Refuses ranks that would have two roles: in a ping-pong one side begins and the other answers, so no rank can do
 /// both. A read has nothing to answer.
 pub(super) fn check_sides(transfer: &Transfer, roles: &[Roles], op: Verb) -> Result<()> {
-    let both = |roles: &Roles| roles.traffic == Traffic::AllToAll;
-    if transfer.pacing.ping_pong && roles.iter().any(both) && op != Verb::Read {
+    let mut both = roles.iter().filter(|roles| roles.all_initiate());
+    if transfer.pacing.ping_pong
+        && op != Verb::Read
+        && let Some(roles) = both.next()
+    {
         return usage(format!(
-            "ping-pong with op {} and traffic all-to-all contradict each other, for every rank would both begin \
-             and answer: use traffic pair, fan-out or fan-in, or op read, which needs no answer",
-            op.name()
+            "ping-pong with op {} and traffic {} contradict each other, for every rank would both begin and answer: use \
+             traffic pair, fan-out or fan-in, or op read, which needs no answer",
+            op.name(),
+            roles.traffic.name()
         ));
     }
     Ok(())

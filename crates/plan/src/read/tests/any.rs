@@ -5,7 +5,7 @@ use crate::connect;
 use crate::files::arbitrary::file_jobs;
 use crate::fixture::LISTS;
 use crate::options::Many;
-use crate::point::{LimitChoice, Traffic};
+use crate::point::{LimitChoice, MatrixRounds, Traffic};
 use crate::published::{Cell, PublishedTable};
 use crate::skipping::SkippingOptions;
 use crate::sweep::Sweep;
@@ -184,7 +184,7 @@ prop_compose! {
         (trials, trial_time, iters, duration, warmup, until_ci, max_duration) in long(),
         place in places(),
         initiators in option::of(sweeps()),
-        (target_shift, bidirectional) in (option::of(any::<u64>().prop_map(Count)), any::<bool>()),
+        ((target_shift, shift), (bidirectional, matrix)) in ((option::of(any::<u64>().prop_map(Count)), option::of(any::<u64>().prop_map(Count))), (any::<bool>(), option::of(proptest::sample::select(MatrixRounds::ALL.to_vec())))),
         (qps, chunk) in (option::of(sweeps()), option::of(sweeps())),
         (max_chunks, rail_shift) in (option::of(any::<u64>().prop_map(Count)), option::of(any::<u64>().prop_map(Count))),
         cq in option::of(proptest::collection::vec(proptest::sample::select(CqMode::ALL.to_vec()), 1..3).prop_map(Many)),
@@ -193,7 +193,7 @@ prop_compose! {
     ) -> Transfer {
         let engine_options = engine_options.into_iter().collect();
         Transfer {
-            what: OperationOptions { label, engine, engine_options, op, traffic, initiators, target_shift, bidirectional, sizes, workers, place },
+            what: OperationOptions { label, engine, engine_options, op, traffic, initiators, shift, matrix, target_shift, bidirectional, sizes, workers, place },
             pacing: PacingOptions { window, batch, ping_pong, rate, cq },
             issuing: IssuingOptions { rails, rail_shift, qps, chunk, max_chunks },
             batching,

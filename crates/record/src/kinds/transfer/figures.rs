@@ -466,7 +466,7 @@ fn offered_per_s(point: &TransferPoint) -> Option<f64> {
     let Pacing::Paced { rate_per_s, .. } = point.pacing else {
         return None;
     };
-    let (initiators, _) = point.roles().initiating();
+    let initiators = point.roles().initiating_at_once();
     Some(rate_per_s * f64::from(initiators))
 }
 
@@ -480,7 +480,7 @@ impl Of<'_, TransferBody> {
         if sleeps || trials.is_empty() || self.effective.iter().any(|ranks| ranks.yielding) {
             return None;
         }
-        let (initiators, _) = point.roles().initiating();
+        let initiators = point.roles().initiating_at_once();
         let workers = f64::from(initiators) * f64::from(point.workers);
         let cpu_ns: u64 = trials.iter().map(|trial| trial.initiator_cpu_ns).sum();
         let window_ns: u64 = trials.iter().map(|trial| trial.window_ns).sum();

@@ -5,10 +5,14 @@ mod direction_figures;
 mod directions;
 pub(crate) mod figures;
 mod initiators;
+mod matrix;
+mod pairs;
 mod rails;
 
 pub use directions::{Directions, PairDirection, TrialDirection, TrialDirections};
 pub use initiators::InitiatorFigures;
+pub use matrix::{MatrixVerdict, SlowPair, SlowRank, judge};
+pub use pairs::PairRate;
 pub use rails::{Rail, SlowRail};
 
 use schemars::JsonSchema;
@@ -228,9 +232,12 @@ pub struct Summary {
     /// Operations that the engine was handed for those of batches, where neighbours were merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_operations: Option<u64>,
-    /// Each pair, where they take turns.
+    /// Each pair, where they take turns; none where there are more than 1,024 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<PairRate>,
+    /// Verdict on the pairs of a matrix.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matrix: Option<MatrixVerdict>,
     /// Paced runs: what was asked for and what was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
@@ -259,20 +266,6 @@ pub struct BatchPhase {
     pub time_ns_p50: u64,
     /// 99th percentile.
     pub time_ns_p99: u64,
-}
-
-/// One pair of ranks that had the path for itself in its turn.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PairRate {
-    /// The rank that initiated.
-    pub initiator: u32,
-    /// The other one.
-    pub target: u32,
-    /// Payload bytes of all its turns / their time.
-    pub bandwidth_bytes_per_s: f64,
-    /// Mean of its latencies; absent where none were recorded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latency_ns_mean: Option<f64>,
 }
 
 /// Offered and reached rate of a paced run.

@@ -210,7 +210,9 @@ fn initiators(point: &TransferPoint) -> u64 {
         (Traffic::Pair, None) => ranks / 2,
         (Traffic::FanOut | Traffic::InTurn, _) => 1,
         (Traffic::FanIn, None) => ranks - 1,
-        (Traffic::AllToAll, _) => ranks,
+        (Traffic::AllToAll | Traffic::Shift, _) => ranks,
+        // Those of a round.
+        (Traffic::Matrix, _) => point.roles().flows() / rounds(point),
     }
 }
 
@@ -225,16 +227,16 @@ fn loops(point: &TransferPoint) -> u64 {
 /// Rounds of each trial, as long as a trial of one round.
 fn rounds(point: &TransferPoint) -> u64 {
     match point.traffic {
-        Traffic::InTurn => u64::from(point.ranks) - 1,
-        Traffic::Pair | Traffic::FanOut | Traffic::FanIn | Traffic::AllToAll => 1,
+        Traffic::InTurn | Traffic::Matrix => point.roles().rounds().into(),
+        _ => 1,
     }
 }
 
 /// Lanes at a time of each worker of an initiating rank.
 fn lanes(point: &TransferPoint) -> u64 {
     match point.traffic {
-        Traffic::Pair | Traffic::FanIn | Traffic::InTurn => 1,
         Traffic::FanOut | Traffic::AllToAll => u64::from(point.ranks) - 1,
+        _ => 1,
     }
 }
 

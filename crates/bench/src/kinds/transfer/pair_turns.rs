@@ -1,0 +1,85 @@
+//! Turns of pairs: counted by their initiators, and taken again where a matrix has slow ones, because what other
+//! programs did to a short turn looks like a slow link.
+
+use super::pairs::{self, PairSum};
+use super::point::Lead;
+use super::totals::TrialTotals;
+use crate::deadlines::DEADLINES;
+use crate::failure::StepFailure;
+use tonnage_engine::Verb;
+use tonnage_plan::point::Traffic;
+use tonnage_record::transfer::judge;
+use tonnage_units::Result;
+
+/// The most times that slow pairs of a matrix have their turns again. What is slow by chance is so once in a few turns,
+/// and the best one counts.
+const LOOKS_MAX: u64 = 3;
+
+impl Lead<'_, '_> {
+    /// Counts the turn of a pair that this rank initiates. One that has the round for itself is known from both ends.
+    pub(super) fn count_pair(
+        &mut self,
+        (round, again): (u32, bool),
+        own: PairSum,
+        all: &TrialTotals,
+    ) {
+        let roles = self.point.roles();
+        let turn = match roles.pair_of_round(round) {
+            Some(_) => PairSum::of(all),
+            None => own,
+        };
+        let places = roles.in_round(self.rank.id(), round);
+        if !roles.has_pairs_in_rounds() || places.is_empty() {
+            return;
+        }
+        match again {
+            false => self.taken.pairs.add(places.start, turn),
+            true => self.taken.pairs.look_again(places.start, turn),
+        }
+    }
+
+    /// Takes the turns of slow pairs of a matrix again, until none is left that may be so by chance.
+    pub(super) fn look_again(&mut self) -> Result<(), StepFailure> {
+        let (point, roles) = (self.point, self.point.roles());
+        if roles.traffic != Traffic::Matrix {
+            return Ok(());
+        }
+        for look in 0..LOOKS_MAX {
+            self.gather_pairs()?;
+            let verdict = judge(roles.ranks, &self.taken.rates, point.op == Verb::Read);
+            let verdict = verdict.unwrap_or_default();
+            let is_slow = |pair: &(u32, u32)| {
+                let (sender, receiver) = match point.op {
+                    Verb::Read => (pair.1, pair.0),
+                    _ => *pair,
+                };
+                verdict.is_slow(sender, receiver)
+            };
+            let rounds = 0..roles.rounds();
+            let suspect = rounds.filter(|&round| roles.pairs_of_round(round).iter().any(is_slow));
+            let suspect: Vec<u32> = suspect.collect();
+            if suspect.is_empty() {
+                break;
+            }
+            // Data of its own, like that of further trials.
+            let trial = self.taken.trials.len() as u64 + look;
+            for round in suspect {
+                let number = trial * u64::from(roles.rounds()) + u64::from(round) + 1;
+                self.one_round((number, round, true), point.length.trial, "second look")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells all ranks what all pairs have moved.
+    pub(super) fn gather_pairs(&mut self) -> Result<()> {
+        let roles = self.point.roles();
+        if roles.has_pairs_in_rounds() {
+            let all = self
+                .rank
+                .gather("figures of pairs", &self.taken.pairs, DEADLINES.step)?;
+            self.taken.rates = pairs::rates(roles, &all);
+        }
+        Ok(())
+    }
+}

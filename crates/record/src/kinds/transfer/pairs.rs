@@ -1,0 +1,24 @@
+//! Rates of pairs that take turns.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One pair of ranks that had the path for itself in its turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PairRate {
+    /// The rank that initiated.
+    pub initiator: u32,
+    /// The other one.
+    pub target: u32,
+    /// Payload bytes of all its turns.
+    #[serde(default)]
+    pub payload_bytes: u64,
+    /// Payload bytes of all its turns / their time.
+    pub bandwidth_bytes_per_s: f64,
+    /// Rate of its best turn.
+    #[serde(default)]
+    pub bandwidth_bytes_per_s_max: f64,
+    /// Mean of its latencies; absent where none were recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ns_mean: Option<f64>,
+}

@@ -1,0 +1,174 @@
+//! The grid of a matrix, senders in rows and receivers in columns, and what its verdict says.
+
+use tonnage_engine::Verb;
+use tonnage_record::TransferRecord;
+use tonnage_record::transfer::{MatrixVerdict, PairRate, SlowPair, SlowRank};
+use tonnage_units::quantity::human::{number, whole_percent};
+
+use super::footers::row_name;
+use crate::text::WIDTH;
+
+/// The most ranks whose pairs are all printed.
+const GRID_RANKS_MAX: u32 = 32;
+
+/// Slow pairs that are named, the slowest first.
+const PAIRS_NAMED_MAX: usize = 8;
+
+/// A grid for each row of the table that has one.
+pub fn grids(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
+    let grid = |record: &TransferRecord<'_>| {
+        let summary = record.body.summary.as_ref()?;
+        let verdict = summary.matrix.as_ref()?;
+        let point = &record.body.point;
+        if point.ranks > GRID_RANKS_MAX || summary.pairs.is_empty() {
+            return None;
+        }
+        let grid = Grid {
+            ranks: point.ranks,
+            reads: point.op == Verb::Read,
+            pairs: &summary.pairs,
+            verdict,
+        };
+        let name = row_name(record, records, distinguishing);
+        Some(grid.draw(&name))
+    };
+    records.iter().filter_map(grid).collect()
+}
+
+struct Grid<'a> {
+    ranks: u32,
+    reads: bool,
+    pairs: &'a [PairRate],
+    verdict: &'a MatrixVerdict,
+}
+
+impl Grid<'_> {
+    fn draw(&self, name: &str) -> String {
+        let giga = self.cells(|rate| number(rate * 1e-9));
+        let width = |cells: &[Vec<String>]| {
+            let lengths = cells.iter().flatten().map(|cell| cell.chars().count());
+            lengths.max().unwrap_or(0)
+        };
+        let fits = |cells: &[Vec<String>]| (width(cells) + 2) * (self.ranks as usize + 1) <= WIDTH;
+        let (unit, cells) = match fits(&giga) {
+            true => ("GB/s", giga),
+            false => {
+                let median = self.verdict.median_bytes_per_s;
+                let percent = |rate: f64| format!("{:.0}", rate / median * 100.0);
+                ("% of the median", self.cells(percent))
+            }
+        };
+        let width = width(&cells);
+        let line = |label: String, cells: &[String]| {
+            let cells = cells.iter().map(|cell| format!("  {cell:>width$}"));
+            (format!("{label:>width$}") + &cells.collect::<String>())
+                .trim_end()
+                .to_owned()
+        };
+        let ranks: Vec<String> = (0..self.ranks).map(|rank| rank.to_string()).collect();
+        let mut lines = vec![
+            format!(
+                "pairs at {name}, best turn of each, {unit}; rows send, columns receive, * is slow:"
+            ),
+            line(String::new(), &ranks),
+        ];
+        let rows = ranks.iter().zip(&cells);
+        lines.extend(rows.map(|(rank, cells)| line(rank.clone(), cells)));
+        lines.join("\n")
+    }
+
+    /// Cells by sender and receiver; those that are slow by themselves or with their rank have a star.
+    fn cells(&self, text: impl Fn(f64) -> String) -> Vec<Vec<String>> {
+        let ranks = self.ranks as usize;
+        let mut cells = vec![vec!["-".to_owned(); ranks]; ranks];
+        for pair in self.pairs {
+            let (sender, receiver) = match self.reads {
+                true => (pair.target, pair.initiator),
+                false => (pair.initiator, pair.target),
+            };
+            let star = if self.verdict.is_slow(sender, receiver) {
+                "*"
+            } else {
+                ""
+            };
+            let row = cells.get_mut(sender as usize);
+            if let Some(cell) = row.and_then(|row| row.get_mut(receiver as usize)) {
+                *cell = text(pair.bandwidth_bytes_per_s_max) + star;
+            }
+        }
+        cells
+    }
+}
+
+/// The verdicts in words, one for each row that has one.
+pub fn verdicts(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
+    let said = records.iter().filter_map(|record| {
+        let verdict = record.body.summary.as_ref()?.matrix.as_ref()?;
+        let name = row_name(record, records, distinguishing);
+        Some(format!("matrix at {name}: {}", words(verdict)))
+    });
+    said.collect()
+}
+
+fn words(verdict: &MatrixVerdict) -> String {
+    let mut parts = vec![format!(
+        "median {} GB/s, width {}",
+        number(verdict.median_bytes_per_s * 1e-9),
+        whole_percent(verdict.width_fraction)
+    )];
+    let receives = |rank: u32| verdict.slow_receivers.iter().any(|slow| slow.rank == rank);
+    let sends = |rank: u32| verdict.slow_senders.iter().any(|slow| slow.rank == rank);
+    for slow in &verdict.slow_senders {
+        let how = match receives(slow.rank) {
+            true => {
+                "sends slowly to all and receives slowly from all: the rank, its host or its device"
+            }
+            false => "sends slowly to all, and receives as the others do",
+        };
+        parts.push(one_rank(slow, how));
+    }
+    let only = verdict
+        .slow_receivers
+        .iter()
+        .filter(|slow| !sends(slow.rank));
+    parts.extend(
+        only.map(|slow| one_rank(slow, "receives slowly from all, and sends as the others do")),
+    );
+    parts.extend(pairs(&verdict.slow_pairs));
+    if parts.len() == 1 {
+        parts.push("nothing is slow".to_owned());
+    } else if verdict.too_few_ranks {
+        parts.push(
+            "with fewer than 4 ranks nobody can tell whether a rank or the way between two is slow"
+                .to_owned(),
+        );
+    }
+    parts.join("; ")
+}
+
+fn one_rank(slow: &SlowRank, how: &str) -> String {
+    let part = whole_percent(slow.of_median);
+    format!("rank {} {how} ({part} of the median)", slow.rank)
+}
+
+/// Names the slowest pairs.
+fn pairs(slow: &[SlowPair]) -> Option<String> {
+    let mut slow: Vec<&SlowPair> = slow.iter().collect();
+    slow.sort_by(|one, other| one.of_median.total_cmp(&other.of_median));
+    let more = slow.len().saturating_sub(PAIRS_NAMED_MAX);
+    let named = slow.iter().take(PAIRS_NAMED_MAX).map(|pair| {
+        let part = whole_percent(pair.of_median);
+        format!("{} to {} ({part})", pair.sender, pair.receiver)
+    });
+    let mut named: Vec<String> = named.collect();
+    if named.is_empty() {
+        return None;
+    }
+    if more > 0 {
+        named.push(format!("{more} more in the record"));
+    }
+    Some(format!(
+        "slow by themselves, with ranks that do well with others: {}",
+        named.join(", ")
+    ))
+}

@@ -1,0 +1,223 @@
+//! Matrices: every ordered pair of ranks measured by itself, and what their verdicts say about hosts that are slow on
+//! purpose.
+
+use std::collections::BTreeSet;
+
+use rustix::process::Signal;
+use tempfile::tempdir;
+use tonnage_record::Record;
+use tonnage_record::transfer::{MatrixVerdict, Summary};
+use tonnage_testbed::{Hosts, HostsSpec, LinkRates, Rate};
+
+use super::hosts::{all_good, end, hosts_of, start};
+use super::support::records::{self, measured};
+use super::support::{tonnage, wait_until};
+
+fn summary(record: &Record) -> &Summary {
+    record.transfer().unwrap().summary.as_ref().unwrap()
+}
+
+/// Every ordered pair once, whose bytes add up to those of all; each byte is where it should be.
+#[test]
+fn pairs_add_up_and_none_is_missing() {
+    for (engine, op, rounds, ranks) in [
+        ("shm", "write", "alone", 4),
+        ("shm", "write-imm", "disjoint", 4),
+        ("shm", "read", "disjoint", 5),
+        ("fabric:tcp", "send", "disjoint", 3),
+        ("fabric:tcp", "read", "alone", 3),
+    ] {
+        let line = format!(
+            "--engine {engine} --op {op} --ranks {ranks} --traffic matrix --matrix {rounds} --sizes 3000 --window 4 \
+             --workers 2 --verify"
+        );
+        let (records, table) = measured(&line);
+        let summary = summary(&records[0]);
+        let pairs = &summary.pairs;
+        let ends: BTreeSet<_> = pairs
+            .iter()
+            .map(|pair| (pair.initiator, pair.target))
+            .collect();
+        let count = ranks * (ranks - 1);
+        assert_eq!((pairs.len(), ends.len()), (count, count), "{line}");
+        let bytes: u64 = pairs.iter().map(|pair| pair.payload_bytes).sum();
+        assert_eq!(bytes, summary.payload_bytes, "{line}");
+        let operations = 2 * 40 * 2 * count as u64;
+        assert_eq!(summary.operations, operations, "{line}");
+        for pair in pairs {
+            assert!(
+                pair.bandwidth_bytes_per_s_max >= pair.bandwidth_bytes_per_s,
+                "{pair:?}"
+            );
+            assert!(
+                pair.latency_ns_mean.is_some_and(|mean| mean > 0.0),
+                "{pair:?}"
+            );
+        }
+        assert_eq!(summary.matrix.as_ref().unwrap().too_few_ranks, ranks < 4);
+        assert!(table.contains("rows send, columns receive"), "{table}");
+    }
+}
+
+#[test]
+fn every_rank_has_one_target_and_one_initiator_when_shifted() {
+    for (shift, title) in [
+        (1, "each of 3 ranks to the next one at once"),
+        (2, "each of 3 ranks to the one 2 places behind it at once"),
+    ] {
+        let (records, table) = measured(&format!(
+            "--engine shm --op write --ranks 3 --traffic shift --shift {shift} --sizes 3000 --window 4 --verify"
+        ));
+        assert_eq!(summary(&records[0]).operations, 2 * 40 * 3);
+        assert!(table.contains(title), "{table}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_a_rank_starts() {
+    let dir = tempdir().unwrap();
+    for (arguments, refusal) in [
+        ("--ranks 4 --traffic shift --shift 4", "such as shift 1"),
+        ("--ranks 4 --traffic shift --shift 7", "such as shift 3"),
+        (
+            "--ranks 4 --shift 1",
+            "leave shift out, or use traffic shift",
+        ),
+        (
+            "--ranks 4 --traffic all-to-all --matrix disjoint",
+            "leave matrix out, or use traffic matrix",
+        ),
+        ("--ranks 1 --traffic matrix", "needs two ranks"),
+        ("--ranks 1025 --traffic matrix", "use matrix disjoint"),
+        (
+            "--ranks 4 --traffic matrix --ping-pong",
+            "every rank would both begin and answer",
+        ),
+    ] {
+        let line = format!("transfer --engine shm --op write --sizes 8 {arguments}");
+        let run = tonnage(dir.path(), &line).run();
+        assert_eq!(run.code, Some(2), "{run:#?}");
+        assert!(run.stderr.contains(refusal), "{run:#?}");
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_in_any_round_ends_the_run() {
+    for rounds in ["alone", "disjoint"] {
+        let dir = tempdir().unwrap();
+        let line = format!(
+            "transfer --engine shm --op write --ranks 4 --traffic matrix --matrix {rounds} --sizes 4k,64k --trials 1 \
+             --warmup 0 --trial-time 300ms --limit none -o r.jsonl"
+        );
+        let run = tonnage(dir.path(), &line).start();
+        wait_until("there is a record", || {
+            let text = std::fs::read_to_string(dir.path().join("r.jsonl"));
+            text.is_ok_and(|text| text.contains('\n'))
+        });
+        run.signal_rank(2, Signal::KILL);
+        let ended = run.end();
+        assert_eq!(ended.code, Some(1), "{ended:#?}");
+        assert!(ended.stderr.contains("rank 2"), "{ended:#?}");
+        assert_eq!(records::read(&dir.path().join("r.jsonl")).len(), 2);
+    }
+}
+
+/// Six hosts on links of 200 Mb/s, with a second link each that only a slow pair takes.
+fn six_hosts() -> Option<Hosts> {
+    hosts_of(HostsSpec {
+        count: 6,
+        links: 2,
+        rates: fast().into(),
+    })
+}
+
+fn fast() -> Rate {
+    "200mbit".parse().unwrap()
+}
+
+fn tenth() -> Option<Rate> {
+    "20mbit".parse().ok()
+}
+
+/// The verdict on a matrix of all hosts.
+fn judged(hosts: &Hosts, arguments: &str) -> MatrixVerdict {
+    let dir = tempdir().unwrap();
+    let line = format!(
+        "transfer --engine fabric:tcp --devices eth0 --traffic matrix --matrix disjoint --sizes 64k --window 2 --trials 2 \
+         --trial-time 60ms --warmup 0 --limit none {arguments} -o r.jsonl"
+    );
+    let ended = end(start(hosts, 1, dir.path(), &line, |rank| rank));
+    all_good(&ended);
+    let records = records::read(&dir.path().join("r.jsonl"));
+    summary(&records[0]).matrix.clone().unwrap()
+}
+
+/// Slow senders, receivers and pairs.
+fn marked(verdict: &MatrixVerdict) -> (Vec<u32>, Vec<u32>, Vec<(u32, u32)>) {
+    let pairs = verdict.slow_pairs.iter();
+    (
+        verdict.slow_senders.iter().map(|slow| slow.rank).collect(),
+        verdict
+            .slow_receivers
+            .iter()
+            .map(|slow| slow.rank)
+            .collect(),
+        pairs.map(|pair| (pair.sender, pair.receiver)).collect(),
+    )
+}
+
+#[test]
+fn a_host_that_is_slow_one_way_or_both_is_marked_and_nothing_else() {
+    let Some(hosts) = six_hosts() else { return };
+    let link = hosts.link(2, 0);
+    let even = judged(&hosts, "--op write");
+    assert_eq!(marked(&even), (vec![], vec![], vec![]), "{even:#?}");
+    for (send, receive, op, expected) in [
+        (tenth(), Some(fast()), "write", (vec![2], vec![])),
+        (tenth(), Some(fast()), "read", (vec![2], vec![])),
+        (Some(fast()), tenth(), "write", (vec![], vec![2])),
+        (tenth(), tenth(), "write", (vec![2], vec![2])),
+    ] {
+        link.set_rates(LinkRates { send, receive }).unwrap();
+        let verdict = judged(&hosts, &format!("--op {op}"));
+        let (senders, receivers) = expected;
+        assert_eq!(
+            marked(&verdict),
+            (senders, receivers, vec![]),
+            "{op}: {verdict:#?}"
+        );
+        let slow = verdict.slow_senders.iter().chain(&verdict.slow_receivers);
+        for slow in slow {
+            assert!((0.05..0.2).contains(&slow.of_median), "{verdict:#?}");
+        }
+    }
+}
+
+/// The second link, which is slow, has what host 1 sends to host 3.
+#[test]
+fn a_pair_that_is_slow_by_itself_is_marked_and_no_rank() {
+    let Some(hosts) = six_hosts() else { return };
+    let slow = LinkRates {
+        send: tenth(),
+        receive: tenth(),
+    };
+    hosts.link(1, 1).set_rates(slow).unwrap();
+    let (from, to) = (hosts.address(1), hosts.address(3));
+    let run = |host, program: &str, arguments: &[&str]| {
+        let done = hosts.command(host, program).args(arguments).status();
+        assert!(done.unwrap().success(), "{program} {arguments:?}");
+    };
+    let route = format!("route add {to}/32 dev eth1 src {from} table 50");
+    run(1, "ip", &route.split(' ').collect::<Vec<_>>());
+    let rule = format!("rule add from {from} to {to} lookup 50 priority 50");
+    run(1, "ip", &rule.split(' ').collect::<Vec<_>>());
+    // Its second interface answers for the address of the first one.
+    let answer = "echo 0 > /proc/sys/net/ipv4/conf/all/arp_ignore";
+    run(3, "sh", &["-c", answer]);
+    let verdict = judged(&hosts, "--op write");
+    assert_eq!(
+        marked(&verdict),
+        (vec![], vec![], vec![(1, 3)]),
+        "{verdict:#?}"
+    );
+}
