@@ -2,7 +2,7 @@
 
 use tonnage_engine::Verb;
 use tonnage_record::TransferRecord;
-use tonnage_record::transfer::{MatrixVerdict, PairRate, SlowPair, SlowRank};
+use tonnage_record::transfer::{MatrixVerdict, PairRate, SlowPair, SlowRank, Unclear};
 use tonnage_units::quantity::human::{number, whole_percent};
 
 use super::footers::row_name;
@@ -50,17 +50,19 @@ impl Grid<'_> {
             lengths.max().unwrap_or(0)
         };
         let fits = |cells: &[Vec<String>]| (width(cells) + 2) * (self.ranks as usize + 1) <= WIDTH;
-        let (unit, cells) = match fits(&giga) {
-            true => ("GB/s", giga),
+        let (unit, gap, cells) = match fits(&giga) {
+            true => ("GB/s", 2, giga),
             false => {
                 let median = self.verdict.median_bytes_per_s;
                 let percent = |rate: f64| format!("{:.0}", rate / median * 100.0);
-                ("% of the median", self.cells(percent))
+                ("% of the median", 1, self.cells(percent))
             }
         };
         let width = width(&cells);
         let line = |label: String, cells: &[String]| {
-            let cells = cells.iter().map(|cell| format!("  {cell:>width$}"));
+            let cells = cells
+                .iter()
+                .map(|cell| format!("{:gap$}{cell:>width$}", ""));
             (format!("{label:>width$}") + &cells.collect::<String>())
                 .trim_end()
                 .to_owned()
@@ -135,13 +137,23 @@ fn words(verdict: &MatrixVerdict) -> String {
         only.map(|slow| one_rank(slow, "receives slowly from all, and sends as the others do")),
     );
     parts.extend(pairs(&verdict.slow_pairs));
-    if parts.len() == 1 {
-        parts.push("nothing is slow".to_owned());
-    } else if verdict.too_few_ranks {
-        parts.push(
-            "with fewer than 4 ranks nobody can tell whether a rank or the way between two is slow"
+    let found = parts.len() > 1;
+    match verdict.unclear {
+        Some(Unclear::FewRanks) if found => parts.push(
+            "with fewer than 4 ranks nobody can tell whether a rank or the way between two is slow".to_owned(),
+        ),
+        Some(Unclear::WideRates) => parts.push(
+            "the rates differ so much among themselves that nobody can tell what is slow: take longer turns, on a quieter \
+             system"
                 .to_owned(),
-        );
+        ),
+        Some(Unclear::MostAreSlow) => parts.push(
+            "some pairs are much faster than the median: most are slow, and nobody can tell whose fault it is: look at \
+             the grid, and measure fewer ranks"
+                .to_owned(),
+        ),
+        _ if !found => parts.push("nothing is slow".to_owned()),
+        _ => {}
     }
     parts.join("; ")
 }
