@@ -8,11 +8,10 @@
 //! Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002): what falls outside is mixed again until it falls
 //! inside, which takes less than two rounds on average.
 
+pub use tonnage_engine::pattern::{GOLDEN, mix};
+
 /// Rounds of mixing. Two leave neighbours visibly together where there are few slots.
 const ROUNDS: usize = 3;
-
-/// The constant by which SplitMix64 goes from one number to the next.
-pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A permutation of the numbers below a bound.
 #[derive(Debug, Clone, Copy)]
@@ -57,14 +56,6 @@ impl Permutation {
             }
         }
     }
-}
-
-/// The finalizer of SplitMix64.
-#[inline]
-pub fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]

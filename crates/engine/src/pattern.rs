@@ -52,12 +52,16 @@ impl Key {
 
     #[inline]
     fn word(self, index: u64) -> u64 {
-        mix(self.base ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15)) ^ self.inverted
+        mix(self.base ^ index.wrapping_mul(GOLDEN)) ^ self.inverted
     }
 }
 
+/// The constant by which SplitMix64 goes from one number to the next.
+pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The finalizer of SplitMix64.
 #[inline]
-fn mix(mut x: u64) -> u64 {
+pub fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)

@@ -9,23 +9,76 @@ use tonnage_units::{PairPlace, Result};
 /// The places to measure in, each with points of its own; `None` leaves it to the ranks.
 ///
 /// # Errors
-/// `Usage` for far pairs among ranks that are no pairs.
+/// `Usage` for far pairs among ranks that cannot be divided so that each has its peers on the other side.
 pub(crate) fn places(
     asked: &Option<Many<PairPlace>>,
     roles: &[Roles],
 ) -> Result<Vec<Option<PairPlace>>> {
     let asked = asked.as_ref().map_or(&[][..], Many::values);
-    let triangle = |roles: &&Roles| roles.traffic == Traffic::AllToAll && roles.ranks > 2;
     if asked.contains(&PairPlace::Far)
-        && let Some(Roles { ranks, .. }) = roles.iter().find(triangle)
+        && let Some(Roles { traffic, ranks, .. }) = roles.iter().find(|roles| !can_be_far(roles))
     {
+        let how = match traffic {
+            Traffic::Shift => "go round in a ring of an odd number",
+            _ => "all exchange bytes with each other",
+        };
         return usage(format!(
-            "place far and traffic all-to-all contradict each other, for {ranks} ranks that all exchange bytes with each \
-             other cannot be on two sockets: use traffic pair, fan-out or fan-in, or place near"
+            "place far and traffic {} contradict each other, for {ranks} ranks that {how} cannot be on two sockets with \
+             their peers on the other one: use traffic pair, fan-out or fan-in, or place near",
+            traffic.name()
         ));
     }
     if asked.is_empty() {
         return Ok(vec![None]);
     }
     Ok(asked.iter().copied().map(Some).collect())
+}
+
+/// Returns whether each rank's peers can all be on the other one of two sockets.
+fn can_be_far(roles: &Roles) -> bool {
+    match roles.traffic {
+        Traffic::AllToAll | Traffic::Matrix => roles.ranks <= 2,
+        Traffic::Shift => {
+            // The ranks fall into rings, each of as many as it takes to come round.
+            let steps =
+                (1..=roles.ranks).find(|steps| (steps * roles.shift).is_multiple_of(roles.ranks));
+            steps.is_some_and(|steps| steps % 2 == 0)
+        }
+        Traffic::Pair | Traffic::FanOut | Traffic::FanIn | Traffic::InTurn => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_on_two_sockets_only_where_ranks_fall_into_two_sides() {
+        let far = Some(Many(vec![PairPlace::Far]));
+        let is_refused = |traffic, ranks, shift| {
+            let roles = Roles {
+                shift,
+                ..Roles::new(traffic, ranks)
+            };
+            places(&far, &[roles]).is_err()
+        };
+        for traffic in [Traffic::AllToAll, Traffic::Matrix] {
+            assert!(!is_refused(traffic, 2, 1) && is_refused(traffic, 3, 1));
+        }
+        for (ranks, shift, refused) in [(4, 1, false), (5, 1, true), (6, 2, true), (6, 3, false)] {
+            assert_eq!(
+                is_refused(Traffic::Shift, ranks, shift),
+                refused,
+                "{ranks} {shift}"
+            );
+        }
+        for traffic in [
+            Traffic::Pair,
+            Traffic::FanOut,
+            Traffic::FanIn,
+            Traffic::InTurn,
+        ] {
+            assert!(!is_refused(traffic, 6, 1));
+        }
+    }
 }

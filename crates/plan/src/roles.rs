@@ -1,7 +1,8 @@
 //! Ranks that initiate towards each other: a traffic pattern among so many ranks. What each of them does then is in the
-//! points of [`crate::kinds`]. The rounds of a matrix are in `matrix`.
+//! points of [`crate::kinds`]. The rounds of a matrix are in `matrix`, and those that stand for all in `sample`.
 
 mod matrix;
+mod sample;
 
 use std::ops::Range;
 
@@ -288,7 +289,9 @@ impl Roles {
             (Traffic::Shift, _) => match self.shift {
                 1 => format!("each of {ranks} ranks to the next one at once"),
                 shift => {
-                    format!("each of {ranks} ranks to the one {shift} places behind it at once")
+                    format!(
+                        "each rank r of {ranks} to rank r + {shift} at once, the last ones to the first"
+                    )
                 }
             },
             (Traffic::Matrix, _) => {

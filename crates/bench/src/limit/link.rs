@@ -9,6 +9,9 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Hosts;
 use tonnage_record::{Limit, Links};
 
+/// The most rounds whose links are looked at; more of them have the same links again.
+const ROUNDS_MAX: u32 = 1024;
+
 /// The nominal speed of the devices that send or of those that receive, whichever is less; over rounds the mean. A
 /// device that several ranks of a host share counts once.
 pub(super) fn link_limit(
@@ -17,9 +20,10 @@ pub(super) fn link_limit(
     hosts: &Hosts,
 ) -> Option<Limit> {
     let roles = point.roles();
-    let pairs = (0..roles.rounds()).filter_map(|round| roles.pair_of_round(round));
+    let rounds = roles.sampled_rounds(ROUNDS_MAX);
+    let pairs = rounds.map(|round| roles.pairs_of_round(round));
     let mut rounds: Vec<Side<'_>> = pairs
-        .filter_map(|pair| of_pair(point, opened, hosts, pair))
+        .filter_map(|pairs| of_pairs(point, opened, hosts, &pairs))
         .collect();
     if rounds.is_empty() {
         rounds.push(of_all(point, opened, hosts, |_| true)?);
@@ -132,23 +136,25 @@ fn of_all<'a>(
     slower(sides)
 }
 
-/// The slower side of a pair that has the path for itself.
-fn of_pair<'a>(
+/// The slower side of the pairs of a round; `None` without any.
+fn of_pairs<'a>(
     point: &TransferPoint,
     opened: &'a [OpenMessage],
     hosts: &Hosts,
-    (initiator, target): (u32, u32),
+    pairs: &[(u32, u32)],
 ) -> Option<Side<'a>> {
     let mut sides = [Side::new(), Side::new()];
-    for (side, rank) in sides.iter_mut().zip([initiator, target]) {
-        for rails in &opened.get(rank as usize)?.devices {
-            let used = point.rails.of_peer(initiator, target, rails.len());
-            for (rail, device) in rails.iter().enumerate() {
-                add_devices(side, hosts.network(rank), device, used.contains(&rail));
+    for &(initiator, target) in pairs {
+        for (side, rank) in sides.iter_mut().zip([initiator, target]) {
+            for rails in &opened.get(rank as usize)?.devices {
+                let used = point.rails.of_peer(initiator, target, rails.len());
+                for (rail, device) in rails.iter().enumerate() {
+                    add_devices(side, hosts.network(rank), device, used.contains(&rail));
+                }
             }
         }
     }
-    slower(sides)
+    slower(sides).filter(|side| !side.is_empty())
 }
 
 /// Links of one side: those that some flow takes, and all.

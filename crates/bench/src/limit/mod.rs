@@ -81,7 +81,10 @@ impl<'a> Bound<'a> {
             // Workers that share CPUs each have their best turn alone when they copy, so that the sum would be more
             // than the host can do; and their streams measure the scheduler.
             _ if self.opened.iter().any(|opened| opened.yielding) => Ok(None),
-            LimitKind::MemoryCopy => copies(rank, own, followers).map(Some),
+            LimitKind::MemoryCopy => {
+                let copies_too = self.point.roles().stands_for_a_round(rank.id());
+                copies(rank, own, followers, copies_too).map(Some)
+            }
             LimitKind::SocketStream => {
                 let carried =
                     socket_stream::measure(rank, self.point, &self.addresses, |berths| {
@@ -182,11 +185,16 @@ fn common_kind(opened: &[OpenMessage]) -> LimitKind {
     }
 }
 
-/// The copy rates of all initiating workers together, measured at once.
-fn copies(rank: &mut Rank, own: &mut Work, followers: &Crew) -> Result<Measurement> {
+/// The copy rates of all workers that initiate at once together, of which this rank's are where it `copies_too`.
+fn copies(
+    rank: &mut Rank,
+    own: &mut Work,
+    followers: &Crew,
+    copies_too: bool,
+) -> Result<Measurement> {
     rank.barrier("copy limit", DEADLINES.step)?;
     let mut sum = Copies::default();
-    if own.begins() {
+    if copies_too {
         followers.order(|_| CrewOrder::CopyLimit)?;
         let own = own.copy_limit();
         let others = followers.collect()?;

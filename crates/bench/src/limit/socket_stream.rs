@@ -125,12 +125,10 @@ fn measure_in(
     addresses: &[Vec<Option<IpAddr>>],
     carry: &mut impl FnMut(&Arc<Berths>) -> Result<Streamed>,
 ) -> Result<Option<Streamed>> {
-    let all_rounds = point.roles().rounds();
-    let step = all_rounds.div_ceil(ROUNDS_MAX);
-    let rounds = all_rounds.div_ceil(step);
+    let rounds = point.roles().rounds().min(ROUNDS_MAX);
     let timed_ns = (timed_ns(point) / u64::from(rounds)).max(TIMED_NS_MIN);
     let mut mean: Option<Streamed> = None;
-    for round in (0..all_rounds).step_by(step as usize) {
+    for round in point.roles().sampled_rounds(ROUNDS_MAX) {
         let (streams, skew_ns) = connect::connect_all(rank, point, round, addresses)?;
         let start_ns = rank.aligned_start("start of the socket streams", DEADLINES.step)?;
         let berths = Arc::new(Berths {

@@ -11,10 +11,36 @@ use tonnage_testbed::{Hosts, HostsSpec, LinkRates, Rate};
 
 use super::hosts::{all_good, end, hosts_of, start};
 use super::support::records::{self, measured};
-use super::support::{tonnage, wait_until};
+use super::support::{BRIEF, tonnage, wait_until};
 
 fn summary(record: &Record) -> &Summary {
     record.transfer().unwrap().summary.as_ref().unwrap()
+}
+
+/// The limit of two ranks that copy at once is of both, and of one where they copy one after the other.
+#[test]
+fn the_copy_limit_is_of_the_ranks_that_initiate_at_once() {
+    for (traffic, said) in [
+        ("matrix", "1 copier"),
+        ("matrix --matrix disjoint", "1 copier"),
+        ("shift --shift 1", "2 copiers at once"),
+        ("all-to-all", "2 copiers at once"),
+    ] {
+        let dir = tempdir().unwrap();
+        let brief = BRIEF.replace("--limit none", "");
+        let run = tonnage(
+            dir.path(),
+            &format!("transfer --engine shm --op write --ranks 2 --sizes 64k --traffic {traffic} {brief} -o r.jsonl"),
+        )
+        .run();
+        let records = records::read(&dir.path().join("r.jsonl"));
+        // Ranks that share a CPU have no limit.
+        let Some(limit) = &records[0].limit else {
+            println!("skip: no copy limit, as workers yield: {}", run.stdout);
+            continue;
+        };
+        assert!(limit.what.contains(said), "{traffic}: {limit:?}");
+    }
 }
 
 /// Every ordered pair once, whose bytes add up to those of all; each byte is where it should be.
@@ -64,7 +90,10 @@ fn pairs_add_up_and_none_is_missing() {
 fn every_rank_has_one_target_and_one_initiator_when_shifted() {
     for (shift, title) in [
         (1, "each of 3 ranks to the next one at once"),
-        (2, "each of 3 ranks to the one 2 places behind it at once"),
+        (
+            2,
+            "each rank r of 3 to rank r + 2 at once, the last ones to the first",
+        ),
     ] {
         let (records, table) = measured(&format!(
             "--engine shm --op write --ranks 3 --traffic shift --shift {shift} --sizes 3000 --window 4 --verify"

@@ -99,8 +99,12 @@ fn shifted(what: &OperationOptions, roles: Roles) -> Result<Roles> {
                 0 => 1,
                 near => near,
             };
+            let why = match shift % ranks {
+                0 => "brings each rank to itself",
+                _ => "goes round",
+            };
             usage(format!(
-                "shift {shift} among {ranks} ranks goes round: write a shift from 1 to {}, such as shift {near}",
+                "shift {shift} among {ranks} ranks {why}: write a shift from 1 to {}, such as shift {near}",
                 ranks - 1
             ))
         }
