@@ -235,6 +235,7 @@ fn matrix(ranks: u32) -> Record {
         .map(|(from, to)| PairRate {
             initiator: from,
             target: to,
+            within_host: false,
             payload_bytes: 1000,
             bandwidth_bytes_per_s: rate(from, to) * 0.98,
             bandwidth_bytes_per_s_max: rate(from, to),

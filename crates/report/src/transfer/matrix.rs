@@ -2,7 +2,7 @@
 
 use tonnage_engine::Verb;
 use tonnage_record::TransferRecord;
-use tonnage_record::transfer::{MatrixVerdict, PairRate, SlowPair, SlowRank, Unclear};
+use tonnage_record::transfer::{MatrixVerdict, PairMiddle, PairRate, SlowPair, SlowRank, Unclear};
 use tonnage_units::quantity::human::{number, whole_percent};
 
 use super::footers::row_name;
@@ -44,7 +44,7 @@ struct Grid<'a> {
 
 impl Grid<'_> {
     fn draw(&self, name: &str) -> String {
-        let giga = self.cells(|rate| number(rate * 1e-9));
+        let giga = self.cells(|pair| number(pair.bandwidth_bytes_per_s_max * 1e-9));
         let width = |cells: &[Vec<String>]| {
             let lengths = cells.iter().flatten().map(|cell| cell.chars().count());
             lengths.max().unwrap_or(0)
@@ -53,8 +53,11 @@ impl Grid<'_> {
         let (unit, gap, cells) = match fits(&giga) {
             true => ("GB/s", 2, giga),
             false => {
-                let median = self.verdict.median_bytes_per_s;
-                let percent = |rate: f64| format!("{:.0}", rate / median * 100.0);
+                let percent = |pair: &PairRate| {
+                    let middle = self.verdict.middle(pair.within_host);
+                    let median = middle.map_or(f64::NAN, |middle| middle.median_bytes_per_s);
+                    format!("{:.0}", pair.bandwidth_bytes_per_s_max / median * 100.0)
+                };
                 ("% of the median", 1, self.cells(percent))
             }
         };
@@ -80,22 +83,18 @@ impl Grid<'_> {
     }
 
     /// Cells by sender and receiver; those that are slow by themselves or with their rank have a star.
-    fn cells(&self, text: impl Fn(f64) -> String) -> Vec<Vec<String>> {
+    fn cells(&self, text: impl Fn(&PairRate) -> String) -> Vec<Vec<String>> {
         let ranks = self.ranks as usize;
         let mut cells = vec![vec!["-".to_owned(); ranks]; ranks];
         for pair in self.pairs {
-            let (sender, receiver) = match self.reads {
-                true => (pair.target, pair.initiator),
-                false => (pair.initiator, pair.target),
-            };
-            let star = if self.verdict.is_slow(sender, receiver) {
-                "*"
-            } else {
-                ""
+            let (sender, receiver) = pair.direction(self.reads);
+            let star = match self.verdict.is_slow(pair, self.reads) {
+                true => "*",
+                false => "",
             };
             let row = cells.get_mut(sender as usize);
             if let Some(cell) = row.and_then(|row| row.get_mut(receiver as usize)) {
-                *cell = text(pair.bandwidth_bytes_per_s_max) + star;
+                *cell = text(pair) + star;
             }
         }
         cells
@@ -113,49 +112,80 @@ pub fn verdicts(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<
 }
 
 fn words(verdict: &MatrixVerdict) -> String {
-    let mut parts = vec![format!(
-        "median {} GB/s, width {}",
-        number(verdict.median_bytes_per_s * 1e-9),
-        whole_percent(verdict.width_fraction)
-    )];
-    let receives = |rank: u32| verdict.slow_receivers.iter().any(|slow| slow.rank == rank);
-    let sends = |rank: u32| verdict.slow_senders.iter().any(|slow| slow.rank == rank);
+    let mut parts = middles(verdict);
+    let found =
+        verdict.slow_senders.len() + verdict.slow_receivers.len() + verdict.slow_pairs.len();
+    let both = verdict.across_hosts.is_some() && verdict.within_hosts.is_some();
+    let whom = |slow: &SlowRank| match (both, slow.within_host) {
+        (false, _) => "all",
+        (true, true) => "all on its host",
+        (true, false) => "all on other hosts",
+    };
+    let same = |slow: &&SlowRank, others: &[SlowRank]| {
+        let is =
+            |other: &SlowRank| (other.rank, other.within_host) == (slow.rank, slow.within_host);
+        others.iter().any(is)
+    };
     for slow in &verdict.slow_senders {
-        let how = match receives(slow.rank) {
-            true => {
-                "sends slowly to all and receives slowly from all: the rank, its host or its device"
-            }
-            false => "sends slowly to all, and receives as the others do",
+        let whom = whom(slow);
+        let how = match same(&slow, &verdict.slow_receivers) {
+            true => format!(
+                "sends slowly to {whom} and receives slowly from them: the rank, its host or its device"
+            ),
+            false => format!("sends slowly to {whom}, and receives as the others do"),
         };
-        parts.push(one_rank(slow, how));
+        parts.push(one_rank(slow, &how));
     }
-    let only = verdict
-        .slow_receivers
-        .iter()
-        .filter(|slow| !sends(slow.rank));
+    let receivers = verdict.slow_receivers.iter();
     parts.extend(
-        only.map(|slow| one_rank(slow, "receives slowly from all, and sends as the others do")),
+        receivers
+            .filter(|slow| !same(slow, &verdict.slow_senders))
+            .map(|slow| {
+                let whom = whom(slow);
+                one_rank(
+                    slow,
+                    &format!("receives slowly from {whom}, and sends as the others do"),
+                )
+            }),
     );
     parts.extend(pairs(&verdict.slow_pairs));
-    let found = parts.len() > 1;
-    match verdict.unclear {
-        Some(Unclear::FewRanks) if found => parts.push(
-            "with fewer than 4 ranks nobody can tell whether a rank or the way between two is slow".to_owned(),
-        ),
-        Some(Unclear::WideRates) => parts.push(
-            "the rates differ so much among themselves that nobody can tell what is slow: take longer turns, on a quieter \
-             system"
-                .to_owned(),
-        ),
-        Some(Unclear::MostAreSlow) => parts.push(
-            "some pairs are much faster than the median: most are slow, and nobody can tell whose fault it is: look at \
-             the grid, and measure fewer ranks"
-                .to_owned(),
-        ),
-        _ if !found => parts.push("nothing is slow".to_owned()),
-        _ => {}
-    }
+    parts.extend(unclear(verdict.unclear, found > 0).map(str::to_owned));
     parts.join("; ")
+}
+
+/// The middle of all pairs, or of both kinds of them.
+fn middles(verdict: &MatrixVerdict) -> Vec<String> {
+    let both = verdict.across_hosts.is_some() && verdict.within_hosts.is_some();
+    let said = |middle: Option<PairMiddle>, whose: &str| {
+        let middle = middle?;
+        let whose = if both { whose } else { "" };
+        Some(format!(
+            "{whose}median {} GB/s, width {}",
+            number(middle.median_bytes_per_s * 1e-9),
+            whole_percent(middle.width_fraction)
+        ))
+    };
+    let across = said(verdict.across_hosts, "between hosts ");
+    let within = said(verdict.within_hosts, "within hosts ");
+    across.into_iter().chain(within).collect()
+}
+
+/// What is said where it is not known what is slow, and where nothing is.
+fn unclear(why: Option<Unclear>, found: bool) -> Option<&'static str> {
+    match why {
+        Some(Unclear::FewRanks) if found => Some(
+            "with fewer than 4 ranks nobody can tell whether a rank or the way between two is slow",
+        ),
+        Some(Unclear::WideRates) => Some(
+            "the rates differ so much among themselves that nobody can tell what is slow: take longer turns, on a \
+             quieter system",
+        ),
+        Some(Unclear::MostAreSlow) => Some(
+            "some pairs are much faster than the median: most are slow, or ranks are near each other and far from \
+             others, and nobody can tell which: look at the grid, and measure ranks that are equally far",
+        ),
+        _ => (!found).then_some("nothing is slow"),
+    }
 }
 
 fn one_rank(slow: &SlowRank, how: &str) -> String {

@@ -1,6 +1,8 @@
 //! Turns of pairs: counted by their initiators, and taken again where a matrix has slow ones, because what other
 //! programs did to a short turn looks like a slow link.
 
+use std::collections::BTreeSet;
+
 use super::pairs::{self, PairSum};
 use super::point::Lead;
 use super::totals::TrialTotals;
@@ -40,21 +42,14 @@ impl Lead<'_, '_> {
 
     /// Takes the turns of slow pairs of a matrix again, until none is left that may be so by chance.
     pub(super) fn look_again(&mut self) -> Result<(), StepFailure> {
-        let (point, roles) = (self.point, self.point.roles());
+        let roles = self.point.roles();
         if roles.traffic != Traffic::Matrix {
             return Ok(());
         }
         for look in 0..LOOKS_MAX {
             self.gather_pairs()?;
-            let verdict = judge(roles.ranks, &self.taken.rates, point.op == Verb::Read);
-            let verdict = verdict.unwrap_or_default();
-            let is_slow = |pair: &(u32, u32)| {
-                let (sender, receiver) = match point.op {
-                    Verb::Read => (pair.1, pair.0),
-                    _ => *pair,
-                };
-                verdict.is_slow(sender, receiver)
-            };
+            let slow = self.slow_pairs();
+            let is_slow = |pair: &(u32, u32)| slow.contains(pair);
             let rounds = 0..roles.rounds();
             let suspect = rounds.filter(|&round| roles.pairs_of_round(round).iter().any(is_slow));
             let suspect: Vec<u32> = suspect.collect();
@@ -65,10 +60,23 @@ impl Lead<'_, '_> {
             let trial = self.taken.trials.len() as u64 + look;
             for round in suspect {
                 let number = trial * u64::from(roles.rounds()) + u64::from(round) + 1;
-                self.one_round((number, round, true), point.length.trial, "second look")?;
+                self.one_round(
+                    (number, round, true),
+                    self.point.length.trial,
+                    "second look",
+                )?;
             }
         }
         Ok(())
+    }
+
+    /// Initiators and targets of the pairs that are slow so far.
+    fn slow_pairs(&self) -> BTreeSet<(u32, u32)> {
+        let reads = self.point.op == Verb::Read;
+        let rates = &self.taken.rates;
+        let verdict = judge(self.point.ranks, rates, reads).unwrap_or_default();
+        let slow = rates.iter().filter(|pair| verdict.is_slow(pair, reads));
+        slow.map(|pair| (pair.initiator, pair.target)).collect()
     }
 
     /// Tells all ranks what all pairs have moved.
@@ -78,7 +86,7 @@ impl Lead<'_, '_> {
             let all = self
                 .rank
                 .gather("figures of pairs", &self.taken.pairs, DEADLINES.step)?;
-            self.taken.rates = pairs::rates(roles, &all);
+            self.taken.rates = pairs::rates(roles, self.rank.hosts(), &all);
         }
         Ok(())
     }

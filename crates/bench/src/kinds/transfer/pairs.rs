@@ -7,6 +7,7 @@ use tonnage_engine::Verb;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
 use tonnage_plan::transfer::TransferPoint;
+use tonnage_ranks::Hosts;
 use tonnage_record::transfer::{PairRate, Summary, judge};
 
 /// Sums of the pairs of one initiator, in the order of its targets.
@@ -38,10 +39,12 @@ impl PairSum {
         }
     }
 
-    fn rate(&self, initiator: u32, target: u32) -> PairRate {
+    fn rate(&self, (initiator, target): (u32, u32), hosts: &Hosts) -> PairRate {
+        let host = hosts.host(initiator);
         PairRate {
             initiator,
             target,
+            within_host: host.is_some() && host == hosts.host(target),
             payload_bytes: self.payload_bytes,
             bandwidth_bytes_per_s: per_second(self.payload_bytes, self.window_ns),
             bandwidth_bytes_per_s_max: self.best_bytes_per_s,
@@ -91,13 +94,13 @@ pub(super) fn add_to(summary: &mut Summary, point: &TransferPoint, rates: &[Pair
 }
 
 /// The rates of all pairs, by initiator and target, from the sums of all ranks.
-pub(super) fn rates(roles: Roles, all: &[PairSums]) -> Vec<PairRate> {
+pub(super) fn rates(roles: Roles, hosts: &Hosts, all: &[PairSums]) -> Vec<PairRate> {
     let ranks = (0u32..).zip(all);
     let of_rank = |(rank, sums): (u32, &PairSums)| {
         let targets = roles.targets(rank);
         let pairs = targets.iter().zip(&sums.of_targets);
         pairs
-            .map(|(&target, sum)| sum.rate(rank, target))
+            .map(|(&target, sum)| sum.rate((rank, target), hosts))
             .collect::<Vec<_>>()
     };
     ranks.flat_map(of_rank).collect()
@@ -120,7 +123,7 @@ mod tests {
             };
             all[from].add(place, PairSum::of(&totals));
         }
-        let rates = rates(Roles::new(Traffic::Matrix, 3), &all);
+        let rates = rates(Roles::new(Traffic::Matrix, 3), &Hosts::of(&[]), &all);
         let said = rates.iter().map(|rate| {
             let ends = (rate.initiator, rate.target);
             let rates = [rate.bandwidth_bytes_per_s, rate.bandwidth_bytes_per_s_max];

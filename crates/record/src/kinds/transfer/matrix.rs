@@ -2,9 +2,10 @@
 //!
 //! Rates are compared by their logarithms, so that half as fast is as far from the middle as twice as fast. The middle
 //! is the median, and the width 1.4826 times the median of the absolute deviations from it (MAD), which is the standard
-//! deviation where they are normal; neither moves while no more than half of the pairs are slow. Ranks are marked one
-//! after the other, the slowest first, and what belongs to one that is marked says nothing about the others any more.
-//! Of each pair its best turn counts: what slows a link is there in all of them, and what other programs do is not.
+//! deviation where they are normal; neither moves while no more than half of the pairs are slow. Pairs within a host
+//! and pairs across hosts take different ways, so each kind has a middle of its own. Ranks are marked one after the
+//! other, the slowest first, and what belongs to one that is marked says nothing about the others any more. Of each
+//! pair its best turn counts: what slows a link is there in all of them, and what other programs do is not.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,10 +26,9 @@ const SLOW_WIDTHS: f64 = 5.0;
 /// Standard deviation of what is normal / its MAD.
 const MAD_SCALE: f64 = 1.4826;
 
-/// Width of the rates above which slow ones are lost among the others: a third of the middle would have to be marked.
-fn is_wide(width: f64) -> bool {
-    SLOW_WIDTHS * width > 3f64.ln()
-}
+/// Part of a rank's pairs that must be slow for the rank to be: one that is fast with some, such as those of its rack,
+/// is not slow itself.
+const SLOW_PAIRS_FRACTION: f64 = 7.0 / 8.0;
 
 /// Part of all pairs that is far above the middle where this is no middle, but what most of them are slowed down to.
 const FAST_FRACTION: f64 = 0.1;
@@ -40,10 +40,12 @@ const RANKS_MIN: u32 = 4;
 /// Verdict on the pairs of a matrix.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MatrixVerdict {
-    /// Median of the best rates of all pairs.
-    pub median_bytes_per_s: f64,
-    /// Width of these rates as a part of the median: 1.4826 times the MAD of their logarithms.
-    pub width_fraction: f64,
+    /// Pairs across hosts; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub across_hosts: Option<PairMiddle>,
+    /// Pairs of ranks that share a host; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_hosts: Option<PairMiddle>,
     /// Ranks that send slowly to all others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow_senders: Vec<SlowRank>,
@@ -56,6 +58,15 @@ pub struct MatrixVerdict {
     /// The reason why it cannot be told what is slow, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unclear: Option<Unclear>,
+}
+
+/// Middle of the pairs that take the same kind of way.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PairMiddle {
+    /// Median of their best rates.
+    pub median_bytes_per_s: f64,
+    /// Width of these rates as a part of the median: 1.4826 times the MAD of their logarithms.
+    pub width_fraction: f64,
 }
 
 /// Reason why it cannot be told what is slow.
@@ -71,14 +82,28 @@ pub enum Unclear {
 }
 
 impl MatrixVerdict {
-    /// Returns whether what one rank sends to another is slow, by itself or with one of them.
-    pub fn is_slow(&self, sender: u32, receiver: u32) -> bool {
-        let is = |slow: &[SlowRank], rank| slow.iter().any(|one| one.rank == rank);
+    /// Returns whether a pair is slow, by itself or with one of its ranks. `reads` as for [`judge`].
+    pub fn is_slow(&self, pair: &PairRate, reads: bool) -> bool {
+        let (sender, receiver) = pair.direction(reads);
+        let is = |slow: &[SlowRank], rank| of_rank(slow, rank, pair.within_host).is_some();
         let mut pairs = self.slow_pairs.iter();
         is(&self.slow_senders, sender)
             || is(&self.slow_receivers, receiver)
             || pairs.any(|slow| (slow.sender, slow.receiver) == (sender, receiver))
     }
+
+    /// The middle of the pairs within hosts, or of those across hosts.
+    pub fn middle(&self, within_host: bool) -> Option<PairMiddle> {
+        match within_host {
+            true => self.within_hosts,
+            false => self.across_hosts,
+        }
+    }
+}
+
+fn of_rank(slow: &[SlowRank], rank: u32, within_host: bool) -> Option<&SlowRank> {
+    let mut slow = slow.iter();
+    slow.find(|one| (one.rank, one.within_host) == (rank, within_host))
 }
 
 /// A rank that is slow in one direction.
@@ -88,6 +113,9 @@ pub struct SlowRank {
     pub rank: u32,
     /// Median of its rates / that of all.
     pub of_median: f64,
+    /// True where it is slow with the ranks of its own host; else it is with those of others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub within_host: bool,
 }
 
 /// A pair that is slow by itself.
@@ -101,95 +129,156 @@ pub struct SlowPair {
     pub of_median: f64,
 }
 
-/// Logarithm of a rate, from one rank to another.
+/// Rate from one rank to another.
 #[derive(Clone, Copy)]
 struct LogRate {
     sender: u32,
     receiver: u32,
-    log: f64,
+    within_host: bool,
+    /// Logarithm of the rate / the middle of its kind; minus infinity where nothing moved.
+    below: f64,
+    /// What that is less than where the rate is slow.
+    slow: f64,
+}
+
+impl LogRate {
+    fn is_slow(&self) -> bool {
+        self.below < self.slow
+    }
 }
 
 /// Judges the pairs of a matrix among so many ranks. `reads`: bytes flow towards the initiator, which receives then.
 /// `None` where nothing moved.
 pub fn judge(ranks: u32, pairs: &[PairRate], reads: bool) -> Option<MatrixVerdict> {
-    let rates: Vec<LogRate> = pairs
-        .iter()
-        .filter(|pair| pair.bandwidth_bytes_per_s_max > 0.0)
-        .map(|pair| {
-            let (sender, receiver) = match reads {
-                true => (pair.target, pair.initiator),
-                false => (pair.initiator, pair.target),
-            };
-            LogRate {
-                sender,
-                receiver,
-                log: pair.bandwidth_bytes_per_s_max.ln(),
-            }
-        })
-        .collect();
-    // Where exactly half of them are slow, the others are the middle.
-    let middle = upper_median(rates.iter().map(|rate| rate.log))?;
-    let width = MAD_SCALE * -upper_median(rates.iter().map(|rate| -(rate.log - middle).abs()))?;
-    let slow = -SLOW_FACTOR.ln().max(SLOW_WIDTHS * width);
-    let fast = rates
-        .iter()
-        .filter(|rate| rate.log - middle > -slow)
-        .count();
-    let unclear = if ranks < RANKS_MIN {
-        Some(Unclear::FewRanks)
-    } else if is_wide(width) {
-        Some(Unclear::WideRates)
-    } else {
-        let most = fast as f64 >= FAST_FRACTION * rates.len() as f64;
-        most.then_some(Unclear::MostAreSlow)
+    let mut rates = Vec::with_capacity(pairs.len());
+    let mut unclear = (ranks < RANKS_MIN).then_some(Unclear::FewRanks);
+    let mut kind = |within_host| {
+        let of_kind: Vec<&PairRate> = pairs
+            .iter()
+            .filter(|pair| pair.within_host == within_host)
+            .collect();
+        let middle = middle(&of_kind)?;
+        let compared = compare(&of_kind, middle, reads);
+        unclear = unclear.or_else(|| why_unclear(&compared, middle));
+        rates.extend(compared);
+        Some(middle)
     };
+    let (across_hosts, within_hosts) = (kind(false), kind(true));
+    across_hosts.or(within_hosts)?;
     let [slow_senders, slow_receivers] = match unclear {
         Some(Unclear::FewRanks) => [Vec::new(), Vec::new()],
-        _ => slow_ranks(ranks, &rates, (middle, slow)),
+        _ => slow_ranks(ranks, &rates),
     };
-    let of = |slow: &[SlowRank], rank: u32| {
-        let known = slow.iter().find(|known| known.rank == rank);
-        known.map_or(0.0, |known| known.of_median.ln())
-    };
-    let slow_pairs = rates.iter().filter_map(|rate| {
-        // As slow as the slower of its ranks is expected.
-        let expected = of(&slow_senders, rate.sender).min(of(&slow_receivers, rate.receiver));
-        let below = rate.log - middle;
-        let enough = match expected < 0.0 {
-            true => slow.min(-SLOW_AGAIN_FACTOR.ln()),
-            false => slow,
-        };
-        (below - expected < enough).then_some(SlowPair {
-            sender: rate.sender,
-            receiver: rate.receiver,
-            of_median: below.exp(),
-        })
-    });
     Some(MatrixVerdict {
-        median_bytes_per_s: middle.exp(),
-        width_fraction: width,
-        slow_pairs: slow_pairs.collect(),
+        across_hosts,
+        within_hosts,
+        slow_pairs: slow_pairs(&rates, &slow_senders, &slow_receivers),
         slow_senders,
         slow_receivers,
         unclear,
     })
 }
 
+/// The middle of the pairs of one kind; `None` where they moved nothing.
+fn middle(pairs: &[&PairRate]) -> Option<PairMiddle> {
+    let rates = pairs.iter().map(|pair| pair.bandwidth_bytes_per_s_max);
+    let logs: Vec<f64> = rates.filter(|rate| *rate > 0.0).map(f64::ln).collect();
+    // Where exactly half of them are slow, the others are the middle.
+    let median = upper_median(logs.iter().copied())?;
+    let deviations = logs.iter().map(|log| -(log - median).abs());
+    Some(PairMiddle {
+        median_bytes_per_s: median.exp(),
+        width_fraction: MAD_SCALE * -upper_median(deviations)?,
+    })
+}
+
+/// The logarithm by which a rate is below the middle to be called slow.
+fn slow_below(middle: PairMiddle) -> f64 {
+    -SLOW_FACTOR.ln().max(SLOW_WIDTHS * middle.width_fraction)
+}
+
+fn compare(pairs: &[&PairRate], middle: PairMiddle, reads: bool) -> Vec<LogRate> {
+    let rate = |pair: &&PairRate| {
+        let (sender, receiver) = pair.direction(reads);
+        LogRate {
+            sender,
+            receiver,
+            within_host: pair.within_host,
+            below: (pair.bandwidth_bytes_per_s_max / middle.median_bytes_per_s).ln(),
+            slow: slow_below(middle),
+        }
+    };
+    pairs.iter().map(rate).collect()
+}
+
+/// The reason why the rates of one kind do not tell what is slow.
+fn why_unclear(rates: &[LogRate], middle: PairMiddle) -> Option<Unclear> {
+    // Slow ones are lost among the others where only a third of the middle would be slow.
+    if -slow_below(middle) > 3f64.ln() {
+        return Some(Unclear::WideRates);
+    }
+    let fast = rates.iter().filter(|rate| rate.below > -rate.slow).count();
+    let most = fast as f64 >= FAST_FRACTION * rates.len() as f64;
+    most.then_some(Unclear::MostAreSlow)
+}
+
+fn slow_pairs(rates: &[LogRate], senders: &[SlowRank], receivers: &[SlowRank]) -> Vec<SlowPair> {
+    let slow = rates.iter().filter(|rate| {
+        let of = |slow: &[SlowRank], rank| {
+            let known = of_rank(slow, rank, rate.within_host);
+            known.map_or(0.0, |known| known.of_median.ln())
+        };
+        // As slow as the slower of its ranks is expected.
+        let expected = of(senders, rate.sender).min(of(receivers, rate.receiver));
+        let enough = match expected < 0.0 {
+            true => rate.slow.min(-SLOW_AGAIN_FACTOR.ln()),
+            false => rate.slow,
+        };
+        rate.below - expected < enough
+    });
+    let pairs = slow.map(|rate| SlowPair {
+        sender: rate.sender,
+        receiver: rate.receiver,
+        of_median: rate.below.exp(),
+    });
+    pairs.collect()
+}
+
 /// Ends of a pair: its sender and its receiver.
 const ENDS: [fn(&LogRate) -> u32; 2] = [|rate| rate.sender, |rate| rate.receiver];
 
-/// Ranks that send, and ranks that receive, that far below the middle, each list in the order of ranks.
-fn slow_ranks(ranks: u32, rates: &[LogRate], (middle, slow): (f64, f64)) -> [Vec<SlowRank>; 2] {
+/// What is known of a rank at one end, with the ranks of its own host or with those of others.
+#[derive(Default, Clone)]
+struct RankRates {
+    median_below: f64,
+    all: u32,
+    slow: u32,
+}
+
+impl RankRates {
+    fn are_slow(&self) -> bool {
+        // One pair alone says nothing about its rank.
+        self.all > 1 && f64::from(self.slow) >= SLOW_PAIRS_FRACTION * f64::from(self.all)
+    }
+}
+
+/// Ranks that send slowly, and ranks that receive slowly, each list in the order of ranks.
+fn slow_ranks(ranks: u32, rates: &[LogRate]) -> [Vec<SlowRank>; 2] {
     let mut marked = [Vec::new(), Vec::new()];
-    let mut open = rates.to_vec();
-    while let Some((end, below, rank)) =
-        slowest(ranks, &open, middle).filter(|(_, below, _)| *below < slow)
-    {
-        marked[end].push(SlowRank {
-            rank,
-            of_median: below.exp(),
-        });
-        open.retain(|rate| ENDS[end](rate) != rank);
+    for within_host in [false, true] {
+        let of_kind = rates.iter().filter(|rate| rate.within_host == within_host);
+        let mut open: Vec<LogRate> = of_kind.copied().collect();
+        let mut known = ENDS.map(|end| of_ranks(ranks, &open, end));
+        while let Some((at, rank)) = slowest(&known) {
+            marked[at].push(SlowRank {
+                rank,
+                of_median: known[at][rank as usize].median_below.exp(),
+                within_host,
+            });
+            let (its, others) = open.into_iter().partition(|rate| ENDS[at](rate) == rank);
+            open = others;
+            forget(&its, &mut known);
+        }
     }
     for list in &mut marked {
         list.sort_by_key(|slow: &SlowRank| slow.rank);
@@ -197,24 +286,41 @@ fn slow_ranks(ranks: u32, rates: &[LogRate], (middle, slow): (f64, f64)) -> [Vec
     marked
 }
 
-/// The rank and its end whose median is farthest below the middle.
-fn slowest(ranks: u32, rates: &[LogRate], middle: f64) -> Option<(usize, f64, u32)> {
-    let of_end = |end: usize| {
-        let mut of_ranks: Vec<Vec<f64>> = vec![Vec::new(); ranks as usize];
-        for rate in rates {
-            if let Some(logs) = of_ranks.get_mut(ENDS[end](rate) as usize) {
-                logs.push(rate.log);
+fn of_ranks(ranks: u32, rates: &[LogRate], end: fn(&LogRate) -> u32) -> Vec<RankRates> {
+    let mut of_ranks: Vec<Vec<&LogRate>> = vec![Vec::new(); ranks as usize];
+    for rate in rates {
+        if let Some(its) = of_ranks.get_mut(end(rate) as usize) {
+            its.push(rate);
+        }
+    }
+    let known = of_ranks.iter().map(|rates| RankRates {
+        median_below: upper_median(rates.iter().map(|rate| rate.below)).unwrap_or(0.0),
+        all: rates.len() as u32,
+        slow: rates.iter().filter(|rate| rate.is_slow()).count() as u32,
+    });
+    known.collect()
+}
+
+/// The end and the rank whose rates are the slowest among those that are slow.
+fn slowest(known: &[Vec<RankRates>; 2]) -> Option<(usize, u32)> {
+    let ends = known.iter().enumerate();
+    let all = ends.flat_map(|(at, ranks)| (0u32..).zip(ranks).map(move |known| (at, known)));
+    let slow = all.filter(|(_, (_, rates))| rates.are_slow());
+    let below = |rates: &RankRates| rates.median_below;
+    let found = slow.min_by(|(_, (_, one)), (_, (_, other))| below(one).total_cmp(&below(other)));
+    found.map(|(at, (rank, _))| (at, rank))
+}
+
+/// Takes away what rates of a marked rank say about the ranks at their ends.
+fn forget(rates: &[LogRate], known: &mut [Vec<RankRates>; 2]) {
+    for rate in rates {
+        for (known, end) in known.iter_mut().zip(ENDS) {
+            if let Some(rank) = known.get_mut(end(rate) as usize) {
+                rank.all -= 1;
+                rank.slow -= u32::from(rate.is_slow());
             }
         }
-        // One pair alone says nothing about its rank.
-        let known = (0u32..).zip(of_ranks).filter(|(_, logs)| logs.len() > 1);
-        known.filter_map(move |(rank, logs)| {
-            let below = upper_median(logs.into_iter())? - middle;
-            Some((end, below, rank))
-        })
-    };
-    let all = of_end(0).chain(of_end(1));
-    all.min_by(|one, other| one.1.total_cmp(&other.1))
+    }
 }
 
 /// The median, and of an even number of values the larger of the two in the middle.
@@ -225,144 +331,4 @@ fn upper_median(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// Rates of all pairs among so many ranks.
-    fn pairs(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
-        let all = (0..ranks).flat_map(|from| (0..ranks).map(move |to| (from, to)));
-        let all = all.filter(|(from, to)| from != to);
-        let pair = |(initiator, target)| PairRate {
-            initiator,
-            target,
-            payload_bytes: 1,
-            bandwidth_bytes_per_s: 1.0,
-            bandwidth_bytes_per_s_max: rate(initiator, target),
-            latency_ns_mean: None,
-        };
-        all.map(pair).collect()
-    }
-
-    /// Noise of a few percent that is not the same for two pairs.
-    fn noisy(from: u32, to: u32) -> f64 {
-        1e9 * (1.0 + 0.03 * f64::from((from * 7 + to * 13) % 11) / 11.0)
-    }
-
-    /// Slow senders, receivers and pairs.
-    fn marked(verdict: &MatrixVerdict) -> (Vec<u32>, Vec<u32>, Vec<(u32, u32)>) {
-        let ranks = |slow: &[SlowRank]| slow.iter().map(|one| one.rank).collect();
-        let pairs = verdict.slow_pairs.iter();
-        (
-            ranks(&verdict.slow_senders),
-            ranks(&verdict.slow_receivers),
-            pairs.map(|pair| (pair.sender, pair.receiver)).collect(),
-        )
-    }
-
-    #[test]
-    fn a_rank_that_sends_at_a_tenth_is_a_row_and_one_that_receives_a_column() {
-        for ranks in [4, 6, 13] {
-            let tenth = |slow: bool, from, to| noisy(from, to) / if slow { 10.0 } else { 1.0 };
-            let judged = |rate: &dyn Fn(u32, u32) -> f64| {
-                marked(&judge(ranks, &pairs(ranks, rate), false).unwrap())
-            };
-            let sends = judged(&|from, to| tenth(from == 2, from, to));
-            assert_eq!(sends, (vec![2], vec![], vec![]), "{ranks}");
-            let receives = judged(&|from, to| tenth(to == 2, from, to));
-            assert_eq!(receives, (vec![], vec![2], vec![]), "{ranks}");
-            let both = judged(&|from, to| tenth(from == 2 || to == 2, from, to));
-            assert_eq!(both, (vec![2], vec![2], vec![]), "{ranks}");
-            let one = judged(&|from, to| tenth((from, to) == (1, 3), from, to));
-            assert_eq!(one, (vec![], vec![], vec![(1, 3)]), "{ranks}");
-        }
-        // A slow pair of a slow sender is slower still.
-        let rate = |from, to| match (from, to) {
-            (2, 0) => 1e7,
-            (2, _) => 1e8,
-            _ => noisy(from, to),
-        };
-        let verdict = judge(6, &pairs(6, rate), false).unwrap();
-        assert_eq!(marked(&verdict), (vec![2], vec![], vec![(2, 0)]));
-        assert!((0.09..0.11).contains(&verdict.slow_senders[0].of_median));
-        assert!((0.009..0.011).contains(&verdict.slow_pairs[0].of_median));
-    }
-
-    /// Half of what a good rank sends goes to slow ones then, which are marked first.
-    #[test]
-    fn several_slow_ranks_are_marked_and_no_good_one() {
-        for (ranks, slow) in [(5, 2), (7, 3), (6, 2), (16, 7)] {
-            let receives = pairs(ranks, |from, to| {
-                noisy(from, to) / if to < slow { 10.0 } else { 1.0 }
-            });
-            let verdict = judge(ranks, &receives, false).unwrap();
-            let expected: Vec<u32> = (0..slow).collect();
-            assert_eq!(
-                marked(&verdict),
-                (vec![], expected.clone(), vec![]),
-                "{ranks}"
-            );
-            let verdict = judge(ranks, &receives, true).unwrap();
-            assert_eq!(marked(&verdict), (expected, vec![], vec![]), "{ranks}");
-            assert_eq!(verdict.unclear, None);
-        }
-    }
-
-    #[test]
-    fn where_most_is_slow_or_all_differs_nobody_can_tell() {
-        // Two of six hosts both ways: 18 of 30 pairs.
-        let most = pairs(6, |from, to| {
-            noisy(from, to) / if from.min(to) < 2 { 10.0 } else { 1.0 }
-        });
-        let verdict = judge(6, &most, false).unwrap();
-        assert_eq!(verdict.unclear, Some(Unclear::MostAreSlow));
-        let all = pairs(6, |from, to| {
-            1e9 / f64::from(1 << ((from * 5 + to * 3) % 7))
-        });
-        let verdict = judge(6, &all, false).unwrap();
-        assert_eq!(verdict.unclear, Some(Unclear::WideRates));
-    }
-
-    #[test]
-    fn bytes_of_reads_flow_towards_the_initiator() {
-        let rates = pairs(6, |from, to| {
-            noisy(from, to) / if from == 2 { 10.0 } else { 1.0 }
-        });
-        let verdict = judge(6, &rates, true).unwrap();
-        assert_eq!(marked(&verdict), (vec![], vec![2], vec![]));
-    }
-
-    #[test]
-    fn few_ranks_have_slow_pairs_and_none_that_is_to_blame() {
-        let verdict = judge(
-            3,
-            &pairs(3, |from, _| if from == 0 { 1e8 } else { 1e9 }),
-            false,
-        );
-        let verdict = verdict.unwrap();
-        assert_eq!(verdict.unclear, Some(Unclear::FewRanks));
-        assert_eq!(marked(&verdict), (vec![], vec![], vec![(0, 1), (0, 2)]));
-        let verdict = judge(2, &pairs(2, |_, _| 1e9), false).unwrap();
-        assert_eq!(marked(&verdict), (vec![], vec![], vec![]));
-        assert_eq!(judge(2, &pairs(2, |_, _| 0.0), false), None);
-    }
-
-    proptest! {
-        #[test]
-        fn even_noise_marks_nothing(seed in proptest::collection::vec(-0.5f64..0.0, 36)) {
-            // Up to 1.65 times apart, which would be slow among rates that are alike.
-            let rates = pairs(6, |from, to| 1e9 * seed[(from * 6 + to) as usize].exp());
-            let verdict = judge(6, &rates, false).unwrap();
-            prop_assert_eq!(marked(&verdict), (vec![], vec![], vec![]));
-        }
-
-        #[test]
-        fn the_verdict_does_not_depend_on_the_unit(scale in 1e-3f64..1e3) {
-            let rate = |from, to| noisy(from, to) / if to == 1 { 4.0 } else { 1.0 };
-            let one = judge(6, &pairs(6, rate), false).unwrap();
-            let other = judge(6, &pairs(6, |from, to| scale * rate(from, to)), false).unwrap();
-            prop_assert_eq!(marked(&one), marked(&other));
-        }
-    }
-}
+mod tests;

@@ -11,7 +11,7 @@ mod rails;
 
 pub use directions::{Directions, PairDirection, TrialDirection, TrialDirections};
 pub use initiators::InitiatorFigures;
-pub use matrix::{MatrixVerdict, SlowPair, SlowRank, Unclear, judge};
+pub use matrix::{MatrixVerdict, PairMiddle, SlowPair, SlowRank, Unclear, judge};
 pub use pairs::PairRate;
 pub use rails::{Rail, SlowRail};
 

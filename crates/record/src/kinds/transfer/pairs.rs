@@ -10,6 +10,9 @@ pub struct PairRate {
     pub initiator: u32,
     /// The other one.
     pub target: u32,
+    /// True where both are on one host.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub within_host: bool,
     /// Payload bytes of all its turns.
     #[serde(default)]
     pub payload_bytes: u64,
@@ -21,4 +24,14 @@ pub struct PairRate {
     /// Mean of its latencies; absent where none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
+}
+
+impl PairRate {
+    /// The rank that sends and the one that receives. `reads`: bytes flow towards the initiator.
+    pub fn direction(&self, reads: bool) -> (u32, u32) {
+        match reads {
+            true => (self.target, self.initiator),
+            false => (self.initiator, self.target),
+        }
+    }
 }
