@@ -5,6 +5,7 @@ use std::time::Duration;
 use tonnage_plan::Point;
 use tonnage_plan::files::Phase;
 use tonnage_record::Record;
+use tonnage_record::transfer::IntervalLatency;
 use tonnage_units::Result;
 
 /// Told how a run goes. Called on rank 0 only.
@@ -14,11 +15,40 @@ pub trait Observer: Send {
     /// Shows the progress of a phase; several times a second, while the ranks are at work. Kinds whose points are short
     /// tell nothing.
     fn progress(&mut self, progress: &Progress);
+    /// Someone who is told of each interval of a trial as it ends, by another thread; `None` where nobody wants to
+    /// know.
+    fn intervals(&self) -> Option<IntervalListener> {
+        None
+    }
     /// A point ended, one way or another.
     ///
     /// # Errors
     /// An error that ends the run, such as a full disk.
     fn record(&mut self, record: Record) -> Result<()>;
+}
+
+/// Told of intervals, one after the other.
+pub type IntervalListener = Box<dyn FnMut(&IntervalReport) + Send>;
+
+/// Movement in one interval of a trial, as rank 0 knows it when it ends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IntervalReport {
+    /// Number of the trial, from 1.
+    pub trial: u64,
+    /// End of the interval, from the aligned start of the trial.
+    pub end: Duration,
+    /// Operations per second, of all clients.
+    pub operations_per_s: f64,
+    /// Their payload.
+    pub bytes_per_s: f64,
+    /// Ranks and their operations per second: all clients, or where they are more than 16 the slowest and the fastest.
+    pub clients: Vec<(u32, f64)>,
+    /// Number of all clients.
+    pub clients_count: u32,
+    /// Clients that moved nothing, or were not heard of, and were not done.
+    pub silent: Vec<u32>,
+    /// Latencies of the interval, where they are recorded and there are some.
+    pub latency: Option<IntervalLatency>,
 }
 
 /// Progress of a phase, as rank 0 sees it from its own part.

@@ -112,6 +112,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
             warmup_ns: 0,
             until_ci: None,
             max_duration_ns: None,
+            interval_ns: None,
         },
     }
 }

@@ -72,15 +72,27 @@ pub fn place_workers(
 /// # Errors
 /// When the kernel refuses: the CPU does not exist or the process may not use it.
 pub fn pin_thread(cpu: u32) -> Result<()> {
+    spread_thread(&[cpu])
+}
+
+/// Lets the calling thread run on any of these CPUs: a thread begins on those of the one that started it.
+///
+/// # Errors
+/// When the kernel refuses: a CPU does not exist or the process may not use it.
+pub fn spread_thread(cpus: &[u32]) -> Result<()> {
     let mut set = rustix::thread::CpuSet::new();
-    if cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
-        return Err(Error::Failed(format!(
-            "CPU {cpu} is beyond what the kernel's interface can name"
-        )));
+    for &cpu in cpus {
+        if cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(Error::Failed(format!(
+                "CPU {cpu} is beyond what the kernel's interface can name"
+            )));
+        }
+        set.set(cpu as usize);
     }
-    set.set(cpu as usize);
-    rustix::thread::sched_setaffinity(None, &set)
-        .map_err(|error| Error::io(format!("cannot pin a thread to CPU {cpu}"), error))
+    rustix::thread::sched_setaffinity(None, &set).map_err(|error| {
+        let cpus = number_list::format(cpus);
+        Error::io(format!("cannot pin a thread to CPU {cpus}"), error)
+    })
 }
 
 /// The part of the host's workers that is asked for.

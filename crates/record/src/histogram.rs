@@ -247,20 +247,28 @@ impl LatencyHistogram {
     /// # Errors
     /// When it gave no such bytes: wrong length or header, or figures that contradict each other.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut histogram = Self::new();
+        histogram.merge_encoded(bytes)?;
+        Ok(histogram)
+    }
+
+    /// Adds all latencies of the histogram that [`encode`](Self::encode) gave these bytes for.
+    ///
+    /// # Errors
+    /// As for [`decode`](Self::decode); nothing is added then.
+    pub fn merge_encoded(&mut self, bytes: &[u8]) -> Result<()> {
         let invalid = |why: &str| Error::Failed(format!("an encoded latency histogram {why}"));
         let (exact, rest) = Exact::from_bytes(bytes).ok_or_else(|| invalid("is cut short"))?;
         let pairs = hdr_v2::decode(rest)?;
         if !exact.fits(&pairs) {
             return Err(invalid("contradicts its own count, extremes or sum"));
         }
-        let mut histogram = Self::new();
         for (index, count) in pairs {
-            histogram
-                .bins
+            self.bins
                 .saturating_record_n(hdr_v2::value_of(index), count);
         }
-        histogram.exact = exact;
-        Ok(histogram)
+        self.exact.merge(&exact);
+        Ok(())
     }
 
     /// The form that a record keeps: any HDR library can read and merge it.

@@ -12,8 +12,11 @@ use tonnage_plan::point::Traffic;
 use tonnage_plan::published::Cell;
 use tonnage_plan::transfer::{Pacing, TrialLength};
 use tonnage_record::spread::spread;
-use tonnage_record::transfer::{Directions, InitiatorFigures, PairDirection, PairRate, judge};
-use tonnage_record::{Canary, LatencyKind, Outcome, PublishedRow, Record};
+use tonnage_record::transfer::{
+    BrokenOff, ClientSeries, Directions, InitiatorFigures, PairDirection, PairRate, Standstill,
+    TrialSeries, judge,
+};
+use tonnage_record::{Canary, LatencyKind, Outcome, PublishedRow, Record, TransferBody};
 
 pub use network::{fabric, paths, proven_paths, side_by_side};
 
@@ -214,6 +217,74 @@ fn initiator(rank: u32) -> InitiatorFigures {
         latency_ns_min: Some(200),
         latency_ns_mean: (rank == 0).then_some(211.5),
     }
+}
+
+/// Trials with intervals: three clients of which one stood still, two trials of a pair, and one that was broken off.
+pub fn intervals() -> Vec<Record> {
+    let clients = [(1, 90), (2, 260), (3, 100)];
+    let gap = |at: usize, rank: u32| rank == 2 && (20..25).contains(&at);
+    let of = |(rank, count): (u32, u64)| ClientSeries {
+        rank,
+        operations: (0..130)
+            .map(|at| {
+                if gap(at, rank) {
+                    0
+                } else {
+                    count + at as u64 % 7
+                }
+            })
+            .collect(),
+    };
+    let clients: Vec<ClientSeries> = clients.into_iter().map(of).collect();
+    let sum = |at: usize| clients.iter().map(|client| client.operations[at]).sum();
+    let stood = Standstill {
+        rank: 2,
+        begin_ns: 2_000_000_000,
+        end_ns: 2_500_000_000,
+    };
+    let whole = TrialSeries {
+        interval_ns: 100_000_000,
+        operations: (0..130).map(sum).collect(),
+        standstills: vec![stood; 6],
+        clients,
+        ..TrialSeries::default()
+    };
+    let short = TrialSeries {
+        interval_ns: 1_000_000_000,
+        operations: vec![2_600_000, 2_700_000, 900_000],
+        ..TrialSeries::default()
+    };
+    let with = |change: fn(&mut TransferBody, TrialSeries), series: TrialSeries| {
+        let sample = sample(Pacing::Stream { window: 12 }, 64)
+            .with(|point| point.length.interval_ns = Some(series.interval_ns));
+        let summarized = three_trials(sample, 210).summarize(LatencyKind::Operation, None);
+        summarized.body_with(|body| change(body, series)).record()
+    };
+    let one = with(
+        |body, series| {
+            body.trials.truncate(1);
+            body.trials[0].window_ns = 13_000_000_000;
+            body.trials[0].series = Some(series);
+        },
+        whole,
+    );
+    let several = with(
+        |body, series| {
+            for trial in &mut body.trials {
+                trial.window_ns = 2_500_000_000;
+                trial.series = Some(series.clone());
+            }
+        },
+        short.clone(),
+    );
+    let broken_off = with(
+        |body, series| {
+            (body.trials, body.summary) = (Vec::new(), None);
+            body.broken_off = Some(BrokenOff { trial: 1, series });
+        },
+        short,
+    );
+    vec![one, several, broken_off]
 }
 
 /// Matrices: one host that sends and one that receives slowly, a pair that is slow by itself, and one too large for a

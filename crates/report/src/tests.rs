@@ -36,6 +36,9 @@ fn tables_look_as_agreed() {
     insta::assert_snapshot!("table_stream", table(&samples::streams()));
     insta::assert_snapshot!("table_ping_pong", table(&samples::ping_pongs()));
     insta::assert_snapshot!("table_clients", table(&samples::clients()));
+    for (at, record) in samples::intervals().into_iter().enumerate() {
+        insta::assert_snapshot!(format!("table_intervals_{at}"), table(&[record]));
+    }
     insta::assert_snapshot!("table_matrix", table(&samples::matrices()));
     insta::assert_snapshot!("table_paced", table(&samples::paced()));
     insta::assert_snapshot!("table_path", table(&samples::paths()));

@@ -147,6 +147,7 @@ fn run<R: Recorder, T: BatchTurns>(
         if batching.in_flight == 1 {
             // All are of the one batch: they need not be told apart.
             places.end(0, own(&done[..count]) as u64, unbuilt, recorder);
+            recorder.progress(places.completed);
             continue;
         }
         for completion in &done[..count] {
@@ -155,6 +156,7 @@ fn run<R: Recorder, T: BatchTurns>(
             }
         }
         places.see_ends(recorder);
+        recorder.progress(places.completed);
     }
 }
 

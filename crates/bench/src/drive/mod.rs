@@ -8,6 +8,7 @@
 //! | [`ping_pong`] | one operation, one answer; both sides |
 //! | [`paced`] | operations due at fixed times |
 //! | [`credits`] | beside the loops: a message is done once its receiver has taken it |
+//! | [`pulse`] | beside the loops: how far they are, for a thread that looks once an interval |
 //! | [`stall`] | beside the loops: operations that make no progress |
 //! | [`serve`] | the target of one-sided operations: progress until everybody is done |
 //!
@@ -22,6 +23,7 @@ pub mod flow_walk;
 pub mod paced;
 pub mod ping_pong;
 pub mod port;
+pub mod pulse;
 pub mod recorder;
 pub mod serve;
 pub mod stall;

@@ -95,6 +95,9 @@ pub fn paced<R: Recorder>(
                 result.completed += 1;
             }
         }
+        if count > 0 {
+            recorder.progress(result.completed);
+        }
         let finished = issued == timetable.operations && now_ns >= end_ns;
         if in_flight == 0 && (finished || given_up) {
             result.late += timetable.operations - issued;

@@ -263,6 +263,7 @@ pub fn serve_first<R: Recorder>(
         port.answered += 1;
         recorder.sample(recorder.now_ns().saturating_sub(start_ns) / 2);
         trips += 1;
+        recorder.progress(2 * trips);
         index = if index + 1 == table.active.end {
             table.active.start
         } else {
@@ -290,6 +291,7 @@ pub fn read_in_turn<R: Recorder>(
         port.complete(&op)?;
         recorder.sample(recorder.now_ns().saturating_sub(start_ns));
         reads += 1;
+        recorder.progress(reads);
         index = if index + 1 == flows.len() {
             0
         } else {

@@ -14,6 +14,13 @@ pub trait Recorder {
     /// Times of the phases of one batch, where the loop has batches.
     #[inline]
     fn phases(&mut self, _times: PhaseTimes) {}
+    /// Operations of the loop that have completed so far; a loop says so once for what it sees complete together.
+    #[inline]
+    fn progress(&mut self, _completed: u64) {}
+    /// Destination of the latencies, where they are recorded.
+    fn latencies(&mut self) -> Option<&mut LatencyHistogram> {
+        None
+    }
 }
 
 /// Times of the phases of a batch, which make up its latency.
@@ -57,6 +64,10 @@ impl Recorder for PerOperation<'_> {
     #[inline]
     fn sample(&mut self, latency_ns: u64) {
         self.histogram.record(latency_ns);
+    }
+
+    fn latencies(&mut self) -> Option<&mut LatencyHistogram> {
+        Some(self.histogram)
     }
 }
 
@@ -117,6 +128,10 @@ impl Recorder for PerBatch<'_> {
     #[inline]
     fn phases(&mut self, times: PhaseTimes) {
         self.phases.record(times);
+    }
+
+    fn latencies(&mut self) -> Option<&mut LatencyHistogram> {
+        self.whole.latencies()
     }
 }
 

@@ -75,6 +75,9 @@ pub fn stream<R: Recorder>(
                 completed += 1;
             }
         }
+        if count > 0 {
+            recorder.progress(completed);
+        }
     }
 }
 

@@ -167,6 +167,7 @@ pub(crate) mod tests {
                 warmup_ns: 0,
                 until_ci: None,
                 max_duration_ns: None,
+                interval_ns: None,
             },
         }
     }

@@ -1,5 +1,6 @@
 //! The timed loops allocate nothing and free nothing, neither at the initiator nor at the target: each loop runs for
-//! thousands of operations over the real engines, with every latency recorded, under an allocator that counts.
+//! thousands of operations over the real engines, with every latency recorded, and handed over in between as at the end
+//! of an interval, under an allocator that counts.
 
 mod sides;
 
@@ -8,9 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tonnage_bench::drive::Scratch;
 use tonnage_bench::drive::batch::{BatchLoop, BatchPart, SharedBatches, batch};
+use tonnage_bench::drive::flow::Flow;
 use tonnage_bench::drive::paced::{Timetable, paced};
-use tonnage_bench::drive::ping_pong::{return_all, serve_first};
+use tonnage_bench::drive::ping_pong::{Table, return_all, serve_first};
 use tonnage_bench::drive::port::Port;
+use tonnage_bench::drive::pulse::{Counted, Pulse};
 use tonnage_bench::drive::recorder::{
     PerBatch, PerOperation, PhaseHistograms, PhaseTimes, Recorder,
 };
@@ -104,6 +107,7 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
             warmup_ns: 0,
             until_ci: None,
             max_duration_ns: None,
+            interval_ns: None,
         },
     }
 }
@@ -125,13 +129,14 @@ fn engines() -> Vec<(&'static Entry, String)> {
     all
 }
 
-/// Records as the program does, and allocates if asked to.
-struct Counted<'a> {
+/// Records as the program does, asks for the latencies now and then, and allocates if asked to.
+struct Asking<'a> {
     inner: PerBatch<'a>,
+    pulse: &'a Pulse,
     extra: Extra,
 }
 
-impl Recorder for Counted<'_> {
+impl Recorder for Asking<'_> {
     fn now_ns(&self) -> u64 {
         self.inner.now_ns()
     }
@@ -141,10 +146,17 @@ impl Recorder for Counted<'_> {
             drop(std::hint::black_box(Box::new(latency_ns)));
         }
         self.inner.sample(latency_ns);
+        if self.inner.whole.histogram.count() == 500 {
+            self.pulse.ask();
+        }
     }
 
     fn phases(&mut self, times: PhaseTimes) {
         self.inner.phases(times);
+    }
+
+    fn latencies(&mut self) -> Option<&mut LatencyHistogram> {
+        self.inner.latencies()
     }
 }
 
@@ -191,7 +203,9 @@ fn initiate(
     let mut scratch = Scratch::new(1, point.depth() as usize)
         .with_batches(point.batching.in_flight, point.depth() as usize);
     let (mut histogram, mut phases) = (LatencyHistogram::new(), PhaseHistograms::default());
-    let mut recorder = Counted {
+    let (pulse, mut whole) = (Pulse::default(), LatencyHistogram::new());
+    let asking = Asking {
+        pulse: &pulse,
         inner: PerBatch {
             whole: PerOperation {
                 clock,
@@ -201,11 +215,29 @@ fn initiate(
         },
         extra,
     };
+    let mut recorder = Counted::new(asking, &pulse, Some(&mut whole));
     shared.both_ready()?;
     let alone = SharedBatches::new(1, point.batching.in_flight, None);
     let before = counts();
-    let (port, scratch, recorder) = (&mut port, &mut scratch, &mut recorder);
-    match (point.pacing, &mut table) {
+    let ends = (&mut port, table.as_mut(), &mut flows[..]);
+    drive(point, ends, &mut scratch, &alone, &mut recorder)?;
+    recorder.finish();
+    let counted = counts().since(before);
+    let mut handed_over = LatencyHistogram::new();
+    pulse.take_latencies(&mut handed_over);
+    assert_eq!(handed_over.count(), whole.count());
+    Ok((counted, whole.count()))
+}
+
+/// Runs the loop of a point's pacing.
+fn drive<R: Recorder>(
+    point: &TransferPoint,
+    (port, table, flows): (&mut Port, Option<&mut Table>, &mut [Flow]),
+    scratch: &mut Scratch,
+    alone: &SharedBatches,
+    told: &mut R,
+) -> Result<()> {
+    match (point.pacing, table) {
         (Pacing::Batch { batch: size }, _) => {
             let mut until = Until::operations(OPERATIONS / 8);
             let batching = BatchLoop {
@@ -216,29 +248,29 @@ fn initiate(
             };
             let part = match point.batching.of {
                 BatchOf::Worker => BatchPart::Whole(&mut until),
-                BatchOf::Rank => BatchPart::Lead(&alone, &mut until),
+                BatchOf::Rank => BatchPart::Lead(alone, &mut until),
             };
-            batch(port, &mut flows, &batching, scratch, part, recorder)?;
+            batch(port, flows, &batching, scratch, part, told)?;
         }
         (Pacing::Paced { rate_per_s, .. }, _) => {
             let timetable = Timetable {
-                start_ns: clock.now_ns(),
+                start_ns: port.clock.now_ns(),
                 rate_per_s,
                 operations: OPERATIONS,
                 give_up_ns: u64::MAX,
             };
-            paced(port, &mut flows, &timetable, scratch, recorder)?;
+            paced(port, flows, &timetable, scratch, told)?;
         }
         (Pacing::PingPong, Some(table)) => {
             let mut until = Until::operations(OPERATIONS / 8);
-            serve_first(port, table, &mut until, recorder)?;
+            serve_first(port, table, &mut until, told)?;
         }
         (Pacing::Stream { .. } | Pacing::PingPong, _) => {
             let mut until = Until::operations(OPERATIONS);
-            stream(port, &mut flows, scratch, &mut until, recorder)?;
+            stream(port, flows, scratch, &mut until, told)?;
         }
     }
-    Ok((counts().since(before), histogram.count()))
+    Ok(())
 }
 
 fn serve_peers(point: &TransferPoint, mut side: Side, shared: &Shared) -> Result<Counts> {

@@ -55,6 +55,11 @@ pub enum Head {
         /// Number of the collective.
         seq: u64,
     },
+    /// A note of one rank to rank 0, which nobody waits for; the payload is the note.
+    Note {
+        /// The rank that wrote it.
+        rank: u32,
+    },
     /// The sender is alive.
     Beat,
     /// Asks the parent for its clock.
@@ -374,6 +379,7 @@ mod tests {
                 uncertainty_ns: u64::MAX,
                 path_rtt_ns: 1,
             },
+            Head::Note { rank: 3 },
             Head::Goodbye,
         ];
         for head in heads {

@@ -4,8 +4,10 @@
 //! touches a socket, so a main thread that is stuck in a library does not stop this rank from answering the others.
 
 mod exchanges;
+mod notes;
 
 pub use exchanges::Pending;
+pub use notes::Notes;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -244,6 +246,11 @@ impl Rank {
     /// run, wakes them.
     pub fn sleepers(&self) -> Arc<Sleepers> {
         Arc::clone(&self.shared.sleepers)
+    }
+
+    /// Notes to rank 0, for any thread of this rank.
+    pub fn notes(&self) -> Notes {
+        Notes::new(Arc::clone(&self.shared), self.message_bytes_max)
     }
 
     /// Becomes true when the run ends early; timed loops look at it.

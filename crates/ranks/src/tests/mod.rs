@@ -93,6 +93,39 @@ fn messages_come_to_those_that_they_are_for() {
 }
 
 #[test]
+fn notes_are_with_rank_0_before_what_their_rank_enters_later() {
+    for size in [1u32, 2, 13] {
+        for outcome in run(size, move |mut rank| {
+            let (me, notes) = (rank.id(), rank.notes());
+            for round in 0..3u8 {
+                for number in 0..5u8 {
+                    notes.send(vec![round, number]).unwrap();
+                }
+                rank.barrier("round", SOON).unwrap();
+                let mut came = notes.take();
+                if me == 0 {
+                    came.retain(|(_, note)| note[0] == round);
+                    for from in 0..size {
+                        let of_rank = came.iter().filter(|(rank, _)| *rank == from);
+                        let numbers: Vec<u8> = of_rank.map(|(_, note)| note[1]).collect();
+                        assert_eq!(numbers, [0, 1, 2, 3, 4], "{size} {from}");
+                    }
+                } else {
+                    assert_eq!(came, []);
+                }
+                // Nobody is ahead of rank 0's look.
+                rank.barrier("looked", SOON).unwrap();
+            }
+            let error = notes.send(vec![0; 64 << 20]).unwrap_err();
+            assert!(error.to_string().contains("too long"), "{error}");
+            rank.close()
+        }) {
+            outcome.unwrap();
+        }
+    }
+}
+
+#[test]
 fn what_a_leaf_receives_does_not_depend_on_the_number_of_ranks() {
     let received = |size: u32| {
         let quiet = |_, options: &mut JoinOptions| options.heartbeat_timeout = 100 * SOON;

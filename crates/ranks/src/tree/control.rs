@@ -297,6 +297,7 @@ impl Control {
             }
             ControlCommand::Enter(enter) => self.enter(enter),
             ControlCommand::Overdue { seq, what, waited } => self.overdue(seq, what, waited),
+            ControlCommand::Note(note) => self.pass_note(self.settings.me.rank, note),
             ControlCommand::Abort(cause) => self.abort(cause),
             ControlCommand::CloseDoor => self.close_door(),
             ControlCommand::Leave => self.leaving = true,

@@ -88,6 +88,7 @@ impl Control {
                 let combined = self.collectives.child(seq, kind, &what, from, payload)?;
                 self.proceed(seq, combined);
             }
+            Head::Note { rank } => self.pass_note(rank, payload),
             Head::ClockPing { sent_ns } => {
                 self.send(
                     index,
@@ -274,6 +275,14 @@ impl Control {
         self.tell_children(&Head::Who { seq }, &[]);
         let answer = self.own_answer(seq);
         self.pass_answer(0, seq, answer);
+    }
+
+    /// A note goes to rank 0, which keeps it until it is taken.
+    pub(crate) fn pass_note(&mut self, rank: u32, note: Vec<u8>) {
+        match self.settings.me.rank {
+            0 => lock(&self.shared.notes).push((rank, note)),
+            _ => self.tell_parent(&Head::Note { rank }, &note),
+        }
     }
 
     fn answer_inquiry(&mut self, seq: u64) {

@@ -28,6 +28,8 @@ pub(crate) enum ControlCommand {
         what: String,
         waited: Duration,
     },
+    /// This rank has a note for rank 0.
+    Note(Vec<u8>),
     /// This rank ends the run.
     Abort(Cause),
     /// The run ends, so the next one may have rank 0's port.
@@ -142,6 +144,8 @@ pub(crate) struct Shared {
     pub(crate) received_bytes: AtomicU64,
     /// Threads of this rank that sleep on descriptors of their own.
     pub(crate) sleepers: Arc<Sleepers>,
+    /// Notes that have come to rank 0, with their ranks.
+    pub(crate) notes: Mutex<Vec<(u32, Vec<u8>)>>,
     cause: Mutex<Option<Cause>>,
     wake: OwnedFd,
 }
@@ -160,6 +164,7 @@ impl Shared {
             sleepers,
             bequest: Mutex::default(),
             received_bytes: AtomicU64::new(0),
+            notes: Mutex::default(),
             cause: Mutex::new(None),
             wake,
         }))

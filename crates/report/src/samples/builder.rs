@@ -38,6 +38,7 @@ const LENGTH: PointLength = PointLength {
     warmup_ns: 50_000_000,
     until_ci: None,
     max_duration_ns: None,
+    interval_ns: None,
 };
 
 /// A point of shm writes between two ranks.
@@ -189,6 +190,7 @@ impl Sample {
             in_flight_max: Some(64),
             verified_bytes: self.body.point.verify.then_some(payload_bytes),
             directions: None,
+            series: None,
         });
         if recorded {
             self.latencies.merge(&histogram);

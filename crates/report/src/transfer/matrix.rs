@@ -170,7 +170,7 @@ fn middles(verdict: &MatrixVerdict) -> Vec<String> {
     across.into_iter().chain(within).collect()
 }
 
-/// What is said where it is not known what is slow, and where nothing is.
+/// Words where it is not known what is slow, and where nothing is.
 fn unclear(why: Option<Unclear>, found: bool) -> Option<&'static str> {
     match why {
         Some(Unclear::FewRanks) if found => Some(

@@ -6,6 +6,7 @@ mod footers;
 mod matrix;
 mod notes;
 mod per_rank;
+mod series;
 mod title;
 
 use tonnage_plan::transfer::{CqMode, Pacing};
@@ -68,6 +69,7 @@ impl Report for Transfers {
             .into_iter()
             .collect();
         lines.extend(matrix::verdicts(records, &distinguishing));
+        lines.extend(series::lines(records, &distinguishing));
         lines.extend(footers::lines(records, &distinguishing));
         let texts = texts.iter().enumerate();
         lines.extend(texts.map(|(at, text)| format!("[{}] {text}", at + 1)));

@@ -17,6 +17,7 @@
 
 mod block;
 mod checks;
+mod intervals;
 pub mod ior;
 mod job;
 pub mod limits;

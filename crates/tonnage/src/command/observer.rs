@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::termios::tcgetwinsize;
-use tonnage_bench::observer::{Observer, Progress};
+use tonnage_bench::observer::{IntervalListener, Observer, Progress};
 use tonnage_plan::Point;
 use tonnage_record::Record;
 use tonnage_record::read::final_attempts;
@@ -16,7 +16,7 @@ use tonnage_units::Result;
 use tonnage_units::quantity::human;
 
 use super::spare::SpareWriter;
-use super::{print, screen};
+use super::{intervals, print, screen};
 
 /// Keeps records, writes them on, and shows how far the run is.
 pub struct Keeper {
@@ -96,6 +96,10 @@ impl Observer for Keeper {
     fn progress(&mut self, progress: &Progress) {
         let far = how_far(progress);
         self.progress.set_message(format!("{}: {far}", self.point));
+    }
+
+    fn intervals(&self) -> Option<IntervalListener> {
+        Some(intervals::printer())
     }
 
     fn record(&mut self, record: Record) -> Result<()> {

@@ -199,12 +199,17 @@ fn an_outage_of_two_seconds_shows_and_the_run_goes_on() {
         &hosts,
         dir.path(),
         "eth0",
-        "--window 8 --trials 1 --trial-time 8s --warmup 0 --limit none",
+        "--window 8 --duration 8s --interval 250ms --warmup 0 --limit none",
     );
     hosts.link(1, 0).cut().unwrap();
     std::thread::sleep(Duration::from_secs(2));
     hosts.link(1, 0).mend().unwrap();
-    all_good(&end(runs));
+    let ended = end(runs);
+    assert!(ended.iter().all(|run| run.code == Some(0)), "{ended:#?}");
+    assert!(
+        ended[0].stderr.contains("nothing moved: rank 0"),
+        "{ended:#?}"
+    );
     let record = &records::read(&dir.path().join("r.jsonl"))[0];
     assert_eq!(record.outcome, Outcome::Measured);
     let latency = record
@@ -217,6 +222,15 @@ fn an_outage_of_two_seconds_shows_and_the_run_goes_on() {
         .as_ref()
         .unwrap();
     assert!(latency.latency_ns_max > 1_900_000_000, "{latency:#?}");
+    // The gap is in the series: 2 s of it, and the time until the connection tries again.
+    let trial = &record.transfer().unwrap().trials[0];
+    let standstills = &trial.series.as_ref().unwrap().standstills;
+    let longest = standstills
+        .iter()
+        .map(|known| known.end_ns - known.begin_ns)
+        .max();
+    assert!(longest >= Some(1_500_000_000), "{standstills:?}");
+    assert!(standstills.iter().all(|known| known.rank == 0));
 }
 
 #[test]

@@ -76,6 +76,8 @@ mod files_verify;
 #[cfg(test)]
 mod hosts;
 #[cfg(test)]
+mod intervals;
+#[cfg(test)]
 mod ior;
 #[cfg(test)]
 mod killing;

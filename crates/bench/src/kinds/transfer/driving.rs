@@ -6,17 +6,22 @@ use super::directions::sums;
 use super::flows::{flows_of, timetable};
 use super::rails;
 use super::totals::TrialTotals;
-use super::trial::Schedule;
+use super::trial::{Schedule, WARM_UP};
 use super::work::Work;
 use crate::drive::batch::{AbandonOnPanic, BatchLoop, BatchPart, batch};
 use crate::drive::paced::paced;
 use crate::drive::ping_pong::{read_in_turn, serve_first};
+use crate::drive::pulse::{Counted, FeltPulse, Pulse};
 use crate::drive::recorder::{PerBatch, PerOperation, Recorder, Silent};
 use crate::drive::stream::stream;
 use crate::drive::until::Until;
 use tonnage_engine::Verb;
 use tonnage_plan::transfer::{Pacing, TrialLength};
+use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
+
+/// Pulse to keep, and the latencies of the trial, where they are recorded.
+type Counting<'a> = (&'a Pulse, Option<&'a mut LatencyHistogram>);
 
 impl Work<'_> {
     /// Waits for the aligned start, then drives this worker's own flows to their end, the closing flush included.
@@ -121,33 +126,84 @@ impl Work<'_> {
     }
 
     fn drive_flows(&mut self, schedule: &Schedule, totals: &mut TrialTotals) -> Result<()> {
+        let mut pulse = self.pulse.take();
+        // Nobody feels it while engines warm up.
+        let felt = pulse.as_mut().filter(|_| schedule.number != WARM_UP);
+        let result = self.drive_recording(schedule, totals, felt);
+        self.pulse = pulse;
+        result
+    }
+
+    /// Records latencies where they are wanted. Each way of recording is a loop of its own.
+    fn drive_recording(
+        &mut self,
+        schedule: &Schedule,
+        totals: &mut TrialTotals,
+        felt: Option<&mut FeltPulse>,
+    ) -> Result<()> {
         let clock = self.port.clock;
         match self.trial.take() {
             Some(mut histogram) if self.point.latency && !self.follows_batches() => {
-                let mut recorder = PerOperation {
-                    clock,
-                    histogram: &mut histogram,
-                };
-                let result = match self.phases.take() {
-                    Some(mut phases) => {
-                        let mut recorder = PerBatch {
-                            whole: recorder,
-                            phases: &mut phases,
-                        };
-                        let result = self.drive_with(schedule, totals, &mut recorder);
-                        self.phases = Some(phases);
-                        result
+                let result = match felt {
+                    None => {
+                        let histogram = &mut histogram;
+                        let recorder = PerOperation { clock, histogram };
+                        self.drive_phases(schedule, totals, recorder, None)
                     }
-                    None => self.drive_with(schedule, totals, &mut recorder),
+                    Some(felt) => {
+                        let recorder = PerOperation {
+                            clock,
+                            histogram: &mut felt.latencies,
+                        };
+                        let counting: Counting<'_> = (&felt.pulse, Some(&mut histogram));
+                        self.drive_phases(schedule, totals, recorder, Some(counting))
+                    }
                 };
                 self.trial = Some(histogram);
                 result
             }
             unused => {
                 self.trial = unused;
-                self.drive_with(schedule, totals, &mut Silent)
+                let counting = felt.map(|felt| -> Counting<'_> { (&felt.pulse, None) });
+                self.drive_counted(schedule, totals, Silent, counting)
             }
         }
+    }
+
+    /// Records the phases of batches too, where there are some.
+    fn drive_phases(
+        &mut self,
+        schedule: &Schedule,
+        totals: &mut TrialTotals,
+        whole: PerOperation<'_>,
+        counting: Option<Counting<'_>>,
+    ) -> Result<()> {
+        let Some(mut phases) = self.phases.take() else {
+            return self.drive_counted(schedule, totals, whole, counting);
+        };
+        let recorder = PerBatch {
+            whole,
+            phases: &mut phases,
+        };
+        let result = self.drive_counted(schedule, totals, recorder, counting);
+        self.phases = Some(phases);
+        result
+    }
+
+    fn drive_counted<R: Recorder>(
+        &mut self,
+        schedule: &Schedule,
+        totals: &mut TrialTotals,
+        mut recorder: R,
+        counting: Option<Counting<'_>>,
+    ) -> Result<()> {
+        let Some((pulse, whole)) = counting else {
+            return self.drive_with(schedule, totals, &mut recorder);
+        };
+        let mut counted = Counted::new(recorder, pulse, whole);
+        let result = self.drive_with(schedule, totals, &mut counted);
+        counted.finish();
+        result
     }
 
     fn drive_with<R: Recorder>(

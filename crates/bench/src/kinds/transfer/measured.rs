@@ -4,7 +4,7 @@ use super::totals::TrialTotals;
 use crate::drive::recorder::PhaseHistograms;
 use tonnage_engine::Facts;
 use tonnage_record::histogram::LatencyHistogram;
-use tonnage_record::transfer::{InitiatorFigures, PairRate, Trial};
+use tonnage_record::transfer::{BrokenOff, InitiatorFigures, PairRate, Trial};
 use tonnage_record::{Limit, WireProof};
 
 /// Results of a point, the same on all ranks.
@@ -31,4 +31,11 @@ pub struct Measured {
     pub pairs: Vec<PairRate>,
     /// Each initiating rank, where that was asked for.
     pub initiators: Vec<InitiatorFigures>,
+}
+
+/// Figures of a point that are kept although it fails.
+#[derive(Default)]
+pub struct Kept {
+    /// Intervals of the trial that did not end.
+    pub broken_off: Option<BrokenOff>,
 }

@@ -9,6 +9,7 @@
 //! | [`layout`] | division of a worker's memory among its flows |
 //! | [`point`] | one point from warm-up to its figures |
 //! | [`crew`], [`work`], `driving`, `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
+//! | `intervals` | what moves in each interval of a trial, told while it runs |
 //! | `stalled` | words about operations that make no progress |
 //! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
 //! | [`totals`], [`rails`], `rail_report`, `pairs`, `pair_turns`, `per_rank`, [`directions`], [`direction_totals`], [`summary`] | sums of workers and ranks, of each rail and of each pair, and the
@@ -24,6 +25,7 @@ pub mod driven;
 mod driving;
 pub mod effective;
 pub(crate) mod flows;
+mod intervals;
 pub mod layout;
 mod measured;
 pub mod opened;
@@ -43,6 +45,7 @@ pub mod work;
 
 use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
+use measured::Kept;
 use opened::{EngineKey, OpenEngine};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_plan::{Planned, Point};
@@ -104,7 +107,14 @@ impl Kind for Transfers {
     ) -> Result<(), StepFailure> {
         record.effective = effective::effective(open, &[]);
         record.placed = open.placed;
-        let measured = point::measure(point, open, stage.rank, course)?;
+        let mut kept = Kept::default();
+        let measured = point::measure(point, open, stage, &mut kept, course);
+        if measured.is_err() {
+            let mut body = TransferBody::new(point.clone());
+            body.broken_off = kept.broken_off;
+            record.body = Body::from(body);
+        }
+        let measured = measured?;
         record.effective = effective::effective(open, &measured.chosen);
         let mut summary = summary::summarize(point, &measured);
         summary.rails = rail_report::summary(point, &open.opened, &measured.totals);

@@ -7,19 +7,20 @@ use std::time::{Duration, Instant};
 use super::crew::{Crew, CrewOrder, CrewReport, Deck};
 use super::directions;
 use super::driven::Driven;
-use super::measured::Measured;
+use super::intervals::Intervals;
+use super::measured::{Kept, Measured};
 use super::opened::OpenEngine;
 use super::pairs::{PairSum, PairSums};
 use super::per_rank::{RankSums, initiators};
 use super::stations::{serve, stations};
 use super::totals::TrialTotals;
-use super::trial::{Issued, Schedule, Station, WARM_UP};
+use super::trial::{Issued, Schedule, Station, WARM_UP, deadline_of};
 use super::work::Work;
 use crate::deadlines::DEADLINES;
 use crate::drive::recorder::PhaseHistograms;
 use crate::failure::{StepFailure, agree, await_first_cause};
 use crate::json::Json;
-use crate::kinds::kind::{Course, Steps, When};
+use crate::kinds::kind::{Course, Stage, Steps, When};
 use crate::kinds::transfer::verify::Expected;
 use crate::latencies::merge_all;
 use crate::limit::{Bound, Measurement};
@@ -44,12 +45,15 @@ const WARM_UP_ROUNDS_MAX: u32 = 20;
 pub fn measure(
     point: &TransferPoint,
     open: &mut OpenEngine,
-    rank: &mut Rank,
+    stage: &mut Stage<'_>,
+    kept: &mut Kept,
     course: Course<'_>,
 ) -> Result<Measured, StepFailure> {
+    let intervals = Intervals::of(point, stage, open.moves_bytes);
+    let rank = &mut *stage.rank;
     let stop = rank.stopped();
     let deck = Deck::new(open.workers.len(), rank.sleepers());
-    let stations = stations(point, open, rank);
+    let stations = stations(point, open, rank, &intervals);
     let mut workers = open.workers.iter_mut().zip(stations);
     let (worker, station) = workers
         .next()
@@ -79,6 +83,7 @@ pub fn measure(
             followers,
             moves_bytes: open.moves_bytes,
             routes: &open.routes,
+            intervals,
             taken: Taken::default(),
         };
         let result = lead.run(course);
@@ -87,6 +92,9 @@ pub fn measure(
             await_first_cause(lead.rank);
             lead.rank.fail(error);
             lead.deck.finish(Vec::new());
+        }
+        if result.is_err() {
+            kept.broken_off = lead.intervals.break_off();
         }
         drop(lead);
         driven.end(worker);
@@ -104,6 +112,7 @@ pub(super) struct Lead<'a, 'b> {
     moves_bytes: bool,
     bound: Bound<'a>,
     routes: &'a Routes,
+    intervals: Intervals,
     pub(super) taken: Taken<'a>,
 }
 
@@ -229,10 +238,12 @@ impl Lead<'_, '_> {
             round,
             again,
         };
+        self.intervals.begin(&schedule, self.own.port.clock)?;
         self.followers.order(|_| CrewOrder::Trial(schedule))?;
         let driven = self.deck.drive(0, &mut self.own, &schedule);
         self.serve_peers(Instant::now() + deadline_of(length), Deck::all_driven)?;
         let mut totals = driven?;
+        self.intervals.driven();
         let expected = self.exchange(length, self.own.has_turn(round))?;
         let own_expected = expected.first().cloned().unwrap_or_default();
         self.deck.finish(expected);
@@ -244,6 +255,8 @@ impl Lead<'_, '_> {
         if self.point.verify && self.moves_bytes {
             self.verify(&mut totals)?;
         }
+        self.intervals
+            .tell_last(totals.operations, totals.window_ns)?;
         let own = PairSum::of(&totals);
         let all = self.rank.reduce("add up a trial", totals, DEADLINES.step)?;
         if number != WARM_UP {
@@ -428,6 +441,7 @@ impl Steps for Lead<'_, '_> {
             .then(|| directions::of_trial(&totals));
         self.taken.trials.push(Trial {
             directions,
+            series: self.intervals.finish(totals.window_ns)?,
             ..totals.trial(self.point.verify)
         });
         self.taken.totals.push(totals);
@@ -464,15 +478,6 @@ impl Steps for Lead<'_, '_> {
             .gather("engine choices", &chosen, DEADLINES.step)?;
         self.taken.chosen = all.into_iter().map(|Json(chosen)| chosen).collect();
         Ok(())
-    }
-}
-
-/// Longest time that the end of a trial may be waited for.
-fn deadline_of(length: TrialLength) -> Duration {
-    match length {
-        // A paced trial may take as long again, and a large window takes its time to drain.
-        TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + DEADLINES.step,
-        TrialLength::Iterations(_) => DEADLINES.operations,
     }
 }
 

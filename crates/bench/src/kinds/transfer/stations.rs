@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use super::crew::{CrewOrder, CrewReport, Deck, follow};
 use super::driven::Driven;
+use super::intervals::Intervals;
 use super::layout::SliceLayout;
 use super::opened::{OpenEngine, TransferWorker};
 use super::stalled::FlowNames;
@@ -18,7 +19,12 @@ use tonnage_ranks::Rank;
 use tonnage_units::Result;
 
 /// Places of this rank's workers.
-pub(super) fn stations(point: &TransferPoint, open: &OpenEngine, rank: &Rank) -> Vec<Station> {
+pub(super) fn stations(
+    point: &TransferPoint,
+    open: &OpenEngine,
+    rank: &Rank,
+    intervals: &Intervals,
+) -> Vec<Station> {
     let out = SliceLayout::new(point, rank.id()).out;
     let shared = shared_batches(point, rank).map(Arc::new);
     let station = |(index, worker): (u32, &TransferWorker)| Station {
@@ -29,6 +35,7 @@ pub(super) fn stations(point: &TransferPoint, open: &OpenEngine, rank: &Rank) ->
         patience: rank.network_timeout() + DEADLINES.stall,
         sleepers: rank.sleepers(),
         shared: shared.clone(),
+        pulse: intervals.pulse(index),
     };
     (0u32..).zip(&open.workers).map(station).collect()
 }

@@ -102,6 +102,7 @@ impl TrialTotals {
             in_flight_max: Some(self.in_flight_max),
             verified_bytes: verified.then_some(self.verified_bytes),
             directions: None,
+            series: None,
         }
     }
 }

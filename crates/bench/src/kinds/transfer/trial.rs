@@ -8,7 +8,9 @@ use tonnage_plan::transfer::TrialLength;
 use tonnage_ranks::Sleepers;
 
 use super::stalled::FlowNames;
+use crate::deadlines::DEADLINES;
 use crate::drive::batch::SharedBatches;
+use crate::drive::pulse::Pulse;
 
 /// The number of a warm-up, which is no trial: engines may try things out in it.
 pub const WARM_UP: u64 = 0;
@@ -30,6 +32,8 @@ pub struct Station {
     pub sleepers: Arc<Sleepers>,
     /// Batches that this rank's workers share, where they do.
     pub shared: Option<Arc<SharedBatches>>,
+    /// Pulse that it keeps, where somebody feels it.
+    pub pulse: Option<Arc<Pulse>>,
 }
 
 /// Start and length of a trial.
@@ -52,4 +56,13 @@ pub struct Schedule {
 pub struct Issued {
     /// For each rank of `SliceLayout::out`: first and one past the last operation of this trial.
     pub ranges: Vec<(u64, u64)>,
+}
+
+/// Longest time that the end of a trial may be waited for.
+pub(super) fn deadline_of(length: TrialLength) -> Duration {
+    match length {
+        // A paced trial may take as long again, and a large window takes its time to drain.
+        TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + DEADLINES.step,
+        TrialLength::Iterations(_) => DEADLINES.operations,
+    }
 }

@@ -20,6 +20,7 @@ use crate::drive::batch::SharedBatches;
 use crate::drive::flow::{Flow, Receives};
 use crate::drive::ping_pong::{Table, return_all};
 use crate::drive::port::Port;
+use crate::drive::pulse::FeltPulse;
 use crate::drive::recorder::PhaseHistograms;
 use crate::drive::serve::{rest, serve};
 use crate::drive::stall::StallWatch;
@@ -63,6 +64,8 @@ pub struct Work<'a> {
     pub(super) trial: Option<LatencyHistogram>,
     /// Latencies of the point.
     pub(super) histogram: LatencyHistogram,
+    /// Pulse that it keeps in trials, where somebody feels it.
+    pub(super) pulse: Option<FeltPulse>,
     /// Those of the phases of batches, where the point has batches.
     pub(super) phases: Option<PhaseHistograms>,
     pub(super) watch: SliceWalks,
@@ -140,6 +143,7 @@ impl<'a> Work<'a> {
             lanes,
             trial: Some(LatencyHistogram::new()),
             histogram: LatencyHistogram::new(),
+            pulse: station.pulse.map(FeltPulse::new),
             phases: has_phases(point).then(PhaseHistograms::default),
             number: 0,
             window_end_ns: 0,

@@ -4,6 +4,7 @@
 use super::batches::Batching;
 use super::batching::{batchings, check_batching};
 use super::both_ways::check_ping_pong;
+use super::interval::check_rounds;
 use super::issuing::{check_devices, check_order, divisions, rail_shift};
 use super::landings::check_landings;
 use super::layout::{check_memory, check_shared, layout, sizes};
@@ -40,6 +41,7 @@ pub(super) fn expand(
     let what = &transfer.what;
     let roles = roles(what, ranks)?;
     let length = length(&transfer.length)?;
+    check_rounds(transfer.length.interval, &roles)?;
     let entries = entries(what, lists)?;
     let ops = ops(what)?;
     let memories = memories(transfer, ops, &roles, lists)?;

@@ -1,9 +1,10 @@
 //! Length of a point's measurement: what `trials`, `trial-time`, `iters`, `duration`, `warmup`, `until-ci` and
-//! `max-duration` mean together.
+//! `max-duration` mean together. Intervals are in `interval`.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::interval::interval;
 use super::point::{PointLength, TrialLength};
 use crate::options::{Group, with_default};
 use crate::refuse::usage;
@@ -44,6 +45,11 @@ pub struct LengthOptions {
     /// Measured time of each point, split evenly over its trials.
     #[arg(long, value_name = "TIME")]
     pub duration: Option<Nanos>,
+
+    /// Cuts each trial into intervals of this length: prints what moves in each while it runs, and keeps the series.
+    /// There is one trial then, unless --trials says more.
+    #[arg(long, value_name = "TIME")]
+    pub interval: Option<Nanos>,
 
     /// Untimed operations before the first trial of each point; 0 leaves them out.
     #[arg(long, value_name = "TIME")]
@@ -86,6 +92,7 @@ pub(super) fn length(options: &LengthOptions) -> Result<PointLength> {
             Nanos(WARMUP_NS_MAX)
         ));
     }
+    let interval_ns = interval(options.interval, trial)?;
     let (until_ci, max_duration_ns) = confidence(options, trials, trial)?;
     Ok(PointLength {
         trials,
@@ -93,6 +100,7 @@ pub(super) fn length(options: &LengthOptions) -> Result<PointLength> {
         warmup_ns,
         until_ci,
         max_duration_ns,
+        interval_ns,
     })
 }
 
@@ -128,9 +136,17 @@ fn contradictions(options: &LengthOptions) -> Result<()> {
     Ok(())
 }
 
+/// Trials where their number is not said: a series is of one, unless it is repeated until it is known well enough.
+fn trials_default(options: &LengthOptions) -> u32 {
+    match options.interval.is_some() && options.until_ci.is_none() {
+        true => 1,
+        false => TRIALS_DEFAULT,
+    }
+}
+
 fn trials(options: &LengthOptions) -> Result<u32> {
     let Some(Count(trials)) = options.trials else {
-        return Ok(TRIALS_DEFAULT);
+        return Ok(trials_default(options));
     };
     if options.until_ci.is_some() && trials == 1 {
         return usage(
@@ -243,7 +259,7 @@ pub(super) fn scale(options: &mut LengthOptions, factor: f64) {
     };
     let trials = options
         .trials
-        .map_or(TRIALS_DEFAULT.into(), |Count(trials)| trials);
+        .map_or(trials_default(options).into(), |Count(trials)| trials);
     let share = trials.clamp(1, TRIALS_MAX);
     if let Some(Count(iterations)) = &mut options.iters {
         *iterations = scaled(*iterations, 1, ITERATIONS_MAX);
@@ -255,6 +271,13 @@ pub(super) fn scale(options: &mut LengthOptions, factor: f64) {
     if by_time || options.trial_time.is_some() {
         let Nanos(ns) = options.trial_time.unwrap_or(Nanos(TRIAL_NS_DEFAULT));
         options.trial_time = Some(Nanos(scaled(ns, TRIAL_NS_MIN, TRIAL_NS_MAX)));
+    }
+    if let (Some(Nanos(interval)), Some(Nanos(whole))) = (
+        &mut options.interval,
+        options.duration.or(options.trial_time),
+    ) {
+        let trial = whole / if options.duration.is_some() { share } else { 1 };
+        *interval = (*interval).min(trial);
     }
     if options.until_ci.is_some() {
         let Nanos(ns) = options
@@ -298,6 +321,7 @@ mod tests {
             warmup_ns: 50 * MS,
             until_ci: None,
             max_duration_ns: None,
+            interval_ns: None,
         };
         assert_eq!(length(&LengthOptions::default()).unwrap(), expected);
     }
@@ -309,6 +333,36 @@ mod tests {
             length(&options).unwrap().trial,
             TrialLength::DurationNs(500 * MS)
         );
+    }
+
+    #[test]
+    fn a_series_is_of_one_trial_unless_more_are_asked_for() {
+        let cut = |trials, until_ci: Option<f64>| {
+            let mut options = with(|t| (t.interval, t.trials) = (ms(1000), trials));
+            match until_ci {
+                None => options.duration = ms(6000),
+                Some(part) => {
+                    (options.until_ci, options.trial_time) = (Some(Fraction(part)), ms(2000))
+                }
+            }
+            length(&options).unwrap()
+        };
+        let one = cut(None, None);
+        assert_eq!(
+            (one.trials, one.trial),
+            (1, TrialLength::DurationNs(6000 * MS))
+        );
+        assert_eq!(one.interval_ns, Some(1000 * MS));
+        let three = cut(Some(Count(3)), None);
+        assert_eq!(
+            (three.trials, three.trial),
+            (3, TrialLength::DurationNs(2000 * MS))
+        );
+        assert_eq!(cut(None, Some(0.02)).trials, TRIALS_DEFAULT);
+        let mut scaled = with(|t| (t.interval, t.duration) = (ms(1000), ms(10_000)));
+        scale(&mut scaled, 0.01);
+        assert_eq!((scaled.interval, scaled.duration), (ms(100), ms(100)));
+        assert!(length(&scaled).is_ok());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! | `options` | the options of a transfer |
 //! | [`point`] | one cell of a sweep, with everything fixed |
 //! | `expand` | the points of a transfer, and the checks of engines and verbs |
-//! | `roles`, `pacing`, `batching`, `issuing`, `library`, `length`, `layout` | what one group of options means together |
+//! | `roles`, `pacing`, `batching`, `issuing`, `library`, `length`, `interval`, `layout` | what one group of options means together |
 //! | `batches` | batches of a point |
 //! | `both_ways` | pairs that move bytes in both directions at once |
 //! | `memories` | kinds of memory of both ends |
@@ -18,6 +18,7 @@ mod batches;
 mod batching;
 mod both_ways;
 mod expand;
+mod interval;
 mod issuing;
 mod kind;
 mod landings;

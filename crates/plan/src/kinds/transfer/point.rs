@@ -480,6 +480,9 @@ pub struct PointLength {
     /// Longest time of the trials with `until_ci`; then measuring stops all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration_ns: Option<u64>,
+    /// Length of the intervals that each trial is cut into, where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_ns: Option<u64>,
 }
 
 /// Length of one trial.

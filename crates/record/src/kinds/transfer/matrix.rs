@@ -137,7 +137,7 @@ struct LogRate {
     within_host: bool,
     /// Logarithm of the rate / the middle of its kind; minus infinity where nothing moved.
     below: f64,
-    /// What that is less than where the rate is slow.
+    /// The value that `below` is less than where the rate is slow.
     slow: f64,
 }
 
@@ -247,7 +247,7 @@ fn slow_pairs(rates: &[LogRate], senders: &[SlowRank], receivers: &[SlowRank]) -
 /// Ends of a pair: its sender and its receiver.
 const ENDS: [fn(&LogRate) -> u32; 2] = [|rate| rate.sender, |rate| rate.receiver];
 
-/// What is known of a rank at one end, with the ranks of its own host or with those of others.
+/// Rates of a rank at one end, taken together, with the ranks of its own host or with those of others.
 #[derive(Default, Clone)]
 struct RankRates {
     median_below: f64,

@@ -8,12 +8,17 @@ mod initiators;
 mod matrix;
 mod pairs;
 mod rails;
+mod series;
 
 pub use directions::{Directions, PairDirection, TrialDirection, TrialDirections};
 pub use initiators::InitiatorFigures;
 pub use matrix::{MatrixVerdict, PairMiddle, SlowPair, SlowRank, Unclear, judge};
 pub use pairs::PairRate;
 pub use rails::{Rail, SlowRail};
+pub use series::{
+    BrokenOff, ClientSeries, IntervalExtremes, IntervalLatency, SERIES_CLIENTS_MAX, Standstill,
+    TrialSeries,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,6 +46,9 @@ pub struct TransferBody {
     /// Latencies of all operations of all trials and workers; absent where none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<HistogramData>,
+    /// Intervals of the trial in which the point failed, where `--interval` asked for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken_off: Option<BrokenOff>,
 }
 
 impl TransferBody {
@@ -51,6 +59,7 @@ impl TransferBody {
             trials: Vec::new(),
             summary: None,
             histogram: None,
+            broken_off: None,
         }
     }
 }
@@ -189,6 +198,9 @@ pub struct Trial {
     /// Each direction, where pairs move bytes both ways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directions: Option<TrialDirections>,
+    /// Its intervals, where `--interval` asked for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<TrialSeries>,
 }
 
 /// The trials of a point taken together.

@@ -150,7 +150,26 @@ pub fn ranks_of<'a>(lists: impl Iterator<Item = &'a String>) -> Vec<u32> {
     ranks
 }
 
+/// Every operation of a trial is in one interval.
+fn check_series(point: &TransferPoint, trial: &Trial) {
+    assert_eq!(trial.series.is_some(), point.length.interval_ns.is_some());
+    let Some(series) = &trial.series else { return };
+    let sum = |operations: &[u64]| operations.iter().sum::<u64>();
+    assert_eq!(sum(&series.operations), trial.operations, "{trial:?}");
+    if !series.clients.is_empty() {
+        let clients = series.clients.iter();
+        let all: u64 = clients.map(|client| sum(&client.operations)).sum();
+        assert_eq!(all, trial.operations, "{trial:?}");
+    }
+    let whole_ns = series.interval_ns * (series.operations.len() as u64 - 1);
+    assert!(
+        whole_ns < trial.window_ns || series.operations.len() == 1,
+        "{trial:?}"
+    );
+}
+
 fn check_trial(point: &TransferPoint, trial: &Trial) {
+    check_series(point, trial);
     let size = u64::from(point.size_bytes);
     let moved = if point.engine == "null" {
         0

@@ -74,6 +74,7 @@ fn everything_that_is_not_said_has_its_default() {
             warmup_ns: 50_000_000,
             until_ci: None,
             max_duration_ns: None,
+            interval_ns: None,
         },
     };
     assert_eq!(points(WRITE), [expected]);
@@ -135,6 +136,7 @@ fn everything_that_is_said_is_in_the_point() {
             warmup_ns: 0,
             until_ci: Some(0.02),
             max_duration_ns: Some(5_000_000_000),
+            interval_ns: None,
         },
     };
     assert_eq!(point, expected);

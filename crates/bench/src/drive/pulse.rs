@@ -1,0 +1,231 @@
+//! The pulse of a worker: how far its loop is, for another thread that looks now and then.
+//!
+//! The loop stores a number whenever operations have completed, and hands its latencies over when it was asked to: once
+//! an interval, in a call that waits for nobody. It reads the clock no more than it did before.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+
+use super::recorder::{PhaseTimes, Recorder};
+use tonnage_record::histogram::LatencyHistogram;
+use tonnage_units::lock::lock;
+
+/// Progress of a worker's loop in a trial.
+#[derive(Debug, Default)]
+pub struct Pulse {
+    /// The worker's own line of the cache.
+    completed: OwnLine,
+    /// Times that latencies were asked for. Written once an interval, so that the worker has it in its cache.
+    asked: OwnLine,
+    /// The last of these times at which the worker has answered.
+    answered: AtomicU64,
+    /// Latencies that the worker has handed over.
+    latencies: Mutex<LatencyHistogram>,
+}
+
+/// A counter that shares its cache line with nothing, neighbours that the processor fetches along included.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct OwnLine(AtomicU64);
+
+impl Pulse {
+    /// Begins a trial.
+    pub fn restart(&self) {
+        self.completed.0.store(0, Ordering::Relaxed);
+        lock(&self.latencies).clear();
+    }
+
+    /// Operations that have completed in this trial.
+    pub fn completed(&self) -> u64 {
+        self.completed.0.load(Ordering::Relaxed)
+    }
+
+    /// Asks the worker for the latencies that it has recorded since it was asked last.
+    pub fn ask(&self) {
+        self.asked.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns whether the worker has handed over what it was asked for last.
+    pub fn is_answered(&self) -> bool {
+        self.answered.load(Ordering::Acquire) == self.asked.0.load(Ordering::Relaxed)
+    }
+
+    /// Adds the latencies that the worker has handed over, and forgets them.
+    pub fn take_latencies(&self, into: &mut LatencyHistogram) {
+        let mut handed_over = lock(&self.latencies);
+        into.merge(&handed_over);
+        handed_over.clear();
+    }
+}
+
+/// Pulse of a worker, with memory for the latencies of an interval.
+pub struct FeltPulse {
+    /// The pulse, which another thread feels.
+    pub pulse: Arc<Pulse>,
+    /// Latencies that were not handed over yet.
+    pub latencies: LatencyHistogram,
+}
+
+impl FeltPulse {
+    /// Makes the memory.
+    pub fn new(pulse: Arc<Pulse>) -> Self {
+        Self {
+            pulse,
+            latencies: LatencyHistogram::new(),
+        }
+    }
+}
+
+/// Records as `inner` does and keeps a pulse.
+pub struct Counted<'a, R> {
+    inner: R,
+    pulse: &'a Pulse,
+    /// Latencies of the whole trial, where they are recorded; `inner` has those of the interval.
+    whole: Option<&'a mut LatencyHistogram>,
+    answered: u64,
+}
+
+impl<'a, R: Recorder> Counted<'a, R> {
+    /// Keeps this pulse. `whole` gets the latencies that `inner` records in one interval after the other.
+    pub fn new(inner: R, pulse: &'a Pulse, whole: Option<&'a mut LatencyHistogram>) -> Self {
+        let answered = pulse.asked.0.load(Ordering::Relaxed);
+        pulse.answered.store(answered, Ordering::Release);
+        Self {
+            inner,
+            pulse,
+            whole,
+            answered,
+        }
+    }
+
+    /// Hands over the latencies of the last interval.
+    pub fn finish(mut self) {
+        let pulse = self.pulse;
+        self.hand_over(&mut lock(&pulse.latencies));
+        let asked = pulse.asked.0.load(Ordering::Relaxed);
+        pulse.answered.store(asked, Ordering::Release);
+    }
+
+    /// Hands latencies over, unless somebody reads those from before just now: then the next turn does.
+    #[cold]
+    fn answer(&mut self, asked: u64) {
+        let pulse = self.pulse;
+        match pulse.latencies.try_lock() {
+            Ok(mut latencies) => self.hand_over(&mut latencies),
+            Err(TryLockError::Poisoned(poisoned)) => self.hand_over(&mut poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => return,
+        }
+        self.answered = asked;
+        pulse.answered.store(asked, Ordering::Release);
+    }
+
+    fn hand_over(&mut self, handed_over: &mut LatencyHistogram) {
+        if let (Some(whole), Some(latencies)) = (&mut self.whole, self.inner.latencies()) {
+            handed_over.merge(latencies);
+            whole.merge(latencies);
+            latencies.clear();
+        }
+    }
+}
+
+impl<R: Recorder> Recorder for Counted<'_, R> {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.inner.now_ns()
+    }
+
+    #[inline]
+    fn sample(&mut self, latency_ns: u64) {
+        self.inner.sample(latency_ns);
+    }
+
+    #[inline]
+    fn phases(&mut self, times: PhaseTimes) {
+        self.inner.phases(times);
+    }
+
+    #[inline]
+    fn progress(&mut self, completed: u64) {
+        self.pulse.completed.0.store(completed, Ordering::Relaxed);
+        let asked = self.pulse.asked.0.load(Ordering::Relaxed);
+        if asked != self.answered {
+            self.answer(asked);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_sys::clock::Clock;
+
+    use super::super::recorder::{PerOperation, Silent};
+    use super::*;
+
+    #[test]
+    fn latencies_are_handed_over_once_and_all_of_them_are_in_the_whole() {
+        let (pulse, mut whole) = (Pulse::default(), LatencyHistogram::new());
+        pulse.ask();
+        let mut interval = LatencyHistogram::new();
+        let inner = PerOperation {
+            clock: Clock::new(),
+            histogram: &mut interval,
+        };
+        let mut counted = Counted::new(inner, &pulse, Some(&mut whole));
+        let mut taken = Vec::new();
+        let mut take = |pulse: &Pulse| {
+            let mut latencies = LatencyHistogram::new();
+            pulse.take_latencies(&mut latencies);
+            taken.push((latencies.count(), latencies.max_ns()));
+        };
+        counted.sample(10);
+        counted.progress(1);
+        // What was asked before the trial is nobody's question now.
+        take(&pulse);
+        counted.sample(20);
+        pulse.ask();
+        assert!(!pulse.is_answered());
+        take(&pulse);
+        counted.progress(2);
+        assert!(pulse.is_answered());
+        take(&pulse);
+        assert_eq!(pulse.completed(), 2);
+        counted.sample(30);
+        pulse.ask();
+        let reading = lock(&pulse.latencies);
+        counted.progress(3);
+        drop(reading);
+        take(&pulse);
+        counted.progress(3);
+        take(&pulse);
+        counted.sample(40);
+        counted.finish();
+        take(&pulse);
+        assert_eq!(
+            taken,
+            [
+                (0, None),
+                (0, None),
+                (2, Some(20)),
+                (0, None),
+                (1, Some(30)),
+                (1, Some(40))
+            ]
+        );
+        assert_eq!(
+            (whole.count(), whole.min_ns(), whole.max_ns()),
+            (4, Some(10), Some(40))
+        );
+        pulse.restart();
+        assert_eq!(pulse.completed(), 0);
+    }
+
+    #[test]
+    fn silence_has_a_pulse_too() {
+        let pulse = Pulse::default();
+        let mut counted = Counted::new(Silent, &pulse, None);
+        pulse.ask();
+        counted.progress(7);
+        counted.finish();
+        assert_eq!(pulse.completed(), 7);
+    }
+}

@@ -1,0 +1,316 @@
+//! Rank 0's side of intervals: puts ticks of all clients together.
+
+use std::collections::VecDeque;
+
+use super::tick::Tick;
+use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::transfer::{
+    ClientSeries, IntervalExtremes, IntervalLatency, SERIES_CLIENTS_MAX, Standstill, TrialSeries,
+};
+use tonnage_units::Result;
+
+/// Standstills that are listed.
+const STANDSTILLS_MAX: usize = 1024;
+
+/// Intervals whose latencies still come: a client that is later than that adds to the oldest of them.
+const OPEN_MAX: usize = 4;
+
+/// The intervals of one trial so far.
+pub(super) struct Collector {
+    trial: u64,
+    clients: Vec<Client>,
+    series: TrialSeries,
+    /// Histograms of the last intervals, the first of them that at `open_from`.
+    open: VecDeque<LatencyHistogram>,
+    open_from: usize,
+}
+
+/// Ticks of a rank that initiates, taken together.
+struct Client {
+    rank: u32,
+    /// Operations that its ticks told of.
+    told: u64,
+    /// Intervals that they told of.
+    passed: usize,
+    is_driven: bool,
+    is_over: bool,
+    /// The first interval of those in a row in which it moved nothing.
+    still_from: Option<usize>,
+}
+
+/// Movement of a client in one interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ClientMoved {
+    pub(super) rank: u32,
+    pub(super) operations: u64,
+    /// True where it stood still before it was done, or nobody has heard of it.
+    pub(super) is_silent: bool,
+}
+
+impl Collector {
+    pub(super) fn new(trial: u64, interval_ns: u64, ranks: impl Iterator<Item = u32>) -> Self {
+        let client = |rank| Client {
+            rank,
+            told: 0,
+            passed: 0,
+            is_driven: false,
+            is_over: false,
+            still_from: None,
+        };
+        let clients: Vec<Client> = ranks.map(client).collect();
+        let kept = |client: &Client| ClientSeries {
+            rank: client.rank,
+            operations: Vec::new(),
+        };
+        let few = clients.len() <= SERIES_CLIENTS_MAX;
+        let series = TrialSeries {
+            interval_ns,
+            clients: clients.iter().filter(|_| few).map(kept).collect(),
+            ..TrialSeries::default()
+        };
+        Self {
+            trial,
+            clients,
+            series,
+            open: VecDeque::new(),
+            open_from: 0,
+        }
+    }
+
+    /// Takes the tick of a rank; one of another trial says nothing.
+    ///
+    /// # Errors
+    /// When its latencies cannot be read.
+    pub(super) fn take(&mut self, rank: u32, tick: &Tick) -> Result<()> {
+        let known = self
+            .clients
+            .binary_search_by_key(&rank, |client| client.rank);
+        let (Ok(at), true) = (known, tick.trial == self.trial) else {
+            return Ok(());
+        };
+        let client = &mut self.clients[at];
+        let first = client.passed;
+        // The last tick comes within an interval, and may have nothing new.
+        let end = (tick.passed as usize).max(first + usize::from(tick.is_last));
+        let moved = tick.operations.saturating_sub(client.told);
+        (client.told, client.passed) = (client.told.max(tick.operations), end);
+        for interval in first..end {
+            // A rank that was late tells of several: what moved did so before it was held up.
+            let operations = if interval == first { moved } else { 0 };
+            self.count(at, interval, operations, tick.is_driven);
+        }
+        let client = &mut self.clients[at];
+        client.is_driven = tick.is_driven;
+        client.is_over |= tick.is_last;
+        match tick.latencies[..] {
+            [] => Ok(()),
+            _ => self.latencies(first).merge_encoded(&tick.latencies),
+        }
+    }
+
+    fn count(&mut self, at: usize, interval: usize, operations: u64, is_driven: bool) {
+        self.reach(interval);
+        let client = &mut self.clients[at];
+        self.series.operations[interval] += operations;
+        match self.series.clients.get_mut(at) {
+            Some(series) => series.operations[interval] = operations,
+            None => {
+                let extremes = &mut self.series.extremes[interval];
+                if operations < extremes.slowest_operations {
+                    extremes.slowest_rank = client.rank;
+                    extremes.slowest_operations = operations;
+                }
+                if operations >= extremes.fastest_operations {
+                    extremes.fastest_rank = client.rank;
+                    extremes.fastest_operations = operations;
+                }
+            }
+        }
+        if operations == 0 && !is_driven {
+            client.still_from.get_or_insert(interval);
+        } else if let Some(from) = client.still_from.take() {
+            let rank = client.rank;
+            self.stood_still(rank, from, interval);
+        }
+    }
+
+    fn stood_still(&mut self, rank: u32, from: usize, end: usize) {
+        if self.series.standstills.len() == STANDSTILLS_MAX {
+            self.series.more_standstills += 1;
+            return;
+        }
+        self.series.standstills.push(Standstill {
+            rank,
+            begin_ns: from as u64 * self.series.interval_ns,
+            end_ns: end as u64 * self.series.interval_ns,
+        });
+    }
+
+    /// Makes room for an interval and those before it.
+    fn reach(&mut self, interval: usize) {
+        let series = &mut self.series;
+        while series.operations.len() <= interval {
+            series.operations.push(0);
+            for client in &mut series.clients {
+                client.operations.push(0);
+            }
+            if series.clients.is_empty() {
+                series.extremes.push(IntervalExtremes {
+                    slowest_rank: 0,
+                    slowest_operations: u64::MAX,
+                    fastest_rank: 0,
+                    fastest_operations: 0,
+                });
+            }
+        }
+    }
+
+    /// The histogram of an interval, or of the oldest one that is still open.
+    fn latencies(&mut self, interval: usize) -> &mut LatencyHistogram {
+        let last = interval.max(self.open_from);
+        while self.open_from + self.open.len() <= last {
+            match self.open.len() == OPEN_MAX {
+                true => {
+                    // Its memory serves the next one.
+                    let mut oldest = self.close_oldest();
+                    oldest.clear();
+                    self.open.push_back(oldest);
+                }
+                false => self.open.push_back(LatencyHistogram::new()),
+            }
+        }
+        &mut self.open[last - self.open_from]
+    }
+
+    fn close_oldest(&mut self) -> LatencyHistogram {
+        let oldest = self.open.pop_front().unwrap_or_default();
+        self.open_from += 1;
+        self.series.latencies.push(figures(&oldest));
+        oldest
+    }
+
+    /// Returns whether all clients have told of so many intervals.
+    pub(super) fn is_heard(&self, passed: u64) -> bool {
+        let mut clients = self.clients.iter();
+        clients.all(|client| client.is_over || client.passed as u64 >= passed)
+    }
+
+    /// Movement of each client in an interval, of which some may not have told yet.
+    pub(super) fn moved(&self, interval: usize) -> impl Iterator<Item = ClientMoved> {
+        let count = self.series.operations.len();
+        let all = self.clients.iter().enumerate();
+        all.map(move |(at, client)| {
+            let series = self.series.clients.get(at);
+            let operations = series.and_then(|series| series.operations.get(interval));
+            let operations = operations.copied().unwrap_or(0);
+            let is_heard = client.passed > interval && interval < count;
+            let is_still = client.still_from.is_some_and(|from| from <= interval);
+            ClientMoved {
+                rank: client.rank,
+                operations,
+                is_silent: !client.is_driven && (!is_heard || is_still),
+            }
+        })
+    }
+
+    /// The slowest and the fastest client of an interval, where they are many.
+    pub(super) fn extremes(&self, interval: usize) -> Option<IntervalExtremes> {
+        let known = self.series.extremes.get(interval).copied();
+        known.filter(|known| known.slowest_operations < u64::MAX)
+    }
+
+    /// Operations of all clients in an interval.
+    pub(super) fn operations(&self, interval: usize) -> u64 {
+        self.series.operations.get(interval).copied().unwrap_or(0)
+    }
+
+    /// Latencies of an interval; `None` without any.
+    pub(super) fn latency(&self, interval: usize) -> Option<IntervalLatency> {
+        let known = match interval.checked_sub(self.open_from) {
+            Some(at) => figures(self.open.get(at)?),
+            None => *self.series.latencies.get(interval)?,
+        };
+        (known.samples > 0).then_some(known)
+    }
+
+    /// Number of clients.
+    pub(super) fn clients_count(&self) -> u32 {
+        self.clients.len() as u32
+    }
+
+    /// Ends a trial that took so long, and returns the number of its intervals. What came in the moment after the last
+    /// whole interval is of that one.
+    pub(super) fn close(&mut self, window_ns: u64) -> usize {
+        let count = intervals(window_ns, self.series.interval_ns);
+        for at in 0..self.clients.len() {
+            let client = &mut self.clients[at];
+            // One that ended while it stood still, or that nobody heard of any more.
+            let unheard = !client.is_over && client.passed < count;
+            let from = client.still_from.or(unheard.then_some(client.passed));
+            let rank = client.rank;
+            if let Some(from) = from.filter(|&from| from < count) {
+                self.stood_still(rank, from, count);
+            }
+        }
+        self.reach(count - 1);
+        while !self.open.is_empty() {
+            self.close_oldest();
+        }
+        let series = &mut self.series;
+        fold(&mut series.operations, count);
+        for client in &mut series.clients {
+            fold(&mut client.operations, count);
+        }
+        if !series.latencies.is_empty() {
+            series.latencies.resize(count, IntervalLatency::default());
+        }
+        series.extremes.truncate(count);
+        for standstill in &mut series.standstills {
+            standstill.end_ns = standstill.end_ns.min(window_ns.max(1));
+        }
+        series
+            .standstills
+            .sort_by_key(|known| (known.begin_ns, known.rank));
+        count
+    }
+
+    /// The series of a trial that was closed.
+    pub(super) fn series(&mut self) -> TrialSeries {
+        let mut series = std::mem::take(&mut self.series);
+        for extremes in &mut series.extremes {
+            if extremes.slowest_operations == u64::MAX {
+                extremes.slowest_operations = 0;
+            }
+        }
+        series
+    }
+}
+
+/// Intervals of a trial that took so long: a tail that is shorter than a tenth of one belongs to the last.
+fn intervals(window_ns: u64, interval_ns: u64) -> usize {
+    let (whole, tail_ns) = (window_ns / interval_ns, window_ns % interval_ns);
+    let count = whole + u64::from(tail_ns * 10 >= interval_ns);
+    count.max(1) as usize
+}
+
+/// Adds what lies behind so many to the last of them.
+fn fold(operations: &mut Vec<u64>, count: usize) {
+    let behind: u64 = operations.iter().skip(count).sum();
+    operations.resize(count, 0);
+    if let Some(last) = operations.last_mut() {
+        *last += behind;
+    }
+}
+
+fn figures(latencies: &LatencyHistogram) -> IntervalLatency {
+    let quantile = |part| latencies.quantile_ns(part).unwrap_or(0);
+    IntervalLatency {
+        samples: latencies.count(),
+        latency_ns_p50: quantile(0.5),
+        latency_ns_p99: quantile(0.99),
+        latency_ns_max: latencies.max_ns().unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests;

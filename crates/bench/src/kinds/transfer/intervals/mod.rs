@@ -1,0 +1,220 @@
+//! Intervals of trials: while bytes move, each rank that initiates tells rank 0 once an interval how far it is, and
+//! rank 0 tells whoever listens and keeps the series.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `tick` | what a rank tells |
+//! | `ticker` | counting it, from the pulses of the rank's workers |
+//! | `collector` | putting the ticks of all ranks together, on rank 0 |
+//! | `watcher` | the thread that does both |
+//!
+//! What the loops do for it is in [`crate::drive::pulse`]; nothing here is on their way.
+
+mod collector;
+mod tick;
+mod ticker;
+mod watcher;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use collector::Collector;
+use ticker::Ticker;
+use watcher::{Collecting, TrialWatch, Watcher};
+
+use super::trial::{Schedule, WARM_UP};
+use crate::drive::pulse::Pulse;
+use crate::kinds::kind::Stage;
+use crate::observer::IntervalListener;
+use tonnage_plan::transfer::TransferPoint;
+use tonnage_ranks::Notes;
+use tonnage_record::transfer::{BrokenOff, TrialSeries};
+use tonnage_sys::clock::Clock;
+use tonnage_units::Result;
+
+/// The intervals of a point's trials, on one rank; nothing at all where they are not cut.
+pub struct Intervals(Option<Cut>);
+
+/// Parts that all trials share.
+struct Cut {
+    interval_ns: u64,
+    size_bytes: u64,
+    /// One for each worker of a rank that initiates.
+    pulses: Arc<[Arc<Pulse>]>,
+    notes: Notes,
+    /// CPUs that the thread may run on.
+    cpus: Vec<u32>,
+    /// Ranks that initiate; rank 0's.
+    clients: Vec<u32>,
+    listener: Option<IntervalListener>,
+    is_root: bool,
+    running: Option<Running>,
+}
+
+/// One trial on its way.
+struct Running {
+    trial: u64,
+    start_ns: u64,
+    clock: Clock,
+    is_driven: Arc<AtomicBool>,
+    watcher: Option<Watcher>,
+    /// Work that the thread gave back.
+    watch: Option<TrialWatch>,
+}
+
+impl Intervals {
+    /// Intervals of this point's trials.
+    pub fn of(point: &TransferPoint, stage: &Stage<'_>, moves_bytes: bool) -> Self {
+        let Some(interval_ns) = point.length.interval_ns else {
+            return Self(None);
+        };
+        let (roles, rank) = (point.roles(), &stage.rank);
+        let initiates = !roles.targets(rank.id()).is_empty();
+        let pulses = (0..point.workers).filter(|_| initiates);
+        let is_root = rank.id() == 0;
+        let ranks = (0..point.ranks).filter(|_| is_root);
+        Self(Some(Cut {
+            interval_ns,
+            size_bytes: if moves_bytes {
+                point.size_bytes.into()
+            } else {
+                0
+            },
+            pulses: pulses.map(|_| Arc::default()).collect(),
+            notes: rank.notes(),
+            cpus: stage.host.topology.allowed.clone(),
+            clients: ranks
+                .filter(|&rank| !roles.targets(rank).is_empty())
+                .collect(),
+            listener: stage.observer.intervals().filter(|_| is_root),
+            is_root,
+            running: None,
+        }))
+    }
+
+    /// The pulse of a worker, where somebody feels it.
+    pub fn pulse(&self, worker: u32) -> Option<Arc<Pulse>> {
+        self.0.as_ref()?.pulses.get(worker as usize).map(Arc::clone)
+    }
+
+    /// Begins a trial, before its workers start; a warm-up is none.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn begin(&mut self, schedule: &Schedule, clock: Clock) -> Result<()> {
+        match &mut self.0 {
+            Some(cut) if schedule.number != WARM_UP => cut.begin(schedule, clock),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes note that all workers of this rank have done their part.
+    pub fn driven(&self) {
+        if let Some(running) = self.0.as_ref().and_then(|cut| cut.running.as_ref()) {
+            running.is_driven.store(true, Ordering::Release);
+        }
+    }
+
+    /// Ends this rank's part with its exact figures, before the ranks add theirs up.
+    ///
+    /// # Errors
+    /// When the thread failed, or the control channel does not take the last tick.
+    pub fn tell_last(&mut self, operations: u64, window_ns: u64) -> Result<()> {
+        let Some(running) = self.0.as_mut().and_then(|cut| cut.running.as_mut()) else {
+            return Ok(());
+        };
+        running.stop()?;
+        let watch = running.watch.as_mut();
+        let ticker = watch.and_then(|watch| watch.ticker.as_mut());
+        ticker.map_or(Ok(()), |ticker| ticker.send_last(operations, window_ns))
+    }
+
+    /// The series of the trial, on rank 0, once the figures of all ranks are there.
+    ///
+    /// # Errors
+    /// When ticks cannot be read.
+    pub fn finish(&mut self, window_ns: u64) -> Result<Option<TrialSeries>> {
+        self.0
+            .as_mut()
+            .map_or(Ok(None), |cut| cut.finish(window_ns))
+    }
+
+    /// The series of a trial that ends early, on rank 0.
+    pub fn break_off(&mut self) -> Option<BrokenOff> {
+        let running = self.0.as_ref()?.running.as_ref()?;
+        let (trial, now_ns) = (running.trial, running.clock.now_ns());
+        let elapsed_ns = now_ns.saturating_sub(running.start_ns);
+        let series = self.finish(elapsed_ns).ok().flatten()?;
+        Some(BrokenOff { trial, series })
+    }
+}
+
+impl Cut {
+    fn begin(&mut self, schedule: &Schedule, clock: Clock) -> Result<()> {
+        for pulse in self.pulses.iter() {
+            pulse.restart();
+        }
+        let (trial, is_driven) = (schedule.number, Arc::new(AtomicBool::new(false)));
+        let ticker = || {
+            let of = (trial, self.interval_ns);
+            Ticker::new(
+                of,
+                Arc::clone(&self.pulses),
+                self.notes.clone(),
+                Arc::clone(&is_driven),
+            )
+        };
+        let watch = TrialWatch {
+            ticker: (!self.pulses.is_empty()).then(ticker),
+            collecting: self.is_root.then(|| Collecting {
+                collector: Collector::new(trial, self.interval_ns, self.clients.iter().copied()),
+                listener: self.listener.take(),
+                notes: self.notes.clone(),
+                trial,
+                interval_ns: self.interval_ns,
+                size_bytes: self.size_bytes,
+                told: 0,
+            }),
+        };
+        // A rank that only serves has nothing to watch.
+        let watcher = match watch.ticker.is_some() || watch.collecting.is_some() {
+            true => {
+                let times = (clock, schedule.start_ns, self.interval_ns);
+                Some(Watcher::start(watch, times, self.cpus.clone())?)
+            }
+            false => None,
+        };
+        self.running = Some(Running {
+            trial,
+            start_ns: schedule.start_ns,
+            clock,
+            is_driven,
+            watcher,
+            watch: None,
+        });
+        Ok(())
+    }
+
+    fn finish(&mut self, window_ns: u64) -> Result<Option<TrialSeries>> {
+        let Some(mut running) = self.running.take() else {
+            return Ok(None);
+        };
+        running.stop()?;
+        let Some(mut collecting) = running.watch.and_then(|watch| watch.collecting) else {
+            return Ok(None);
+        };
+        collecting.take_notes()?;
+        let series = collecting.finish(window_ns);
+        self.listener = collecting.listener.take();
+        Ok(Some(series))
+    }
+}
+
+impl Running {
+    fn stop(&mut self) -> Result<()> {
+        if let Some(watcher) = self.watcher.take() {
+            self.watch = Some(watcher.stop()?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! The thread that counts a rank's operations at the end of each interval, and on rank 0 tells of what all ranks moved.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::collector::Collector;
+use super::tick::Tick;
+use super::ticker::Ticker;
+use crate::observer::{IntervalListener, IntervalReport};
+use tonnage_ranks::{Notes, unpack};
+use tonnage_record::transfer::{SERIES_CLIENTS_MAX, TrialSeries};
+use tonnage_sys::clock::Clock;
+use tonnage_units::lock::lock;
+use tonnage_units::{Error, Result};
+
+/// Longest time in which workers hand their latencies over before a tick is sent, and time between two looks.
+const HAND_OVER_NS_MAX: u64 = 20_000_000;
+const LOOK_NS: u64 = 500_000;
+
+/// Longest time in which the ticks of other ranks may come before an interval is told of.
+const GRACE_NS_MAX: u64 = 50_000_000;
+
+/// Work of the thread.
+pub(super) struct TrialWatch {
+    /// On a rank that initiates.
+    pub(super) ticker: Option<Ticker>,
+    /// On rank 0.
+    pub(super) collecting: Option<Collecting>,
+}
+
+/// Rank 0's part.
+pub(super) struct Collecting {
+    pub(super) collector: Collector,
+    pub(super) listener: Option<IntervalListener>,
+    pub(super) notes: Notes,
+    pub(super) trial: u64,
+    pub(super) interval_ns: u64,
+    pub(super) size_bytes: u64,
+    /// Intervals that were told of.
+    pub(super) told: u64,
+}
+
+/// The thread during a trial.
+pub(super) struct Watcher {
+    over: Arc<Over>,
+    thread: JoinHandle<Result<TrialWatch>>,
+}
+
+/// Becomes true when the trial is over.
+#[derive(Default)]
+struct Over {
+    is_over: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Over {
+    /// Waits until a time on this clock; true if the trial was over before.
+    fn before(&self, clock: &Clock, time_ns: u64) -> bool {
+        let mut is_over = lock(&self.is_over);
+        loop {
+            let left_ns = time_ns.saturating_sub(clock.now_ns());
+            if *is_over || left_ns == 0 {
+                return *is_over;
+            }
+            let left = Duration::from_nanos(left_ns);
+            let waited = self.changed.wait_timeout(is_over, left);
+            is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Watcher {
+    /// Starts the thread for a trial that begins at `start_ns` on this clock. It may run on any of these CPUs, and not
+    /// only on that of the worker that starts it.
+    pub(super) fn start(
+        watch: TrialWatch,
+        (clock, start_ns, interval_ns): (Clock, u64, u64),
+        cpus: Vec<u32>,
+    ) -> Result<Self> {
+        let over = Arc::new(Over::default());
+        let until = Arc::clone(&over);
+        let thread = std::thread::Builder::new()
+            .name("intervals".into())
+            .spawn(move || {
+                tonnage_machine::spread_thread(&cpus)?;
+                watch.run(&until, &clock, start_ns, interval_ns)
+            })
+            .map_err(|error| Error::not_started("the thread of intervals", &error))?;
+        Ok(Self { over, thread })
+    }
+
+    /// Ends the thread.
+    pub(super) fn stop(self) -> Result<TrialWatch> {
+        *lock(&self.over.is_over) = true;
+        self.over.changed.notify_all();
+        let ended = self.thread.join();
+        ended.unwrap_or_else(|_| Err(Error::Failed("the thread of intervals panicked".into())))
+    }
+}
+
+impl TrialWatch {
+    fn run(mut self, over: &Over, clock: &Clock, start_ns: u64, interval_ns: u64) -> Result<Self> {
+        let hand_over_ns = (interval_ns / 10).min(HAND_OVER_NS_MAX);
+        let grace_ns = (interval_ns / 4).min(GRACE_NS_MAX);
+        let mut ended = 1;
+        loop {
+            let end_ns = start_ns + ended * interval_ns;
+            if over.before(clock, end_ns) {
+                return Ok(self);
+            }
+            if let Some(ticker) = &mut self.ticker {
+                let counted_ns = clock.now_ns();
+                ticker.count(counted_ns - start_ns);
+                let mut look_ns = counted_ns;
+                while !ticker.is_answered() && look_ns < counted_ns + hand_over_ns {
+                    look_ns += LOOK_NS;
+                    if over.before(clock, look_ns) {
+                        return Ok(self);
+                    }
+                }
+                ticker.send()?;
+            }
+            if let Some(collecting) = &mut self.collecting {
+                if over.before(clock, end_ns + grace_ns) {
+                    return Ok(self);
+                }
+                collecting.take_notes()?;
+                // One that a rank has not told of may wait until the next is over: it may just be late.
+                let heard = ended - u64::from(!collecting.collector.is_heard(ended));
+                collecting.tell_until(heard, interval_ns);
+            }
+            // Intervals that went by while this thread did not run are told of together.
+            ended = ((clock.now_ns() - start_ns) / interval_ns).max(ended) + 1;
+        }
+    }
+}
+
+impl Collecting {
+    /// Takes the ticks that have come.
+    ///
+    /// # Errors
+    /// When one cannot be read.
+    pub(super) fn take_notes(&mut self) -> Result<()> {
+        for (rank, note) in self.notes.take() {
+            let tick: Tick = unpack(&note)?;
+            self.collector.take(rank, &tick)?;
+        }
+        Ok(())
+    }
+
+    /// The series of a trial that took so long. Its last interval is told of.
+    pub(super) fn finish(&mut self, window_ns: u64) -> TrialSeries {
+        let count = self.collector.close(window_ns) as u64;
+        let last_ns = window_ns.saturating_sub((count - 1) * self.interval_ns);
+        self.tell_until(count, last_ns.max(1));
+        self.collector.series()
+    }
+
+    /// Tells of intervals until so many are told of, of which the last one took `last_ns`.
+    fn tell_until(&mut self, ended: u64, last_ns: u64) {
+        for at in self.told..ended {
+            let length_ns = if at + 1 == ended {
+                last_ns
+            } else {
+                self.interval_ns
+            };
+            self.tell(at, length_ns);
+        }
+        self.told = self.told.max(ended);
+    }
+
+    fn tell(&mut self, at: u64, length_ns: u64) {
+        let Some(listener) = &mut self.listener else {
+            return;
+        };
+        let end_ns = at * self.interval_ns + length_ns;
+        let at = at as usize;
+        let per_s = |operations: u64| operations as f64 * 1e9 / length_ns as f64;
+        let collector = &self.collector;
+        let clients = match collector.extremes(at) {
+            None => {
+                let moved = collector.moved(at).take(SERIES_CLIENTS_MAX);
+                moved.map(|one| (one.rank, per_s(one.operations))).collect()
+            }
+            Some(known) => vec![
+                (known.slowest_rank, per_s(known.slowest_operations)),
+                (known.fastest_rank, per_s(known.fastest_operations)),
+            ],
+        };
+        let silent = collector.moved(at).filter(|moved| moved.is_silent);
+        let operations_per_s = per_s(collector.operations(at));
+        listener(&IntervalReport {
+            trial: self.trial,
+            end: Duration::from_nanos(end_ns),
+            operations_per_s,
+            bytes_per_s: operations_per_s * self.size_bytes as f64,
+            clients,
+            clients_count: collector.clients_count(),
+            silent: silent.map(|moved| moved.rank).collect(),
+            latency: collector.latency(at),
+        });
+    }
+}

@@ -1,0 +1,129 @@
+//! A trial cut into intervals: what moved in each of them, and who stood still.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Operations of a trial over time, in intervals that follow each other from the aligned start.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct TrialSeries {
+    /// Length of an interval; the last one ends with the trial.
+    pub interval_ns: u64,
+    /// Operations that completed in each interval on all clients together; they add up to those of the trial.
+    pub operations: Vec<u64>,
+    /// Latencies of each interval on all clients together; empty where none were recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latencies: Vec<IntervalLatency>,
+    /// Each client, where they are 16 or fewer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientSeries>,
+    /// The slowest and the fastest client of each interval, where they are more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extremes: Vec<IntervalExtremes>,
+    /// Clients that moved nothing for one whole interval or more, and when; in the order in which they began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub standstills: Vec<Standstill>,
+    /// Standstills beyond those that are listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_standstills: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// The most clients whose series are kept.
+pub const SERIES_CLIENTS_MAX: usize = 16;
+
+/// Latencies of the operations that completed in an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct IntervalLatency {
+    /// Number of samples; the other figures are 0 without any.
+    pub samples: u64,
+    /// Median.
+    pub latency_ns_p50: u64,
+    /// 99th percentile.
+    pub latency_ns_p99: u64,
+    /// Largest.
+    pub latency_ns_max: u64,
+}
+
+/// Operations of one client over time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClientSeries {
+    /// The rank that initiates.
+    pub rank: u32,
+    /// Operations that completed in each interval.
+    pub operations: Vec<u64>,
+}
+
+/// The clients with the fewest and with the most operations of an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IntervalExtremes {
+    /// The rank with the fewest.
+    pub slowest_rank: u32,
+    /// Its operations.
+    pub slowest_operations: u64,
+    /// The rank with the most.
+    pub fastest_rank: u32,
+    /// Its operations.
+    pub fastest_operations: u64,
+}
+
+/// Intervals in a row in which a client moved nothing, before it had done its part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Standstill {
+    /// The client.
+    pub rank: u32,
+    /// Begin of the first of them, from the aligned start.
+    pub begin_ns: u64,
+    /// End of the last one.
+    pub end_ns: u64,
+}
+
+/// A trial that did not end, because its point failed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BrokenOff {
+    /// Number of the trial, from 1.
+    pub trial: u64,
+    /// Intervals until then.
+    pub series: TrialSeries,
+}
+
+impl TrialSeries {
+    /// Length of the interval at this place, in a trial of `window_ns`. Never 0.
+    pub fn length_ns(&self, at: usize, window_ns: u64) -> u64 {
+        let begin_ns = self.interval_ns.saturating_mul(at as u64);
+        let is_last = at + 1 == self.operations.len();
+        let left_ns = window_ns.saturating_sub(begin_ns);
+        match is_last && left_ns > 0 {
+            true => left_ns,
+            false => self.interval_ns.max(1),
+        }
+    }
+
+    /// Operations per second in each interval of a trial of `window_ns`.
+    pub fn operations_per_s(&self, window_ns: u64) -> impl Iterator<Item = f64> {
+        let at = self.operations.iter().enumerate();
+        at.map(move |(at, &count)| count as f64 * 1e9 / self.length_ns(at, window_ns) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_interval_is_as_long_as_what_is_left() {
+        let series = TrialSeries {
+            interval_ns: 1_000_000_000,
+            operations: vec![100, 200, 50],
+            ..TrialSeries::default()
+        };
+        let rates: Vec<f64> = series.operations_per_s(2_500_000_000).collect();
+        assert_eq!(rates, [100.0, 200.0, 100.0]);
+        // One whose window is not known, or that went on after it.
+        let rates: Vec<f64> = series.operations_per_s(0).collect();
+        assert_eq!(rates, [100.0, 200.0, 50.0]);
+    }
+}

@@ -1,0 +1,218 @@
+//! Trials cut into intervals: nothing is lost from the sums, gaps are seen, and what moved until a failure is kept.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::tempdir;
+use tonnage_record::Record;
+use tonnage_record::transfer::{Trial, TrialSeries};
+
+use super::support::{Ended, Started, records, tonnage, wait_until};
+
+fn trials(record: &Record) -> &[Trial] {
+    &record.transfer().unwrap().trials
+}
+
+fn series(record: &Record) -> &TrialSeries {
+    trials(record)[0].series.as_ref().unwrap()
+}
+
+/// Lines that were printed while the ranks were at work.
+fn live(run: &Ended) -> Vec<&str> {
+    lines(&run.stderr)
+}
+
+fn lines(stderr: &str) -> Vec<&str> {
+    let lines = stderr.lines();
+    lines.filter(|line| line.starts_with('[')).collect()
+}
+
+/// Starts a run whose messages go to a file, and waits until it has told of so many intervals.
+fn started(dir: &Path, arguments: &str, intervals: usize) -> Started {
+    let messages = File::create(dir.join("messages")).unwrap();
+    let run = tonnage(dir, arguments).stderr(messages.into()).start();
+    wait_until("intervals are told of", || {
+        lines(&told(dir)).len() >= intervals
+    });
+    run
+}
+
+fn told(dir: &Path) -> String {
+    std::fs::read_to_string(dir.join("messages")).unwrap()
+}
+
+/// The sums are checked with every record that is read.
+#[test]
+fn every_pacing_and_engine_has_its_series() {
+    for arguments in [
+        "--engine shm --op write --traffic fan-in --ranks 3 --sizes 64 --window 12",
+        "--engine null --op write --ranks 2 --sizes 8 --window 64 --latency off --workers 2",
+        "--engine null --op read --ranks 2 --sizes 8 --batch 16 --batch-of rank --workers 2 --batches-in-flight 2",
+        "--engine shm --op write-imm --ranks 2 --sizes 8 --ping-pong",
+        "--engine shm --op read --ranks 2 --sizes 8 --ping-pong",
+        "--engine fabric:shm --op send --ranks 4 --sizes 64 --traffic all-to-all --window 4",
+        "--engine shm --op read --ranks 2 --sizes 1k --rate 5000",
+        "--engine null --op write --ranks 20 --traffic fan-in --sizes 8 --window 4",
+        "--engine shm --op write --ranks 2 --bidirectional --sizes 4k --api async --verify",
+    ] {
+        let dir = tempdir().unwrap();
+        let line = format!(
+            "transfer {arguments} --duration 400ms --interval 50ms --warmup 10ms --limit none -o r.jsonl"
+        );
+        let run = tonnage(dir.path(), &line).run().with_code(0);
+        let record = &records::read(&dir.path().join("r.jsonl"))[0];
+        let (series, point) = (series(record), &record.transfer().unwrap().point);
+        assert_eq!(trials(record).len(), 1);
+        assert!(series.operations.len() >= 8, "{arguments}: {series:?}");
+        let clients = point.roles().initiating().0 as usize;
+        let (kept, extremes) = match clients {
+            0..=16 => (clients, 0),
+            _ => (0, series.operations.len()),
+        };
+        assert_eq!(
+            (series.clients.len(), series.extremes.len()),
+            (kept, extremes),
+            "{arguments}"
+        );
+        let expected = match point.latency {
+            true => series.operations.len(),
+            false => 0,
+        };
+        assert_eq!(series.latencies.len(), expected, "{arguments}");
+        assert!(live(&run).len() >= 8, "{run:#?}");
+        assert!(
+            live(&run).iter().all(|line| line.contains("op/s, ")),
+            "{run:#?}"
+        );
+        assert!(run.stdout.contains("series at "), "{run:#?}");
+    }
+}
+
+#[test]
+fn trials_have_a_series_each_and_warm_up_has_none() {
+    let dir = tempdir().unwrap();
+    let line = "transfer --engine null --op write --ranks 2 --sizes 8,64 --trials 2 --trial-time 120ms --interval 40ms \
+                --limit none -o r.jsonl";
+    let run = tonnage(dir.path(), line).run().with_code(0);
+    for record in records::read(&dir.path().join("r.jsonl")) {
+        for trial in trials(&record) {
+            let series = trial.series.as_ref().unwrap();
+            assert!((3..6).contains(&series.operations.len()), "{series:?}");
+        }
+    }
+    let second = live(&run)
+        .into_iter()
+        .filter(|line| line.ends_with("; trial 2"));
+    assert!(second.count() >= 6, "{run:#?}");
+    assert!(
+        run.stdout.contains("series at 64 B, trial 2, 40ms each: "),
+        "{run:#?}"
+    );
+}
+
+/// A rank that is stopped for 300 ms: the gap is in its series and in the latencies from the time that operations were
+/// due, and not in those of the other.
+#[test]
+fn a_rank_that_is_stopped_is_a_gap() {
+    let dir = tempdir().unwrap();
+    let line = "transfer --engine shm --op write --traffic fan-in --ranks 3 --sizes 64 --rate 2000 --duration 2s \
+                --interval 50ms --limit none --per-rank -o r.jsonl";
+    let run = started(dir.path(), line, 5);
+    run.signal_rank(2, Signal::STOP);
+    std::thread::sleep(Duration::from_millis(300));
+    run.signal_rank(2, Signal::CONT);
+    let ended = run.end().with_code(0);
+    let told = told(dir.path());
+    let record = &records::read(&dir.path().join("r.jsonl"))[0];
+    let series = series(record);
+    let of_rank = |rank: u32| {
+        let stood = series.standstills.iter().filter(|known| known.rank == rank);
+        stood
+            .map(|known| known.end_ns - known.begin_ns)
+            .max()
+            .unwrap_or(0)
+    };
+    // Whole intervals of 50 ms within 300.
+    assert!(
+        (200_000_000..=350_000_000).contains(&of_rank(2)),
+        "{series:?}"
+    );
+    assert!(of_rank(1) < 200_000_000, "{series:?}");
+    assert!(told.contains("nothing moved: rank 2"), "{told}");
+    assert!(
+        ended.stdout.contains("rank 2 moved nothing from "),
+        "{ended:#?}"
+    );
+    // Of 2 s of two ranks' operations, those of 300 ms of one were late: more than one in a hundred.
+    let latency = record
+        .transfer()
+        .unwrap()
+        .summary
+        .as_ref()
+        .unwrap()
+        .latency
+        .clone()
+        .unwrap();
+    assert!(latency.latency_ns_p99 > 100_000_000, "{latency:?}");
+    assert!(latency.latency_ns_p50 < 50_000_000, "{latency:?}");
+}
+
+#[test]
+fn what_moved_before_a_rank_was_killed_is_kept() {
+    for victim in [1, 2] {
+        let dir = tempdir().unwrap();
+        let line = "transfer --engine shm --op write --traffic fan-in --ranks 3 --sizes 64 --duration 20s --interval 50ms \
+                    --limit none -o r.jsonl";
+        let run = started(dir.path(), line, 6);
+        run.signal_rank(victim, Signal::KILL);
+        let killed = Instant::now();
+        let ended = run.end().with_code(1);
+        assert!(killed.elapsed() < Duration::from_secs(5), "{ended:#?}");
+        let told = told(dir.path());
+        let name = format!("error: rank {victim} on ");
+        assert!(told.contains(&name), "{told}");
+        let record = &records::read(&dir.path().join("r.jsonl"))[0];
+        let broken_off = record.transfer().unwrap().broken_off.as_ref().unwrap();
+        assert_eq!(broken_off.trial, 1);
+        let moved = broken_off
+            .series
+            .operations
+            .iter()
+            .filter(|&&count| count > 0);
+        assert!(moved.count() >= 4, "{broken_off:?}");
+        assert!(
+            ended.stdout.contains("trial 1, which was broken off"),
+            "{ended:#?}"
+        );
+    }
+}
+
+#[test]
+fn intervals_that_cannot_be_are_refused_before_a_rank_starts() {
+    let dir = tempdir().unwrap();
+    for (arguments, refusal) in [
+        (
+            "--interval 1s",
+            "interval 1s is longer than a trial of 200ms: write duration 10s",
+        ),
+        (
+            "--interval 1s --duration 900ms",
+            "longer than a trial of 900ms",
+        ),
+        ("--interval 1ms", "the shortest is interval 10ms"),
+        ("--interval 100ms --traffic matrix", "contradict each other"),
+        ("--interval soon", "soon"),
+    ] {
+        let line = format!(
+            "transfer --engine shm --op write --ranks 3 --traffic fan-in --sizes 8 {arguments}"
+        );
+        let line = match arguments.contains("matrix") {
+            true => line.replace("--traffic fan-in", ""),
+            false => line,
+        };
+        let run = tonnage(dir.path(), &line).run().with_code(2);
+        assert!(run.stderr.contains(refusal), "{run:#?}");
+    }
+}
