@@ -20,6 +20,10 @@ pub trait Observer: Send {
     fn intervals(&self) -> Option<IntervalListener> {
         None
     }
+    /// Someone who keeps records of points that have not ended, by another thread; `None` where they are not kept.
+    fn checkpoints(&self) -> Option<CheckpointKeeper> {
+        None
+    }
     /// A point ended, one way or another.
     ///
     /// # Errors
@@ -29,6 +33,9 @@ pub trait Observer: Send {
 
 /// Told of intervals, one after the other.
 pub type IntervalListener = Box<dyn FnMut(&IntervalReport) + Send>;
+
+/// Keeps records of what was measured so far.
+pub type CheckpointKeeper = Box<dyn FnMut(&Record) + Send>;
 
 /// Movement in one interval of a trial, as rank 0 knows it when it ends.
 #[derive(Debug, Clone, PartialEq)]

@@ -113,6 +113,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
             until_ci: None,
             max_duration_ns: None,
             interval_ns: None,
+            checkpoint_ns: None,
         },
     }
 }

@@ -168,6 +168,7 @@ pub(crate) mod tests {
                 until_ci: None,
                 max_duration_ns: None,
                 interval_ns: None,
+                checkpoint_ns: None,
             },
         }
     }

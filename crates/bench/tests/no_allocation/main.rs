@@ -108,6 +108,7 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
             until_ci: None,
             max_duration_ns: None,
             interval_ns: None,
+            checkpoint_ns: None,
         },
     }
 }

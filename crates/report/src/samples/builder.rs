@@ -39,6 +39,7 @@ const LENGTH: PointLength = PointLength {
     until_ci: None,
     max_duration_ns: None,
     interval_ns: None,
+    checkpoint_ns: None,
 };
 
 /// A point of shm writes between two ranks.

@@ -5,13 +5,13 @@ use std::path::Path;
 use tonnage_bench::settings::{DeviceNames, Numa};
 use tonnage_engines::LISTS;
 use tonnage_machine::{CpuChoice, Topology, place_workers};
-use tonnage_plan::Planned;
 use tonnage_plan::kind::{AnyPoint, EngineFacts};
+use tonnage_plan::{Planned, Point};
 use tonnage_record::read::read_records;
 use tonnage_record::writer::check_writable;
 use tonnage_units::names::unknown;
 use tonnage_units::number_list;
-use tonnage_units::{Error, Result};
+use tonnage_units::{Error, Nanos, Result};
 
 use super::job::Job;
 use crate::args::common::RankArgs;
@@ -57,6 +57,7 @@ pub fn check_interface(ranks: &RankArgs) -> Result<()> {
 /// # Errors
 /// `Usage` for the first of them.
 pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
+    check_checkpoints(job, points)?;
     let crosses_devices = points
         .iter()
         .any(|planned| planned.point.any().crosses_devices());
@@ -93,6 +94,21 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Refuses checkpoints where there is no file to write them to.
+fn check_checkpoints(job: &Job, points: &[Planned]) -> Result<()> {
+    let asked = points.iter().find_map(|planned| match &planned.point {
+        Point::Transfer(point) => point.length.checkpoint_ns,
+        _ => None,
+    });
+    match (asked, &job.output) {
+        (Some(ns), None) => Err(Error::Usage(format!(
+            "checkpoint {} is written to the file of records, and there is none: add -o FILE",
+            Nanos(ns)
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses the speed of a link where no bandwidth is set beside one.

@@ -326,7 +326,7 @@ fn with_records(job: &Job, rank: &mut Rank) -> Result<ExitCode> {
     if let Some(why) = &unproven {
         say(&format!("error: {why}"));
     }
-    let complete = keeper.all_measured() && !keeper.lost_writer && unproven.is_none();
+    let complete = keeper.all_measured() && !keeper.lost_output() && unproven.is_none();
     let good = rank.id() != 0 || complete;
     Ok(if good {
         ExitCode::SUCCESS

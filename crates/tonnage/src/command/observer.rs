@@ -3,16 +3,18 @@
 //! On a terminal the rows so far stand above the progress line. Both go when the whole table is printed.
 
 use std::io::IsTerminal;
+use std::sync::{Arc, Mutex};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::termios::tcgetwinsize;
-use tonnage_bench::observer::{IntervalListener, Observer, Progress};
+use tonnage_bench::observer::{CheckpointKeeper, IntervalListener, Observer, Progress};
 use tonnage_plan::Point;
 use tonnage_record::Record;
 use tonnage_record::read::final_attempts;
 use tonnage_record::writer::RecordWriter;
 use tonnage_report::Format;
 use tonnage_units::Result;
+use tonnage_units::lock::lock;
 use tonnage_units::quantity::human;
 
 use super::spare::SpareWriter;
@@ -22,7 +24,7 @@ use super::{intervals, print, screen};
 pub struct Keeper {
     /// All records of the run, those that a resumed file held already first.
     pub records: Vec<Record>,
-    writer: Option<RecordWriter>,
+    output: Arc<Mutex<Output>>,
     spare: Option<SpareWriter>,
     /// JSON lines go out as they come, so that a reader of the pipe need not wait for the end.
     stream: bool,
@@ -31,8 +33,25 @@ pub struct Keeper {
     shows_rows: bool,
     /// Words for the point that is measured.
     point: String,
-    /// The file could not be written; the run goes on for the table's sake and ends with an error.
-    pub lost_writer: bool,
+}
+
+/// The file of records.
+struct Output {
+    writer: Option<RecordWriter>,
+    /// It could not be written; the run goes on for the table's sake and ends with an error.
+    is_lost: bool,
+}
+
+impl Output {
+    fn write(&mut self, record: &Record) {
+        if let Some(writer) = &mut self.writer
+            && let Err(error) = writer.write(record)
+        {
+            log::error!("{error}; going on without the file, with the records in memory");
+            self.writer = None;
+            self.is_lost = true;
+        }
+    }
 }
 
 impl Keeper {
@@ -51,13 +70,15 @@ impl Keeper {
         screen::stands(is_shown.then(|| progress.clone()));
         Self {
             records,
-            writer,
+            output: Arc::new(Mutex::new(Output {
+                writer,
+                is_lost: false,
+            })),
             spare,
             stream: format == Format::Jsonl,
             shows_rows: format == Format::Table && !progress.is_hidden(),
             progress,
             point: String::new(),
-            lost_writer: false,
         }
     }
 
@@ -68,7 +89,13 @@ impl Keeper {
     pub fn finish(&mut self) -> Result<()> {
         screen::stands(None);
         self.progress.finish_and_clear();
-        self.writer.take().map_or(Ok(()), RecordWriter::finish)
+        let writer = lock(&self.output).writer.take();
+        writer.map_or(Ok(()), RecordWriter::finish)
+    }
+
+    /// Returns whether the file could not be written.
+    pub fn lost_output(&self) -> bool {
+        lock(&self.output).is_lost
     }
 
     /// Takes note that all records have been shown.
@@ -102,6 +129,12 @@ impl Observer for Keeper {
         Some(intervals::printer())
     }
 
+    /// Checkpoints go to the file alone: in the end the point has a record of its own.
+    fn checkpoints(&self) -> Option<CheckpointKeeper> {
+        let output = Arc::clone(&self.output);
+        Some(Box::new(move |record| lock(&output).write(record)))
+    }
+
     fn record(&mut self, record: Record) -> Result<()> {
         if self.stream {
             print(&tonnage_report::render(
@@ -117,13 +150,7 @@ impl Observer for Keeper {
             self.shown();
             self.spare = None;
         }
-        if let Some(writer) = &mut self.writer
-            && let Err(error) = writer.write(&record)
-        {
-            log::error!("{error}; going on without the file, with the records in memory");
-            self.writer = None;
-            self.lost_writer = true;
-        }
+        lock(&self.output).write(&record);
         self.records.push(record);
         if self.shows_rows {
             let rows = rows_so_far(&self.records, screen())?;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::tempdir;
-use tonnage_record::Record;
 use tonnage_record::transfer::{Trial, TrialSeries};
+use tonnage_record::{Outcome, Record};
 
 use super::support::{Ended, Started, records, tonnage, wait_until};
 
@@ -189,6 +189,54 @@ fn what_moved_before_a_rank_was_killed_is_kept() {
     }
 }
 
+/// A copy of the file in the middle of a run is what is left when all is lost at that moment.
+#[test]
+fn checkpoints_keep_what_moved_until_then() {
+    let dir = tempdir().unwrap();
+    let line = "transfer --engine shm --op write --ranks 2 --sizes 64 --duration 2s --interval 50ms --checkpoint 400ms \
+                --limit none -o r.jsonl";
+    let run = tonnage(dir.path(), line).start();
+    let file = dir.path().join("r.jsonl");
+    let so_far = || std::fs::read_to_string(&file).unwrap_or_default();
+    wait_until("two checkpoints are written", || {
+        so_far().matches('\n').count() >= 2
+    });
+    let copy = so_far();
+    std::fs::write(dir.path().join("copy.jsonl"), &copy).unwrap();
+    let ended = run.end().with_code(0);
+    let [first, second, ..] = &records::parse(&copy)[..] else {
+        panic!("{copy}");
+    };
+    for (record, intervals) in [(first, 8), (second, 16)] {
+        assert!(
+            matches!(record.outcome, Outcome::Failed { .. }),
+            "{record:?}"
+        );
+        let broken_off = record.transfer().unwrap().broken_off.as_ref().unwrap();
+        assert_eq!(
+            broken_off.series.operations.len(),
+            intervals,
+            "{broken_off:?}"
+        );
+    }
+    let lost = tonnage(dir.path(), "show copy.jsonl")
+        .run()
+        .with_code(0)
+        .stdout;
+    assert!(lost.contains("which was broken off"), "{lost}");
+    let said = lost.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("it had not ended when this checkpoint was written"),
+        "{said}"
+    );
+    // In the end the point has its record, and the checkpoints are those of attempts that came to nothing.
+    let all = records::shown(dir.path(), "r.jsonl", &ended, "table");
+    let (last, before) = all.split_last().unwrap();
+    assert_eq!(last.outcome, Outcome::Measured);
+    assert!((4..=5).contains(&before.len()), "{}", before.len());
+    assert!(!ended.stdout.contains("FAILED"), "{ended:#?}");
+}
+
 #[test]
 fn intervals_that_cannot_be_are_refused_before_a_rank_starts() {
     let dir = tempdir().unwrap();
@@ -204,6 +252,15 @@ fn intervals_that_cannot_be_are_refused_before_a_rank_starts() {
         ("--interval 1ms", "the shortest is interval 10ms"),
         ("--interval 100ms --traffic matrix", "contradict each other"),
         ("--interval soon", "soon"),
+        ("--checkpoint 1s", "there is none: add interval 1s"),
+        (
+            "--duration 2s --interval 100ms --checkpoint 10ms",
+            "write checkpoint 100ms or more",
+        ),
+        (
+            "--duration 2s --interval 100ms --checkpoint 1s",
+            "add -o FILE",
+        ),
     ] {
         let line = format!(
             "transfer --engine shm --op write --ranks 3 --traffic fan-in --sizes 8 {arguments}"

@@ -108,7 +108,7 @@ impl Kind for Transfers {
         record.effective = effective::effective(open, &[]);
         record.placed = open.placed;
         let mut kept = Kept::default();
-        let measured = point::measure(point, open, stage, &mut kept, course);
+        let measured = point::measure(point, open, stage, (record, &mut kept), course);
         if measured.is_err() {
             let mut body = TransferBody::new(point.clone());
             body.broken_off = kept.broken_off;

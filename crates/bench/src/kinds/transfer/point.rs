@@ -14,7 +14,7 @@ use super::pairs::{PairSum, PairSums};
 use super::per_rank::{RankSums, initiators};
 use super::stations::{serve, stations};
 use super::totals::TrialTotals;
-use super::trial::{Issued, Schedule, Station, WARM_UP, deadline_of};
+use super::trial::{Issued, Schedule, Station, WARM_UP, deadline_of, look_rounds};
 use super::work::Work;
 use crate::deadlines::DEADLINES;
 use crate::drive::recorder::PhaseHistograms;
@@ -26,12 +26,12 @@ use crate::latencies::merge_all;
 use crate::limit::{Bound, Measurement};
 use crate::wire_proof::{Routes, Watch};
 use tonnage_engine::Facts;
-use tonnage_plan::transfer::{CqMode, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::{Rank, pack, unpack};
-use tonnage_record::WireProof;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::ci_narrow_enough;
 use tonnage_record::transfer::{InitiatorFigures, PairRate, Trial};
+use tonnage_record::{Record, WireProof};
 use tonnage_units::{Error, Reduce, Result};
 
 /// Rounds of warming up while an engine is still trying things out.
@@ -46,10 +46,10 @@ pub fn measure(
     point: &TransferPoint,
     open: &mut OpenEngine,
     stage: &mut Stage<'_>,
-    kept: &mut Kept,
+    (record, kept): (&Record, &mut Kept),
     course: Course<'_>,
 ) -> Result<Measured, StepFailure> {
-    let intervals = Intervals::of(point, stage, open.moves_bytes);
+    let intervals = Intervals::of(point, stage, record, open.moves_bytes);
     let rank = &mut *stage.rank;
     let stop = rank.stopped();
     let deck = Deck::new(open.workers.len(), rank.sleepers());
@@ -238,7 +238,8 @@ impl Lead<'_, '_> {
             round,
             again,
         };
-        self.intervals.begin(&schedule, self.own.port.clock)?;
+        self.intervals
+            .begin(&schedule, self.own.port.clock, &self.taken.trials)?;
         self.followers.order(|_| CrewOrder::Trial(schedule))?;
         let driven = self.deck.drive(0, &mut self.own, &schedule);
         self.serve_peers(Instant::now() + deadline_of(length), Deck::all_driven)?;
@@ -478,14 +479,6 @@ impl Steps for Lead<'_, '_> {
             .gather("engine choices", &chosen, DEADLINES.step)?;
         self.taken.chosen = all.into_iter().map(|Json(chosen)| chosen).collect();
         Ok(())
-    }
-}
-
-/// Rounds of a serving loop between two looks at the clock.
-fn look_rounds(point: &TransferPoint) -> u32 {
-    match point.cq {
-        CqMode::Busy => 1 << 16,
-        CqMode::Event => 1,
     }
 }
 

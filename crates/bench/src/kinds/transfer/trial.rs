@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tonnage_plan::transfer::TrialLength;
+use tonnage_plan::transfer::{CqMode, TransferPoint, TrialLength};
 use tonnage_ranks::Sleepers;
 
 use super::stalled::FlowNames;
@@ -64,5 +64,13 @@ pub(super) fn deadline_of(length: TrialLength) -> Duration {
         // A paced trial may take as long again, and a large window takes its time to drain.
         TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + DEADLINES.step,
         TrialLength::Iterations(_) => DEADLINES.operations,
+    }
+}
+
+/// Rounds of a serving loop between two looks at the clock.
+pub(super) fn look_rounds(point: &TransferPoint) -> u32 {
+    match point.cq {
+        CqMode::Busy => 1 << 16,
+        CqMode::Event => 1,
     }
 }

@@ -1,4 +1,4 @@
-//! Intervals of a trial: what `interval` means beside the length of a point.
+//! Intervals of a trial: what `interval` and `checkpoint` mean beside the length of a point.
 
 use super::point::TrialLength;
 use crate::refuse::usage;
@@ -45,6 +45,37 @@ pub(super) fn interval(asked: Option<Nanos>, trial: TrialLength) -> Result<Optio
     }
 }
 
+/// The time between two checkpoints, if the series so far is written.
+///
+/// # Errors
+/// `Usage` where there is no series, or no checkpoint would be written.
+pub(super) fn checkpoint(
+    asked: Option<Nanos>,
+    interval_ns: Option<u64>,
+    trial: TrialLength,
+) -> Result<Option<u64>> {
+    let Some(asked) = asked else {
+        return Ok(None);
+    };
+    let Some(interval_ns) = interval_ns else {
+        return usage(format!(
+            "checkpoint {asked} writes the series so far, and there is none: add interval 1s, or leave checkpoint out"
+        ));
+    };
+    let Nanos(checkpoint_ns) = asked;
+    match trial {
+        _ if checkpoint_ns < interval_ns => usage(format!(
+            "checkpoint {asked} is shorter than an interval: write checkpoint {} or more",
+            Nanos(interval_ns)
+        )),
+        TrialLength::DurationNs(trial_ns) if checkpoint_ns > trial_ns => usage(format!(
+            "checkpoint {asked} is longer than a trial of {}: write a shorter one, or a longer duration",
+            Nanos(trial_ns)
+        )),
+        TrialLength::DurationNs(_) | TrialLength::Iterations(_) => Ok(Some(checkpoint_ns)),
+    }
+}
+
 /// Refuses intervals where a trial is many short rounds.
 pub(super) fn check_rounds(interval: Option<Nanos>, roles: &[Roles]) -> Result<()> {
     let rounds = roles.iter().find(|roles| roles.rounds() > 1);
@@ -86,6 +117,20 @@ mod tests {
         let counted = cut(SECOND_NS, TrialLength::Iterations(1));
         assert_eq!(counted.unwrap(), Some(SECOND_NS));
         assert_eq!(interval(None, TrialLength::Iterations(1)).unwrap(), None);
+    }
+
+    #[test]
+    fn checkpoints_need_a_series_and_fit_into_a_trial() {
+        let trial = TrialLength::DurationNs(10 * SECOND_NS);
+        let of = |ns, interval_ns| checkpoint(Some(Nanos(ns)), interval_ns, trial);
+        let message = |ns, interval_ns| of(ns, interval_ns).unwrap_err().to_string();
+        assert!(message(SECOND_NS, None).contains("add interval 1s"));
+        let short = message(SECOND_NS / 2, Some(SECOND_NS));
+        assert!(short.ends_with("write checkpoint 1s or more"), "{short}");
+        assert!(message(11 * SECOND_NS, Some(SECOND_NS)).contains("longer than a trial of 10s"));
+        let fits = of(10 * SECOND_NS, Some(SECOND_NS)).unwrap();
+        assert_eq!(fits, Some(10 * SECOND_NS));
+        assert_eq!(checkpoint(None, None, trial).unwrap(), None);
     }
 
     #[test]

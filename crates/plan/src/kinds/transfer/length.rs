@@ -4,7 +4,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::interval::interval;
+use super::interval::{checkpoint, interval};
 use super::point::{PointLength, TrialLength};
 use crate::options::{Group, with_default};
 use crate::refuse::usage;
@@ -51,6 +51,11 @@ pub struct LengthOptions {
     #[arg(long, value_name = "TIME")]
     pub interval: Option<Nanos>,
 
+    /// With --interval: writes the series so far to the file of records each time that this much of a trial has passed,
+    /// so that nothing but a part of it can be lost.
+    #[arg(long, value_name = "TIME")]
+    pub checkpoint: Option<Nanos>,
+
     /// Untimed operations before the first trial of each point; 0 leaves them out.
     #[arg(long, value_name = "TIME")]
     pub warmup: Option<Nanos>,
@@ -93,6 +98,7 @@ pub(super) fn length(options: &LengthOptions) -> Result<PointLength> {
         ));
     }
     let interval_ns = interval(options.interval, trial)?;
+    let checkpoint_ns = checkpoint(options.checkpoint, interval_ns, trial)?;
     let (until_ci, max_duration_ns) = confidence(options, trials, trial)?;
     Ok(PointLength {
         trials,
@@ -101,6 +107,7 @@ pub(super) fn length(options: &LengthOptions) -> Result<PointLength> {
         until_ci,
         max_duration_ns,
         interval_ns,
+        checkpoint_ns,
     })
 }
 
@@ -278,6 +285,9 @@ pub(super) fn scale(options: &mut LengthOptions, factor: f64) {
     ) {
         let trial = whole / if options.duration.is_some() { share } else { 1 };
         *interval = (*interval).min(trial);
+        if let Some(Nanos(checkpoint)) = &mut options.checkpoint {
+            *checkpoint = (*checkpoint).min(trial);
+        }
     }
     if options.until_ci.is_some() {
         let Nanos(ns) = options
@@ -322,6 +332,7 @@ mod tests {
             until_ci: None,
             max_duration_ns: None,
             interval_ns: None,
+            checkpoint_ns: None,
         };
         assert_eq!(length(&LengthOptions::default()).unwrap(), expected);
     }
@@ -360,8 +371,10 @@ mod tests {
         );
         assert_eq!(cut(None, Some(0.02)).trials, TRIALS_DEFAULT);
         let mut scaled = with(|t| (t.interval, t.duration) = (ms(1000), ms(10_000)));
+        scaled.checkpoint = ms(5000);
         scale(&mut scaled, 0.01);
         assert_eq!((scaled.interval, scaled.duration), (ms(100), ms(100)));
+        assert_eq!(scaled.checkpoint, ms(100));
         assert!(length(&scaled).is_ok());
     }
 

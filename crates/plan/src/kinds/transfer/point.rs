@@ -483,6 +483,9 @@ pub struct PointLength {
     /// Length of the intervals that each trial is cut into, where it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_ns: Option<u64>,
+    /// Time of a trial between two checkpoints, where they are written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_ns: Option<u64>,
 }
 
 /// Length of one trial.

@@ -121,14 +121,14 @@ type Long = (
     Option<Nanos>,
     Option<Nanos>,
     Option<Fraction>,
-    [Option<Nanos>; 2],
+    [Option<Nanos>; 3],
 );
 
 fn long() -> Group<Long> {
     let counts = || option::of(any::<u64>().prop_map(Count));
     let times = || option::of(any::<u64>().prop_map(Nanos));
     let part = option::of((0.0..2.0).prop_map(Fraction));
-    let others = [times(), times()];
+    let others = [times(), times(), times()];
     (counts(), times(), counts(), times(), times(), part, others).boxed()
 }
 
@@ -182,7 +182,7 @@ prop_compose! {
         ([memory, target_memory], footprint, target_footprint, stride, gap, addresses, local_addresses, seed) in placed(),
         (latency, verify, per_rank, limit) in (option::of(any::<bool>()), any::<bool>(), any::<bool>(), option::of(limits())),
         engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
-        (trials, trial_time, iters, duration, warmup, until_ci, [max_duration, interval]) in long(),
+        (trials, trial_time, iters, duration, warmup, until_ci, [max_duration, interval, checkpoint]) in long(),
         place in places(),
         initiators in option::of(sweeps()),
         ((target_shift, shift), (bidirectional, matrix)) in ((option::of(any::<u64>().prop_map(Count)), option::of(any::<u64>().prop_map(Count))), (any::<bool>(), option::of(proptest::sample::select(MatrixRounds::ALL.to_vec())))),
@@ -202,7 +202,7 @@ prop_compose! {
             memory: MemoryOptions { memory, target_memory, footprint, target_footprint, stride, gap, addresses, local_addresses, seed },
             measure: MeasureOptions { latency, verify, per_rank, limit, published },
             skipping: SkippingOptions { optional },
-            length: LengthOptions { trials, trial_time, iters, duration, warmup, until_ci, max_duration, interval },
+            length: LengthOptions { trials, trial_time, iters, duration, warmup, until_ci, max_duration, interval, checkpoint },
         }
     }
 }

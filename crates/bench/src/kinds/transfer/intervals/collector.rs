@@ -16,6 +16,7 @@ const STANDSTILLS_MAX: usize = 1024;
 const OPEN_MAX: usize = 4;
 
 /// The intervals of one trial so far.
+#[derive(Clone)]
 pub(super) struct Collector {
     trial: u64,
     clients: Vec<Client>,
@@ -26,6 +27,7 @@ pub(super) struct Collector {
 }
 
 /// Ticks of a rank that initiates, taken together.
+#[derive(Clone)]
 struct Client {
     rank: u32,
     /// Operations that its ticks told of.
@@ -272,6 +274,13 @@ impl Collector {
             .standstills
             .sort_by_key(|known| (known.begin_ns, known.rank));
         count
+    }
+
+    /// The series of a trial that goes on.
+    pub(super) fn so_far(&self, elapsed_ns: u64) -> TrialSeries {
+        let mut copy = self.clone();
+        copy.close(elapsed_ns);
+        copy.series()
     }
 
     /// The series of a trial that was closed.

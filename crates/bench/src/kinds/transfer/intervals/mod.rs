@@ -6,10 +6,12 @@
 //! | `tick` | what a rank tells |
 //! | `ticker` | counting it, from the pulses of the rank's workers |
 //! | `collector` | putting the ticks of all ranks together, on rank 0 |
+//! | `checkpoints` | records of what was put together so far |
 //! | `watcher` | the thread that does both |
 //!
 //! What the loops do for it is in [`crate::drive::pulse`]; nothing here is on their way.
 
+mod checkpoints;
 mod collector;
 mod tick;
 mod ticker;
@@ -18,6 +20,7 @@ mod watcher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use checkpoints::Checkpoints;
 use collector::Collector;
 use ticker::Ticker;
 use watcher::{Collecting, TrialWatch, Watcher};
@@ -28,7 +31,8 @@ use crate::kinds::kind::Stage;
 use crate::observer::IntervalListener;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Notes;
-use tonnage_record::transfer::{BrokenOff, TrialSeries};
+use tonnage_record::Record;
+use tonnage_record::transfer::{BrokenOff, Trial, TrialSeries};
 use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
 
@@ -47,6 +51,7 @@ struct Cut {
     /// Ranks that initiate; rank 0's.
     clients: Vec<u32>,
     listener: Option<IntervalListener>,
+    checkpoints: Option<Checkpoints>,
     is_root: bool,
     running: Option<Running>,
 }
@@ -63,8 +68,13 @@ struct Running {
 }
 
 impl Intervals {
-    /// Intervals of this point's trials.
-    pub fn of(point: &TransferPoint, stage: &Stage<'_>, moves_bytes: bool) -> Self {
+    /// Intervals of this point's trials. `record` is the point's, with what is known before it is measured.
+    pub fn of(
+        point: &TransferPoint,
+        stage: &Stage<'_>,
+        record: &Record,
+        moves_bytes: bool,
+    ) -> Self {
         let Some(interval_ns) = point.length.interval_ns else {
             return Self(None);
         };
@@ -87,6 +97,14 @@ impl Intervals {
                 .filter(|&rank| !roles.targets(rank).is_empty())
                 .collect(),
             listener: stage.observer.intervals().filter(|_| is_root),
+            checkpoints: point
+                .length
+                .checkpoint_ns
+                .filter(|_| is_root)
+                .and_then(|ns| {
+                    let keeper = stage.observer.checkpoints()?;
+                    Some(Checkpoints::new(ns, record.clone(), keeper))
+                }),
             is_root,
             running: None,
         }))
@@ -97,13 +115,18 @@ impl Intervals {
         self.0.as_ref()?.pulses.get(worker as usize).map(Arc::clone)
     }
 
-    /// Begins a trial, before its workers start; a warm-up is none.
+    /// Begins a trial after those that have ended, before its workers start; a warm-up is none.
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub fn begin(&mut self, schedule: &Schedule, clock: Clock) -> Result<()> {
+    pub fn begin(&mut self, schedule: &Schedule, clock: Clock, ended: &[Trial]) -> Result<()> {
         match &mut self.0 {
-            Some(cut) if schedule.number != WARM_UP => cut.begin(schedule, clock),
+            Some(cut) if schedule.number != WARM_UP => {
+                if let Some(checkpoints) = &mut cut.checkpoints {
+                    checkpoints.begin(ended);
+                }
+                cut.begin(schedule, clock)
+            }
             _ => Ok(()),
         }
     }
@@ -169,6 +192,7 @@ impl Cut {
             collecting: self.is_root.then(|| Collecting {
                 collector: Collector::new(trial, self.interval_ns, self.clients.iter().copied()),
                 listener: self.listener.take(),
+                checkpoints: self.checkpoints.take(),
                 notes: self.notes.clone(),
                 trial,
                 interval_ns: self.interval_ns,
@@ -206,6 +230,7 @@ impl Cut {
         collecting.take_notes()?;
         let series = collecting.finish(window_ns);
         self.listener = collecting.listener.take();
+        self.checkpoints = collecting.checkpoints.take();
         Ok(Some(series))
     }
 }

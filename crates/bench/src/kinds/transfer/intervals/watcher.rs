@@ -4,6 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::checkpoints::Checkpoints;
 use super::collector::Collector;
 use super::tick::Tick;
 use super::ticker::Ticker;
@@ -33,6 +34,7 @@ pub(super) struct TrialWatch {
 pub(super) struct Collecting {
     pub(super) collector: Collector,
     pub(super) listener: Option<IntervalListener>,
+    pub(super) checkpoints: Option<Checkpoints>,
     pub(super) notes: Notes,
     pub(super) trial: u64,
     pub(super) interval_ns: u64,
@@ -129,6 +131,7 @@ impl TrialWatch {
                 // One that a rank has not told of may wait until the next is over: it may just be late.
                 let heard = ended - u64::from(!collecting.collector.is_heard(ended));
                 collecting.tell_until(heard, interval_ns);
+                collecting.keep(ended);
             }
             // Intervals that went by while this thread did not run are told of together.
             ended = ((clock.now_ns() - start_ns) / interval_ns).max(ended) + 1;
@@ -168,6 +171,14 @@ impl Collecting {
             self.tell(at, length_ns);
         }
         self.told = self.told.max(ended);
+    }
+
+    /// Writes a checkpoint after so many intervals, if it is time to.
+    fn keep(&mut self, ended: u64) {
+        if let Some(checkpoints) = &mut self.checkpoints {
+            let elapsed_ns = ended * self.interval_ns;
+            checkpoints.look(self.trial, elapsed_ns, || self.collector.so_far(elapsed_ns));
+        }
     }
 
     fn tell(&mut self, at: u64, length_ns: u64) {

@@ -75,6 +75,7 @@ fn everything_that_is_not_said_has_its_default() {
             until_ci: None,
             max_duration_ns: None,
             interval_ns: None,
+            checkpoint_ns: None,
         },
     };
     assert_eq!(points(WRITE), [expected]);
@@ -137,6 +138,7 @@ fn everything_that_is_said_is_in_the_point() {
             until_ci: Some(0.02),
             max_duration_ns: Some(5_000_000_000),
             interval_ns: None,
+            checkpoint_ns: None,
         },
     };
     assert_eq!(point, expected);
