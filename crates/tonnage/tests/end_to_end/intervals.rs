@@ -237,6 +237,42 @@ fn checkpoints_keep_what_moved_until_then() {
     assert!(!ended.stdout.contains("FAILED"), "{ended:#?}");
 }
 
+/// Ten minutes at full rate may cost a rank 1 MiB: over six seconds, 10 KiB. The memory of what happens once, such as the
+/// first operations and the histograms of the last intervals, is there before.
+#[test]
+fn the_memory_of_ranks_does_not_grow() {
+    let dir = tempdir().unwrap();
+    let line = "transfer --engine shm --op write-imm --ranks 2 --sizes 64 --window 64 --duration 11s --interval 500ms \
+                --limit none -o r.jsonl";
+    let run = started(dir.path(), line, 8);
+    let pids: Vec<i32> = [0, 1].map(|rank| run.rank(rank).pid).into();
+    let private = || pids.iter().map(|&pid| private_kib(pid)).collect::<Vec<_>>();
+    let before = private();
+    std::thread::sleep(Duration::from_secs(6));
+    let after = private();
+    run.end().with_code(0);
+    for (before, after) in before.iter().zip(&after) {
+        assert!(
+            *after > 0 && after.saturating_sub(*before) <= 10,
+            "{before} KiB and {after}"
+        );
+    }
+}
+
+/// Memory of a process that is its own, as the kernel counts it.
+fn private_kib(pid: i32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    line.unwrap()
+        .split_whitespace()
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
 #[test]
 fn intervals_that_cannot_be_are_refused_before_a_rank_starts() {
     let dir = tempdir().unwrap();

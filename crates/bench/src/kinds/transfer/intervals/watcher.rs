@@ -85,7 +85,9 @@ impl Watcher {
         let thread = std::thread::Builder::new()
             .name("intervals".into())
             .spawn(move || {
-                tonnage_machine::spread_thread(&cpus)?;
+                if let Err(error) = tonnage_machine::spread_thread(&cpus) {
+                    log::debug!("{error}: intervals are counted on a worker's CPU");
+                }
                 watch.run(&until, &clock, start_ns, interval_ns)
             })
             .map_err(|error| Error::not_started("the thread of intervals", &error))?;
