@@ -81,6 +81,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
         target_shift: 0,
         shift: 1,
         matrix: tonnage_plan::point::MatrixRounds::Alone,
+        loads: None,
         bidirectional: false,
         workers,
         rails: tonnage_engine::paths::Rails::Single,

@@ -37,7 +37,7 @@ pub(crate) fn places(
 /// Returns whether each rank's peers can all be on the other one of two sockets.
 fn can_be_far(roles: &Roles) -> bool {
     match roles.traffic {
-        Traffic::AllToAll | Traffic::Matrix => roles.ranks <= 2,
+        Traffic::AllToAll | Traffic::Matrix | Traffic::File => roles.ranks <= 2,
         Traffic::Shift => {
             // The ranks fall into rings, each of as many as it takes to come round.
             let steps =

@@ -40,6 +40,8 @@ tonnage_units::names! {
         Shift = "shift",
         /// Every rank to every other, pair after pair.
         Matrix = "matrix",
+        /// Every pair as many bytes as a file says.
+        File = "file",
     }
 }
 

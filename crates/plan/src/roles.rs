@@ -1,6 +1,8 @@
 //! Ranks that initiate towards each other: a traffic pattern among so many ranks. What each of them does then is in the
-//! points of [`crate::kinds`]. The rounds of a matrix are in `matrix`, and those that stand for all in `sample`.
+//! points of [`crate::kinds`]. The rounds of a matrix are in `matrix`, those beside the
+//! trials in `beside`, and those that stand for all in `sample`.
 
+mod beside;
 mod matrix;
 mod sample;
 
@@ -92,7 +94,7 @@ impl Roles {
             },
             Traffic::FanOut | Traffic::InTurn if rank == 0 => self.others(0),
             Traffic::FanIn if (1..=self.clients()).contains(&rank) => vec![0],
-            Traffic::AllToAll | Traffic::Matrix => self.others(rank),
+            Traffic::AllToAll | Traffic::Matrix | Traffic::File => self.others(rank),
             Traffic::Shift => vec![self.shifted(rank, self.shift)],
             Traffic::FanOut | Traffic::InTurn | Traffic::FanIn => Vec::new(),
         }
@@ -113,7 +115,7 @@ impl Roles {
             },
             Traffic::FanOut | Traffic::InTurn if rank != 0 => vec![0],
             Traffic::FanIn if rank == 0 => (1..=self.clients()).collect(),
-            Traffic::AllToAll | Traffic::Matrix => self.others(rank),
+            Traffic::AllToAll | Traffic::Matrix | Traffic::File => self.others(rank),
             Traffic::Shift => vec![self.shifted(rank, self.ranks.saturating_sub(self.shift))],
             Traffic::FanOut | Traffic::InTurn | Traffic::FanIn => Vec::new(),
         }
@@ -132,7 +134,7 @@ impl Roles {
             Traffic::Pair => (self.sides().0, 1),
             Traffic::FanOut | Traffic::InTurn => (1, others),
             Traffic::FanIn => (self.clients(), 1),
-            Traffic::AllToAll | Traffic::Matrix => (self.ranks, others),
+            Traffic::AllToAll | Traffic::Matrix | Traffic::File => (self.ranks, others),
             Traffic::Shift => (self.ranks, 1),
         }
     }
@@ -182,9 +184,9 @@ impl Roles {
             }
             Traffic::Matrix => {
                 let target = matrix::target(self.matrix, self.ranks, (rank, round));
-                let place = target.map(|target| (target - u32::from(target > rank)) as usize);
-                place.map_or(0..0, |place| place..place + 1)
+                beside::place_among_others(rank, target)
             }
+            Traffic::File if round > 0 => beside::place(self.ranks, (rank, round)),
             _ => all,
         }
     }
@@ -194,6 +196,9 @@ impl Roles {
         if self.traffic == Traffic::Matrix {
             let initiator = matrix::initiator(self.matrix, self.ranks, (rank, round));
             return initiator.into_iter().collect();
+        }
+        if let (Traffic::File, Some((from, to))) = (self.traffic, self.pair_of_round(round)) {
+            return (to == rank).then_some(from).into_iter().collect();
         }
         let mut initiators = self.initiators_of(rank);
         initiators.retain(|&from| {
@@ -217,6 +222,7 @@ impl Roles {
         match (self.traffic, self.matrix) {
             (Traffic::InTurn, _) => Some((0, round + 1)),
             (Traffic::Matrix, MatrixRounds::Alone) => matrix::alone(self.ranks, round),
+            (Traffic::File, _) => beside::pair(self.ranks, round),
             _ => None,
         }
     }
@@ -233,16 +239,25 @@ impl Roles {
         }
     }
 
-    /// Returns whether no rank has two targets or two initiators in a round, so that pairs have figures of their own.
+    /// The round beside the trials in which a pair of a traffic file has the path for itself.
+    pub fn round_alone(self, pair: (u32, u32)) -> u32 {
+        beside::round(self.ranks, pair)
+    }
+
+    /// Returns whether there are rounds in which no rank has two targets or two initiators, so that pairs have figures
+    /// of their own.
     pub fn has_pairs_in_rounds(self) -> bool {
-        matches!(self.traffic, Traffic::InTurn | Traffic::Matrix)
+        matches!(
+            self.traffic,
+            Traffic::InTurn | Traffic::Matrix | Traffic::File
+        )
     }
 
     /// Returns whether no rank only serves.
     pub fn all_initiate(self) -> bool {
         matches!(
             self.traffic,
-            Traffic::AllToAll | Traffic::Shift | Traffic::Matrix
+            Traffic::AllToAll | Traffic::Shift | Traffic::Matrix | Traffic::File
         )
     }
 
@@ -255,7 +270,7 @@ impl Roles {
             }
             Traffic::FanOut | Traffic::InTurn | Traffic::Shift => 1,
             Traffic::FanIn => self.clients(),
-            Traffic::AllToAll | Traffic::Matrix => self.ranks.saturating_sub(1),
+            Traffic::AllToAll | Traffic::Matrix | Traffic::File => self.ranks.saturating_sub(1),
         }
     }
 
@@ -294,6 +309,7 @@ impl Roles {
                     )
                 }
             },
+            (Traffic::File, _) => format!("pairs of {ranks} ranks with the loads of a file"),
             (Traffic::Matrix, _) => {
                 let rounds = self.rounds();
                 match self.matrix {
@@ -358,7 +374,7 @@ mod tests {
                         matrix: MatrixRounds::Disjoint,
                         ..own
                     }),
-                    Traffic::FanOut | Traffic::InTurn | Traffic::AllToAll => {}
+                    Traffic::FanOut | Traffic::InTurn | Traffic::AllToAll | Traffic::File => {}
                 }
             }
         }

@@ -10,7 +10,7 @@ use builder::{COPY, Sample, three_trials};
 use tonnage_engine::Verb;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::published::Cell;
-use tonnage_plan::transfer::{Pacing, TrialLength};
+use tonnage_plan::transfer::{Pacing, PairLoads, TrialLength};
 use tonnage_record::spread::spread;
 use tonnage_record::transfer::{
     BrokenOff, ClientSeries, Directions, InitiatorFigures, PairDirection, PairRate, Standstill,
@@ -310,6 +310,8 @@ fn matrix(ranks: u32) -> Record {
             payload_bytes: 1000,
             bandwidth_bytes_per_s: rate(from, to) * 0.98,
             bandwidth_bytes_per_s_max: rate(from, to),
+            time_ns_alone: None,
+            time_ns_together: None,
             latency_ns_mean: None,
         });
     let pairs: Vec<PairRate> = pairs.collect();
@@ -320,6 +322,53 @@ fn matrix(ranks: u32) -> Record {
         if let Some(summary) = &mut body.summary {
             summary.matrix = judge(ranks, &pairs, false);
             summary.pairs = pairs;
+        }
+    });
+    with_pairs.record()
+}
+
+/// Traffic files: one whose pairs are all printed, and one with more of them, of which the most slowed are.
+pub fn traffic_files() -> Vec<Record> {
+    [(4, 1), (9, 4)].map(traffic_file).into()
+}
+
+/// Loads of each rank for so many behind it.
+fn traffic_file((ranks, targets): (u32, u32)) -> Record {
+    let load = |from: u32, to: u32| {
+        let is_target = (1..=targets).contains(&((to + ranks - from) % ranks));
+        u64::from(is_target) * u64::from(from + 1) * 64_000
+    };
+    let row = |from| (0..ranks).map(|to| load(from, to)).collect();
+    let rows: Vec<Vec<u64>> = (0..ranks).map(row).collect();
+    let Ok(loads) = PairLoads::try_from(rows) else {
+        unreachable!("loads of pairs");
+    };
+    let pair = |((initiator, target), bytes)| {
+        let alone_ns = bytes as f64 * 10.0;
+        let together_ns = alone_ns * (1.0 + f64::from(initiator * 3 + target) / 10.0);
+        PairRate {
+            initiator,
+            target,
+            within_host: false,
+            payload_bytes: 3 * bytes,
+            bandwidth_bytes_per_s: bytes as f64 * 1e9 / together_ns,
+            bandwidth_bytes_per_s_max: bytes as f64 * 1e9 / together_ns,
+            time_ns_alone: Some(alone_ns),
+            time_ns_together: Some(together_ns),
+            latency_ns_mean: None,
+        }
+    };
+    let pairs: Vec<PairRate> = loads.pairs().map(pair).collect();
+    let sample = sample(Pacing::Stream { window: 64 }, 64_000).with(|point| {
+        (point.traffic, point.ranks) = (Traffic::File, ranks);
+        point.length.trial = TrialLength::Iterations(1);
+        point.loads = Some(loads);
+    });
+    let summarized = three_trials(sample, 210).summarize(LatencyKind::Operation, None);
+    let with_pairs = summarized.body_with(|body| {
+        if let Some(summary) = &mut body.summary {
+            summary.pairs = pairs;
+            summary.initiators = vec![initiator(0)];
         }
     });
     with_pairs.record()

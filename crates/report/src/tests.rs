@@ -40,6 +40,7 @@ fn tables_look_as_agreed() {
         insta::assert_snapshot!(format!("table_intervals_{at}"), table(&[record]));
     }
     insta::assert_snapshot!("table_matrix", table(&samples::matrices()));
+    insta::assert_snapshot!("table_traffic_file", table(&samples::traffic_files()));
     insta::assert_snapshot!("table_paced", table(&samples::paced()));
     insta::assert_snapshot!("table_path", table(&samples::paths()));
     insta::assert_snapshot!("table_path_proven", table(&samples::proven_paths()));

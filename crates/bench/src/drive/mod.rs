@@ -3,7 +3,7 @@
 //!
 //! | file | loop |
 //! | --- | --- |
-//! | [`stream`] | a true sliding window |
+//! | [`stream`], [`extent`] | a true sliding window; flows that end by themselves in it |
 //! | [`batch`] | post B, wait for B; several such batches at once |
 //! | [`ping_pong`] | one operation, one answer; both sides |
 //! | [`paced`] | operations due at fixed times |
@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 
 pub mod batch;
 pub mod credits;
+pub mod extent;
 pub mod flow;
 pub mod flow_walk;
 pub mod paced;
@@ -63,6 +64,10 @@ pub struct Scratch {
     posted_ns: Vec<u64>,
     /// The flow that a tag belongs to.
     flow_of_tag: Vec<u32>,
+    /// Tags of which their flow has no more use, where flows end by themselves.
+    retired: Vec<u32>,
+    /// Tags of each flow.
+    window: usize,
     /// Batches in flight or free.
     batches: Vec<BatchSlot>,
     /// Places of batches whose batch is under way, where workers share them.
@@ -79,6 +84,8 @@ impl Scratch {
             ready: VecDeque::with_capacity(tags),
             posted_ns: vec![0; tags],
             flow_of_tag: (0..tags).map(|tag| (tag % flows.max(1)) as u32).collect(),
+            retired: Vec::with_capacity(tags),
+            window,
             batches: Vec::new(),
             busy: Vec::new(),
             staged: Vec::with_capacity(BURST),
@@ -98,7 +105,7 @@ impl Scratch {
     /// Flows whose tags were not given back, in a loop that keeps a window for each flow.
     pub fn waiting_flows(&self) -> Vec<u32> {
         let mut is_ready = vec![false; self.flow_of_tag.len()];
-        for &tag in &self.ready {
+        for &tag in self.ready.iter().chain(&self.retired) {
             is_ready[tag as usize] = true;
         }
         let waiting = self.flow_of_tag.iter().zip(is_ready);
@@ -115,6 +122,24 @@ impl Scratch {
         self.ready.extend(0..self.batches.len() as u32);
         self.batches.fill(BatchSlot::default());
         self.staged.clear();
+    }
+
+    /// Gives so many flows a window each, of which each has only what it `takes`. They are no more than there were at
+    /// first.
+    fn share_out(&mut self, flows: usize, mut takes: impl FnMut(usize) -> bool) {
+        self.ready.clear();
+        self.retired.clear();
+        self.staged.clear();
+        let used = flows * self.window;
+        for (tag, flow_of_tag) in self.flow_of_tag.iter_mut().enumerate() {
+            let flow = tag % flows.max(1);
+            let is_ready = tag < used && takes(flow);
+            *flow_of_tag = flow as u32;
+            match is_ready {
+                true => self.ready.push_back(tag as u32),
+                false => self.retired.push(tag as u32),
+            }
+        }
     }
 
     fn reset(&mut self) {

@@ -410,11 +410,11 @@ impl<'a> Port<'a> {
     pub fn flush(&mut self, flows: &[Flow]) -> Result<()> {
         let mut done = [Completion::EMPTY; BURST];
         for flow in flows.iter().filter(|flow| flow.issued > 0) {
-            let mut flushed = self.begin_flush(flow)?;
+            let mut flushed = self.begin_flush(flow, 0)?;
             while flushed != Flush::Delivered {
                 let count = self.poll(&mut done)?;
                 flushed = match flushed {
-                    Flush::Again => self.begin_flush(flow)?,
+                    Flush::Again => self.begin_flush(flow, 0)?,
                     _ if own(&done[..count]) > 0 => Flush::Delivered,
                     waiting => waiting,
                 };
@@ -423,9 +423,12 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Begins a flush; one that was posted completes as an operation does.
-    fn begin_flush(&mut self, flow: &Flow) -> Result<Flush> {
-        let flushed = self.engine.flush(flow.lane, 0)?;
+    /// Begins a flush; one that was posted completes as an operation with this tag does.
+    ///
+    /// # Errors
+    /// When the engine is dead.
+    pub fn begin_flush(&mut self, flow: &Flow, tag: u32) -> Result<Flush> {
+        let flushed = self.engine.flush(flow.lane, tag)?;
         self.outstanding += u64::from(flushed == Flush::Posted);
         Ok(flushed)
     }

@@ -1,5 +1,6 @@
 //! A true sliding window: as many operations in flight as the window allows, and a new one for every completion.
 
+use super::extent::{Endless, FlowStep, StreamExtent};
 use super::flow::Flow;
 use super::port::Port;
 use super::recorder::Recorder;
@@ -27,11 +28,27 @@ pub fn stream<R: Recorder>(
     until: &mut Until,
     recorder: &mut R,
 ) -> Result<u64> {
-    scratch.reset();
+    stream_extents(port, flows, scratch, until, recorder, &mut Endless)
+}
+
+/// A [`stream`] of flows that may end by themselves. It ends when nothing is left of any of them, too.
+///
+/// # Errors
+/// As [`stream`].
+pub fn stream_extents<R: Recorder, E: StreamExtent>(
+    port: &mut Port,
+    flows: &mut [Flow],
+    scratch: &mut Scratch,
+    until: &mut Until,
+    recorder: &mut R,
+    extent: &mut E,
+) -> Result<u64> {
+    extent.begin(scratch, flows.len());
     let Scratch {
         ready,
         posted_ns,
         flow_of_tag,
+        retired,
         staged,
         ..
     } = scratch;
@@ -44,7 +61,7 @@ pub fn stream<R: Recorder>(
             staged.clear();
             taken = 0;
             let granted = until.grant(ready.len().min(BURST));
-            if granted == 0 && in_flight == 0 {
+            if granted == 0 && in_flight == 0 && extent.is_closed() {
                 return Ok(completed);
             }
             for tag in ready.drain(..granted) {
@@ -52,12 +69,10 @@ pub fn stream<R: Recorder>(
                 staged.push(flows[flow_of_tag[tag as usize] as usize].next_op(tag));
             }
             in_flight += granted;
-            if granted > 0 {
-                grants += 1;
-                if grants == looks {
-                    grants = 0;
-                    port.look_at_flows(flows)?;
-                }
+            grants += usize::from(granted > 0);
+            if grants == looks {
+                grants = 0;
+                port.look_at_flows(flows)?;
             }
         }
         if taken < staged.len() {
@@ -69,15 +84,25 @@ pub fn stream<R: Recorder>(
         }
         for completion in &done[..count] {
             if completion.ending == Ending::Done {
-                recorder.sample(now_ns.saturating_sub(posted_ns[completion.tag as usize]));
-                ready.push_back(completion.tag);
                 in_flight -= 1;
+                let ended = extent.ended(flow_of_tag, completion.tag);
+                if ended == FlowStep::Flushed {
+                    retired.push(completion.tag);
+                    continue;
+                }
+                recorder.sample(now_ns.saturating_sub(posted_ns[completion.tag as usize]));
                 completed += 1;
+                match ended {
+                    FlowStep::Next => ready.push_back(completion.tag),
+                    FlowStep::Retired => retired.push(completion.tag),
+                    FlowStep::Last | FlowStep::Flushed => {}
+                }
             }
         }
         if count > 0 {
             recorder.progress(completed);
         }
+        in_flight += extent.close(port, flows, flow_of_tag)?;
     }
 }
 

@@ -136,6 +136,7 @@ pub(crate) mod tests {
             target_shift: 0,
             shift: 1,
             matrix: tonnage_plan::point::MatrixRounds::Alone,
+            loads: None,
             bidirectional: false,
             workers: 1,
             rails: tonnage_engine::paths::Rails::Single,

@@ -22,7 +22,7 @@ use tonnage_engine::memory::CopyRate;
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_ranks::{Hosts, Rank};
-use tonnage_record::Limit;
+use tonnage_record::{Limit, Links};
 use tonnage_units::{Reduce, Result};
 
 /// Upper bound of a point, the same on all ranks.
@@ -106,6 +106,12 @@ impl<'a> Bound<'a> {
     /// The reason why there is no limit to be measured, where one would look for it.
     pub fn why_no_limit(&self) -> Option<String> {
         let asked = self.point.limit == LimitChoice::Auto && self.point.pacing != Pacing::PingPong;
+        if asked && self.point.loads.is_some() {
+            return Some(
+                "no limit: the file loads links unevenly, so that none bounds their sum; --limit states one"
+                    .to_owned(),
+            );
+        }
         let copies = asked && self.kind == LimitKind::MemoryCopy;
         // A worker has memory of its own kind only, and copies in it bound nothing between two kinds.
         let target = self.point.target_memory.as_ref().filter(|_| copies)?;
@@ -129,9 +135,10 @@ impl<'a> Bound<'a> {
                     what: "stated by the user".into(),
                     bytes_per_s,
                     ci95_bytes_per_s: None,
-                    links: link_limit(self.point, self.opened, hosts).and_then(|limit| limit.links),
+                    links: self.links(hosts),
                 });
             }
+            LimitChoice::Auto if self.point.loads.is_some() => return None,
             LimitChoice::Auto => {}
         }
         match (before, after) {
@@ -154,6 +161,14 @@ impl<'a> Bound<'a> {
                 let best = Carried::better(carried(before), carried(after));
                 best.as_ref().map(socket_stream::describe)
             }
+        }
+    }
+
+    /// Speeds of the links beside a stated limit; of none where a file loads them unevenly.
+    fn links(&self, hosts: &Hosts) -> Option<Links> {
+        match self.point.loads {
+            Some(_) => None,
+            None => link_limit(self.point, self.opened, hosts)?.links,
         }
     }
 }

@@ -2,23 +2,24 @@
 //! thousands of operations over the real engines, with every latency recorded, and handed over in between as at the end
 //! of an interval, under an allocator that counts.
 
+mod asking;
 mod sides;
 
+use asking::{Asking, Extra};
 use sides::{Side, flows, receives, sides, table};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tonnage_bench::drive::Scratch;
 use tonnage_bench::drive::batch::{BatchLoop, BatchPart, SharedBatches, batch};
+use tonnage_bench::drive::extent::FlowLoads;
 use tonnage_bench::drive::flow::Flow;
 use tonnage_bench::drive::paced::{Timetable, paced};
 use tonnage_bench::drive::ping_pong::{Table, return_all, serve_first};
 use tonnage_bench::drive::port::Port;
 use tonnage_bench::drive::pulse::{Counted, Pulse};
-use tonnage_bench::drive::recorder::{
-    PerBatch, PerOperation, PhaseHistograms, PhaseTimes, Recorder,
-};
+use tonnage_bench::drive::recorder::{PerBatch, PerOperation, PhaseHistograms, Recorder};
 use tonnage_bench::drive::serve::serve;
-use tonnage_bench::drive::stream::stream;
+use tonnage_bench::drive::stream::{stream, stream_extents};
 use tonnage_bench::drive::until::Until;
 use tonnage_bench::kinds::transfer::layout::answers;
 use tonnage_engine::paths::Cut;
@@ -49,14 +50,6 @@ const NOTHING: Counts = Counts {
     frees: 0,
 };
 
-/// Work that is counted, beside the loop itself.
-#[derive(Clone, Copy, PartialEq)]
-enum Extra {
-    Nothing,
-    /// One allocation for each sample, which the counts must show.
-    OneForEachSample,
-}
-
 /// Counted on either side, and the samples that were recorded.
 struct Outcome {
     initiator: Counts,
@@ -76,6 +69,7 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
         target_shift: 0,
         shift: 1,
         matrix: tonnage_plan::point::MatrixRounds::Alone,
+        loads: None,
         bidirectional: false,
         workers: 1,
         rails: tonnage_engine::paths::Rails::Single,
@@ -130,37 +124,6 @@ fn engines() -> Vec<(&'static Entry, String)> {
     all
 }
 
-/// Records as the program does, asks for the latencies now and then, and allocates if asked to.
-struct Asking<'a> {
-    inner: PerBatch<'a>,
-    pulse: &'a Pulse,
-    extra: Extra,
-}
-
-impl Recorder for Asking<'_> {
-    fn now_ns(&self) -> u64 {
-        self.inner.now_ns()
-    }
-
-    fn sample(&mut self, latency_ns: u64) {
-        if self.extra == Extra::OneForEachSample {
-            drop(std::hint::black_box(Box::new(latency_ns)));
-        }
-        self.inner.sample(latency_ns);
-        if self.inner.whole.histogram.count() == 500 {
-            self.pulse.ask();
-        }
-    }
-
-    fn phases(&mut self, times: PhaseTimes) {
-        self.inner.phases(times);
-    }
-
-    fn latencies(&mut self) -> Option<&mut LatencyHistogram> {
-        self.inner.latencies()
-    }
-}
-
 /// State that both sides share while they run.
 struct Shared {
     /// Sides that are prepared.
@@ -184,6 +147,14 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// The load of the one flow, where a file says it.
+fn flow_loads(point: &TransferPoint, clock: Clock) -> FlowLoads {
+    let flushes = matches!(point.op, Verb::Write | Verb::WriteImm);
+    let mut loads = FlowLoads::new(1, flushes, clock);
+    loads.set(clock, [point.load_operations(0, 1, 0)].into_iter());
+    loads
 }
 
 fn initiate(
@@ -217,11 +188,18 @@ fn initiate(
         extra,
     };
     let mut recorder = Counted::new(asking, &pulse, Some(&mut whole));
+    let mut loads = flow_loads(point, clock);
     shared.both_ready()?;
     let alone = SharedBatches::new(1, point.batching.in_flight, None);
     let before = counts();
     let ends = (&mut port, table.as_mut(), &mut flows[..]);
-    drive(point, ends, &mut scratch, &alone, &mut recorder)?;
+    drive(
+        point,
+        ends,
+        &mut scratch,
+        (&alone, &mut loads),
+        &mut recorder,
+    )?;
     recorder.finish();
     let counted = counts().since(before);
     let mut handed_over = LatencyHistogram::new();
@@ -235,7 +213,7 @@ fn drive<R: Recorder>(
     point: &TransferPoint,
     (port, table, flows): (&mut Port, Option<&mut Table>, &mut [Flow]),
     scratch: &mut Scratch,
-    alone: &SharedBatches,
+    (alone, loads): (&SharedBatches, &mut FlowLoads),
     told: &mut R,
 ) -> Result<()> {
     match (point.pacing, table) {
@@ -265,6 +243,10 @@ fn drive<R: Recorder>(
         (Pacing::PingPong, Some(table)) => {
             let mut until = Until::operations(OPERATIONS / 8);
             serve_first(port, table, &mut until, told)?;
+        }
+        (Pacing::Stream { .. }, _) if point.loads.is_some() => {
+            let mut until = Until::operations(OPERATIONS);
+            stream_extents(port, flows, scratch, &mut until, told, loads)?;
         }
         (Pacing::Stream { .. } | Pacing::PingPong, _) => {
             let mut until = Until::operations(OPERATIONS);
@@ -351,6 +333,23 @@ fn nothing_is_allocated(pacing: Pacing, samples: impl Fn(Verb) -> u64) -> Result
 #[test]
 fn a_stream_allocates_nothing() {
     nothing_is_allocated(Pacing::Stream { window: 64 }, |_| OPERATIONS).unwrap();
+}
+
+/// A load of a file, whose flow is closed inside the loop.
+#[test]
+fn a_load_allocates_nothing() {
+    for engine in ["null", "shm", "fabric:tcp", "fabric:shm"] {
+        for op in [Verb::Write, Verb::WriteImm, Verb::Read, Verb::Send] {
+            let mut point = point(engine, op, 64, Pacing::Stream { window: 16 });
+            let rows = vec![vec![0, 64 * OPERATIONS], vec![0, 0]];
+            point.loads = Some(rows.try_into().unwrap());
+            let what = format!("{engine} {}", op.name());
+            let outcome = run(&point, Extra::Nothing).unwrap();
+            assert_eq!(outcome.samples, OPERATIONS, "{what}");
+            assert_eq!(outcome.initiator, NOTHING, "{what}, initiator");
+            assert_eq!(outcome.target, NOTHING, "{what}, target");
+        }
+    }
 }
 
 /// Several queue pairs, and parts, of which the arrivals are put together.

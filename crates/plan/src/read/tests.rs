@@ -40,9 +40,17 @@ fn unknown_keys_are_found_everywhere() {
 
 #[test]
 fn missing_keys_are_named_with_an_example() {
+    let without_op = HEAD.replace("op = 'write'", "sizes = 8");
     assert_eq!(
-        message(HEAD),
-        "p.toml:2: a transfer needs the key \"sizes\": write sizes = \"8..1M\""
+        message(&without_op),
+        "p.toml:2: a transfer needs the key \"op\": write op = \"write\""
+    );
+    // With a traffic file it need not be there.
+    let without_sizes = Plan::from_toml(HEAD, "p.toml").unwrap();
+    let why = without_sizes.transfer_points(2).unwrap_err().to_string();
+    assert!(
+        why.contains("write sizes 8..1M, or traffic-file FILE"),
+        "{why}"
     );
     assert!(message("").contains("a plan needs the key \"name\": write name = \"my-plan\""));
     assert_eq!(

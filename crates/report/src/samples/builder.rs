@@ -55,6 +55,7 @@ fn point_of(pacing: Pacing, size_bytes: u32) -> TransferPoint {
         target_shift: 0,
         shift: 1,
         matrix: tonnage_plan::point::MatrixRounds::Alone,
+        loads: None,
         bidirectional: false,
         workers: 1,
         rails: Rails::Single,

@@ -11,9 +11,9 @@ use tonnage_units::quantity::human::{number, size, whole_percent};
 use crate::table::shown;
 use crate::{engine, wire_proof};
 
-/// Returns whether a record's pairs are in a grid.
+/// Returns whether a record's pairs are in a grid or a table.
 fn has_grid(record: &TransferRecord<'_>) -> bool {
-    record.body.point.traffic == Traffic::Matrix
+    matches!(record.body.point.traffic, Traffic::Matrix | Traffic::File)
 }
 
 /// All lines, in their order; `distinguishing` are columns that tell rows apart.

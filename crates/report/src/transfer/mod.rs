@@ -3,6 +3,7 @@
 
 mod choosing;
 mod footers;
+mod loads;
 mod matrix;
 mod notes;
 mod per_rank;
@@ -55,11 +56,17 @@ impl Report for Transfers {
             .words(NOTE.name, notes, false);
         let beside = published::tables(records.iter().map(|record| record.record));
         let grids = matrix::grids(records, &distinguishing(&varying));
+        let loads = loads::tables(records, &distinguishing(&varying));
         let per_rank = per_rank::tables(records, &varying);
         let rows_of_phases = [&varying[..], footprint].concat();
         let tables = sheet.draw().into_iter();
         let tables = tables.chain(phases(records, &rows_of_phases));
-        tables.chain(grids).chain(per_rank).chain(beside).collect()
+        tables
+            .chain(grids)
+            .chain(loads)
+            .chain(per_rank)
+            .chain(beside)
+            .collect()
     }
 
     fn footers(records: &[TransferRecord<'_>]) -> Vec<String> {

@@ -21,7 +21,10 @@ pub fn tables(records: &[TransferRecord<'_>], varying: &[&str]) -> Vec<String> {
 }
 
 fn initiators<'a>(record: &TransferRecord<'a>) -> &'a [InitiatorFigures] {
+    // The record of a traffic file has them, asked for or not.
+    let is_file = record.body.point.loads.is_some();
     let summary = record.body.summary.as_ref();
+    let summary = summary.filter(|_| !is_file || record.body.point.per_rank);
     summary.map_or(&[], |summary| &summary.initiators)
 }
 

@@ -2,12 +2,12 @@
 
 use tonnage_engine::paths::Rails;
 use tonnage_plan::transfer::{
-    BatchCall, BatchMerge, BatchOf, Batching, CqMode, Pacing, PointLength, SessionUse,
-    TargetFootprint, TransferApi, TransferPoint, TrialLength,
+    BatchCall, BatchMerge, BatchOf, Batching, CqMode, Pacing, SessionUse, TargetFootprint,
+    TransferApi, TransferPoint, TrialLength,
 };
 use tonnage_record::histogram::Latency;
 use tonnage_record::{LatencyKind, TransferRecord};
-use tonnage_units::quantity::human::{exact_duration, exact_size, number};
+use tonnage_units::quantity::human::{exact_duration, exact_size, number, size};
 
 use crate::{engine, place};
 
@@ -32,7 +32,7 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
         memory(point),
         format!("footprint {}{}", footprint(records), shared_by(point)),
         addresses(point),
-        length(&point.length),
+        length(point),
     ];
     let latency = latency(records);
     let apart = apart(records);
@@ -46,7 +46,17 @@ pub fn configuration(records: &[TransferRecord<'_>]) -> Vec<String> {
 }
 
 fn who(records: &[TransferRecord<'_>], point: &TransferPoint) -> String {
-    let pattern = point.roles().title();
+    let pattern = match &point.loads {
+        Some(loads) => {
+            let total = size(loads.total());
+            format!(
+                "{total} of {} pairs of a traffic file among {} ranks at once",
+                loads.pairs().count(),
+                point.ranks
+            )
+        }
+        None => point.roles().title(),
+    };
     match same(records, |point| point.workers) {
         Some(1) => format!("{pattern}, 1 worker each"),
         Some(workers) => format!("{pattern}, {workers} workers each"),
@@ -190,8 +200,10 @@ pub fn differently_apart(records: &[TransferRecord<'_>]) -> bool {
     apart(records).is_none() && !points.all(TransferPoint::has_own_stride)
 }
 
-fn length(length: &PointLength) -> String {
+fn length(point: &TransferPoint) -> String {
+    let length = &point.length;
     let one = match length.trial {
+        TrialLength::Iterations(1) if point.loads.is_some() => "of one execution".to_owned(),
         TrialLength::DurationNs(length_ns) => format!("of at least {}", exact_duration(length_ns)),
         TrialLength::Iterations(1) => "of 1 iteration".to_owned(),
         TrialLength::Iterations(count) => format!("of {count} iterations"),

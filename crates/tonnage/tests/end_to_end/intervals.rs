@@ -81,7 +81,9 @@ fn every_pacing_and_engine_has_its_series() {
             false => 0,
         };
         assert_eq!(series.latencies.len(), expected, "{arguments}");
-        assert!(live(&run).len() >= 8, "{run:#?}");
+        // A line each, and none about the time in which bytes are verified but for a moment.
+        let (lines, intervals) = (live(&run).len(), series.operations.len());
+        assert!((intervals..intervals + 3).contains(&lines), "{run:#?}");
         assert!(
             live(&run).iter().all(|line| line.contains("op/s, ")),
             "{run:#?}"
@@ -237,13 +239,14 @@ fn checkpoints_keep_what_moved_until_then() {
     assert!(!ended.stdout.contains("FAILED"), "{ended:#?}");
 }
 
-/// Ten minutes at full rate may cost a rank 1 MiB: over six seconds, 10 KiB. The memory of what happens once, such as the
-/// first operations and the histograms of the last intervals, is there before.
+/// Ten minutes at full rate may cost a rank 1 MiB: over six seconds, 10 KiB. What happens once, such as the first
+/// operations, was before. Rank 0 keeps the series and takes messages, whose memory the allocator gives back when it
+/// likes to: ten times as much would be noticed.
 #[test]
 fn the_memory_of_ranks_does_not_grow() {
     let dir = tempdir().unwrap();
-    let line = "transfer --engine shm --op write-imm --ranks 2 --sizes 64 --window 64 --duration 11s --interval 500ms \
-                --limit none -o r.jsonl";
+    let line = "transfer --engine shm --op write-imm --ranks 2 --bidirectional --sizes 64 --window 64 --duration 11s \
+                --interval 500ms --limit none -o r.jsonl";
     let run = started(dir.path(), line, 8);
     let pids: Vec<i32> = [0, 1].map(|rank| run.rank(rank).pid).into();
     let private = || pids.iter().map(|&pid| private_kib(pid)).collect::<Vec<_>>();
@@ -251,10 +254,12 @@ fn the_memory_of_ranks_does_not_grow() {
     std::thread::sleep(Duration::from_secs(6));
     let after = private();
     run.end().with_code(0);
-    for (before, after) in before.iter().zip(&after) {
+    for (at, most) in [(0, 100), (1, 10)] {
+        let (before, after) = (before[at], after[at]);
+        let growth = after.saturating_sub(before);
         assert!(
-            *after > 0 && after.saturating_sub(*before) <= 10,
-            "{before} KiB and {after}"
+            after > 0 && growth <= most,
+            "rank {at}: {before} KiB and {after}"
         );
     }
 }

@@ -128,4 +128,6 @@ mod surroundings;
 #[cfg(test)]
 mod target_memory;
 #[cfg(test)]
+mod traffic_file;
+#[cfg(test)]
 mod wire_proof;

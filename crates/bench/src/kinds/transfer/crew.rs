@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
+use super::pair_times::FlowTime;
 use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule};
 use super::work::Work;
@@ -25,8 +26,8 @@ pub enum CrewOrder {
     CopyLimit,
     /// Carry this worker's socket streams.
     Stream(Arc<Berths>),
-    /// Put the data of a trial in place.
-    Prepare(u64),
+    /// Put the data of the trial with this number in place, where its bytes are checked.
+    Prepare(u64, bool),
     /// Drive, serve until all ranks are done, and finish.
     Trial(Schedule),
     /// Check the bytes of the last trial.
@@ -46,6 +47,8 @@ pub enum CrewOrder {
 pub struct CrewReport {
     /// Totals of a trial or a check.
     pub totals: Option<TrialTotals>,
+    /// Flows of an execution, where a file says their loads.
+    pub times: Vec<FlowTime>,
     /// Rates of the copy limit.
     pub rates: Option<Vec<CopyRate>>,
     /// Bytes of the socket streams.
@@ -182,13 +185,14 @@ impl Deck {
         match order {
             CrewOrder::CopyLimit => report.rates = Some(work.copy_limit()?),
             CrewOrder::Stream(berths) => report.streamed = Some(work.stream(berths)?),
-            CrewOrder::Prepare(number) => work.prepare(*number)?,
+            CrewOrder::Prepare(number, checked) => work.prepare(*number, *checked)?,
             CrewOrder::Trial(schedule) => {
                 let driven = self.drive(index, work, schedule);
                 work.serve_peers(|| self.over.load(Ordering::Acquire))?;
                 let mut totals = driven?;
                 self.conclude(index, work, schedule, &mut totals)?;
                 report.totals = Some(totals);
+                report.times = work.flow_times(schedule);
             }
             CrewOrder::Check => report.totals = Some(self.check(index, work)?),
             CrewOrder::Forget => work.forget(),

@@ -9,11 +9,12 @@ use super::totals::TrialTotals;
 use super::trial::{Schedule, WARM_UP};
 use super::work::Work;
 use crate::drive::batch::{AbandonOnPanic, BatchLoop, BatchPart, batch};
+use crate::drive::flow::Flow;
 use crate::drive::paced::paced;
 use crate::drive::ping_pong::{read_in_turn, serve_first};
 use crate::drive::pulse::{Counted, FeltPulse, Pulse};
 use crate::drive::recorder::{PerBatch, PerOperation, Recorder, Silent};
-use crate::drive::stream::stream;
+use crate::drive::stream::{stream, stream_extents};
 use crate::drive::until::Until;
 use tonnage_engine::Verb;
 use tonnage_plan::transfer::{Pacing, TrialLength};
@@ -60,7 +61,7 @@ impl Work<'_> {
             ..TrialTotals::NONE
         };
         self.active = match self.begins() {
-            true => self.point.roles().in_round(self.rank, schedule.round),
+            true => self.in_round(schedule.round),
             false => 0..0,
         };
         if !self.active.is_empty() {
@@ -206,15 +207,34 @@ impl Work<'_> {
         result
     }
 
+    /// Gives the flows of a round their operations, where a file says them; the warm-up drives the same flows without
+    /// an end.
+    fn set_loads(&mut self, schedule: &Schedule) {
+        let (rank, worker, point) = (self.rank, self.worker, self.point);
+        let operations = |flow: &Flow| match point.load_operations(rank, flow.peer, worker) {
+            0 => 0,
+            _ if schedule.number == WARM_UP => u64::MAX,
+            operations => operations,
+        };
+        if let Some(loads) = &mut self.loads {
+            let flows = &self.flows[self.active.clone()];
+            loads.set(self.port.clock, flows.iter().map(operations));
+        }
+    }
+
     fn drive_with<R: Recorder>(
         &mut self,
         schedule: &Schedule,
         totals: &mut TrialTotals,
         recorder: &mut R,
     ) -> Result<()> {
-        let mut until = match schedule.length {
-            TrialLength::DurationNs(ns) => Until::time(self.port.clock, schedule.start_ns + ns),
-            TrialLength::Iterations(count) => Until::operations(count),
+        self.set_loads(schedule);
+        let mut until = match (schedule.length, &self.loads) {
+            (TrialLength::DurationNs(ns), _) => {
+                Until::time(self.port.clock, schedule.start_ns + ns)
+            }
+            (TrialLength::Iterations(_), Some(loads)) => Until::operations(loads.operations()),
+            (TrialLength::Iterations(count), None) => Until::operations(count),
         };
         let (port, scratch) = (&mut self.port, &mut self.scratch);
         let flows = match &mut self.table {
@@ -229,7 +249,10 @@ impl Work<'_> {
                 Some(table) => 2 * serve_first(port, table, &mut until, recorder)?,
                 None => read_in_turn(port, flows, &mut until, recorder)?,
             },
-            Pacing::Stream { .. } => stream(port, flows, scratch, &mut until, recorder)?,
+            Pacing::Stream { .. } => match &mut self.loads {
+                Some(loads) => stream_extents(port, flows, scratch, &mut until, recorder, loads)?,
+                None => stream(port, flows, scratch, &mut until, recorder)?,
+            },
             Pacing::Batch { .. } => {
                 let batching = BatchLoop {
                     size: self.point.batch_share(self.worker),
@@ -253,7 +276,9 @@ impl Work<'_> {
                 punctuality.completed
             }
         };
-        let writes = matches!(self.point.op, Verb::Write | Verb::WriteImm);
+        // Flows that end by themselves have been flushed.
+        let writes = matches!(self.point.op, Verb::Write | Verb::WriteImm)
+            && (self.loads.is_none() || schedule.number == WARM_UP);
         let flows = &flows_of(&self.table, &self.flows)[self.active.clone()];
         match writes {
             true => self.port.flush(flows),

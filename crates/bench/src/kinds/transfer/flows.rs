@@ -6,6 +6,7 @@ use super::caps::{claims_arrival, delivers};
 use super::opened::{OpenEngine, TransferWorker};
 use super::trial::Schedule;
 use crate::drive::Scratch;
+use crate::drive::extent::FlowLoads;
 use crate::drive::flow::{Flow, Receives};
 use crate::drive::paced::Timetable;
 use crate::drive::ping_pong::{Signal, Table};
@@ -13,6 +14,7 @@ use crate::kinds::transfer::layout::{SliceLayout, answers};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{Caps, Engine, LaneKind, LaneSpec, Verb};
 use tonnage_plan::transfer::{BatchMerge, Pacing, TransferPoint, TrialLength};
+use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
 /// The flow of `rank` towards `target`, the `index`-th rank of its layout.
@@ -203,6 +205,13 @@ pub(super) fn scratch(point: &TransferPoint, flows: usize) -> Scratch {
         ),
         Pacing::PingPong | Pacing::Stream { .. } | Pacing::Paced { .. } => scratch,
     }
+}
+
+/// Loads of a worker's flows, where a file says them. Completed writes may not have arrived, so that those are flushed.
+pub(super) fn flow_loads(point: &TransferPoint, flows: usize, clock: Clock) -> Option<FlowLoads> {
+    let flushes = matches!(point.op, Verb::Write | Verb::WriteImm);
+    let loads = point.loads.as_ref();
+    loads.map(|_| FlowLoads::new(flows, flushes, clock))
 }
 
 /// Returns whether batches are timed, and with them their phases.

@@ -6,6 +6,8 @@
 //! initiates to it (`into`: what that peer writes or reads, and where its sends land). Initiators that only read may
 //! share one slice of their target.
 
+use std::ops::Range;
+
 use tonnage_engine::Verb;
 use tonnage_plan::transfer::{Pacing, TargetFootprint, TransferPoint};
 
@@ -35,6 +37,11 @@ impl SliceLayout {
     pub fn new(point: &TransferPoint, rank: u32) -> Self {
         let mut out = point.roles().targets(rank);
         let mut into = point.roles().initiators_of(rank);
+        if let Some(loads) = &point.loads {
+            // Pairs without bytes need no memory.
+            out.retain(|&to| loads.of(rank, to) > 0);
+            into.retain(|&from| loads.of(from, rank) > 0);
+        }
         if answers(point) {
             // Every ping is answered by an operation the other way.
             out.extend(&into);
@@ -49,6 +56,20 @@ impl SliceLayout {
             into,
             slice_bytes,
             shares_into: point.target_footprint == TargetFootprint::Shared,
+        }
+    }
+
+    /// Places in `out` of the ranks that a round of `rank`'s is towards.
+    pub fn in_round(&self, point: &TransferPoint, (rank, round): (u32, u32)) -> Range<usize> {
+        let roles = point.roles();
+        match (&point.loads, roles.pair_of_round(round)) {
+            (None, _) => roles.in_round(rank, round),
+            (Some(_), None) => 0..self.out.len(),
+            (Some(_), Some((from, to))) if from == rank => {
+                let place = self.out.binary_search(&to);
+                place.map_or(0..0, |place| place..place + 1)
+            }
+            (Some(_), Some(_)) => 0..0,
         }
     }
 
@@ -160,5 +181,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn pairs_without_bytes_have_no_slices() {
+        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 8);
+        (point.traffic, point.ranks) = (Traffic::File, 3);
+        let rows = vec![vec![0, 0, 8], vec![8, 0, 16], vec![0, 0, 0]];
+        point.loads = Some(rows.try_into().unwrap());
+        let layouts = [0, 1, 2].map(|rank| SliceLayout::new(&point, rank));
+        let ends =
+            |of: fn(&SliceLayout) -> &Vec<u32>| layouts.each_ref().map(|one| of(one).clone());
+        assert_eq!(ends(|one| &one.out), [vec![2], vec![0, 2], vec![]]);
+        assert_eq!(ends(|one| &one.into), [vec![1], vec![], vec![0, 1]]);
+        let roles = point.roles();
+        let in_round = |rank: u32, round| layouts[rank as usize].in_round(&point, (rank, round));
+        assert_eq!([0, 1, 2].map(|rank| in_round(rank, 0)), [0..1, 0..2, 0..0]);
+        let alone = roles.round_alone((1, 2));
+        assert_eq!(
+            [0, 1, 2].map(|rank| in_round(rank, alone)),
+            [0..0, 1..2, 0..0]
+        );
     }
 }

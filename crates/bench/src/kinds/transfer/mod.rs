@@ -12,7 +12,7 @@
 //! | `intervals` | what moves in each interval of a trial, told while it runs |
 //! | `stalled` | words about operations that make no progress |
 //! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
-//! | [`totals`], [`rails`], `rail_report`, `pairs`, `pair_turns`, `per_rank`, [`directions`], [`direction_totals`], [`summary`] | sums of workers and ranks, of each rail and of each pair, and the
+//! | [`totals`], [`rails`], `rail_report`, `pairs`, `pair_turns`, `pair_times`, `per_rank`, [`directions`], [`direction_totals`], [`summary`] | sums of workers and ranks, of each rail and of each pair, and the
 //! summary of trials |
 
 mod caps;
@@ -29,6 +29,7 @@ mod intervals;
 pub mod layout;
 mod measured;
 pub mod opened;
+mod pair_times;
 mod pair_turns;
 mod pairs;
 mod per_rank;
@@ -41,6 +42,7 @@ pub mod summary;
 pub mod totals;
 pub mod trial;
 pub mod verify;
+mod waits;
 pub mod work;
 
 use crate::failure::StepFailure;
@@ -133,6 +135,7 @@ impl Kind for Transfers {
         });
         record.limit = measured.limit;
         record.remarks.extend(measured.why_no_limit);
+        record.remarks.extend(pair_times::why_none(point));
         record.wire_proof = measured.wire_proof;
         Ok(())
     }

@@ -1,11 +1,14 @@
-//! Turns of pairs: counted by their initiators, and taken again where a matrix has slow ones, because what other
-//! programs did to a short turn looks like a slow link.
+//! Turns of pairs: counted by their initiators, and taken beside the trials. Slow ones of a matrix have theirs again,
+//! because what other programs did to a short turn looks like a slow link; loads of a file have theirs alone.
 
 use std::collections::BTreeSet;
 
+use super::crew::CrewReport;
+use super::pair_times::{self, FlowTime, are_few};
 use super::pairs::{self, PairSum};
 use super::point::Lead;
 use super::totals::TrialTotals;
+use super::trial::{Schedule, WARM_UP};
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
 use tonnage_engine::Verb;
@@ -31,7 +34,7 @@ impl Lead<'_, '_> {
             None => own,
         };
         let places = roles.in_round(self.rank.id(), round);
-        if !roles.has_pairs_in_rounds() || places.is_empty() {
+        if roles.traffic == Traffic::File || !roles.has_pairs_in_rounds() || places.is_empty() {
             return;
         }
         match again {
@@ -40,12 +43,54 @@ impl Lead<'_, '_> {
         }
     }
 
-    /// Takes the turns of slow pairs of a matrix again, until none is left that may be so by chance.
-    pub(super) fn look_again(&mut self) -> Result<(), StepFailure> {
-        let roles = self.point.roles();
-        if roles.traffic != Traffic::Matrix {
-            return Ok(());
+    /// Counts the pairs that this rank initiates in an execution of a file's loads.
+    pub(super) fn count_times(&mut self, schedule: &Schedule, reports: &[CrewReport]) {
+        if self.point.loads.is_none() || schedule.number == WARM_UP {
+            return;
         }
+        let mut times = self.own.flow_times(schedule);
+        for report in reports {
+            FlowTime::merge(&mut times, &report.times);
+        }
+        let places = self.own.in_round(schedule.round);
+        if !places.is_empty() {
+            self.taken.times.add(places.start, &times, schedule.again);
+        }
+    }
+
+    /// Takes turns beside the trials: those of slow pairs of a matrix, and those of pairs with loads of a file, which
+    /// then have the path for themselves.
+    pub(super) fn turns_beside(&mut self) -> Result<(), StepFailure> {
+        match self.point.traffic {
+            Traffic::Matrix => self.look_again(),
+            Traffic::File => self.each_alone(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives each pair with bytes as many turns for itself as there were trials; each pair once before any has its
+    /// second turn, so that what drifts is in all of them.
+    fn each_alone(&mut self) -> Result<(), StepFailure> {
+        let (roles, point) = (self.point.roles(), self.point);
+        let Some(loads) = point.loads.as_ref().filter(|_| are_few(point)) else {
+            return Ok(());
+        };
+        let trials = self.taken.trials.len() as u64;
+        // Data of its own, like that of further trials.
+        let mut number = trials;
+        for _ in 0..trials {
+            for (pair, _) in loads.pairs() {
+                number += 1;
+                let round = roles.round_alone(pair);
+                self.one_round((number, round, true), point.length.trial, "pair alone")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the turns of slow pairs of a matrix again, until none is left that may be so by chance.
+    fn look_again(&mut self) -> Result<(), StepFailure> {
+        let roles = self.point.roles();
         for look in 0..LOOKS_MAX {
             self.gather_pairs()?;
             let slow = self.slow_pairs();
@@ -82,11 +127,24 @@ impl Lead<'_, '_> {
     /// Tells all ranks what all pairs have moved.
     pub(super) fn gather_pairs(&mut self) -> Result<()> {
         let roles = self.point.roles();
+        if roles.traffic == Traffic::File {
+            return self.gather_times();
+        }
         if roles.has_pairs_in_rounds() {
             let all = self
                 .rank
                 .gather("figures of pairs", &self.taken.pairs, DEADLINES.step)?;
             self.taken.rates = pairs::rates(roles, self.rank.hosts(), &all);
+        }
+        Ok(())
+    }
+
+    fn gather_times(&mut self) -> Result<()> {
+        if are_few(self.point) {
+            let own = self.taken.times.outcomes();
+            let all = self.rank.gather("times of pairs", &own, DEADLINES.step)?;
+            let (hosts, moves_bytes) = (self.rank.hosts(), self.moves_bytes);
+            self.taken.rates = pair_times::rates(self.point, hosts, &all, moves_bytes);
         }
         Ok(())
     }

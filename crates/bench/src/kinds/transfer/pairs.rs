@@ -48,6 +48,8 @@ impl PairSum {
             payload_bytes: self.payload_bytes,
             bandwidth_bytes_per_s: per_second(self.payload_bytes, self.window_ns),
             bandwidth_bytes_per_s_max: self.best_bytes_per_s,
+            time_ns_alone: None,
+            time_ns_together: None,
             latency_ns_mean: (self.samples > 0)
                 .then(|| self.latency_ns_sum as f64 / self.samples as f64),
         }

@@ -2,7 +2,7 @@
 //! (another trial? verified?) is made from figures that all ranks share, so that all decide alike.
 
 use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::crew::{Crew, CrewOrder, CrewReport, Deck};
 use super::directions;
@@ -10,11 +10,13 @@ use super::driven::Driven;
 use super::intervals::Intervals;
 use super::measured::{Kept, Measured};
 use super::opened::OpenEngine;
+use super::pair_times::PairTimes;
 use super::pairs::{PairSum, PairSums};
 use super::per_rank::{RankSums, initiators};
 use super::stations::{serve, stations};
 use super::totals::TrialTotals;
-use super::trial::{Issued, Schedule, Station, WARM_UP, deadline_of, look_rounds};
+use super::trial::{Issued, Schedule, Station, WARM_UP};
+use super::waits::{deadline_of, left, look_rounds};
 use super::work::Work;
 use crate::deadlines::DEADLINES;
 use crate::drive::recorder::PhaseHistograms;
@@ -106,10 +108,10 @@ pub fn measure(
 pub(super) struct Lead<'a, 'b> {
     pub(super) point: &'a TransferPoint,
     pub(super) rank: &'a mut Rank,
-    own: Work<'b>,
+    pub(super) own: Work<'b>,
     deck: &'a Deck,
     followers: Crew,
-    moves_bytes: bool,
+    pub(super) moves_bytes: bool,
     bound: Bound<'a>,
     routes: &'a Routes,
     intervals: Intervals,
@@ -130,6 +132,7 @@ pub(super) struct Taken<'a> {
     phases: Option<PhaseHistograms>,
     chosen: Vec<Facts>,
     pub(super) pairs: PairSums,
+    pub(super) times: PairTimes,
     pub(super) rates: Vec<PairRate>,
     own: RankSums,
     initiators: Vec<InitiatorFigures>,
@@ -224,8 +227,11 @@ impl Lead<'_, '_> {
             self.point.size_bytes
         ));
         self.deck.reset(self.point.workers);
-        self.followers.order(|_| CrewOrder::Prepare(number))?;
-        let prepared = self.own.prepare(number);
+        // Turns of single pairs fill and check the memory of all, again and again, and move what trials have proven.
+        let checked = self.point.verify && !(again && self.point.loads.is_some());
+        self.followers
+            .order(|_| CrewOrder::Prepare(number, checked))?;
+        let prepared = self.own.prepare(number, checked);
         self.followers.collect()?;
         prepared?;
         let start_ns = self
@@ -249,15 +255,17 @@ impl Lead<'_, '_> {
         let own_expected = expected.first().cloned().unwrap_or_default();
         self.deck.finish(expected);
         self.own.finish(&schedule, &own_expected, &mut totals)?;
-        merge(&mut totals, &self.followers.collect()?);
+        let reports = self.followers.collect()?;
+        merge(&mut totals, &reports);
         if number != WARM_UP && !again {
             self.taken.own.add(&totals);
         }
-        if self.point.verify && self.moves_bytes {
-            self.verify(&mut totals)?;
-        }
+        self.count_times(&schedule, &reports);
         self.intervals
             .tell_last(totals.operations, totals.window_ns)?;
+        if checked && self.moves_bytes {
+            self.verify(&mut totals)?;
+        }
         let own = PairSum::of(&totals);
         let all = self.rank.reduce("add up a trial", totals, DEADLINES.step)?;
         if number != WARM_UP {
@@ -453,7 +461,7 @@ impl Steps for Lead<'_, '_> {
         let enough = self.converged();
         self.taken.converged = enough.flatten();
         if enough.is_some() {
-            self.look_again()?;
+            self.turns_beside()?;
         }
         Ok(enough.is_some())
     }
@@ -467,7 +475,7 @@ impl Steps for Lead<'_, '_> {
 
     fn gather(&mut self) -> Result<(), StepFailure> {
         self.gather_latencies()?;
-        if self.point.per_rank {
+        if self.point.per_rank || self.point.loads.is_some() {
             let own = self.taken.own;
             let all = self.rank.gather("figures of ranks", &own, DEADLINES.step)?;
             self.taken.initiators = initiators(self.point, &all);
@@ -480,10 +488,6 @@ impl Steps for Lead<'_, '_> {
         self.taken.chosen = all.into_iter().map(|Json(chosen)| chosen).collect();
         Ok(())
     }
-}
-
-fn left(deadline: Instant) -> Duration {
-    deadline.saturating_duration_since(Instant::now())
 }
 
 fn merge(totals: &mut TrialTotals, reports: &[CrewReport]) {

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tonnage_plan::transfer::{CqMode, TransferPoint, TrialLength};
+use tonnage_plan::transfer::TrialLength;
 use tonnage_ranks::Sleepers;
 
 use super::stalled::FlowNames;
-use crate::deadlines::DEADLINES;
 use crate::drive::batch::SharedBatches;
 use crate::drive::pulse::Pulse;
 
@@ -56,21 +55,4 @@ pub struct Schedule {
 pub struct Issued {
     /// For each rank of `SliceLayout::out`: first and one past the last operation of this trial.
     pub ranges: Vec<(u64, u64)>,
-}
-
-/// Longest time that the end of a trial may be waited for.
-pub(super) fn deadline_of(length: TrialLength) -> Duration {
-    match length {
-        // A paced trial may take as long again, and a large window takes its time to drain.
-        TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + DEADLINES.step,
-        TrialLength::Iterations(_) => DEADLINES.operations,
-    }
-}
-
-/// Rounds of a serving loop between two looks at the clock.
-pub(super) fn look_rounds(point: &TransferPoint) -> u32 {
-    match point.cq {
-        CqMode::Busy => 1 << 16,
-        CqMode::Event => 1,
-    }
 }

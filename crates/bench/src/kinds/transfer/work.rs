@@ -8,15 +8,17 @@ use tonnage_sys::clock::thread_cpu_ns;
 
 use super::credit_lanes::begin;
 use super::flows::{
-    begins, expect_parts, flows_of, has_phases, make_flow, make_receives, make_table,
+    begins, expect_parts, flow_loads, flows_of, has_phases, make_flow, make_receives, make_table,
     merged_bytes_max, scratch,
 };
 use super::opened::TransferWorker;
+use super::pair_times::FlowTime;
 use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, Station, WARM_UP};
 use crate::deadlines::DEADLINES;
 use crate::drive::Scratch;
 use crate::drive::batch::SharedBatches;
+use crate::drive::extent::FlowLoads;
 use crate::drive::flow::{Flow, Receives};
 use crate::drive::ping_pong::{Table, return_all};
 use crate::drive::port::Port;
@@ -49,6 +51,8 @@ pub struct Work<'a> {
     pub(super) flows: Vec<Flow>,
     /// The flows of the round that is driven.
     pub(super) active: Range<usize>,
+    /// Operations of the flows that are driven, where a file says them.
+    pub(super) loads: Option<FlowLoads>,
     pub(super) table: Option<Table>,
     pub(super) scratch: Scratch,
     /// Batches that the rank's workers share, where they do.
@@ -133,6 +137,7 @@ impl<'a> Work<'a> {
             port,
             memory,
             active: 0..flows.len(),
+            loads: flow_loads(point, flows.len(), worker.clock),
             flows,
             table: None,
             scratch,
@@ -176,6 +181,11 @@ impl<'a> Work<'a> {
         begins(self.point, self.rank)
     }
 
+    /// The flows of a round.
+    pub(super) fn in_round(&self, round: u32) -> Range<usize> {
+        self.layout.in_round(self.point, (self.rank, round))
+    }
+
     /// Returns whether this worker initiates, or others initiate to it.
     pub(super) fn takes_part(&self) -> bool {
         !(self.layout.out.is_empty() && self.layout.into.is_empty())
@@ -210,18 +220,18 @@ impl<'a> Work<'a> {
         berths.carry(self.worker as usize, &self.port.clock)
     }
 
-    /// Puts the data of trial `number` in place, outside the clock.
+    /// Makes ready for trial `number`, outside the clock; puts its data in place where its bytes are `checked`.
     ///
     /// # Errors
     /// When a slice does not lie in the memory.
-    pub fn prepare(&mut self, number: u64) -> Result<()> {
+    pub fn prepare(&mut self, number: u64, checked: bool) -> Result<()> {
         self.number = number;
         if let Some(shared) = self.shared.as_ref().filter(|_| self.worker == 0) {
             shared.reset();
         }
         self.port.clock.resync();
         self.port.engine.settle(number == WARM_UP);
-        if self.point.verify {
+        if checked {
             self.watch.fill(self.memory.as_ref(), number)?;
         }
         if let Some(table) = &self.table {
@@ -264,6 +274,12 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// Flows of the execution that was just driven, in the order of their targets, where a file says their loads.
+    pub(super) fn flow_times(&self, schedule: &Schedule) -> Vec<FlowTime> {
+        let loads = self.loads.as_ref();
+        loads.map_or_else(Vec::new, |loads| FlowTime::of(loads, schedule.start_ns))
+    }
+
     /// Peers and how many operations went to each since the point began, answers and the warm-up's included.
     pub fn operations(&self) -> Vec<(u32, u64)> {
         let flows = flows_of(&self.table, &self.flows);
@@ -289,11 +305,7 @@ impl<'a> Work<'a> {
         self.window_end_ns = self.window_end_ns.max(arrivals.last_ns);
         // In the turn of others a target only waits.
         let serves = self.takes_part()
-            && self
-                .point
-                .roles()
-                .in_round(self.rank, schedule.round)
-                .is_empty()
+            && self.in_round(schedule.round).is_empty()
             && self.has_turn(schedule.round);
         if serves {
             totals.target_cpu_ns = thread_cpu_ns() - self.cpu_began_ns;

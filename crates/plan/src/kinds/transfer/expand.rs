@@ -4,19 +4,22 @@
 use super::batches::Batching;
 use super::batching::{batchings, check_batching};
 use super::both_ways::check_ping_pong;
+use super::executions::{execution_length, execution_sizes, loads};
 use super::interval::check_rounds;
 use super::issuing::{check_devices, check_order, divisions, rail_shift};
 use super::landings::check_landings;
 use super::layout::{check_memory, check_shared, layout, sizes};
 use super::length::length;
 use super::library::{Calling, callings, check_call};
+use super::loads::PairLoads;
 use super::memories::{EndMemories, memories};
 use super::options::{
     ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT,
     TARGET_FOOTPRINT_DEFAULT, Transfer, WORKERS_DEFAULT,
 };
 use super::pacing::{cq_modes, pacings};
-use super::point::{Addresses, CqMode, Pacing, PointLength, TransferPoint, TrialLength};
+use super::point::{Addresses, CqMode, Pacing, TransferPoint};
+use super::point_length::{PointLength, TrialLength};
 use super::roles::{check_sides, roles};
 use crate::bounds::{POINTS_MAX, WORKERS_MAX};
 use crate::options::{Many, pairs};
@@ -39,8 +42,12 @@ pub(super) fn expand(
     points_max: usize,
 ) -> Result<Vec<TransferPoint>> {
     let what = &transfer.what;
+    let loads = loads(transfer, ranks)?;
     let roles = roles(what, ranks)?;
-    let length = length(&transfer.length)?;
+    let length = match loads {
+        Some(_) => execution_length(&transfer.length)?,
+        None => length(&transfer.length)?,
+    };
     check_rounds(transfer.length.interval, &roles)?;
     let entries = entries(what, lists)?;
     let ops = ops(what)?;
@@ -48,10 +55,7 @@ pub(super) fn expand(
     let places = places(&what.place, &roles)?;
     let workers = workers(what)?;
     let pacings = paced(transfer, length)?;
-    let sizes = match &what.sizes {
-        Some(sweep) => sizes(sweep)?,
-        None => return usage("sizes is missing: write sizes 8..1M".to_owned()),
-    };
+    let sizes = sizes_of(what, loads)?;
     check_ping_pong(transfer)?;
     let cq_modes = cq_modes(&transfer.pacing, ops)?;
     let divisions = divisions(&transfer.issuing, &sizes)?;
@@ -96,6 +100,16 @@ pub(super) fn expand(
         }
     }
     Ok(points)
+}
+
+/// The sizes of operations.
+fn sizes_of(what: &OperationOptions, loads: Option<&PairLoads>) -> Result<Vec<u32>> {
+    let asked = what.sizes.as_ref().map(sizes).transpose()?;
+    match (loads, asked) {
+        (Some(loads), asked) => execution_sizes(loads, asked),
+        (None, Some(asked)) => Ok(asked),
+        (None, None) => usage("sizes is missing: write sizes 8..1M, or traffic-file FILE"),
+    }
 }
 
 /// Every pacing with every way to have batches, the last varying fastest.
@@ -192,6 +206,7 @@ fn point(
         bidirectional: roles.bidirectional,
         shift: roles.shift,
         matrix: roles.matrix,
+        loads: transfer.what.loads().cloned(),
         workers,
         rails: division.rails,
         rail_shift,
@@ -219,10 +234,9 @@ fn point(
         length,
     };
     check_seed(&transfer.memory, &point)?;
-    let layout = layout(&transfer.memory, size_bytes, point.depth())?;
+    let layout = layout(&transfer.memory, size_bytes, point.used_depth())?;
     check_memory(layout, point.target_footprint, roles, workers)?;
-    point.footprint_bytes = layout.footprint_bytes;
-    point.stride_bytes = layout.stride_bytes;
+    (point.footprint_bytes, point.stride_bytes) = (layout.footprint_bytes, layout.stride_bytes);
     check_batching(&point)?;
     check_landings(&point)?;
     Ok(point)

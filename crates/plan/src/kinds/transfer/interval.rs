@@ -1,6 +1,6 @@
 //! Intervals of a trial: what `interval` and `checkpoint` mean beside the length of a point.
 
-use super::point::TrialLength;
+use super::point_length::TrialLength;
 use crate::refuse::usage;
 use crate::roles::Roles;
 use tonnage_units::{Nanos, Result};

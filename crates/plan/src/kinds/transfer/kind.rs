@@ -47,7 +47,12 @@ impl AnyExperiment for Transfer {
     }
 
     fn scale(&mut self, scale: Scale) {
+        let trial_time = self.length.trial_time;
         length::scale(&mut self.length, scale.time);
+        if self.what.traffic_file.is_some() {
+            // An execution takes the time that it takes.
+            self.length.trial_time = trial_time;
+        }
     }
 
     fn fit_ranks(&mut self, ranks: u32) {

@@ -137,7 +137,7 @@ pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -
         ));
     }
     let several = |roles: &Roles| match roles.traffic {
-        Traffic::FanIn | Traffic::AllToAll | Traffic::Matrix => true,
+        Traffic::FanIn | Traffic::AllToAll | Traffic::Matrix | Traffic::File => true,
         _ => roles.initiators_max() > 1,
     };
     if roles.iter().any(several) {

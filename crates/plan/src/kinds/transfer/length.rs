@@ -5,7 +5,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::interval::{checkpoint, interval};
-use super::point::{PointLength, TrialLength};
+use super::point_length::{PointLength, TrialLength};
 use crate::options::{Group, with_default};
 use crate::refuse::usage;
 use tonnage_units::{Count, Fraction, Nanos, Result};

@@ -3,9 +3,10 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `options` | the options of a transfer |
-//! | [`point`] | one cell of a sweep, with everything fixed |
+//! | [`point`], `point_length` | one cell of a sweep, with everything fixed |
 //! | `expand` | the points of a transfer, and the checks of engines and verbs |
 //! | `roles`, `pacing`, `batching`, `issuing`, `library`, `length`, `interval`, `layout` | what one group of options means together |
+//! | `loads`, `executions` | traffic files, and what they mean beside other options |
 //! | `batches` | batches of a point |
 //! | `both_ways` | pairs that move bytes in both directions at once |
 //! | `memories` | kinds of memory of both ends |
@@ -17,6 +18,7 @@
 mod batches;
 mod batching;
 mod both_ways;
+mod executions;
 mod expand;
 mod interval;
 mod issuing;
@@ -25,10 +27,12 @@ mod landings;
 mod layout;
 mod length;
 mod library;
+mod loads;
 mod memories;
 mod options;
 mod pacing;
 pub mod point;
+mod point_length;
 mod roles;
 
 pub use batches::{BatchCall, BatchMerge, BatchOf, Batching};
@@ -36,9 +40,12 @@ pub use batching::BatchingOptions;
 pub use issuing::IssuingOptions;
 pub use length::LengthOptions;
 pub use library::LibraryOptions;
+#[cfg(test)]
+pub(crate) use loads::tests::files as traffic_files;
+pub use loads::{PairLoads, TrafficFile};
 pub use options::{MeasureOptions, MemoryOptions, OperationOptions, Transfer};
 pub use pacing::{DEPTH_MAX, PacingOptions, WINDOW_DEFAULT};
 pub use point::{
-    Addresses, CqMode, Pacing, PointLength, SessionUse, TargetFootprint, TransferApi,
-    TransferPoint, TrialLength,
+    Addresses, CqMode, Pacing, SessionUse, TargetFootprint, TransferApi, TransferPoint,
 };
+pub use point_length::{PointLength, TrialLength};

@@ -7,6 +7,7 @@ use super::batching::BatchingOptions;
 use super::issuing::IssuingOptions;
 use super::length::LengthOptions;
 use super::library::LibraryOptions;
+use super::loads::{PairLoads, TrafficFile};
 use super::pacing::PacingOptions;
 use super::point::{Addresses, TargetFootprint};
 use crate::options::{Group, Many, Pair, many_of, on_off, one_of, pairs, text, with_default};
@@ -50,7 +51,7 @@ pub struct Transfer {
 }
 
 crate::options::groups! {
-    Transfer: "transfer", "a transfer", needs &[("engine", "shm"), ("op", "write"), ("sizes", "8..1M")];
+    Transfer: "transfer", "a transfer", needs &[("engine", "shm"), ("op", "write")];
     what, pacing, batching, issuing, library, memory, measure, skipping, length
 }
 
@@ -82,6 +83,12 @@ pub struct OperationOptions {
     #[arg(long, value_name = "PATTERN", value_parser = one_of::<Traffic>())]
     pub traffic: Option<Traffic>,
 
+    /// Bytes of each pair, from a file: a row of sizes for each rank, of as many columns, the first of which is what it
+    /// moves to rank 0; # begins a comment. A trial is one execution. The time of each pair is reported, together with
+    /// the others and alone.
+    #[arg(long, value_name = "FILE")]
+    pub traffic_file: Option<TrafficFile>,
+
     /// Ranks that initiate: of pairs the first N, each towards one of the ranks behind them in turn; of a fan-in the N
     /// ranks after rank 0. The others take no part. A value or a sweep. [default: half of the ranks, or all but rank 0]
     #[arg(
@@ -111,11 +118,12 @@ pub struct OperationOptions {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub bidirectional: bool,
 
-    /// Payload bytes of one operation: a value or a sweep.
+    /// Payload bytes of one operation: a value or a sweep. [default: none, but with --traffic-file the largest up to 1M
+    /// that divides all its loads]
     #[arg(
         long,
         value_name = "SWEEP",
-        required = true,
+        required_unless_present = "traffic_file",
         allow_hyphen_values = true,
         value_delimiter = ','
     )]
@@ -134,6 +142,13 @@ pub struct OperationOptions {
     /// leaves cores unused]
     #[arg(long, value_name = "NAMES", value_parser = many_of::<PairPlace>(), value_delimiter = ',')]
     pub place: Option<Many<PairPlace>>,
+}
+
+impl OperationOptions {
+    /// Loads of a traffic file, where there is one.
+    pub(super) fn loads(&self) -> Option<&PairLoads> {
+        self.traffic_file.as_ref().map(|file| &file.loads)
+    }
 }
 
 pub(super) const TRAFFIC_DEFAULT: Traffic = Traffic::Pair;

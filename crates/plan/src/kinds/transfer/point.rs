@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::batches::{BatchOf, Batching};
+use super::loads::PairLoads;
+use super::point_length::PointLength;
 use crate::kind::AnyPoint;
 use crate::point::{LimitChoice, MatrixRounds, Traffic};
 use crate::roles::Roles;
@@ -50,6 +52,9 @@ pub struct TransferPoint {
         skip_serializing_if = "MatrixRounds::is_alone"
     )]
     pub matrix: MatrixRounds,
+    /// Bytes of each pair in an execution, where a file says them: a row for each initiator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loads: Option<PairLoads>,
     /// True where the targets of pairs initiate towards their initiators at the same time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bidirectional: bool,
@@ -304,6 +309,9 @@ impl AnyPoint for TransferPoint {
 
     fn without_limit(&self) -> Option<&'static str> {
         match self.limit {
+            _ if self.loads.is_some() => {
+                Some("a traffic file, which loads links unevenly: leave it out")
+            }
             LimitChoice::None => Some("limit none: leave it out, or use limit auto"),
             LimitChoice::Auto if self.pacing == Pacing::PingPong => Some(
                 "ping-pong, whose operations wait for each other: leave it out, or use window in place of ping-pong",
@@ -462,38 +470,4 @@ impl SessionUse {
     pub fn releases_lanes(self) -> bool {
         matches!(self, Self::Fresh | Self::Register)
     }
-}
-
-/// Length of a point's measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PointLength {
-    /// Trials; with `until_ci` the fewest.
-    pub trials: u32,
-    /// Length of one trial.
-    pub trial: TrialLength,
-    /// Untimed operations before the first trial, at least this long; 0 turns warming up off.
-    pub warmup_ns: u64,
-    /// Go on until the 95 % confidence interval of the mean bandwidth is within this fraction of it, on either side.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until_ci: Option<f64>,
-    /// Longest time of the trials with `until_ci`; then measuring stops all the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_duration_ns: Option<u64>,
-    /// Length of the intervals that each trial is cut into, where it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interval_ns: Option<u64>,
-    /// Time of a trial between two checkpoints, where they are written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub checkpoint_ns: Option<u64>,
-}
-
-/// Length of one trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TrialLength {
-    /// At least this long; what is in flight then is finished and counted.
-    DurationNs(u64),
-    /// This many operations of each worker (batches under `batch`, round trips under `ping-pong`).
-    Iterations(u64),
 }

@@ -15,7 +15,11 @@ use tonnage_units::{Count, Result};
 /// # Errors
 /// `Usage` for ranks that the pattern cannot divide, and for options that it has no use for.
 pub(super) fn roles(what: &OperationOptions, ranks: u32) -> Result<Vec<Roles>> {
-    let own = Roles::new(what.traffic.unwrap_or(TRAFFIC_DEFAULT), ranks);
+    let traffic = match what.traffic_file {
+        Some(_) => Traffic::File,
+        None => what.traffic.unwrap_or(TRAFFIC_DEFAULT),
+    };
+    let own = Roles::new(traffic, ranks);
     check_ranks(ranks)?;
     let own = matrix(what, shifted(what, both_ways(what, own)?)?)?;
     let Some(asked) = &what.initiators else {

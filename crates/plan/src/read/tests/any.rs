@@ -191,10 +191,11 @@ prop_compose! {
         cq in option::of(proptest::collection::vec(proptest::sample::select(CqMode::ALL.to_vec()), 1..3).prop_map(Many)),
         rails in option::of(proptest::collection::vec(proptest::sample::select(Rails::ALL.to_vec()), 1..3).prop_map(Many)),
         (batching, library, optional, published) in (batching(), library(), any::<bool>(), published()),
+        traffic_file in option::weighted(0.2, crate::transfer::traffic_files()),
     ) -> Transfer {
         let engine_options = engine_options.into_iter().collect();
         Transfer {
-            what: OperationOptions { label, engine, engine_options, op, traffic, initiators, shift, matrix, target_shift, bidirectional, sizes, workers, place },
+            what: OperationOptions { label, engine, engine_options, op, traffic, traffic_file, initiators, shift, matrix, target_shift, bidirectional, sizes, workers, place },
             pacing: PacingOptions { window, batch, ping_pong, rate, cq },
             issuing: IssuingOptions { rails, rail_shift, qps, chunk, max_chunks },
             batching,

@@ -1,9 +1,10 @@
-//! Rates of pairs that take turns.
+//! Rates of pairs that take turns, or have the loads of a file.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One pair of ranks that had the path for itself in its turn.
+/// One pair of ranks that had the path for itself in its turn, or one with a load of a file, whose bytes and rates are
+/// those of the trials, in which all pairs move theirs at once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PairRate {
     /// The rank that initiated.
@@ -21,12 +22,25 @@ pub struct PairRate {
     /// Rate of its best turn.
     #[serde(default)]
     pub bandwidth_bytes_per_s_max: f64,
+    /// Time from the aligned start until its load had arrived in a turn for itself, nanoseconds: the median of as many
+    /// turns as trials. Only of loads of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ns_alone: Option<f64>,
+    /// Median of that time over the trials, beside the other pairs. Only of loads of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ns_together: Option<f64>,
     /// Mean of its latencies; absent where none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
 }
 
 impl PairRate {
+    /// Time beside the other pairs / time alone.
+    pub fn slowdown(&self) -> Option<f64> {
+        let alone_ns = self.time_ns_alone.filter(|&ns| ns > 0.0)?;
+        Some(self.time_ns_together? / alone_ns)
+    }
+
     /// The rank that sends and the one that receives. `reads`: bytes flow towards the initiator.
     pub fn direction(&self, reads: bool) -> (u32, u32) {
         match reads {

@@ -188,6 +188,10 @@ fn check_trial(point: &TransferPoint, trial: &Trial) {
         trial.operations as f64 / seconds
     ));
     match point.length.trial {
+        TrialLength::Iterations(_) if point.loads.is_some() => {
+            let bytes = point.loads.as_ref().unwrap().total();
+            assert_eq!(trial.operations, bytes / size, "{trial:?}");
+        }
         TrialLength::DurationNs(ns) => {
             assert!(trial.window_ns >= ns * rounds(point), "{trial:?}");
         }
@@ -229,7 +233,7 @@ fn initiators(point: &TransferPoint) -> u64 {
         (Traffic::Pair, None) => ranks / 2,
         (Traffic::FanOut | Traffic::InTurn, _) => 1,
         (Traffic::FanIn, None) => ranks - 1,
-        (Traffic::AllToAll | Traffic::Shift, _) => ranks,
+        (Traffic::AllToAll | Traffic::Shift | Traffic::File, _) => ranks,
         // Those of a round.
         (Traffic::Matrix, _) => point.roles().flows() / rounds(point),
     }
@@ -254,7 +258,7 @@ fn rounds(point: &TransferPoint) -> u64 {
 /// Lanes at a time of each worker of an initiating rank.
 fn lanes(point: &TransferPoint) -> u64 {
     match point.traffic {
-        Traffic::FanOut | Traffic::AllToAll => u64::from(point.ranks) - 1,
+        Traffic::FanOut | Traffic::AllToAll | Traffic::File => u64::from(point.ranks) - 1,
         _ => 1,
     }
 }

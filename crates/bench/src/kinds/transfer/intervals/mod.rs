@@ -121,7 +121,8 @@ impl Intervals {
     /// When the thread cannot be started.
     pub fn begin(&mut self, schedule: &Schedule, clock: Clock, ended: &[Trial]) -> Result<()> {
         match &mut self.0 {
-            Some(cut) if schedule.number != WARM_UP => {
+            // Turns beside the trials have no series either.
+            Some(cut) if schedule.number != WARM_UP && !schedule.again => {
                 if let Some(checkpoints) = &mut cut.checkpoints {
                     checkpoints.begin(ended);
                 }

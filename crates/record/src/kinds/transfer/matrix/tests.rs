@@ -15,6 +15,8 @@ fn pairs(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
         within_host: false,
         bandwidth_bytes_per_s: 1.0,
         bandwidth_bytes_per_s_max: rate(initiator, target),
+        time_ns_alone: None,
+        time_ns_together: None,
         latency_ns_mean: None,
     };
     all.map(pair).collect()

@@ -1,0 +1,303 @@
+//! Extents of the flows of a stream: without an end of their own, or so many operations each.
+
+use tonnage_sys::clock::Clock;
+
+use super::Scratch;
+use super::flow::Flow;
+use super::port::Port;
+use tonnage_engine::Flush;
+use tonnage_units::Result;
+
+/// Consequence of a completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlowStep {
+    /// Another operation of the flow takes its place in the window.
+    Next,
+    /// Nothing takes it.
+    Retired,
+    /// It was the last one of the flow, which [`StreamExtent::close`] closes with its tag.
+    Last,
+    /// The flush that closed the flow, which is no operation.
+    Flushed,
+}
+
+/// StreamExtent of the flows of a stream. Its methods are part of the loop: they allocate nothing and take no lock.
+pub trait StreamExtent {
+    /// Gives the tags out with which the flows begin.
+    fn begin(&mut self, scratch: &mut Scratch, flows: usize);
+
+    /// Takes note that the operation with this tag, or a flush, has completed.
+    fn ended(&mut self, flow_of_tag: &[u32], tag: u32) -> FlowStep;
+
+    /// Closes the flows whose last operation has completed; returns how many flushes were posted for that.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    fn close(&mut self, port: &mut Port<'_>, flows: &[Flow], flow_of_tag: &[u32]) -> Result<usize>;
+
+    /// Returns whether no flow waits to be closed.
+    fn is_closed(&self) -> bool;
+}
+
+/// Flows that go on until the loop's end is there.
+#[derive(Debug, Clone, Copy)]
+pub struct Endless;
+
+impl StreamExtent for Endless {
+    fn begin(&mut self, scratch: &mut Scratch, _flows: usize) {
+        scratch.reset();
+    }
+
+    #[inline]
+    fn ended(&mut self, _: &[u32], _: u32) -> FlowStep {
+        FlowStep::Next
+    }
+
+    #[inline]
+    fn close(&mut self, _: &mut Port<'_>, _: &[Flow], _: &[u32]) -> Result<usize> {
+        Ok(0)
+    }
+
+    #[inline]
+    fn is_closed(&self) -> bool {
+        true
+    }
+}
+
+/// Flows with so many operations each. One that has had all of them is closed while the others go on, so that each
+/// knows when its bytes had arrived; the clock is read once for that.
+#[derive(Debug)]
+pub struct FlowLoads {
+    flows: Vec<FlowLoad>,
+    /// Tags of the last operations of flows that are to be closed.
+    closing: Vec<u32>,
+    /// True where completions alone do not prove that the bytes have arrived.
+    flushes: bool,
+    clock: Clock,
+}
+
+/// Operations of one flow, and when the last one had ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowLoad {
+    /// All of them.
+    pub operations: u64,
+    /// Those that have no place in the window yet.
+    unissued: u64,
+    /// Those that have not completed.
+    open: u64,
+    is_closing: bool,
+    /// Time at which the last one had completed and, where that proves no arrival, the flush behind it; nanoseconds on
+    /// the worker's clock, 0 before.
+    pub ended_ns: u64,
+}
+
+impl FlowLoads {
+    /// Loads of so many flows at most, which are closed by a flush if they write.
+    pub fn new(flows: usize, flushes: bool, clock: Clock) -> Self {
+        Self {
+            flows: Vec::with_capacity(flows),
+            closing: Vec::with_capacity(flows),
+            flushes,
+            clock,
+        }
+    }
+
+    /// Gives each flow that is driven next its number of operations. Of no more flows than it was made for it allocates
+    /// nothing.
+    pub fn set(&mut self, clock: Clock, operations: impl Iterator<Item = u64>) {
+        self.clock = clock;
+        self.closing.clear();
+        self.flows.clear();
+        self.flows.extend(operations.map(|operations| FlowLoad {
+            operations,
+            unissued: operations,
+            open: operations,
+            is_closing: false,
+            ended_ns: 0,
+        }));
+    }
+
+    /// Operations of all flows.
+    pub fn operations(&self) -> u64 {
+        let all = self.flows.iter().map(|flow| flow.operations);
+        all.fold(0, u64::saturating_add)
+    }
+
+    /// The flows, in their order.
+    pub fn flows(&self) -> &[FlowLoad] {
+        &self.flows
+    }
+}
+
+impl StreamExtent for FlowLoads {
+    fn begin(&mut self, scratch: &mut Scratch, flows: usize) {
+        scratch.share_out(flows, |flow| {
+            let load = &mut self.flows[flow];
+            let takes = load.unissued > 0;
+            load.unissued -= u64::from(takes);
+            takes
+        });
+    }
+
+    #[inline]
+    fn ended(&mut self, flow_of_tag: &[u32], tag: u32) -> FlowStep {
+        let load = &mut self.flows[flow_of_tag[tag as usize] as usize];
+        if load.is_closing {
+            load.ended_ns = self.clock.now_ns();
+            return FlowStep::Flushed;
+        }
+        load.open -= 1;
+        if load.unissued > 0 {
+            load.unissued -= 1;
+            return FlowStep::Next;
+        }
+        if load.open > 0 {
+            return FlowStep::Retired;
+        }
+        if self.flushes {
+            self.closing.push(tag);
+            return FlowStep::Last;
+        }
+        load.ended_ns = self.clock.now_ns();
+        FlowStep::Retired
+    }
+
+    #[inline]
+    fn close(&mut self, port: &mut Port<'_>, flows: &[Flow], flow_of_tag: &[u32]) -> Result<usize> {
+        let (mut at, mut posted) = (0, 0);
+        while let Some(&tag) = self.closing.get(at) {
+            let index = flow_of_tag[tag as usize] as usize;
+            let load = &mut self.flows[index];
+            match port.begin_flush(&flows[index], tag)? {
+                // The engine has no room; it is asked again after the next poll.
+                Flush::Again => {
+                    at += 1;
+                    continue;
+                }
+                Flush::Posted => {
+                    load.is_closing = true;
+                    posted += 1;
+                }
+                Flush::Delivered => load.ended_ns = self.clock.now_ns(),
+            }
+            self.closing.swap_remove(at);
+        }
+        Ok(posted)
+    }
+
+    #[inline]
+    fn is_closed(&self) -> bool {
+        self.closing.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::mock::{Counter, Mock, flow, silent_port};
+    use super::super::recorder::Silent;
+    use super::super::stall::StallWatch;
+    use super::super::stream::stream_extents;
+    use super::super::until::Until;
+    use super::*;
+
+    fn loads(operations: &[u64], flushes: bool) -> FlowLoads {
+        let mut loads = FlowLoads::new(operations.len(), flushes, Clock::new());
+        loads.set(Clock::new(), operations.iter().copied());
+        loads
+    }
+
+    #[test]
+    fn each_flow_has_its_operations_and_a_time_when_they_have_arrived() {
+        for (window, flushes) in [(1, true), (4, true), (64, true), (4, false)] {
+            let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+            let mut flows = [flow(0, 1), flow(1, 2), flow(2, 3)];
+            let mut scratch = Scratch::new(3, window);
+            let (mut loads, mut recorder) = (loads(&[1000, 10, 0], flushes), Counter::default());
+            let mut until = Until::operations(loads.operations());
+            let mut port = silent_port(&mut mock, &stop);
+            let completed = stream_extents(
+                &mut port,
+                &mut flows,
+                &mut scratch,
+                &mut until,
+                &mut recorder,
+                &mut loads,
+            );
+            assert_eq!(completed.unwrap(), 1010);
+            let issued: Vec<_> = flows.iter().map(|flow| flow.issued).collect();
+            assert_eq!(issued, [1000, 10, 0]);
+            // A flush is no operation, and one that was refused at first comes again.
+            assert_eq!(recorder.samples.len(), 1010);
+            assert_eq!(mock.flushes, if flushes { 3 } else { 0 });
+            let ended: Vec<_> = loads.flows().iter().map(|flow| flow.ended_ns).collect();
+            assert!(ended[0] > ended[1] && ended[1] > 0, "{ended:?}");
+            assert_eq!(ended[2], 0);
+            assert!(scratch.waiting_flows().is_empty());
+        }
+    }
+
+    #[test]
+    fn few_flows_have_their_own_windows_and_no_more() {
+        let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+        let mut scratch = Scratch::new(3, 4);
+        let mut each = |flows: &mut [Flow], operations: &[u64]| {
+            let (mut loads, mut until) = (loads(operations, true), Until::operations(u64::MAX));
+            let mut port = silent_port(&mut mock, &stop);
+            let (scratch, recorder) = (&mut scratch, &mut Silent);
+            let completed =
+                stream_extents(&mut port, flows, scratch, &mut until, recorder, &mut loads);
+            (completed.unwrap(), port.take_most_in_flight())
+        };
+        assert_eq!(each(&mut [flow(0, 1)], &[100]), (100, 4));
+        let (completed, most) = each(&mut [flow(0, 1), flow(1, 2)], &[100, 3]);
+        assert!(completed == 103 && most <= 8, "{completed} {most}");
+        assert_eq!(each(&mut [], &[]), (0, 0));
+        assert_eq!(each(&mut [flow(0, 1)], &[0]), (0, 0));
+    }
+
+    #[test]
+    fn flows_without_an_end_of_their_own_end_with_the_time() {
+        let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+        let mut flows = [flow(0, 1), flow(1, 2)];
+        let (mut scratch, mut loads) = (Scratch::new(2, 4), loads(&[u64::MAX, 0], true));
+        let clock = Clock::new();
+        let mut until = Until::time(clock, clock.now_ns() + 1_000_000);
+        let mut port = silent_port(&mut mock, &stop);
+        let (flows, scratch) = (&mut flows, &mut scratch);
+        let completed = stream_extents(
+            &mut port,
+            flows,
+            scratch,
+            &mut until,
+            &mut Silent,
+            &mut loads,
+        );
+        assert_eq!(completed.unwrap(), flows[0].issued);
+        assert_eq!((flows[1].issued, mock.flushes), (0, 0));
+    }
+
+    #[test]
+    fn a_stall_leaves_only_those_waiting_that_have_not_ended() {
+        let (mut mock, stop) = (Mock::new(200), AtomicBool::new(false));
+        // The second flow has had all, when the first one's last operations get stuck.
+        mock.stall_ns = Some((500, 3_000_000_000));
+        let watch = StallWatch::new(50_000_000, 1, 2);
+        let mut port = silent_port(&mut mock, &stop).with_watch(watch);
+        let mut flows = [flow(0, 1), flow(1, 2)];
+        let (mut scratch, mut loads) = (Scratch::new(2, 4), loads(&[1000, 10], false));
+        let mut until = Until::operations(loads.operations());
+        let (flows, recorder) = (&mut flows, &mut Silent);
+        let result = stream_extents(
+            &mut port,
+            flows,
+            &mut scratch,
+            &mut until,
+            recorder,
+            &mut loads,
+        );
+        assert!(result.is_err(), "{result:?}");
+        assert_eq!(scratch.waiting_flows(), [0]);
+    }
+}

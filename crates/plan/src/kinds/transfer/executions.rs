@@ -1,0 +1,290 @@
+//! Executions of a traffic file: what `traffic-file` means beside the other options, the size of its operations, and
+//! how the workers of a rank share its loads. The file itself is read in `loads`.
+
+use super::length::{LengthOptions, length};
+use super::loads::PairLoads;
+use super::options::Transfer;
+use super::point::TransferPoint;
+use super::point_length::PointLength;
+use crate::point::Traffic;
+use crate::refuse::usage;
+use tonnage_units::{Bytes, Count, Result};
+
+/// The largest operation where nothing is said.
+const SIZE_BYTES_DEFAULT_MAX: u64 = 1 << 20;
+
+/// Smaller operations than this are not chosen for loads above [`SMALL_LOAD_BYTES_MAX`]: it would be measured how fast
+/// operations are issued, and not what was asked.
+const SIZE_BYTES_DEFAULT_MIN: u64 = 64;
+
+/// Loads that operations of any size carry.
+const SMALL_LOAD_BYTES_MAX: u64 = 1 << 20;
+
+/// The loads of a traffic file, where there is one.
+///
+/// # Errors
+/// `Usage` for other numbers of ranks than its rows, and for options that contradict it.
+pub(super) fn loads(transfer: &Transfer, ranks: u32) -> Result<Option<&PairLoads>> {
+    let traffic = transfer.what.traffic;
+    let Some(loads) = transfer.what.loads() else {
+        if traffic == Some(Traffic::File) {
+            return usage(
+                "traffic file needs the file: add traffic-file FILE with a row of sizes for each rank, or use another \
+                 pattern, such as traffic all-to-all",
+            );
+        }
+        return Ok(None);
+    };
+    if let Some(other) = traffic.filter(|&traffic| traffic != Traffic::File) {
+        return usage(format!(
+            "traffic-file and traffic {} contradict each other, for both say who moves bytes to whom: leave one of them \
+             out",
+            other.name()
+        ));
+    }
+    contradictions(transfer)?;
+    let rows = loads.ranks();
+    if rows != ranks {
+        return usage(format!(
+            "the traffic file is of {rows} ranks and the run of {ranks}: use --ranks {rows}, or a file with {ranks} rows \
+             of {ranks} sizes"
+        ));
+    }
+    Ok(Some(loads))
+}
+
+fn contradictions(transfer: &Transfer) -> Result<()> {
+    let (what, pacing, length) = (&transfer.what, &transfer.pacing, &transfer.length);
+    const WHO: &str = "the file says who moves bytes to whom";
+    const HOW: &str = "its operations are a stream with a window";
+    const LONG: &str = "a trial moves the bytes of the file once, however long that takes";
+    let options = [
+        (what.initiators.is_some(), "initiators", WHO),
+        (what.bidirectional, "bidirectional", WHO),
+        (what.shift.is_some(), "shift", WHO),
+        (what.target_shift.is_some(), "target-shift", WHO),
+        (what.matrix.is_some(), "matrix", WHO),
+        (pacing.batch.is_some(), "batch", HOW),
+        (pacing.rate.is_some(), "rate", HOW),
+        (pacing.ping_pong, "ping-pong", HOW),
+        (length.iters.is_some(), "iters", LONG),
+        (length.duration.is_some(), "duration", LONG),
+        (length.trial_time.is_some(), "trial-time", LONG),
+    ];
+    match options.into_iter().find(|(is_said, ..)| *is_said) {
+        Some((_, option, why)) => usage(format!(
+            "traffic-file and {option} contradict each other, for {why}: leave {option} out"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The length of a point whose trials are executions.
+///
+/// # Errors
+/// As [`length`].
+pub(super) fn execution_length(options: &LengthOptions) -> Result<PointLength> {
+    length(&LengthOptions {
+        iters: Some(Count(1)),
+        ..options.clone()
+    })
+}
+
+/// The sizes of operations, each of which divides all loads: those that were asked for, or else one.
+///
+/// # Errors
+/// `Usage` for a size that does not divide them, and where only tiny ones do.
+pub(super) fn execution_sizes(loads: &PairLoads, asked: Option<Vec<u32>>) -> Result<Vec<u32>> {
+    let common = loads.common_divisor();
+    let near = |most: u64| {
+        (1..=most.min(common))
+            .rev()
+            .find(|size| common.is_multiple_of(*size))
+    };
+    let Some(asked) = asked else {
+        let size = near(SIZE_BYTES_DEFAULT_MAX).unwrap_or(1);
+        let largest = loads.pairs().map(|(_, bytes)| bytes).max().unwrap_or(0);
+        if size < SIZE_BYTES_DEFAULT_MIN && largest > SMALL_LOAD_BYTES_MAX {
+            return usage(format!(
+                "all loads of the traffic file are multiples of no more than {size} B, which is little for one operation: \
+                 round them to multiples of 4k, or write sizes {size}"
+            ));
+        }
+        // No more than the default's maximum.
+        return Ok(vec![size as u32]);
+    };
+    let divides = |size: &&u32| !common.is_multiple_of((**size).into());
+    let Some(&wrong) = asked.iter().find(divides) else {
+        return Ok(asked);
+    };
+    let not_whole = |(_, bytes): &(_, u64)| !bytes.is_multiple_of(wrong.into());
+    let ((from, to), bytes) = loads.pairs().find(not_whole).unwrap_or_default();
+    usage(format!(
+        "size {} does not divide the {} from rank {from} to rank {to} of the traffic file: write sizes {}, or leave sizes \
+         out",
+        Bytes(wrong.into()),
+        Bytes(bytes),
+        Bytes(near(wrong.into()).unwrap_or(1))
+    ))
+}
+
+impl TransferPoint {
+    /// Operations of an execution from a rank to another.
+    pub fn load_operations_of_pair(&self, from: u32, to: u32) -> u64 {
+        let load = self.loads.as_ref().map_or(0, |loads| loads.of(from, to));
+        load / u64::from(self.size_bytes.max(1))
+    }
+
+    /// Those of them that one worker has. Those that do not go round are of other workers for each target.
+    pub fn load_operations(&self, from: u32, to: u32, worker: u32) -> u64 {
+        let operations = self.load_operations_of_pair(from, to);
+        let workers = u64::from(self.workers.max(1));
+        let place = (u64::from(worker) + u64::from(to)) % workers;
+        operations / workers + u64::from(place < operations % workers)
+    }
+
+    /// Operations of a flow that may be in flight: all of them, where an execution has fewer than the window.
+    pub(super) fn used_depth(&self) -> u32 {
+        let Some(loads) = &self.loads else {
+            return self.depth();
+        };
+        let largest = loads.pairs().map(|(_, bytes)| bytes).max().unwrap_or(0);
+        let operations = largest / u64::from(self.size_bytes.max(1));
+        let share = operations.div_ceil(u64::from(self.workers.max(1)));
+        // The smaller one of two numbers, of which one has 32 bits.
+        share.clamp(1, self.depth().into()) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::loads::TrafficFile;
+    use super::*;
+    use crate::Plan;
+    use crate::fixture::Expand;
+
+    fn file(text: &str) -> PairLoads {
+        text.parse::<TrafficFile>().unwrap().loads
+    }
+
+    fn points(more: &str) -> Result<Vec<TransferPoint>> {
+        let text = format!(
+            "name = \"p\"\n[[transfer]]\nengine = \"shm\"\nop = \"write\"\n{more}\n\
+             traffic-file = '''\n0 3M 1k\n0 0 4k\n0 0 0\n'''\n"
+        );
+        Plan::from_toml(&text, "p").unwrap().transfer_points(3)
+    }
+
+    #[test]
+    fn a_file_says_traffic_length_and_size() {
+        let all = points("").unwrap();
+        let [point] = &all[..] else { panic!("{all:?}") };
+        assert_eq!(
+            (point.traffic, point.ranks, point.size_bytes),
+            (Traffic::File, 3, 1024)
+        );
+        assert_eq!(
+            point.length.trial,
+            crate::transfer::TrialLength::Iterations(1)
+        );
+        assert_eq!(point.loads, Some(file("0 3M 1k\n0 0 4k\n0 0 0")));
+        let sizes = points("sizes = '8,256'").unwrap();
+        assert_eq!(sizes.iter().map(|point| point.size_bytes).sum::<u32>(), 264);
+        // A load of four operations has four slots.
+        assert_eq!((point.slots(), sizes[0].slots()), (64, 64));
+        let small = "name = \"p\"\n[[transfer]]\nengine = \"shm\"\nop = \"read\"\ntraffic-file = \"\"\"0 4M\n0 0\"\"\"";
+        let plan = Plan::from_toml(small, "p").unwrap();
+        assert_eq!(plan.transfer_points(2).unwrap()[0].slots(), 4);
+    }
+
+    #[test]
+    fn what_a_file_says_cannot_be_said_again() {
+        for option in [
+            "traffic = 'pair'",
+            "initiators = 1",
+            "bidirectional = true",
+            "shift = 1",
+            "target-shift = 1",
+            "matrix = 'alone'",
+            "batch = 8",
+            "rate = 100",
+            "ping-pong = true",
+            "iters = 3",
+            "duration = '1s'",
+            "trial-time = '1s'",
+        ] {
+            let message = points(option).unwrap_err().to_string();
+            let name = option.split(' ').next().unwrap();
+            assert!(
+                message.contains(&format!("traffic-file and {name} ")),
+                "{message}"
+            );
+        }
+        let plan = "name = \"p\"\n[[transfer]]\nengine = \"shm\"\nop = \"write\"\nsizes = 8\ntraffic = \"file\"";
+        let message = Plan::from_toml(plan, "p")
+            .unwrap()
+            .transfer_points(2)
+            .unwrap_err();
+        assert!(
+            message.to_string().contains("add traffic-file FILE"),
+            "{message}"
+        );
+        let rows = "name = \"p\"\n[[transfer]]\nengine = \"shm\"\nop = \"write\"\ntraffic-file = \"0 8\\n8 0\"";
+        let message = Plan::from_toml(rows, "p")
+            .unwrap()
+            .transfer_points(4)
+            .unwrap_err();
+        assert!(
+            message
+                .to_string()
+                .contains("use --ranks 2, or a file with 4 rows"),
+            "{message}"
+        );
+        for fits in [
+            "trials = 3",
+            "until-ci = '2%'",
+            "warmup = '0'",
+            "window = '4,8'",
+            "verify = true",
+        ] {
+            assert!(!points(fits).unwrap().is_empty(), "{fits}");
+        }
+    }
+
+    #[test]
+    fn sizes_divide_all_loads() {
+        let of = |text: &str, asked: Option<&[u32]>| {
+            execution_sizes(&file(text), asked.map(<[u32]>::to_vec)).map_err(|why| why.to_string())
+        };
+        assert_eq!(of("0 3M\n4M 0", None), Ok(vec![1 << 20]));
+        assert_eq!(of("0 3000000\n0 0", None), Ok(vec![1_000_000]));
+        assert_eq!(of("0 7\n9 0", None), Ok(vec![1]));
+        assert_eq!(of("0 3M\n4M 0", Some(&[8, 1 << 20])), Ok(vec![8, 1 << 20]));
+        let message = of("0 3M\n4M 0", Some(&[8, 3 << 20])).unwrap_err();
+        assert!(
+            message.contains("size 3M does not divide the 4M from rank 1 to rank 0")
+                && message.contains("write sizes 1M"),
+            "{message}"
+        );
+        let message = of("0 4000001\n4000000 0", None).unwrap_err();
+        assert!(
+            message.contains("no more than 1 B") && message.contains("sizes 1"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn workers_share_a_load_to_the_last_operation() {
+        let mut point = points("workers = 4\nsizes = 512").unwrap().remove(0);
+        for (from, to, operations) in [(0, 1, 6144), (0, 2, 2), (1, 2, 8), (2, 0, 0)] {
+            let shares = (0..4).map(|worker| point.load_operations(from, to, worker));
+            let shares: Vec<u64> = shares.collect();
+            assert_eq!(shares.iter().sum::<u64>(), operations);
+            let spread = shares.iter().max().unwrap() - shares.iter().min().unwrap();
+            assert!(spread <= 1, "{shares:?}");
+        }
+        assert_eq!(point.used_depth(), 64);
+        point.size_bytes = 1 << 20;
+        assert_eq!(point.used_depth(), 1);
+    }
+}

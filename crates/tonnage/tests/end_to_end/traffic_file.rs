@@ -1,0 +1,275 @@
+//! Traffic files: every pair moves what the file says, the times of pairs are those of links whose speed is known, and
+//! what is no matrix of bytes is refused.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::tempdir;
+use tonnage_plan::point::Traffic;
+use tonnage_record::Record;
+use tonnage_record::transfer::{PairRate, Summary};
+use tonnage_testbed::{Hosts, Rate};
+
+use super::hosts::{all_good, end, hosts, start, wait_for_a_record};
+use super::support::{records, tonnage};
+
+/// Loads of four ranks, one of which initiates nothing, and one of which nobody initiates to.
+const UNEVEN: &str = "# to 0 1 2 3\n0 640k 80k 0\n160k 0 40k 0\n0 320k 0 0\n20k 10k 0 0 # from 3\n";
+
+const BRIEF: &str = "--trials 3 --warmup 1ms --limit none";
+
+fn summary(record: &Record) -> &Summary {
+    record.transfer().unwrap().summary.as_ref().unwrap()
+}
+
+/// Writes a file of loads.
+fn write(dir: &Path, text: &str) {
+    std::fs::write(dir.join("m.txt"), text).unwrap();
+}
+
+#[test]
+fn pairs_and_ranks_add_up_to_the_file_and_every_byte_is_right() {
+    for (engine, op, workers) in [
+        ("shm", "write", 1),
+        ("shm", "write-imm", 2),
+        ("shm", "send", 3),
+        ("shm", "read", 2),
+        ("fabric:tcp", "write", 2),
+        ("fabric:tcp", "send", 1),
+        ("fabric:tcp", "read", 1),
+    ] {
+        let dir = tempdir().unwrap();
+        write(dir.path(), UNEVEN);
+        let line = format!(
+            "transfer --engine {engine} --op {op} --ranks 4 --traffic-file m.txt --workers {workers} --window 4 --verify \
+             {BRIEF} -o r.jsonl"
+        );
+        let run = tonnage(dir.path(), &line).succeed();
+        let records = records::shown(dir.path(), "r.jsonl", &run, "table");
+        let point = &records[0].transfer().unwrap().point;
+        let loads = point.loads.as_ref().unwrap();
+        assert_eq!((point.traffic, point.size_bytes), (Traffic::File, 10 << 10));
+        let summary = summary(&records[0]);
+        let said: Vec<_> = loads
+            .pairs()
+            .map(|(pair, bytes)| (pair, 3 * bytes))
+            .collect();
+        let moved = |pair: &PairRate| ((pair.initiator, pair.target), pair.payload_bytes);
+        let pairs: Vec<_> = summary.pairs.iter().map(moved).collect();
+        assert_eq!(pairs, said, "{line}");
+        let of_pairs: u64 = pairs.iter().map(|(_, bytes)| bytes).sum();
+        let of_ranks: u64 = summary.initiators.iter().map(|one| one.payload_bytes).sum();
+        let all = 3 * loads.total();
+        assert_eq!([of_pairs, of_ranks, summary.payload_bytes], [all; 3]);
+        for one in &summary.initiators {
+            let own = pairs.iter().filter(|((from, _), _)| *from == one.rank);
+            assert_eq!(own.map(|(_, bytes)| bytes).sum::<u64>(), one.payload_bytes);
+        }
+        for pair in &summary.pairs {
+            let times = [pair.time_ns_alone, pair.time_ns_together];
+            assert!(
+                times.iter().all(|ns| ns.is_some_and(|ns| ns > 0.0)),
+                "{pair:?}"
+            );
+        }
+        let text = run.stdout;
+        assert!(
+            text.contains("Slowdown") && text.contains("3 trials of one execution"),
+            "{text}"
+        );
+    }
+}
+
+/// The command as a reader of the manual types it, whose operations have the size that the loads share.
+#[test]
+fn nothing_but_the_file_has_to_be_said() {
+    let dir = tempdir().unwrap();
+    write(dir.path(), "0 3M\n2M 0\n");
+    let line = "transfer --engine shm --op write --traffic-file m.txt --ranks 2 --trials 2";
+    let run = tonnage(dir.path(), line).succeed();
+    assert!(
+        run.stdout.contains("5 MiB of 2 pairs of a traffic file"),
+        "{run:#?}"
+    );
+    assert!(
+        run.stdout
+            .contains("no limit: the file loads links unevenly"),
+        "{run:#?}"
+    );
+    assert!(run.rows()[0].starts_with("1048576"), "{run:#?}");
+    let plan = tonnage(dir.path(), &format!("{line} --print-plan"))
+        .succeed()
+        .stdout;
+    std::fs::remove_file(dir.path().join("m.txt")).unwrap();
+    // The plan holds the loads themselves.
+    std::fs::write(dir.path().join("p.toml"), plan).unwrap();
+    let run = tonnage(dir.path(), "run p.toml --ranks 2").succeed();
+    assert!(run.stdout.contains("5 MiB of 2 pairs"), "{run:#?}");
+}
+
+#[test]
+fn what_is_no_matrix_of_bytes_is_refused_before_a_rank_starts() {
+    let dir = tempdir().unwrap();
+    for (text, more, refusal) in [
+        (
+            "0 1M 1M\n1M 0\n",
+            "",
+            "line 2 has 2 numbers and the first row 3",
+        ),
+        (
+            "0 1M 1M\n1M 0 1M\n",
+            "",
+            "row 1 has 3 numbers and there are 2 rows",
+        ),
+        (
+            "0 -1M\n1M 0\n",
+            "",
+            "\"-1M\" is negative: write 0 or more bytes",
+        ),
+        (
+            "0 many\n1M 0\n",
+            "",
+            "line 1: \"many\" is not a number of bytes",
+        ),
+        ("0 0\n0 0\n", "", "write bytes of some pair, such as 1M"),
+        ("8 1M\n1M 0\n", "", "is 8 from rank 0 to itself: write 0"),
+        (
+            "0 1M 0\n0 0 0\n0 0 0\n",
+            "",
+            "use --ranks 3, or a file with 2 rows of 2 sizes",
+        ),
+        ("0 1M\n0 0\n", "--sizes 3M", "write sizes 1M"),
+        (
+            "0 4000001\n4000000 0\n",
+            "",
+            "round them to multiples of 4k, or write sizes 1",
+        ),
+        ("0 1M\n0 0\n", "--batch 4", "leave batch out"),
+        ("0 1M\n0 0\n", "--iters 4", "leave iters out"),
+        ("0 1M\n0 0\n", "--traffic pair", "leave one of them out"),
+    ] {
+        write(dir.path(), text);
+        let line =
+            format!("transfer --engine shm --op write --ranks 2 --traffic-file m.txt {more}");
+        let run = tonnage(dir.path(), &line).run();
+        run.with_code(2).with_one_error(&[refusal]);
+    }
+    let line = "transfer --engine shm --op write --ranks 2 --traffic-file missing.txt";
+    let run = tonnage(dir.path(), line).run();
+    run.with_code(2)
+        .with_one_error(&["missing.txt", "name a file with a row of sizes"]);
+    let line = "transfer --engine fabric:tcp --op write --ranks 2 --traffic-file m.txt --link-speed 100Gb/s";
+    let run = tonnage(dir.path(), line).run();
+    run.with_code(2)
+        .with_one_error(&["a traffic file, which loads links unevenly"]);
+    let line = "transfer --engine shm --op write --ranks 2 --traffic file --sizes 8";
+    let run = tonnage(dir.path(), line).run();
+    run.with_code(2).with_one_error(&["add traffic-file FILE"]);
+}
+
+#[test]
+fn a_rank_that_is_killed_in_an_execution_ends_the_run() {
+    let dir = tempdir().unwrap();
+    let experiment = |loads: &str| {
+        format!(
+            "[[transfer]]\nengine = 'shm'\nop = 'write'\nlimit = 'none'\nwarmup = '0'\nwindow = 4\ntrials = 1\nsizes = '4k'\n\
+             traffic-file = '''\n{loads}'''\n"
+        )
+    };
+    let (few, endless) = ("0 4k 0\n0 0 4k\n0 0 0\n", "0 1T 0\n0 0 1T\n0 0 0\n");
+    let plan = format!("name = 'p'\n{}{}", experiment(few), experiment(endless));
+    std::fs::write(dir.path().join("p.toml"), plan).unwrap();
+    let run = tonnage(dir.path(), "run p.toml --ranks 3 -o r.jsonl").start();
+    wait_for_a_record(dir.path());
+    std::thread::sleep(Duration::from_millis(300));
+    run.signal_rank(2, Signal::KILL);
+    let killed = Instant::now();
+    let ended = run.end().with_code(1).saying(&["rank 2"]);
+    assert!(killed.elapsed() < Duration::from_secs(5), "{ended:#?}");
+    assert_eq!(records::read(&dir.path().join("r.jsonl")).len(), 2);
+}
+
+/// Bandwidth of the best of the trials, and pairs, of a run on hosts. Writes complete when they have arrived, so that
+/// no more is under way than the window: a switch that drops packets of a short load would make it much longer.
+fn on_hosts(hosts: &Hosts, loads: Option<&str>, arguments: &str) -> (f64, Vec<PairRate>) {
+    let dir = tempdir().unwrap();
+    let file = loads.map_or("", |loads| {
+        write(dir.path(), loads);
+        "--traffic-file m.txt"
+    });
+    let line = format!(
+        "transfer --engine fabric:tcp --engine-option completion=delivery --op write --sizes 16k --window 4 --warmup 50ms \
+         --limit none {file} {arguments} -o r.jsonl"
+    );
+    all_good(&end(start(hosts, 1, dir.path(), &line, |rank| rank)));
+    let records = records::read(&dir.path().join("r.jsonl"));
+    let summary = summary(&records[0]);
+    (summary.bandwidth_bytes_per_s.max, summary.pairs.clone())
+}
+
+/// A rate that any machine carries.
+fn slow() -> Rate {
+    "80mbit".parse().unwrap()
+}
+
+fn is_near(value: f64, expected: f64) -> bool {
+    (0.85..1.25).contains(&(value / expected))
+}
+
+/// One link carries all of a row, or of a column: as fast as it carries that pattern, and each pair alone takes its
+/// part of that time.
+#[test]
+fn a_row_is_a_fan_out_and_a_column_a_fan_in() {
+    let Some(hosts) = hosts(3, Some(slow())) else {
+        return;
+    };
+    let link = slow().tcp_payload_bytes_per_s();
+    for (loads, pattern) in [
+        ("0 2M 2M\n0 0 0\n0 0 0\n", "fan-out"),
+        ("0 0 0\n2M 0 0\n2M 0 0\n", "fan-in"),
+    ] {
+        let (of_file, pairs) = on_hosts(&hosts, Some(loads), "--trials 3");
+        let (of_pattern, _) = on_hosts(
+            &hosts,
+            None,
+            &format!("--traffic {pattern} --trials 3 --trial-time 400ms"),
+        );
+        assert!(
+            is_near(of_file, of_pattern),
+            "{pattern}: {of_file} {of_pattern}"
+        );
+        assert!(is_near(of_file, link), "{pattern}: {of_file} {link}");
+        let whole_ns = f64::from(4 << 20) / link * 1e9;
+        let alone_ns: f64 = pairs.iter().filter_map(|pair| pair.time_ns_alone).sum();
+        assert!(
+            is_near(alone_ns, whole_ns),
+            "{pattern}: {pairs:#?} {whole_ns}"
+        );
+        let last_ns = pairs.iter().filter_map(|pair| pair.time_ns_together);
+        let last_ns = last_ns.fold(0.0, f64::max);
+        assert!(
+            is_near(last_ns, whole_ns),
+            "{pattern}: {pairs:#?} {whole_ns}"
+        );
+    }
+}
+
+/// Pairs that share a link have half of it each until the shorter one has ended.
+#[test]
+fn a_pair_is_slowed_by_what_it_shares_its_link_with() {
+    let Some(hosts) = hosts(3, Some(slow())) else {
+        return;
+    };
+    let (_, pairs) = on_hosts(&hosts, Some("0 3M 1M\n0 0 0\n0 0 0\n"), "--trials 3");
+    let [long, short] = &pairs[..] else {
+        panic!("{pairs:#?}")
+    };
+    let ns = |mebibytes: f64| mebibytes * 1_048_576.0 / slow().tcp_payload_bytes_per_s() * 1e9;
+    for (pair, alone, together) in [(long, 3.0, 4.0), (short, 1.0, 2.0)] {
+        let [alone_ns, together_ns] =
+            [pair.time_ns_alone, pair.time_ns_together].map(Option::unwrap);
+        assert!(is_near(alone_ns, ns(alone)), "{pairs:#?}");
+        assert!(is_near(together_ns, ns(together)), "{pairs:#?}");
+    }
+}
