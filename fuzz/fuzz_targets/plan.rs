@@ -69,6 +69,16 @@ fuzz_target!(|text: &str| {
                 assert_eq!(point.block_bytes % point.transfer_bytes, 0);
             }
             Point::Connect(point) => assert!(point.connections() > 0),
+            Point::Stress(point) => {
+                assert!(point.engines().count() > 0);
+                for engine in point.engines() {
+                    // An engine may be asked for what none of its operations can do.
+                    for draw in point.stretch(engine, 0, &LISTS).unwrap_or_default() {
+                        assert!(draw.point.footprint_bytes >= draw.point.stride_bytes);
+                        assert!(draw.point.stride_bytes >= u64::from(draw.point.size_bytes));
+                    }
+                }
+            }
         }
     }
     let mut scaled = plan;

@@ -12,7 +12,7 @@ use tonnage_units::Result;
 pub trait Observer: Send {
     /// A point begins: its index, how many there are, and what it is.
     fn begin(&mut self, index: usize, of: usize, point: &Point);
-    /// Shows the progress of a phase; several times a second, while the ranks are at work. Kinds whose points are short
+    /// Shows the progress of a point; several times a second, while the ranks are at work. Kinds whose points are short
     /// tell nothing.
     fn progress(&mut self, progress: &Progress);
     /// Someone who is told of each interval of a trial as it ends, by another thread; `None` where nobody wants to
@@ -58,9 +58,25 @@ pub struct IntervalReport {
     pub latency: Option<IntervalLatency>,
 }
 
+/// Progress of a point that takes long.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Progress {
+    /// Of a phase with files.
+    Phase(PhaseProgress),
+    /// Of transfers that are drawn.
+    Draws {
+        /// Transfers so far.
+        draws: u64,
+        /// Transfers of these that failed.
+        failures: u64,
+        /// Time in which others are drawn.
+        left: Duration,
+    },
+}
+
 /// Progress of a phase, as rank 0 sees it from its own part.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress {
+pub struct PhaseProgress {
     /// The phase.
     pub phase: Phase,
     /// Repetition, from 0.

@@ -79,8 +79,8 @@ pub struct Scale {
 
 /// A point of any kind.
 pub trait AnyPoint {
-    /// Its engine, with what follows the colon.
-    fn engine(&self) -> &str;
+    /// Its engines, each with what follows the colon; most points have one.
+    fn engines(&self) -> Vec<&str>;
 
     /// Pinned threads in each rank.
     fn workers(&self) -> u32;
@@ -117,17 +117,20 @@ pub trait AnyPoint {
         Some("a run that measures no bandwidth between ranks: leave it out")
     }
 
-    /// Facts about its engine, from the list that has it.
+    /// Facts about its engines, from the list that has them.
     ///
     /// # Errors
     /// `Usage` for an engine that the list does not have.
-    fn engine_facts(&self, lists: &Lists) -> Result<EngineFacts> {
-        let entry = lists.engine(self.engine())?;
-        Ok(EngineFacts {
-            has_devices: entry.has_devices,
-            libraries: entry.libraries,
-            lifecycle: &entry.lifecycle,
-        })
+    fn engine_facts(&self, lists: &Lists) -> Result<Vec<EngineFacts>> {
+        let facts = |engine| {
+            let entry = lists.engine(engine)?;
+            Ok(EngineFacts {
+                has_devices: entry.has_devices,
+                libraries: entry.libraries,
+                lifecycle: &entry.lifecycle,
+            })
+        };
+        self.engines().into_iter().map(facts).collect()
     }
 }
 

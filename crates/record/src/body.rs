@@ -5,7 +5,7 @@
 
 use std::fmt::Debug;
 
-use tonnage_engine::EngineOptions;
+use tonnage_engine::{EngineOptions, Verb};
 use tonnage_plan::Point;
 use tonnage_plan::point::Traffic;
 use tonnage_units::PairPlace;
@@ -74,6 +74,16 @@ pub trait KindBody: Debug {
     /// Returns whether it was asked for by this very point.
     fn is_of(&self, point: &Point) -> bool;
 
+    /// Name of the engine of a part, with what follows the colon.
+    fn engine(&self, _: Part) -> &str {
+        self.point().engine()
+    }
+
+    /// Operation of a part, where it has one.
+    fn verb(&self, _: Part) -> Option<Verb> {
+        None
+    }
+
     /// Parts that have figures of their own: each is a row of CSV.
     fn parts(&self) -> Vec<Part> {
         vec![Part::Whole]
@@ -101,6 +111,8 @@ pub trait KindBody: Debug {
 pub struct Moved<'a> {
     /// Bandwidth over the trials.
     pub bandwidth_bytes_per_s: Spread,
+    /// Mean operations per second over the trials; `None` for a kind that has a rate of its own.
+    pub message_rate_per_s: Option<f64>,
     /// Operations of all trials.
     pub operations: u64,
     /// Payload of all trials.
@@ -120,6 +132,8 @@ pub struct Moved<'a> {
 pub struct MovedInTrial {
     /// Payload / window.
     pub bandwidth_bytes_per_s: f64,
+    /// Operations / window; `None` for a kind that has a rate of its own.
+    pub message_rate_per_s: Option<f64>,
     /// CPU time of one operation; `None` where there was none.
     pub cpu_ns_per_operation: Option<f64>,
     /// The most operations that a thread had in flight; `None` in records that do not say it.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_plan::published::Cell;
 
 use crate::environment::{Effective, HostGroup, Placed};
-use crate::kinds::{self, Body, ConnectBody, FileBody, Kind, TransferBody, with_kinds};
+use crate::kinds::{self, Body, ConnectBody, FileBody, Kind, StressBody, TransferBody, with_kinds};
 use crate::limit::Limit;
 use crate::wire_proof::WireProof;
 
@@ -158,6 +158,9 @@ pub type FileRecord<'a> = Of<'a, FileBody>;
 
 /// A record of an experiment with connections.
 pub type ConnectRecord<'a> = Of<'a, ConnectBody>;
+
+/// A record of a stress.
+pub type StressRecord<'a> = Of<'a, StressBody>;
 
 impl Record {
     /// Returns whether nothing went wrong: it was measured, or is optional and was skipped.

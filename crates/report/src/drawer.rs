@@ -28,6 +28,11 @@ pub trait Report {
 
     /// Lines below the tables: limits, canaries, whatever a reader has to know.
     fn footers(records: &[Of<'_, Self::Body>]) -> Vec<String>;
+
+    /// Command lines at the very end, each in one line however long it is, so that a shell takes it as it stands.
+    fn commands(_records: &[Of<'_, Self::Body>]) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// A report, as the list of them has it.
@@ -65,6 +70,7 @@ fn one<R: Report>(records: &[Of<'_, R::Body>]) -> String {
     }
     let footers = R::footers(records);
     parts.extend(footers.iter().map(|line| wrap(line, WIDTH, 4)));
+    parts.extend(R::commands(records));
     parts.join("\n").trim_end().to_owned() + "\n"
 }
 

@@ -189,7 +189,10 @@ mod tests {
     fn a_figure_of_several_kinds_is_explained_once_and_says_whose_it_is() {
         let p90 = explain(Some("p90")).unwrap();
         assert_eq!(p90.matches("p90 (us)").count(), 1, "{p90}");
-        assert!(p90.contains("of        transfer, file, connect\n"), "{p90}");
+        assert!(
+            p90.contains("of        transfer, file, connect, stress\n"),
+            "{p90}"
+        );
         // Another report has it in another unit.
         let p99 = explain(Some("p99")).unwrap();
         assert!(

@@ -4,7 +4,7 @@
 //! | module | what it makes |
 //! | --- | --- |
 //! | [`drawer`] | the one way to draw records of any kind: title, tables, lines below |
-//! | [`transfer`], [`files`], [`connect`] | the reports of the kinds |
+//! | [`transfer`], [`files`], [`connect`], [`stress`] | the reports of the kinds |
 //! | [`verify`] | the table of a run that checks bytes instead of timing them |
 //! | [`table`] | tables of figures |
 //! | [`csv`], [`jsonl`] | every figure for programs |
@@ -33,6 +33,7 @@ pub mod files;
 pub mod jsonl;
 pub mod place;
 pub mod published;
+pub mod stress;
 pub mod table;
 pub mod text;
 pub mod tour;
@@ -92,6 +93,7 @@ const REPORTS: &[Drawer] = &[
     Drawer::of::<transfer::Transfers>(),
     Drawer::of::<files::Files>(),
     Drawer::of::<connect::Connections>(),
+    Drawer::of::<stress::StressReport>(),
 ];
 
 /// Consecutive records that one report draws make a part of the text.

@@ -4,6 +4,7 @@ mod builder;
 pub mod connect;
 pub mod files;
 mod network;
+pub mod stress;
 
 pub use builder::sample;
 use builder::{COPY, Sample, three_trials};

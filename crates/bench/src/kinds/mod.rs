@@ -5,6 +5,7 @@
 //! | [`transfer`] | transfers between the memories of ranks |
 //! | [`files`] | reads and writes of files |
 //! | [`connect`] | connections set up and taken down |
+//! | [`stress`] | transfers drawn from a seed, engines in turn |
 //!
 //! The traits of a kind are in [`kind`].
 
@@ -12,10 +13,12 @@ pub mod connect;
 pub mod files;
 pub mod kind;
 mod list;
+pub mod stress;
 pub mod transfer;
 
 list::kinds! {
     transfers: transfer::Transfers, for Transfer;
     files: files::Files, for File;
     connects: connect::Connects, for Connect;
+    stresses: stress::Stresses, for Stress;
 }

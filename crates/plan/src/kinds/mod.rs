@@ -5,12 +5,14 @@
 //! | [`transfer`] | experiments between memories |
 //! | [`files`] | experiments with files |
 //! | [`connect`] | experiments with connections |
+//! | [`stress`] | transfers drawn from a seed |
 //!
 //! The traits of a kind are in [`crate::kind`].
 
 pub mod connect;
 pub mod files;
 mod list;
+pub mod stress;
 pub mod transfer;
 
 list::kinds! {
@@ -20,4 +22,6 @@ list::kinds! {
     File: files::FileJob, files::FilePoint;
     /// Setting up connections.
     Connect: connect::Connect, connect::ConnectPoint;
+    /// Drawing transfers.
+    Stress: stress::Stress, stress::StressPoint;
 }

@@ -12,10 +12,12 @@
 //! | `repeated` | lists that are repeated on the command line |
 //! | `pairs` | `NAME=VALUE` on the command line, tables in plans |
 //! | `text`, `whole` | values and lists that are written in a way of their own |
+//! | [`command_line`] | an experiment as the arguments of its command |
 //! | `help` | names and defaults in the help, from where they are declared |
 //!
 //! What options mean together is checked where the kind expands to points.
 
+pub mod command_line;
 mod group;
 mod help;
 mod many;

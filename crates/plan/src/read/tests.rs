@@ -3,6 +3,7 @@ use crate::connect::Connect;
 use crate::files::FileJob;
 use crate::fixture::Expand;
 use crate::options::Tables;
+use crate::stress::Stress;
 use crate::transfer::Transfer;
 
 mod any;
@@ -55,7 +56,8 @@ fn missing_keys_are_named_with_an_example() {
     assert!(message("").contains("a plan needs the key \"name\": write name = \"my-plan\""));
     assert_eq!(
         message("name = 'p'"),
-        "p.toml:1: a plan needs experiments: write a [[transfer]], a [[file]] or a [[connect]] table for each"
+        "p.toml:1: a plan needs experiments: write a [[transfer]], a [[file]], a [[connect]] or a [[stress]] table \
+         for each"
     );
     assert_eq!(
         message("name = 'p'\n[[file]]\nkeep = true"),
@@ -235,6 +237,7 @@ fn keys_are_the_long_names_of_options() {
     check::<Transfer>();
     check::<FileJob>();
     check::<Connect>();
+    check::<Stress>();
     assert_eq!(
         tonnage_units::names::nearest("engines", &Transfer::keys()),
         Some("engine")

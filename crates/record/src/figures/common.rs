@@ -45,7 +45,7 @@ pub const ASKED: &[Figure] = &[
         computed: FROM_PLAN,
         style: Style::Plain,
         better: None,
-        value: |row| row.options().engine().into(),
+        value: |row| row.body().engine(row.part).into(),
         trials: None,
     },
     Figure {
@@ -117,6 +117,18 @@ pub const EXCHANGE: &[Figure] = &[
         trials: None,
     },
 ];
+
+/// Operation of kinds that have several.
+pub const OPERATION: &[Figure] = &[Figure {
+    name: "Op",
+    field: "op",
+    meaning: "Action of one operation: write, write-imm, read or send.",
+    computed: FROM_PLAN,
+    style: Style::Plain,
+    better: None,
+    value: |row| row.body().verb(row.part).map(|verb| verb.name()).into(),
+    trials: None,
+}];
 
 /// Options of kinds that keep operations in flight.
 pub const IN_FLIGHT: &[Figure] = &[Figure {

@@ -13,7 +13,7 @@ pub const BANDWIDTH: &[Figure] = &[
         meaning: "Bandwidth over all ranks together, GB of 1e9 bytes per second. A trial of a transfer counts from its \
              aligned start to the last completion or arrival on any rank, the closing flush included, so it is what the \
              path keeps up, pauses between batches included. A trial of files counts as IOR does: opening, syncing and \
-             closing are inside.",
+             closing are inside. A row of a stress is one trial: the windows of all its transfers together.",
         computed: "Mean over the trials of payload bytes / window.",
         style: GIGA,
         better: Some(Better::High),
@@ -55,6 +55,19 @@ pub const BANDWIDTH: &[Figure] = &[
 
 pub(crate) const CI95: &str = "Student's t with (trials - 1) degrees of freedom x sample standard deviation across trials / \
      square root of the trials / mean.";
+
+/// Operations per second over the trials.
+pub const MESSAGE_RATE: &[Figure] = &[Figure {
+    name: "Msg rate (op/s)",
+    field: "message_rate_per_s_mean",
+    meaning: "Operations per second over all ranks together; k, M and G are 1e3, 1e6 and 1e9. A round trip of a \
+         ping-pong is two operations.",
+    computed: "Mean over the trials of operations / window.",
+    style: Style::Rate,
+    better: Some(Better::High),
+    value: |row| moved(row, |moved| moved.message_rate_per_s),
+    trials: Some(message_rates),
+}];
 
 /// Upper bound, and how close the bandwidth comes to it.
 pub const LIMIT: &[Figure] = &[
@@ -181,6 +194,10 @@ fn bandwidths(row: &Row<'_>) -> Vec<Option<f64>> {
     bandwidths
         .map(|bandwidth| Some(bandwidth).filter(|&bandwidth| bandwidth > 0.0))
         .collect()
+}
+
+fn message_rates(row: &Row<'_>) -> Vec<Option<f64>> {
+    trials(row).map(|trial| trial.message_rate_per_s).collect()
 }
 
 fn cpu_times(row: &Row<'_>) -> Vec<Option<f64>> {

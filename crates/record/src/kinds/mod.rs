@@ -4,10 +4,12 @@
 
 pub mod connect;
 pub mod files;
+pub mod stress;
 pub mod transfer;
 
 pub use connect::ConnectBody;
 pub use files::FileBody;
+pub use stress::StressBody;
 pub use transfer::TransferBody;
 
 use schemars::JsonSchema;
@@ -26,6 +28,8 @@ macro_rules! with_kinds {
             File = "file": files::FileBody { file, as_file };
             /// Setting up connections.
             Connect = "connect": connect::ConnectBody { connect, as_connect };
+            /// Drawing transfers.
+            Stress = "stress": stress::StressBody { stress, as_stress };
         }
     };
 }

@@ -115,7 +115,7 @@ fn check_checkpoints(job: &Job, points: &[Planned]) -> Result<()> {
 fn check_link_speed(points: &[Planned]) -> Result<()> {
     let on_devices = points.iter().filter(|planned| {
         let facts = planned.point.any().engine_facts(&LISTS);
-        facts.is_ok_and(|facts| facts.has_devices)
+        facts.is_ok_and(|facts| facts.iter().any(|facts| facts.has_devices))
     });
     let reasons: Option<Vec<&str>> = on_devices
         .map(|planned| planned.point.any().without_limit())
@@ -158,7 +158,8 @@ pub fn check_devices(
     let takes_one = |planned: &&Planned| {
         let point = planned.point.any();
         let facts = point.engine_facts(&LISTS);
-        !point.spans_devices() && facts.is_ok_and(|facts| facts.has_devices)
+        let has_devices = facts.is_ok_and(|facts| facts.iter().any(|facts| facts.has_devices));
+        !point.spans_devices() && has_devices
     };
     let workers = points.iter().filter(takes_one).map(|planned| {
         let workers = planned.point.any().workers();
@@ -265,6 +266,7 @@ fn check_lists(lists: &[&Vec<String>], points: &[Planned]) -> Result<()> {
 pub fn facts(points: &[Planned]) -> impl Iterator<Item = EngineFacts> + '_ {
     let all = points.iter();
     all.filter_map(|planned| planned.point.any().engine_facts(&LISTS).ok())
+        .flatten()
 }
 
 /// Refuses a place of pairs beside options that choose CPUs or the memory's node themselves: one of the two would be

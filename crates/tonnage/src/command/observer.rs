@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::termios::tcgetwinsize;
-use tonnage_bench::observer::{CheckpointKeeper, IntervalListener, Observer, Progress};
+use tonnage_bench::observer::{
+    CheckpointKeeper, IntervalListener, Observer, PhaseProgress, Progress,
+};
 use tonnage_plan::Point;
 use tonnage_record::Record;
 use tonnage_record::read::final_attempts;
@@ -199,9 +201,28 @@ fn rows_so_far(records: &[Record], (lines, columns): (usize, usize)) -> Result<S
         .collect())
 }
 
-/// Describes progress, such as `write, 45 % at 1.93 GB/s, 12 s left`. The rate is rank 0's own times the ranks, which
-/// have as much to do.
+/// Describes progress, such as `128 transfers, none failed, 12 s left`.
 fn how_far(progress: &Progress) -> String {
+    match progress {
+        Progress::Phase(phase) => how_far_in(phase),
+        Progress::Draws {
+            draws,
+            failures,
+            left,
+        } => {
+            let failed = match failures {
+                0 => "none".to_owned(),
+                failures => failures.to_string(),
+            };
+            let left = left.as_secs_f64();
+            format!("{draws} transfers, {failed} failed, {left:.0} s left")
+        }
+    }
+}
+
+/// Describes the progress of a phase, such as `write, 45 % at 1.93 GB/s, 12 s left`. The rate is rank 0's own times the
+/// ranks, which have as much to do.
+fn how_far_in(progress: &PhaseProgress) -> String {
     let phase = progress.phase.name();
     let trial = match progress.trial {
         0 => String::new(),
@@ -234,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_progress_line_has_a_rate_and_what_is_left() {
-        let half = Progress {
+        let half = PhaseProgress {
             phase: Phase::Write,
             trial: 0,
             done_bytes: 1 << 30,
@@ -243,21 +264,33 @@ mod tests {
             elapsed: Duration::from_secs(10),
             left: None,
         };
-        assert_eq!(how_far(&half), "write, 50 % at 215 MB/s, 10 s left");
-        let walled = Progress {
+        assert_eq!(how_far_in(&half), "write, 50 % at 215 MB/s, 10 s left");
+        let walled = PhaseProgress {
             trial: 1,
             left: Some(Duration::from_secs(3)),
             ..half
         };
         assert_eq!(
-            how_far(&walled),
+            how_far_in(&walled),
             "write of trial 2, 50 % at 215 MB/s, 3 s left"
         );
-        let begun = Progress {
+        let begun = PhaseProgress {
             done_bytes: 0,
             elapsed: Duration::ZERO,
             ..half
         };
-        assert_eq!(how_far(&begun), "write, 0 %");
+        assert_eq!(how_far_in(&begun), "write, 0 %");
+    }
+    #[test]
+    fn the_progress_line_counts_failures() {
+        let far = |failures| {
+            how_far(&Progress::Draws {
+                draws: 128,
+                failures,
+                left: Duration::from_secs(12),
+            })
+        };
+        assert_eq!(far(0), "128 transfers, none failed, 12 s left");
+        assert_eq!(far(2), "128 transfers, 2 failed, 12 s left");
     }
 }

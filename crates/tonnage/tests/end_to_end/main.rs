@@ -14,6 +14,7 @@
 //! | [`known_answers`] | links of known speed, links that are cut, and a real Slurm, on hosts of this machine |
 //! | [`wire_proof`] | proof that the payload crossed the devices that it should have |
 //! | [`connect`] | connections set up over every engine, and refused |
+//! | [`stress`] | transfers drawn from a seed, over several engines in turn |
 //! | [`mixed`] | plans with experiments of several kinds |
 //! | [`resuming`] | a run that was interrupted goes on where it was |
 //! | [`launchers`] | ranks that something else started, and the secret that they share |
@@ -121,6 +122,8 @@ mod roles;
 mod signals;
 #[cfg(test)]
 mod strangers;
+#[cfg(test)]
+mod stress;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

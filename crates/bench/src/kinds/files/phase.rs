@@ -20,7 +20,7 @@ use crate::kinds::files::names::{number_of, path_of, source_of};
 use crate::kinds::files::sequence::Sequence;
 use crate::kinds::files::stamp::FileKey;
 use crate::latencies::merge_all;
-use crate::observer::{Observer, Progress};
+use crate::observer::{Observer, PhaseProgress, Progress};
 use crate::threads;
 use tonnage_engine::calls::View;
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Fsync, Phase};
@@ -248,7 +248,7 @@ impl Experiment<'_> {
         clock.resync();
         let plan = plan(point, job, start_ns, clock);
         let shared = PhaseState::new(state.team.len(), self.rank.stopped());
-        let progress = Progress {
+        let progress = PhaseProgress {
             phase: job.phase,
             trial: job.trial,
             done_bytes: 0,
@@ -384,7 +384,7 @@ fn view(point: &FilePoint, part: u32) -> Option<View> {
 /// Tells the observer how far the phase is, until the channel closes.
 fn watch(
     observer: &mut dyn Observer,
-    mut progress: Progress,
+    mut progress: PhaseProgress,
     wall: Option<Duration>,
     watched: &[AtomicU64],
     until_over: &std::sync::mpsc::Receiver<()>,
@@ -397,6 +397,6 @@ fn watch(
             .sum();
         progress.elapsed = since.elapsed();
         progress.left = wall.map(|wall| wall.saturating_sub(progress.elapsed));
-        observer.progress(&progress);
+        observer.progress(&Progress::Phase(progress));
     }
 }

@@ -27,7 +27,7 @@ pub mod effective;
 pub(crate) mod flows;
 mod intervals;
 pub mod layout;
-mod measured;
+pub mod measured;
 pub mod opened;
 mod pair_times;
 mod pair_turns;
@@ -110,7 +110,7 @@ impl Kind for Transfers {
         record.effective = effective::effective(open, &[]);
         record.placed = open.placed;
         let mut kept = Kept::default();
-        let measured = point::measure(point, open, stage, (record, &mut kept), course);
+        let measured = point::measure(point, open, stage, (Some(record), &mut kept), course);
         if measured.is_err() {
             let mut body = TransferBody::new(point.clone());
             body.broken_off = kept.broken_off;

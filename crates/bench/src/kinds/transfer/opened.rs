@@ -131,12 +131,48 @@ impl OpenEngine {
         settings: &Settings,
         host: &RankHost,
     ) -> Result<Self> {
+        Self::open_checking((points, points), entry, rank, settings, host)
+    }
+
+    /// Opens the engine for `points`, some of which its devices may not be able to do: each has to pass [`Self::check`]
+    /// before it is measured.
+    ///
+    /// # Errors
+    /// As for [`Self::open`], but for those points.
+    pub fn open_unchecked(
+        points: &[&TransferPoint],
+        entry: &Entry,
+        rank: &mut Rank,
+        settings: &Settings,
+        host: &RankHost,
+    ) -> Result<Self> {
+        Self::open_checking((points, &[]), entry, rank, settings, host)
+    }
+
+    /// Refuses a point that the devices of this rank cannot do.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], with what to choose instead.
+    pub fn check(&self, point: &TransferPoint) -> Result<()> {
+        let name = &point.engine;
+        let mut workers = self.workers.iter();
+        workers
+            .try_for_each(|worker| check_caps(&[point], (&worker.caps, worker.devices.len()), name))
+    }
+
+    fn open_checking(
+        (points, checked): (&[&TransferPoint], &[&TransferPoint]),
+        entry: &Entry,
+        rank: &mut Rank,
+        settings: &Settings,
+        host: &RankHost,
+    ) -> Result<Self> {
         let need = Need::of(points, entry, rank.id())?;
         let name = need.requirements.engine;
         rank.phase(&format!("opening {name}"));
         let fits = need.requirements.check_memory(rank, settings);
         rank.agree("memory of the hosts", fits, DEADLINES.step)?;
-        let mine = open_local(points, &need, rank, settings, host);
+        let mine = open_local(checked, &need, rank, settings, host);
         let mut local = all_or_none(rank, "open the engine", mine)?;
         let yielding = local.opened.yielding;
         let all = rank.gather("describe the engines", &Json(local.opened), DEADLINES.step)?;
@@ -250,7 +286,7 @@ struct Local {
 }
 
 fn open_local(
-    points: &[&TransferPoint],
+    checked: &[&TransferPoint],
     need: &Need<'_>,
     rank: &Rank,
     settings: &Settings,
@@ -260,7 +296,7 @@ fn open_local(
     let devices = requirements.open(rank, settings, host)?;
     for domain in &devices.domains {
         let together = (domain.caps(), devices.devices.len());
-        check_caps(points, together, requirements.engine)?;
+        check_caps(checked, together, requirements.engine)?;
     }
     if requirements.division.rails.is_single() {
         devices.check_used(rank, requirements.workers)?;

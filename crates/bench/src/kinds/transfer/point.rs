@@ -48,7 +48,7 @@ pub fn measure(
     point: &TransferPoint,
     open: &mut OpenEngine,
     stage: &mut Stage<'_>,
-    (record, kept): (&Record, &mut Kept),
+    (record, kept): (Option<&Record>, &mut Kept),
     course: Course<'_>,
 ) -> Result<Measured, StepFailure> {
     let intervals = Intervals::of(point, stage, record, open.moves_bytes);

@@ -54,8 +54,8 @@ impl ConnectPoint {
 }
 
 impl AnyPoint for ConnectPoint {
-    fn engine(&self) -> &str {
-        &self.engine
+    fn engines(&self) -> Vec<&str> {
+        vec![&self.engine]
     }
 
     fn workers(&self) -> u32 {

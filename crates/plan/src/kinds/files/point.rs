@@ -141,8 +141,8 @@ impl FilePoint {
 }
 
 impl AnyPoint for FilePoint {
-    fn engine(&self) -> &str {
-        &self.engine
+    fn engines(&self) -> Vec<&str> {
+        vec![&self.engine]
     }
 
     fn workers(&self) -> u32 {
@@ -169,13 +169,13 @@ impl AnyPoint for FilePoint {
         )
     }
 
-    fn engine_facts(&self, lists: &Lists) -> Result<EngineFacts> {
+    fn engine_facts(&self, lists: &Lists) -> Result<Vec<EngineFacts>> {
         let entry = lists.file_engine(&self.engine)?;
-        Ok(EngineFacts {
+        Ok(vec![EngineFacts {
             has_devices: false,
             libraries: entry.libraries,
             lifecycle: &entry.lifecycle,
-        })
+        }])
     }
 }
 

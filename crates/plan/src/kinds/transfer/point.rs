@@ -262,8 +262,8 @@ fn one() -> u32 {
 }
 
 impl AnyPoint for TransferPoint {
-    fn engine(&self) -> &str {
-        &self.engine
+    fn engines(&self) -> Vec<&str> {
+        vec![&self.engine]
     }
 
     fn workers(&self) -> u32 {

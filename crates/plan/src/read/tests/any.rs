@@ -8,6 +8,7 @@ use crate::options::Many;
 use crate::point::{LimitChoice, MatrixRounds, Traffic};
 use crate::published::{Cell, PublishedTable};
 use crate::skipping::SkippingOptions;
+use crate::stress::{Drawn, Stress, StressLength};
 use crate::sweep::Sweep;
 use crate::transfer::CqMode;
 use crate::transfer::{
@@ -226,11 +227,29 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn stresses()(
+        (label, engine, op, _, workers) in what(),
+        engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
+        max_size in option::of(any::<u64>().prop_map(Bytes)),
+        memory in option::of(proptest::collection::vec("[a-z]{1,4}", 1..3).prop_map(Many)),
+        seed in option::of(any::<u64>().prop_map(Count)),
+        (_, duration, _, _, _, _, _) in long(),
+    ) -> Stress {
+        let engine_options = engine_options.into_iter().collect();
+        Stress {
+            what: Drawn { label, engine, engine_options, op, max_size, workers, memory, seed },
+            length: StressLength { duration },
+        }
+    }
+}
+
 fn experiments() -> impl Strategy<Value = Experiment> {
     prop_oneof![
         transfers().prop_map(Experiment::from),
         file_jobs().prop_map(Experiment::from),
         connects().prop_map(Experiment::from),
+        stresses().prop_map(Experiment::from),
     ]
 }
 

@@ -108,12 +108,14 @@ impl KindBody for FileBody {
         let summary = &phase.summary;
         let trials = phase.trials.iter().map(|trial| MovedInTrial {
             bandwidth_bytes_per_s: trial.bandwidth_bytes_per_s,
+            message_rate_per_s: None,
             cpu_ns_per_operation: (trial.operations > 0)
                 .then(|| trial.transfer_cpu_ns as f64 / trial.operations as f64),
             in_flight_max: trial.in_flight_max.map(u64::from),
         });
         Some(Moved {
             bandwidth_bytes_per_s: summary.bandwidth_bytes_per_s,
+            message_rate_per_s: None,
             operations: summary.operations,
             payload_bytes: summary.payload_bytes,
             cpu_ns_per_operation: summary.cpu_ns_per_operation,

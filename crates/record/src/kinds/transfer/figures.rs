@@ -5,10 +5,10 @@ use tonnage_plan::transfer::{CqMode, Pacing, SessionUse, TransferPoint, TrialLen
 use super::batches::{BATCHES, MERGED, PHASES, batch, batch_bytes, fastest_batch_bytes_per_s};
 use crate::Links;
 use crate::envelope::Of;
-use crate::figures::common::{ASKED, EXCHANGE, FROM_PLAN, IN_FLIGHT, OUTCOME};
+use crate::figures::common::{ASKED, EXCHANGE, FROM_PLAN, IN_FLIGHT, OPERATION, OUTCOME};
 use crate::figures::engine::ENGINE;
 use crate::figures::latency::{DELIVERED, LATENCY};
-use crate::figures::moved::{AMOUNTS, BANDWIDTH, CPU, LIMIT};
+use crate::figures::moved::{AMOUNTS, BANDWIDTH, CPU, LIMIT, MESSAGE_RATE};
 use crate::figures::proof::PROOF;
 use crate::figures::{Better, Figure, Figures, GIGA, PERCENT, Row, Style, Value};
 use crate::transfer::direction_figures::DIRECTIONS;
@@ -16,25 +16,36 @@ use crate::transfer::{Summary, TransferBody, Trial};
 
 /// All figures of a record of a transfer.
 pub const FIGURES: Figures = &[
-    ASKED, ENGINE, EXCHANGE, OPERATIONS, BATCHES, IN_FLIGHT, RATES, BANDWIDTH, DIRECTIONS, LATENCY,
-    PHASES, DELIVERED, LIMIT, BUS, CPU, AROUND, AMOUNTS, MERGED, PROOF, OUTCOME,
+    ASKED,
+    ENGINE,
+    EXCHANGE,
+    OPERATION,
+    OPERATIONS,
+    BATCHES,
+    IN_FLIGHT,
+    RATES,
+    MESSAGE_RATE,
+    BANDWIDTH,
+    DIRECTIONS,
+    LATENCY,
+    PHASES,
+    DELIVERED,
+    LIMIT,
+    BUS,
+    CPU,
+    AROUND,
+    AMOUNTS,
+    MERGED,
+    PROOF,
+    OUTCOME,
 ];
 
 /// Figures that a point alone decides, measured or not.
-pub(crate) const FROM_POINT: Figures = &[ASKED, EXCHANGE, OPERATIONS, BATCHES, IN_FLIGHT];
+pub(crate) const FROM_POINT: Figures =
+    &[ASKED, EXCHANGE, OPERATION, OPERATIONS, BATCHES, IN_FLIGHT];
 
 /// Operations as they were asked for.
 const OPERATIONS: &[Figure] = &[
-    Figure {
-        name: "Op",
-        field: "op",
-        meaning: "Action of one operation: write, write-imm, read or send.",
-        computed: FROM_PLAN,
-        style: Style::Plain,
-        better: None,
-        value: |row| point(row, |point| point.op.name()),
-        trials: None,
-    },
     Figure {
         name: "Pacing",
         field: "pacing",
@@ -350,17 +361,6 @@ const RATES: &[Figure] = &[
         better: Some(Better::High),
         value: |row| body(row).and_then(fastest_batch_bytes_per_s).into(),
         trials: None,
-    },
-    Figure {
-        name: "Msg rate (op/s)",
-        field: "message_rate_per_s_mean",
-        meaning: "Operations per second over all ranks together; k, M and G are 1e3, 1e6 and 1e9. A round trip of a \
-             ping-pong is two operations.",
-        computed: "Mean over the trials of operations / window.",
-        style: Style::Rate,
-        better: Some(Better::High),
-        value: |row| summary(row, |summary| summary.message_rate_per_s.mean),
-        trials: Some(|row| trials(row, |trial| Some(trial.message_rate_per_s))),
     },
 ];
 

@@ -23,7 +23,7 @@ pub use series::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use tonnage_engine::EngineOptions;
+use tonnage_engine::{EngineOptions, Verb};
 use tonnage_plan::Point;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
@@ -114,6 +114,10 @@ impl KindBody for TransferBody {
         matches!(point, Point::Transfer(point) if *point == self.point)
     }
 
+    fn verb(&self, _: Part) -> Option<Verb> {
+        Some(self.point.op)
+    }
+
     fn trials(&self, _: Part) -> Option<u32> {
         self.summary.as_ref().map(|summary| summary.trials)
     }
@@ -126,11 +130,13 @@ impl KindBody for TransferBody {
         let summary = self.summary.as_ref()?;
         let trials = self.trials.iter().map(|trial| MovedInTrial {
             bandwidth_bytes_per_s: trial.bandwidth_bytes_per_s,
+            message_rate_per_s: Some(trial.message_rate_per_s),
             cpu_ns_per_operation: per(trial.initiator_cpu_ns, trial.operations),
             in_flight_max: trial.in_flight_max,
         });
         Some(Moved {
             bandwidth_bytes_per_s: summary.bandwidth_bytes_per_s,
+            message_rate_per_s: Some(summary.message_rate_per_s.mean),
             operations: summary.operations,
             payload_bytes: summary.payload_bytes,
             cpu_ns_per_operation: summary.initiator_cpu_ns_per_operation,

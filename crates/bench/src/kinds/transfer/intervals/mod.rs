@@ -68,11 +68,12 @@ struct Running {
 }
 
 impl Intervals {
-    /// Intervals of this point's trials. `record` is the point's, with what is known before it is measured.
+    /// Intervals of this point's trials. `record` is the point's, where it has one, with what is
+    /// known before it is measured.
     pub fn of(
         point: &TransferPoint,
         stage: &Stage<'_>,
-        record: &Record,
+        record: Option<&Record>,
         moves_bytes: bool,
     ) -> Self {
         let Some(interval_ns) = point.length.interval_ns else {
@@ -103,7 +104,7 @@ impl Intervals {
                 .filter(|_| is_root)
                 .and_then(|ns| {
                     let keeper = stage.observer.checkpoints()?;
-                    Some(Checkpoints::new(ns, record.clone(), keeper))
+                    Some(Checkpoints::new(ns, record?.clone(), keeper))
                 }),
             is_root,
             running: None,

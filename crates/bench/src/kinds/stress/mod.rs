@@ -1,0 +1,73 @@
+//! Transfers drawn from a seed until a time is over, every byte of them verified.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | [`turns`] | the engines, open at once, and their transfers in turn |
+//! | [`tally`] | sums of what was tried, which do not grow with it |
+//! | [`repeat`] | the command line that repeats a transfer |
+//!
+//! Which transfers are drawn is decided in `tonnage_plan::stress`; each is a point of [`super::transfer`] and takes the
+//! steps of one. All ranks draw the same, and rank 0's clock ends it.
+
+pub mod repeat;
+pub mod tally;
+pub mod turns;
+
+use crate::failure::StepFailure;
+use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
+use tally::Tally;
+use tonnage_plan::stress::StressPoint;
+use tonnage_plan::{Planned, Point};
+use tonnage_record::{Body, Effective, Record, StressBody};
+use turns::{Turns, first_looks};
+
+/// The kind: a point opens engines again and again by itself, and has neither canary nor limit.
+#[derive(Default)]
+pub struct Stresses;
+
+impl Kind for Stresses {
+    type Point = StressPoint;
+    /// Choices of the engines when they were opened first.
+    type Open = Vec<Effective>;
+
+    fn point(planned: &Planned) -> Option<&StressPoint> {
+        match &planned.point {
+            Point::Stress(point) => Some(point),
+            _ => None,
+        }
+    }
+
+    fn shares(_first: &StressPoint, _next: &StressPoint) -> bool {
+        false
+    }
+
+    fn body(asked: AnnotatedPoint<'_, StressPoint>) -> Body {
+        StressBody::new(asked.point.clone()).into()
+    }
+
+    /// Opens each engine once, so that one that cannot be had is refused as for a transfer.
+    fn open(
+        &mut self,
+        points: &[&StressPoint],
+        stage: &mut Stage<'_>,
+    ) -> Result<Vec<Effective>, StepFailure> {
+        first_looks(points[0], stage)
+    }
+
+    fn measure(
+        &mut self,
+        open: &mut Vec<Effective>,
+        asked: AnnotatedPoint<'_, StressPoint>,
+        stage: &mut Stage<'_>,
+        record: &mut Record,
+        course: Course<'_>,
+    ) -> Result<(), StepFailure> {
+        record.effective.clone_from(open);
+        let mut tally = Tally::new(asked.point, &stage.settings.lists)?;
+        let ended = Turns::new(asked.point, stage, &mut tally).take(course);
+        let failed = tally.failed();
+        record.body = tally.into_body(asked.point).into();
+        ended?;
+        failed.map_or(Ok(()), |error| Err(StepFailure::Point(error)))
+    }
+}

@@ -1,0 +1,39 @@
+//! The command line that repeats a transfer, with those options of the run that are no part of any point.
+
+use crate::settings::{Numa, Settings};
+use tonnage_machine::CpuChoice;
+use tonnage_plan::options::command_line::quoted;
+use tonnage_plan::stress::Draw;
+use tonnage_units::Result;
+
+/// A line for a shell. Started by a launcher, it takes the place of the run's own.
+///
+/// # Errors
+/// None for what was drawn.
+pub fn command(draw: &Draw, settings: &Settings) -> Result<String> {
+    let mut words = vec!["tonnage".to_owned()];
+    words.extend(draw.arguments()?);
+    let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
+    option("ranks", draw.point.ranks.to_string());
+    match &settings.cpus {
+        CpuChoice::Auto => {}
+        CpuChoice::None => option("cpus", "none".to_owned()),
+        CpuChoice::List(cpus) => option("cpus", tonnage_units::number_list::format(cpus)),
+    }
+    match settings.numa {
+        Numa::Auto => {}
+        Numa::None => option("numa", "none".to_owned()),
+        Numa::Node(node) => option("numa", node.to_string()),
+    }
+    let devices = &settings.devices;
+    if !devices.all_ranks.is_empty() {
+        option("devices", devices.all_ranks.join(","));
+    }
+    for (rank, names) in &devices.of_ranks {
+        option("devices-of", format!("{rank}={}", names.join(",")));
+    }
+    for (name, path) in &settings.libraries {
+        option("library", format!("{name}={}", path.display()));
+    }
+    Ok(quoted(&words))
+}

@@ -1,0 +1,138 @@
+//! Sums of what was tried: of each engine and operation one row, however long it goes on.
+
+use crate::kinds::transfer::measured::Measured;
+use crate::kinds::transfer::summary::latency_kind;
+use tonnage_engine::Lists;
+use tonnage_plan::stress::{Draw, StressPoint};
+use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::stress::{StressFailure, StressRow};
+use tonnage_record::{LatencyKind, StressBody};
+use tonnage_units::message::bounded;
+use tonnage_units::{Error, Result};
+
+/// Everything so far.
+pub struct Tally {
+    rows: Vec<(StressRow, LatencyHistogram)>,
+    first_failure: Option<StressFailure>,
+    /// From the first draw to now.
+    pub elapsed_ns: u64,
+}
+
+impl Tally {
+    /// A row for each operation of each engine.
+    ///
+    /// # Errors
+    /// `Usage` for an engine that the list does not have.
+    pub fn new(point: &StressPoint, lists: &Lists) -> Result<Self> {
+        let mut rows = Vec::new();
+        for engine in point.engines() {
+            let ops = point.ops_of(engine, lists)?.into_iter();
+            rows.extend(ops.map(|op| (StressRow::new(engine, op), LatencyHistogram::new())));
+        }
+        Ok(Self {
+            rows,
+            first_failure: None,
+            elapsed_ns: 0,
+        })
+    }
+
+    fn row(&mut self, draw: &Draw) -> Option<&mut (StressRow, LatencyHistogram)> {
+        let is_of = |row: &StressRow| row.engine == draw.point.engine && row.op == draw.point.op;
+        self.rows.iter_mut().find(|(row, _)| is_of(row))
+    }
+
+    /// Transfers that were tried.
+    pub fn draws(&self) -> u64 {
+        self.rows.iter().map(|(row, _)| row.draws).sum()
+    }
+
+    /// Transfers of these that failed.
+    pub fn failures(&self) -> u64 {
+        self.rows.iter().map(|(row, _)| row.failures).sum()
+    }
+
+    /// Transfers that were drawn, tried or not.
+    pub fn drawn(&self) -> u64 {
+        let skipped = self.rows.iter().map(|(row, _)| row.skipped);
+        self.draws() + skipped.sum::<u64>()
+    }
+
+    /// Counts a transfer that begins.
+    pub fn begin(&mut self, draw: &Draw) {
+        if let Some((row, _)) = self.row(draw) {
+            row.draws += 1;
+        }
+    }
+
+    /// Adds a transfer that ended well.
+    pub fn add(&mut self, draw: &Draw, measured: &Measured) {
+        let Some((row, latencies)) = self.row(draw) else {
+            return;
+        };
+        for totals in &measured.totals {
+            row.operations += totals.operations;
+            row.payload_bytes += totals.payload_bytes;
+            row.verified_bytes += totals.verified_bytes;
+            row.window_ns += totals.window_ns;
+            row.initiator_cpu_ns += totals.initiator_cpu_ns;
+        }
+        // Those of batches and of half round trips are of other things.
+        if latency_kind(&draw.point) == LatencyKind::Operation {
+            latencies.merge(&measured.histogram);
+        }
+    }
+
+    /// Counts a transfer that lacks something here.
+    pub fn skip(&mut self, draw: &Draw, why: &Error) {
+        if let Some((row, _)) = self.row(draw) {
+            row.skipped += 1;
+            row.skipped_why
+                .get_or_insert_with(|| bounded(&why.to_string()).into_owned());
+        }
+    }
+
+    /// Counts a transfer that failed, which `command` repeats; returns what is known of it, where it is the first one.
+    pub fn fail(&mut self, draw: &Draw, why: &Error, command: String) -> Option<&StressFailure> {
+        if let Some((row, _)) = self.row(draw) {
+            row.failures += 1;
+        }
+        if self.first_failure.is_some() {
+            return None;
+        }
+        let failure = StressFailure {
+            draw: self.draws(),
+            engine: draw.point.engine.clone(),
+            op: draw.point.op,
+            why: bounded(&why.to_string()).into_owned(),
+            command,
+        };
+        Some(self.first_failure.insert(failure))
+    }
+
+    /// The failure of the whole, where a transfer failed.
+    pub fn failed(&self) -> Option<Error> {
+        let failures = self.failures();
+        let first = self.first_failure.as_ref().filter(|_| failures > 0)?;
+        Some(Error::Failed(format!(
+            "{failures} of {} transfers failed; the first of them, {} {}: {}",
+            self.draws(),
+            first.engine,
+            first.op,
+            first.why
+        )))
+    }
+
+    /// The body of the record.
+    pub fn into_body(self, point: &StressPoint) -> StressBody {
+        let rows = self.rows.into_iter().map(|(row, latencies)| StressRow {
+            latency: latencies.summary(LatencyKind::Operation),
+            ..row
+        });
+        StressBody {
+            elapsed_ns: self.elapsed_ns,
+            rows: rows.collect(),
+            first_failure: self.first_failure,
+            ..StressBody::new(point.clone())
+        }
+    }
+}

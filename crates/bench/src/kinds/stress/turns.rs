@@ -1,0 +1,261 @@
+//! The engines of a stress: all open at once, their transfers in turn, each opened anew after a stretch of some
+//! transfers, and after one that failed.
+
+use std::time::{Duration, Instant};
+
+use super::repeat::command;
+use super::tally::Tally;
+use crate::deadlines::DEADLINES;
+use crate::failure::{StepFailure, agree};
+use crate::kinds::kind::{Course, Stage};
+use crate::kinds::transfer::effective::effective;
+use crate::kinds::transfer::measured::Kept;
+use crate::kinds::transfer::opened::OpenEngine;
+use crate::kinds::transfer::point;
+use crate::observer::Progress;
+use tonnage_plan::stress::{Draw, StressPoint};
+use tonnage_plan::transfer::TransferPoint;
+use tonnage_record::Effective;
+use tonnage_units::{Error, Result};
+
+/// Opens each engine for a plain point of its own and closes it again; returns what they chose.
+///
+/// # Errors
+/// [`StepFailure::Point`] for an engine that can be opened for none of its operations.
+pub fn first_looks(
+    point: &StressPoint,
+    stage: &mut Stage<'_>,
+) -> Result<Vec<Effective>, StepFailure> {
+    let mut all = Vec::new();
+    for engine in point.engines() {
+        let ops = point.ops_of(engine, &stage.settings.lists)?.len() as u64;
+        let mut refused = None;
+        for number in 0..ops {
+            let draws = point.stretch(engine, number, &stage.settings.lists)?;
+            match open(&draws, stage).and_then(|open| usable(open, &draws, stage)) {
+                Ok(open) => {
+                    all.extend(effective(&open, &[]));
+                    refused = None;
+                    break;
+                }
+                Err(StepFailure::Point(error)) => drop(refused.get_or_insert(error)),
+                Err(failure) => return Err(failure),
+            }
+        }
+        if let Some(error) = refused {
+            return Err(StepFailure::Point(error));
+        }
+    }
+    Ok(all)
+}
+
+/// An engine that is open, if its devices can do one of these.
+fn usable(
+    open: OpenEngine,
+    draws: &[Draw],
+    stage: &mut Stage<'_>,
+) -> Result<OpenEngine, StepFailure> {
+    let mut refused = Ok(());
+    for draw in draws {
+        refused = fits(&open, draw, stage);
+        if !matches!(refused, Err(StepFailure::Point(_))) {
+            break;
+        }
+    }
+    refused.map(|()| open)
+}
+
+/// Refuses a transfer that the devices of a rank cannot do, on all ranks alike.
+fn fits(open: &OpenEngine, draw: &Draw, stage: &mut Stage<'_>) -> Result<(), StepFailure> {
+    let mine = open.check(&draw.point);
+    agree(stage.rank, "what the devices can do", mine, DEADLINES.step)
+}
+
+/// Opens an engine for the transfers of a stretch.
+fn open(draws: &[Draw], stage: &mut Stage<'_>) -> Result<OpenEngine, StepFailure> {
+    let points: Vec<&TransferPoint> = draws.iter().map(|draw| &draw.point).collect();
+    let first = points
+        .first()
+        .ok_or_else(|| Error::Failed("a stretch without transfers".into()))?;
+    let entry = stage.settings.lists.engine(&first.engine)?;
+    OpenEngine::open_unchecked(&points, entry, stage.rank, stage.settings, stage.host)
+        .map_err(|error| StepFailure::known_to_all(stage.rank, error))
+}
+
+/// One engine's stretch.
+struct Stretch {
+    draws: std::vec::IntoIter<Draw>,
+    /// `None` once a transfer failed: nobody knows what state it is in.
+    open: Option<OpenEngine>,
+}
+
+/// A stress on its way.
+pub struct Turns<'a, 'b> {
+    point: &'a StressPoint,
+    stage: &'a mut Stage<'b>,
+    tally: &'a mut Tally,
+    begun: Instant,
+}
+
+impl<'a, 'b> Turns<'a, 'b> {
+    /// Its time begins.
+    pub fn new(point: &'a StressPoint, stage: &'a mut Stage<'b>, tally: &'a mut Tally) -> Self {
+        Self {
+            point,
+            stage,
+            tally,
+            begun: Instant::now(),
+        }
+    }
+
+    /// Takes transfers until the time is over.
+    ///
+    /// # Errors
+    /// [`StepFailure::Run`] when an engine or a rank failed; a transfer with wrong bytes is counted only.
+    pub fn take(mut self, course: Course<'_>) -> Result<(), StepFailure> {
+        let mut number = 0;
+        let ended = loop {
+            match self.stretches(number, &mut *course) {
+                Ok(true) => number += 1,
+                Ok(false) => break Ok(()),
+                Err(failure) => break Err(failure),
+            }
+        };
+        self.tally.elapsed_ns = self.begun.elapsed().as_nanos() as u64;
+        ended
+    }
+
+    /// The stretches with this number of all engines; returns whether there is time for more.
+    fn stretches(&mut self, number: u64, course: Course<'_>) -> Result<bool, StepFailure> {
+        let mut stretches = Vec::new();
+        for engine in self.point.engines() {
+            let lists = &self.stage.settings.lists;
+            stretches.push(self.opened(self.point.stretch(engine, number, lists)?)?);
+        }
+        loop {
+            let mut took = false;
+            for stretch in &mut stretches {
+                let Some(draw) = stretch.next() else {
+                    continue;
+                };
+                if !self.has_time()? {
+                    return Ok(false);
+                }
+                took = true;
+                self.draw(&draw, &mut stretch.open, &mut *course)?;
+            }
+            if !took {
+                return self.has_time();
+            }
+        }
+    }
+
+    /// Opens a stretch, whose transfers are skipped where the machine lacks what all of them need.
+    fn opened(&mut self, draws: Vec<Draw>) -> Result<Stretch, StepFailure> {
+        let open = match open(&draws, self.stage) {
+            Ok(open) => Some(open),
+            Err(StepFailure::Point(error @ Error::Unavailable { .. })) => {
+                draws.iter().for_each(|draw| self.tally.skip(draw, &error));
+                None
+            }
+            Err(StepFailure::Point(error)) => {
+                if let Some(draw) = draws.first() {
+                    self.tally.begin(draw);
+                    self.failed(draw, &error)?;
+                }
+                None
+            }
+            Err(failure) => return Err(failure),
+        };
+        let draws = draws.into_iter();
+        Ok(Stretch { draws, open })
+    }
+
+    /// One transfer, with the steps of any.
+    fn draw(
+        &mut self,
+        draw: &Draw,
+        open: &mut Option<OpenEngine>,
+        course: Course<'_>,
+    ) -> Result<(), StepFailure> {
+        let Some(engine) = open else {
+            return Ok(());
+        };
+        match fits(engine, draw, self.stage) {
+            Err(StepFailure::Point(error)) => {
+                self.tally.skip(draw, &error);
+                return Ok(());
+            }
+            fits => fits?,
+        }
+        self.tally.begin(draw);
+        if self.stage.rank.id() == 0 && log::log_enabled!(log::Level::Debug) {
+            let command = command(draw, self.stage.settings)?;
+            log::debug!("transfer {}: {command}", self.tally.draws());
+        }
+        let nothing = (None, &mut Kept::default());
+        match point::measure(&draw.point, engine, self.stage, nothing, course) {
+            Ok(measured) => self.tally.add(draw, &measured),
+            Err(StepFailure::Point(error)) => {
+                *open = None;
+                self.failed(draw, &error)?;
+            }
+            Err(StepFailure::Run(error)) => {
+                // The first cause, which may be another rank's end.
+                let cause = self.stage.rank.why_stopped();
+                if !matches!(cause, Some(Error::Interrupted { .. })) {
+                    self.failed(draw, cause.as_ref().unwrap_or(&error))?;
+                }
+                return Err(StepFailure::Run(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a transfer that failed, and says at once how the first one is repeated.
+    fn failed(&mut self, draw: &Draw, error: &Error) -> Result<()> {
+        let command = command(draw, self.stage.settings)?;
+        let is_first = self.tally.fail(draw, error, command);
+        // What ends the run is said at its end.
+        let says = self.stage.rank.id() == 0 && self.stage.rank.why_stopped().is_none();
+        if let Some(first) = is_first.filter(|_| says) {
+            log::error!(
+                "transfer {} failed, {} {}: {}; it is repeated by: {}",
+                first.draw,
+                first.engine,
+                first.op,
+                first.why,
+                first.command
+            );
+        }
+        Ok(())
+    }
+
+    /// Returns whether rank 0 has time for another transfer; every engine gets one, however short the time is.
+    fn has_time(&mut self) -> Result<bool, StepFailure> {
+        let engines = self.point.engines().count() as u64;
+        if self.tally.drawn() < engines {
+            return Ok(true);
+        }
+        let rank = &mut *self.stage.rank;
+        let duration = Duration::from_nanos(self.point.duration_ns);
+        let left = duration.saturating_sub(self.begun.elapsed());
+        let mine = (rank.id() == 0).then(|| vec![u8::from(left > Duration::ZERO)]);
+        if rank.id() == 0 {
+            self.stage.observer.progress(&Progress::Draws {
+                draws: self.tally.draws(),
+                failures: self.tally.failures(),
+                left,
+            });
+        }
+        let told = rank.broadcast("time of a stress", mine, DEADLINES.step)?;
+        Ok(told.first().is_some_and(|&left| left == 1))
+    }
+}
+
+impl Stretch {
+    /// The next transfer, while the engine is open.
+    fn next(&mut self) -> Option<Draw> {
+        self.open.as_ref().and_then(|_| self.draws.next())
+    }
+}

@@ -1,0 +1,355 @@
+//! Transfers drawn from a seed. Each is made of options, as a person would write them, and expands as those of any
+//! transfer do, so that `tonnage transfer` repeats it.
+//!
+//! Transfers are drawn in stretches: those of one share an engine, an operation, traffic, memories, workers and paths,
+//! so that they can share what is open. Within a stretch sizes, pacing, calls and offsets are drawn anew. What
+//! expansion refuses is drawn again, so that a draw follows from the seed, the engine and its number alone.
+
+use super::dice::Dice;
+use super::point::StressPoint;
+use crate::kind::Kind;
+use crate::options::{Many, Pair, command_line};
+use crate::point::{LimitChoice, MatrixRounds, Traffic};
+use crate::roles::Roles;
+use crate::sweep::Sweep;
+use crate::transfer::{
+    Addresses, BatchCall, BatchMerge, BatchOf, BatchingOptions, IssuingOptions, LengthOptions,
+    LibraryOptions, MeasureOptions, MemoryOptions, OperationOptions, PacingOptions, SessionUse,
+    TargetFootprint, Transfer, TransferApi, TransferPoint,
+};
+use tonnage_engine::{Lists, Verb};
+use tonnage_units::{Bytes, Count, Nanos, Result};
+
+/// Transfers of one stretch: opening an engine takes about as long as some of them.
+pub const DRAWS_OF_STRETCH: usize = 8;
+
+/// Draws that are refused before a plain transfer takes their place.
+const TRIES: u32 = 64;
+
+/// Bytes over which the operations of one rank walk, where a single one is not longer: what is filled before each
+/// transfer and checked after it.
+const WALKED_BYTES: u64 = 8 << 20;
+
+/// Operations of a worker in a transfer, at most.
+const OPERATIONS_MAX: u64 = 1024;
+
+/// Round trips take as long as many operations do where workers share CPUs.
+const ROUND_TRIPS_MAX: u64 = 32;
+
+const DEPTH_MAX: u64 = 64;
+
+/// Orders of slots. Where each slot is used once, the data of every operation are seen.
+const ORDERS: [Addresses; 6] = [
+    Addresses::Sequential,
+    Addresses::Sequential,
+    Addresses::Permuted,
+    Addresses::Permuted,
+    Addresses::Random,
+    Addresses::Fixed,
+];
+
+/// More ranks than these take too long where ranks take turns, and too many connections where all have all as peers.
+const RANKS_IN_TURN_MAX: u32 = 16;
+const RANKS_MESHED_MAX: u32 = 64;
+
+/// One transfer that was drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draw {
+    /// The transfer as it would be asked for.
+    pub transfer: Transfer,
+    /// The one point that it expands to.
+    pub point: TransferPoint,
+}
+
+impl Draw {
+    /// The arguments of `tonnage` that ask for this transfer alone, but for the number of ranks.
+    ///
+    /// # Errors
+    /// As for printing a plan: none for values that were drawn.
+    pub fn arguments(&self) -> Result<Vec<String>> {
+        command_line::arguments(&self.transfer)
+    }
+}
+
+impl StressPoint {
+    /// The operations that are drawn for an engine.
+    ///
+    /// # Errors
+    /// `Usage` for an engine that the list does not have.
+    pub fn ops_of(&self, engine: &str, lists: &Lists) -> Result<Vec<Verb>> {
+        let verbs = lists.engine(engine)?.verbs;
+        let can = |verb: &Verb| verbs.contains(verb);
+        Ok(self.ops.iter().copied().filter(can).collect())
+    }
+
+    /// The transfers of an engine's stretch with this number, counted from 0. As many stretches as the engine has
+    /// operations, beginning with a multiple of that number, have each operation once.
+    ///
+    /// # Errors
+    /// `Usage` where even a plain transfer is refused.
+    pub fn stretch(&self, engine: &str, number: u64, lists: &Lists) -> Result<Vec<Draw>> {
+        let ops = self.ops_of(engine, lists)?;
+        let at = self.engines().position(|other| other == engine);
+        let (seed, at) = (self.seed, at.unwrap_or(0) as u64);
+        let many = ops.len().max(1) as u64;
+        let op = shuffled(&ops, &mut Dice::new(&[seed, at, number / many, 0]));
+        let op = op.get((number % many) as usize).copied();
+        let mut drawing = Drawing {
+            stress: self,
+            engine,
+            op: op.unwrap_or(Verb::Write),
+            lists,
+            dice: Dice::new(&[seed, at, number, 1]),
+        };
+        let base = drawing.common()?;
+        let draws = (0..DRAWS_OF_STRETCH).map(|_| drawing.varied(&base));
+        draws.collect()
+    }
+}
+
+/// These in a random order.
+fn shuffled(ops: &[Verb], dice: &mut Dice) -> Vec<Verb> {
+    let mut ops = ops.to_vec();
+    for end in (1..ops.len()).rev() {
+        ops.swap(end, dice.between(0, end as u64) as usize);
+    }
+    ops
+}
+
+/// A stretch as it is drawn.
+struct Drawing<'a> {
+    stress: &'a StressPoint,
+    engine: &'a str,
+    op: Verb,
+    lists: &'a Lists,
+    dice: Dice,
+}
+
+impl Drawing<'_> {
+    /// The draw of a transfer, if it is one that can be.
+    fn expanded(&self, transfer: Transfer) -> Result<Draw> {
+        let (points, _) = transfer.expand(self.stress.ranks, self.lists, 1)?;
+        let mut points = points.into_iter();
+        match points.next() {
+            Some(point) => Ok(Draw { transfer, point }),
+            None => crate::refuse::usage("nothing was drawn"),
+        }
+    }
+
+    /// A plain transfer with the options that all transfers of the stretch share.
+    fn common(&mut self) -> Result<Draw> {
+        for _ in 0..TRIES {
+            let transfer = self.common_options();
+            if let Ok(draw) = self.expanded(transfer) {
+                return Ok(draw);
+            }
+        }
+        let plain = self.plain();
+        self.expanded(plain)
+    }
+
+    /// The least that can be asked for.
+    fn plain(&self) -> Transfer {
+        let engine_options = self.stress.engine_options.iter();
+        let engine_options = engine_options.map(|(name, value)| (name.clone(), value.clone()));
+        let memory = self.stress.memories().next();
+        Transfer {
+            what: OperationOptions {
+                engine: Some(Many(vec![self.engine.to_owned()])),
+                engine_options: engine_options.collect::<Vec<Pair>>(),
+                op: Some(Many(vec![self.op])),
+                traffic: Some(Traffic::Shift),
+                sizes: Some(Sweep::one(self.stress.size_bytes_max.into())),
+                workers: self.stress.workers.first().and_then(several),
+                ..OperationOptions::default()
+            },
+            pacing: PacingOptions {
+                window: Some(Sweep::one(1)),
+                ..PacingOptions::default()
+            },
+            length: LengthOptions {
+                trials: Some(Count(1)),
+                iters: Some(Count(1)),
+                warmup: Some(Nanos(0)),
+                ..LengthOptions::default()
+            },
+            memory: MemoryOptions {
+                memory: memory.map(|memory| Many(vec![memory.to_owned()])),
+                ..MemoryOptions::default()
+            },
+            measure: MeasureOptions {
+                verify: true,
+                limit: Some(LimitChoice::None),
+                ..MeasureOptions::default()
+            },
+            ..Transfer::default()
+        }
+    }
+
+    fn common_options(&mut self) -> Transfer {
+        let mut transfer = self.plain();
+        let (stress, dice) = (self.stress, &mut self.dice);
+        let what = &mut transfer.what;
+        what.traffic = dice.pick(&traffics(stress.ranks));
+        match what.traffic {
+            Some(Traffic::Pair) => what.bidirectional = dice.one_in(2),
+            Some(Traffic::Shift) => {
+                let last = u64::from(stress.ranks) - 1;
+                what.shift = Some(Count(dice.between(1, last)));
+            }
+            Some(Traffic::Matrix) => what.matrix = dice.pick(&MatrixRounds::ALL),
+            _ => {}
+        }
+        what.workers = dice.pick(&stress.workers).as_ref().and_then(several);
+        let memories: Vec<&str> = stress.memories().collect();
+        let mut memory = || dice.pick(&memories).map(|name| Many(vec![name.to_owned()]));
+        transfer.memory.memory = memory();
+        let (target, ends) = (
+            memory(),
+            what.traffic.map(|it| Roles::new(it, stress.ranks)),
+        );
+        let has_targets = memories.len() > 1 && ends.is_some_and(|ends| !ends.all_initiate());
+        transfer.memory.target_memory = target.filter(|_| has_targets);
+        let most = u64::from(stress.size_bytes_max);
+        transfer.issuing = IssuingOptions {
+            qps: dice.pick(&[1, 1, 2, 4]).as_ref().and_then(several),
+            chunk: (most >= 16 && dice.one_in(4)).then(|| Sweep::one(dice.magnitude(8, most / 2))),
+            ..IssuingOptions::default()
+        };
+        transfer
+    }
+
+    /// One transfer of the stretch.
+    fn varied(&mut self, base: &Draw) -> Result<Draw> {
+        for _ in 0..TRIES {
+            let transfer = self.varied_options(base);
+            if let Ok(draw) = self.expanded(transfer) {
+                return Ok(draw);
+            }
+        }
+        Ok(base.clone())
+    }
+
+    fn varied_options(&mut self, base: &Draw) -> Transfer {
+        let mut transfer = base.transfer.clone();
+        let roles = base.point.roles();
+        let dice = &mut self.dice;
+        // What is cut has to be longer than a part.
+        let least = base.point.cut.map_or(1, |cut| cut.chunk_bytes + 1);
+        let size = dice.magnitude(least.into(), self.stress.size_bytes_max.into());
+        let lanes = u64::from(roles.peers_max().max(1)) * 2 * u64::from(base.point.workers);
+        let slots = (WALKED_BYTES / lanes / size).clamp(1, OPERATIONS_MAX);
+        transfer.what.sizes = Some(Sweep::one(size));
+        let (pacing, batching) = paced(dice, slots.min(DEPTH_MAX), base.point.workers);
+        (transfer.pacing, transfer.batching) = (pacing, batching);
+        let merges = transfer.batching.merge == Some(BatchMerge::On);
+        let (iterations, operations) = iterations(dice, slots, &transfer.pacing);
+        transfer.length.iters = Some(Count(iterations));
+        // Mostly each operation has a slot of its own, so that no later one hides what it did.
+        let slots = match dice.one_in(4) {
+            true => dice.between(1, slots),
+            false => operations,
+        };
+        let own = &transfer.memory;
+        transfer.memory = MemoryOptions {
+            memory: own.memory.clone(),
+            target_memory: own.target_memory.clone(),
+            ..offsets(dice, (size, slots), (self.op, roles), merges)
+        };
+        transfer.library = calls(dice);
+        transfer
+    }
+}
+
+/// A value that is said only where it is not the default.
+fn several(number: &u32) -> Option<Sweep> {
+    (*number > 1).then(|| Sweep::one((*number).into()))
+}
+
+/// Patterns that so many ranks can have.
+fn traffics(ranks: u32) -> Vec<Traffic> {
+    let can = |traffic: &Traffic| match traffic {
+        Traffic::Pair => ranks.is_multiple_of(2),
+        Traffic::InTurn | Traffic::Matrix => ranks <= RANKS_IN_TURN_MAX,
+        Traffic::AllToAll => ranks <= RANKS_MESHED_MAX,
+        Traffic::FanOut | Traffic::FanIn | Traffic::Shift => true,
+        // Sizes of a file are nothing to draw.
+        Traffic::File => false,
+    };
+    Traffic::ALL.into_iter().filter(can).collect()
+}
+
+/// A pacing with at most so many operations in flight, and the way of its batches.
+fn paced(dice: &mut Dice, depth: u64, workers: u32) -> (PacingOptions, BatchingOptions) {
+    let mut pacing = PacingOptions::default();
+    let mut batching = BatchingOptions::default();
+    match dice.below(5) {
+        0 => pacing.ping_pong = true,
+        1 | 2 => pacing.window = Some(Sweep::one(dice.magnitude(1, depth))),
+        _ => {
+            let batch = dice.magnitude(1, depth);
+            let in_flight = dice.pick(&[1, 1, 2, 4]).unwrap_or(1);
+            pacing.batch = Some(Sweep::one(batch));
+            batching.batches_in_flight = several(&in_flight.min((depth / batch) as u32));
+            batching.batch_of = (workers > 1 && dice.one_in(4)).then_some(BatchOf::Rank);
+            batching.batch_call = dice.one_in(4).then_some(BatchCall::Many);
+            batching.merge = dice.one_in(4).then_some(BatchMerge::On);
+        }
+    }
+    (pacing, batching)
+}
+
+/// Places of operations: so many slots, which are often not aligned, in any order.
+fn offsets(
+    dice: &mut Dice,
+    (size, slots): (u64, u64),
+    (op, roles): (Verb, Roles),
+    merges: bool,
+) -> MemoryOptions {
+    let gap = match dice.below(4) {
+        _ if merges => Some(0),
+        0 | 1 => None,
+        2 => Some(dice.below(8)),
+        _ => Some(dice.magnitude(1, 4096)),
+    };
+    let stride = gap.map_or(size.next_multiple_of(8), |gap| size + gap);
+    let order = |dice: &mut Dice| dice.pick(&ORDERS).filter(|_| !merges);
+    let shared = op == Verb::Read && roles.initiators_max() > 1 && dice.one_in(4);
+    MemoryOptions {
+        footprint: Some(Bytes(stride * slots)),
+        gap: gap.map(Bytes),
+        addresses: order(dice),
+        local_addresses: order(dice).filter(|_| dice.one_in(3)),
+        target_footprint: shared.then_some(TargetFootprint::Shared),
+        seed: Some(Count(dice.below(1_000_000))),
+        ..MemoryOptions::default()
+    }
+}
+
+/// The engine's own calls, or the library's with one of its sessions.
+fn calls(dice: &mut Dice) -> LibraryOptions {
+    let (api, session) = match dice.below(8) {
+        0..4 => return LibraryOptions::default(),
+        4 => (TransferApi::Async, Some(SessionUse::On)),
+        _ => (TransferApi::Poll, dice.pick(&SessionUse::ALL)),
+    };
+    LibraryOptions {
+        api: Some(Many(vec![api])),
+        session: session.map(|session| Many(vec![session])),
+    }
+}
+
+/// Operations, batches or round trips of a worker, with at most so many operations; and these.
+fn iterations(dice: &mut Dice, slots: u64, pacing: &PacingOptions) -> (u64, u64) {
+    let batch = pacing.batch.as_ref().and_then(|it| it.values().first());
+    let batch = batch.copied().unwrap_or(1);
+    let most = match pacing.ping_pong {
+        true => slots.min(ROUND_TRIPS_MAX),
+        false => slots / batch,
+    };
+    let iterations = dice.magnitude(1, most.max(1));
+    (iterations, iterations * batch)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! The point of one stress. Everything that can be known to be wrong is refused here, before a rank starts, in one
+//! sentence that names the nearest valid choice.
+
+use super::options::{
+    DURATION_DEFAULT, Drawn, MAX_SIZE_DEFAULT, SEED_DEFAULT, Stress, StressLength, WORKERS_DEFAULT,
+};
+use super::point::StressPoint;
+use crate::bounds::{POINTS_MAX, RANKS_MAX, SIZE_BYTES_MAX, WORKERS_MAX};
+use crate::options::{Many, pairs};
+use crate::refuse::usage;
+use tonnage_engine::{EngineOptions, Entry, Lists, Verb, split_name};
+use tonnage_units::{Bytes, Nanos, Result};
+
+/// Below this there is time for no draw.
+const DURATION_NS_MIN: u64 = 1_000_000;
+const DURATION_NS_MAX: u64 = 7 * 24 * 3_600_000_000_000;
+
+/// The one point of an experiment.
+///
+/// # Errors
+/// `Usage` for everything that can be found wrong without starting a rank.
+pub(super) fn expand(
+    stress: &Stress,
+    ranks: u32,
+    lists: &Lists,
+    points_max: usize,
+) -> Result<Vec<StressPoint>> {
+    let what = &stress.what;
+    if !(2..=RANKS_MAX).contains(&ranks) {
+        return usage(format!(
+            "a stress moves bytes between ranks, and there are {ranks}: use --ranks 2 to --ranks {RANKS_MAX}"
+        ));
+    }
+    if points_max == 0 {
+        return usage(format!("the plan has more than {POINTS_MAX} points"));
+    }
+    let (engines, engine_options, entries) = engines(what, lists)?;
+    let point = StressPoint {
+        label: what.label.clone(),
+        engine: engines.join(","),
+        engine_options,
+        ranks,
+        ops: ops(what, &entries)?,
+        size_bytes_max: max_size(what)?,
+        workers: workers(what)?,
+        memory: memories(what, lists)?,
+        seed: what.seed.unwrap_or(SEED_DEFAULT).0,
+        duration_ns: duration(&stress.length)?,
+    };
+    // The first draws of each engine: what refuses them would refuse all.
+    for engine in point.engines() {
+        point.stretch(engine, 0, lists)?;
+    }
+    Ok(vec![point])
+}
+
+type Chosen = (Vec<String>, EngineOptions, Vec<&'static Entry>);
+
+/// Names, options and rows of the engines.
+fn engines(what: &Drawn, lists: &Lists) -> Result<Chosen> {
+    let names = what.engine.as_ref().map_or(&[][..], Many::values);
+    if names.is_empty() {
+        return Err(lists.no_engine());
+    }
+    let asked = pairs::map(&what.engine_options);
+    let (mut options, mut entries) = (EngineOptions::new(), Vec::new());
+    for (index, name) in names.iter().enumerate() {
+        let entry = lists.engine(name)?;
+        options.extend(entry.check_options(&asked, split_name(name).1)?);
+        if !entry.moves_bytes {
+            let mut others = lists.engines.iter();
+            let other = others.find(|entry| entry.moves_bytes);
+            let instead = other.map(|other| format!(", such as {}", other.name));
+            return usage(format!(
+                "engine {name} moves no bytes, so there is nothing to verify: use one that does{}",
+                instead.unwrap_or_default()
+            ));
+        }
+        if names[..index].contains(name) {
+            return usage(format!(
+                "engine {name} is named twice: leave one of them out"
+            ));
+        }
+        entries.push(entry);
+    }
+    Ok((names.to_vec(), options, entries))
+}
+
+/// The operations to draw from: those that were asked for, each of which every engine can do, or else all that some
+/// engine can.
+fn ops(what: &Drawn, entries: &[&Entry]) -> Result<Vec<Verb>> {
+    let Some(asked) = what.op.as_ref().map(Many::values) else {
+        let can = |verb: &Verb| entries.iter().any(|entry| entry.verbs.contains(verb));
+        return Ok(Verb::ALL.into_iter().filter(can).collect());
+    };
+    if asked.is_empty() {
+        return usage("op is empty: leave it out, or write op write");
+    }
+    let mut ops = Vec::new();
+    for &op in asked {
+        if let Some(entry) = entries.iter().find(|entry| !entry.verbs.contains(&op)) {
+            let verbs: Vec<_> = entry.verbs.iter().map(|verb| verb.name()).collect();
+            return usage(format!(
+                "engine {} cannot do op {op}: use one of {}",
+                entry.name,
+                verbs.join(", ")
+            ));
+        }
+        if !ops.contains(&op) {
+            ops.push(op);
+        }
+    }
+    Ok(ops)
+}
+
+fn max_size(what: &Drawn) -> Result<u32> {
+    let Bytes(asked) = what.max_size.unwrap_or(MAX_SIZE_DEFAULT);
+    match u32::try_from(asked) {
+        Ok(0) => usage("max-size 0 would move nothing: the smallest is max-size 1"),
+        Ok(narrow) if narrow <= SIZE_BYTES_MAX => Ok(narrow),
+        _ => usage(format!(
+            "max-size {} is too large for one operation: the largest is max-size {}",
+            Bytes(asked),
+            Bytes(SIZE_BYTES_MAX.into())
+        )),
+    }
+}
+
+fn workers(what: &Drawn) -> Result<Vec<u32>> {
+    let default = [WORKERS_DEFAULT];
+    let asked = what
+        .workers
+        .as_ref()
+        .map_or(&default[..], |sweep| sweep.values());
+    let checked = |&workers: &u64| match u32::try_from(workers) {
+        Ok(narrow) if (1..=WORKERS_MAX).contains(&narrow) => Ok(narrow),
+        _ => usage(format!(
+            "workers {workers} is not possible: write workers 1 to workers {WORKERS_MAX}"
+        )),
+    };
+    asked.iter().map(checked).collect()
+}
+
+fn memories(what: &Drawn, lists: &Lists) -> Result<String> {
+    let Some(asked) = what.memory.as_ref().map(Many::values) else {
+        return Ok(lists.default_memory().to_owned());
+    };
+    if asked.is_empty() {
+        return usage("memory is empty: leave it out, or write memory host");
+    }
+    for memory in asked {
+        lists.memory(memory)?;
+    }
+    Ok(asked.join(","))
+}
+
+fn duration(length: &StressLength) -> Result<u64> {
+    let Nanos(duration_ns) = length.duration.unwrap_or(DURATION_DEFAULT);
+    match duration_ns {
+        ..DURATION_NS_MIN => usage(format!(
+            "duration {} is too short for a draw: the shortest is duration {}",
+            Nanos(duration_ns),
+            Nanos(DURATION_NS_MIN)
+        )),
+        DURATION_NS_MIN..=DURATION_NS_MAX => Ok(duration_ns),
+        _ => usage(format!(
+            "duration {} is too long: the longest is duration {}",
+            Nanos(duration_ns),
+            Nanos(DURATION_NS_MAX)
+        )),
+    }
+}
+
+/// The time multiplied, within the bounds that [`duration`] checks; a wrong one is left alone.
+pub(super) fn scaled(length: &StressLength, factor: f64) -> Option<Nanos> {
+    let Ok(duration_ns) = duration(length) else {
+        return length.duration;
+    };
+    // Precise enough below 2^53, and casts of floats saturate.
+    let scaled = (duration_ns as f64 * factor).round() as u64;
+    Some(Nanos(scaled.clamp(DURATION_NS_MIN, DURATION_NS_MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::LISTS;
+    use crate::{Plan, Point};
+
+    fn points(options: &str, ranks: u32) -> Result<Vec<StressPoint>> {
+        let text = format!("name = 's'\n[[stress]]\n{options}");
+        let planned = Plan::from_toml(&text, "s.toml")?.points(ranks, &LISTS)?;
+        let points = planned
+            .into_iter()
+            .filter_map(|planned| match planned.point {
+                Point::Stress(point) => Some(point),
+                _ => None,
+            });
+        Ok(points.collect())
+    }
+
+    #[test]
+    fn defaults_are_filled_in() {
+        let point = points("engine = 'shm'", 3).unwrap().remove(0);
+        let expected = StressPoint {
+            label: None,
+            engine: "shm".to_owned(),
+            engine_options: EngineOptions::default(),
+            ranks: 3,
+            ops: Verb::ALL.to_vec(),
+            size_bytes_max: 1 << 20,
+            workers: vec![1],
+            memory: "host".to_owned(),
+            seed: 1,
+            duration_ns: 10_000_000_000,
+        };
+        assert_eq!(point, expected);
+        let loose = points("engine = 'loose'", 2).unwrap().remove(0);
+        assert_eq!(loose.ops, [Verb::Write, Verb::WriteImm, Verb::Read]);
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_refused_with_what_can() {
+        for (options, ranks, message) in [
+            ("engine = 'shm'", 1, "use --ranks 2 to --ranks 65536"),
+            ("engine = 'shn'", 2, "did you mean \"shm\"?"),
+            ("engine = 'null'", 2, "use one that does, such as shm"),
+            ("engine = 'shm,loose,shm'", 2, "engine shm is named twice"),
+            (
+                "engine = 'shm,loose'\nop = 'send'",
+                2,
+                "engine loose cannot do op send: use one of write, write-imm, read",
+            ),
+            ("engine = 'shm'\nop = []", 2, "write op write"),
+            ("engine = 'shm'\nmemory = []", 2, "write memory host"),
+            ("engine = 'shm'\nmemory = 'hots'", 2, "did you mean"),
+            (
+                "engine = 'shm'\nmax-size = 0",
+                2,
+                "the smallest is max-size 1",
+            ),
+            (
+                "engine = 'shm'\nmax-size = '2G'",
+                2,
+                "the largest is max-size 1G",
+            ),
+            ("engine = 'shm'\nworkers = 0", 2, "write workers 1 to"),
+            (
+                "engine = 'shm'\nduration = '1us'",
+                2,
+                "the shortest is duration 1ms",
+            ),
+            (
+                "engine = 'shm'\nduration = '8000h'",
+                2,
+                "the longest is duration 168h",
+            ),
+        ] {
+            let error = points(options, ranks).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{options}");
+            let text = error.to_string();
+            assert!(text.contains(message), "{options}: {text}");
+        }
+    }
+
+    #[test]
+    fn its_time_is_scaled_within_bounds() {
+        let length = |ns| StressLength {
+            duration: Some(Nanos(ns)),
+        };
+        let twice = scaled(&length(1_000_000_000), 2.0);
+        assert_eq!(twice, Some(Nanos(2_000_000_000)));
+        assert_eq!(
+            scaled(&length(1_000_000_000), 1e-9),
+            Some(Nanos(DURATION_NS_MIN))
+        );
+        // A wrong one stays wrong.
+        assert_eq!(scaled(&length(5), 2.0), Some(Nanos(5)));
+    }
+}

@@ -1,0 +1,45 @@
+//! A stress as a kind.
+
+use super::expand::{expand, scaled};
+use super::options::Stress;
+use super::point::StressPoint;
+use crate::kind::{AnyExperiment, Kind, Scale};
+use crate::point::Reading;
+use tonnage_engine::Lists;
+use tonnage_units::Result;
+
+impl Kind for Stress {
+    type Point = StressPoint;
+
+    const ABOUT: &'static str = "Draw transfers of all sorts for some time, and verify every byte";
+    const AFTER_HELP: &'static str = "Operation, size, window or batch, session, queue pairs, traffic, offsets and memory of each \
+    transfer are drawn from the seed. A wrong byte ends its draw and not the run; the command line that repeats the \
+    first one is printed at once and again at the end, and the exit code is 1.\n\n\
+    Examples:\n  \
+    tonnage stress --engine shm --ranks 2 --duration 1m\n  \
+    tonnage stress --engine fabric:shm,fabric:tcp --ranks 3 --duration 8h --seed 7 --max-size 64M -o stress.jsonl";
+
+    fn expand(
+        &self,
+        ranks: u32,
+        lists: &Lists,
+        points_max: usize,
+    ) -> Result<(Vec<StressPoint>, Reading)> {
+        Ok((expand(self, ranks, lists, points_max)?, Reading::default()))
+    }
+}
+
+impl AnyExperiment for Stress {
+    fn label(&self) -> Option<&str> {
+        self.what.label.as_deref()
+    }
+
+    fn use_engines(&mut self, engines: &[String]) {
+        self.what.engine = Some(engines.to_vec().into());
+    }
+
+    /// Multiplies the time, within its bounds.
+    fn scale(&mut self, scale: Scale) {
+        self.length.duration = scaled(&self.length, scale.time);
+    }
+}

@@ -1,0 +1,24 @@
+//! Experiments that try an engine out with drawn transfers: `[[stress]]` tables and `tonnage stress`, and the points
+//! that they expand to.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `options` | the options of an experiment |
+//! | [`point`] | one cell, with everything fixed |
+//! | `expand` | the point of an experiment, and the checks of its options |
+//! | [`draw`] | transfers drawn from a seed, each of which a command line repeats |
+//! | `dice` | numbers that follow from a seed |
+//! | `kind` | what makes it a kind |
+//!
+//! Measuring a draw is measuring its transfer; see `tonnage_bench`.
+
+mod dice;
+pub mod draw;
+mod expand;
+mod kind;
+mod options;
+pub mod point;
+
+pub use draw::Draw;
+pub use options::{Drawn, Stress, StressLength};
+pub use point::StressPoint;

@@ -1,0 +1,75 @@
+//! A point of a stress: everything from which its transfers are drawn.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::kind::AnyPoint;
+use tonnage_engine::{EngineOptions, Verb};
+use tonnage_units::Nanos;
+
+/// One stress. Every field is explicit: defaults were filled in when the plan was expanded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StressPoint {
+    /// The heading under which the plan puts it, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Engines that take turns, as in `--engine`: joined by commas.
+    pub engine: String,
+    /// Options of the engines' own that differ from their defaults.
+    #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
+    pub engine_options: EngineOptions,
+    /// Ranks of the run.
+    pub ranks: u32,
+    /// Operations to draw from; each engine has those of them that it can do.
+    pub ops: Vec<Verb>,
+    /// Largest payload of one operation.
+    pub size_bytes_max: u32,
+    /// Numbers of workers to draw from.
+    pub workers: Vec<u32>,
+    /// Memories to draw from, as in `--memory`: joined by commas.
+    pub memory: String,
+    /// Seed of the draws.
+    pub seed: u64,
+    /// Time after which no further transfer is drawn.
+    pub duration_ns: u64,
+}
+
+impl StressPoint {
+    /// The engines.
+    pub fn engines(&self) -> impl Iterator<Item = &str> {
+        self.engine.split(',')
+    }
+
+    /// The memories.
+    pub fn memories(&self) -> impl Iterator<Item = &str> {
+        self.memory.split(',')
+    }
+}
+
+impl AnyPoint for StressPoint {
+    fn engines(&self) -> Vec<&str> {
+        self.engines().collect()
+    }
+
+    fn workers(&self) -> u32 {
+        self.workers.iter().copied().max().unwrap_or(1)
+    }
+
+    fn name(&self) -> String {
+        format!("engine {}, stress of seed {}", self.engine, self.seed)
+    }
+
+    fn progress(&self) -> String {
+        format!(
+            "stress of {} for {}, seed {}",
+            self.engine,
+            Nanos(self.duration_ns),
+            self.seed
+        )
+    }
+
+    fn crosses_devices(&self) -> bool {
+        false
+    }
+}

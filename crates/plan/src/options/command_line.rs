@@ -1,0 +1,100 @@
+//! An experiment as the arguments of its command: from the table that a plan would have, by the same names.
+
+use clap::{ArgAction, Args, Command};
+use toml::Value;
+
+use super::table::Tables;
+use tonnage_units::{Error, Result};
+
+/// The arguments of `tonnage` that ask for an experiment, its command first. Nothing is said that is not said in it.
+///
+/// # Errors
+/// For a value that a command line cannot say, such as figures of others, which only plans have.
+pub fn arguments<T: Tables + Args>(experiment: &T) -> Result<Vec<String>> {
+    let cannot = |what: &dyn std::fmt::Display| {
+        Error::Failed(format!("no command line asks for this experiment: {what}"))
+    };
+    let table = experiment.write().map_err(|error| cannot(&error))?;
+    let mut command = T::augment_args(Command::new(T::KEY));
+    command.build();
+    let mut words = vec![T::KEY.to_owned()];
+    for (key, value) in table {
+        let long = |name: &str| {
+            let mut known = command.get_arguments();
+            known.find(|arg| arg.get_long() == Some(name))
+        };
+        // A table of several is one option that is repeated.
+        let arg = long(&key).or_else(|| long(key.strip_suffix('s')?));
+        let arg = arg.ok_or_else(|| cannot(&key))?;
+        let option = format!("--{}", arg.get_long().unwrap_or_default());
+        match value {
+            Value::Boolean(true) if matches!(arg.get_action(), ArgAction::SetTrue) => {
+                words.push(option);
+            }
+            Value::Boolean(is_on) => {
+                words.extend([option, if is_on { "on" } else { "off" }.to_owned()]);
+            }
+            Value::Array(values) => {
+                for value in values {
+                    words.extend([option.clone(), text(value)]);
+                }
+            }
+            Value::Table(pairs) => {
+                for (name, value) in pairs {
+                    words.extend([option.clone(), format!("{name}={}", text(value))]);
+                }
+            }
+            value => words.extend([option, text(value)]),
+        }
+    }
+    Ok(words)
+}
+
+fn text(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+/// Words as a shell reads them back.
+pub fn quoted(words: &[String]) -> String {
+    let plain = |word: &str| {
+        let harmless = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
+        !word.is_empty() && word.chars().all(harmless)
+    };
+    let quote = |word: &String| match plain(word) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::Transfer;
+
+    #[test]
+    fn a_command_line_says_again_what_was_asked_for() {
+        let line = "transfer --engine shm,fabric:tcp --engine-option a=b --op write,read --sizes 8..64 --ping-pong \
+                    --latency off --verify --limit none --trials 2";
+        let matches = Transfer::augment_args(Command::new("transfer"))
+            .try_get_matches_from(line.split_whitespace())
+            .unwrap();
+        let asked: Transfer = crate::options::from_command_line(&matches).unwrap();
+        let words = arguments(&asked).unwrap();
+        let matches = Transfer::augment_args(Command::new("transfer"))
+            .try_get_matches_from(&words)
+            .unwrap();
+        let again: Transfer = crate::options::from_command_line(&matches).unwrap();
+        assert_eq!(again, asked, "{words:?}");
+        assert!(words.join(" ").contains("--latency off"), "{words:?}");
+    }
+
+    #[test]
+    fn a_shell_reads_the_words_back() {
+        let words = ["fabric:tcp;ofi_rxm", "it's", "", "a=b"].map(str::to_owned);
+        assert_eq!(quoted(&words), "'fabric:tcp;ofi_rxm' 'it'\\''s' '' a=b");
+    }
+}

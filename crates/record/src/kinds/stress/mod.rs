@@ -1,0 +1,208 @@
+//! The body of a stress: transfers drawn from a seed for some time, and what became of them.
+//!
+//! A record has a row for each engine and operation, however many transfers there were, and the first one that failed
+//! with the command line that repeats it.
+
+pub(crate) mod figures;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use tonnage_engine::{EngineOptions, Verb};
+use tonnage_plan::Point;
+use tonnage_plan::stress::StressPoint;
+
+use crate::body::{KindBody, Moved, MovedInTrial, Part, PointOptions};
+use crate::histogram::Latency;
+use crate::spread::spread;
+
+/// A stress as it was asked for, and what came out of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StressBody {
+    /// The point that was asked for.
+    pub point: StressPoint,
+    /// From the first draw to the end.
+    pub elapsed_ns: u64,
+    /// Transfers of each engine with each operation, in this order; empty where nothing was drawn.
+    pub rows: Vec<StressRow>,
+    /// The first transfer that failed, or during which the run ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_failure: Option<StressFailure>,
+}
+
+impl StressBody {
+    /// A point before anything was drawn.
+    pub fn new(point: StressPoint) -> Self {
+        Self {
+            point,
+            elapsed_ns: 0,
+            rows: Vec::new(),
+            first_failure: None,
+        }
+    }
+
+    /// The row that a part is.
+    pub fn row(&self, part: Part) -> Option<&StressRow> {
+        match part {
+            Part::Nth(at) => self.rows.get(at),
+            Part::Whole | Part::Inside(..) => None,
+        }
+    }
+
+    /// Sum of a count over all rows.
+    pub fn sum(&self, of: fn(&StressRow) -> u64) -> u64 {
+        self.rows.iter().map(of).sum()
+    }
+}
+
+/// Transfers of one engine with one operation, taken together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StressRow {
+    /// Engine name, with what follows its colon.
+    pub engine: String,
+    /// Operation.
+    pub op: Verb,
+    /// Transfers that were tried.
+    pub draws: u64,
+    /// Transfers of these that failed.
+    pub failures: u64,
+    /// Transfers that were drawn and not tried, because the engine or the machine lacks what they need.
+    pub skipped: u64,
+    /// Reason of the first of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped_why: Option<String>,
+    /// Completed operations of the transfers that did not fail.
+    pub operations: u64,
+    /// Their payload.
+    pub payload_bytes: u64,
+    /// Bytes that were checked and right.
+    pub verified_bytes: u64,
+    /// Windows of these transfers one after the other: filling and checking are outside.
+    pub window_ns: u64,
+    /// CPU time of initiating workers inside the windows.
+    pub initiator_cpu_ns: u64,
+    /// Latency of single operations, of the transfers with a window and of reads in ping-pongs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+}
+
+impl StressRow {
+    /// Nothing so far.
+    pub fn new(engine: &str, op: Verb) -> Self {
+        Self {
+            engine: engine.to_owned(),
+            op,
+            draws: 0,
+            failures: 0,
+            skipped: 0,
+            skipped_why: None,
+            operations: 0,
+            payload_bytes: 0,
+            verified_bytes: 0,
+            window_ns: 0,
+            initiator_cpu_ns: 0,
+            latency: None,
+        }
+    }
+
+    fn per_s(&self, count: u64) -> f64 {
+        count as f64 * 1e9 / self.window_ns.max(1) as f64
+    }
+}
+
+/// A transfer that failed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StressFailure {
+    /// Number of the transfer among all that were tried, from 1.
+    pub draw: u64,
+    /// Its engine.
+    pub engine: String,
+    /// Its operation.
+    pub op: Verb,
+    /// The failed rank, its host, and what was wrong.
+    pub why: String,
+    /// The command line that repeats it.
+    pub command: String,
+}
+
+impl PointOptions for StressPoint {
+    fn label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+
+    fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    fn engine_options(&self) -> &EngineOptions {
+        &self.engine_options
+    }
+
+    fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    fn memory(&self) -> Option<&str> {
+        Some(&self.memory)
+    }
+}
+
+/// The parts of a record are its rows.
+impl KindBody for StressBody {
+    fn point(&self) -> &dyn PointOptions {
+        &self.point
+    }
+
+    fn is_of(&self, point: &Point) -> bool {
+        matches!(point, Point::Stress(point) if *point == self.point)
+    }
+
+    fn engine(&self, part: Part) -> &str {
+        self.row(part).map_or(&self.point.engine, |row| &row.engine)
+    }
+
+    fn verb(&self, part: Part) -> Option<Verb> {
+        self.row(part).map(|row| row.op)
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        match self.rows.len() {
+            0 => vec![Part::Whole],
+            rows => (0..rows).map(Part::Nth).collect(),
+        }
+    }
+
+    fn trials(&self, _: Part) -> Option<u32> {
+        None
+    }
+
+    fn latency(&self, part: Part) -> Option<&Latency> {
+        self.row(part)?.latency.as_ref()
+    }
+
+    fn moved(&self, part: Part) -> Option<Moved<'_>> {
+        let row = self.row(part).filter(|row| row.operations > 0)?;
+        let bandwidth_bytes_per_s = row.per_s(row.payload_bytes);
+        let message_rate_per_s = Some(row.per_s(row.operations));
+        let cpu_ns_per_operation = row.initiator_cpu_ns as f64 / row.operations as f64;
+        Some(Moved {
+            bandwidth_bytes_per_s: spread(&[bandwidth_bytes_per_s]),
+            message_rate_per_s,
+            operations: row.operations,
+            payload_bytes: row.payload_bytes,
+            cpu_ns_per_operation,
+            limit: None,
+            utilization: None,
+            trials: vec![MovedInTrial {
+                bandwidth_bytes_per_s,
+                message_rate_per_s,
+                cpu_ns_per_operation: Some(cpu_ns_per_operation),
+                in_flight_max: None,
+            }],
+        })
+    }
+
+    fn verified_bytes(&self, part: Part) -> Option<u64> {
+        self.row(part).map(|row| row.verified_bytes)
+    }
+}

@@ -1,0 +1,164 @@
+//! Report of a stress: a table with a row for each engine and operation, the verdict, and for the first transfer that
+//! failed the command line that repeats it.
+
+use tonnage_plan::stress::StressPoint;
+use tonnage_record::figures::Row;
+use tonnage_record::{Outcome, Record, StressBody, StressRecord};
+use tonnage_units::quantity::human::{exact_duration, exact_size, seconds, size};
+
+use crate::drawer::Report;
+use crate::engine;
+use crate::table::{Line, Sheet};
+
+/// Transfers that were drawn.
+pub struct StressReport;
+
+/// Figures of the table.
+const ROWS: &[&str] = &[
+    "engine",
+    "op",
+    "draws",
+    "operations",
+    "verified_bytes",
+    "bandwidth_bytes_per_s_mean",
+    "message_rate_per_s_mean",
+    "latency_ns_p50",
+    "latency_ns_p99",
+    "latency_ns_max",
+    "draw_failures",
+    "draws_skipped",
+];
+
+impl Report for StressReport {
+    type Body = StressBody;
+
+    /// Each has a verdict of its own.
+    fn together(_left: StressRecord<'_>, _right: StressRecord<'_>) -> bool {
+        false
+    }
+
+    fn configuration(records: &[StressRecord<'_>]) -> Vec<String> {
+        let Some(first) = records.first() else {
+            return Vec::new();
+        };
+        let point = &first.body.point;
+        vec![
+            format!("{} stress", engine::name(point)),
+            format!("{} ranks", point.ranks),
+            format!("seed {}", point.seed),
+            format!("{} drawn", exact_duration(point.duration_ns)),
+            format!("sizes up to {}", exact_size(point.size_bytes_max.into())),
+            workers(point),
+            format!("{} memory", point.memory),
+            "latency of one operation".to_owned(),
+        ]
+    }
+
+    fn tables(records: &[StressRecord<'_>]) -> Vec<String> {
+        let drawn = records.iter().filter(|record| !record.body.rows.is_empty());
+        let rows = drawn.flat_map(|record| Row::of(record.record));
+        let sheet = Sheet::new(rows.map(Line::from).collect(), "-");
+        sheet.always(ROWS).draw().into_iter().collect()
+    }
+
+    fn footers(records: &[StressRecord<'_>]) -> Vec<String> {
+        let below = records.iter().flat_map(below);
+        engines(records).into_iter().chain(below).collect()
+    }
+
+    fn commands(records: &[StressRecord<'_>]) -> Vec<String> {
+        let failures = records
+            .iter()
+            .filter_map(|it| it.body.first_failure.as_ref());
+        failures.map(|failure| failure.command.clone()).collect()
+    }
+}
+
+/// Libraries and devices of the engines, each by itself.
+fn engines(records: &[StressRecord<'_>]) -> Vec<String> {
+    let chosen = |record: &StressRecord<'_>| {
+        let each = record.effective.iter();
+        let alone = each.map(|effective| Record {
+            effective: vec![effective.clone()],
+            ..record.record.clone()
+        });
+        alone.collect::<Vec<_>>()
+    };
+    let alone: Vec<Record> = records.iter().flat_map(chosen).collect();
+    engine::lines(alone.iter())
+}
+
+fn workers(point: &StressPoint) -> String {
+    let numbers: Vec<_> = point.workers.iter().map(u32::to_string).collect();
+    match point.workers[..] {
+        [1] => "1 worker".to_owned(),
+        _ => format!("{} workers", numbers.join(" or ")),
+    }
+}
+
+/// Reasons of skips, the verdict, and the way to see the first failure again.
+fn below(record: &StressRecord<'_>) -> Vec<String> {
+    let body = record.body;
+    let rows = body.rows.iter();
+    let mut lines: Vec<String> = rows
+        .filter_map(|row| {
+            let why = row.skipped_why.as_ref()?;
+            let (engine, op, skipped) = (&row.engine, row.op, row.skipped);
+            Some(format!(
+                "skipped: {skipped} of {engine} {op}, the first because {why}"
+            ))
+        })
+        .collect();
+    lines.push(verdict(record));
+    if body.first_failure.is_some() {
+        lines.push("it is repeated by:".to_owned());
+    }
+    lines
+}
+
+fn verdict(record: &StressRecord<'_>) -> String {
+    let body = record.body;
+    let (draws, failures) = (body.sum(|row| row.draws), body.sum(|row| row.failures));
+    let bytes = size(body.sum(|row| row.verified_bytes));
+    let time = seconds(body.elapsed_ns);
+    let tried = format!("{draws} transfers in {time}");
+    match (&record.outcome, &body.first_failure) {
+        (Outcome::Measured, _) => {
+            format!("verdict: {tried}, all of {bytes} were right")
+        }
+        (Outcome::Skipped { why }, _) => format!("{}: {why}", record.skipped()),
+        (Outcome::Failed { .. }, Some(first)) => format!(
+            "verdict: FAILED, {failures} of {tried}; the first was transfer {}, {} {}: {}",
+            first.draw, first.engine, first.op, first.why
+        ),
+        (Outcome::Failed { why }, None) if draws > 0 => format!(
+            "verdict: ended early after {tried}, all of {bytes} were right until then: {why}"
+        ),
+        (Outcome::Failed { why }, None) => format!("FAILED: {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_record::figures::by_field;
+
+    use super::*;
+    use crate::samples::stress::stresses;
+    use crate::tests::table_of;
+    use crate::{Format, render};
+
+    #[test]
+    fn tables_look_as_agreed() {
+        let records = stresses();
+        insta::assert_snapshot!("stress", table_of(&records));
+        let csv = render(Format::Csv, &records).unwrap();
+        insta::assert_snapshot!("csv_stress", csv.replace("\r\n", "\n"));
+    }
+
+    #[test]
+    fn every_figure_of_the_table_exists() {
+        for field in ROWS {
+            assert!(by_field(field).is_some(), "{field}");
+        }
+    }
+}
