@@ -17,7 +17,7 @@ const STANDSTILLS_NAMED_MAX: usize = 4;
 /// Heights from the first eighth to the whole.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A block where nothing moved.
+/// A block with an interval in which nothing moved.
 const NOTHING: char = '.';
 
 /// Lines about the series of all rows, and of a trial that was broken off.
@@ -86,10 +86,10 @@ fn words(standstill: &Standstill) -> String {
 fn blocks(rates: &[f64], most: f64) -> String {
     let together = rates.len().div_ceil(BLOCKS_MAX).max(1);
     let block = |rates: &[f64]| {
-        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-        if mean <= 0.0 {
+        if rates.iter().any(|&rate| rate <= 0.0) {
             return NOTHING;
         }
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
         let eighths = (mean / most * BLOCKS.len() as f64).ceil() as usize;
         BLOCKS[eighths.clamp(1, BLOCKS.len()) - 1]
     };
@@ -108,6 +108,6 @@ mod tests {
         let many: Vec<f64> = (0..600).map(f64::from).collect();
         let drawn = blocks(&many, 599.0);
         assert_eq!(drawn.chars().count(), 60);
-        assert!(drawn.starts_with('▁') && drawn.ends_with('█'), "{drawn}");
+        assert!(drawn.starts_with(".▁") && drawn.ends_with('█'), "{drawn}");
     }
 }

@@ -36,6 +36,8 @@ pub struct Measured {
 /// Figures of a point that are kept although it fails.
 #[derive(Default)]
 pub struct Kept {
+    /// Trials that ended before.
+    pub trials: Vec<Trial>,
     /// Intervals of the trial that did not end.
     pub broken_off: Option<BrokenOff>,
 }

@@ -112,9 +112,11 @@ impl Kind for Transfers {
         let mut kept = Kept::default();
         let measured = point::measure(point, open, stage, (Some(record), &mut kept), course);
         if measured.is_err() {
-            let mut body = TransferBody::new(point.clone());
-            body.broken_off = kept.broken_off;
-            record.body = Body::from(body);
+            record.body = Body::from(TransferBody {
+                trials: kept.trials,
+                broken_off: kept.broken_off,
+                ..TransferBody::new(point.clone())
+            });
         }
         let measured = measured?;
         record.effective = effective::effective(open, &measured.chosen);

@@ -97,6 +97,7 @@ pub fn measure(
         }
         if result.is_err() {
             kept.broken_off = lead.intervals.break_off();
+            kept.trials = std::mem::take(&mut lead.taken.trials);
         }
         drop(lead);
         driven.end(worker);

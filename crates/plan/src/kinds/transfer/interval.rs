@@ -6,7 +6,13 @@ use crate::roles::Roles;
 use tonnage_units::{Nanos, Result};
 
 /// Shorter ones say more about the system's scheduler than about the path.
-const INTERVAL_NS_MIN: u64 = 10_000_000;
+pub(super) const INTERVAL_NS_MIN: u64 = 10_000_000;
+
+/// As long as the longest trial.
+const INTERVAL_NS_MAX: u64 = 24 * 3_600_000_000_000;
+
+/// The most checkpoints of a trial: each of them has all of the series so far.
+const CHECKPOINTS_MAX: u64 = 100;
 
 /// The most intervals of a trial: a week of seconds.
 const INTERVALS_MAX: u64 = 604_800;
@@ -24,6 +30,13 @@ pub(super) fn interval(asked: Option<Nanos>, trial: TrialLength) -> Result<Optio
             "interval {} is too short to be told from the system's own pauses: the shortest is interval {}",
             Nanos(interval_ns),
             Nanos(INTERVAL_NS_MIN)
+        ));
+    }
+    if interval_ns > INTERVAL_NS_MAX {
+        return usage(format!(
+            "interval {} is too long: the longest is interval {}",
+            Nanos(interval_ns),
+            Nanos(INTERVAL_NS_MAX)
         ));
     }
     match trial {
@@ -72,6 +85,15 @@ pub(super) fn checkpoint(
             "checkpoint {asked} is longer than a trial of {}: write a shorter one, or a longer duration",
             Nanos(trial_ns)
         )),
+        TrialLength::DurationNs(trial_ns) if trial_ns / checkpoint_ns > CHECKPOINTS_MAX => {
+            let least = trial_ns.div_ceil(CHECKPOINTS_MAX);
+            usage(format!(
+                "checkpoint {asked} of a trial of {} would be written more than {CHECKPOINTS_MAX} times, each time with \
+                 all of the series so far: write checkpoint {} or more",
+                Nanos(trial_ns),
+                Nanos(least.next_multiple_of(1_000_000))
+            ))
+        }
         TrialLength::DurationNs(_) | TrialLength::Iterations(_) => Ok(Some(checkpoint_ns)),
     }
 }
@@ -117,6 +139,8 @@ mod tests {
         let counted = cut(SECOND_NS, TrialLength::Iterations(1));
         assert_eq!(counted.unwrap(), Some(SECOND_NS));
         assert_eq!(interval(None, TrialLength::Iterations(1)).unwrap(), None);
+        let ages = cut(u64::MAX, TrialLength::Iterations(1)).unwrap_err();
+        assert!(ages.to_string().ends_with("the longest is interval 24h"));
     }
 
     #[test]
@@ -128,6 +152,13 @@ mod tests {
         let short = message(SECOND_NS / 2, Some(SECOND_NS));
         assert!(short.ends_with("write checkpoint 1s or more"), "{short}");
         assert!(message(11 * SECOND_NS, Some(SECOND_NS)).contains("longer than a trial of 10s"));
+        let often = checkpoint(
+            Some(Nanos(SECOND_NS)),
+            Some(SECOND_NS),
+            TrialLength::DurationNs(3600 * SECOND_NS),
+        );
+        let often = often.unwrap_err().to_string();
+        assert!(often.ends_with("write checkpoint 36s or more"), "{often}");
         let fits = of(10 * SECOND_NS, Some(SECOND_NS)).unwrap();
         assert_eq!(fits, Some(10 * SECOND_NS));
         assert_eq!(checkpoint(None, None, trial).unwrap(), None);

@@ -4,7 +4,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::interval::{checkpoint, interval};
+use super::interval::{INTERVAL_NS_MIN, checkpoint, interval};
 use super::point_length::{PointLength, TrialLength};
 use crate::options::{Group, with_default};
 use crate::refuse::usage;
@@ -288,6 +288,11 @@ pub(super) fn scale(options: &mut LengthOptions, factor: f64) {
         if let Some(Nanos(checkpoint)) = &mut options.checkpoint {
             *checkpoint = (*checkpoint).min(trial);
         }
+        if trial < INTERVAL_NS_MIN {
+            // Too short a trial to be cut at all, and still as many of them.
+            (options.interval, options.checkpoint) = (None, None);
+            options.trials.get_or_insert(Count(trials));
+        }
     }
     if options.until_ci.is_some() {
         let Nanos(ns) = options
@@ -375,6 +380,8 @@ mod tests {
         scale(&mut scaled, 0.01);
         assert_eq!((scaled.interval, scaled.duration), (ms(100), ms(100)));
         assert_eq!(scaled.checkpoint, ms(100));
+        scale(&mut scaled, 0.01);
+        assert_eq!((scaled.interval, scaled.checkpoint), (None, None));
         assert!(length(&scaled).is_ok());
     }
 

@@ -15,6 +15,14 @@ const STANDSTILLS_MAX: usize = 1024;
 /// Intervals whose latencies still come: a client that is later than that adds to the oldest of them.
 const OPEN_MAX: usize = 4;
 
+/// Extremes of an interval that no client has told of.
+const NOBODY: IntervalExtremes = IntervalExtremes {
+    slowest_rank: 0,
+    slowest_operations: u64::MAX,
+    fastest_rank: 0,
+    fastest_operations: 0,
+};
+
 /// The intervals of one trial so far.
 #[derive(Clone)]
 pub(super) struct Collector {
@@ -35,6 +43,8 @@ struct Client {
     /// Intervals that they told of.
     passed: usize,
     is_driven: bool,
+    /// The first interval in which it had done its part.
+    driven_from: Option<usize>,
     is_over: bool,
     /// The first interval of those in a row in which it moved nothing.
     still_from: Option<usize>,
@@ -56,6 +66,7 @@ impl Collector {
             told: 0,
             passed: 0,
             is_driven: false,
+            driven_from: None,
             is_over: false,
             still_from: None,
         };
@@ -102,11 +113,18 @@ impl Collector {
             self.count(at, interval, operations, tick.is_driven);
         }
         let client = &mut self.clients[at];
-        client.is_driven = tick.is_driven;
+        if tick.is_driven {
+            client.driven_from.get_or_insert(first);
+        }
+        client.is_driven |= tick.is_driven;
         client.is_over |= tick.is_last;
         match tick.latencies[..] {
             [] => Ok(()),
-            _ => self.latencies(first).merge_encoded(&tick.latencies),
+            _ => {
+                // Those of the last tick may be of the interval that ended with it.
+                let at = first.min(tick.passed as usize);
+                self.latencies(at).merge_encoded(&tick.latencies)
+            }
         }
     }
 
@@ -157,12 +175,7 @@ impl Collector {
                 client.operations.push(0);
             }
             if series.clients.is_empty() {
-                series.extremes.push(IntervalExtremes {
-                    slowest_rank: 0,
-                    slowest_operations: u64::MAX,
-                    fastest_rank: 0,
-                    fastest_operations: 0,
-                });
+                series.extremes.push(NOBODY);
             }
         }
     }
@@ -199,26 +212,42 @@ impl Collector {
 
     /// Movement of each client in an interval, of which some may not have told yet.
     pub(super) fn moved(&self, interval: usize) -> impl Iterator<Item = ClientMoved> {
-        let count = self.series.operations.len();
         let all = self.clients.iter().enumerate();
         all.map(move |(at, client)| {
             let series = self.series.clients.get(at);
             let operations = series.and_then(|series| series.operations.get(interval));
             let operations = operations.copied().unwrap_or(0);
-            let is_heard = client.passed > interval && interval < count;
-            let is_still = client.still_from.is_some_and(|from| from <= interval);
+            let is_heard = client.passed > interval;
+            let is_still = match series {
+                Some(_) => operations == 0,
+                None => client.still_from.is_some_and(|from| from <= interval),
+            };
+            let is_done = client.driven_from.is_some_and(|from| from <= interval);
             ClientMoved {
                 rank: client.rank,
                 operations,
-                is_silent: !client.is_driven && (!is_heard || is_still),
+                is_silent: !is_done && !client.is_over && (!is_heard || is_still),
             }
         })
     }
 
     /// The slowest and the fastest client of an interval, where they are many.
     pub(super) fn extremes(&self, interval: usize) -> Option<IntervalExtremes> {
-        let known = self.series.extremes.get(interval).copied();
-        known.filter(|known| known.slowest_operations < u64::MAX)
+        if !self.series.clients.is_empty() {
+            return None;
+        }
+        let mut known = self
+            .series
+            .extremes
+            .get(interval)
+            .copied()
+            .unwrap_or(NOBODY);
+        // One that nobody has heard of is slower than all others.
+        let lost = |client: &&Client| client.passed <= interval && !client.is_over;
+        if let Some(client) = self.clients.iter().find(lost) {
+            (known.slowest_rank, known.slowest_operations) = (client.rank, 0);
+        }
+        Some(known).filter(|known| known.slowest_operations < u64::MAX)
     }
 
     /// Operations of all clients in an interval.
@@ -245,35 +274,56 @@ impl Collector {
     pub(super) fn close(&mut self, window_ns: u64) -> usize {
         let count = intervals(window_ns, self.series.interval_ns);
         for at in 0..self.clients.len() {
-            let client = &mut self.clients[at];
+            let client = &self.clients[at];
             // One that ended while it stood still, or that nobody heard of any more.
-            let unheard = !client.is_over && client.passed < count;
-            let from = client.still_from.or(unheard.then_some(client.passed));
+            let is_lost = !client.is_over && !client.is_driven && client.passed < count;
+            let from = client.still_from.or(is_lost.then_some(client.passed));
             let rank = client.rank;
-            if let Some(from) = from.filter(|&from| from < count) {
+            if let Some(from) = from {
                 self.stood_still(rank, from, count);
             }
         }
         self.reach(count - 1);
-        while !self.open.is_empty() {
-            self.close_oldest();
-        }
+        self.close_latencies(count);
         let series = &mut self.series;
         fold(&mut series.operations, count);
         for client in &mut series.clients {
             fold(&mut client.operations, count);
         }
-        if !series.latencies.is_empty() {
-            series.latencies.resize(count, IntervalLatency::default());
-        }
         series.extremes.truncate(count);
+        let whole_ns = window_ns.max(1);
+        series
+            .standstills
+            .retain(|known| known.begin_ns < known.end_ns.min(whole_ns));
         for standstill in &mut series.standstills {
-            standstill.end_ns = standstill.end_ns.min(window_ns.max(1));
+            standstill.end_ns = standstill.end_ns.min(whole_ns);
         }
         series
             .standstills
             .sort_by_key(|known| (known.begin_ns, known.rank));
         count
+    }
+
+    /// Closes the histograms of all intervals; those behind the last one are of that one.
+    fn close_latencies(&mut self, count: usize) {
+        while self.open.len() > 1 && self.open_from + self.open.len() > count {
+            if let (Some(behind), Some(last)) = (self.open.pop_back(), self.open.back_mut()) {
+                last.merge(&behind);
+            }
+        }
+        while !self.open.is_empty() {
+            self.close_oldest();
+        }
+        let latencies = &mut self.series.latencies;
+        if !latencies.is_empty() {
+            latencies.resize(count, IntervalLatency::default());
+        }
+    }
+
+    /// Whole intervals that some client has told of.
+    pub(super) fn told(&self) -> u64 {
+        let passed = self.clients.iter().map(|client| client.passed as u64);
+        passed.max().unwrap_or(0)
     }
 
     /// The series of a trial that goes on.
@@ -285,13 +335,17 @@ impl Collector {
 
     /// The series of a trial that was closed.
     pub(super) fn series(&mut self) -> TrialSeries {
-        let mut series = std::mem::take(&mut self.series);
-        for extremes in &mut series.extremes {
-            if extremes.slowest_operations == u64::MAX {
-                extremes.slowest_operations = 0;
-            }
+        let known = (0..self.series.extremes.len()).map(|at| {
+            self.extremes(at).unwrap_or(IntervalExtremes {
+                slowest_operations: 0,
+                ..NOBODY
+            })
+        });
+        let extremes = known.collect();
+        TrialSeries {
+            extremes,
+            ..std::mem::take(&mut self.series)
         }
-        series
     }
 }
 

@@ -59,8 +59,6 @@ struct Cut {
 /// One trial on its way.
 struct Running {
     trial: u64,
-    start_ns: u64,
-    clock: Clock,
     is_driven: Arc<AtomicBool>,
     watcher: Option<Watcher>,
     /// Work that the thread gave back.
@@ -166,16 +164,23 @@ impl Intervals {
 
     /// The series of a trial that ends early, on rank 0.
     pub fn break_off(&mut self) -> Option<BrokenOff> {
-        let running = self.0.as_ref()?.running.as_ref()?;
-        let (trial, now_ns) = (running.trial, running.clock.now_ns());
-        let elapsed_ns = now_ns.saturating_sub(running.start_ns);
-        let series = self.finish(elapsed_ns).ok().flatten()?;
+        let cut = self.0.as_mut()?;
+        let mut running = cut.running.take()?;
+        running.stop().ok()?;
+        let mut collecting = running.watch.and_then(|watch| watch.collecting)?;
+        collecting.take_notes().ok()?;
+        // Nobody knows what moved after the last interval that was told of.
+        let elapsed_ns = collecting.collector.told().max(1) * cut.interval_ns;
+        collecting.collector.close(elapsed_ns);
+        let (trial, series) = (running.trial, collecting.collector.series());
         Some(BrokenOff { trial, series })
     }
 }
 
 impl Cut {
     fn begin(&mut self, schedule: &Schedule, clock: Clock) -> Result<()> {
+        // Those of a trial that failed on all ranks came after its end. All are there since the start was agreed on.
+        self.notes.take();
         for pulse in self.pulses.iter() {
             pulse.restart();
         }
@@ -212,8 +217,6 @@ impl Cut {
         };
         self.running = Some(Running {
             trial,
-            start_ns: schedule.start_ns,
-            clock,
             is_driven,
             watcher,
             watch: None,

@@ -83,9 +83,10 @@ impl Ticker {
         operations - late as u64
     }
 
-    /// Returns whether all workers have handed over the latencies that they were asked for.
+    /// Returns whether all workers have handed over the latencies that they were asked for, or do so no more.
     pub(super) fn is_answered(&self) -> bool {
-        self.pulses.iter().all(|pulse| pulse.is_answered())
+        let mut pulses = self.pulses.iter();
+        self.is_driven.load(Ordering::Acquire) || pulses.all(|pulse| pulse.is_answered())
     }
 
     /// Sends the last count, with the latencies that workers have handed over.

@@ -107,9 +107,9 @@ impl TrialWatch {
     fn run(mut self, over: &Over, clock: &Clock, start_ns: u64, interval_ns: u64) -> Result<Self> {
         let hand_over_ns = (interval_ns / 10).min(HAND_OVER_NS_MAX);
         let grace_ns = (interval_ns / 4).min(GRACE_NS_MAX);
-        let mut ended = 1;
+        let mut ended = 1u64;
         loop {
-            let end_ns = start_ns + ended * interval_ns;
+            let end_ns = start_ns.saturating_add(ended.saturating_mul(interval_ns));
             if over.before(clock, end_ns) {
                 return Ok(self);
             }
@@ -133,7 +133,7 @@ impl TrialWatch {
                 // One that a rank has not told of may wait until the next is over: it may just be late.
                 let heard = ended - u64::from(!collecting.collector.is_heard(ended));
                 collecting.tell_until(heard, interval_ns);
-                collecting.keep(ended);
+                collecting.keep(heard);
             }
             // Intervals that went by while this thread did not run are told of together.
             ended = ((clock.now_ns() - start_ns) / interval_ns).max(ended) + 1;
